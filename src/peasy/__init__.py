@@ -1,0 +1,40 @@
+"""peasy: calculate attention by hand, train it, run it and look inside it."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from peasy import display
+
+if TYPE_CHECKING:
+    from peasy.errors import PeasyError
+    from peasy.formula import Additive, AttentionSteps, attend, attend_with_weights
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Additive": "peasy.formula",
+    "AttentionSteps": "peasy.formula",
+    "PeasyError": "peasy.errors",
+    "attend": "peasy.formula",
+    "attend_with_weights": "peasy.formula",
+}
+"""Where each public name lives; it is imported when first asked for, so that `import peasy` stays light."""
+
+__all__ = ["Additive", "AttentionSteps", "PeasyError", "__version__", "attend", "attend_with_weights"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'peasy' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def _paint(shown: Any) -> dict[str, str]:
+    return import_module("peasy.render").mimebundle(shown)
+
+
+display.painter = _paint

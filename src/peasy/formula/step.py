@@ -1,0 +1,88 @@
+"""A step of a formula: its name, its TeX, its axes and one plain sentence; and a row of steps with their numbers."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from peasy.display import Displayed
+from peasy.formula.axes import LEADING
+
+Array = Any
+"""An array of any array-API library: NumPy, torch, array-api-strict."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step is called and what it says. Captions everywhere are read from here."""
+
+    name: str
+    tex: str
+    says: str
+    axes: tuple[str, ...]
+
+    def axes_of(self, array: Array) -> tuple[str, ...]:
+        """All axes of `array`, leading ones too."""
+        return LEADING[array.ndim - len(self.axes)] + self.axes
+
+
+Numbered = tuple[tuple[Step, Array], ...]
+
+
+class Steps(Displayed, Mapping[str, Array]):
+    """The numbers of a calculation by step name, in order, each with its caption.
+
+    `steps.scores` and `steps["scores"]` are the array; `steps.step("scores")` is its caption.
+    """
+
+    def __init__(self, *numbered: tuple[Step, Array]) -> None:
+        self._arrays = {step.name: array for step, array in numbered}
+        self._steps = {step.name: step for step, _ in numbered}
+
+    def step(self, name: str) -> Step:
+        """The caption of a step."""
+        return self._steps[name]
+
+    def numbered(self) -> Numbered:
+        """Every step with its array, in order."""
+        return tuple((self._steps[name], array) for name, array in self._arrays.items())
+
+    def with_steps(self, *, before: Numbered = (), after: Numbered = ()) -> Self:
+        """The same steps with others before and after them."""
+        return type(self)(*before, *self.numbered(), *after)
+
+    def mapped(self, change: Callable[[Array], Array]) -> Self:
+        """The same steps with every array changed; an array that stands twice is changed once."""
+        changed: dict[int, Array] = {}
+        for array in self._arrays.values():
+            if id(array) not in changed:
+                changed[id(array)] = change(array)
+        return type(self)(*((step, changed[id(array)]) for step, array in self.numbered()))
+
+    def captioned(self, changes: Mapping[str, Mapping[str, Any]]) -> Self:
+        """The same numbers with parts of some captions changed, by step name."""
+        return type(self)(*((replace(step, **changes.get(step.name, {})), array) for step, array in self.numbered()))
+
+    def __getitem__(self, name: str) -> Array:
+        return self._arrays[name]
+
+    def __getattr__(self, name: str) -> Array:
+        try:
+            return self.__dict__["_arrays"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} {'x'.join(map(str, a.shape))}" for name, a in self.items())
+        return f"{type(self).__name__}({sizes})"

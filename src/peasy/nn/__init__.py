@@ -1,0 +1,24 @@
+"""BLOCKS WITH WEIGHTS: attention, positions, norms, feed-forward, cells and the tap that watches them.
+
+May import: torch, formula, config, errors. Imported by: models and every room above it.
+In: vectors, a mask, a cache, a tap. Out: vectors, and the asked steps through the tap.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from peasy.nn.cache import Cache
+    from peasy.nn.simple import SelfAttention
+    from peasy.nn.tap import Tap
+
+_HOMES = {"Cache": "peasy.nn.cache", "SelfAttention": "peasy.nn.simple", "Tap": "peasy.nn.tap"}
+"""Imported when first asked for, so that settings can be read without torch."""
+
+__all__ = ["Cache", "SelfAttention", "Tap"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'peasy.nn' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,136 @@
+"""From argv to an exit code: settle the flags, ask the verb, show its answer, and turn every error into words."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from cyclopts import App, CycloptsError, Group
+
+from peasy import __version__
+from peasy.cli import screen, settings, usage
+from peasy.cli.door import STDIN, Answer, Flags
+from peasy.cli.start import start
+from peasy.cli.verb import VERBS
+from peasy.errors import NoRoom, PeasyError
+from peasy.parts import EXTRAS, missing
+
+_WITH_VALUE = ("--out", "--device", "--threads", "--seed")
+_HELP = """Calculate attention by hand, train it, run it and look inside it.
+
+For example:
+
+    peasy demo
+    peasy explain i-love-ai
+    peasy explain "The pizza came out of the oven" --query oven --causal
+    peasy check my-notes.md
+    peasy VERB --help
+"""
+
+
+def build(asked: str = "") -> App:
+    """The command line with all verbs in it; only the file of the verb that is `asked` for is read."""
+    app = App("peasy", help=_HELP, version=__version__, help_format="plaintext", config=settings.sources())
+    headings = {name: Group(name, sort_key=i) for i, name in enumerate(dict.fromkeys(v.group for v in VERBS))}
+    for order, verb in enumerate(VERBS):
+        help = None if verb.name == asked else verb.does  # the verb itself says more, once it is read
+        app.command(verb.home, name=verb.name, help=help, group=headings[verb.group], sort_key=order)
+    app.register_install_completion_command(help="Complete verbs and flags with the tab key in this shell.")
+    app.default(start)
+    return app
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; nothing but that code leaves this function."""
+    words = _verb_first([STDIN if word == "-" else word for word in (sys.argv[1:] if argv is None else argv)])
+    _survive_odd_text()
+    flags = _before_parsing(words)
+    try:
+        command, bound, flags = _parse(words, flags)
+        _prepare(flags)
+        answer = command(*bound.args, **bound.kwargs)
+        if not isinstance(answer, Answer):  # cyclopts' own: --help, --version, --install-completion
+            return answer if isinstance(answer, int) else 0
+        screen.show(answer, words[0] if words and words[0][:1] != "-" else "start", flags)
+        return answer.exit_code
+    except KeyboardInterrupt:
+        print("\n✗ Interrupted.", file=sys.stderr)
+        return 130
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else 1
+    except BrokenPipeError:
+        with screen.quiet_pipe():
+            raise
+        return 0
+    except Exception as error:
+        said = _in_words(error)
+        screen.complain(said, flags)
+        return said.exit_code
+
+
+def _parse(words: list[str], guess: Flags) -> tuple[Any, Any, Flags]:
+    first = words[0] if words else "--"
+    if not first.startswith("-") and first not in {verb.name for verb in VERBS}:
+        raise usage.unknown_verb(first)
+    try:
+        command, bound, _ = build(first).parse_args(words, exit_on_error=False, print_error=False, help_on_error=False)
+    except CycloptsError as error:
+        raise usage.misused(error, words) from error
+    given = [value for value in bound.arguments.values() if isinstance(value, Flags)]
+    return command, bound, given[0] if given else guess
+
+
+def _verb_first(words: list[str]) -> list[str]:
+    """`peasy --json doctor` means `peasy doctor --json`."""
+    start = 0
+    while start < len(words) and words[start].startswith("-"):
+        start += 2 if words[start] in _WITH_VALUE else 1
+    return words[start : start + 1] + words[:start] + words[start + 1 :]
+
+
+def _before_parsing(words: list[str]) -> Flags:
+    """How to complain about a command line that cannot be parsed."""
+
+    def on(name: str) -> bool:
+        return f"--{name}" in words or os.environ.get(f"PEASY_{name.upper()}", "0").lower() not in ("", "0", "false")
+
+    return Flags(json=on("json"), debug=on("debug"))
+
+
+def _prepare(flags: Flags) -> None:
+    """Refuse early what cannot be saved, and tell the libraries below, which read these when they are imported."""
+    if flags.out:
+        from peasy.render import format_of
+
+        format_of(flags.out)
+    if flags.threads:
+        os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(flags.threads)
+    if flags.offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def _survive_odd_text() -> None:
+    """A terminal that cannot show a character gets a question mark, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _in_words(error: BaseException) -> PeasyError:
+    if isinstance(error, PeasyError):
+        return error
+    if isinstance(error, MemoryError):
+        return NoRoom("There is not enough memory for this.", hint="Try something smaller.")
+    cause: BaseException | None = error
+    while cause:
+        if isinstance(cause, PeasyError):
+            return cause
+        if isinstance(cause, ModuleNotFoundError) and (cause.name or "").partition(".")[0] in EXTRAS:
+            return missing(cause.name or "")
+        cause = cause.__cause__
+    bug = PeasyError(
+        f"This is a bug in peasy: {type(error).__name__}: {error}",
+        hint="Please run it again with --debug and report what it prints.",
+    )
+    bug.code, bug.__cause__ = "bug", error
+    return bug

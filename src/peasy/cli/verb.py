@@ -1,0 +1,41 @@
+"""The table of verbs. One line here and one file beside it make a command."""
+
+from dataclasses import dataclass
+from keyword import iskeyword
+
+FIRST, PAPER, MODEL, KEEP = "The first minute", "On paper", "Running models", "Managing"
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A command: its name, the one line that `peasy --help` shows, and the heading it stands under."""
+
+    name: str
+    does: str
+    group: str
+
+    @property
+    def home(self) -> str:
+        """Where its function lives; imported only when the verb is used.
+
+        >>> Verb("explain", "", PAPER).home, Verb("import", "", KEEP).home
+        ('peasy.cli.explain:explain', 'peasy.cli.import_:import_')
+        """
+        word = self.name + "_" * iskeyword(self.name)
+        return f"peasy.cli.{word}:{word}"
+
+
+VERBS = (
+    Verb("demo", "A worked result in two seconds, offline.", FIRST),
+    Verb("examples", "What can be explained by name.", FIRST),
+    Verb("doctor", "What works here, and the exact fix for what does not.", FIRST),
+    Verb("version", "Which peasy this is, and on what it stands.", FIRST),
+    Verb("explain", "Every step of attention for an example, a file or any sentence.", PAPER),
+    Verb("check", "Find the wrong cells in hand-worked tables.", PAPER),
+    Verb("exercise", "A worksheet with small numbers, and its answer key.", PAPER),
+    Verb("tokenize", "Text into tokens and ids, and back.", MODEL),
+    Verb("models", "What models are here, and what each one is.", KEEP),
+    Verb("import", "Take a checkpoint in.", KEEP),
+    Verb("export", "Write a model in a standard format.", KEEP),
+)
+"""In the order in which `peasy --help` lists them."""

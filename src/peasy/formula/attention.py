@@ -82,13 +82,18 @@ def attend(
         context = xp.where(looked_at > 0, xp.nan, context)
 
     arrays = (query, key, value, scores, scaled, masked, weights, context)
-    return AttentionSteps(*zip(captions(scoring, normalise, scale, softcap), arrays, strict=True))
+    changed = may_look is not None or bias is not None
+    return AttentionSteps(*zip(captions(scoring, normalise, scale, softcap, changed), arrays, strict=True))
 
 
 def captions(
-    scoring: Scoring, normalise: Normalisation, scale: float | None = None, softcap: float | None = None
+    scoring: Scoring,
+    normalise: Normalisation,
+    scale: float | None = None,
+    softcap: float | None = None,
+    changed: bool = True,
 ) -> tuple[Step, ...]:
-    """What each step is called and says, under these settings."""
+    """What each step is called and says, under these settings; M stands in them only when it `changed` something."""
     scaled, scaled_says = scoring.tex, "The scores are taken as they are."
     if scale is not None:
         scaled, scaled_says = rf"{scale:g} \cdot {scoring.tex}", f"Each score is multiplied by {scale:g}."
@@ -98,7 +103,7 @@ def captions(
     if softcap:
         scaled = rf"{softcap:g} \tanh\left(\frac{{{scaled}}}{{{softcap:g}}}\right)"
         scaled_says += f" Then tanh keeps it between -{softcap:g} and {softcap:g}."
-    masked = f"{scaled} + M"
+    masked = f"{scaled} + M" if changed else scaled
     weights = normalise.tex % masked
     return (
         Step("query", "Q", "What each token is looking for.", (QUERY, D_KEY)),

@@ -6,11 +6,15 @@ from typing import Any
 from peasy.errors import InvalidInput
 from peasy.formula.arrays import project, together
 from peasy.formula.attention import AttentionSteps, attend
-from peasy.formula.axes import D_MODEL, HEAD, KEY, QUERY
+from peasy.formula.axes import D_KEY, D_MODEL, D_VALUE, HEAD, KEY, QUERY
 from peasy.formula.step import Array, Step
 
 X = Step("x", "X", "The tokens as vectors, one row each.", (QUERY, D_MODEL))
 SOURCE = Step("source", r"X_{\text{source}}", "The tokens that are looked at, one row each.", (KEY, D_MODEL))
+W_Q = Step("w_q", "W_Q", "The matrix that makes queries out of inputs.", (D_MODEL, D_KEY))
+W_K = Step("w_k", "W_K", "The matrix that makes keys out of inputs.", (D_MODEL, D_KEY))
+W_V = Step("w_v", "W_V", "The matrix that makes values out of inputs.", (D_MODEL, D_VALUE))
+W_O = Step("w_o", "W^O", "The matrix that mixes what the heads found.", (D_VALUE, D_MODEL))
 CONCAT = Step(
     "concat",
     r"\operatorname{Concat}(\text{head}_1, \dots, \text{head}_h)",
@@ -43,8 +47,8 @@ def attend_with_weights(
     query = project(x, w_q, ("x", "w_q"))
     key = project(looked_at, w_k, (its_name, "w_k"))
     value = project(looked_at, w_v, (its_name, "w_v"))
-    steps = _attend_in_heads(xp, query, key, value, heads, options)
-    steps = steps.captioned(_projected(source is not None))
+    steps = attend_in_heads(xp, query, key, value, heads, options)
+    steps = steps.captioned(projections(source is not None))
 
     before = ((X, x),) if source is None else ((X, x), (SOURCE, source))
     after: tuple[tuple[Step, Array], ...] = ()
@@ -75,7 +79,8 @@ def merge(xp: Any, array: Array) -> Array:
     return xp.reshape(xp.moveaxis(array, -3, -2), (*leading, time, heads * width))
 
 
-def _attend_in_heads(xp: Any, query: Array, key: Array, value: Array, heads: int, options: dict) -> AttentionSteps:
+def attend_in_heads(xp: Any, query: Array, key: Array, value: Array, heads: int, options: dict) -> AttentionSteps:
+    """`attend` with the width of query, key and value split into heads."""
     if heads == 1:
         return attend(query, key, value, **options)
     query = split(xp, query, heads)
@@ -93,10 +98,12 @@ def _attend_in_heads(xp: Any, query: Array, key: Array, value: Array, heads: int
     return steps.mapped(lambda array: array[0, ...]).captioned(per_head)
 
 
-def _projected(from_source: bool) -> dict[str, dict[str, str]]:
+def projections(from_source: bool, learned: bool = True) -> dict[str, dict[str, str]]:
+    """How query, key and value say where they come from: a matrix times the inputs, or the inputs themselves."""
     source = SOURCE.tex if from_source else "X"
+    w_q, w_k, w_v = (" W_Q", " W_K", " W_V") if learned else ("", "", "")
     return {
-        "query": {"tex": "Q = X W_Q"},
-        "key": {"tex": f"K = {source} W_K"},
-        "value": {"tex": f"V = {source} W_V"},
+        "query": {"tex": f"Q = X{w_q}"},
+        "key": {"tex": f"K = {source}{w_k}"},
+        "value": {"tex": f"V = {source}{w_v}"},
     }

@@ -1,0 +1,238 @@
+"""A worked example as typed data: tokens, what is given, how it is scored, and what its author wrote.
+
+An example gives as much as its document gives. Inputs `x` (with or without the matrices that project
+them), or queries, keys and values themselves, or only weights: `work` does every step that follows.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from peasy import config
+from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.worked.label import check_token
+
+Row = tuple[float, ...]
+Matrix = tuple[Row, ...]
+Scoring = Literal["dot", "cosine", "scaled-dot"]
+Normalise = Literal["softmax", "sum", "none"]
+Window = int | tuple[int, int]
+
+MATRICES = ("x", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights")
+"""The fields of an example that hold a matrix of numbers."""
+
+
+@dataclass(frozen=True)
+class AdditiveScoring:
+    """The additive scoring of 2015: v · tanh(q W + k U)."""
+
+    w: Matrix
+    u: Matrix
+    v: Row
+    kind: ClassVar[str] = "additive"
+
+    def __post_init__(self) -> None:
+        check_rectangle("w", self.w)
+        check_rectangle("u", self.u)
+        if not len(self.w[0]) == len(self.u[0]) == len(self.v):
+            raise InvalidInput("w, u and v must share one hidden width.", hint="Give w and u as many columns as v has.")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A table as its author wrote it, to be checked.
+
+    `table` is `X`, `W_Q`, `Q`, `K`, `V`, `scores`, `scaled`, `weights`, `context` ...; cells are text, so that the
+    author's decimals are kept. Rows may be fewer than the tokens (then `rows` names them), of a wrong
+    length, blank or symbolic. `says` is what the document calls the table.
+    """
+
+    table: str
+    cells: tuple[tuple[str | int | float, ...], ...]
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The same example with some settings changed, to be shown beside it; what is not named stays as it is."""
+
+    name: str
+    scoring: Scoring | None = None
+    scale: float | None = None
+    normalise: Normalise | None = None
+    mask: tuple[tuple[bool, ...], ...] | None = None
+    causal: bool | None = None
+    window: Window | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """One example. `tokens` name the rows (queries); `source_tokens` name the keys when those are others.
+
+    `features` name the columns of `x`; `row_dim` and `col_dim` say which index of `x` counts tokens and which
+    features. With none of `w_q`, `w_k`, `w_v`, the inputs themselves are queries, keys and values; with some,
+    only what they make exists. `until` is the last step to show, `plane` two features to draw, `project` the word
+    that is projected onto another one.
+    """
+
+    title: str
+    tokens: tuple[str, ...]
+    source: str = ""
+    says: str = ""
+    note: str = ""
+    features: tuple[str, ...] = ()
+    x: Matrix | None = None
+    row_dim: int = 0
+    col_dim: int = 1
+    source_tokens: tuple[str, ...] = ()
+    source_x: Matrix | None = None
+    w_q: Matrix | None = None
+    w_k: Matrix | None = None
+    w_v: Matrix | None = None
+    w_o: Matrix | None = None
+    q: Matrix | None = None
+    k: Matrix | None = None
+    v: Matrix | None = None
+    weights: Matrix | None = None
+    heads: int = 1
+    scoring: Scoring | AdditiveScoring = "scaled-dot"
+    scale: float | None = None
+    mask: tuple[tuple[bool, ...], ...] | None = None
+    bias: tuple[tuple[float | Literal["-inf"], ...], ...] | None = None
+    causal: bool = False
+    window: Window | None = None
+    normalise: Normalise = "softmax"
+    until: str = ""
+    plane: tuple[str, ...] = ()
+    project: tuple[str, ...] = ()
+    variants: tuple[Variant, ...] = ()
+    written: tuple[Written, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_names(self)
+        for name in MATRICES:
+            if getattr(self, name) is not None:
+                check_rectangle(name, getattr(self, name))
+        check_lengths(self)
+        if self.heads < 1:
+            raise InvalidInput(f"heads should be 1 or more, not {self.heads}.")
+        if {self.row_dim, self.col_dim} != {0, 1}:
+            raise InvalidInput(
+                f"row_dim is {self.row_dim} and col_dim is {self.col_dim}: one of them is 0 and the other 1.",
+                hint="row_dim is the index of x that counts tokens, col_dim the one that counts features.",
+            )
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The tokens that are looked at."""
+        return self.source_tokens or self.tokens
+
+    @property
+    def rows(self) -> Matrix | None:
+        """`x` with one row per token, whichever way it was written."""
+        return self.x if self.x is None or self.row_dim == 0 else tuple(zip(*self.x, strict=True))
+
+    def changed(self, variant: Variant) -> "Example":
+        """This example as one of its variants."""
+        said = {f.name: getattr(variant, f.name) for f in dataclasses.fields(variant) if f.name != "name"}
+        return dataclasses.replace(self, variants=(), **{name: each for name, each in said.items() if each is not None})
+
+
+def read_example(given: str | Path | Mapping[str, Any]) -> Example:
+    """An example from a .toml or .json file, or from plain data (lists or arrays).
+
+    >>> read_example({"title": "tiny", "tokens": ["a", "b"], "x": [[1, 0], [0, 1]]}).keys
+    ('a', 'b')
+    """
+    if isinstance(given, Mapping):
+        return config.read(Example, _as_lists(given))
+    data = config.load(given)
+    if not data:
+        hint = 'An example starts with title = "..." and tokens = [...].'
+        raise InvalidInput(f"{Path(given).name} is empty.", hint=hint)
+    return config.read(Example, _as_lists(data), where=Path(given).name)
+
+
+def example_names() -> tuple[str, ...]:
+    """The names of the library, in alphabetical order."""
+    return tuple(sorted(path.name.removesuffix(".toml") for path in _library() if path.name.endswith(".toml")))
+
+
+def load_example(name: str) -> Example:
+    """An example of the library.
+
+    >>> load_example("i-love-ai").tokens
+    ('I', 'love', 'AI')
+    """
+    found = {path.name.removesuffix(".toml"): path for path in _library() if path.name.endswith(".toml")}
+    if name not in found:
+        near = did_you_mean(name, found)
+        raise NotFound(f'There is no example "{name}".', hint=f"{near + ' ' if near else ''}See all: peasy examples")
+    return read_example(Path(str(found[name])))
+
+
+def _library() -> list[Any]:
+    return list(files("peasy.worked").joinpath("library").iterdir())
+
+
+def _as_lists(data: Any) -> Any:
+    """Arrays as nested lists, and minus infinity, which only a bias may hold, by its name."""
+    if isinstance(data, Mapping):
+        return {key: _as_lists(value) for key, value in data.items()}
+    if hasattr(data, "tolist"):
+        data = data.tolist()
+    if isinstance(data, (list, tuple)):
+        return [_as_lists(value) for value in data]
+    return "-inf" if isinstance(data, float) and data == -float("inf") else data
+
+
+def check_rectangle(name: str, matrix: Sequence[Sequence[Any]]) -> None:
+    """Refuse a matrix without numbers or with rows of different lengths."""
+    if not matrix or not matrix[0]:
+        raise InvalidInput(f"{name} is empty.", hint="Give at least one row with one number, or leave it out.")
+    for index, row in enumerate(matrix):
+        if len(row) != len(matrix[0]):
+            raise InvalidInput(
+                f"{name} has rows of different lengths: row 0 has {len(matrix[0])}, row {index} has {len(row)}.",
+                hint="Give every row the same length.",
+            )
+
+
+def check_names(example: Example) -> None:
+    """Refuse an example without tokens, and tokens that no file could hold."""
+    if not example.tokens:
+        raise InvalidInput("tokens is empty.", hint='Name every row: tokens = ["I", "love", "AI"].')
+    for name in ("tokens", "source_tokens", "features"):
+        for index, token in enumerate(getattr(example, name)):
+            check_token(f"{name}[{index}]", token)
+    if example.source_x is not None and not example.source_tokens:
+        raise InvalidInput("source_x is given without source_tokens.", hint="Name the rows of source_x.")
+
+
+def check_lengths(example: Example) -> None:
+    """Refuse matrices that do not have one row for each token, or one column for each key."""
+    for names, tokens, named in (
+        (("rows", "q", "weights", "mask", "bias"), example.tokens, "tokens"),
+        (("source_x", "k", "v"), example.keys, "keys"),
+    ):
+        for name in names:
+            matrix, said = getattr(example, name), "x" if name == "rows" else name
+            if matrix is not None and len(matrix) != len(tokens):
+                raise InvalidInput(
+                    f"{said} has {len(matrix)} rows for {len(tokens)} {named}.", hint="Give one row for each of them."
+                )
+    for name in ("weights", "mask", "bias"):
+        matrix = getattr(example, name)
+        if matrix is not None:
+            check_rectangle(name, matrix)
+            if len(matrix[0]) != len(example.keys):
+                raise InvalidInput(
+                    f"{name} has {len(matrix[0])} columns for {len(example.keys)} keys.", hint="One column per key."
+                )
+    if example.features and example.rows and len(example.features) != len(example.rows[0]):
+        raise InvalidInput(f"There are {len(example.features)} features for {len(example.rows[0])} columns of x.")

@@ -1,0 +1,312 @@
+"""Working an example: every step that follows from what is given, with labels, on the one formula."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.formula import Additive
+from peasy.formula.arrays import mismatch, project
+from peasy.formula.attention import captions, named, visible
+from peasy.formula.axes import D_KEY, D_MODEL, D_VALUE, KEY, QUERY
+from peasy.formula.heads import CONCAT, OUTPUT, SOURCE, W_K, W_O, W_Q, W_V, X, attend_in_heads, merge, projections
+from peasy.formula.normalise import NORMALISATIONS
+from peasy.formula.scoring import SCORINGS
+from peasy.formula.step import Step
+from peasy.worked.example import AdditiveScoring, Example, Matrix
+
+MOST_SCORES = 1_000_000
+"""More scores than this (1,000 queries on 1,000 keys) are no example on paper any more."""
+
+TABLES = {"q": "query", "k": "key", "v": "value", "x_source": "source", "z": "context", "qk^t": "scores"}
+"""What tables are called on paper, beside the names of the steps themselves; case does not matter."""
+
+
+@dataclass(frozen=True)
+class WorkedStep:
+    """One step of an example: its caption, its labels and its numbers `[row, column]`."""
+
+    name: str
+    tex: str
+    says: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    row_axis: str
+    column_axis: str
+    values: np.ndarray = field(repr=False, compare=False)
+    head: int = 0
+
+    @property
+    def base(self) -> str:
+        """The name without the head it belongs to."""
+        return self.name.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Worked:
+    """An example with all its steps. `may_look[query, key]` says who sees whom; None = everyone sees everyone."""
+
+    example: Example
+    steps: tuple[WorkedStep, ...]
+    may_look: np.ndarray | None = field(repr=False, compare=False)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tokens that ask."""
+        return self.example.tokens
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The tokens that are looked at."""
+        return self.example.keys
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the steps, in order."""
+        return tuple(step.name for step in self.steps)
+
+    def step(self, name: str) -> WorkedStep:
+        """The step of that name; `Q`, `K`, `V` and the other names on paper are understood."""
+        wanted = step_name(name)
+        for step in self.steps:
+            if step.name == wanted:
+                return step
+        hint = did_you_mean(wanted, self.names) or ""
+        raise NotFound(f'There is no step "{name}" here.', hint=f"{hint} Steps: {', '.join(self.names)}.".strip())
+
+    def find(self, name: str, head: int = 0) -> np.ndarray | None:
+        """The numbers of a step, of one head where there are several; None if there is no such step."""
+        wanted = {head_name(name, head), name}
+        return next((step.values for step in self.steps if step.name in wanted), None)
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The heads by number from 1; (0,) where there is only one."""
+        return tuple(sorted({step.head for step in self.steps} - {0})) or (0,)
+
+
+def work(example: Example) -> Worked:
+    """Every step that follows from what `example` gives.
+
+    >>> from peasy.worked.example import load_example
+    >>> work(load_example("i-love-ai")).step("weights").values[0].round(4)
+    array([0.1978, 0.4011, 0.4011])
+    """
+    check_size(example)
+    with np.errstate(all="ignore"):
+        numbered = tuple(_weighed(example) if example.weights is not None else _attended(example))
+    if not numbered:
+        raise InvalidInput(
+            "There is nothing to work with.", hint="Give x, or q and k, or weights (and v for the context)."
+        )
+    steps = tuple(_labelled(example, numbered))
+    names = [step.base for step in steps]
+    if example.until and example.until not in names:
+        raise InvalidInput(f'until = "{example.until}" is none of the steps.', hint=f"Steps: {', '.join(names)}.")
+    last = len(names) - names[::-1].index(example.until) if example.until else len(names)
+    return Worked(example, steps[:last], look_table(example))
+
+
+def step_name(name: str) -> str:
+    """The name of the step that a table's name on paper means.
+
+    >>> step_name("W_Q"), step_name("Q"), step_name("head-2.V")
+    ('w_q', 'query', 'head-2.value')
+    """
+    head, dot, base = name.strip().lower().rpartition(".")
+    return head + dot + TABLES.get(base, base)
+
+
+def head_name(name: str, head: int) -> str:
+    """The name of a step within a head: `head-1.scores`; no head, no prefix."""
+    return f"head-{head}.{name}" if head else name
+
+
+def check_size(example: Example) -> None:
+    """Refuse what would no longer fit on paper, before any of it is calculated."""
+    scores = len(example.tokens) * len(example.keys) * example.heads
+    if scores > MOST_SCORES:
+        raise InvalidInput(
+            f"{len(example.tokens):,} queries on {len(example.keys):,} keys make {scores:,} scores; "
+            f"an example may have {MOST_SCORES:,}.",
+            hint="Work on a shorter piece: up to 1,000 tokens with one head.",
+        )
+
+
+def look_table(example: Example) -> np.ndarray | None:
+    """Which query may look at which key, from mask, bias, causal and window; None = all at all."""
+    query, key = np.empty((len(example.tokens), 1)), np.empty((len(example.keys), 1))
+    mask, bias = _boolean(example.mask), _bias(example)
+    allowed = visible(np, query, key, mask, bias, example.causal, example.window)
+    return None if allowed is None else np.broadcast_to(allowed, (len(query), len(key)))
+
+
+Numbered = Iterator[tuple[Step, np.ndarray]]
+
+
+def _weighed(example: Example) -> Numbered:
+    """Weights are given: all that is left is to sum the values."""
+    assert example.weights is not None
+    weights, value = _array(example.weights), _maybe(example.v)
+    if example.heads > 1:
+        raise InvalidInput("Given weights belong to one head.", hint="Leave heads out, or give x and its matrices.")
+    hidden = look_table(example)
+    if hidden is not None and np.any(weights[~hidden] != 0):
+        raise InvalidInput("weights has a number where the mask hides a key.", hint="Hidden keys weigh 0.")
+    changed = hidden is not None or example.bias is not None
+    said = {step.name: step for step in captions(_scoring(example), NORMALISATIONS[example.normalise], changed=changed)}
+    if value is not None:
+        yield said["value"], value
+    yield said["weights"], weights
+    if value is not None:
+        yield said["context"], project(weights, value, ("weights", "v"))
+
+
+def _attended(example: Example) -> Numbered:
+    x, source = _maybe(example.rows), _maybe(example.source_x)
+    looked_at = x if source is None else source
+    learned = not (example.w_q is example.w_k is example.w_v is None)
+    query = _made(example.q, x, example.w_q, ("x", "w_q"), learned)
+    key = _made(example.k, looked_at, example.w_k, ("source_x" if source is not None else "x", "w_k"), learned)
+    value = _made(example.v, looked_at, example.w_v, ("source_x" if source is not None else "x", "w_v"), learned)
+    for step, given in ((X, x), (SOURCE, source)):
+        if given is not None:
+            yield step, given
+    for step, name in ((W_Q, "w_q"), (W_K, "w_k"), (W_V, "w_v")):
+        if getattr(example, name) is not None:
+            yield step, _array(getattr(example, name))
+    yield from _scored(example, query, key, value, learned)
+
+
+def _scored(example: Example, query, key, value, learned: bool) -> Numbered:
+    """The steps of the formula as far as query, key and value are there."""
+    stand_in = [each for each in (query, key) if each is not None]
+    if not stand_in and value is None:
+        return
+    width = stand_in[0].shape[-1] if stand_in else value.shape[-1]
+    asked = np.zeros((len(example.tokens), width)) if query is None else query
+    offered = np.zeros((len(example.keys), width)) if key is None else key
+    said = np.zeros((len(example.keys), offered.shape[-1])) if value is None else value
+    steps = attend_in_heads(np, asked, offered, said, example.heads, _options(example, asked))
+    given = {name for name, each in {"query": example.q, "key": example.k, "value": example.v}.items() if each}
+    tex = projections(example.source_x is not None, learned).items()
+    steps = steps.captioned({name: change for name, change in tex if name not in given})
+    present = {"query": query is not None, "key": key is not None, "value": value is not None}
+    scored = present["query"] and present["key"]
+    present |= dict.fromkeys(("scores", "scaled", "weights"), scored)
+    present |= {"masked": scored and _is_masked(example), "context": scored and present["value"]}
+    yield from ((step, array) for step, array in steps.numbered() if present[step.name])
+    if present["context"]:
+        yield from _gathered(example, steps.context, steps.step("context").tex)
+
+
+def _gathered(example: Example, found: np.ndarray, tex: str) -> Numbered:
+    """The heads side by side, and the last linear map."""
+    if example.heads > 1:
+        found, tex = merge(np, found), CONCAT.tex
+        yield CONCAT, found
+    if example.w_o is not None:
+        w_o = _array(example.w_o)
+        yield W_O, w_o
+        output = Step(OUTPUT.name, OUTPUT.tex % tex, OUTPUT.says, OUTPUT.axes)
+        yield output, project(found, w_o, ("concat" if example.heads > 1 else "context", "w_o"))
+
+
+def _made(given: Matrix | None, inputs, weights: Matrix | None, names: tuple[str, str], learned: bool):
+    """Query, key or value: given, or projected, or the inputs themselves when nothing is learned."""
+    if given is not None:
+        return _array(given)
+    if inputs is None or (weights is None and learned):
+        return None
+    return inputs if weights is None else project(inputs, _array(weights), names)
+
+
+def _options(example: Example, query: np.ndarray) -> dict:
+    scoring = _scoring(example)
+    if isinstance(scoring, Additive):
+        d_head = query.shape[-1] // example.heads
+        for name, weights in (("w", scoring.w), ("u", scoring.u)):
+            if len(weights) != d_head:
+                raise mismatch(("query" if name == "w" else "key", name), (len(query), d_head), weights.shape)
+    return {
+        "scoring": scoring, "normalise": example.normalise, "scale": example.scale, "causal": example.causal,
+        "window": example.window, "mask": _boolean(example.mask), "bias": _bias(example),
+    }  # fmt: skip
+
+
+def _scoring(example: Example):
+    if isinstance(example.scoring, AdditiveScoring):
+        return Additive(_array(example.scoring.w), _array(example.scoring.u), np.asarray(example.scoring.v, float))
+    return named(example.scoring, SCORINGS, "scoring")
+
+
+def _is_masked(example: Example) -> bool:
+    hidden = look_table(example)
+    return example.bias is not None or (hidden is not None and not bool(hidden.all()))
+
+
+def _array(matrix: Matrix) -> np.ndarray:
+    return np.asarray(matrix, dtype=float)
+
+
+def _maybe(matrix: Matrix | None) -> np.ndarray | None:
+    return None if matrix is None else _array(matrix)
+
+
+def _boolean(mask) -> np.ndarray | None:
+    return None if mask is None else np.asarray(mask, dtype=bool)
+
+
+def _bias(example: Example) -> np.ndarray | None:
+    return None if example.bias is None else np.asarray(example.bias, dtype=float)
+
+
+def _labelled(example: Example, numbered: tuple[tuple[Step, np.ndarray], ...]) -> Iterator[WorkedStep]:
+    """Steps with labels; those inside heads one head after the other, as they would be worked on paper."""
+    inner = [index for index, (_, array) in enumerate(numbered) if array.ndim == 3]
+    first, last = (inner[0], inner[-1] + 1) if inner else (len(numbered), len(numbered))
+    shared_keys = _key_heads(example, {step.name: array for step, array in numbered})
+    for step, array in numbered[:first]:
+        yield _worked(example, step, array)
+    for head in range(example.heads if inner else 0):
+        for step, array in numbered[first:last]:
+            width = array.shape[-1]
+            place = head if step.name == "query" or not shared_keys else head * shared_keys // example.heads
+            yield _worked(example, step, array[head], head + 1, place * width)
+    for step, array in numbered[last:]:
+        yield _worked(example, step, array)
+
+
+def _key_heads(example: Example, arrays: dict[str, np.ndarray]) -> int:
+    """How many key heads there are before groups of query heads share them."""
+    width = len(example.w_k[0]) if example.w_k else len(example.k[0]) if example.k else 0
+    key = arrays.get("key")
+    return width // key.shape[-1] if width and key is not None and key.ndim == 3 else 0
+
+
+def _worked(example: Example, step: Step, values: np.ndarray, head: int = 0, start: int = 0) -> WorkedStep:
+    if not np.all(np.isfinite(values) | (np.isneginf(values) & (step.name == "masked"))):
+        raise InvalidInput(
+            f"The numbers of {step.name} grow beyond what can be calculated.", hint="Use numbers nearer to 1."
+        )
+    row_axis, column_axis = step.axes[-2:]
+    rows = _labels(example, step.name, row_axis, values.shape[0], 0)
+    columns = _labels(example, step.name, column_axis, values.shape[1], start)
+    return WorkedStep(
+        head_name(step.name, head), step.tex, step.says, rows, columns, row_axis, column_axis, values, head
+    )
+
+
+def _labels(example: Example, name: str, axis: str, size: int, start: int) -> tuple[str, ...]:
+    """Tokens where an axis counts tokens; feature names where nothing has mixed them yet; else numbers from 0."""
+    if axis == QUERY:
+        return example.tokens
+    if axis == KEY:
+        return example.keys
+    pure = example.w_q is example.w_k is example.w_v is None and example.q is example.k is example.v is None
+    of_inputs = name in ("x", "source") or (axis == D_MODEL and name in ("w_q", "w_k", "w_v"))
+    unmixed = pure and axis in (D_KEY, D_VALUE, D_MODEL) and name != "output" and name != "w_o"
+    if example.features and (of_inputs or unmixed):
+        return example.features[start : start + size]
+    return tuple(str(start + index) for index in range(size))

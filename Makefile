@@ -1,0 +1,58 @@
+# The two commands of the first screen: `make demo` and `make test`. A clean clone needs Python 3.11, pip and make.
+PYTHON ?= $(firstword $(shell command -v python3.11 python3 python))
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fix docs faults bench browser clean
+
+help: ## This list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+demo: $(VENV)/.all ## Install peasy with all its parts into .venv and show a worked result
+	@$(BIN)/peasy demo
+
+test: $(VENV)/.dev browser ## Install what the tests need too, and run them
+	@status=0; $(BIN)/python -m pytest -n $(JOBS) || status=$$?; $(BIN)/python tests/system.py; exit $$status
+
+check: $(VENV)/.dev ## All that a change must pass: format, lint, types, floors, docs, tests
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+	@$(MAKE) --no-print-directory test
+
+fix: $(VENV)/.dev ## Format, repair what can be repaired, and write the generated pages anew
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+	@$(MAKE) --no-print-directory docs
+
+docs: $(VENV)/.all ## Write the generated pages and pictures anew
+	$(BIN)/python docs/generate.py
+
+faults: $(VENV)/.dev ## Kills, full disks, mutations by the thousand
+	$(BIN)/python -m pytest -m faults
+
+bench: $(VENV)/.dev ## Measurements, side by side
+	@for each in bench/*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done
+
+browser: $(VENV)/.dev
+	@$(BIN)/python tests/system.py --install
+
+clean: ## Remove what make made
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .import_linter_cache
+
+# Stamps: nothing is installed again until one of these two files changes.
+$(VENV)/.all: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing peasy into $(VENV): some minutes the first time ..."
+	@$(INSTALL) --editable ".[all]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.all
+	@echo "Installing what the tests need ..."
+	@$(INSTALL) --editable ".[dev]"
+	@touch $@

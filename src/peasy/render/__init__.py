@@ -1,0 +1,92 @@
+"""HOW IT LOOKS: a document drawn as terminal text, Markdown, LaTeX, HTML, SVG, PNG, CSV or JSON.
+
+May import: views and the rooms below; rich only in terminal. Imported by: workbench, the doors.
+In: a Document. Out: text or bytes, or a file whose suffix says which.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from peasy.errors import UsageError, did_you_mean
+from peasy.render.file import write
+from peasy.views.document import Document
+
+FORMATS = {
+    "text": "peasy.render.terminal",
+    "html": "peasy.render.html",
+    "svg": "peasy.render.svg",
+    "png": "peasy.render.png",
+    "tex": "peasy.render.latex",
+    "md": "peasy.render.markdown",
+    "csv": "peasy.render.csv",
+    "json": "peasy.render.json",
+}
+"""Each format with the module whose `draw(document)` makes it, imported when first asked for."""
+
+SUFFIXES = tuple(name for name in FORMATS if name != "text")
+"""What a file's name may end in; terminal text is for the screen."""
+
+__all__ = ["FORMATS", "SUFFIXES", "draw", "format_of", "mimebundle", "save", "write"]
+
+
+def draw(document: Document, format: str = "text") -> str | bytes:
+    """The document in one of `FORMATS`; bytes for png, text for all others.
+
+    >>> from peasy.views import Document, Paragraph
+    >>> print(draw(Document("Pizza", (Paragraph("is great"),)), "md"))
+    # Pizza
+    <BLANKLINE>
+    is great
+    <BLANKLINE>
+    """
+    if format not in FORMATS:
+        raise UsageError(f'There is no format "{format}".', hint=f"Known: {', '.join(FORMATS)}.")
+    return import_module(FORMATS[format]).draw(document)
+
+
+def format_of(path: str | Path) -> str:
+    """The format that a file's suffix asks for.
+
+    >>> format_of("love.html")
+    'html'
+    """
+    suffix = Path(path).suffix.lstrip(".").lower()
+    if suffix not in SUFFIXES:
+        known = ", ".join(f".{each}" for each in SUFFIXES)
+        near = did_you_mean(suffix, SUFFIXES) if suffix else None
+        raise UsageError(
+            f'"{path}" does not say what to write: its name should end in one of {known}.',
+            hint=near or f"For example {Path(path).stem or 'page'}.html.",
+        )
+    return suffix
+
+
+def save(document: Document, path: str | Path) -> Path:
+    """Write the document to a file, all of it or nothing; the suffix picks the format."""
+    return write(path, draw(document, format_of(path)))
+
+
+def mimebundle(shown: Any) -> dict[str, str]:
+    """What a notebook shows: plain text, HTML without scripts, and SVG where there is a picture."""
+    document = _document_of(shown)
+    if document is None:
+        return {"text/plain": repr(shown)}
+    page = import_module("peasy.render.html")
+    bundle = {"text/plain": str(draw(document)), "text/html": page.fragment(document)}
+    picture = import_module("peasy.render.svg")
+    if picture.has_picture(document):
+        bundle["image/svg+xml"] = picture.draw(document)
+    return bundle
+
+
+def _document_of(shown: Any) -> Document | None:
+    if isinstance(shown, Document):
+        return shown
+    if callable(getattr(type(shown), "document", None)):
+        return shown.document()
+    from peasy.formula import Steps
+
+    if isinstance(shown, Steps):
+        return import_module("peasy.views.steps").steps_document(shown)
+    return None

@@ -1,0 +1,63 @@
+"""A document's tables as CSV: a line with the name, a header, the rows, an empty line. Numbers at full precision."""
+
+import csv
+import io
+from collections.abc import Iterator
+
+from peasy.render import glyph
+from peasy.render.grid import as_table
+from peasy.render.number import is_number
+from peasy.views.document import Arithmetic, Cell, Curves, Document, Matrix, Part, Plane, Table
+
+Line = list[str]
+
+
+def draw(document: Document) -> str:
+    """All matrices, tables and pictures of the document, one after another."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    blocks = [block for part in document.parts if (block := list(_block(part)))]
+    for place, block in enumerate(blocks):
+        if place:
+            out.write("\n")
+        writer.writerows(block)
+    return out.getvalue()
+
+
+def guarded(text: str) -> str:
+    """A text that no spreadsheet takes for a formula.
+
+    >>> guarded("=cmd|' /C calc'!A0")
+    "'=cmd|' /C calc'!A0"
+    """
+    text = glyph.tame(text)
+    return f"'{text}" if text.lstrip(" ")[:1] in {"=", "+", "-", "@", "⇥", "␍", "|", "%"} and text else text
+
+
+def _block(part: Part) -> Iterator[Line]:
+    match part:
+        case Matrix():
+            yield [guarded(part.name)]
+            yield ["", *map(guarded, part.columns)]
+            for place, row in enumerate(part.values):
+                label = part.rows[place] if place < len(part.rows) else str(place + 1)
+                yield [guarded(label), *map(_field, row)]
+        case Table():
+            if part.title:
+                yield [guarded(part.title)]
+            yield [guarded(each) for each in part.columns]
+            yield from ([_field(cell) for cell in row] for row in part.rows)
+        case Plane() | Curves():
+            yield from _block(as_table(part))
+        case Arithmetic():
+            yield [guarded(part.title)]
+            yield from ([guarded(line)] for line in part.lines)
+
+
+def _field(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if not is_number(cell):
+        return guarded(str(cell))
+    number = float(cell) + 0.0  # adding zero turns minus zero into zero
+    return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)

@@ -1,0 +1,109 @@
+"""A document as Markdown with GitHub's tables; a matrix stands under its name in bold, so that it can be read back."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from peasy.render import glyph, number
+from peasy.render.grid import Grid, as_table, lay_out, table_cells
+from peasy.views.document import (
+    Arithmetic,
+    Curves,
+    Document,
+    Formula,
+    Heading,
+    Matrix,
+    Paragraph,
+    Part,
+    Plane,
+    Table,
+)
+
+MOST = 200
+"""Rows or columns of one table."""
+
+_TONES = {"note": "> ", "good": "✓ ", "bad": "✗ "}
+_SPECIAL = re.compile(r"[\\`*{}\[\]<>#|&$~^!]|(?<![^\W_])_|_(?![^\W_])")
+_LIST_START = re.compile(r"^(\d+)([.)]\s)|^([-+=])")
+
+
+def draw(document: Document) -> str:
+    """The document as Markdown."""
+    blocks = [f"# {escape(glyph.prose(document.title))}"]
+    for part in document.parts:
+        blocks.extend(_blocks(part, document))
+    if any(isinstance(part, Matrix | Table | Plane | Curves) for part in document.parts):
+        blocks.append(f"*{number.stated(document.decimals)}*")
+    return "\n\n".join(blocks) + "\n"
+
+
+def escape(text: str) -> str:
+    r"""A text in which nothing is markup: a backslash stands before every sign that could be.
+
+    >>> escape("<eos> | W_Q")
+    '\\<eos\\> \\| W_Q'
+    """
+    return _LIST_START.sub(r"\1\3\\\2" if re.match(r"\d", text) else r"\\\3", _SPECIAL.sub(r"\\\g<0>", text))
+
+
+def _blocks(part: Part, document: Document) -> Iterator[str]:
+    match part:
+        case Heading(text, count):
+            yield f"## {f'{count}. ' if count is not None else ''}{escape(glyph.prose(text))}"
+        case Paragraph(text, tone):
+            yield _TONES.get(tone, "") + escape(glyph.prose(text))
+        case Formula(tex):
+            yield f"$$\n{tex}\n$$"
+        case Arithmetic(title, lines):
+            yield f"*{escape(glyph.prose(title))}*" if title else ""
+            yield "\n".join(f"    {glyph.prose(line)}" for line in lines)
+        case Matrix():
+            yield from _matrix(lay_out(part, document.decimals, MOST))
+        case Table():
+            rows, numeric, notice = table_cells(part, document, MOST)
+            yield from _titled(part.title, part.columns, rows, numeric, notice)
+        case Plane() | Curves():
+            yield from _blocks(as_table(part), document)
+
+
+def _matrix(grid: Grid) -> Iterator[str]:
+    matrix = grid.matrix
+    yield f"**{escape(glyph.label(matrix.name))}**"
+    if matrix.tex:
+        yield f"$$\n{matrix.tex}\n$$"
+    if matrix.says:
+        yield escape(glyph.prose(matrix.says))
+    header = [grid.corner, *(grid.column_label(column) for column in grid.columns)]
+    rows = [[grid.row_label(row), *(_cell(grid, row, column) for column in grid.columns)] for row in grid.rows]
+    yield _table(
+        map(escape, header), ([escape(row[0]), *row[1:]] for row in rows), [False] + [True] * len(grid.columns)
+    )
+    if grid.notice:
+        yield f"> {grid.notice}"
+
+
+def _cell(grid: Grid, row: int | None, column: int | None) -> str:
+    text = escape(grid.text(row, column)) if row is None or column is None else _written(grid, row, column)
+    return f"**{text}**" if text and grid.marked(row, column) else text
+
+
+def _written(grid: Grid, row: int, column: int) -> str:
+    # A number is written bare: the escape for a line's first sign would stand before its minus.
+    text = grid.text(row, column)
+    return escape(text) if isinstance(grid.cell(row, column), str) else text
+
+
+def _titled(
+    title: str, columns: Sequence[str], rows: list[list[str]], numeric: Sequence[bool], notice: str
+) -> Iterator[str]:
+    if title:
+        yield f"**{escape(glyph.label(title))}**"
+    header = [escape(glyph.prose(each)) for each in columns] + [""] * (len(numeric) - len(columns))
+    body = ([cell if numeric[c] else escape(cell) for c, cell in enumerate(row)] for row in rows)
+    yield _table(header, body, numeric)
+    if notice:
+        yield f"> {notice}"
+
+
+def _table(header: Iterable[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> str:
+    ruler = ["---:" if each else "---" for each in right]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (list(header), ruler, *rows))

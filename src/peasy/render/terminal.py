@@ -1,0 +1,183 @@
+"""A document on a terminal: the only place that knows rich. Colour is an addition, never the message."""
+
+import io
+from collections.abc import Iterator
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.padding import Padding
+from rich.style import Style
+from rich.text import Text
+
+from peasy.render import glyph, number, palette, tex
+from peasy.render.grid import Grid, as_table, lay_out, table_cells
+from peasy.views.document import (
+    Arithmetic,
+    Curves,
+    Document,
+    Formula,
+    Heading,
+    Matrix,
+    Paragraph,
+    Part,
+    Plane,
+    Table,
+)
+
+MOST = 40
+"""Rows or columns of one matrix on a screen."""
+
+WIDEST_LABEL = 24
+GUTTER = 2
+
+_TONES = {"plain": ("", ""), "note": ("", "dim"), "good": ("✓ ", "green"), "bad": ("✗ ", "red")}
+
+
+def draw(document: Document, width: int = 80, colour: bool = False) -> str:
+    """The document as lines of at most `width` columns; with `colour`, ANSI colours too."""
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=colour,
+        color_system="truecolor" if colour else None,
+        no_color=not colour,
+        legacy_windows=False,
+        emoji=False,
+        markup=False,
+        highlight=False,
+    )
+    show(document, console)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n" if not colour else out.getvalue()
+
+
+def show(document: Document, console: Console) -> None:
+    """Write the document to a console, which knows its own width and whether it has colours."""
+    _say(console, Text(glyph.prose(document.title), style="bold"))
+    for part in document.parts:
+        console.print()
+        _part(part, document, console)
+    if any(isinstance(part, Matrix | Table | Plane | Curves) for part in document.parts):
+        console.print()
+        _say(console, Text(number.stated(document.decimals), style="dim"))
+
+
+def _part(part: Part, document: Document, console: Console) -> None:
+    match part:
+        case Heading(text, count):
+            _say(console, Text(f"{f'{count}. ' if count is not None else ''}{glyph.prose(text)}", style="bold cyan"))
+        case Paragraph(text, tone):
+            sign, style = _TONES.get(tone, _TONES["plain"])
+            _say(console, Text(sign + glyph.prose(text), style=style))
+        case Formula(formula):
+            _say(console, Text(tex.plain(formula), style="italic"), indent=2)
+        case Arithmetic(title, lines):
+            _say(console, Text(glyph.prose(title), style="bold"))
+            for line in lines:
+                _say(console, Text(glyph.prose(line)), indent=2)
+        case Matrix():
+            _matrix(part, document, console)
+        case Table():
+            _table(part, document, console)
+        case Plane() | Curves():
+            _table(as_table(part), document, console)
+
+
+def _say(console: Console, text: Text, indent: int = 0) -> None:
+    console.print(Padding(text, (0, 0, 0, indent), expand=False))
+
+
+def _matrix(matrix: Matrix, document: Document, console: Console) -> None:
+    grid = lay_out(matrix, document.decimals, MOST)
+    title = Text(glyph.label(matrix.name), style="bold")
+    if matrix.tex:
+        title.append(f"   {tex.plain(matrix.tex)}", style="not bold italic")
+    _say(console, title)
+    if matrix.says:
+        _say(console, Text(glyph.prose(matrix.says), style="dim"))
+    for line in _grid_lines(grid, console.width, coloured=_has_colour(console)):
+        console.print(line, no_wrap=True, overflow="crop", crop=True)
+    if grid.notice:
+        _say(console, Text(grid.notice, style="dim"))
+
+
+def _has_colour(console: Console) -> bool:
+    return console.color_system is not None and not console.no_color
+
+
+def _grid_lines(grid: Grid, width: int, coloured: bool) -> Iterator[Text]:
+    scale = palette.scale_for(grid.matrix.values) if grid.matrix.shaded else None
+    cells = [[_cell(grid, row, column, scale, coloured) for column in grid.columns] for row in grid.rows]
+    labels = [_fitted(grid.row_label(row)) for row in grid.rows]
+    over_bar = "  " if scale and not coloured else " " if scale else ""
+    headers = [_fitted(grid.column_label(column)) + over_bar for column in grid.columns]
+    widths = [max([cell_len(header), *(row[place].cell_len for row in cells)]) for place, header in enumerate(headers)]
+    label_width = max([cell_len(each) for each in [*labels, grid.corner if len(grid.corner) <= WIDEST_LABEL else ""]])
+    if len(grid.corner) > WIDEST_LABEL:
+        yield Text(grid.corner, style="dim")
+    for band in _bands(widths, width - label_width):
+        if len(band) < len(widths):
+            yield Text(f"columns {band[0] + 1} to {band[-1] + 1} of {len(widths)}", style="dim")
+        corner = grid.corner if len(grid.corner) <= WIDEST_LABEL else ""
+        yield _line(Text(set_cell_size(corner, label_width), style="dim"), [headers[c] for c in band], widths, band)
+        for label, row in zip(labels, cells, strict=True):
+            yield _line(Text(set_cell_size(label, label_width), style="bold"), [row[c] for c in band], widths, band)
+
+
+def _bands(widths: list[int], room: int) -> Iterator[list[int]]:
+    """Columns that fit beside each other, group by group."""
+    band: list[int] = []
+    used = 0
+    for place, width in enumerate(widths):
+        if band and used + GUTTER + width > room:
+            yield band
+            band, used = [], 0
+        band.append(place)
+        used += GUTTER + width
+    yield band
+
+
+def _line(label: Text, cells: list[Text] | list[str], widths: list[int], band: list[int]) -> Text:
+    line = Text().append_text(label)
+    for cell, place in zip(cells, band, strict=True):
+        text = Text(cell, style="bold") if isinstance(cell, str) else cell
+        line.append(" " * GUTTER)
+        pad = Text(" " * (widths[place] - text.cell_len), style=text.style)
+        line.append_text(pad)
+        line.append_text(text)
+    return line
+
+
+def _cell(grid: Grid, row: int | None, column: int | None, scale: palette.Scale | None, coloured: bool) -> Text:
+    written = grid.text(row, column)
+    if row is None or column is None:
+        return Text(written, style="dim")
+    shade = scale.shade(grid.cell(row, column)) if scale else None
+    sign = "►" if grid.marked(row, column) else ""
+    if shade is None:
+        # Keep the numbers of a column in line where their neighbours carry a bar.
+        return Text(f"{sign}{written}" + ("  " if scale and not coloured else ""))
+    if coloured:
+        return Text(f" {sign}{written} ", style=Style(color=shade.ink, bgcolor=shade.background))
+    return Text(f"{sign}{written} {shade.bar}")
+
+
+def _fitted(label: str) -> str:
+    return label if cell_len(label) <= WIDEST_LABEL else set_cell_size(label, WIDEST_LABEL - 1) + "…"
+
+
+def _table(table: Table, document: Document, console: Console) -> None:
+    from rich.table import Table as Drawn  # a table of a thousand words is rich's to wrap, not ours
+
+    rows, numeric, notice = table_cells(table, document, 10 * MOST)
+    if table.title:
+        _say(console, Text(glyph.label(table.title), style="bold"))
+    drawn = Drawn(box=None, pad_edge=False, padding=(0, GUTTER, 0, 0), header_style="bold")
+    for place, right in enumerate(numeric):
+        header = glyph.prose(table.columns[place]) if place < len(table.columns) else ""
+        drawn.add_column(Text(header), justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    console.print(drawn)
+    if notice:
+        _say(console, Text(notice, style="dim"))

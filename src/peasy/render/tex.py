@@ -1,0 +1,341 @@
+r"""The small part of TeX that captions use, read once and written as MathML or as plain text.
+
+A command that is not known is an error, never a guess: a caption that cannot be drawn is our own mistake.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+SYMBOLS = {
+    "top": "⊤", "cdot": "·", "times": "×", "dots": "…", "ldots": "…", "cdots": "⋯", "sum": "∑", "prod": "∏",
+    "infty": "∞", "langle": "⟨", "rangle": "⟩", "lVert": "‖", "rVert": "‖", "lvert": "|", "rvert": "|",
+    "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉", "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥",
+    "ne": "≠", "neq": "≠", "approx": "≈", "in": "∈", "to": "→", "rightarrow": "→", "mapsto": "↦", "odot": "⊙",
+    "oplus": "⊕", "circ": "∘", "pm": "±", "partial": "∂", "nabla": "∇", "ell": "ℓ", "mid": "∣", "propto": "∝",
+    "forall": "∀", "mod": "mod", "bmod": "mod", "colon": ":", "lt": "<", "gt": ">", "prime": "′", "ast": "∗",
+    "{": "{", "}": "}", "%": "%", "_": "_", "&": "&", "#": "#", "$": "$", "|": "‖",
+}  # fmt: skip
+LETTERS = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ϵ", "varepsilon": "ε", "zeta": "ζ",
+    "eta": "η", "theta": "θ", "kappa": "κ", "lambda": "λ", "mu": "μ", "nu": "ν", "xi": "ξ", "pi": "π", "rho": "ρ",
+    "sigma": "σ", "tau": "τ", "phi": "ϕ", "varphi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω", "Gamma": "Γ",
+    "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω",
+}  # fmt: skip
+FUNCTIONS = {"tanh", "exp", "log", "ln", "sin", "cos", "tan", "max", "min", "arg", "det", "dim", "lim"}
+SPACES = {",": 0.17, ":": 0.22, ";": 0.28, " ": 0.28, "!": 0.0, "quad": 1.0, "qquad": 2.0}
+ACCENTS = {"bar": "¯", "hat": "^", "tilde": "~", "vec": "→", "overline": "¯"}
+
+_TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\s+|\d+(?:\.\d+)?|.", re.DOTALL)
+
+
+class UnknownTeX(ValueError):
+    """A caption uses TeX that is not in the small set."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A letter, a number, a sign, words or a space: `kind` is MathML's name for it."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """Things side by side."""
+
+    items: "tuple[Node, ...]"
+
+
+@dataclass(frozen=True)
+class Fraction:
+    """One thing over another."""
+
+    above: "Node"
+    below: "Node"
+
+
+@dataclass(frozen=True)
+class Root:
+    """The square root of a thing."""
+
+    inner: "Node"
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A thing with something below or above its right side."""
+
+    base: "Node"
+    low: "Node | None"
+    high: "Node | None"
+
+
+@dataclass(frozen=True)
+class Accent:
+    """A thing with a sign over it."""
+
+    base: "Node"
+    sign: str
+
+
+Node = Leaf | Row | Fraction | Root | Scripted | Accent
+
+
+def parse(tex: str) -> Node:
+    """The tree of a formula."""
+    return _Reader(tex).row(until=None)
+
+
+class _Reader:
+    def __init__(self, tex: str) -> None:
+        self.tex = tex
+        self.tokens = _TOKEN.findall(tex)
+        self.place = 0
+
+    def refuse(self, what: str) -> UnknownTeX:
+        return UnknownTeX(f"{what} in {self.tex!r}")
+
+    def peek(self) -> str | None:
+        return self.tokens[self.place] if self.place < len(self.tokens) else None
+
+    def take(self) -> str:
+        token = self.peek()
+        if token is None:
+            raise self.refuse("the formula ends too early")
+        self.place += 1
+        return token
+
+    def skip_space(self) -> None:
+        while (token := self.peek()) is not None and token.isspace():
+            self.place += 1
+
+    def row(self, until: str | None) -> Node:
+        """Everything up to `until`, which is taken too."""
+        items: list[Node] = []
+        while True:
+            self.skip_space()
+            token = self.peek()
+            if token is None and until is None:
+                break
+            if token == until:
+                self.take()
+                break
+            if token in {"}", r"\right", "&", r"\\"}:
+                raise self.refuse(f"{token} has no beginning")
+            items.append(self.scripted())
+        return items[0] if len(items) == 1 else Row(tuple(items))
+
+    def scripted(self) -> Node:
+        base = Row(()) if self.peek() in {"_", "^"} else self.atom()
+        scripts: dict[str, Node] = {}
+        while True:
+            self.skip_space()
+            mark = self.peek()
+            if mark not in {"_", "^"}:
+                break
+            if mark in scripts:
+                raise self.refuse(f"two {mark} after one thing")
+            self.take()
+            scripts[mark] = self.argument()
+        return Scripted(base, scripts.get("_"), scripts.get("^")) if scripts else base
+
+    def argument(self) -> Node:
+        self.skip_space()
+        return self.atom()
+
+    def atom(self) -> Node:
+        token = self.take()
+        if token == "{":
+            return self.row(until="}")
+        if token.startswith("\\"):
+            return self.command(token[1:])
+        if token[0].isdigit():
+            return Leaf("mn", token)
+        if token.isalpha():
+            return Leaf("mi", token)
+        if token in "+-=()[],.:;/|!<>'*":
+            return Leaf("mo", {"-": "−", "'": "′", "*": "∗"}.get(token, token))
+        raise self.refuse(f"the character {token!r}")
+
+    def command(self, name: str) -> Node:
+        if name in SYMBOLS:
+            return Leaf("mo", SYMBOLS[name])
+        if name in LETTERS:
+            return Leaf("mi", LETTERS[name])
+        if name in FUNCTIONS:
+            return Leaf("function", name)
+        if name in SPACES:
+            return Leaf("space", str(SPACES[name]))
+        if name in ACCENTS:
+            return Accent(self.argument(), ACCENTS[name])
+        special: dict[str, Callable[[], Node]] = {
+            "frac": lambda: Fraction(self.argument(), self.argument()),
+            "tfrac": lambda: Fraction(self.argument(), self.argument()),
+            "sqrt": lambda: Root(self.argument()),
+            "operatorname": lambda: Leaf("function", self.words()),
+            "text": lambda: Leaf("mtext", self.words()),
+            "mathrm": lambda: Leaf("mtext", self.words()),
+            "mathbf": self.argument,
+            "left": self.fenced,
+        }
+        if name not in special:
+            raise self.refuse(f"the unknown command \\{name}")
+        return special[name]()
+
+    def words(self) -> str:
+        """What stands in braces, letter by letter."""
+        self.skip_space()
+        if self.take() != "{":
+            raise self.refuse("words without braces")
+        said = []
+        while (token := self.take()) != "}":
+            if token.startswith("\\") and token[1:] not in {"_", "%", "&", "#", "$", " ", "-"}:
+                raise self.refuse(f"the command {token} among words")
+            if token in {"{", "$", "%", "#", "&", "~", "^", "_"}:
+                raise self.refuse(f"the character {token!r} among words")
+            said.append(token.removeprefix("\\"))
+        return "".join(said)
+
+    def fenced(self) -> Node:
+        opened = self.fence()
+        inner = self.row(until=r"\right")
+        return Row((Leaf("fence", opened), inner, Leaf("fence", self.fence())))
+
+    def fence(self) -> str:
+        self.skip_space()
+        token = self.take()
+        sign = SYMBOLS.get(token[1:]) if token.startswith("\\") else token
+        if sign is None or sign not in set("()[]{}|.⟨⟩‖⌊⌋⌈⌉"):
+            raise self.refuse(f"the fence {token}")
+        return "" if sign == "." else sign
+
+
+def mathml(tex: str) -> str:
+    """The formula as a MathML element.
+
+    >>> mathml("d_k")
+    '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><msub><mi>d</mi><mi>k</mi></msub></math>'
+    """
+    return f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">{_marked_up(parse(tex))}</math>'
+
+
+def _marked_up(node: Node) -> str:
+    match node:
+        case Row(items):
+            return f"<mrow>{''.join(map(_marked_up, items))}</mrow>"
+        case Fraction(above, below):
+            return f"<mfrac>{_marked_up(above)}{_marked_up(below)}</mfrac>"
+        case Root(inner):
+            return f"<msqrt>{_marked_up(inner)}</msqrt>"
+        case Accent(base, sign):
+            return f'<mover accent="true">{_marked_up(base)}<mo>{escape(sign)}</mo></mover>'
+        case Scripted(base, low, high):
+            return _scripts(base, low, high)
+        case Leaf("space", width):
+            return f'<mspace width="{width}em"/>'
+        case Leaf("function", name):
+            return f"<mi>{escape(name)}</mi><mo>&#x2061;</mo>"
+        case Leaf("fence", sign):
+            return f'<mo fence="true" stretchy="true">{escape(sign)}</mo>' if sign else ""
+        case Leaf("mo", sign) if sign in "()[]|":
+            return f'<mo stretchy="false">{escape(sign)}</mo>'
+        case Leaf(kind, text):
+            return f"<{kind}>{escape(text)}</{kind}>"
+
+
+def _scripts(base: Node, low: Node | None, high: Node | None) -> str:
+    over = isinstance(base, Leaf) and base.text in {"∑", "∏"}
+    name = {
+        (True, True): "munderover" if over else "msubsup",
+        (True, False): "munder" if over else "msub",
+        (False, True): "mover" if over else "msup",
+    }[low is not None, high is not None]
+    drawn = "".join(_marked_up(each) for each in (base, low, high) if each is not None)
+    return f"<{name}>{drawn}</{name}>"
+
+
+_RAISED = dict(zip("0123456789+-−n⊤iT", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻ⁿᵀⁱᵀ", strict=True))
+
+
+def plain(tex: str) -> str:
+    r"""The formula as a line of text.
+
+    >>> plain(r"\operatorname{softmax}\left(\frac{Q K^{\top}}{\sqrt{d_k}} + M\right) V")
+    'softmax(QKᵀ / √d_k + M) V'
+    """
+    said = _said(parse(tex))
+    said = re.sub(r"\s+", " ", said).strip()
+    return re.sub(r"([(\[⟨‖]) | ([)\]⟩,])", lambda found: found[1] or found[2], said)
+
+
+def _said(node: Node) -> str:
+    match node:
+        case Row(items):
+            return _joined(items)
+        case Fraction(above, below):
+            return f"{_held(above)} / {_held(below)}"
+        case Root(inner):
+            return f"√{_held(inner)}"
+        case Accent(base, sign):
+            return _said(base) + {"¯": "\u0304", "^": "\u0302", "~": "\u0303"}.get(sign, sign)
+        case Scripted(base, low, high):
+            below = "" if low is None else f"_{_held(low)}"
+            return _said(base) + below + ("" if high is None else _raised(high))
+        case Leaf("space", _):
+            return " "
+        case Leaf("mo", sign) if sign in "+−=·×≤≥≠≈∈→↦⊙⊕∘±∝<>" or sign == "mod":
+            return f" {sign} "
+        case Leaf("mo", "," | ";" | ":" as sign):
+            return f"{sign} "
+        case Leaf(_, text):
+            return text
+    raise AssertionError(node)
+
+
+def _joined(items: tuple[Node, ...]) -> str:
+    # Single letters stand together, as QKᵀ does; names, indexed letters and quotients need air or brackets around them.
+    said = ""
+    for place, item in enumerate(items):
+        piece = _said(item)
+        if isinstance(item, Fraction) and (_is_factor(items, place - 1) or _is_factor(items, place + 1)):
+            piece = f"({piece})"
+        touching = said[-1:] not in set(" ([⟨‖") and piece[:1] not in set(" )]⟩‖,")
+        if said and touching and (_wants_air(item) or _wants_air(items[place - 1]) or said[-1] in ")‖⟩"):
+            said += "" if piece[:1] in "([⟨" and _is_function(items[place - 1]) else " "
+        said += piece
+    return re.sub("^ − ", "−", said)  # a minus at the very start belongs to the number
+
+
+def _is_factor(items: tuple[Node, ...], place: int) -> bool:
+    """Whether something stands there that would multiply."""
+    if not 0 <= place < len(items):
+        return False
+    item = items[place]
+    return not (isinstance(item, Leaf) and item.kind in {"mo", "fence", "space"})
+
+
+def _is_function(node: Node) -> bool:
+    return isinstance(node, Leaf) and node.kind in {"function", "mtext"}
+
+
+def _wants_air(node: Node) -> bool:
+    if isinstance(node, Scripted):
+        return node.low is not None or _wants_air(node.base)
+    return isinstance(node, Fraction | Root) or _is_function(node)
+
+
+def _held(node: Node) -> str:
+    """The thing as one piece: in brackets unless it is one already."""
+    said = _said(node).strip()
+    one_piece = " " not in said or isinstance(node, Scripted) or re.fullmatch("⟨[^⟨⟩]*⟩|‖[^‖]*‖ ‖[^‖]*‖", said)
+    return said if one_piece else f"({said})"
+
+
+def _raised(node: Node) -> str:
+    said = _said(node).replace(" ", "")
+    if said and all(each in _RAISED for each in said):
+        return "".join(_RAISED[each] for each in said)
+    return f"^{_held(node)}"

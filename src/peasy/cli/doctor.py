@@ -9,14 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from peasy.cli.door import Answer, Flags, Page
 from peasy.cli.settings import config_home
 from peasy.parts import EXTRAS
-
-if TYPE_CHECKING:
-    from peasy.views import Document
+from peasy.views.document import Document, Paragraph, Table
 
 _CORE = ("numpy", "array_api_compat", "tokenizers", "safetensors", "huggingface_hub", "sacrebleu", "babel", "rich")
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -104,9 +101,7 @@ def _chromium() -> Finding:
     return Finding("chromium", bool(found), found or "not installed", fix, needed=False)
 
 
-def _document(findings: list[Finding], healthy: bool) -> "Document":
-    from peasy.views import Document, Paragraph, Table
-
+def _document(findings: list[Finding], healthy: bool) -> Document:
     rows = tuple((each.mark, each.part, each.seen, each.fix) for each in findings)
     verdict = Paragraph("All that peasy needs works.", "good") if healthy else Paragraph("Something is missing.", "bad")
     legend = Paragraph("✓ works   – optional, absent   ✗ needed, absent", "note")

@@ -4,14 +4,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter, Token
 
 from peasy.errors import InvalidInput, UsageError
-
-if TYPE_CHECKING:
-    from peasy.views import Document
+from peasy.views.document import Document
+from peasy.workbench.result import Result
 
 EVERYWHERE = Group("Flags everywhere", sort_key=100)
 _Switch = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -50,30 +49,19 @@ class Flags:
             raise UsageError("--threads should be 1 or more.")
 
 
-class Shown(Protocol):
-    """Anything a verb can answer with."""
+class Page(Result):
+    """The simplest result: a document and its data, side by side."""
 
-    def document(self) -> "Document":
-        """What is shown, as parts that `render` draws."""
+    def __init__(self, page: Document, facts: dict[str, Any]) -> None:
+        self._page, self._facts = page, facts
 
-    def data(self) -> Any:
-        """The same as plain data, for `--json`."""
-
-
-@dataclass(frozen=True)
-class Page:
-    """The simplest thing that can be shown: a document and its data, side by side."""
-
-    page: "Document"
-    facts: Any
-
-    def document(self) -> "Document":
+    def document(self) -> Document:
         """The document as it was given."""
-        return self.page
+        return self._page
 
-    def data(self) -> Any:
+    def data(self) -> dict[str, Any]:
         """The data as they were given."""
-        return self.facts
+        return self._facts
 
 
 @dataclass(frozen=True)
@@ -84,7 +72,7 @@ class Answer:
     `files` are files the verb wrote itself. `exit_code` is 8 when a check ran and found something wrong.
     """
 
-    shown: Shown
+    shown: Result
     next: Sequence[str] = ()
     exit_code: int = 0
     brief: str = ""

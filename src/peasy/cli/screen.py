@@ -2,16 +2,16 @@
 
 import contextlib
 import json
-import math
 import os
 import sys
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from peasy.cli.door import Answer, Flags
 from peasy.errors import PeasyError
+from peasy.render.json import plain
+from peasy.views.document import Document
 
 SCHEMA = 1
 
@@ -20,7 +20,7 @@ def show(answer: Answer, command: str, flags: Flags) -> None:
     """Save the answer where `--out` says, and print it."""
     files = [str(path) for path in answer.files]
     if flags.out:
-        _save(answer, flags.out)
+        answer.shown.save(flags.out)
         files.append(str(flags.out))
     with quiet_pipe():
         if flags.json:
@@ -57,7 +57,7 @@ def quiet_pipe() -> Iterator[None]:
 
 def _print(answer: Answer, files: list[str], flags: Flags) -> None:
     if not flags.out:
-        print(_draw(answer, flags))
+        print(_draw(answer.shown.document(), flags), end="")
     elif answer.brief:
         print(answer.brief)
     sys.stdout.flush()
@@ -69,33 +69,20 @@ def _print(answer: Answer, files: list[str], flags: Flags) -> None:
         print("\nNext:", *(f"  {command}" for command in answer.next), sep="\n", file=sys.stderr)
 
 
-def _draw(answer: Answer, flags: Flags) -> str:
-    from peasy.render import draw
+def _draw(document: Document, flags: Flags) -> str:
+    from rich.console import Console
 
-    return str(draw(answer.shown.document()))
+    from peasy.render import terminal
 
-
-def _save(answer: Answer, path: Path) -> None:
-    from peasy.render import file, save
-
-    if path.suffix.lower() == ".json":  # the same data as --json, and in any program's reach
-        file.write(path, json.dumps(_plain(answer.shown.data()), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
-    else:
-        save(answer.shown.document(), path)
+    bare = flags.no_color or bool(os.environ.get("NO_COLOR"))
+    console = Console(color_system=None if bare else "auto", legacy_windows=False, markup=False, highlight=False)
+    if console.color_system is None:
+        return terminal.draw(document, width=console.width)
+    # Drawn into a string first: rich itself would leave the program when a pipe closes.
+    with console.capture() as drawn:
+        terminal.show(document, console)
+    return drawn.get()
 
 
 def _print_json(value: Any) -> None:
-    print(json.dumps(_plain(value), ensure_ascii=False, allow_nan=False))
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold: arrays as lists, and null for a number that JSON has no word for."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
+    print(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))

@@ -1,6 +1,7 @@
 """`peasy` alone: what to try."""
 
 from peasy.cli.door import Answer, Flags, Page
+from peasy.views.document import Document, Paragraph, Table
 
 _TRY = (
     ("peasy demo", "a worked result, now"),
@@ -15,8 +16,6 @@ _TRY = (
 
 def start(*, flags: Flags = Flags()) -> Answer:
     """What to try first."""
-    from peasy.views import Document, Paragraph, Table
-
     title = "peasy: attention you can follow, number by number"
     parts = (Table(("type this", "and see"), _TRY), Paragraph("Nothing leaves this machine unless you ask.", "note"))
     return Answer(Page(Document(title, parts), {"try": [{"command": line, "does": does} for line, does in _TRY]}))

@@ -6,6 +6,7 @@ from importlib import metadata
 from peasy import __version__
 from peasy.cli.door import Answer, Flags, Page
 from peasy.parts import EXTRAS
+from peasy.views.document import Document, Table
 
 _STANDS_ON = ("numpy", "array-api-compat", "tokenizers", "safetensors", "rich", "cyclopts")
 
@@ -18,8 +19,6 @@ def version(*, flags: Flags = Flags()) -> Answer:
         peasy version
         peasy version --json
     """
-    from peasy.views import Document, Table
-
     names = [*_STANDS_ON, *(module.replace("vl_convert", "vl-convert-python") for module in EXTRAS)]
     found = {"peasy": __version__, "python": platform.python_version()} | {name: _version(name) for name in names}
     rows = tuple((name, number or "not installed") for name, number in found.items())

@@ -1,0 +1,74 @@
+"""Figure 1 from the real object: boxes in boxes, with their weights, parameters and memory. Plain data, no torch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Box:
+    """A part of a model. `times` equal boxes stand on top of each other; sums are those of one of them.
+
+    `weights` are its own arrays as (name, shape); `parameters` and `bytes` include the boxes inside.
+    """
+
+    name: str
+    says: str
+    parameters: int
+    bytes: int
+    weights: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    boxes: tuple["Box", ...] = ()
+    times: int = 1
+
+    def walk(self) -> Iterator["Box"]:
+        """This box and all boxes inside, outermost first."""
+        yield self
+        for box in self.boxes:
+            yield from box.walk()
+
+
+def describe(module: Any, name: str = "model") -> Box:
+    """The boxes of a module; blocks that are alike become one box with `times`."""
+    return Box(
+        name,
+        module.says() if hasattr(module, "says") else _says(module),
+        sum(weight.numel() for weight in module.parameters()),
+        sum(array.numel() * array.element_size() for array in module.state_dict().values()),
+        tuple((own, tuple(weight.shape)) for own, weight in module.named_parameters(recurse=False)),
+        _inside(module),
+    )
+
+
+def _inside(module: Any) -> tuple[Box, ...]:
+    boxes: list[Box] = []
+    for name, child in module.named_children():
+        if hasattr(child, "append"):  # a list of blocks
+            boxes += _alike([describe(each, f"{name} {i}") for i, each in enumerate(child)])
+        elif next(child.parameters(), None) is not None:
+            boxes.append(describe(child, name))
+    return tuple(boxes)
+
+
+def _alike(boxes: list[Box]) -> list[Box]:
+    """One box for each run of equal ones, named by the first and the last."""
+    runs: list[list[Box]] = []
+    for box in boxes:
+        if runs and _content(runs[-1][0]) == _content(box):
+            runs[-1].append(box)
+        else:
+            runs.append([box])
+    return [_joined(run) for run in runs]
+
+
+def _content(box: Box) -> tuple:
+    return box.says, box.parameters, box.bytes, box.weights, box.boxes
+
+
+def _joined(run: list[Box]) -> Box:
+    first, last = run[0].name, run[-1].name
+    name = first if len(run) == 1 else f"{first} to {last.rsplit(' ', 1)[-1]}"
+    return Box(name, *_content(run[0]), times=len(run))  # type: ignore[arg-type]
+
+
+def _says(module: Any) -> str:
+    return module.extra_repr() if hasattr(module, "extra_repr") else ""

@@ -1,0 +1,83 @@
+"""Encoder-only: looks both ways, gives each token and each text a vector."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from peasy.errors import InvalidInput
+from peasy.models.config import EncoderConfig
+from peasy.models.protocol import Memory, Model
+from peasy.models.transformer import set_scene
+from peasy.nn.embedding import Embedding
+from peasy.nn.head import Head
+from peasy.nn.scene import Edit
+from peasy.nn.stack import Stack
+from peasy.nn.tap import Tap
+
+
+class Encoder(Model):
+    """Embedding and blocks that look both ways; optionally a pooler and a head for masked words."""
+
+    config: EncoderConfig
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__(config)
+        norm = config.stack.norm
+        self.embedding = Embedding(
+            config.vocabulary, config.d_model, config.embedding, config.position, norm, config.context, config.dropout
+        )
+        self.encoder = Stack(
+            "encoder", config.d_model, config.stack, config.position, causal=False, dropout=config.dropout
+        )
+        self.pooler = nn.Linear(config.d_model, config.d_model) if config.pooler else None
+        self.head = Head(config.vocabulary, config.d_model, config.head, norm) if config.head else None
+
+    def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> Memory:
+        """An encoder reads a text as a whole."""
+        raise InvalidInput(
+            "An encoder does not write on: it has no cache.", hint="Use a decoder to generate, or embed the text."
+        )
+
+    def hidden(
+        self,
+        ids: Tensor,
+        *,
+        real: Tensor | None = None,
+        cache: None = None,
+        tap: Tap | None = None,
+        edit: Edit | None = None,
+        types: Tensor | None = None,
+        **source: Any,
+    ) -> Tensor:
+        """The last vector of every token."""
+        scene = set_scene(self.embedding, ids, real, causal=False, tap=tap, edit=edit)
+        return self.encoder(self.embedding(ids, scene.sight.query, types), scene)
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """Scores of the word that stands at each place."""
+        if self.head is None:
+            raise InvalidInput("This encoder has no head for masked words.", hint="Use embed() or hidden().")
+        return self.head(hidden, self.embedding.token.weight)
+
+    def embed(self, ids: Tensor, *, real: Tensor | None = None, **more: Any) -> Tensor:
+        """One vector for each text, `[batch, d_model]`."""
+        return self.pool(self.hidden(ids, real=real, **more), real)
+
+    def pool(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
+        """From the vectors of the tokens to the vector of the text."""
+        pooled = self._pooled(hidden, real)
+        return functional.normalize(pooled, dim=-1) if self.config.normalise else pooled
+
+    def _pooled(self, hidden: Tensor, real: Tensor | None) -> Tensor:
+        pooling = self.config.pooling
+        if pooling == "first" or pooling == "pooler":
+            first = hidden[:, 0] if real is None else hidden[torch.arange(len(hidden)), real.int().argmax(dim=1)]
+            return first if self.pooler is None or pooling == "first" else torch.tanh(self.pooler(first))
+        if real is None:
+            return hidden.mean(dim=1) if pooling == "mean" else hidden.amax(dim=1)
+        hidden_away = ~real.bool()[:, :, None]
+        if pooling == "max":
+            return hidden.masked_fill(hidden_away, -torch.inf).amax(dim=1)
+        return hidden.masked_fill(hidden_away, 0).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)

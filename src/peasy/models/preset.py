@@ -1,0 +1,1 @@
+"""Presets: known sizes of known models, as data."""

@@ -1,0 +1,95 @@
+"""What every model can do, so that one training, one generation and one way of looking serve all kinds."""
+
+from abc import abstractmethod
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from peasy.models.config import Config
+from peasy.models.describe import Box, describe
+from peasy.nn.scene import Edit
+from peasy.nn.tap import Tap
+
+
+class Memory(Protocol):
+    """What a model remembers of a text while it is read: keys and values, or a recurrent state."""
+
+    length: int
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i of the batch becomes what row `rows[i]` was."""
+
+    def crop(self, length: int) -> None:
+        """Forget everything after the first `length` tokens."""
+
+
+class Model(nn.Module):
+    """A model of any kind: ids in, scores out.
+
+    `reads_source`: it answers a source (translation). `learns`: by "gradient" or by "counts".
+    """
+
+    config: Config
+    reads_source = False
+    learns = "gradient"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+
+    @abstractmethod
+    def hidden(
+        self,
+        ids: Tensor,
+        *,
+        real: Tensor | None = None,
+        cache: Any = None,
+        tap: Tap | None = None,
+        edit: Edit | None = None,
+        **source: Any,
+    ) -> Tensor:
+        """The last vector of every token, `[batch, time, d_model]`."""
+
+    @abstractmethod
+    def scores(self, hidden: Tensor) -> Tensor:
+        """From last vectors to a score for every word, `[..., vocabulary]`."""
+
+    @abstractmethod
+    def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> Memory:
+        """An empty memory for texts to come; a model that answers a source reads it here, once."""
+
+    def forward(
+        self,
+        ids: Tensor,
+        *,
+        real: Tensor | None = None,
+        cache: Any = None,
+        tap: Tap | None = None,
+        edit: Edit | None = None,
+        last: bool = False,
+        **source: Any,
+    ) -> Tensor:
+        """Scores of what comes after each token, `[batch, time, vocabulary]`.
+
+        `ids` `[batch, time]`; `real` False = padding, on either side; `last`: only after the last token.
+        """
+        hidden = self.hidden(ids, real=real, cache=cache, tap=tap, edit=edit, **source)
+        return self.scores(hidden[:, -1:] if last else hidden)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(iter(self.state_dict().values())).device
+
+    def describe(self) -> Box:
+        """Figure 1 of this very object: boxes with shapes, parameters and memory."""
+        return describe(self)
+
+    def count_parameters(self) -> int:
+        """How many numbers there are to learn."""
+        return sum(weight.numel() for weight in self.parameters())
+
+    def memory(self) -> int:
+        """How many bytes the weights take."""
+        return sum(weight.numel() * weight.element_size() for weight in self.state_dict().values())

@@ -1,0 +1,137 @@
+"""Attention with weights: the one place that calls the fused kernel.
+
+Projects, turns by place, takes cache and mask, and runs fused. Steps that a tap asks for are computed by the
+formula for the asked rows and heads; what leaves the module is always the kernel's, so looking changes no bit.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from peasy.formula import AttentionSteps, attend
+from peasy.nn import part
+from peasy.nn.cache import LayerCache
+from peasy.nn.norm import make_norm
+from peasy.nn.position import turn
+from peasy.nn.scene import Scene
+from peasy.nn.sight import Visible
+from peasy.nn.tap import FORMULA_STEPS, Place, Seen, Tap
+
+
+class Attention(nn.Module):
+    """Multi-head attention over the text itself, or (part "cross_attention") over a source."""
+
+    def __init__(self, d_model: int, settings: part.Attention, norm: part.Norm, place: Place) -> None:
+        super().__init__()
+        self.place, self.cross = place, place.part == "cross_attention"
+        self.heads, self.key_heads = settings.heads, settings.key_heads or settings.heads
+        self.d_head = settings.d_head or d_model // settings.heads
+        self.scale = self.d_head**-0.5 if settings.scale is None else settings.scale
+        self.softcap = settings.softcap
+        self.window = None if self.cross else settings.window_of(place.layer)
+        self.query = nn.Linear(d_model, self.heads * self.d_head, bias=settings.bias)
+        self.key = nn.Linear(d_model, self.key_heads * self.d_head, bias=settings.bias)
+        self.value = nn.Linear(d_model, self.key_heads * self.d_head, bias=settings.bias)
+        self.output = nn.Linear(self.heads * self.d_head, d_model, bias=settings.output_bias)
+        self.query_norm = make_norm(norm, self.d_head) if settings.norm_heads else None
+        self.key_norm = make_norm(norm, self.d_head) if settings.norm_heads else None
+
+    def forward(self, x: Tensor, scene: Scene) -> Tensor:
+        """`[batch, time, d_model]` to the same."""
+        query = self._queries(x, scene)
+        key, value = self._source(scene) if self.cross else self._own(x, scene)
+        sight = scene.source_sight if self.cross else scene.sight
+        assert sight is not None, "cross-attention needs a source"
+        visible = sight.visible(self.window, key.shape[2])
+        context = self._look(query, key, value, visible)
+        if scene.tap is not None and scene.tap.wants(self.place):
+            self._show(scene.tap, query, key, value, context, visible)
+        if scene.edit is not None:
+            context = scene.edit(self.place, context)
+        return self.output(context.transpose(1, 2).flatten(2))
+
+    def _queries(self, x: Tensor, scene: Scene) -> Tensor:
+        query = _split(self.query(x), self.heads)
+        query = query if self.query_norm is None else self.query_norm(query)
+        return query if self.cross or scene.turn is None else turn(query, scene.turn)
+
+    def _keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        key, value = _split(self.key(x), self.key_heads), _split(self.value(x), self.key_heads)
+        return (key if self.key_norm is None else self.key_norm(key)), value
+
+    def _own(self, x: Tensor, scene: Scene) -> tuple[Tensor, Tensor]:
+        key, value = self._keys_and_values(x)
+        key = key if scene.turn is None else turn(key, scene.turn)
+        memory = self._memory(scene)
+        return (key, value) if memory is None else memory.extend(key, value)
+
+    def _source(self, scene: Scene) -> tuple[Tensor, Tensor]:
+        memory = self._memory(scene)
+        if memory is not None and memory.source is not None:
+            return memory.source
+        assert scene.source is not None, "cross-attention needs a source"
+        found = self._keys_and_values(scene.source)
+        if memory is not None:
+            memory.source = found
+        return found
+
+    def _memory(self, scene: Scene) -> LayerCache | None:
+        return None if scene.cache is None else scene.cache.layers[self.place.layer]
+
+    def _look(self, query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
+        if self.softcap or (visible.hides and not _finite(key, value)):
+            # The kernel has no soft cap, and lets a NaN behind a mask into every row.
+            return self._formula(query, key, value, visible).context.to(query.dtype)
+        mask, causal = visible.for_kernel(query.dtype)
+        return functional.scaled_dot_product_attention(
+            query, key, value, mask, is_causal=causal, scale=self.scale, enable_gqa=self.heads != self.key_heads
+        )
+
+    def _formula(self, query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> AttentionSteps:
+        return attend(
+            query, key, value, mask=visible.mask, bias=visible.bias, causal=visible.causal,
+            scale=self.scale, softcap=self.softcap,
+        )  # fmt: skip
+
+    def _show(self, tap: Tap, query: Tensor, key: Tensor, value: Tensor, context: Tensor, visible: Visible) -> None:
+        heads, rows = tap.heads_of(self.heads), tap.rows_of(query.shape[2])
+        group = self.heads // self.key_heads
+        shared = tuple(head // group for head in heads)
+        at_hand = {
+            "query": _pick(query, heads, rows),
+            "key": _pick(key, shared),
+            "value": _pick(value, shared),
+            "context": _pick(context, heads, rows),
+        }
+        for step, array in at_hand.items():
+            if step in tap.steps:
+                tap.hand(Seen(self.place, step, array, heads, None if step in ("key", "value") else rows))
+        asked = [step for step in FORMULA_STEPS if step in tap.steps]
+        if asked:
+            # The context is the kernel's already: one column of values keeps the formula short.
+            steps = self._formula(
+                at_hand["query"], at_hand["key"], at_hand["value"][..., :1], visible.pick(heads, rows, query.shape[2])
+            )
+            for step in asked:
+                tap.hand(Seen(self.place, step, steps[step], heads, rows, steps.step(step)))
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    """`[batch, time, heads * width]` to `[batch, head, time, width]`."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _pick(array: Tensor, heads: tuple[int, ...], rows: tuple[int, ...] | None = None) -> Tensor:
+    if heads != tuple(range(array.shape[1])):
+        array = array[:, list(heads)]
+    if rows is not None and rows != tuple(range(array.shape[2])):
+        array = array[:, :, list(rows)]
+    return array
+
+
+def _finite(key: Tensor, value: Tensor) -> bool:
+    """Is every number finite? A sum is the cheapest question; it overflows only where care is due anyway."""
+    if torch.compiler.is_compiling():
+        return True
+    total = key.detach().sum(dtype=torch.float32) + value.detach().sum(dtype=torch.float32)
+    return bool(torch.isfinite(total))

@@ -1,0 +1,144 @@
+"""The cache: keys and values of what was read already, so that each new token is computed once."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from peasy.errors import InvalidInput
+
+BLOCK = 256
+"""Room grows by so many tokens at a time."""
+
+
+@dataclass(eq=False)
+class LayerCache:
+    """Keys and values of one attention, `[batch, key_head, time, d_head]`, in room that grows by blocks.
+
+    With a `window`, what no query can see any more is dropped: `dropped` tells how much is gone.
+    """
+
+    window: int | None = None
+    room: int = 0
+    length: int = 0
+    dropped: int = 0
+    keys: Tensor | None = None
+    values: Tensor | None = None
+    source: tuple[Tensor, Tensor] | None = None
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Put new keys and values at the end; get all that are kept."""
+        self._forget()
+        end = self.length + key.shape[2]
+        if self.keys is None or self.values is None or end > self.keys.shape[2]:
+            self._grow(end, key, value)
+        assert self.keys is not None and self.values is not None
+        self.keys[:, :, self.length : end] = key
+        self.values[:, :, self.length : end] = value
+        self.length = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def crop(self, length: int) -> None:
+        """Forget everything after the first `length` tokens."""
+        if length < self.dropped:
+            raise InvalidInput(
+                f"A cache with a window of {self.window} cannot go back to {length} tokens.",
+                hint=f"It kept what comes after the first {self.dropped}.",
+            )
+        self.length = min(self.length, length - self.dropped)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i of the batch becomes what row `rows[i]` was."""
+        if self.keys is not None and self.values is not None:
+            self.keys, self.values = self.keys[rows], self.values[rows]
+        if self.source is not None:
+            self.source = (self.source[0][rows], self.source[1][rows])
+
+    def _forget(self) -> None:
+        if self.window is None or self.length < self.window + BLOCK:
+            return
+        assert self.keys is not None and self.values is not None
+        kept = slice(self.length - self.window, self.length)
+        self.keys[:, :, : self.window] = self.keys[:, :, kept].clone()
+        self.values[:, :, : self.window] = self.values[:, :, kept].clone()
+        self.dropped += self.length - self.window
+        self.length = self.window
+
+    def _grow(self, end: int, key: Tensor, value: Tensor) -> None:
+        held = 0 if self.keys is None else self.keys.shape[2]
+        room = max(end, self.room if self.window is None else 0, held + held // 2)
+        room = -(-room // BLOCK) * BLOCK
+        keys = key.new_empty(*key.shape[:2], room, key.shape[3])
+        values = value.new_empty(*value.shape[:2], room, value.shape[3])
+        if self.keys is not None and self.values is not None:
+            keys[:, :, : self.length] = self.keys[:, :, : self.length]
+            values[:, :, : self.length] = self.values[:, :, : self.length]
+        self.keys, self.values = keys, values
+
+
+@dataclass(eq=False)
+class Cache:
+    """What a Transformer remembers of a text: one `LayerCache` each layer, and where its tokens stand.
+
+    `real` is `[batch, time]`, and None as long as there was no padding.
+    """
+
+    layers: list[LayerCache]
+    length: int = 0
+    real: Tensor | None = None
+    source: Tensor | None = None
+    source_real: Tensor | None = None
+
+    @classmethod
+    def empty(cls, windows: list[int | None], room: int = 0) -> "Cache":
+        """A cache for layers with these windows, with room for so many tokens from the start."""
+        return cls([LayerCache(window, room) for window in windows])
+
+    def crop(self, length: int) -> None:
+        """Forget everything after the first `length` tokens."""
+        for layer in self.layers:
+            layer.crop(length)
+        self.length = min(self.length, length)
+        if self.real is not None:
+            self.real = self.real[:, :length]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i of the batch becomes what row `rows[i]` was: what beam search needs."""
+        for layer in self.layers:
+            layer.reorder(rows)
+        if self.real is not None:
+            self.real = self.real[rows]
+        if self.source is not None:
+            self.source = self.source[rows]
+        if self.source_real is not None:
+            self.source_real = self.source_real[rows]
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes of memory it holds."""
+        held = [t for layer in self.layers for t in (layer.keys, layer.values, *(layer.source or ())) if t is not None]
+        return sum(t.numel() * t.element_size() for t in held)
+
+
+def extend_places(
+    cache: Cache | None, batch: int, time: int, real: Tensor | None, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Where the new tokens and all tokens stand, and which are real: (query places, key places, real keys).
+
+    A token's place is the number of real tokens before it, so padding on either side changes nothing.
+    """
+    past = 0 if cache is None else cache.length
+    if real is None and (cache is None or cache.real is None):
+        if cache is not None:
+            cache.length += time
+        key = torch.arange(past + time, device=device)[None]
+        return key[:, past:], key, None
+    before = torch.ones(batch, past, dtype=torch.bool, device=device)
+    if cache is not None and cache.real is not None:
+        before = cache.real
+    now = torch.ones(batch, time, dtype=torch.bool, device=device) if real is None else real
+    all_real = torch.cat([before, now], dim=1)
+    key = (all_real.cumsum(dim=1) - 1).clamp(min=0)
+    if cache is not None:
+        cache.length, cache.real = past + time, all_real
+    return key[:, past:], key, all_real

@@ -1,0 +1,70 @@
+"""From ids to vectors, with their place, type and norm."""
+
+import torch
+from torch import Tensor, nn
+
+from peasy.errors import InvalidInput
+from peasy.nn import part
+from peasy.nn.norm import make_norm
+from peasy.nn.position import sinusoids
+
+
+class Embedding(nn.Module):
+    """Token vectors plus vectors of place and type."""
+
+    def __init__(
+        self,
+        vocabulary: int,
+        d_model: int,
+        settings: part.Embedding,
+        position: part.Position | None,
+        norm: part.Norm,
+        context: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.places, self.context = position, context
+        self.factor = d_model**0.5 if settings.scaled else 1.0
+        self.token = nn.Embedding(vocabulary, d_model)
+        self.position = None
+        if isinstance(position, part.Learned):
+            assert context is not None, "learned positions need a context"
+            self.position = nn.Embedding(context + position.offset, d_model)
+        self.type = nn.Embedding(settings.types, d_model) if settings.types else None
+        self.norm = make_norm(norm, d_model) if settings.norm else None
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, ids: Tensor, places: Tensor, types: Tensor | None = None) -> Tensor:
+        """`ids` `[batch, time]` at `places` `[batch or 1, time]` to `[batch, time, d_model]`."""
+        x = self.token(ids)
+        if self.factor != 1.0:
+            x = x * self.factor
+        if self.type is not None:
+            x = x + (self.type.weight[0] if types is None else self.type(types))
+        x = self._placed(x, places)
+        return self.dropout(x if self.norm is None else self.norm(x))
+
+    def _placed(self, x: Tensor, places: Tensor) -> Tensor:
+        if self.position is not None:
+            assert isinstance(self.places, part.Learned)
+            return x + self.position(places + self.places.offset)
+        if isinstance(self.places, part.Sinusoidal):
+            return x + sinusoids(places, x.shape[-1], self.places.layout).to(x.dtype)
+        return x
+
+    def check(self, ids: Tensor, length: int) -> None:
+        """Refuse ids outside the vocabulary and texts longer than there are learned places."""
+        if self.position is not None and self.context is not None and length > self.context:
+            raise InvalidInput(
+                f"The text has {length} tokens; this model reads at most {self.context}.",
+                hint="Shorten the text, or choose a model with a longer context.",
+            )
+        if torch.compiler.is_compiling() or not ids.numel():
+            return
+        least, most = (int(end) for end in ids.aminmax())
+        if least < 0 or most >= self.token.num_embeddings:
+            wrong = least if least < 0 else most
+            raise InvalidInput(
+                f"There is no token {wrong}: this model knows 0 to {self.token.num_embeddings - 1}.",
+                hint="Was the text cut into tokens by this model's own tokenizer?",
+            )

@@ -1,0 +1,44 @@
+"""Feed-forward: what each token makes of what it found, alone."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from peasy.nn import part
+from peasy.nn.scene import Scene
+from peasy.nn.tap import Place
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """x² above zero, zero below."""
+    return torch.square(functional.relu(x))
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": functional.relu,
+    "relu-squared": relu_squared,
+    "gelu": functional.gelu,
+    "gelu-tanh": partial(functional.gelu, approximate="tanh"),
+    "silu": functional.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """Up, bend (or gate), down: the same for every token."""
+
+    def __init__(self, d_model: int, settings: part.FeedForward, place: Place) -> None:
+        super().__init__()
+        self.place = place
+        self.bend = ACTIVATIONS[settings.activation]
+        self.up = nn.Linear(d_model, settings.width, bias=settings.bias)
+        self.gate = nn.Linear(d_model, settings.width, bias=settings.bias) if isinstance(settings, part.Gated) else None
+        self.down = nn.Linear(settings.width, d_model, bias=settings.bias)
+
+    def forward(self, x: Tensor, scene: Scene) -> Tensor:
+        """`[batch, time, d_model]` to the same."""
+        inner = self.bend(self.up(x)) if self.gate is None else self.bend(self.gate(x)) * self.up(x)
+        scene.show(self.place, "activation", inner)
+        return self.down(inner)

@@ -1,0 +1,109 @@
+"""Sight: who may look at whom in one pass, and where everybody stands. Made once at the top of a model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+Bias = Callable[[Tensor], Tensor]
+"""From distances `[batch or 1, query, key]` to what is added to the scores, `[batch or 1, head, query, key]`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Visible:
+    """What one layer looks through: a boolean mask (True = may look), a bias of the scores, or the causal rule alone.
+
+    `causal` without a mask means: as many keys as queries, each looks at itself and back.
+    """
+
+    mask: Tensor | None = None
+    bias: Tensor | None = None
+    causal: bool = False
+    _added: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def hides(self) -> bool:
+        """Is anything hidden from anyone?"""
+        return self.causal or self.mask is not None
+
+    def for_kernel(self, dtype: torch.dtype) -> tuple[Tensor | None, bool]:
+        """What the fused kernel takes: (numbers to add or None, is it plainly causal). Layers share the numbers."""
+        if self.bias is None and self.mask is None:
+            return None, self.causal
+        if dtype not in self._added:
+            self._added[dtype] = self._add_up(dtype)
+        return self._added[dtype], False
+
+    def pick(self, heads: tuple[int, ...], rows: tuple[int, ...], n_query: int) -> "Visible":
+        """The same for some heads and some of `n_query` query rows."""
+        bias, mask, causal = self.bias, self.mask, self.causal
+        if bias is not None:
+            bias = bias[:, list(heads)]
+        if rows != tuple(range(n_query)):
+            mask, causal = _causal(n_query) if causal else mask, False
+            mask = None if mask is None else mask[..., list(rows), :]
+            bias = None if bias is None else bias[..., list(rows), :]
+        return Visible(mask, bias, causal)
+
+    def _add_up(self, dtype: torch.dtype) -> Tensor:
+        mask = self.mask
+        if mask is None and self.causal:
+            assert self.bias is not None
+            mask = _causal(self.bias.shape[-1]).to(self.bias.device)
+        if mask is None:
+            assert self.bias is not None
+            return self.bias.to(dtype)
+        start = torch.zeros_like(mask, dtype=dtype) if self.bias is None else self.bias.to(dtype)
+        return start.masked_fill(~mask, -torch.inf)
+
+
+@dataclass(eq=False)
+class Sight:
+    """Places of queries and keys, and which keys are real tokens.
+
+    `query` and `key` are places `[batch or 1, time]`; they differ between rows of a batch only where there is
+    padding, which `real` `[batch, key]` tells (None = no padding anywhere). Without padding the last query
+    stands at the last key.
+    """
+
+    query: Tensor
+    key: Tensor
+    causal: bool
+    real: Tensor | None = None
+    bias: Bias | None = None
+    _made: dict[tuple[int | None, int], Visible] = field(default_factory=dict, repr=False)
+
+    def visible(self, window: int | None, n_key: int) -> Visible:
+        """What the queries see of the last `n_key` keys; layers that ask the same get the same object."""
+        if (window, n_key) not in self._made:
+            self._made[window, n_key] = self._make(window, n_key)
+        return self._made[window, n_key]
+
+    def _make(self, window: int | None, n_key: int) -> Visible:
+        n_query = self.query.shape[1]
+        bias = None if self.bias is None else self.bias(self.distances(n_key))
+        if self.real is None and (window is None or n_key <= window):
+            if not self.causal or n_query == 1:
+                return Visible(bias=bias)
+            if n_query == n_key:
+                return Visible(bias=bias, causal=True)
+        return Visible(self.mask(window, n_key), bias)
+
+    def mask(self, window: int | None, n_key: int) -> Tensor:
+        """True where a query may look: `[batch or 1, 1, query, key]`."""
+        distance = self.distances(n_key)
+        allowed = distance >= 0 if self.causal else torch.ones_like(distance, dtype=torch.bool)
+        if window is not None:
+            allowed = allowed & (distance.abs() < window)
+        if self.real is not None:
+            allowed = allowed & self.real[:, None, -n_key:]
+        return allowed[:, None]
+
+    def distances(self, n_key: int) -> Tensor:
+        """How many places each of the last `n_key` keys lies before each query: `[batch or 1, query, key]`."""
+        return self.query[:, :, None] - self.key[:, None, -n_key:]
+
+
+def _causal(time: int) -> Tensor:
+    return torch.ones(time, time, dtype=torch.bool).tril()

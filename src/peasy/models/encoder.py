@@ -48,12 +48,12 @@ class Encoder(Model):
         cache: None = None,
         tap: Tap | None = None,
         edit: Edit | None = None,
-        types: Tensor | None = None,
+        segments: Tensor | None = None,
         **source: Any,
     ) -> Tensor:
         """The last vector of every token."""
         scene = set_scene(self.embedding, ids, real, causal=False, tap=tap, edit=edit)
-        return self.encoder(self.embedding(ids, scene.sight.query, types), scene)
+        return self.encoder(self.embedding(ids, scene.sight.query, segments), scene)
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Scores of the word that stands at each place."""

@@ -1,4 +1,4 @@
-"""From ids to vectors, with their place, type and norm."""
+"""From ids to vectors, with their place, segment and norm."""
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from peasy.nn.position import sinusoids
 
 
 class Embedding(nn.Module):
-    """Token vectors plus vectors of place and type."""
+    """Token vectors plus vectors of place and segment."""
 
     def __init__(
         self,
@@ -30,17 +30,17 @@ class Embedding(nn.Module):
         if isinstance(position, part.Learned):
             assert context is not None, "learned positions need a context"
             self.position = nn.Embedding(context + position.offset, d_model)
-        self.type = nn.Embedding(settings.types, d_model) if settings.types else None
+        self.segment = nn.Embedding(settings.segments, d_model) if settings.segments else None
         self.norm = make_norm(norm, d_model) if settings.norm else None
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, ids: Tensor, places: Tensor, types: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, places: Tensor, segments: Tensor | None = None) -> Tensor:
         """`ids` `[batch, time]` at `places` `[batch or 1, time]` to `[batch, time, d_model]`."""
         x = self.token(ids)
         if self.factor != 1.0:
             x = x * self.factor
-        if self.type is not None:
-            x = x + (self.type.weight[0] if types is None else self.type(types))
+        if self.segment is not None:
+            x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
         x = self._placed(x, places)
         return self.dropout(x if self.norm is None else self.norm(x))
 

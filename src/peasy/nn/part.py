@@ -219,14 +219,14 @@ class Stack:
 
 @dataclass(frozen=True)
 class Embedding:
-    """Token vectors; `scaled` by the root of their width, with `types` of segments, with a `norm` of their own."""
+    """Token vectors; `scaled` by the root of their width, with vectors of so many `segments`, with a `norm` of their own."""
 
     scaled: bool = False
-    types: int = 0
+    segments: int = 0
     norm: bool = False
 
     def __post_init__(self) -> None:
-        check(self, types=0)
+        check(self, segments=0)
 
 
 @dataclass(frozen=True)

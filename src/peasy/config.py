@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import reprlib
 import tomllib
 import types
 import typing
@@ -27,7 +28,8 @@ def read(kind: type[T], data: Any, where: str = "") -> T:
 def plain(settings: Any) -> Any:
     """The plain data that `read` makes the same settings from."""
     if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
-        tag = {"kind": type(settings).kind} if hasattr(type(settings), "kind") else {}
+        kind = getattr(type(settings), "kind", None)
+        tag = {} if kind is None else {"kind": kind}
         fields = {f.name: plain(getattr(settings, f.name)) for f in dataclasses.fields(settings) if f.name != "kind"}
         return tag | fields
     if isinstance(settings, Mapping):
@@ -46,15 +48,16 @@ def load(path: str | Path) -> Any:
     """The plain data of a .toml or .json file."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors open a file with an invisible mark
     except FileNotFoundError:
         raise NotFound(f"There is no file {path}.") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}.") from None
+    is_json = path.suffix == ".json"
     try:
-        return json.loads(text, parse_constant=_no_constant) if path.suffix == ".json" else tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InvalidInput(f"{path} is not valid {path.suffix[1:].upper() or 'TOML'}: {error}.") from None
+        return _loads_json(text) if is_json else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{path} is not valid {'JSON' if is_json else 'TOML'}: {error}.") from None
 
 
 def assign(data: dict[str, Any], setting: str) -> dict[str, Any]:
@@ -64,13 +67,14 @@ def assign(data: dict[str, Any], setting: str) -> dict[str, Any]:
     {'lr': 1, 'model': {'layers': 4}}
     """
     path, equals, text = setting.partition("=")
-    if not equals or not path:
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
         raise InvalidInput(f'"{setting}" is not of the form key=value.')
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
+        value = _loads_json(text)
+    except (ValueError, RecursionError):
         value = text
-    return _assigned(data, path.split("."), value)
+    return _assigned(data, keys, value)
 
 
 def _assigned(data: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
@@ -79,8 +83,21 @@ def _assigned(data: dict[str, Any], path: list[str], value: Any) -> dict[str, An
     return data | {first: _assigned(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
 
 
+def _loads_json(text: str) -> Any:
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
+
+
 def _no_constant(name: str) -> Any:
-    raise InvalidInput(f"{name} is not a number JSON knows.")
+    raise ValueError(f"{name} is not a number JSON knows")
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f'the key "{twice}" stands twice')
+    return table
 
 
 def _read(kind: Any, data: Any, where: str) -> Any:
@@ -95,7 +112,7 @@ def _read(kind: Any, data: Any, where: str) -> Any:
         return _read_sequence(origin, inner, data, where)
     if origin in (dict, Mapping):
         pairs = _expect(Mapping, "a table", data, where).items()
-        return {key: _read(inner[1], value, f"{where}.{key}" if where else key) for key, value in pairs}
+        return {key: _read(inner[1], value, _at(where, key)) for key, value in pairs}
     if dataclasses.is_dataclass(kind):
         return _read_dataclass(typing.cast(type, kind), data, where)
     return _read_plain(kind, data, where)
@@ -110,7 +127,7 @@ def _read_dataclass(kind: type, data: Any, where: str) -> Any:
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
     for key in table:
         if key not in fields:
-            hint = did_you_mean(key, fields) or f"Known here: {', '.join(fields)}."
+            hint = did_you_mean(str(key), fields) or f"Known here: {', '.join(fields)}."
             raise InvalidInput(f"{_at(where, key)}: there is no such key.", hint=hint)
     for name, field in fields.items():
         if name not in table and field.default is field.default_factory is dataclasses.MISSING:
@@ -123,9 +140,9 @@ def _read_dataclass(kind: type, data: Any, where: str) -> Any:
 
 
 def _read_choice(choices: tuple[Any, ...], data: Any, where: str) -> Any:
-    if data not in choices or isinstance(data, bool) is not isinstance(choices[0], bool):
-        hint = (did_you_mean(data, map(str, choices)) or "") if isinstance(data, str) else ""
-        raise _wrong(f"should be one of {', '.join(map(str, choices))}", data, where, hint or None)
+    if not any(type(choice) is type(data) and choice == data for choice in choices):
+        hint = did_you_mean(data, map(str, choices)) if isinstance(data, str) else None
+        raise _wrong(f"should be one of {', '.join(map(str, choices))}", data, where, hint)
     return data
 
 
@@ -135,15 +152,37 @@ def _read_union(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
     kinds = tuple(kind for kind in kinds if kind is not type(None))
     tagged = {kind.kind: kind for kind in kinds if dataclasses.is_dataclass(kind) and hasattr(kind, "kind")}
     if tagged and isinstance(data, Mapping):
-        tag = _read_choice(tuple(tagged), data.get("kind"), _at(where, "kind"))
+        if "kind" not in data:
+            raise InvalidInput(f"{_at(where, 'kind')} is missing.", hint=f"It is one of {', '.join(tagged)}.")
+        tag = _read_choice(tuple(tagged), data["kind"], _at(where, "kind"))
         return _read(tagged[tag], data, where)
-    errors = []
-    for kind in kinds:
+    for kind in sorted(kinds, key=lambda kind: kind is not type(data)):  # 1 stays whole for `float | int`
         try:
             return _read(kind, data, where)
-        except InvalidInput as error:
-            errors.append(error)
-    raise errors[0]
+        except InvalidInput:
+            if len(kinds) == 1 or _looks_like(kind, data):  # what is wrong lies deeper: say that
+                raise
+    raise _wrong(f"should be {' or '.join(map(_said, kinds))}", data, where)
+
+
+def _looks_like(kind: Any, data: Any) -> bool:
+    """Whether the data was clearly meant as this kind, and only something inside it is wrong."""
+    origin = typing.get_origin(kind)
+    if isinstance(data, Mapping):
+        return dataclasses.is_dataclass(kind) or origin in (dict, Mapping)
+    return isinstance(data, list | tuple) and origin in (list, tuple)
+
+
+def _said(kind: Any) -> str:
+    """A kind of value in words."""
+    origin = typing.get_origin(kind)
+    if origin is typing.Literal:
+        return " or ".join(map(str, typing.get_args(kind)))
+    if origin in (list, tuple):
+        return "a list"
+    if dataclasses.is_dataclass(kind) or origin in (dict, Mapping):
+        return "a table"
+    return _PLAIN.get(kind, getattr(kind, "__name__", str(kind)))
 
 
 def _read_sequence(origin: type, inner: tuple[Any, ...], data: Any, where: str) -> Any:
@@ -166,7 +205,7 @@ def _read_plain(kind: Any, data: Any, where: str) -> Any:
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         data = float(data) if abs(data) < 2**1023 else math.inf
     if type(data) is not kind:
-        raise _wrong(f"should be {_PLAIN.get(kind, kind.__name__)}", data, where)
+        raise _wrong(f"should be {_said(kind)}", data, where)
     if kind is float and not math.isfinite(data):
         raise _wrong("should be a finite number", data, where)
     return data
@@ -179,9 +218,7 @@ def _expect(kind: Any, said: str, data: Any, where: str) -> Any:
 
 
 def _wrong(should: str, data: Any, where: str, hint: str | None = None) -> InvalidInput:
-    shown = repr(data)
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    return InvalidInput(f"{where or 'this'} {should}, not {shown}.", hint=hint)
+    return InvalidInput(f"{where or 'this'} {should}, not {reprlib.repr(data)}.", hint=hint)
 
 
 def _at(where: str, key: str) -> str:

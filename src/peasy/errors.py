@@ -1,7 +1,10 @@
 """Errors for people: what is wrong, where, and what to do next."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class PeasyError(Exception):
@@ -61,3 +64,17 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     by_lower = {name.lower(): name for name in known}
     near = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return f"Did you mean {by_lower[near[0]]}?" if near else None
+
+
+def named(given: str | T, known: Mapping[str, T], what: str) -> T:
+    """The thing of that name, or an error that names the nearest; a thing that is not a name is itself.
+
+    >>> named("plus", {"plus": 1, "minus": -1}, "sign")
+    1
+    """
+    if not isinstance(given, str):
+        return given
+    if given not in known:
+        hint = did_you_mean(given, known) or f"Known: {', '.join(known)}."
+        raise InvalidInput(f'There is no {what} "{given}".', hint=hint)
+    return known[given]

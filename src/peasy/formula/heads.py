@@ -6,22 +6,22 @@ from typing import Any
 from peasy.errors import InvalidInput
 from peasy.formula.arrays import project, together
 from peasy.formula.attention import AttentionSteps, attend
-from peasy.formula.axes import D_KEY, D_MODEL, D_VALUE, HEAD, KEY, QUERY
+from peasy.formula.axes import D_CONCAT, D_KEY, D_MODEL, D_OUTPUT, D_SOURCE, D_VALUE, HEAD, KEY, QUERY
 from peasy.formula.step import Array, Step
 
 X = Step("x", "X", "The tokens as vectors, one row each.", (QUERY, D_MODEL))
-SOURCE = Step("source", r"X_{\text{source}}", "The tokens that are looked at, one row each.", (KEY, D_MODEL))
+SOURCE = Step("source", r"X_{\text{source}}", "The tokens that are looked at, one row each.", (KEY, D_SOURCE))
 W_Q = Step("w_q", "W_Q", "The matrix that makes queries out of inputs.", (D_MODEL, D_KEY))
 W_K = Step("w_k", "W_K", "The matrix that makes keys out of inputs.", (D_MODEL, D_KEY))
 W_V = Step("w_v", "W_V", "The matrix that makes values out of inputs.", (D_MODEL, D_VALUE))
-W_O = Step("w_o", "W^O", "The matrix that mixes what the heads found.", (D_VALUE, D_MODEL))
+W_O = Step("w_o", "W^O", "The matrix that mixes what the heads found.", (D_CONCAT, D_OUTPUT))
 CONCAT = Step(
     "concat",
     r"\operatorname{Concat}(\text{head}_1, \dots, \text{head}_h)",
     "The contexts of all heads stand side by side.",
-    (QUERY, D_MODEL),
+    (QUERY, D_CONCAT),
 )
-OUTPUT = Step("output", r"%s W^O", "A last linear map mixes what was found.", (QUERY, D_MODEL))
+OUTPUT = Step("output", r"%s W^O", "A last linear map mixes what was found.", (QUERY, D_OUTPUT))
 
 
 def attend_with_weights(
@@ -43,6 +43,8 @@ def attend_with_weights(
     array([[2.]])
     """
     xp, (x, w_q, w_k, w_v, w_o, source) = together(x=x, w_q=w_q, w_k=w_k, w_v=w_v, w_o=w_o, source=source)
+    if x.ndim not in (2, 3):
+        raise InvalidInput(f"x has {x.ndim} axes.", hint="Give time x width or batch x time x width.")
     looked_at, its_name = (x, "x") if source is None else (source, "source")
     query = project(x, w_q, ("x", "w_q"))
     key = project(looked_at, w_k, (its_name, "w_k"))
@@ -81,6 +83,8 @@ def merge(xp: Any, array: Array) -> Array:
 
 def attend_in_heads(xp: Any, query: Array, key: Array, value: Array, heads: int, options: dict) -> AttentionSteps:
     """`attend` with the width of query, key and value split into heads."""
+    if not isinstance(heads, int) or heads < 1:
+        raise InvalidInput(f"heads should be a whole number above 0, not {heads!r}.")
     if heads == 1:
         return attend(query, key, value, **options)
     query = split(xp, query, heads)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from peasy.errors import InvalidInput
 from peasy.formula.step import Array
@@ -14,11 +15,16 @@ class Normalisation:
     name: str
     tex: str
     says: str
-    weigh: Callable[[object, Array], Array]
+    weigh: Callable[[Any, Array], Array]
 
 
-def softmax(xp, masked: Array) -> Array:
-    """e^x over its row sum; a row in which everything is hidden (-inf) gives zeros."""
+def softmax(xp: Any, masked: Array) -> Array:
+    """e^x over its row sum; a row in which everything is hidden (-inf) gives zeros.
+
+    The largest score is subtracted first: it cancels out, and keeps e^x within range.
+    """
+    if masked.shape[-1] == 0:
+        return masked
     largest = xp.max(masked, axis=-1, keepdims=True)
     largest = xp.where(largest == -xp.inf, xp.zeros_like(largest), largest)
     powers = xp.exp(masked - largest)
@@ -26,12 +32,13 @@ def softmax(xp, masked: Array) -> Array:
     return powers / xp.where(total == 0, xp.ones_like(total), total)
 
 
-def by_sum(xp, masked: Array) -> Array:
-    """Each score over the sum of its row's visible scores; a sum of zero is an error."""
+def by_sum(xp: Any, masked: Array) -> Array:
+    """Each score over the sum of its row's visible scores; a sum of zero, up to rounding, is an error."""
     seen = nothing(xp, masked)
     total = xp.sum(seen, axis=-1, keepdims=True)
+    rounding = xp.finfo(seen.dtype).eps * xp.sum(xp.abs(seen), axis=-1, keepdims=True)
     any_seen = xp.any(masked != -xp.inf, axis=-1, keepdims=True)
-    if bool(xp.any((total == 0) & any_seen)):
+    if bool(xp.any((xp.abs(total) <= rounding) & any_seen)):
         raise InvalidInput(
             "The visible scores of a row sum to 0, so they cannot be divided by their sum.",
             hint='normalise="softmax" has no such rows: its powers of e are always above 0.',
@@ -39,7 +46,7 @@ def by_sum(xp, masked: Array) -> Array:
     return seen / xp.where(any_seen, total, xp.ones_like(total))
 
 
-def nothing(xp, masked: Array) -> Array:
+def nothing(xp: Any, masked: Array) -> Array:
     """The visible scores as they are, zero where hidden."""
     return xp.where(masked == -xp.inf, xp.zeros_like(masked), masked)
 

@@ -9,7 +9,7 @@ from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula import Additive
 from peasy.formula.arrays import mismatch, project
 from peasy.formula.attention import captions, named, visible
-from peasy.formula.axes import D_KEY, D_MODEL, D_VALUE, KEY, QUERY
+from peasy.formula.axes import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY
 from peasy.formula.heads import CONCAT, OUTPUT, SOURCE, W_K, W_O, W_Q, W_V, X, attend_in_heads, merge, projections
 from peasy.formula.normalise import NORMALISATIONS
 from peasy.formula.scoring import SCORINGS
@@ -306,7 +306,7 @@ def _labels(example: Example, name: str, axis: str, size: int, start: int) -> tu
         return example.keys
     pure = example.w_q is example.w_k is example.w_v is None and example.q is example.k is example.v is None
     of_inputs = name in ("x", "source") or (axis == D_MODEL and name in ("w_q", "w_k", "w_v"))
-    unmixed = pure and axis in (D_KEY, D_VALUE, D_MODEL) and name != "output" and name != "w_o"
+    unmixed = pure and axis in (D_KEY, D_VALUE, D_CONCAT) and name != "output" and name != "w_o"
     if example.features and (of_inputs or unmixed):
         return example.features[start : start + size]
     return tuple(str(start + index) for index in range(size))

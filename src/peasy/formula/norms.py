@@ -1,0 +1,92 @@
+"""Keeping vectors at a steady size between the blocks: layer norm and RMS norm, in named steps."""
+
+from typing import Any
+
+from peasy.errors import InvalidInput
+from peasy.formula.arrays import times, together
+from peasy.formula.axes import D_MODEL, TIME
+from peasy.formula.sizes import check_axes
+from peasy.formula.step import Array, Step, Steps
+
+X = Step("x", "x", "The vectors as they come in, one row each.", (TIME, D_MODEL))
+
+
+def layer_norm(x: Array, gain: Array | None = None, shift: Array | None = None, *, eps: float = 1e-5) -> Steps:
+    """Every vector moved to mean 0 and spread 1, then stretched and shifted: x, mean, variance, normalised, output.
+
+    >>> layer_norm([[1., 3.]], eps=0.).normalised
+    array([[-1.,  1.]])
+    """
+    xp, (x, gain, shift) = together(x=x, gain=gain, shift=shift)
+    check_axes(x=x)
+    mean = xp.mean(x, axis=-1)
+    centred = x - mean[..., None]
+    variance = xp.mean(centred * centred, axis=-1)
+    normalised = centred / xp.sqrt(variance + eps)[..., None]
+    return Steps(
+        (X, x),
+        (Step("mean", r"\mu = \frac{1}{d} \sum_i x_i", "The mean of each vector.", (TIME,)), mean),
+        (
+            Step(
+                "variance",
+                r"\sigma^2 = \frac{1}{d} \sum_i (x_i - \mu)^2",
+                "The mean squared distance of each vector's numbers from their mean.",
+                (TIME,),
+            ),
+            variance,
+        ),
+        (
+            Step(
+                "normalised",
+                r"\hat{x} = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}",
+                "Each vector now has mean 0 and spread 1.",
+                (TIME, D_MODEL),
+            ),
+            normalised,
+        ),
+        _output(xp, normalised, gain, shift),
+    )
+
+
+def rms_norm(x: Array, gain: Array | None = None, *, eps: float = 1e-6) -> Steps:
+    """Every vector divided by its root mean square, then stretched: x, mean_square, normalised, output.
+
+    >>> rms_norm([[3., 4.]], eps=0.).mean_square
+    array([12.5])
+    """
+    xp, (x, gain) = together(x=x, gain=gain)
+    check_axes(x=x)
+    mean_square = xp.mean(x * x, axis=-1)
+    normalised = x / xp.sqrt(mean_square + eps)[..., None]
+    return Steps(
+        (X, x),
+        (Step("mean_square", r"\frac{1}{d} \sum_i x_i^2", "The mean of each vector's squares.", (TIME,)), mean_square),
+        (
+            Step(
+                "normalised",
+                r"\hat{x} = \frac{x}{\sqrt{\frac{1}{d} \sum_i x_i^2 + \epsilon}}",
+                "Each vector divided by its root mean square; its mean is left alone.",
+                (TIME, D_MODEL),
+            ),
+            normalised,
+        ),
+        _output(xp, normalised, gain, None),
+    )
+
+
+def _output(xp: Any, normalised: Array, gain: Array | None, shift: Array | None) -> tuple[Step, Array]:
+    output, tex = normalised, r"\hat{x}"
+    for name, learned in {"gain": gain, "shift": shift}.items():
+        if learned is not None and learned.shape != normalised.shape[-1:]:
+            raise InvalidInput(
+                f"{name} is {times(learned.shape)}, but the vectors are {normalised.shape[-1]} wide.",
+                hint="Give one number for each place of a vector.",
+            )
+    if gain is not None:
+        output, tex = output * gain, rf"\gamma \odot {tex}"
+    if shift is not None:
+        output, tex = output + shift, rf"{tex} + \beta"
+    says = (
+        "What the block learned to stretch and shift by." if tex != r"\hat{x}" else "Nothing is stretched or shifted."
+    )
+    return Step("output", tex, says, (TIME, D_MODEL)), output

@@ -1,7 +1,7 @@
 """A document's pictures as PNG, through the optional part `plots`."""
 
 from peasy.errors import MissingPart
-from peasy.render import svg
+from peasy.render.svg import draw as draw_svg
 from peasy.views.document import Document
 
 
@@ -14,4 +14,4 @@ def draw(document: Document) -> bytes:
             "PNG pictures need the part plots, which is not installed.",
             hint='Install it with: pip install "peasy[plots]" (or write .svg, which needs nothing).',
         ) from None
-    return vl_convert.svg_to_png(svg.draw(document, dark=False), scale=2)
+    return vl_convert.svg_to_png(draw_svg(document, dark=False), scale=2)

@@ -119,7 +119,12 @@ def _grid_lines(grid: Grid, width: int, coloured: bool) -> Iterator[Text]:
         if len(band) < len(widths):
             yield Text(f"columns {band[0] + 1} to {band[-1] + 1} of {len(widths)}", style="dim")
         corner = grid.corner if len(grid.corner) <= WIDEST_LABEL else ""
-        yield _line(Text(set_cell_size(corner, label_width), style="dim"), [headers[c] for c in band], widths, band)
+        yield _line(
+            Text(set_cell_size(corner, label_width), style="dim"),
+            [Text(headers[c], style="bold") for c in band],
+            widths,
+            band,
+        )
         for label, row in zip(labels, cells, strict=True):
             yield _line(Text(set_cell_size(label, label_width), style="bold"), [row[c] for c in band], widths, band)
 
@@ -137,10 +142,9 @@ def _bands(widths: list[int], room: int) -> Iterator[list[int]]:
     yield band
 
 
-def _line(label: Text, cells: list[Text] | list[str], widths: list[int], band: list[int]) -> Text:
+def _line(label: Text, cells: list[Text], widths: list[int], band: list[int]) -> Text:
     line = Text().append_text(label)
-    for cell, place in zip(cells, band, strict=True):
-        text = Text(cell, style="bold") if isinstance(cell, str) else cell
+    for text, place in zip(cells, band, strict=True):
         line.append(" " * GUTTER)
         pad = Text(" " * (widths[place] - text.cell_len), style=text.style)
         line.append_text(pad)

@@ -279,17 +279,17 @@ def _said(node: Node) -> str:
             return f"{_held(above)} / {_held(below)}"
         case Root(inner):
             return f"√{_held(inner)}"
-        case Accent(base, sign):
-            return _said(base) + {"¯": "\u0304", "^": "\u0302", "~": "\u0303"}.get(sign, sign)
+        case Accent(base, over):
+            return _said(base) + {"¯": "\u0304", "^": "\u0302", "~": "\u0303"}.get(over, over)
         case Scripted(base, low, high):
-            below = "" if low is None else f"_{_held(low)}"
-            return _said(base) + below + ("" if high is None else _raised(high))
+            lowered = "" if low is None else f"_{_held(low)}"
+            return _said(base) + lowered + ("" if high is None else _raised(high))
         case Leaf("space", _):
             return " "
         case Leaf("mo", sign) if sign in "+−=·×≤≥≠≈∈→↦⊙⊕∘±∝<>" or sign == "mod":
             return f" {sign} "
-        case Leaf("mo", "," | ";" | ":" as sign):
-            return f"{sign} "
+        case Leaf("mo", "," | ";" | ":" as stop):
+            return f"{stop} "
         case Leaf(_, text):
             return text
     raise AssertionError(node)

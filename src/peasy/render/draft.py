@@ -1,0 +1,183 @@
+"""Pen and paper for SVG: measured text, pieces with a size, frames, arrows, and the sheet they stand on."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from peasy.render import tex
+
+SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', Arial, sans-serif"
+
+_INDEX = re.compile(r"(?<=\w)_(\w+)")
+
+LIGHT = {
+    "paper": "#ffffff", "panel": "#f6f7f9", "edge": "#d5d9e0", "ink": "#1b2230", "soft": "#566072", "bare": "#ffffff",
+    "mark": "#d55e00",
+}  # fmt: skip
+DARK = {
+    "paper": "#11151c", "panel": "#1a202a", "edge": "#374151", "ink": "#e8ecf2", "soft": "#a4afc0", "bare": "#222a36",
+    "mark": "#ff9d4d",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Size:
+    """How wide and how high."""
+
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Something drawn with its corner at 0, 0."""
+
+    size: Size
+    body: str
+
+    def at(self, left: float, top: float) -> str:
+        """The piece moved to a place."""
+        return f'<g transform="translate({left:.1f} {top:.1f})">{self.body}</g>'
+
+
+def measure(text: str, size: float) -> float:
+    """About how wide a text is; no font is asked, so it is measured on the generous side."""
+    return sum(_breadth(each) for each in text) * size
+
+
+def _breadth(character: str) -> float:
+    if unicodedata.combining(character) or character in "\u200d\u200c\ufe0f":
+        return 0.0
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.05
+    if character in "ilj.,:;|!'·()[] ":
+        return 0.33
+    return 0.72 if character.isupper() or character in "mwMW%…⋯→∞" else 0.58
+
+
+def fitted(text: str, size: float, room: float) -> str:
+    """The text, cut with a sign where it is wider than its room."""
+    if measure(text, size) <= room:
+        return text
+    while text and measure(text + "…", size) > room:
+        text = text[:-1]
+    return text + "…"
+
+
+def text_at(x: float, y: float, text: str, kind: str, anchor: str = "start", turn: float = 0, fill: str = "") -> str:
+    """A text at a place; `kind` is one of the sheet's classes."""
+    turned = f' transform="rotate({turn:g} {x:.1f} {y:.1f})"' if turn else ""
+    anchored = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    filled = f' fill="{fill}"' if fill else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}"{anchored}{turned}{filled}>{escape(text)}</text>'
+
+
+def formula_at(x: float, y: float, said: str) -> str:
+    """A formula at a place; what stands after an underscore is set small and low."""
+    pieces = _INDEX.split(said)
+    body = "".join(
+        f'<tspan class="index" dy="3">{escape(piece)}</tspan><tspan dy="-3">\u200b</tspan>'
+        if place % 2
+        else escape(piece)
+        for place, piece in enumerate(pieces)
+    )
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="formula">{body}</text>'
+
+
+def frame(left: float, top: float, size: Size) -> str:
+    """The panel behind things that belong together."""
+    return (
+        f'<rect x="{left:.1f}" y="{top:.1f}" width="{size.width:.1f}" height="{size.height:.1f}" rx="10" '
+        'class="panel"/>'
+    )
+
+
+def arrow(left: float, y: float, length: float) -> str:
+    """A small arrow to the right."""
+    tip = left + length
+    return f'<path d="M{left:.1f} {y:.1f}H{tip:.1f}m-6 -5l6 5l-6 5" class="arrow"/>'
+
+
+def words_piece(lines: list[str], room: float = 900) -> Piece:
+    """Plain lines of text, wrapped to the room."""
+    wrapped = [piece for line in lines for piece in _wrap(line, room)]
+    width = max((measure(line, 13) for line in wrapped), default=0)
+    body = "".join(text_at(0, 14 + 19 * place, line, "label") for place, line in enumerate(wrapped))
+    return Piece(Size(width, 19 * len(wrapped)), body)
+
+
+def _wrap(line: str, room: float) -> list[str]:
+    lines = [""]
+    for word in line.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and measure(longer, 13) > room:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return [fitted(each, 13, room) for each in lines]
+
+
+def formula(source: str) -> str:
+    """A formula as a line of text."""
+    return tex.plain(source)
+
+
+def picture(size: Size, title: str, description: str, body: str, dark: bool) -> str:
+    """A whole sheet that stands alone."""
+    night = f"@media (prefers-color-scheme:dark){{{_theme(DARK)}}}" if dark else ""
+    paper = f'<rect width="{size.width:.0f}" height="{size.height:.0f}" rx="12" class="paper"/>'
+    return _sheet(size, title, description, f"<style>{_SHAPES}{_theme(LIGHT)}{night}</style>{paper}{body}")
+
+
+def inlined(pieces: list[Piece], title: str, description: str, styled: bool) -> str:
+    """Pieces below each other for a page; `styled` where the page's own style sheet does not know them."""
+    body, top = "", 0.0
+    for piece in pieces:
+        body += piece.at(0, top)
+        top += piece.size.height + 16
+    style = f"<style>{_SHAPES}{_theme(LIGHT)}</style>" if styled else ""
+    width = max((piece.size.width for piece in pieces), default=0)
+    return _sheet(Size(width, top), title, description, style + body)
+
+
+def page_style() -> str:
+    """The style of inlined pictures on a page that has its own colours."""
+    return _SHAPES + _theme({name: f"var(--{name})" for name in LIGHT})
+
+
+def _sheet(size: Size, title: str, description: str, body: str) -> str:
+    width, height = f"{size.width:.0f}", f"{size.height:.0f}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="peasy" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img"><title>{escape(title)}</title><desc>{escape(description)}</desc>'
+        f"{body}</svg>\n"
+    )
+
+
+def _scoped(rules: str) -> str:
+    """The rules for pictures of peasy only: a style inside a picture reaches the whole page around it."""
+    scoped = []
+    for rule in rules.removesuffix("}").split("}"):
+        names, _, declared = rule.partition("{")
+        scoped.append(f"{','.join(f'.peasy {name}' for name in names.split(','))}{{{declared}}}")
+    return "".join(scoped)
+
+
+_SHAPES = _scoped(
+    f"text{{font-family:{SANS};font-size:13px;unicode-bidi:isolate;white-space:pre}}"
+    ".title{font-size:20px;font-weight:700}.heading{font-size:15px;font-weight:600}"
+    ".name{font-weight:700}.formula{font-style:italic;font-size:12px}.axis{font-size:11px}"
+    ".number{font-variant-numeric:tabular-nums}.small{font-size:11px}.tiny{font-size:10px}.index{font-size:9px}"
+    ".arrow,.line{fill:none;stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}.marked{fill:none;stroke-width:3}"
+)
+
+
+def _theme(colours: dict[str, str]) -> str:
+    return _scoped(
+        f".paper{{fill:{colours['paper']}}}.panel{{fill:{colours['panel']};stroke:{colours['edge']}}}"
+        f".title,.heading,.name,.label,.bare-ink{{fill:{colours['ink']}}}"
+        f".formula,.axis,.small,.tiny{{fill:{colours['soft']}}}.arrow,.grid-ink{{stroke:{colours['soft']}}}"
+        f".rule{{stroke:{colours['edge']}}}.bare{{fill:{colours['bare']};stroke:{colours['edge']}}}"
+        f".marked{{stroke:{colours['mark']}}}"
+    )

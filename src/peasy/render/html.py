@@ -1,0 +1,241 @@
+"""A document as one HTML file that opens offline for years, and as a script-free piece for notebooks.
+
+Tables are plain HTML and read without scripts. The inlined modules only add the arithmetic of a cell and a
+theme button. Text from anywhere stands in text nodes; the arithmetic travels as escaped JSON.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from html import escape
+from importlib import resources
+
+from peasy.render import draft, glyph, number, palette, tex
+from peasy.render.grid import Grid, as_table, lay_out, table_cells
+from peasy.render.svg import draw_inline
+from peasy.views.document import (
+    Arithmetic,
+    Curves,
+    Document,
+    Formula,
+    Heading,
+    Matrix,
+    Paragraph,
+    Part,
+    Plane,
+    Table,
+)
+
+MOST = 200
+"""Rows or columns of one matrix on a page."""
+
+MOST_CELLS = 40_000
+"""Cells of all matrices of a page together; above, each shows fewer."""
+
+MOST_ARITHMETIC = 4_000_000
+"""Characters of stored arithmetic; above, the page says where the rest is to be had."""
+
+MODULES = ("theme.js", "arithmetic.js", "page.js")
+"""What is inlined into a page, in this order."""
+
+
+def draw(document: Document) -> str:
+    """The whole page, which asks nobody for anything."""
+    style, script = style_sheet(), inlined_modules()
+    page = _Page(document)
+    body = page.body()
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    title = escape(glyph.prose(document.title))
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n"
+        f"<body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n"
+        f'<script type="application/json" id="arithmetic">{_safe_json(page.arithmetic)}</script>\n'
+        f'<script type="module">{script}</script>\n</body>\n</html>\n'
+    )
+
+
+def fragment(document: Document) -> str:
+    """The same without scripts and style sheets, for notebooks: what GitHub and nbconvert keep is enough."""
+    return f"<div><h3>{escape(glyph.prose(document.title))}</h3>{_Page(document, alone=False).body()}</div>"
+
+
+def style_sheet() -> str:
+    """The page's style, with one rule for every shade a cell can have."""
+    shades = "".join(
+        f".{_shade_class(shade)}{{background:{shade.background};color:{shade.ink}}}"
+        for name in ("by-size", "around-zero")
+        for shade in (palette.Shade(name, level) for level in range(palette.LEVELS + 1))
+    )
+    return _web_file("page.css") + shades + draft.page_style()
+
+
+def inlined_modules() -> str:
+    """The modules as one: what they import from each other is already there."""
+    joined = "\n".join(_web_file(name) for name in MODULES)
+    without_imports = re.sub(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', "", joined, flags=re.MULTILINE)
+    return re.sub(r"^export (?=function|const|class)", "", without_imports, flags=re.MULTILINE)
+
+
+class _Page:
+    """Draws the parts and gathers the arithmetic of their cells on the way."""
+
+    def __init__(self, document: Document, alone: bool = True) -> None:
+        self.document, self.alone = document, alone
+        self.arithmetic: dict[str, list[str]] = {}
+        self.room = MOST_ARITHMETIC
+        self.most = _most(document) if alone else 40
+        self.matrices = 0
+
+    def body(self) -> str:
+        drawn = [self.part(part) for part in self.document.parts]
+        if any(isinstance(part, Matrix | Table | Plane | Curves) for part in self.document.parts):
+            drawn.append(f'<p class="note">{number.stated(self.document.decimals)}</p>\n')
+        return "".join(drawn)
+
+    def part(self, part: Part) -> str:
+        match part:
+            case Heading(text, count):
+                level = "h2" if self.alone else "h4"
+                counted = "" if count is None else f"{count}. "
+                return f"<{level}>{counted}{escape(glyph.prose(text))}</{level}>\n"
+            case Paragraph(text, tone):
+                sign = {"good": "✓ ", "bad": "✗ "}.get(tone, "")
+                kind = tone if tone in {"note", "good", "bad"} else "plain"
+                return f'<p class="{kind}">{sign}{_inline(text)}</p>\n'
+            case Formula(source):
+                return f'<div class="formula">{self.formula(source)}</div>\n'
+            case Arithmetic(title, lines):
+                listed = "\n".join(escape(glyph.prose(line)) for line in lines)
+                return f'<figure class="sum"><figcaption>{_inline(title)}</figcaption><pre>{listed}</pre></figure>\n'
+            case Matrix():
+                return self.matrix(part)
+            case Table():
+                return self.table(part)
+            case Plane() | Curves():
+                return self.picture(part)
+
+    def formula(self, source: str) -> str:
+        return tex.mathml(source) if self.alone else f"<i>{escape(tex.plain(source))}</i>"
+
+    def matrix(self, matrix: Matrix) -> str:
+        self.matrices += 1
+        grid = lay_out(matrix, self.document.decimals, self.most)
+        head = f'<b class="name">{escape(glyph.label(matrix.name))}</b>'
+        if matrix.tex:
+            head += f' <span class="formula">{self.formula(matrix.tex)}</span>'
+        if matrix.says:
+            head += f'<span class="says">{_inline(matrix.says)}</span>'
+        return (
+            f'<figure class="matrix"><table{self._kind(matrix)}><caption>{head}</caption>'
+            f"<thead>{self._header(grid)}</thead><tbody>{''.join(self._row(grid, row) for row in grid.rows)}</tbody>"
+            f"</table>{self._notice(grid.notice)}</figure>\n"
+        )
+
+    def _kind(self, matrix: Matrix) -> str:
+        return ' class="shaded"' if matrix.shaded else ""
+
+    def _header(self, grid: Grid) -> str:
+        labels = "".join(
+            f'<th scope="col"><bdi>{escape(grid.column_label(column))}</bdi></th>' for column in grid.columns
+        )
+        return f'<tr><td class="corner">{escape(grid.corner)}</td>{labels}</tr>'
+
+    def _row(self, grid: Grid, row: int | None) -> str:
+        label = f'<th scope="row"><bdi>{escape(grid.row_label(row))}</bdi></th>'
+        return f"<tr>{label}{''.join(self._cell(grid, row, column) for column in grid.columns)}</tr>"
+
+    def _cell(self, grid: Grid, row: int | None, column: int | None) -> str:
+        text = escape(grid.text(row, column))
+        if row is None or column is None:
+            return f'<td class="gap">{text}</td>'
+        if grid.marked(row, column):
+            text = f'<mark>{text}<span class="unseen"> (marked)</span></mark>'
+        cell = grid.cell(row, column)
+        shade = palette.scale_for(grid.matrix.values).shade(cell) if grid.matrix.shaded else None
+        return f"<td{self._look(shade, cell)}{self._remember(grid, row, column)}>{text}</td>"
+
+    def _look(self, shade: palette.Shade | None, cell: object) -> str:
+        if shade is not None:
+            if self.alone:
+                return f' class="{_shade_class(shade)}"'
+            return f' style="background:{shade.background};color:{shade.ink};text-align:right"'
+        return "" if number.is_number(cell) or not self.alone else ' class="word"'
+
+    def _remember(self, grid: Grid, row: int, column: int) -> str:
+        """Keep the arithmetic of a cell for the popover, as long as there is room."""
+        explain = grid.matrix.explain
+        if explain is None or not self.alone or self.room <= 0 or grid.cell(row, column) is None:
+            return ""
+        how = explain(row, column)
+        lines = [glyph.prose(how.title), *map(glyph.prose, how.lines)]
+        self.room -= sum(map(len, lines))
+        place = f"{self.matrices}-{row}-{column}"
+        self.arithmetic[place] = lines
+        return f' data-cell="{place}"'
+
+    def _notice(self, notice: str) -> str:
+        return f'<figcaption class="note">{escape(notice)}</figcaption>' if notice else ""
+
+    def table(self, table: Table) -> str:
+        rows, numeric, notice = table_cells(table, self.document, MOST)
+        names = [glyph.prose(each) for each in table.columns] + [""] * (len(numeric) - len(table.columns))
+        header = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in names)
+        body = "".join(f"<tr>{''.join(map(_table_cell, row, numeric))}</tr>" for row in rows)
+        caption = f"<caption><b>{escape(glyph.label(table.title))}</b></caption>" if table.title else ""
+        return (
+            f'<figure class="table"><table>{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
+            f"{self._notice(notice)}</figure>\n"
+        )
+
+    def picture(self, part: Plane | Curves) -> str:
+        drawn = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
+        table = self.table(as_table(part))
+        details = f"<details><summary>The numbers as a table</summary>{table}</details>"
+        return f'<figure class="picture">{drawn}{details}</figure>\n'
+
+
+def _table_cell(text: str, numeric: bool) -> str:
+    return f"<td>{escape(text)}</td>" if numeric else f'<td class="word"><bdi>{escape(text)}</bdi></td>'
+
+
+def _inline(text: str) -> str:
+    return escape(glyph.prose(text))
+
+
+def _most(document: Document) -> int:
+    """How many rows and columns each matrix may show, so that the page as a whole stays light."""
+    most = MOST
+    while (
+        most > 20 and sum(min(r, most) * min(c, most) for r, c in (m.shape for m in document.matrices())) > MOST_CELLS
+    ):
+        most = most * 3 // 4
+    return most
+
+
+def _shade_class(shade: palette.Shade) -> str:
+    return f"{'s' if shade.palette == 'by-size' else 'z'}{shade.level}"
+
+
+def _web_file(name: str) -> str:
+    return (resources.files("peasy.render") / "web" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+def _safe_json(data: object) -> str:
+    """JSON in which no character can end the script element or start a comment in it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text

@@ -1,0 +1,171 @@
+"""A document's pictures as one SVG: heat maps, planes and curves in panels, with all text as text.
+
+The file stands alone: no script, no font, no link; it follows the reader's light or dark theme.
+"""
+
+from dataclasses import dataclass
+
+from peasy.render import draft, glyph, plot
+from peasy.render.draft import Piece, Size, text_at
+from peasy.render.heatmap import matrix_piece, table_piece
+from peasy.views.document import Arithmetic, Curves, Document, Formula, Heading, Matrix, Paragraph, Part, Plane, Table
+
+WIDEST = 1000
+MARGIN, PADDING, GAP, HEADING = 20, 14, 34, 26
+
+
+def has_picture(document: Document) -> bool:
+    """Whether there is anything in the document that is more than words."""
+    return any(isinstance(part, Matrix | Plane | Curves) for part in document.parts)
+
+
+def draw(document: Document, dark: bool = True) -> str:
+    """The pictures of the document; `dark` lets them follow a dark theme too.
+
+    A document without pictures is drawn with its words.
+    """
+    title = glyph.prose(document.title)
+    rows = _wrapped(_panels(document))
+    width = 2 * MARGIN + max([_row_width(row) for row in rows] + [draft.measure(title, 20)])
+    body, top = [text_at(MARGIN, MARGIN + 20, title, "title")], float(MARGIN + 40)
+    for row in rows:
+        height = max(panel.size.height for panel in row)
+        body.extend(_row(row, top, height))
+        top += height + MARGIN
+    return draft.picture(Size(width, top), title, _described(document), "".join(body), dark)
+
+
+def draw_inline(document: Document, styled: bool) -> str:
+    """The same pictures bare, to stand inside a page; `styled` when the page's style sheet does not know them."""
+    pieces = [piece for panel in _panels(document) for line in panel.lines for piece in line]
+    return draft.inlined(pieces, glyph.prose(document.title), _described(document), styled)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A frame with a heading and the pieces that belong together."""
+
+    heading: Heading | None
+    lines: tuple[tuple[Piece, ...], ...]
+
+    @property
+    def title(self) -> str:
+        """The heading as it is drawn."""
+        if self.heading is None:
+            return ""
+        number = "" if self.heading.number is None else f"{self.heading.number}. "
+        return number + glyph.label(self.heading.text)
+
+    @property
+    def size(self) -> Size:
+        """Room for all the pieces, the heading and the air around them."""
+        width = max([_line_width(line) for line in self.lines] + [draft.measure(self.title, 15)])
+        height = sum(max(piece.size.height for piece in line) + PADDING for line in self.lines)
+        return Size(width + 2 * PADDING, height + PADDING + (HEADING if self.heading else 0))
+
+    def draw(self, left: float, top: float, height: float) -> str:
+        """The panel at a place, as high as its row."""
+        drawn = [draft.frame(left, top, Size(self.size.width, height))]
+        y = top + PADDING
+        if self.heading:
+            drawn.append(text_at(left + PADDING, y + 12, self.title, "heading"))
+            y += HEADING
+        for line in self.lines:
+            x = left + PADDING
+            for piece in line:
+                drawn.append(piece.at(x, y))
+                x += piece.size.width + GAP
+            y += max(piece.size.height for piece in line) + PADDING
+        return "".join(drawn)
+
+
+def _panels(document: Document) -> list[Panel]:
+    """The parts under each heading, as panels; a heading without pictures is left out."""
+    groups: list[tuple[Heading | None, list[Piece]]] = [(None, [])]
+    words_too = not has_picture(document)
+    for part in document.parts:
+        if isinstance(part, Heading):
+            groups.append((part, []))
+        elif (piece := _piece(part, document, words_too)) is not None:
+            groups[-1][1].append(piece)
+    return [Panel(heading, _lines(pieces)) for heading, pieces in groups if pieces]
+
+
+def _piece(part: Part, document: Document, words_too: bool) -> Piece | None:
+    match part:
+        case Matrix():
+            return matrix_piece(part, document.decimals)
+        case Plane():
+            return plot.plane_piece(part)
+        case Curves():
+            return plot.curves_piece(part)
+        case Table():
+            return table_piece(part, document)
+        case Paragraph(text, tone) if words_too:
+            return draft.words_piece([{"good": "✓ ", "bad": "✗ "}.get(tone, "") + glyph.prose(text)])
+        case Arithmetic(title, lines):
+            return draft.words_piece([glyph.prose(title), *map(glyph.prose, lines)])
+        case Formula(tex) if words_too:
+            return draft.words_piece([draft.formula(tex)])
+    return None
+
+
+def _lines(pieces: list[Piece]) -> tuple[tuple[Piece, ...], ...]:
+    """Pieces side by side, as many as fit the width."""
+    room = WIDEST - 2 * MARGIN - 2 * PADDING
+    lines: list[list[Piece]] = []
+    for piece in pieces:
+        if lines and _line_width((*lines[-1], piece)) <= room:
+            lines[-1].append(piece)
+        else:
+            lines.append([piece])
+    return tuple(map(tuple, lines))
+
+
+def _wrapped(panels: list[Panel]) -> list[list[Panel]]:
+    rows: list[list[Panel]] = []
+    for panel in panels:
+        if rows and _row_width([*rows[-1], panel]) <= WIDEST - 2 * MARGIN:
+            rows[-1].append(panel)
+        else:
+            rows.append([panel])
+    return rows
+
+
+def _row(row: list[Panel], top: float, height: float) -> list[str]:
+    drawn, left = [], float(MARGIN)
+    for place, panel in enumerate(row):
+        if place:
+            if _counted(row[place - 1]) and _counted(panel):
+                drawn.append(draft.arrow(left + 7, top + height / 2, GAP - 14))
+            left += GAP
+        drawn.append(panel.draw(left, top, height))
+        left += panel.size.width
+    return drawn
+
+
+def _counted(panel: Panel) -> bool:
+    return panel.heading is not None and panel.heading.number is not None
+
+
+def _row_width(row: list[Panel]) -> float:
+    return sum(panel.size.width for panel in row) + GAP * (len(row) - 1)
+
+
+def _line_width(line: tuple[Piece, ...]) -> float:
+    return sum(piece.size.width for piece in line) + GAP * (len(line) - 1)
+
+
+def _described(document: Document) -> str:
+    """What the picture shows, for who cannot see it."""
+    said = []
+    for part in document.parts:
+        match part:
+            case Matrix():
+                says = f": {part.says}" if part.says else ""
+                said.append(f"{part.name}, {len(part.rows)} by {len(part.columns)}{says}")
+            case Plane(title, points):
+                said.append(f"{title}: " + ", ".join(name for name, _, _ in points[:20]))
+            case Curves(title, lines):
+                said.append(f"{title}: " + ", ".join(name for name, _ in lines))
+    return glyph.prose("; ".join(said)) or glyph.prose(document.title)

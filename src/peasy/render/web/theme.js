@@ -1,0 +1,23 @@
+// A button that goes round light, dark and the reader's own setting. Nothing is stored.
+
+const THEMES = ["auto", "light", "dark"];
+
+export function addThemeButton(page) {
+  const button = page.createElement("button");
+  button.id = "theme";
+  button.type = "button";
+  let chosen = 0;
+  const show = () => {
+    const name = THEMES[chosen];
+    button.textContent = `Theme: ${name}`;
+    if (name === "auto") page.documentElement.removeAttribute("data-theme");
+    else page.documentElement.dataset.theme = name;
+  };
+  button.addEventListener("click", () => {
+    chosen = (chosen + 1) % THEMES.length;
+    show();
+  });
+  show();
+  page.querySelector("main").append(button);
+  return button;
+}

@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(shell command -v python3.11 python3 python))
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check fix docs faults bench browser clean

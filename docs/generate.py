@@ -1,0 +1,142 @@
+"""Write the pages that list things, from the things themselves; `--check` only says which pages are stale.
+
+The map comes from the cards of the rooms and the floors from the contract that import-linter holds,
+the command line from its own help, the picture from `peasy explain`. Nothing here is kept by hand.
+"""
+
+import ast
+import io
+import re
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "peasy"
+BY_HAND = "<!-- Written by `make docs`: change the source, not this page. -->\n\n"
+
+
+def card(room: Path) -> str:
+    """The docstring that opens a room."""
+    return ast.get_docstring(ast.parse(room.read_text(encoding="utf-8"))) or ""
+
+
+def floors() -> list[list[str]]:
+    """The rooms, floor by floor from the top, as the contract has them."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    layers = next(each["layers"] for each in contracts if each["id"] == "floors")
+    named = [[room.strip(" ()") for room in layer.split("|")] for layer in layers]
+    return [standing for floor in named if (standing := [room for room in floor if home(room)])]
+
+
+def home(room: str) -> Path | None:
+    """The file that holds a room's card, if the room is built."""
+    places = (SOURCE / room / "__init__.py", SOURCE / f"{room}.py")
+    return next((place for place in places if place.exists()), None)
+
+
+def headline(room: str) -> str:
+    """The first line of the card."""
+    place = home(room)
+    return card(place).partition("\n")[0] if place else ""
+
+
+def house_map() -> str:
+    """The README's map: one line per room, from the doors down."""
+    names = [room for floor in floors() for room in floor]
+    width = max(map(len, names)) + 2
+    return "\n".join(f"{room:<{width}}{headline(room)}" for room in names)
+
+
+def readme() -> str:
+    """The README with a fresh map in it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"(<!-- map -->\n```text\n).*?(```)", lambda m: f"{m[1]}{house_map()}\n{m[2]}", text, flags=re.DOTALL)
+
+
+def architecture() -> str:
+    """The floors, then each room's card."""
+    lines = ["# The house\n", BY_HAND + "Each room imports only from floors below its own.\n"]
+    lines += ["```text", *(" | ".join(floor) for floor in floors()), "```\n"]
+    for room in (room for floor in floors() for room in floor):
+        place = home(room)
+        assert place is not None
+        first, _, rest = card(place).partition("\n")
+        lines += [f"## {room}\n", f"{first}\n"]
+        if place.name == "__init__.py":
+            body = [line for line in rest.strip().split("\n\n")[0].splitlines() if line]
+            lines += [*(f"- {line}" for line in body), "", *_files(place.parent), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _files(room: Path) -> list[str]:
+    files = [path for path in sorted(room.glob("*.py")) if path.name != "__init__.py"]
+    return ["| file | |", "|---|---|", *(f"| `{path.name}` | {_first_line(path)} |" for path in files)] if files else []
+
+
+def _first_line(path: Path) -> str:
+    return card(path).partition("\n")[0].replace("|", "\\|")
+
+
+def command_line() -> str:
+    """Every verb with its own help, as the terminal shows it at 80 columns."""
+    from peasy.cli.verb import VERBS
+
+    lines = ["# The command line\n", BY_HAND + "`peasy VERB --help` shows the same.\n", _block("peasy --help", "")]
+    lines += [f"## {verb.name}\n\n{_block(f'peasy {verb.name} --help', verb.name)}" for verb in VERBS]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _block(command: str, verb: str) -> str:
+    from rich.console import Console
+
+    from peasy.cli.app import build
+
+    out = io.StringIO()
+    build(verb).help_print([verb] if verb else [], console=Console(file=out, width=80, color_system=None))
+    shown = "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    return f"```text\n$ {command}\n{shown}\n```\n"
+
+
+def picture() -> str:
+    """The README's picture, drawn by peasy."""
+    from peasy.cli.app import run
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "i-love-ai.svg"
+        assert run(["explain", "i-love-ai", "--out", str(file), "--quiet"]) == 0
+        return file.read_text(encoding="utf-8")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "README.md": readme,
+    "docs/architecture.md": architecture,
+    "docs/cli.md": command_line,
+    "docs/pictures/i-love-ai.svg": picture,
+}
+
+
+def stale() -> list[str]:
+    """The pages that no longer say what is so."""
+    return [name for name, write in PAGES.items() if not _says(ROOT / name, write())]
+
+
+def _says(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+def main() -> None:
+    """Write what is stale; with `--check`, only name it and fail."""
+    for name in (old := stale()):
+        print(f"{name} is stale: run `make docs`" if "--check" in sys.argv else f"wrote {name}")
+        if "--check" not in sys.argv:
+            (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / name).write_text(PAGES[name](), encoding="utf-8")
+    sys.exit(1 if old and "--check" in sys.argv else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""A verb is a line in the table, a file, a help that opens with examples, and a test."""
+
+import inspect
+import re
+from importlib import import_module
+
+import pytest
+
+from peasy.cli.door import Answer, Flags
+from peasy.cli.verb import VERBS
+
+NAMES = [verb.name for verb in VERBS]
+
+
+def function(verb):
+    module, _, name = verb.home.partition(":")
+    return getattr(import_module(module), name)
+
+
+@pytest.fixture(params=VERBS, ids=NAMES)
+def verb(request):
+    return request.param
+
+
+def test_verb_has_its_file_and_takes_the_flags(verb):
+    signature = inspect.signature(function(verb), eval_str=True)
+    assert signature.parameters["flags"].annotation is Flags
+    assert signature.return_annotation is Answer
+
+
+def test_help_opens_with_examples(verb, capsys):
+    from peasy.cli.app import run
+
+    assert run([verb.name, "--help"]) == 0
+    description, _, flags = capsys.readouterr().out.partition("╭")
+    assert re.search(rf"^    (.*\| )?peasy {verb.name}\b", description, re.MULTILINE)
+    assert "--json" in flags
+
+
+def test_every_parameter_is_described(verb, capsys):
+    from peasy.cli.app import build
+
+    arguments = build(verb.name)[verb.name].assemble_argument_collection(parse_docstring=True)
+    assert not [argument.name for argument in arguments if argument.show and not argument.parameter.help]
+
+
+def test_verb_has_a_test(verb, root):
+    assert (root / f"tests/cli/test_{verb.name}.py").exists()
+
+
+def test_every_file_of_the_door_that_is_a_verb_stands_in_the_table(root):
+    door = {"__init__", "app", "door", "screen", "settings", "start", "usage", "verb"}
+    files = {path.stem.rstrip("_") for path in (root / "src/peasy/cli").glob("*.py")} - {"__init", *door}
+    assert files - {"__init__"} == set(NAMES)

@@ -1,8 +1,12 @@
 """What every test stands on: one thread, no network, no colours, 80 columns, nobody's own settings."""
 
+import io
+import json
 import os
 import socket
 import tempfile
+from dataclasses import dataclass
+from typing import Any
 
 _OURS = {
     "OMP_NUM_THREADS": "1",  # two workers on two cores: threads on top only make them wait for each other
@@ -44,3 +48,32 @@ def chromium():
     from peasy.cli.doctor import find_chromium
 
     return find_chromium() or pytest.skip("Chromium is not installed")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command line did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def peasy(capfd, tmp_path, monkeypatch):
+    """Run `peasy ...` in an empty folder, in this process: `peasy("explain", "i-love-ai").out`."""
+    from peasy.cli.app import run
+
+    monkeypatch.chdir(tmp_path)
+
+    def command(*words: str, stdin: str = "") -> Ran:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8", "surrogateescape"))))
+        capfd.readouterr()
+        code = run([str(word) for word in words])
+        return Ran(code, *capfd.readouterr())
+
+    return command

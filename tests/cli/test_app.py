@@ -1,0 +1,272 @@
+"""The door itself: what it prints where, and which exit code it leaves with."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from peasy import errors
+from peasy.cli.door import Answer, Flags, Page, Text
+from peasy.views.document import Document, Matrix, Paragraph
+
+
+def test_alone_it_says_what_to_try(peasy):
+    ran = peasy()
+    assert ran.code == 0
+    assert "peasy demo" in ran.out
+    assert ran.err == ""
+
+
+def test_help_lists_every_verb_with_examples_first(peasy):
+    from peasy.cli.verb import VERBS
+
+    out = peasy("--help").out
+    assert out.index("peasy explain i-love-ai") < out.index("╭")
+    assert all(verb.does in " ".join(out.replace("│", " ").split()) for verb in VERBS)
+
+
+def test_version_flag(peasy):
+    from peasy import __version__
+
+    assert peasy("--version").out.strip() == __version__
+
+
+def test_the_result_goes_to_stdout_and_the_rest_to_stderr(peasy, verb, answer):
+    verb(_answering(Answer(answer.shown, next=["peasy greet Grace"])))
+    ran = peasy("greet")
+    assert ran.out == "Greeting\n\nHello Ada.\n"
+    assert ran.err == "\nNext:\n  peasy greet Grace\n"
+    assert peasy("greet", "-q").err == ""
+
+
+def test_json_has_the_promised_form(peasy, verb, answer):
+    verb(_answering(Answer(answer.shown, next=["peasy greet Grace"], files=["a.txt"])))
+    ran = peasy("greet", "--json")
+    assert ran.json == {
+        "ok": True,
+        "command": "greet",
+        "schema": 1,
+        "result": {"greeting": "Hello Ada."},
+        "files": ["a.txt"],
+        "next": ["peasy greet Grace"],
+    }
+    assert ran.err == ""
+    assert ran.out.count("\n") == 1
+
+
+def test_json_stays_json_when_numbers_are_not(peasy, verb):
+    page = Page(Document("x", ()), {"values": [float("nan"), float("inf"), 1.5]})
+    verb(_answering(Answer(page)))
+    json.loads(peasy("greet", "--json").out, parse_constant=lambda name: pytest.fail(name))
+
+
+def test_a_failed_check_is_ok_with_exit_8(peasy, verb, answer):
+    verb(_answering(Answer(answer.shown, exit_code=8)))
+    ran = peasy("greet", "--json")
+    assert (ran.code, ran.json["ok"]) == (8, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "name"),
+    [
+        (errors.UsageError("so"), 2, "usage"),
+        (errors.NotFound("so"), 3, "not-found"),
+        (errors.InvalidInput("so"), 4, "invalid-input"),
+        (errors.MissingPart("so"), 5, "missing-part"),
+        (errors.NoRoom("so"), 6, "no-room"),
+        (errors.NeedsNetwork("so"), 7, "needs-network"),
+        (MemoryError(), 6, "no-room"),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), 5, "missing-part"),
+        (ZeroDivisionError("division by zero"), 1, "bug"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
+)
+def test_every_error_has_its_exit_code(peasy, raising, error, code, name):
+    raising(error)
+    ran = peasy("greet")
+    assert ran.code == code
+    assert ran.out == ""
+    assert ran.err.startswith("✗ ")
+    assert "Traceback" not in ran.err
+    ran = peasy("greet", "--json")
+    assert ran.err == ""
+    assert ran.json["ok"] is False
+    assert ran.json["exit"] == code
+    assert ran.json["error"]["code"] == name
+    assert set(ran.json["error"]) == {"code", "message", "hint"}
+
+
+def test_errors_look_like_the_house(peasy, raising):
+    raising(errors.NotFound('No model "quite-fox".', hint="Did you mean quiet-fox?\nSee all: peasy models"))
+    assert peasy("greet").err == '✗ No model "quite-fox".\n  Did you mean quiet-fox?\n  See all: peasy models\n'
+
+
+def test_a_bug_asks_for_a_report_and_debug_shows_where(peasy, raising):
+    raising(ZeroDivisionError("division by zero"))
+    assert "--debug" in peasy("greet").err
+    shown = peasy("greet", "--debug").err
+    assert "Traceback" in shown
+    assert "ZeroDivisionError" in shown
+
+
+def test_a_missing_part_says_the_line_that_installs_it(peasy, raising):
+    raising(ModuleNotFoundError("No module named 'torch'", name="torch"))
+    assert '  pip install "peasy[models]"\n' in peasy("greet").err
+
+
+def test_interrupted_is_130(peasy, raising):
+    raising(KeyboardInterrupt())
+    ran = peasy("greet")
+    assert ran.code == 130
+    assert "Interrupted" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_control_c_in_a_real_process():
+    code = (
+        "import sys, time, types; from peasy.cli import app, start;"
+        "app.start = lambda *, flags=None: (print('ready', flush=True), time.sleep(60));"
+        "sys.exit(app.run([]))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_a_pipe_closed_early_is_quiet():
+    line = f"{sys.executable} -m peasy --json | true; exit ${{PIPESTATUS[0]}}"
+    for _ in range(3):
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["verison"], "Did you mean version?"),
+        (["version", "--jsn"], "Did you mean --json?"),
+        (["version", "--jsn=1"], "Did you mean --json?"),
+        (["version", "nonsense"], 'cannot place "nonsense"'),
+        (["version", "--device", "gpu"], "cuda"),
+        (["version", "--seed", "five"], "--seed"),
+        (["version", "--seed"], "needs a value for --seed"),
+        (["version", "--threads", "0"], "1 or more"),
+        (["version", "--out", "x.pdf"], ".html"),
+        (["I love AI"], 'peasy explain "I love AI"'),
+        (["zzzzzz"], "peasy --help"),
+        (["--nonsense"], "no flag --nonsense"),
+        ([""], "peasy --help"),
+    ],
+)
+def test_a_slip_is_usage_with_a_way_out(peasy, words, said):
+    ran = peasy(*words)
+    assert ran.code == 2
+    assert ran.err.startswith("✗ ")
+    assert said in ran.err
+    assert ran.out == ""
+    assert peasy(*words, "--json").json["exit"] == 2
+
+
+def test_a_missing_argument_is_named(peasy, verb):
+    def greet(text: Text, *, flags: Flags = Flags()) -> Answer:
+        raise AssertionError
+
+    verb(greet)
+    assert "greet needs TEXT." in peasy("greet").err
+
+
+def test_flags_may_stand_before_the_verb(peasy):
+    assert peasy("--json", "--seed", "3", "version").json["command"] == "version"
+
+
+def test_a_dash_reads_stdin(peasy, verb):
+    def greet(text: Text, *, flags: Flags = Flags()) -> Answer:
+        return Answer(Page(Document(text, ()), {"text": text}))
+
+    verb(greet)
+    assert peasy("greet", "-", "--json", stdin="--Ada é\n").json["result"] == {"text": "--Ada é"}
+    assert peasy("greet", "Ada", "--json").json["result"] == {"text": "Ada"}
+    assert peasy("greet", "-", stdin="\udcff").code == 4
+
+
+def test_out_saves_by_suffix_and_says_so(peasy, verb, answer, tmp_path):
+    verb(_answering(Answer(answer.shown, brief="One greeting.")))
+    ran = peasy("greet", "--out", "hello.md")
+    assert "Hello Ada." in (tmp_path / "hello.md").read_text()
+    assert (ran.out, ran.err) == ("One greeting.\n", "Saved hello.md\n")
+    ran = peasy("greet", "--out", "hello.json", "--json")
+    assert json.loads((tmp_path / "hello.json").read_text()) == {"greeting": "Hello Ada."}
+    assert ran.json["files"] == ["hello.json"]
+
+
+def test_out_into_a_folder_that_is_not_there(peasy, verb, answer):
+    verb(_answering(answer))
+    assert peasy("greet", "--out", "nowhere/hello.md").code == 3
+
+
+def test_eighty_columns_and_no_colours(peasy, verb):
+    matrix = Matrix("wide", ((0.123456789,) * 30,), ("row",), tuple(f"column {i}" for i in range(30)), shaded=True)
+    verb(_answering(Answer(Page(Document("Wide", (matrix, Paragraph("word " * 60))), {}))))
+    out = peasy("greet").out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\x1b" not in out
+
+
+def test_colours_only_on_a_terminal_that_wants_them(monkeypatch):
+    line = f"{sys.executable} -m peasy"
+    told = {"TERM": "xterm-256color", "PATH": "/usr/bin:/bin", "COLUMNS": "80"}
+
+    def on_a_terminal(line: str, **more: str) -> str:
+        return subprocess.run(
+            ["script", "-qec", line, "/dev/null"], capture_output=True, text=True, env=told | more
+        ).stdout
+
+    assert "\x1b[" in on_a_terminal(line)
+    assert "\x1b[" not in on_a_terminal(line, NO_COLOR="1")
+    assert "\x1b[" not in on_a_terminal(f"{line} --no-color")
+
+
+def test_a_terminal_without_the_characters_gets_question_marks():
+    told = {"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-m", "peasy", "verison"], capture_output=True, text=True, env=told)
+    assert done.returncode == 2
+    assert done.stderr.startswith("? There is no verb")
+
+
+def test_a_verb_whose_file_is_not_there_does_not_break_help(peasy, verb, monkeypatch):
+    verb(None)
+    monkeypatch.setitem(sys.modules, "peasy.cli.greet", None)
+    assert "Greet somebody." in peasy("--help").out
+    assert peasy("greet").code == 1
+
+
+def test_threads_and_offline_reach_the_libraries(peasy, monkeypatch):
+    import os
+
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "HF_HUB_OFFLINE"):
+        monkeypatch.setenv(name, "0")
+    peasy("version", "--threads", "3", "--offline")
+    assert (os.environ["OMP_NUM_THREADS"], os.environ["HF_HUB_OFFLINE"]) == ("3", "1")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_verbs_and_flags(shell):
+    from peasy.cli.app import build
+
+    script = build().generate_completion(shell=shell)
+    assert "version" in script
+    assert "no-color" in script
+
+
+def _answering(answer: Answer):
+    def greet(*, flags: Flags = Flags()) -> Answer:
+        return answer
+
+    return greet

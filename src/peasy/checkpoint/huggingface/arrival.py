@@ -1,0 +1,110 @@
+"""A Hugging Face folder coming in: recognised, checked against its own settings, then mapped under our names."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from peasy.checkpoint.folder import Folder
+from peasy.checkpoint.huggingface.family import Family, Stored
+from peasy.checkpoint.huggingface.fields import Fields
+from peasy.checkpoint.huggingface.registry import match, read_settings, recognise
+from peasy.checkpoint.huggingface.rule import Table, bring_in, matches
+from peasy.checkpoint.huggingface.sentence import read_pooling
+from peasy.checkpoint.store import CONFIG, TOKENIZER
+from peasy.checkpoint.tensors import open_tensors
+from peasy.errors import InvalidInput
+from peasy.models.build import build
+from peasy.models.config import Config
+from peasy.models.protocol import Model
+
+_SHOWN = 6
+"""So many names stand in an error; the rest is counted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """What came in. `tensors` have our names and lie over the mapped file; `unused` have no place here."""
+
+    family: str
+    config: Config
+    tensors: Mapping[str, Tensor]
+    tokenizer: Path | None
+    unused: tuple[str, ...]
+
+
+def read_folder(folder: str | Path, *, ignore: Iterable[str] = ()) -> Arrival:
+    """Read a Hugging Face folder: settings and weights, all names and shapes checked before a number is read.
+
+    `ignore` names settings of config.json that peasy does not know and that are known to change nothing.
+    """
+    place = Folder(folder)
+    where = str(place.path / CONFIG)
+    data = place.read_json(CONFIG)
+    family = recognise(data, where)
+    stored = Stored(open_tensors(place), family.prefix)
+    fields = Fields(data, where)
+    fields.ignore(ignore)
+    config = read_pooling(place, read_settings(family, fields, stored))
+    pairs, expected = match(family, config)
+    sources, unused = _check(stored, family.table(config), expected, family)
+    tensors = bring_in(pairs, {name: stored[source] for name, source in sources.items()})
+    tokenizer = place.file(TOKENIZER) if place.has(TOKENIZER) else None
+    return Arrival(family.name, config, tensors, tokenizer, unused)
+
+
+def load_model(arrival: Arrival) -> Model:
+    """The model over the mapped weights, ready to run: nothing is copied."""
+    model = build(arrival.config, seed=None)
+    model.load_state_dict(dict(arrival.tensors), strict=True, assign=True)
+    return model.eval()
+
+
+def _check(
+    stored: Stored, table: Table, expected: Mapping[str, Tensor], family: Family
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Where each expected tensor lies, and what has no place; what is missing, left over or misshaped is refused."""
+    copies = {copy: original for copy, original in table.copies.items() if copy not in expected}
+    sources = {name: _source(name, stored, copies) for name in expected}
+    missing = [name for name, source in sources.items() if source is None]
+    known = set(sources.values()) | set(copies)
+    extra = [name for name in stored if name not in known and not _listed(name, table.computed + table.unused)]
+    for names, said in ((missing, "does not hold"), (extra, "also holds")):
+        if names:
+            hint = "Its config.json and its weights do not belong together, or parts of it are not supported."
+            raise InvalidInput(f"This {family.name} checkpoint {said} {_several(names)}.", hint=hint)
+    found = {name: source for name, source in sources.items() if source is not None}
+    for name, source in found.items():
+        _check_shape(stored, source, expected[name])
+    for copy, original in copies.items():
+        if stored.differ(copy, original):
+            raise InvalidInput(f"{copy} should hold the same numbers as {original}, and does not.")
+    unused = tuple(name for name in stored if _listed(name, table.unused) and name not in known)
+    return found, unused
+
+
+def _source(name: str, stored: Stored, copies: Mapping[str, str]) -> str | None:
+    if name in stored:
+        return name
+    return next((copy for copy, original in copies.items() if original == name and copy in stored), None)
+
+
+def _check_shape(stored: Stored, name: str, expected: Tensor) -> None:
+    info = stored.info(name)
+    if info.shape != tuple(expected.shape):
+        raise InvalidInput(
+            f"{name} has the shape {list(info.shape)}; config.json makes it {list(expected.shape)}.",
+            hint="Its config.json and its weights do not belong together.",
+        )
+    if not info.dtype.startswith(("float", "bfloat")):
+        raise InvalidInput(f"{name} holds {info.dtype}; weights are floating-point numbers.")
+
+
+def _listed(name: str, patterns: Iterable[str]) -> bool:
+    return any(matches(pattern, name) is not None for pattern in patterns)
+
+
+def _several(names: list[str]) -> str:
+    rest = len(names) - _SHOWN
+    return ", ".join(name[:120] for name in names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

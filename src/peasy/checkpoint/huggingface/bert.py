@@ -1,0 +1,174 @@
+"""BERT and RoBERTa: one table; they differ in the first place used and in the names around the head."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from peasy.checkpoint.huggingface.family import (
+    ACTIVATIONS,
+    THEIR_ACTIVATIONS,
+    Family,
+    Parts,
+    read_special,
+    write_special,
+)
+from peasy.checkpoint.huggingface.fields import MOST_LAYERS, Fields
+from peasy.checkpoint.huggingface.rule import Rule, Table, modules
+from peasy.models.config import EncoderConfig
+from peasy.nn.part import Activation, Attention, Embedding, Head, LayerNorm, Learned, Plain, Stack
+
+IGNORED = """
+    attention_probs_dropout_prob directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
+    pooler_size_per_head pooler_type
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a family differs. `offset`: places count from one after the padding id. `head_activation`: a fixed one."""
+
+    prefix: str
+    transform: str
+    norm: str
+    decoder: str
+    bias: str
+    offset: bool = False
+    head_activation: Activation | None = None
+    padding: int = 0
+
+
+BERT = Options(
+    prefix="bert.",
+    transform="cls.predictions.transform.dense",
+    norm="cls.predictions.transform.LayerNorm",
+    decoder="cls.predictions.decoder",
+    bias="cls.predictions.bias",
+)
+ROBERTA = Options(
+    prefix="roberta.",
+    transform="lm_head.dense",
+    norm="lm_head.layer_norm",
+    decoder="lm_head.decoder",
+    bias="lm_head.bias",
+    offset=True,
+    head_activation="gelu",
+    padding=1,
+)
+
+
+def read(fields: Fields, stored: Parts, *, options: Options) -> EncoderConfig:
+    """Our settings from a config of this family."""
+    fields.ignore(IGNORED)
+    fields.only("position_embedding_type", "absolute", why="Relative places of BERT are not supported.")
+    fields.only("is_decoder", False, why="peasy's encoder looks both ways.")
+    fields.only("add_cross_attention", False, why="peasy's encoder has no source to look at.")
+    special = read_special(fields)
+    padding = options.padding if special.padding is None else special.padding
+    offset = padding + 1 if options.offset else 0
+    activation = fields.choice("hidden_act", ACTIVATIONS, "gelu")
+    words = f"{options.prefix}embeddings.word_embeddings.weight"
+    tied = fields.flag("tie_word_embeddings", True) and not stored.differ(f"{options.decoder}.weight", words)
+    has_head = f"{options.transform}.weight" in stored
+    return EncoderConfig(
+        vocabulary=fields.whole("vocab_size"),
+        d_model=fields.whole("hidden_size"),
+        stack=Stack(
+            fields.whole("num_hidden_layers", most=MOST_LAYERS),
+            Attention(heads=fields.whole("num_attention_heads")),
+            Plain(width=fields.whole("intermediate_size"), activation=activation),
+            LayerNorm(place="after", epsilon=fields.number("layer_norm_eps", 1e-12)),
+        ),
+        context=fields.whole("max_position_embeddings", least=offset + 1) - offset,
+        position=Learned(offset),
+        embedding=Embedding(segments=fields.whole("type_vocab_size", 2, least=0), norm=True),
+        head=Head(tied, bias=True, transform=options.head_activation or activation) if has_head else None,
+        pooler=f"{options.prefix}pooler.dense.weight" in stored,
+        dropout=fields.number("hidden_dropout_prob", 0.1, most=0.999),
+        special=special,
+    )
+
+
+def write(config: EncoderConfig, *, options: Options) -> dict[str, Any]:
+    """A config of this family from our settings."""
+    feedforward = config.stack.feedforward
+    offset = getattr(config.position, "offset", 0)
+    special = write_special(config.special)
+    if options.offset:
+        special["pad_token_id"] = offset - 1
+    return {
+        "vocab_size": config.vocabulary,
+        "hidden_size": config.d_model,
+        "num_hidden_layers": config.stack.layers,
+        "num_attention_heads": config.stack.attention.heads,
+        "intermediate_size": feedforward.width,
+        "hidden_act": THEIR_ACTIVATIONS[feedforward.activation],
+        "layer_norm_eps": config.stack.norm.epsilon,
+        "max_position_embeddings": (config.context or 0) + offset,
+        "type_vocab_size": config.embedding.segments,
+        "tie_word_embeddings": config.head is None or config.head.tied,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.dropout,
+        **special,
+    }
+
+
+def table(config: EncoderConfig, *, options: Options) -> Table:
+    """The rules of the weights."""
+    embeddings = f"{options.prefix}embeddings."
+    return Table(
+        rules=(
+            *modules(
+                embeddings,
+                "embedding.",
+                {
+                    "word_embeddings": "token",
+                    "position_embeddings": "position",
+                    "token_type_embeddings": "segment",
+                    "LayerNorm": "norm",
+                },
+            ),
+            *modules(
+                f"{options.prefix}encoder.layer.{{layer}}.",
+                "encoder.blocks.{layer}.",
+                {
+                    "attention.self.query": "attention.query",
+                    "attention.self.key": "attention.key",
+                    "attention.self.value": "attention.value",
+                    "attention.output.dense": "attention.output",
+                    "attention.output.LayerNorm": "attention_norm",
+                    "intermediate.dense": "feedforward.up",
+                    "output.dense": "feedforward.down",
+                    "output.LayerNorm": "feedforward_norm",
+                },
+            ),
+            *modules(options.prefix, "", {"pooler.dense": "pooler"}),
+            *modules("", "head.", {options.transform: "transform", options.norm: "norm"}),
+            Rule(f"{options.decoder}.weight", "head.weight"),
+            Rule(options.bias, "head.bias"),
+        ),
+        copies={
+            f"{options.decoder}.weight": f"{embeddings}word_embeddings.weight",
+            f"{options.decoder}.bias": options.bias,
+        },
+        computed=(f"{embeddings}position_ids", f"{embeddings}token_type_ids"),
+        unused=("cls.seq_relationship.weight", "cls.seq_relationship.bias"),
+    )
+
+
+def _family(name: str, architectures: tuple[str, ...], bare: str, options: Options) -> Family:
+    return Family(
+        name,
+        EncoderConfig,
+        (*architectures, bare),
+        partial(read, options=options),
+        partial(write, options=options),
+        partial(table, options=options),
+        prefix=options.prefix,
+        bare=bare,
+    )
+
+
+FAMILIES = (
+    _family("bert", ("BertForMaskedLM", "BertForPreTraining"), "BertModel", BERT),
+    _family("roberta", ("RobertaForMaskedLM",), "RobertaModel", ROBERTA),
+)

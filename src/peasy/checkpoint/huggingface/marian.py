@@ -1,0 +1,118 @@
+"""Marian (the Opus-MT translators): sines for places, norms after, source and target words in one table or in two."""
+
+from typing import Any
+
+from peasy.checkpoint.huggingface.family import (
+    ACTIVATIONS,
+    THEIR_ACTIVATIONS,
+    Family,
+    Parts,
+    read_special,
+    write_special,
+)
+from peasy.checkpoint.huggingface.fields import MOST_LAYERS, Fields
+from peasy.checkpoint.huggingface.rule import Row, Rule, Table, modules
+from peasy.models.config import EncoderDecoderConfig
+from peasy.nn.part import Attention, Embedding, Head, LayerNorm, Plain, Sinusoidal, Stack
+
+IGNORED = """
+    activation_dropout encoder_layerdrop decoder_layerdrop is_decoder is_encoder_decoder num_hidden_layers
+    extra_pos_embeddings
+"""
+PLAIN = ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits")
+
+
+def read(fields: Fields, stored: Parts) -> EncoderDecoderConfig:
+    """Our settings from a marian config."""
+    fields.ignore(IGNORED)
+    for name in PLAIN:
+        fields.only(name, False, why="Only Marian's own arrangement is supported.")
+    fields.only("static_position_embeddings", True, why="Marian's places are sines.")
+    shared = fields.flag("share_encoder_decoder_embeddings", True)
+    vocabulary = fields.whole("vocab_size")
+    target = fields.whole("decoder_vocab_size", vocabulary)
+    words = "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
+    tied = fields.flag("tie_word_embeddings", True) and not stored.differ("lm_head.weight", words)
+    return EncoderDecoderConfig(
+        vocabulary=vocabulary,
+        d_model=fields.whole("d_model"),
+        encoder=_read_stack(fields, "encoder"),
+        decoder=_read_stack(fields, "decoder"),
+        target_vocabulary=None if shared else target,
+        context=fields.whole("max_position_embeddings"),
+        position=Sinusoidal("halves"),
+        embedding=Embedding(scaled=fields.flag("scale_embedding", False)),
+        head=Head(tied, bias="final_logits_bias" in stored),
+        dropout=fields.number("dropout", 0.1, most=0.999),
+        special=read_special(fields, start="pad_token_id"),
+    )
+
+
+def write(config: EncoderDecoderConfig) -> dict[str, Any]:
+    """A marian config from our settings."""
+    return {
+        "is_encoder_decoder": True,
+        "vocab_size": config.vocabulary,
+        "decoder_vocab_size": config.target_vocabulary or config.vocabulary,
+        "share_encoder_decoder_embeddings": config.target_vocabulary is None,
+        "d_model": config.d_model,
+        "max_position_embeddings": config.context,
+        "activation_function": THEIR_ACTIVATIONS[config.encoder.feedforward.activation],
+        "scale_embedding": config.embedding.scaled,
+        "tie_word_embeddings": config.head.tied,
+        "dropout": config.dropout,
+        "forced_eos_token_id": config.special.end[0] if config.special.end else None,
+        **_write_stack("encoder", config.encoder),
+        **_write_stack("decoder", config.decoder),
+        **write_special(config.special),
+    }
+
+
+def _read_stack(fields: Fields, side: str) -> Stack:
+    activation = fields.choice("activation_function", ACTIVATIONS, "gelu")
+    return Stack(
+        layers=fields.whole(f"{side}_layers", most=MOST_LAYERS),
+        attention=Attention(heads=fields.whole(f"{side}_attention_heads")),
+        feedforward=Plain(width=fields.whole(f"{side}_ffn_dim"), activation=activation),
+        norm=LayerNorm(place="after"),
+    )
+
+
+def _write_stack(side: str, stack: Stack) -> dict[str, Any]:
+    return {
+        f"{side}_layers": stack.layers,
+        f"{side}_attention_heads": stack.attention.heads,
+        f"{side}_ffn_dim": stack.feedforward.width,
+    }
+
+
+def table(config: EncoderDecoderConfig) -> Table:
+    """The rules of marian's weights."""
+    shared = config.target_vocabulary is None
+    source = "model.shared.weight" if shared else "model.encoder.embed_tokens.weight"
+    target = "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
+    copies = {"model.encoder.embed_tokens.weight": source, "model.decoder.embed_tokens.weight": source}
+    return Table(
+        rules=(
+            Rule(source, "embedding.token.weight"),
+            Rule(target, "target_embedding.token.weight"),
+            *_block_rules("encoder"),
+            *_block_rules("decoder"),
+            Rule("final_logits_bias", "head.bias", Row()),
+            Rule("lm_head.weight", "head.weight"),
+        ),
+        copies={**(copies if shared else {}), "lm_head.weight": target},
+        computed=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
+    )
+
+
+def _block_rules(side: str) -> tuple[Rule, ...]:
+    attentions = {"self_attn": "attention", "encoder_attn": "cross_attention"}
+    parts = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
+    names = {f"{one}.{part}": f"{other}.{parts[part]}" for one, other in attentions.items() for part in parts}
+    names |= {f"{one}_layer_norm": f"{other}_norm" for one, other in attentions.items()}
+    names |= {"fc1": "feedforward.up", "fc2": "feedforward.down", "final_layer_norm": "feedforward_norm"}
+    return modules(f"model.{side}.layers.{{layer}}.", f"{side}.blocks.{{layer}}.", names)
+
+
+FAMILY = Family("marian", EncoderDecoderConfig, ("MarianMTModel",), read, write, table, prefix="model.")

@@ -1,0 +1,129 @@
+"""All families by the name that their config.json carries, and which of them a model of ours can leave as."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from peasy.checkpoint.huggingface import bert, gpt2, llama, marian, t5
+from peasy.checkpoint.huggingface.family import IGNORED, Family, Parts, Promised
+from peasy.checkpoint.huggingface.fields import Fields
+from peasy.checkpoint.huggingface.rule import Pair, pair, take_out
+from peasy.config import plain
+from peasy.errors import InvalidInput, did_you_mean
+from peasy.models.build import build
+from peasy.models.config import Config
+from peasy.nn.part import Learned
+
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (gpt2.FAMILY, *llama.FAMILIES, *bert.FAMILIES, marian.FAMILY, t5.FAMILY)
+}
+
+
+def recognise(data: Mapping[str, Any], where: str = "config.json") -> Family:
+    """The family of a config.json; an unknown one is named, with those that are known.
+
+    >>> recognise({"model_type": "gpt2"}).name
+    'gpt2'
+    """
+    name, architectures = data.get("model_type"), data.get("architectures") or []
+    if not isinstance(name, str) or name not in FAMILIES:
+        said = name if isinstance(name, str) else ", ".join(map(str, architectures)) or "no model_type"
+        near = did_you_mean(said, FAMILIES)
+        hint = f"Supported: {', '.join(FAMILIES)}."
+        raise InvalidInput(f"{where}: the architecture {said[:80]!r} is not supported.", hint=near or hint)
+    family = FAMILIES[name]
+    if not isinstance(architectures, list) or not all(isinstance(each, str) for each in architectures):
+        raise InvalidInput(f"{where}: architectures should be a list of names.")
+    for each in architectures:
+        if each not in family.architectures:
+            hint = f"Supported for {name}: {', '.join(family.architectures)}."
+            raise InvalidInput(f"{where}: the architecture {each[:80]!r} is not supported.", hint=hint)
+    return family
+
+
+def read_settings(family: Family, fields: Fields, parts: Parts) -> Config:
+    """Our settings from theirs; every field was read, is ignored by name, or is refused by name."""
+    fields.ignore(IGNORED)
+    fields.only("auto_map", why="It names code of its own, which peasy does not run.")
+    fields.only("quantization_config", why="Quantised weights are not read.")
+    fields.only("pruned_heads", {}, why="Heads of different number in each layer are not supported.")
+    fields.only("tie_encoder_decoder", False, why="Encoder and decoder with the same weights are not supported.")
+    config = family.read(fields, parts)
+    fields.close()
+    return config
+
+
+def match(family: Family, config: Config) -> tuple[list[Pair], dict[str, torch.Tensor]]:
+    """Our weights paired with theirs, and the shapes of theirs as tensors without memory."""
+    ours = build(config, seed=None).state_dict()
+    pairs = pair(family.table(config), ours)
+    return pairs, take_out(pairs, ours)
+
+
+def family_for(config: Config) -> Family:
+    """The family that can hold a model of these settings exactly."""
+    reasons = []
+    for family in FAMILIES.values():
+        if isinstance(config, family.kind):
+            differences = _differences(family, config)
+            if not differences:
+                return family
+            reasons.append((len(differences), f"{family.name} differs in {', '.join(differences[:4])}"))
+    if not reasons:
+        raise InvalidInput(f"A model of kind {config.kind} has no place in any Hugging Face family.")
+    raise InvalidInput(
+        "No supported Hugging Face family is built like this model.", hint=f"The nearest: {min(reasons)[1]}."
+    )
+
+
+def _differences(family: Family, config: Config) -> list[str]:
+    """Where what the family would write reads back as something else."""
+    try:
+        _, theirs = match(family, config)
+        again = read_settings(family, Fields(family.write(config)), Promised(theirs))
+    except InvalidInput as error:
+        return [error.message.removesuffix(".")] * 9
+    before, after = _flat(_settled(config)), _flat(_settled(again))
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+
+
+def _settled(config: Any) -> Any:
+    """The same settings with what goes without saying said, and what a config.json does not carry left out."""
+    changes: dict[str, Any] = {"dropout": 0.0, "special": type(config.special)()}
+    if not isinstance(config.position, Learned):
+        changes["context"] = None
+    if config.kind == "encoder":
+        changes |= {"pooling": "mean", "normalise": True}
+    for side in ("stack", "encoder", "decoder"):
+        if hasattr(config, side):
+            changes[side] = _settled_stack(getattr(config, side), config.d_model)
+    return dataclasses.replace(config, **changes)
+
+
+def _settled_stack(stack: Any, d_model: int) -> Any:
+    attention = stack.attention
+    windowed = [layer for layer in range(stack.layers) if attention.window_of(layer) is not None]
+    attention = dataclasses.replace(
+        attention,
+        key_heads=attention.key_heads or attention.heads,
+        d_head=attention.d_head or d_model // attention.heads,
+        scale=attention.scale or (attention.d_head or d_model // attention.heads) ** -0.5,
+        window=attention.window if windowed else None,
+        windowed=None if len(windowed) in (0, stack.layers) else tuple(windowed),
+    )
+    return dataclasses.replace(stack, attention=attention)
+
+
+def _flat(settings: Any) -> dict[str, Any]:
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(inner, f"{path}.{key}" if path else key)
+        else:
+            found[path] = value
+
+    found: dict[str, Any] = {}
+    walk(plain(settings), "")
+    return found

@@ -1,0 +1,136 @@
+"""T5, both versions: learned numbers for distances, norms before without mean, scores that are not scaled."""
+
+from typing import Any
+
+from peasy.checkpoint.huggingface.family import (
+    ACTIVATIONS,
+    THEIR_ACTIVATIONS,
+    Family,
+    Parts,
+    read_special,
+    write_special,
+)
+from peasy.checkpoint.huggingface.fields import MOST_LAYERS, Fields
+from peasy.checkpoint.huggingface.rule import Rule, Table, modules
+from peasy.models.config import EncoderDecoderConfig
+from peasy.nn.part import Attention, FeedForward, Gated, Head, Plain, Relative, RootNorm, Stack
+
+IGNORED = "n_positions is_decoder is_encoder_decoder"
+
+
+def read(fields: Fields, stored: Parts) -> EncoderDecoderConfig:
+    """Our settings from a t5 config.
+
+    Files of version 1.1 used to say tie_word_embeddings = false and meant two things by it: a head of its own,
+    and vectors that are not scaled before it. Newer files say the second apart; the first is seen in the weights.
+    """
+    fields.ignore(IGNORED)
+    layers = fields.whole("num_layers", most=MOST_LAYERS)
+    told = fields.flag("tie_word_embeddings", True)
+    encoder = Stack(
+        layers,
+        Attention(
+            heads=fields.whole("num_heads"), d_head=fields.whole("d_kv"), bias=False, output_bias=False, scale=1.0
+        ),
+        _read_feedforward(fields),
+        RootNorm(epsilon=fields.number("layer_norm_epsilon", 1e-6)),
+    )
+    decoder_layers = fields.whole("num_decoder_layers", layers, most=MOST_LAYERS)
+    relative = Relative(
+        buckets=fields.whole("relative_attention_num_buckets", 32),
+        distance=fields.whole("relative_attention_max_distance", 128),
+    )
+    return EncoderDecoderConfig(
+        vocabulary=fields.whole("vocab_size"),
+        d_model=fields.whole("d_model"),
+        encoder=encoder,
+        decoder=Stack(decoder_layers, encoder.attention, encoder.feedforward, encoder.norm),
+        position=relative,
+        head=Head(
+            tied=not stored.differ("lm_head.weight", "shared.weight"),
+            scaled=fields.flag("scale_decoder_outputs", told),
+        ),
+        dropout=fields.number("dropout_rate", 0.1, most=0.999),
+        special=read_special(fields, start="pad_token_id"),
+    )
+
+
+def write(config: EncoderDecoderConfig) -> dict[str, Any]:
+    """A t5 config from our settings."""
+    attention, feedforward = config.encoder.attention, config.encoder.feedforward
+    activation = THEIR_ACTIVATIONS[feedforward.activation]
+    gated = isinstance(feedforward, Gated)
+    return {
+        "is_encoder_decoder": True,
+        "vocab_size": config.vocabulary,
+        "d_model": config.d_model,
+        "d_kv": attention.d_head or config.d_model // attention.heads,
+        "d_ff": feedforward.width,
+        "num_layers": config.encoder.layers,
+        "num_decoder_layers": config.decoder.layers,
+        "num_heads": attention.heads,
+        "relative_attention_num_buckets": getattr(config.position, "buckets", 32),
+        "relative_attention_max_distance": getattr(config.position, "distance", 128),
+        "layer_norm_epsilon": config.encoder.norm.epsilon,
+        "feed_forward_proj": ("gated-gelu" if activation == "gelu_new" else f"gated-{activation}")
+        if gated
+        else activation,
+        "dense_act_fn": activation,
+        "is_gated_act": gated,
+        "tie_word_embeddings": config.head.scaled,
+        "scale_decoder_outputs": config.head.scaled,
+        "dropout_rate": config.dropout,
+        **write_special(config.special),
+    }
+
+
+def _said(activation: str, gated: bool) -> str:
+    return "gated-gelu" if gated and activation == "gelu_new" else f"gated-{activation}" if gated else activation
+
+
+def _read_feedforward(fields: Fields) -> FeedForward:
+    known = {"gated-gelu": "gelu_new"} | {f"{gate}{word}": word for gate in ("", "gated-") for word in ACTIVATIONS}
+    known["gated-gelu"] = "gelu_new"  # by their own rule, whatever the word says
+    word = fields.choice("feed_forward_proj", known, "relu")
+    gated = str(fields.data.get("feed_forward_proj")).startswith("gated-")
+    fields.only("is_gated_act", gated, why="feed_forward_proj says otherwise.")
+    fields.only("dense_act_fn", word, why="feed_forward_proj says otherwise.")
+    width = fields.whole("d_ff")
+    return (Gated if gated else Plain)(width, ACTIVATIONS[word], bias=False)
+
+
+def table(config: EncoderDecoderConfig) -> Table:
+    """The rules of t5's weights: each block is a list of sublayers, two in the encoder and three in the decoder."""
+    gated = isinstance(config.encoder.feedforward, Gated)
+    words = "shared.weight"
+    return Table(
+        rules=(
+            Rule(words, "embedding.token.weight"),
+            *_block_rules("encoder", ("SelfAttention",), gated),
+            *_block_rules("decoder", ("SelfAttention", "EncDecAttention"), gated),
+            Rule("lm_head.weight", "head.weight"),
+        ),
+        copies={f"{name}.weight": words for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")},
+        unused=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
+    )
+
+
+def _block_rules(side: str, attentions: tuple[str, ...], gated: bool) -> tuple[Rule, ...]:
+    ours = {"SelfAttention": "attention", "EncDecAttention": "cross_attention"}
+    names: dict[str, str] = {}
+    for i, one in enumerate(attentions):
+        names |= {f"layer.{i}.{one}.{part[0]}": f"{ours[one]}.{part}" for part in ("query", "key", "value", "output")}
+        names[f"layer.{i}.layer_norm"] = f"{ours[one]}_norm"
+    last = f"layer.{len(attentions)}"
+    names[f"{last}.layer_norm"] = "feedforward_norm"
+    up = {"wi_0": "gate", "wi_1": "up"} if gated else {"wi": "up"}
+    names |= {f"{last}.DenseReluDense.{one}": f"feedforward.{other}" for one, other in (up | {"wo": "down"}).items()}
+    bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    return (
+        *modules(f"{side}.block.{{layer}}.", f"{side}.blocks.{{layer}}.", names),
+        Rule(bias, f"{side}.relative.weight"),
+        *modules(f"{side}.", f"{side}.", {"final_layer_norm": "norm"}),
+    )
+
+
+FAMILY = Family("t5", EncoderDecoderConfig, ("T5ForConditionalGeneration",), read, write, table)

@@ -21,7 +21,7 @@ export function explainCells(page, arithmetic) {
     table.addEventListener("click", (event) => event.target.closest("td[data-cell]")?.focus());
     table.addEventListener("keydown", (event) => moveInGrid(event, table, popover));
   }
-  page.addEventListener("scroll", () => popover.hide(), { passive: true });
+  page.addEventListener("scroll", popover.follow, { passive: true, capture: true });
 }
 
 function makePopover(page) {
@@ -30,21 +30,26 @@ function makePopover(page) {
   box.setAttribute("role", "status");
   box.hidden = true;
   page.querySelector("main").append(box);
+  let shown = null;
   const hide = () => {
     box.hidden = true;
+  };
+  const follow = () => {
+    if (!box.hidden) place(box, shown.getBoundingClientRect());
   };
   const show = (cell, lines) => {
     if (!lines) return hide();
     const [title, ...steps] = lines;
     box.replaceChildren(line(page, "strong", title), ...steps.map((step) => line(page, "pre", step)));
     box.hidden = false;
-    place(box, cell.getBoundingClientRect());
+    shown = cell;
+    follow();
   };
   const settle = (focused, arithmetic) => {
     if (focused?.dataset?.cell) show(focused, arithmetic[focused.dataset.cell]);
     else hide();
   };
-  return { show, hide, settle };
+  return { show, hide, settle, follow };
 }
 
 function line(page, kind, text) {

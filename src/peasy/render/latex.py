@@ -1,0 +1,208 @@
+r"""A document as LaTeX that compiles as it stands, with pdflatex as well as lualatex.
+
+Every text is escaped. pdflatex stops at a character it has no glyph for, so each one beyond its own is declared
+in the preamble: with what it is where LaTeX can say it, with its number in a box where not.
+"""
+
+import unicodedata
+from collections.abc import Iterator
+
+from peasy.render import glyph, number, palette, tex
+from peasy.render.grid import Grid, as_table, lay_out, table_cells
+from peasy.views.document import (
+    Arithmetic,
+    Curves,
+    Document,
+    Formula,
+    Heading,
+    Matrix,
+    Paragraph,
+    Part,
+    Plane,
+    Table,
+)
+
+MOST = 40
+"""Rows or columns of one table on paper."""
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}",
+    "-": "{-}", "[": "{[}", "]": "{]}",
+}  # fmt: skip
+"""Brackets and hyphens too: a bracket after a line end would be an option, two hyphens a dash."""
+
+_DECLARED = {
+    "·": r"\textperiodcentered", "−": r"\ensuremath{-}", "∞": r"\ensuremath{\infty}", "⋯": r"\ensuremath{\cdots}",
+    "⏎": r"\ensuremath{\hookleftarrow}", "⇥": r"\ensuremath{\mapsto}", "↓": r"\ensuremath{\downarrow}",
+    "→": r"\ensuremath{\rightarrow}", "←": r"\ensuremath{\leftarrow}", "✓": r"\ensuremath{\surd}",
+    "✗": r"\ensuremath{\times}", "×": r"\ensuremath{\times}", "√": r"\ensuremath{\surd}", "∑": r"\ensuremath{\sum}",
+    "≈": r"\ensuremath{\approx}", "≤": r"\ensuremath{\leq}", "≥": r"\ensuremath{\geq}", "≠": r"\ensuremath{\neq}",
+    "⟨": r"\ensuremath{\langle}", "⟩": r"\ensuremath{\rangle}", "…": r"\dots{}", "ᵀ": r"\ensuremath{^{\top}}",
+    "‖": r"\ensuremath{\Vert}", "½": r"\ensuremath{\frac12}",
+}  # fmt: skip
+
+_PREAMBLE = r"""\documentclass[a4paper,11pt]{article}
+\usepackage{iftex}
+\ifPDFTeX
+  \usepackage[utf8]{inputenc}
+  \usepackage[T1]{fontenc}
+  \usepackage{textcomp}
+  \IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
+\fi
+\usepackage{amsmath}
+\usepackage{graphicx}
+\usepackage{color}
+\IfFileExists{colortbl.sty}{\usepackage{colortbl}}{\newcommand{\cellcolor}[2][]{}}
+\setlength{\parindent}{0pt}
+\setlength{\parskip}{6pt plus 2pt}
+\newcommand{\peasyfit}[1]{\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{#1}}
+"""
+
+
+def draw(document: Document) -> str:
+    """The document as a LaTeX file."""
+    body = "\n\n".join(block for part in document.parts for block in _blocks(part, document))
+    title = escape(glyph.prose(document.title))
+    closing = ""
+    if any(isinstance(part, Matrix | Table | Plane | Curves) for part in document.parts):
+        closing = f"\n\n{{\\small {escape(number.stated(document.decimals))}}}"
+    content = f"\\section*{{{title}}}\n\n{body}{closing}\n"
+    return f"{_PREAMBLE}{_declarations(content)}\\begin{{document}}\n{content}\\end{{document}}\n"
+
+
+def escape(text: str) -> str:
+    r"""A text in which no character does anything but stand there.
+
+    >>> escape(r"\end{document} 100%")
+    '\\textbackslash{}end\\{document\\} 100\\%'
+    """
+    return "".join(_ESCAPES.get(each, each) for each in text)
+
+
+def _declarations(content: str) -> str:
+    beyond = sorted({each for each in content if not each.isascii()})
+    if not beyond:
+        return ""
+    lines = [f"  \\DeclareUnicodeCharacter{{{ord(each):04X}}}{{{_glyph_for(each)}}}" for each in beyond]
+    return "\\ifPDFTeX\n" + "\n".join(lines) + "\n\\fi\n"
+
+
+def _glyph_for(character: str) -> str:
+    if character in _DECLARED:
+        return _DECLARED[character]
+    if "\u00c0" <= character <= "\u017f" and (accented := _accented(character)):
+        return accented
+    return rf"\fbox{{\tiny U+{ord(character):04X}}}"
+
+
+_ACCENTS = {
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u0327": "c ", "\u030c": "v ",
+    "\u0304": "=", "\u0306": "u ", "\u030b": "H ", "\u0307": ".", "\u030a": "r ", "\u0328": "k ",
+}  # fmt: skip
+_LETTERS = {"ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ø": r"\o{}", "Ø": r"\O{}", "œ": r"\oe{}", "Œ": r"\OE{}"}
+_LETTERS |= {"ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}", "đ": r"\dj{}", "Đ": r"\DJ{}", "ð": r"\dh{}", "þ": r"\th{}"}
+
+
+def _accented(character: str) -> str | None:
+    if character in _LETTERS:
+        return _LETTERS[character]
+    parts = unicodedata.normalize("NFD", character)
+    if len(parts) == 2 and parts[0].isascii() and parts[1] in _ACCENTS:
+        return rf"\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
+    return None
+
+
+def _blocks(part: Part, document: Document) -> Iterator[str]:
+    match part:
+        case Heading(text, count):
+            counted = "" if count is None else f"{count}. "
+            yield f"\\subsection*{{{counted}{escape(glyph.prose(text))}}}"
+        case Paragraph(text, tone):
+            sign = {"good": "✓ ", "bad": "✗ "}.get(tone, "")
+            said = sign + escape(glyph.prose(text))
+            yield f"{{\\small\\itshape {said}\\par}}" if tone == "note" else said
+        case Formula(source):
+            yield f"\\[ {_checked(source)} \\]"
+        case Arithmetic(title, lines):
+            listed = r" \\ ".join(escape(glyph.prose(line)) for line in lines)
+            yield f"\\textbf{{{escape(glyph.prose(title))}}}\n\n\\begin{{quote}}\\raggedright {listed}\\end{{quote}}"
+        case Matrix():
+            yield from _matrix(lay_out(part, document.decimals, MOST))
+        case Table():
+            yield _table(part, document)
+        case Plane() | Curves():
+            yield _table(as_table(part), document)
+
+
+def _checked(source: str) -> str:
+    """TeX of the small set only: `parse` refuses everything that could do more than look like a formula."""
+    tex.parse(source)
+    return source
+
+
+def _matrix(grid: Grid) -> Iterator[str]:
+    matrix = grid.matrix
+    yield f"\\textbf{{{escape(glyph.label(matrix.name))}}}" + (
+        f"\\quad $\\displaystyle {_checked(matrix.tex)}$" if matrix.tex else ""
+    )
+    if matrix.says:
+        yield escape(glyph.prose(matrix.says))
+    header = [_small(escape(grid.corner)), *(_bold(grid.column_label(column)) for column in grid.columns)]
+    scale = palette.scale_for(matrix.values) if matrix.shaded else None
+    rows = [
+        [_bold(grid.row_label(row)), *(_cell(grid, row, column, scale) for column in grid.columns)] for row in grid.rows
+    ]
+    yield _tabular("l|" + "r" * len(grid.columns), header, rows)
+    if grid.notice:
+        yield _small(escape(grid.notice))
+
+
+def _cell(grid: Grid, row: int | None, column: int | None, scale: palette.Scale | None) -> str:
+    text = grid.text(row, column)
+    if row is None or column is None:
+        return r"$\cdots$"
+    cell = grid.cell(row, column)
+    written = escape(text) if isinstance(cell, str) else _number(text)
+    if grid.marked(row, column):
+        written = rf"\underline{{\textbf{{{written}}}}}"
+    shade = scale.shade(cell) if scale else None
+    if shade is None:
+        return written
+    return rf"\cellcolor[rgb]{{{_rgb(shade.background)}}}\textcolor[rgb]{{{_rgb(shade.ink)}}}{{{written}}}"
+
+
+def _number(text: str) -> str:
+    if not text or text[0].isalpha():
+        return escape(text)
+    return f"${text.replace('−', '-').replace('∞', chr(92) + 'infty')}$"
+
+
+def _rgb(colour: str) -> str:
+    return ",".join(f"{int(colour[place : place + 2], 16) / 255:.3f}" for place in (1, 3, 5))
+
+
+def _bold(label: str) -> str:
+    return rf"\textbf{{{escape(label)}}}"
+
+
+def _small(text: str) -> str:
+    return rf"{{\small {text}}}" if text else ""
+
+
+def _table(table: Table, document: Document) -> str:
+    rows, numeric, notice = table_cells(table, document, 10 * MOST)
+    header = [_bold(glyph.prose(each)) for each in table.columns] + [""] * (len(numeric) - len(table.columns))
+    body = [[_number(cell) if numeric[c] else escape(cell) for c, cell in enumerate(row)] for row in rows]
+    title = f"\\textbf{{{escape(glyph.label(table.title))}}}\n\n" if table.title else ""
+    pages = [body[start : start + MOST] for start in range(0, len(body), MOST)] or [[]]
+    drawn = "\n\n".join(_tabular("".join("r" if n else "l" for n in numeric), header, page) for page in pages)
+    return title + drawn + (f"\n\n{_small(escape(notice))}" if notice else "")
+
+
+def _tabular(columns: str, header: list[str], rows: list[list[str]]) -> str:
+    lines = [" & ".join(line) + r" \\" for line in (header, *rows)]
+    lines.insert(1, r"\hline")
+    inside = "\n".join(lines)
+    return f"\\peasyfit{{\\begin{{tabular}}{{{columns}}}\n{inside}\n\\end{{tabular}}}}"

@@ -5,10 +5,12 @@ the command line from its own help, the picture from `peasy explain`. Nothing he
 """
 
 import ast
+import inspect
 import io
 import re
 import sys
 import tempfile
+import textwrap
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -101,6 +103,68 @@ def _block(command: str, verb: str) -> str:
     return f"```text\n$ {command}\n{shown}\n```\n"
 
 
+def python_names() -> str:
+    """The public names, each with its signature and what it is."""
+    import peasy
+
+    lines = ["# The names of `import peasy`\n", BY_HAND + "Each is imported when it is first asked for.\n"]
+    for name in sorted(peasy._HOMES, key=str.lower):
+        thing = getattr(peasy, name)
+        first = (inspect.getdoc(thing) or "").partition("\n")[0]
+        lines += [f"## `{name}`\n", f"{first} Lives in `{peasy._HOMES[name]}`.\n"]
+        if inspect.isfunction(thing):
+            lines += [f"```text\n{_signature(thing)}\n```\n"]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _signature(function: Callable[..., object]) -> str:
+    given = inspect.signature(function)
+    bare = [each.replace(annotation=inspect.Parameter.empty) for each in given.parameters.values()]
+    line = f"{function.__name__}{given.replace(parameters=bare, return_annotation=inspect.Signature.empty)}"
+    return textwrap.fill(line, 96, subsequent_indent=" " * (len(function.__name__) + 1), break_on_hyphens=False)
+
+
+def configuration() -> str:
+    """Every flag that is the same on all verbs, with its name in the environment and in settings files."""
+    from peasy.cli.app import build
+
+    arguments = build().assemble_argument_collection(parse_docstring=True)
+    rows = [(a.names[0], a.names[0].strip("-"), a.parameter.help or "") for a in arguments if a.show]
+    lines = [
+        "# Settings\n",
+        BY_HAND + "A flag wins over the environment, the environment over `./peasy.toml`, that over",
+    ]
+    lines += [
+        "`~/.config/peasy/config.toml`, and that over the default. A misspelt key is refused by name. In a settings"
+    ]
+    lines += ["file a table named after a verb speaks to that verb alone and may set its own flags too.\n"]
+    lines += [
+        "```toml\nno-color = true\n\n[explain]\ndecimals = 2\n```\n",
+        "| flag | environment | file | |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| `{f}` | `PEASY_{key.upper().replace('-', '_')}` | `{key}` | {told} |" for f, key, told in rows]
+    return "\n".join(lines) + "\n"
+
+
+def axes() -> str:
+    """The steps of a small worked case with their axes, as the formula itself names them."""
+    import numpy as np
+
+    from peasy import attend_with_weights
+
+    x, w = np.eye(4), np.eye(4)
+    steps = attend_with_weights(x, w, w, w, w, heads=2)
+    lines = [
+        "# Steps and axes\n",
+        BY_HAND + "Multi-head attention as peasy names it, from inputs to output. Within one",
+    ]
+    lines += ["calculation an axis of one name has one size; `batch` may stand before all of them.\n"]
+    lines += ["| step | axes | says |", "|---|---|---|"]
+    lines += [f"| `{step.name}` | {' '.join(step.axes_of(array))} | {step.says} |" for step, array in steps.numbered()]
+    return "\n".join(lines) + "\n"
+
+
 def picture() -> str:
     """The README's picture, drawn by peasy."""
     from peasy.cli.app import run
@@ -114,7 +178,10 @@ def picture() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "README.md": readme,
     "docs/architecture.md": architecture,
+    "docs/axes.md": axes,
     "docs/cli.md": command_line,
+    "docs/configuration.md": configuration,
+    "docs/python.md": python_names,
     "docs/pictures/i-love-ai.svg": picture,
 }
 

@@ -4,7 +4,15 @@ import re
 
 import pytest
 
-PAGES = ["README.md", "docs/architecture.md", "docs/cli.md", "docs/pictures/i-love-ai.svg"]
+PAGES = [
+    "README.md",
+    "docs/architecture.md",
+    "docs/axes.md",
+    "docs/cli.md",
+    "docs/configuration.md",
+    "docs/python.md",
+    "docs/pictures/i-love-ai.svg",
+]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from peasy.render import glyph, number
+from peasy.render.palette import Scale, Shade, scale_for
 from peasy.views.document import Cell, Curves, Document, Matrix, Plane, Table
 
 Places = tuple[int | None, ...]
@@ -19,6 +20,7 @@ class Grid:
     rows: Places
     columns: Places
     decimals: int
+    scale: Scale | None
 
     def row_label(self, row: int | None) -> str:
         """What stands before a row."""
@@ -39,6 +41,12 @@ class Grid:
             return GAP
         cell = self.cell(row, column)
         return glyph.label(cell) if isinstance(cell, str) else number.write_cell(cell, self.decimals)
+
+    def shade(self, row: int | None, column: int | None) -> Shade | None:
+        """The cell's shade; None where nothing is shaded or no finite number stands."""
+        if self.scale is None or row is None or column is None:
+            return None
+        return self.scale.shade(self.cell(row, column))
 
     def marked(self, row: int | None, column: int | None) -> bool:
         """Whether the cell is to be pointed out."""
@@ -67,7 +75,8 @@ class Grid:
 def lay_out(matrix: Matrix, decimals: int, most: int) -> Grid:
     """The grid of a matrix, at most `most` rows and columns of it."""
     needed = number.decimals_for((cell for row in matrix.values for cell in row), decimals)
-    return Grid(matrix, window(_height(matrix), most), window(_width(matrix), most), needed)
+    scale = scale_for(matrix.values) if matrix.shaded else None
+    return Grid(matrix, window(_height(matrix), most), window(_width(matrix), most), needed, scale)
 
 
 def window(count: int, most: int) -> Places:

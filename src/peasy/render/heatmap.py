@@ -29,7 +29,6 @@ class _HeatMap:
         self.grid, self.matrix = grid, grid.matrix
         self.name, self.said = glyph.label(grid.matrix.name), formula(grid.matrix.tex) if grid.matrix.tex else ""
         self.size = 13 if len(grid.columns) <= NUMBERED else 10
-        self.scale = palette.scale_for(grid.matrix.values) if grid.matrix.shaded else None
         self.numbered = len(grid.columns) <= NUMBERED
         self.row_labels = [fitted(grid.row_label(row), self.size, LABEL_ROOM) for row in grid.rows]
         self.column_labels = [fitted(grid.column_label(column), self.size, LABEL_ROOM) for column in grid.columns]
@@ -90,7 +89,7 @@ class _HeatMap:
 
     def _cell(self, y: int, row: int | None, x: int, column: int | None) -> str:
         text = self.grid.text(row, column)
-        shade = self._shade(row, column)
+        shade = self.grid.shade(row, column)
         left, top = self.left + self.cell_width * x, self.top + self.cell_height * y
         fill = f'fill="{shade.background}"' if shade else 'class="bare"'
         tip = f"{self.grid.row_label(row)}, {self.grid.column_label(column)}: {text}"
@@ -110,11 +109,6 @@ class _HeatMap:
         )
         return rect + middle
 
-    def _shade(self, row: int | None, column: int | None) -> palette.Shade | None:
-        if self.scale is None or row is None or column is None:
-            return None
-        return self.scale.shade(self.grid.cell(row, column))
-
     def _mark(self, y: int, x: int) -> str:
         left, top = self.left + self.cell_width * x, self.top + self.cell_height * y
         return (
@@ -125,8 +119,8 @@ class _HeatMap:
     def _notes(self) -> tuple[float, list[str]]:
         bottom = self.top + self.cell_height * len(self.grid.rows)
         notes = []
-        if self.scale and not self.numbered:
-            notes.append(_legend(self.scale, self.left, bottom + 10, self.grid.decimals))
+        if self.grid.scale and not self.numbered:
+            notes.append(_legend(self.grid.scale, self.left, bottom + 10, self.grid.decimals))
             bottom += 40
         if self.grid.notice:
             notes.append(text_at(0, bottom + 16, self.grid.notice, "small"))

@@ -159,8 +159,7 @@ class _Page:
         if grid.marked(row, column):
             text = f'<mark>{text}<span class="unseen"> (marked)</span></mark>'
         cell = grid.cell(row, column)
-        shade = palette.scale_for(grid.matrix.values).shade(cell) if grid.matrix.shaded else None
-        return f"<td{self._look(shade, cell)}{self._remember(grid, row, column)}>{text}</td>"
+        return f"<td{self._look(grid.shade(row, column), cell)}{self._remember(grid, row, column)}>{text}</td>"
 
     def _look(self, shade: palette.Shade | None, cell: object) -> str:
         if shade is not None:

@@ -7,7 +7,7 @@ in the preamble: with what it is where LaTeX can say it, with its number in a bo
 import unicodedata
 from collections.abc import Iterator
 
-from peasy.render import glyph, number, palette, tex
+from peasy.render import glyph, number, tex
 from peasy.render.grid import Grid, as_table, lay_out, table_cells
 from peasy.views.document import (
     Arithmetic,
@@ -150,16 +150,13 @@ def _matrix(grid: Grid) -> Iterator[str]:
     if matrix.says:
         yield escape(glyph.prose(matrix.says))
     header = [_small(escape(grid.corner)), *(_bold(grid.column_label(column)) for column in grid.columns)]
-    scale = palette.scale_for(matrix.values) if matrix.shaded else None
-    rows = [
-        [_bold(grid.row_label(row)), *(_cell(grid, row, column, scale) for column in grid.columns)] for row in grid.rows
-    ]
+    rows = [[_bold(grid.row_label(row)), *(_cell(grid, row, column) for column in grid.columns)] for row in grid.rows]
     yield _tabular("l|" + "r" * len(grid.columns), header, rows)
     if grid.notice:
         yield _small(escape(grid.notice))
 
 
-def _cell(grid: Grid, row: int | None, column: int | None, scale: palette.Scale | None) -> str:
+def _cell(grid: Grid, row: int | None, column: int | None) -> str:
     text = grid.text(row, column)
     if row is None or column is None:
         return r"$\cdots$"
@@ -167,7 +164,7 @@ def _cell(grid: Grid, row: int | None, column: int | None, scale: palette.Scale 
     written = escape(text) if isinstance(cell, str) else _number(text)
     if grid.marked(row, column):
         written = rf"\underline{{\textbf{{{written}}}}}"
-    shade = scale.shade(cell) if scale else None
+    shade = grid.shade(row, column)
     if shade is None:
         return written
     return rf"\cellcolor[rgb]{{{_rgb(shade.background)}}}\textcolor[rgb]{{{_rgb(shade.ink)}}}{{{written}}}"

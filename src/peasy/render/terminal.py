@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.style import Style
 from rich.text import Text
 
-from peasy.render import glyph, number, palette, tex
+from peasy.render import glyph, number, tex
 from peasy.render.grid import Grid, as_table, lay_out, table_cells
 from peasy.views.document import (
     Arithmetic,
@@ -106,10 +106,9 @@ def _has_colour(console: Console) -> bool:
 
 
 def _grid_lines(grid: Grid, width: int, coloured: bool) -> Iterator[Text]:
-    scale = palette.scale_for(grid.matrix.values) if grid.matrix.shaded else None
-    cells = [[_cell(grid, row, column, scale, coloured) for column in grid.columns] for row in grid.rows]
+    cells = [[_cell(grid, row, column, coloured) for column in grid.columns] for row in grid.rows]
     labels = [_fitted(grid.row_label(row)) for row in grid.rows]
-    over_bar = "  " if scale and not coloured else " " if scale else ""
+    over_bar = "  " if grid.scale and not coloured else " " if grid.scale else ""
     headers = [_fitted(grid.column_label(column)) + over_bar for column in grid.columns]
     widths = [max([cell_len(header), *(row[place].cell_len for row in cells)]) for place, header in enumerate(headers)]
     label_width = max([cell_len(each) for each in [*labels, grid.corner if len(grid.corner) <= WIDEST_LABEL else ""]])
@@ -152,15 +151,15 @@ def _line(label: Text, cells: list[Text], widths: list[int], band: list[int]) ->
     return line
 
 
-def _cell(grid: Grid, row: int | None, column: int | None, scale: palette.Scale | None, coloured: bool) -> Text:
+def _cell(grid: Grid, row: int | None, column: int | None, coloured: bool) -> Text:
     written = grid.text(row, column)
     if row is None or column is None:
         return Text(written, style="dim")
-    shade = scale.shade(grid.cell(row, column)) if scale else None
+    shade = grid.shade(row, column)
     sign = "►" if grid.marked(row, column) else ""
     if shade is None:
         # Keep the numbers of a column in line where their neighbours carry a bar.
-        return Text(f"{sign}{written}" + ("  " if scale and not coloured else ""))
+        return Text(f"{sign}{written}" + ("  " if grid.scale and not coloured else ""))
     if coloured:
         return Text(f" {sign}{written} ", style=Style(color=shade.ink, bgcolor=shade.background))
     return Text(f"{sign}{written} {shade.bar}")

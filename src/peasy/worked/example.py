@@ -114,6 +114,11 @@ class Example:
     written: tuple[Written, ...] = ()
 
     def __post_init__(self) -> None:
+        if {self.row_dim, self.col_dim} != {0, 1}:
+            raise InvalidInput(
+                f"row_dim is {self.row_dim} and col_dim is {self.col_dim}: one of them is 0 and the other 1.",
+                hint="row_dim is the index of x that counts tokens, col_dim the one that counts features.",
+            )
         check_names(self)
         for name in MATRICES:
             if getattr(self, name) is not None:
@@ -121,11 +126,6 @@ class Example:
         check_lengths(self)
         if self.heads < 1:
             raise InvalidInput(f"heads should be 1 or more, not {self.heads}.")
-        if {self.row_dim, self.col_dim} != {0, 1}:
-            raise InvalidInput(
-                f"row_dim is {self.row_dim} and col_dim is {self.col_dim}: one of them is 0 and the other 1.",
-                hint="row_dim is the index of x that counts tokens, col_dim the one that counts features.",
-            )
 
     @property
     def keys(self) -> tuple[str, ...]:

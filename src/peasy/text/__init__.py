@@ -1,0 +1,13 @@
+"""TEXT <-> IDS: tokenizers of every usual kind, trained, loaded, saved; streams that never split a character.
+
+May import: config, errors; no torch. Imported by: every room that meets text.
+In: text, or a tokenizer.json. Out: ids with the pieces, offsets and words they came from, and text again.
+"""
+
+from peasy.text.encoding import Encoding
+from peasy.text.sentencepiece import from_sentencepiece
+from peasy.text.stream import Stream
+from peasy.text.tokenizer import Special, Tokenizer
+from peasy.text.train import KINDS, train
+
+__all__ = ["KINDS", "Encoding", "Special", "Stream", "Tokenizer", "from_sentencepiece", "train"]

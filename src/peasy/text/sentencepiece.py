@@ -1,0 +1,158 @@
+"""Tokenizers that come as a sentencepiece model (Marian's source.spm and target.spm), turned into peasy's.
+
+Such a file is a protocol buffer of three things: pieces with scores, how it was trained, how text is
+normalised. It is read here, field by field, by a reader that can do nothing but read.
+"""
+
+import base64
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from peasy.errors import InvalidInput
+from peasy.text.tokenizer import Tokenizer
+
+_NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
+_UNIGRAM = 1
+_NEVER = -1e6
+"""The score of a piece that the model's vocabulary has and this file has not: taken only where nothing else fits."""
+
+
+def from_sentencepiece(
+    model: bytes, vocabulary: Mapping[str, int] | None = None, *, end: str = "</s>", unknown: str = "<unk>"
+) -> Tokenizer:
+    """The tokenizer of a unigram sentencepiece model; `vocabulary` gives the ids where they are not the file's own.
+
+    Pieces of the file that `vocabulary` does not have are cut as the file says and then read as `unknown`.
+    `end` is put after each text.
+    """
+    pieces, charsmap = _read_model(model)
+    ids = dict(vocabulary) if vocabulary is not None else {piece: i for i, (piece, _, _) in enumerate(pieces)}
+    for name in (end, unknown):
+        if name not in ids:
+            raise InvalidInput(f"The vocabulary of the sentencepiece model has no {name}.")
+    _check_ids(ids)
+    ordered = sorted(ids, key=lambda piece: ids[piece])
+    folded = [piece for piece, _, kind in pieces if piece not in ids and kind == _NORMAL]
+    special = [name for name in ordered if name in ("<pad>", "<s>", end, unknown)]
+    data = _tokenizer_data(ordered + folded, dict(_scores(pieces)), charsmap, ids, special, end, unknown)
+    settings: dict[str, Any] = {"eos_token": end, "unk_token": unknown, "peasy_vocabulary": len(ids)}
+    return Tokenizer(data, settings | ({"pad_token": "<pad>"} if "<pad>" in ids else {}))
+
+
+def _tokenizer_data(
+    pieces: list[str],
+    scores: Mapping[str, float],
+    charsmap: bytes,
+    ids: Mapping[str, int],
+    special: list[str],
+    end: str,
+    unknown: str,
+) -> dict[str, Any]:
+    normalizers: list[dict[str, Any]] = [
+        {"type": "Strip", "strip_left": True, "strip_right": True},
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+    ]
+    if charsmap:
+        encoded = base64.b64encode(charsmap).decode("ascii")
+        normalizers.insert(0, {"type": "Precompiled", "precompiled_charsmap": encoded})
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": ids[name], "content": name, **plain} for name in special],
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": space,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": end, "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": {end: {"id": end, "ids": [ids[end]], "tokens": [end]}},
+        },
+        "decoder": space,
+        "model": {
+            "type": "Unigram",
+            "unk_id": ids[unknown],
+            "vocab": [[piece, scores.get(piece, _NEVER)] for piece in pieces],
+            "byte_fallback": False,
+        },
+    }
+
+
+def _scores(pieces: list[tuple[str, float, int]]) -> Iterator[tuple[str, float]]:
+    for piece, score, kind in pieces:
+        yield piece, 0.0 if kind in (_UNKNOWN, _CONTROL, _USER) else score
+
+
+def _check_ids(ids: Mapping[str, int]) -> None:
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise InvalidInput(f"The ids of the vocabulary should be 0 to {len(ids) - 1:,}, each once.")
+
+
+def _read_model(data: bytes) -> tuple[list[tuple[str, float, int]], bytes]:
+    pieces: list[tuple[str, float, int]] = []
+    charsmap, kind = b"", _UNIGRAM
+    for field, value in _fields(data):
+        if field == 1:
+            pieces.append(_read_piece(_bytes(value)))
+        elif field == 2:
+            kind = dict(_fields(_bytes(value))).get(3, _UNIGRAM)  # type: ignore[assignment]
+        elif field == 3:
+            charsmap = _bytes(dict(_fields(_bytes(value))).get(2, b""))
+    if not pieces:
+        raise InvalidInput("The file is not a sentencepiece model: it has no pieces.")
+    if kind != _UNIGRAM or any(kind == _BYTE for _, _, kind in pieces):
+        raise InvalidInput("The sentencepiece model is not of the unigram kind, the only one that peasy turns.")
+    return pieces, charsmap
+
+
+def _read_piece(data: bytes) -> tuple[str, float, int]:
+    fields = dict(_fields(data))
+    kind = fields.get(3, _NORMAL)
+    try:
+        piece = _bytes(fields.get(1, b"")).decode("utf-8")
+        (score,) = struct.unpack("<f", _bytes(fields.get(2, b"\0\0\0\0")))
+    except (UnicodeDecodeError, struct.error):
+        raise InvalidInput("The sentencepiece model has a damaged piece.") from None
+    if not piece or score != score or abs(score) > 1e30 or not isinstance(kind, int):
+        raise InvalidInput(f"The sentencepiece model has a damaged piece {piece[:40]!r}.")
+    return piece, score, kind
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a protocol buffer message: numbers as int, everything else as its bytes."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        if key & 7 == 0:
+            number, at = _varint(data, at)
+            yield key >> 3, number
+            continue
+        if key & 7 == 2:
+            size, at = _varint(data, at)
+        else:
+            size = {1: 8, 5: 4}.get(key & 7, -1)
+        if size < 0 or at + size > len(data):
+            raise InvalidInput("The sentencepiece model is damaged or cut off.")
+        yield key >> 3, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            break
+        number |= (data[at] & 127) << shift
+        at += 1
+        if data[at - 1] < 128:
+            return number, at
+    raise InvalidInput("The sentencepiece model is damaged or cut off.")
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise InvalidInput("The sentencepiece model has a number where data should be.")
+    return value

@@ -1,0 +1,139 @@
+"""Tokenizers from a corpus: characters, words, byte-level BPE, WordPiece or unigram."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from peasy.errors import InvalidInput, did_you_mean
+from peasy.text.border import guarded
+from peasy.text.encoding import WORD
+from peasy.text.tokenizer import Tokenizer
+
+SPECIAL = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")
+"""What every trained tokenizer has beside text, as its first ids."""
+
+_UNKNOWN = "<unk>"
+_LONG_RUN = re.compile(r"\S{256}(?=\S)")
+"""Longer runs without a space are learned from in pieces of this length: merging is quadratic in a run."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one kind is put together: `outfit` sets the steps around the model, `trainer` takes the vocabulary size."""
+
+    model: Callable[[], Any]
+    outfit: Callable[[tokenizers.Tokenizer, bool], None]
+    trainer: Callable[[int], Any]
+    vocabulary: int
+
+
+def _trainer(kind: Any, **more: Any) -> Callable[[int], Any]:
+    return lambda size: kind(vocab_size=size, special_tokens=list(SPECIAL), show_progress=False, **more)
+
+
+def _characters(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
+    inner.normalizer = normalizers.Lowercase() if lowercase else None
+    inner.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    inner.decoder = decoders.Fuse()
+
+
+def _words(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
+    inner.normalizer = normalizers.Lowercase() if lowercase else None
+    inner.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(WORD), "isolated")]
+    )
+    inner.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+
+
+def _bytes(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
+    inner.normalizer = normalizers.Lowercase() if lowercase else None
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+
+
+def _word_pieces(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
+    inner.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+
+
+def _unigram(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
+    inner.normalizer = normalizers.Lowercase() if lowercase else None
+    inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    inner.decoder = decoders.Metaspace()
+
+
+KINDS = {
+    "characters": Recipe(
+        lambda: models.WordLevel(unk_token=_UNKNOWN), _characters, _trainer(trainers.WordLevelTrainer), 5_000
+    ),
+    "words": Recipe(lambda: models.WordLevel(unk_token=_UNKNOWN), _words, _trainer(trainers.WordLevelTrainer), 20_000),
+    "bpe": Recipe(
+        models.BPE,
+        _bytes,
+        _trainer(trainers.BpeTrainer, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())),
+        8_000,
+    ),
+    "wordpiece": Recipe(
+        lambda: models.WordPiece(unk_token=_UNKNOWN), _word_pieces, _trainer(trainers.WordPieceTrainer), 8_000
+    ),
+    "unigram": Recipe(models.Unigram, _unigram, _trainer(trainers.UnigramTrainer, unk_token=_UNKNOWN), 8_000),
+}
+"""The kinds that can be trained, each with the vocabulary it gets when none is asked for."""
+
+
+def train(
+    corpus: Iterable[str],
+    kind: str = "bpe",
+    vocabulary: int | None = None,
+    *,
+    lowercase: bool = False,
+    wrap: bool = False,
+) -> Tokenizer:
+    """A tokenizer learned from any texts. `wrap` puts `<bos>` and `<eos>` around each encoded text.
+
+    `bpe` gives back every text exactly; `characters` every text made of characters that it has seen.
+
+    >>> train(["low lower lowest"] * 9, kind="characters").encode("slow").pieces
+    ('s', 'l', 'o', 'w')
+    """
+    if kind not in KINDS:
+        hint = did_you_mean(kind, KINDS) or f"There are {', '.join(KINDS)}."
+        raise InvalidInput(f'There is no kind of tokenizer "{kind}".', hint=hint)
+    recipe = KINDS[kind]
+    size = recipe.vocabulary if vocabulary is None else vocabulary
+    _check_size(kind, size)
+    with guarded(f"Training a tokenizer ({kind})"):
+        inner = tokenizers.Tokenizer(recipe.model())
+        recipe.outfit(inner, lowercase)
+        inner.train_from_iterator(_pieces(corpus), trainer=recipe.trainer(size))
+        if wrap:
+            ends = [(name, inner.token_to_id(name)) for name in ("<bos>", "<eos>")]
+            inner.post_processor = processors.TemplateProcessing(single="<bos> $A <eos>", special_tokens=ends)
+        return Tokenizer(json.loads(inner.to_str()), {f"{name[1:-1]}_token": name for name in SPECIAL})
+
+
+def _check_size(kind: str, size: int) -> None:
+    least = len(SPECIAL) + (256 if kind == "bpe" else 1)
+    if size < least:
+        raise InvalidInput(f"A vocabulary of {size} is too small.", hint=f"{kind} needs at least {least}.")
+
+
+def _pieces(corpus: Iterable[str]) -> Iterator[str]:
+    if isinstance(corpus, str):
+        raise InvalidInput("The corpus should be several texts, not one.", hint="Put the text into a list.")
+    empty = True
+    for text in corpus:
+        empty = empty and not text.strip()
+        start = 0
+        for run in _LONG_RUN.finditer(text):
+            yield text[start : run.end()]
+            start = run.end()
+        yield text[start:]
+    if empty:
+        raise InvalidInput("There is no text to learn a tokenizer from.")

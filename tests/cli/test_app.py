@@ -162,6 +162,7 @@ def test_a_pipe_closed_early_is_quiet():
         (["I love AI"], 'peasy explain "I love AI"'),
         (["zzzzzz"], "peasy --help"),
         (["--nonsense"], "no flag --nonsense"),
+        (["-"], 'no verb "-"'),
         ([""], "peasy --help"),
     ],
 )

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
+from peasy.cli.door import STDIN
 from peasy.cli.verb import VERBS
 from peasy.errors import UsageError, did_you_mean
 
 
 def unknown_verb(word: str) -> UsageError:
     """No such verb; a sentence was most likely meant for `explain`."""
+    word = "-" if word == STDIN else word
     if len(word.split()) > 1:
         return UsageError(f'"{word}" is not a verb.', hint=f'For a sentence: peasy explain "{word}"')
     near = did_you_mean(word, [verb.name for verb in VERBS])

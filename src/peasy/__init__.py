@@ -8,6 +8,7 @@ from peasy import display
 if TYPE_CHECKING:
     from peasy.errors import PeasyError
     from peasy.formula import Additive, AttentionSteps, attend, attend_with_weights
+    from peasy.workbench.check import check
 
 __version__ = "0.1.0"
 
@@ -17,10 +18,11 @@ _HOMES = {
     "PeasyError": "peasy.errors",
     "attend": "peasy.formula",
     "attend_with_weights": "peasy.formula",
+    "check": "peasy.workbench.check",
 }
 """Where each public name lives; it is imported when first asked for, so that `import peasy` stays light."""
 
-__all__ = ["Additive", "AttentionSteps", "PeasyError", "__version__", "attend", "attend_with_weights"]
+__all__ = ["Additive", "AttentionSteps", "PeasyError", "__version__", "attend", "attend_with_weights", "check"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,166 @@
+"""A cell as its author wrote it: a number with its own decimals, an expression, terms with names, a mark or a blank.
+
+Numbers may be written as `0.71`, `.71`, `0,71`, `40 %`, `1/2`, `½`, `√2`, `2√2`, `e^0.71`, `1.2e-3`, or in LaTeX
+(`\\frac{1}{2}`, `\\sqrt{2}`). A plain number stands for everything that rounds to it. In an expression whole
+numbers are exact and decimals stand for everything that rounds to them.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import NoReturn
+
+from peasy.errors import InvalidInput
+from peasy.worked.check_expression import evaluate
+
+LONGEST_CELL = 200
+"""A hand-written cell is short; what is longer is no cell."""
+
+NOISE = 1e-9
+"""What floating point may add to a number, relative to its size."""
+
+
+class Mark(Enum):
+    """Cells that are no number: hidden by a mask (`x`, `×`, `-∞`), or not filled in."""
+
+    HIDDEN = "hidden"
+    BLANK = "blank"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A written number: every value between `low` and `high` is written like this. `decimals` is None if exact."""
+
+    value: float
+    low: float
+    high: float
+    decimals: int | None
+
+    @property
+    def unit(self) -> float:
+        """One in the last place that was written."""
+        return 0.0 if self.decimals is None else 10.0**-self.decimals
+
+    def allows(self, exact: float) -> bool:
+        """Whether `exact` is written like this when it is rounded (a half may go either way)."""
+        noise = NOISE * (1 + abs(exact))
+        return self.low - noise <= exact <= self.high + noise
+
+    def cuts(self, exact: float) -> bool:
+        """Whether `exact` is written like this when its further digits are simply left out."""
+        beyond = abs(exact) - abs(self.value)
+        same_side = self.value == 0 or (self.value > 0) == (exact > 0)
+        return same_side and 0 < beyond < self.unit * (1 - NOISE)
+
+
+@dataclass(frozen=True)
+class Term:
+    """A product of names with a number before it: `0.4*v_0`, `q_3*k_2`. `factor` is None where none is written."""
+
+    factor: Number | None
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = [] if self.factor is None else [f"{self.factor.value:g}"]
+        return "*".join([*shown, *self.names])
+
+
+Content = Number | tuple[Term, ...] | Mark
+
+_BLANK = re.compile(r"[\s_.·…⋮⋯⋱?\-–—]*")
+_HIDDEN = re.compile(r"[xX×✗✘]|\*|-\s*(inf(inity|ty)?|∞)", re.IGNORECASE)
+_NOT_A_NUMBER = re.compile(r"[+-]?\s*(nan|inf(inity|ty)?|∞)", re.IGNORECASE)
+_PLAIN = re.compile(r"([+-]?)\s*(\d+(?:[.,]\d*)?|[.,]\d+)(?:e([+-]?\d{1,3}))?\s*(%?)", re.IGNORECASE)
+_NAME = re.compile(r"[^\W\d][^\s+*/^(){}=]*|<[^\s<>]+>")
+_FRACTIONS = str.maketrans(
+    {"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5", "⅙": " 1/6", "⅛": " 1/8"}
+)
+_SUBSCRIPTS = str.maketrans({chr(0x2080 + digit): str(digit) for digit in range(10)})
+_SPELLINGS = (
+    (r"\\(?:[dt]?frac)\b", " frac"), (r"\\sqrt\b", "√"), (r"\bsqrt\b", "√"), (r"\\(?:cdot|times|ast)\b", "*"),
+    (r"\\(?:approx|simeq)\b", "="), (r"\\(?:infty)\b", "∞"), (r"\\(?:l|c|v|d)?dots\b", "…"), (r"\\%", "%"),
+    (r"\\(?:left|right|displaystyle|hphantom|phantom|quad|qquad)\b", " "), (r"\\(?:exp)\b", "exp"), (r"\\[,;:! ]", " "),
+    (r"\\(?:mathbf|mathrm|mathit|textbf|textit|text|emph|underline|boxed)\s*\{([^{}]*)\}", r"\1"),
+    (r"\{,\}", ","), (r"\\_", "_"), (r"[−‒]", "-"), (r"[·⋅∗]", "*"), (r"[≈≃]", "="), (r"[$`~]|\*\*", " "),
+)  # fmt: skip
+
+
+def read_cell(written: str | int | float, where: str = "this cell") -> Content:
+    """What the author wrote in a cell.
+
+    >>> read_cell("0.71").allows(0.7071), read_cell("40 %").value, read_cell("1/√2").value
+    (True, 0.4, 0.7071067811865475)
+    >>> read_cell("×"), read_cell("__"), [str(term) for term in read_cell("0.4*v_0 + 0.6*v_1")]
+    (<Mark.HIDDEN: 'hidden'>, <Mark.BLANK: 'blank'>, ['0.4*v_0', '0.6*v_1'])
+    """
+    text = str(written)
+    if len(text) > LONGEST_CELL:
+        raise InvalidInput(f"{where} has {len(text)} characters.", hint=f"A cell has at most {LONGEST_CELL}.")
+    if _BLANK.fullmatch(text):
+        return Mark.BLANK
+    if _HIDDEN.fullmatch(text.strip().replace("−", "-")):
+        return Mark.HIDDEN
+    text = _plainly_spelt(text)
+    if _BLANK.fullmatch(text):
+        return Mark.BLANK
+    if _HIDDEN.fullmatch(text):
+        return Mark.HIDDEN
+    if _NOT_A_NUMBER.fullmatch(text):
+        _refuse(written, where)
+    plain = _PLAIN.fullmatch(text)
+    if plain:
+        return _plain_number(plain, written, where)
+    extent = evaluate(text)
+    if extent is not None:
+        return Number(extent.value, extent.low, extent.high, None)
+    return _terms(text, written, where)
+
+
+def _plainly_spelt(text: str) -> str:
+    text = text.translate(_FRACTIONS).translate(_SUBSCRIPTS)
+    for pattern, plain in _SPELLINGS:
+        text = re.sub(pattern, plain, text)
+    return text.rsplit("=", 1)[-1].strip()
+
+
+def _plain_number(found: re.Match[str], written: object, where: str) -> Number:
+    sign, digits, exponent, percent = found.groups()
+    digits = digits.replace(",", ".")
+    decimals = len(digits.partition(".")[2]) - int(exponent or 0) + (2 if percent else 0)
+    value = float(f"{sign}{digits}e{int(exponent or 0) - (2 if percent else 0)}")
+    if not abs(value) < 1e300 or abs(decimals) > 300:
+        _refuse(written, where)
+    half = 0.5 * 10.0**-decimals
+    return Number(value, value - half, value + half, decimals)
+
+
+def _terms(text: str, written: object, where: str) -> tuple[Term, ...]:
+    pieces = [piece for piece in re.split(r"\s*\+\s*", text) if piece]
+    terms = tuple(_term(piece, written, where) for piece in pieces)
+    if not terms:
+        _refuse(written, where)
+    return terms
+
+
+def _term(text: str, written: object, where: str) -> Term:
+    factor: Number | None = None
+    names: list[str] = []
+    for piece in re.sub(r"_\{(\w+)\}", r"_\1", text).replace("*", " ").split():
+        plain = _PLAIN.fullmatch(piece)
+        if plain and factor is None and not names:
+            factor = _plain_number(plain, written, where)
+        elif _NAME.fullmatch(piece):
+            names.append(re.sub(r"^([qkvQKV])_?(\d+)$", lambda found: f"{found[1].lower()}_{found[2]}", piece))
+        else:
+            _refuse(written, where)
+    if not names:
+        _refuse(written, where)
+    return Term(factor, tuple(names))
+
+
+def _refuse(written: object, where: str) -> NoReturn:
+    shown = str(written) if len(str(written)) <= 40 else str(written)[:37] + "..."
+    raise InvalidInput(
+        f'{where}: "{shown}" cannot be read as a number.',
+        hint="Write 0.71, 40 %, 1/2, √2 or e^0.71; x where nothing may be seen; nothing where there is no answer.",
+    )

@@ -1,0 +1,109 @@
+"""What people call the tables of attention, and the one name peasy knows each of them by."""
+
+import re
+
+CAPTIONS = {
+    "x": "X", "source": "source", "w_q": "W_Q", "w_k": "W_K", "w_v": "W_V", "w_o": "W_O",
+    "query": "Q", "key": "K", "key_transposed": "K^T", "value": "V",
+    "scores": "scores", "scaled": "scaled", "masked": "masked", "powers": "powers", "sums": "sums",
+    "weights": "weights", "context": "context", "concat": "concat", "output": "output",
+}  # fmt: skip
+"""Every table that can be checked, in the order in which one comes from the others, with its short caption."""
+
+PER_HEAD = (
+    "query",
+    "key",
+    "key_transposed",
+    "value",
+    "scores",
+    "scaled",
+    "masked",
+    "powers",
+    "sums",
+    "weights",
+    "context",
+)
+"""The tables that each head has for itself."""
+
+_SAID = {
+    "x": "x input inputs embedding embeddings inputembeddings wordembeddings inputvectors vectors",
+    "source": "source sources xsource sourcex sourceembeddings memory",
+    "w_q": "wq queryweights queryweightst queryweightmatrix",
+    "w_k": "wk keyweights keyweightst keyweightmatrix",
+    "w_v": "wv valueweights valueweightst valueweightmatrix",
+    "w_o": "wo outputweights outputweightmatrix",
+    "query": "q query queries xwq",
+    "key": "k key keys xwk",
+    "key_transposed": "kt ktransposed keytransposed keyt transposeofk transposek",
+    "value": "v value values xwv valuematrix",
+    "scores": "scores score qkt attentionscores attentionscore dotproducts similarity similarities dotproduct cosine "
+    "cosinesimilarity",
+    "scaled": "scaled scaledscores scaledscore qktdk qkt/dk qkt/sqrtdk qktsqrtdk "
+    "scaledattentionscores scaleddotproduct",
+    "masked": "masked maskedscores maskedscore maskedscaledscores qktdk+m qkt/dk+m scaled+m",
+    "powers": "powers power exp exponentials e^x ex e^scaled e^scores",
+    "sums": "sums sum rowsum rowsums sumofpowers",
+    "weights": "weights weight attentionweights attentionweight attweights attweigh attentionpercentages softmax "
+    "softmaxqktdk softmaxscaled softmaxmasked softmaxscores softmaxofscores a",
+    "context": "context contexts contextvector contextvectors z weightedsum attention attentionoutput finaloutput "
+    "weightsv attentionqkv softmaxqktdkv newembeddings newembedding contextsummary",
+    "concat": "concat concatenated concatenation heads",
+    "output": "output outputs",
+}
+_STEPS = {said: step for step, many in _SAID.items() for said in many.split()}
+_HEAD = re.compile(r"[\s,(^{]*\bhead[\s_{-]*(\d+)[}).]*", re.IGNORECASE)
+_DECORATION = re.compile(
+    r"\\(?:text|textbf|textit|mathbf|mathrm|mathit|operatorname|mathsf|emph)\b|\\[dt]?frac|\\(?:left|right)|\\[,;:! ]"
+)
+_NUMBERING = re.compile(r"^\s*(?:(?:step|table|figure)\s*)?[(\[]?\d+[)\].:]+\s*", re.IGNORECASE)
+
+
+def step_named(said: str) -> tuple[str, int | None] | None:
+    """The step that a caption means and the head it belongs to, or None for a caption that means none.
+
+    >>> step_named("**3. Scores**"), step_named("W_{Q}"), step_named("QK^T / √d_k"), step_named("weights, head 2")
+    (('scores', None), ('w_q', None), ('scaled', None), ('weights', 2))
+    >>> step_named("My holidays") is None
+    True
+    """
+    if len(said) > 200:
+        return None
+    head, bare = _without_head(said)
+    for candidate in _readings(bare):
+        step = _STEPS.get(_squeezed(candidate))
+        if step:
+            return step, head
+    if head is not None and not _squeezed(bare):
+        return "context", head
+    return None
+
+
+def caption(node: str) -> str:
+    """How a table is called in findings.
+
+    >>> caption("query"), caption("head-2.weights")
+    ('Q', 'head-2.weights')
+    """
+    head, dot, step = node.rpartition(".")
+    return head + dot + CAPTIONS[step]
+
+
+def _without_head(said: str) -> tuple[int | None, str]:
+    found = _HEAD.search(said)
+    if not found:
+        return None, said
+    return int(found[1]), said[: found.start()] + " " + said[found.end() :]
+
+
+def _readings(said: str) -> list[str]:
+    """The caption itself, then what stands before a remark, then what stands after a number or an equals sign."""
+    said = _NUMBERING.sub("", said.strip().lstrip("#").strip().strip("*").strip())
+    sides = [side for side in re.split(r"=", said) if side.strip()]
+    shorter = [re.split(r"[:,;(—–]| - ", side, maxsplit=1)[0] for side in sides]
+    return [said, *sides[:1], *shorter[:1], *sides[1:], *(re.split(r"[:—–]", said)[1:2])]
+
+
+def _squeezed(said: str) -> str:
+    said = _DECORATION.sub("", said).replace("\\top", "t").replace("⊤", "t").replace("ᵀ", "t").replace("\\sqrt", "")
+    said = said.replace("√", "").replace("sqrt", "").replace("ₖ", "k").lower()
+    return re.sub(r"[\s_{}$*`()\\·×:^'\"-]|\btimes\b", "", said.replace("e^", "e\0")).replace("e\0", "e^")

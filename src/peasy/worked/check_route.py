@@ -1,0 +1,237 @@
+"""How each table of attention comes from the ones before it, and the arithmetic of one of its cells in words.
+
+Every number is made by the formula's own parts; here is only which part makes which table from which.
+An unknown cell is NaN and makes unknown what depends on it, and nothing else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from peasy.formula.arrays import mismatch
+from peasy.formula.heads import merge, split
+from peasy.formula.normalise import NORMALISATIONS, Normalisation
+from peasy.formula.scoring import SCORINGS, Additive, Scoring
+from peasy.worked.check_name import caption
+from peasy.worked.example import AdditiveScoring, Example
+from peasy.worked.work import head_name, look_table
+
+Array = Any
+Say = Callable[[int, int, Sequence[Array]], str]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way to a table: from `parents`, by `compute`; `say` gives one cell's sum, without its result;
+    nothing where a number is only taken over."""
+
+    parents: tuple[str, ...]
+    compute: Callable[..., Array]
+    say: Say
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The settings of an example as the formula wants them."""
+
+    scoring: Scoring
+    normalise: Normalisation
+    scale: float | None
+    may_look: Array | None
+    bias: Array | None
+
+    @classmethod
+    def of(cls, example: Example) -> "Rules":
+        """The rules that an example states."""
+        given = example.scoring
+        scoring: Scoring
+        if isinstance(given, AdditiveScoring):
+            scoring = Additive(np.asarray(given.w), np.asarray(given.u), np.asarray(given.v))
+        else:
+            scoring = SCORINGS[given]
+        return cls(
+            scoring=scoring,
+            normalise=NORMALISATIONS[example.normalise],
+            scale=example.scale,
+            may_look=look_table(example),
+            bias=None if example.bias is None else np.array(example.bias, dtype=float),
+        )
+
+    def factor(self, width: int) -> float:
+        """What scores are multiplied with."""
+        return self.scoring.scale(width) if self.scale is None else self.scale
+
+
+def routes(example: Example, present: set[str]) -> dict[str, list[Route]]:
+    """The ways to every table, by name. `present` are the tables that are given or written."""
+    rules = Rules.of(example)
+    source = "source" if example.source_tokens else "x"
+    ways = _projections(present, source)
+    for head in range(example.heads):
+        ways |= _one_head(rules, head, example.heads)
+    found = "context"
+    if example.heads > 1:
+        contexts = tuple(head_name("context", head + 1) for head in range(example.heads))
+        ways["concat"] = [Route(contexts, lambda *each: merge(np, np.stack(each)), _say_same_number)]
+        found = "concat"
+    ways["output"] = [_product(found, "w_o")] if "w_o" in present else []
+    return ways
+
+
+def multiply(left: Array, right: Array, names: tuple[str, str] = ("left", "right")) -> Array:
+    """left · right; a number times nothing known is unknown, unless it is zero times that."""
+    if left.shape[-1] != right.shape[0]:
+        raise mismatch(names, left.shape, right.shape)
+    unknown = (np.isnan(left) @ (right != 0)) | ((left != 0) @ np.isnan(right))
+    return np.where(unknown, np.nan, np.nan_to_num(left) @ np.nan_to_num(right))
+
+
+def shown(number: float) -> str:
+    """A number in a sentence, at four decimals at most.
+
+    >>> shown(2.0), shown(1 / 3), shown(float("-inf"))
+    ('2', '0.3333', '-∞')
+    """
+    return "-∞" if number == -np.inf else f"{round(float(number), 4) + 0.0:.10g}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """A sum of many parts, the middle left out."""
+    parts = list(parts)
+    return " + ".join([*parts[:3], "…", parts[-1]] if len(parts) > 6 else parts)
+
+
+def _product(left: str, right: str) -> Route:
+    names = caption(left), caption(right)
+    return Route((left, right), lambda a, b: multiply(a, b, names), _say_product)
+
+
+def _projections(present: set[str], source: str) -> dict[str, list[Route]]:
+    made_from = {"query": ("x", "w_q"), "key": (source, "w_k"), "value": (source, "w_v")}
+    if not present & {"w_q", "w_k", "w_v", "query", "key", "value", "key_transposed"}:
+        return {step: [Route(parents[:1], lambda x: x, _say_same_number)] for step, parents in made_from.items()}
+    return {step: [_product(*parents)] if parents[1] in present else [] for step, parents in made_from.items()}
+
+
+def _one_head(rules: Rules, head: int, heads: int) -> dict[str, list[Route]]:
+    def node(step: str) -> str:
+        return head_name(step, head + 1 if heads > 1 else 0)
+
+    ways: dict[str, list[Route]] = {}
+    if heads > 1:
+        for step, others in (("query", ()), ("key", ("query",)), ("value", ("query", "key"))):
+            ways[node(step)] = [Route((step, *others), _part_of(head, heads), _say_same_number)]
+    ways[node("key_transposed")] = [Route((node("key"),), np.transpose, _say_turned)]
+    ways[node("scores")] = [
+        Route((node("query"), node("key")), lambda q, k: _score(rules, q, k), _say_scores(rules)),
+        Route(
+            (node("query"), node("key_transposed")), lambda q, k: _score(rules, q, k.T), _say_scores(rules, turned=True)
+        ),
+    ]
+    ways[node("scaled")] = [
+        Route((node("scores"), node("query")), lambda s, q: s * rules.factor(q.shape[-1]), _say_scaled(rules))
+    ]
+    if rules.scoring.scale(4) == 1 or rules.scale is not None:  # then the width of the queries does not matter
+        ways[node("scaled")] += [Route((node("scores"),), lambda s: s * rules.factor(1), _say_scaled(rules))]
+    ways[node("masked")] = [Route((node("scaled"),), lambda s: _mask(rules, s), _say_masked(rules))]
+    ways[node("weights")] = [Route((node("masked"),), lambda m: rules.normalise.weigh(np, m), _say_weights(rules))]
+    if rules.normalise.name == "softmax":
+        ways[node("powers")] = [Route((node("masked"),), np.exp, lambda i, j, of: f"e^{shown(of[0][i, j])}")]
+        ways[node("sums")] = [Route((node("powers"),), lambda p: p.sum(axis=-1, keepdims=True), _say_sum)]
+        by_hand = Route((node("powers"), node("sums")), lambda p, s: p / s, _say_quotient)
+        ways[node("weights")] += [by_hand]
+    ways[node("context")] = [_product(node("weights"), node("value"))]
+    return ways
+
+
+def _part_of(head: int, heads: int) -> Callable[..., Array]:
+    """The columns that belong to one head; several query heads may share one head of keys."""
+
+    def part(whole: Array, query: Array | None = None, key: Array | None = None) -> Array:
+        if query is None:
+            return split(np, whole, heads)[head]
+        measured = whole if key is None else key
+        shared = max(measured.shape[-1] * heads // query.shape[-1], 1)
+        return split(np, whole, shared)[head * shared // heads]
+
+    return part
+
+
+def _score(rules: Rules, query: Array, key: Array) -> Array:
+    if query.shape[-1] != key.shape[-1] and not isinstance(rules.scoring, Additive):
+        raise mismatch(("Q", "K^T"), query.shape, key.T.shape)
+    return rules.scoring.score(np, query, key)
+
+
+def _mask(rules: Rules, scaled: Array) -> Array:
+    biased = scaled if rules.bias is None else scaled + np.where(np.isinf(rules.bias), 0, rules.bias)
+    return biased if rules.may_look is None else np.where(rules.may_look, biased, -np.inf)
+
+
+def _say_product(i: int, j: int, of: Sequence[Array]) -> str:
+    left, right = of[0][i], of[1][:, j]
+    return listed([f"{shown(a)}·{shown(b)}" for a, b in zip(left, right, strict=True) if a != 0 or len(left) <= 6])
+
+
+def _say_same_number(i: int, j: int, of: Sequence[Array]) -> str:
+    return ""
+
+
+def _say_turned(i: int, j: int, of: Sequence[Array]) -> str:
+    return f"row {j + 1}, column {i + 1} of K"
+
+
+def _say_scores(rules: Rules, turned: bool = False) -> Say:
+    def say(i: int, j: int, of: Sequence[Array]) -> str:
+        query, key = of[0][i], (of[1][:, j] if turned else of[1][j])
+        if isinstance(rules.scoring, Additive):
+            return "v · tanh(q W + k U)"
+        dot = listed([f"{shown(a)}·{shown(b)}" for a, b in zip(query, key, strict=True)])
+        if rules.scoring.name != "cosine":
+            return dot
+        lengths = [shown(float(np.linalg.norm(vector))) for vector in (query, key)]
+        return f"({dot}) / ({lengths[0]} · {lengths[1]})"
+
+    return say
+
+
+def _say_scaled(rules: Rules) -> Say:
+    def say(i: int, j: int, of: Sequence[Array]) -> str:
+        if rules.scale is None and rules.scoring.name == "scaled-dot":
+            return f"{shown(of[0][i, j])} / √{of[1].shape[-1]}"
+        return f"{shown(of[0][i, j])} · {shown(rules.factor(1))}"
+
+    return say
+
+
+def _say_masked(rules: Rules) -> Say:
+    def say(i: int, j: int, of: Sequence[Array]) -> str:
+        if rules.may_look is not None and not rules.may_look[i, j]:
+            return "this query may not look at this key"
+        return shown(of[0][i, j]) if rules.bias is None else f"{shown(of[0][i, j])} + {shown(rules.bias[i, j])}"
+
+    return say
+
+
+def _say_weights(rules: Rules) -> Say:
+    def say(i: int, j: int, of: Sequence[Array]) -> str:
+        row = of[0][i]
+        seen = [each for each in row if each != -np.inf]
+        if row[j] == -np.inf:
+            return "what may not be seen weighs nothing"
+        if rules.normalise.name == "none":
+            return f"the score {shown(row[j])} as it is"
+        power = "e^" if rules.normalise.name == "softmax" else ""
+        return f"{power}{shown(row[j])} / ({listed([power + shown(each) for each in seen])})"
+
+    return say
+
+
+def _say_sum(i: int, j: int, of: Sequence[Array]) -> str:
+    return listed([shown(each) for each in of[0][i]])
+
+
+def _say_quotient(i: int, j: int, of: Sequence[Array]) -> str:
+    return f"{shown(of[0][i, j])} / {shown(of[1][i, 0])}"

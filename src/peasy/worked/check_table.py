@@ -1,0 +1,231 @@
+"""A written table laid over the table it means: which written cell stands for which row and column."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from peasy.errors import InvalidInput, did_you_mean
+from peasy.worked.check_cell import Content, Mark, Number, Term, read_cell
+from peasy.worked.check_name import CAPTIONS, PER_HEAD, caption, step_named
+from peasy.worked.example import Example, Written
+from peasy.worked.work import head_name
+
+INPUTS = ("x", "source", "w_q", "w_k", "w_v", "w_o")
+"""What nothing else gives: these tables must be whole."""
+
+BY_KEY = ("source", "key", "value")
+"""Tables with one row for each token that is looked at."""
+
+KEY_COLUMNS = ("scores", "scaled", "masked", "powers", "weights", "key_transposed")
+"""Tables with one column for each token that is looked at."""
+
+_NUMBERED = re.compile(r"(?:row|word|token|[xqkvz])?[\s_]*\{?\(?(\d+)\)?\}?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class RowFinding:
+    """What is wrong with a row as a whole: its length, its sum, or values it could not reach."""
+
+    table: str
+    row: str
+    finding: str
+    why: str
+    says: str = ""
+
+
+@dataclass
+class Placed:
+    """A written table on its grid. `cells` are what could be placed; `faults` the rows that do not fit."""
+
+    node: str
+    says: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: dict[tuple[int, int], Content] = field(default_factory=dict)
+    texts: dict[tuple[int, int], str] = field(default_factory=dict)
+    misfits: list[tuple[int | None, tuple[str, ...]]] = field(default_factory=list)
+
+    @property
+    def step(self) -> str:
+        """The step without its head."""
+        return self.node.rpartition(".")[2]
+
+    def where(self, row: int, column: int) -> str:
+        """A cell's place in words, for errors."""
+        return f"{caption(self.node)}, row {self.rows[row]}, column {self.columns[column]}"
+
+    def values(self) -> np.ndarray:
+        """The written numbers; NaN where none is written, nothing where something is hidden."""
+        grid = np.full((len(self.rows), len(self.columns)), np.nan)
+        for place, cell in self.cells.items():
+            if isinstance(cell, Number):
+                grid[place] = cell.value
+            elif cell is Mark.HIDDEN and self.step in ("weights", "powers"):
+                grid[place] = 0.0
+            elif cell is Mark.HIDDEN and self.step == "masked":
+                grid[place] = -np.inf
+        return grid
+
+
+def node_of(written: Written, example: Example, present: Sequence[str] = ()) -> str:
+    """The table that a written one means."""
+    found = step_named(written.table)
+    if found is None:
+        hint = did_you_mean(written.table, CAPTIONS.values()) or f"Known: {', '.join(CAPTIONS.values())}."
+        raise InvalidInput(f'There is no table "{_short(written.table)}" in attention.', hint=hint)
+    step, head = found
+    if step == "output" and example.w_o is None and "w_o" not in present:
+        step = "concat" if example.heads > 1 and head is None else "context"
+    if head is None or (example.heads == 1 and head == 1):
+        if example.heads > 1 and step in PER_HEAD[4:]:
+            raise InvalidInput(
+                f'"{_short(written.table)}" does not say which head it belongs to.', hint=f"Write {step} head 1."
+            )
+        return step
+    if step not in PER_HEAD or not 1 <= head <= example.heads:
+        raise InvalidInput(
+            f'"{_short(written.table)}" names head {head}, but there are {example.heads} heads.',
+            hint="Say how many: heads = 2.",
+        )
+    return head_name(step, head)
+
+
+def place(written: Written, node: str, example: Example, shape: tuple[int, int] | None, may_look=None) -> Placed:
+    """Lay a written table over the table it means; `shape` is that table's size where it is known."""
+    step = node.rpartition(".")[2]
+    cells = tuple(tuple(str(cell) for cell in row) for row in written.cells)
+    if not cells or not any(cells):
+        raise InvalidInput(f"{caption(node)} is empty.", hint="Give it at least one row with one cell.")
+    if written.rows and len(written.rows) != len(cells):
+        raise InvalidInput(f"{caption(node)} has {len(cells)} rows but names {len(written.rows)}.")
+    rows = _row_labels(step, example, shape, len(cells))
+    columns = _column_labels(step, example, written, shape, cells)
+    if step == "context" and len(cells[0]) in (1, len(example.keys)) and _has_names(cells):
+        columns = example.keys  # `0.4*v_0 | 0.6*v_1`: one column for each key, or one cell for the whole sum
+    which_rows = _matched(written.rows, rows, f"{caption(node)}, rows") if written.rows else list(range(len(cells)))
+    which_columns = _columns_matched(step, written, columns, cells, node)
+    placed = Placed(node, written.says, rows, columns)
+    for index, row in zip(which_rows, cells, strict=True):
+        if index >= len(rows):
+            placed.misfits.append((None, row))
+            continue
+        fitted = _fitted(row, which_columns, len(columns), None if may_look is None else may_look[index], step)
+        if fitted is None:
+            placed.misfits.append((index, row))
+            continue
+        if any((index, column) in placed.cells for column, _ in fitted):
+            raise InvalidInput(f"{caption(node)} has two rows for {rows[index]}.", hint="Give each row once.")
+        for column, text in fitted:
+            placed.cells[index, column] = read_cell(text, placed.where(index, column))
+            placed.texts[index, column] = text
+    _check_inputs(placed)
+    return placed
+
+
+def _has_names(cells: tuple[tuple[str, ...], ...]) -> bool:
+    return any(isinstance(read_cell(text), tuple) for row in cells for text in row)
+
+
+def _row_labels(step: str, example: Example, shape: tuple[int, int] | None, height: int) -> tuple[str, ...]:
+    if step in BY_KEY:
+        return example.keys
+    if step in ("w_q", "w_k", "w_v", "key_transposed", "w_o"):
+        count = shape[0] if shape else height
+        return tuple(map(str, range(count)))
+    return example.tokens
+
+
+def _column_labels(
+    step: str, example: Example, written: Written, shape: tuple[int, int] | None, cells: tuple[tuple[str, ...], ...]
+) -> tuple[str, ...]:
+    if step in KEY_COLUMNS:
+        return example.keys
+    if step == "sums":
+        return ("0",)
+    width = shape[1] if shape else Counter(len(row) for row in cells if row).most_common(1)[0][0]
+    if step in ("x", "source") and len(example.features) == width:
+        return example.features
+    if len(written.columns) == width and len(set(written.columns)) == width:
+        return written.columns
+    return tuple(map(str, range(width)))
+
+
+def _columns_matched(step: str, written: Written, columns: tuple[str, ...], cells, node: str) -> list[int] | None:
+    """Which columns the written ones are, where they are named; None = as they stand."""
+    if not written.columns or step not in KEY_COLUMNS or any(len(row) > len(written.columns) for row in cells):
+        return None
+    return _matched(written.columns, columns, f"{caption(node)}, columns")
+
+
+def _matched(labels: Sequence[str], names: Sequence[str], where: str) -> list[int]:
+    """The index that each label means: a token, or a number; as they stand if none means any."""
+    places = _by_name([_bare(each) for each in labels], names)
+    if all(place is None for place in places):
+        numbers = [_NUMBERED.fullmatch(_bare(each)) for each in labels]
+        if all(numbers):
+            indices = [int(found[1]) for found in numbers if found]
+            first = 0 if 0 in indices else 1
+            return [index - first for index in indices]
+        return list(range(len(labels)))
+    for label, found in zip(labels, places, strict=True):
+        if found is None:
+            hint = did_you_mean(label, names) or f"Tokens: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}."
+            raise InvalidInput(f'{where}: "{_short(label)}" is none of the tokens.', hint=hint)
+    return [place for place in places if place is not None]
+
+
+def _by_name(labels: Sequence[str], names: Sequence[str]) -> list[int | None]:
+    """Each label's token; a token that stands several times is matched in order."""
+    found: list[int | None] = []
+    for fold in (str, str.casefold):
+        left: dict[str, list[int]] = {}
+        for index, name in enumerate(names):
+            left.setdefault(fold(name.strip()), []).append(index)
+        known = {name: places[0] for name, places in left.items()}
+        found = []
+        for label in labels:
+            queue = left.get(fold(label))
+            found.append(queue.pop(0) if queue else known.get(fold(label)))
+        if None not in found:
+            return found
+    return found
+
+
+def _bare(label: str) -> str:
+    """`**peasy**(q_1)` is `peasy`."""
+    return re.sub(r"(?<=\S)\s*\((?:[qkvx]_?\d+)\)$", "", label.strip().strip("*:` ").strip())
+
+
+def _fitted(
+    row: tuple[str, ...], columns: list[int] | None, width: int, seen: np.ndarray | None, step: str
+) -> list[tuple[int, str]] | None:
+    """Each cell with its column, or None for a row of a wrong length."""
+    if columns is not None:
+        return [(column, text) for column, text in zip(columns, row, strict=False) if column < width]
+    if len(row) == width:
+        return list(enumerate(row))
+    if seen is not None and step in KEY_COLUMNS and len(row) == int(seen.sum()) and seen[: len(row)].all():
+        return [*enumerate(row), *((column, "x") for column in range(len(row), width))]
+    if step == "context" and len(row) == 1:
+        return [(0, row[0])]
+    return None
+
+
+def _check_inputs(placed: Placed) -> None:
+    if placed.step not in INPUTS:
+        return
+    if placed.misfits:
+        raise InvalidInput(
+            f"{caption(placed.node)} has rows of different lengths, or more rows than there are tokens.",
+            hint="Give every row the same length, and one row per token.",
+        )
+    for (row, column), cell in placed.cells.items():
+        if isinstance(cell, tuple) and isinstance(cell[0], Term):
+            raise InvalidInput(f'{placed.where(row, column)}: "{placed.texts[row, column].strip()}" is not a number.')
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."

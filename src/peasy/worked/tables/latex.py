@@ -1,0 +1,119 @@
+r"""Notes in LaTeX: `Q = \begin{bmatrix} ... \end{bmatrix}`, and tables with a \caption or a heading above them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from peasy.worked.tables.sheet import Sheet, part_labels
+
+_ENVIRONMENT = re.compile(
+    r"\\begin\{((?:[bpvBV]|small)?matrix|array|tabular[*x]?|longtable)\*?\}"
+    r"((?:(?!\\begin\{|\\end\{).)*)\\end\{\1\*?\}",
+    re.DOTALL,
+)
+_COMMENT = re.compile(r"(?<!\\)%[^\n]*")
+_RULES = re.compile(r"\\(?:hline|toprule|midrule|bottomrule|cline\{[^}]*\}|cmidrule(?:\([^)]*\))?\{[^}]*\}|endhead)")
+_ROW = re.compile(r"\\\\(?:\[[^\]]*\])?|\\tabularnewline\b")
+_SPECIFICATION = re.compile(r"^\s*(?:\[[^\]]*\])?(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}){1,2}")
+_SPAN = re.compile(r"\\multi(?:column|row)\{[^}]*\}\{[^}]*\}\{([^}]*)\}")
+_COLOUR = re.compile(
+    r"\\(?:cell|row|text)?color(?:\[[^\]]*\])?\{[^}]*\}|\\(?:centering|small|footnotesize|hspace\{[^}]*\})"
+)
+_LEFT = re.compile(r"((?:[^=\n$&;,]|\\[,;])+?)\s*&?\s*=\s*(?:\\left\s*[\[(.|]\s*)?$")
+_CAPTION = re.compile(r"\\caption\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
+_TITLE = re.compile(r"\\(?:(?:sub)*section|paragraph|textbf|emph|title|textit)\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
+_SPELT = {
+    r"\textbackslash{}": "\\", r"\{": "{", r"\}": "}", r"\$": "$", r"\&": "&", r"\#": "#", r"\_": "_",
+    r"\textasciicircum{}": "^", r"\textasciitilde{}": "~", r"\textless{}": "<", r"\textgreater{}": ">",
+    r"\textbar{}": "|", r"\textquotedbl{}": '"', r"\textquotesingle{}": "'", r"\textasciigrave{}": "`",
+    "{-}": "-", "{[}": "[", "{]}": "]", r"\%": "%", r"\ensuremath{-}": "-",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """A table or matrix of a text, with what may be its caption, nearest first."""
+
+    captions: list[str]
+    header: list[str] | None
+    body: list[list[str]]
+
+
+def read(text: str) -> Sheet:
+    r"""The tables and settings of a LaTeX text; settings stand in comments, `% causal: true`.
+
+    >>> read(r"$Q = \begin{bmatrix} 1 & 0 \\ 0 & 1 \end{bmatrix}$").tables[0].cells
+    (('1', '0'), ('0', '1'))
+    """
+    sheet = Sheet()
+    for comment in _COMMENT.findall(text):
+        sheet.read_setting(comment.lstrip("% "))
+    for line in text.splitlines():
+        if "\\" not in line and "&" not in line:
+            sheet.read_setting(line)
+    for found in matrices(text):
+        sheet.add(found.captions, *part_labels(found.header, found.body))
+    return sheet
+
+
+def matrices(text: str, before: str = "") -> Iterator[Found]:
+    """Every matrix and table of a text, in order; `before` is text that stands above it."""
+    text = before + "\n" + _COMMENT.sub("", text)
+    last = 0
+    for found in _ENVIRONMENT.finditer(text):
+        kind, inside = found.groups()
+        if (
+            kind == "matrix"
+            and text[found.end() :].lstrip().startswith(("\\\\", "&"))
+            and "\\begin{matrix}" in text[: found.start()]
+        ):
+            continue  # the labels beside another matrix
+        body = _rows(inside, kind)
+        named = list(_names(text[last : found.start()])) + list(_caption_of(text, found.start(), found.end()))
+        last = found.end()
+        if body:
+            header = body.pop(0) if kind.startswith(("tab", "long", "array")) and len(body) > 1 else None
+            yield Found(named, header, body)
+
+
+def _rows(inside: str, kind: str) -> list[list[str]]:
+    if kind.startswith(("array", "tab", "long")):
+        inside = _SPECIFICATION.sub("", inside, count=1)
+    inside = _COLOUR.sub("", _SPAN.sub(r"\1", _RULES.sub("", inside)))
+    rows = [[plain(cell) for cell in re.split(r"(?<!\\)&", row)] for row in _ROW.split(inside)]
+    return [row for row in rows if any(cell for cell in row)]
+
+
+def _names(before: str) -> Iterator[str]:
+    """What stands left of the equals sign, then the titles and lines above, nearest first."""
+    bare = re.sub(r"\\begin\{matrix\}(?:(?!\\begin|\\end).)*\\end\{matrix\}", "", before, flags=re.DOTALL)
+    bare = re.sub(
+        r"\\begin\{(?:aligned|align|matrix|equation|gather|center|table|displaymath)\*?\}(\[[^\]]*\])?", "", bare
+    )
+    left = _LEFT.search(re.sub(r"\s*(?:&|\\\\|\s)*$", "", bare))
+    if left:
+        yield re.split(r"\\q?quad\b|\\\[|\\\(|\\\\", left[1])[-1]
+    yield from reversed(_TITLE.findall(before)[-3:])
+    lines = [line for line in before.splitlines() if line.strip() and "\\" not in line]
+    yield from (plain(line) for line in reversed(lines[-4:]))
+
+
+def _caption_of(text: str, start: int, end: int) -> Iterator[str]:
+    """The \\caption of the floating table that a tabular stands in."""
+    opened, closed = text.rfind(r"\begin{table", 0, start), text.rfind(r"\end{table", 0, start)
+    if opened > closed:
+        stop = text.find(r"\end{table", end)
+        yield from (plain(found) for found in _CAPTION.findall(text[opened : stop if stop > 0 else len(text)]))
+
+
+def plain(text: str) -> str:
+    """A cell or caption without its wrapping."""
+    text = text.strip()
+    for spelt, sign in _SPELT.items():
+        text = text.replace(spelt, sign)
+    text = re.sub(
+        r"\\(?:textbf|textit|text|mathbf|mathrm|emph|underline|texttt|boxed|fbox)\{((?:[^{}]|\{[^{}]*\})*)\}",
+        r"\1",
+        text,
+    )
+    return text.strip().strip("$").strip()

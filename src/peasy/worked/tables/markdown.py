@@ -1,0 +1,99 @@
+"""Notes in Markdown: tables with a heading, a bold line or a plain `name:` above them, and matrices in TeX."""
+
+import re
+from collections.abc import Iterator
+
+from peasy.worked.tables import latex
+from peasy.worked.tables.sheet import Sheet, part_labels
+
+FARTHEST = 8
+"""How many lines of text above a table may hold its caption."""
+
+_RULER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
+_HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
+_CELLS = re.compile(r"(?<!\\)\|")
+_ESCAPED = re.compile(r"\\([\\`*{}\[\]<>#|&$~^!_+=.)-])")
+
+
+def read(text: str) -> Sheet:
+    """The tables and settings of a Markdown text.
+
+    >>> read("**Q**\\n\\n| | 0 |\\n|---|---|\\n| I | 1 |").tables[0]
+    Written(table='query', cells=(('1',),), rows=('I',), columns=('0',), says='')
+    """
+    sheet = Sheet()
+    above: list[str] = []
+    for kind, lines in _blocks(text.splitlines()):
+        if kind == "table":
+            header, *body = ([_plain(cell) for cell in _split(line)] for line in lines)
+            sheet.add(_captions(above), *part_labels(header, body))
+            above = []
+        elif kind == "tex":
+            for found in latex.matrices("\n".join(lines), before="\n".join(above[-2:])):
+                sheet.add([*found.captions, *_captions(above)], *part_labels(found.header, found.body))
+            above = []
+        else:
+            _note(sheet, lines[0], above)
+    return sheet
+
+
+def _note(sheet: Sheet, line: str, above: list[str]) -> None:
+    head = _HEAD.fullmatch(line.strip())
+    if head:
+        sheet.head = int(head[1])
+    elif line.startswith("#") and "head" not in line.lower() and sheet.head and not line.startswith("###"):
+        sheet.head = None
+    if line.strip() and not sheet.read_setting(line):
+        above.append(line)
+
+
+def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """The text cut into tables, matrices and lines; what stands in a code fence is neither."""
+    at, fenced = 0, False
+    while at < len(lines):
+        line = lines[at]
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+            at += 1
+        elif fenced:
+            at += 1
+        elif "|" in line and at + 1 < len(lines) and "-" in lines[at + 1] and _RULER.fullmatch(lines[at + 1]):
+            end = at + 2
+            while end < len(lines) and "|" in lines[end]:
+                end += 1
+            yield "table", [line, *lines[at + 2 : end]]
+            at = end
+        elif r"\begin{" in line:
+            end = _matrix_end(lines, at)
+            yield "tex", lines[at:end]
+            at = end
+        else:
+            yield "line", [line]
+            at += 1
+
+
+def _matrix_end(lines: list[str], start: int) -> int:
+    depth = 0
+    for at in range(start, len(lines)):
+        depth += lines[at].count(r"\begin{") - lines[at].count(r"\end{")
+        if depth <= 0:
+            return at + 1
+    return len(lines)
+
+
+def _captions(above: list[str]) -> list[str]:
+    return [_plain(line) for line in reversed(above[-FARTHEST:]) if line.strip() not in ("$$", "---")]
+
+
+def _split(line: str) -> list[str]:
+    line = line.strip()
+    line = line[1:] if line.startswith("|") else line
+    line = line[:-1] if line.endswith("|") and not line.endswith("\\|") else line
+    return [cell.strip() for cell in _CELLS.split(line)]
+
+
+def _plain(text: str) -> str:
+    """A cell without its marking: bold, code, escapes."""
+    text = text.strip().strip("`")
+    text = re.sub(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1", r"\2", text)
+    return _ESCAPED.sub(r"\1", text)

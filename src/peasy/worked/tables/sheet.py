@@ -1,0 +1,164 @@
+"""A sheet: the tables and settings found in a text, and the example that they make."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from peasy import config
+from peasy.errors import InvalidInput, did_you_mean
+from peasy.worked.check_cell import Number, Term, read_cell
+from peasy.worked.check_name import step_named
+from peasy.worked.check_table import BY_KEY, KEY_COLUMNS
+from peasy.worked.example import Example, Written
+
+SETTINGS = ("title", "tokens", "source_tokens", "causal", "window", "scoring", "scale", "normalise", "heads")
+"""What a line `name: value` may set."""
+
+_BY_QUERY = ("x", "query", "scores", "scaled", "masked", "powers", "weights", "context", "output", "concat")
+_LINE = re.compile(r"\s*(?:[-*+]\s+)?[*_`]*([A-Za-z][A-Za-z _]{1,20}?)[*_`]*\s*[:=]\s*[*_`]*\s*(\S.*?)\s*[*_`]*\s*")
+_VALUES = re.compile(r"true|false|yes|no|-?[\d.]+|dot|cosine|scaled[- ]dot|softmax|sum|none", re.IGNORECASE)
+_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+
+
+@dataclass
+class Sheet:
+    """What a reader found: captioned tables, settings, and the captions that mean no step."""
+
+    tables: list[Written] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+    head: int | None = None
+
+    def add(self, captions: Sequence[str], cells: Sequence[Sequence[str]], labelled: "Labels") -> None:
+        """Keep a table under the first caption that means a step; a table without one is set aside."""
+        for said in captions:
+            found = step_named(said)
+            if found:
+                step, head = found
+                head = head or self.head
+                name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
+                rows = tuple(tuple(map(str, row)) for row in cells)
+                self.tables.append(Written(name, rows, labelled.rows, labelled.columns))
+                return
+        self.ignored.append(captions[0] if captions else "")
+
+    def read_setting(self, line: str) -> bool:
+        """Take a line `causal: true` as a setting; a misspelt one is an error, any other line is prose."""
+        found = _LINE.fullmatch(line) if len(line) < 2000 else None
+        if not found:
+            return False
+        name, value = found[1].strip().lower().replace(" ", "_").replace("normalize", "normalise"), found[2].strip()
+        if name in SETTINGS:
+            self.settings[name] = value
+            return True
+        near = did_you_mean(name, SETTINGS[3:]) if _VALUES.fullmatch(value) and len(name) > 3 else None
+        if near and step_named(name) is None:
+            raise InvalidInput(f'"{line.strip()[:60]}": there is no such setting.', hint=near)
+        return False
+
+    def example(self, title: str) -> Example:
+        """The example that all this makes."""
+        if not self.tables:
+            seen = f" Captions found: {', '.join(filter(None, self.ignored[:5]))}." if any(self.ignored) else ""
+            raise InvalidInput(
+                f"No table says which step it is.{seen}",
+                hint="Put the step above each table: X, W_Q, W_K, W_V, Q, K, V, scores, scaled, weights, context.",
+            )
+        said = {"title": title} | {name: _value(name, value) for name, value in self.settings.items()}
+        heads = [found[1] or 1 for table in self.tables if (found := step_named(table.table))]
+        said.setdefault("heads", max([1, *heads]))
+        said.setdefault("tokens", list(_tokens(self.tables)))
+        keys = _keys(self.tables, len(said["tokens"]))
+        if keys:
+            said.setdefault("source_tokens", list(keys))
+        return config.read(Example, said | {"written": [config.plain(table) for table in self.tables]})
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The names of rows and columns, where a table has them."""
+
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+def part_labels(header: Sequence[str] | None, body: Sequence[Sequence[str]]) -> tuple[list[list[str]], Labels]:
+    """The cells of a table, and its labels: a header that is not numbers, a first column that is names.
+
+    >>> part_labels(["", "I", "AI"], [["I", "0.2", "0.8"]])
+    ([['0.2', '0.8']], Labels(rows=('I',), columns=('I', 'AI')))
+    >>> part_labels(None, [["1", "0"], ["0", "1"]])
+    ([['1', '0'], ['0', '1']], Labels(rows=(), columns=()))
+    """
+    rows = [list(row) for row in body]
+    if header is not None and all(_is_cell(each) and each.strip() for each in header):
+        rows, header = [list(header), *rows], None  # numbers, not names: a table without a header
+    corner = "" if header is None else header[0]
+    labelled = any(row and not _is_cell(row[0]) for row in rows)
+    if header is not None and len(header) > 1:
+        labelled |= not corner.strip() or "\\" in corner or "↓" in corner
+    if not labelled:
+        return rows, Labels((), tuple(each.strip() for each in header or ()))
+    columns = tuple(each.strip() for each in (header or [])[1:])
+    return [row[1:] for row in rows], Labels(tuple(row[0].strip() if row else "" for row in rows), columns)
+
+
+def _is_cell(text: str) -> bool:
+    """Whether a text could be a number, a mark, a blank or a product of names, and not the name of a row."""
+    try:
+        content = read_cell(text)
+    except InvalidInput:
+        return False
+    names = [term for term in content if isinstance(term, Term)] if isinstance(content, tuple) else []
+    return all(len(term.names) > 1 or isinstance(term.factor, Number) for term in names)
+
+
+def _value(name: str, text: str) -> Any:
+    if name == "causal":
+        return _TRUTH.get(text.lower(), text)
+    if name in ("heads", "window") and re.fullmatch(r"\d{1,6}", text):
+        return int(text)
+    if name == "scale":
+        content = read_cell(text, "scale")
+        return content.value if isinstance(content, Number) else text
+    if name in ("tokens", "source_tokens"):
+        return [each.strip().strip("\"'") for each in (text.strip("[]").split(",") if "," in text else text.split())]
+    return text.lower().replace(" ", "-") if name in ("scoring", "normalise") else text
+
+
+def _step(table: Written) -> str:
+    found = step_named(table.table)
+    assert found is not None, "only tables with a known step are kept"
+    return found[0]
+
+
+def _tokens(tables: Sequence[Written]) -> tuple[str, ...]:
+    """The tokens: the names of X's rows, or of the rows or columns of another table, or numbers."""
+    by_query = [table for table in tables if _step(table) in _BY_QUERY]
+    inputs = [table for table in by_query if _step(table) == "x"]
+    count = max((len(table.cells) for table in inputs or by_query), default=0)
+    by_key = [table for table in tables if _step(table) in KEY_COLUMNS and table.columns]
+    for table in by_key:
+        if not inputs and len(table.columns) > count and set(table.rows) <= set(table.columns):
+            return table.columns
+    for table in by_query:
+        if len(table.rows) == count and all(table.rows):
+            return table.rows
+    for table in by_key:
+        if len(table.columns) == count and all(table.columns):
+            return table.columns
+    rest = max((len(table.cells) for table in tables if _step(table) in BY_KEY), default=1)
+    return tuple(f"x_{index + 1}" for index in range(count or rest))
+
+
+def _keys(tables: Sequence[Written], queries: int) -> tuple[str, ...]:
+    """The tokens that are looked at, where those are others than the ones that ask."""
+    by_key = [table for table in tables if _step(table) in BY_KEY]
+    source = [table for table in by_key if _step(table) == "source"]
+    has_inputs = any(_step(table) == "x" for table in tables)
+    if not source and (has_inputs or all(len(table.cells) <= queries for table in by_key)):
+        return ()
+    count = max(len(table.cells) for table in source or by_key)
+    labelled = [table.rows for table in by_key if len(table.rows) == count and all(table.rows)]
+    return labelled[0] if labelled else tuple(f"k_{index + 1}" for index in range(count))

@@ -1,8 +1,10 @@
 """From argv to an exit code: settle the flags, ask the verb, show its answer, and turn every error into words."""
 
+import inspect
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from cyclopts import App, CycloptsError, Group
@@ -11,7 +13,7 @@ from peasy import __version__
 from peasy.cli import screen, settings, usage
 from peasy.cli.door import STDIN, Answer, Flags
 from peasy.cli.start import start
-from peasy.cli.verb import VERBS
+from peasy.cli.verb import VERBS, Verb
 from peasy.errors import NoRoom, PeasyError
 from peasy.parts import EXTRAS, missing
 
@@ -33,11 +35,19 @@ def build(asked: str = "") -> App:
     app = App("peasy", help=_HELP, version=__version__, help_format="plaintext", config=settings.sources())
     headings = {name: Group(name, sort_key=i) for i, name in enumerate(dict.fromkeys(v.group for v in VERBS))}
     for order, verb in enumerate(VERBS):
-        help = None if verb.name == asked else verb.does  # the verb itself says more, once it is read
+        help = _description(verb) if verb.name == asked else verb.does
         app.command(verb.home, name=verb.name, help=help, group=headings[verb.group], sort_key=order)
     app.register_install_completion_command(help="Complete verbs and flags with the tab key in this shell.")
     app.default(start)
     return app
+
+
+def _description(verb: Verb) -> str:
+    """What the verb says of itself, up to its arguments: each paragraph one line, examples as they stand."""
+    module, _, name = verb.home.partition(":")
+    told = (inspect.getdoc(getattr(import_module(module), name)) or verb.does).partition("\nArgs:")[0]
+    paragraphs = told.strip().split("\n\n")
+    return "\n\n".join(each if each.startswith("    ") else each.replace("\n", " ") for each in paragraphs)
 
 
 def run(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,34 @@
+"""Numbers as a person writes them: whole where they are whole, all decimals where something was rounded away."""
+
+import math
+
+
+def show(number: float, decimals: int = 4) -> str:
+    """The number at `decimals`, without zeros that say nothing.
+
+    >>> show(1.0), show(0.5), show(2 / 3), show(1.99999), show(-math.inf)
+    ('1', '0.5', '0.6667', '2.0000', '-∞')
+    """
+    if not math.isfinite(number):
+        return {math.inf: "∞", -math.inf: "-∞"}.get(number, "not a number")
+    if abs(number) >= 1e15:
+        return f"{number:.{decimals}e}"
+    text = f"{number:.{decimals}f}"
+    text = text.removeprefix("-") if float(text) == 0 else text
+    exact = abs(float(text) - number) <= 1e-13 * max(1.0, abs(number))
+    return text.rstrip("0").rstrip(".") if exact and "." in text else text
+
+
+def bracket(number: float, decimals: int = 4) -> str:
+    """The number inside a product or a sum: negative ones in brackets."""
+    text = show(number, decimals)
+    return f"({text})" if text.startswith("-") else text
+
+
+def percent(share: float) -> str:
+    """A share of 1 in percent.
+
+    >>> percent(0.19778), percent(0.4), percent(1)
+    ('19.8 %', '40 %', '100 %')
+    """
+    return f"{show(round(100 * share, 1), 1)} %"

@@ -113,7 +113,9 @@ def write(config: EncoderConfig, *, options: Options) -> dict[str, Any]:
 
 
 def table(config: EncoderConfig, *, options: Options) -> Table:
-    """The rules of the weights."""
+    """The rules of the weights. A head with words of its own has its bias there too, and the other is not used."""
+    tied = config.head is None or config.head.tied
+    bias, other_bias = (options.bias, f"{options.decoder}.bias") if tied else (f"{options.decoder}.bias", options.bias)
     embeddings = f"{options.prefix}embeddings."
     return Table(
         rules=(
@@ -144,31 +146,36 @@ def table(config: EncoderConfig, *, options: Options) -> Table:
             *modules(options.prefix, "", {"pooler.dense": "pooler"}),
             *modules("", "head.", {options.transform: "transform", options.norm: "norm"}),
             Rule(f"{options.decoder}.weight", "head.weight"),
-            Rule(options.bias, "head.bias"),
+            Rule(bias, "head.bias"),
         ),
         copies={
             f"{options.decoder}.weight": f"{embeddings}word_embeddings.weight",
-            f"{options.decoder}.bias": options.bias,
+            **({other_bias: bias} if tied else {}),
         },
         computed=(f"{embeddings}position_ids", f"{embeddings}token_type_ids"),
-        unused=("cls.seq_relationship.weight", "cls.seq_relationship.bias"),
+        unused=("cls.seq_relationship.weight", "cls.seq_relationship.bias", *(() if tied else (other_bias,))),
     )
 
 
-def _family(name: str, architectures: tuple[str, ...], bare: str, options: Options) -> Family:
+def _family(name: str, options: Options, *, bare: str, masked: str, pretraining: str | None = None) -> Family:
+    def called(config: EncoderConfig) -> str:
+        if config.head is None:
+            return bare
+        return pretraining if pretraining and config.pooler else masked
+
     return Family(
         name,
         EncoderConfig,
-        (*architectures, bare),
+        (bare, masked, *([pretraining] if pretraining else [])),
         partial(read, options=options),
         partial(write, options=options),
         partial(table, options=options),
         prefix=options.prefix,
-        bare=bare,
+        called=called,
     )
 
 
 FAMILIES = (
-    _family("bert", ("BertForMaskedLM", "BertForPreTraining"), "BertModel", BERT),
-    _family("roberta", ("RobertaForMaskedLM",), "RobertaModel", ROBERTA),
+    _family("bert", BERT, bare="BertModel", masked="BertForMaskedLM", pretraining="BertForPreTraining"),
+    _family("roberta", ROBERTA, bare="RobertaModel", masked="RobertaForMaskedLM"),
 )

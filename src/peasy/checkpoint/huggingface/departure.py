@@ -45,7 +45,7 @@ def write_folder(
 
 def their_settings(family: Family, config: Any) -> dict[str, Any]:
     """What stands in their config.json."""
-    architecture = family.bare if _is_bare(family, config) else family.architectures[0]
+    architecture = family.called(config) if family.called else family.architectures[0]
     return {"architectures": [architecture], "model_type": family.name, **family.write(config)}
 
 
@@ -54,13 +54,9 @@ def their_tensors(family: Family, config: Any, tensors: Mapping[str, Tensor]) ->
     pairs, expected = match(family, config)
     theirs = take_out(pairs, tensors)
     assert theirs.keys() == expected.keys()
-    if _is_bare(family, config):
+    if config.head is None:
         return {name.removeprefix(family.prefix): tensor for name, tensor in theirs.items()}
     return theirs
-
-
-def _is_bare(family: Family, config: Any) -> bool:
-    return family.bare is not None and config.head is None
 
 
 def _dtype(tensors: Mapping[str, Tensor]) -> str:

@@ -93,9 +93,12 @@ class Stored(Mapping[str, Tensor]):
 
 @dataclass(frozen=True)
 class Family:
-    """One family as data. `architectures` are the class names it has; `bare` is what a model without a head is called.
+    """One family as data.
 
-    `read` takes their settings and the stored tensors (which parts are there) to ours, `write` takes ours to theirs.
+    `architectures` are the class names it is known by; `called` says which of them a model of ours is, where that is
+    not the first. A model without a head is stored without the `prefix`.
+
+    `read` makes our settings of theirs and of what is stored, `write` makes theirs of ours.
     A family can hold a model exactly when reading what it writes gives the same settings back.
     """
 
@@ -106,7 +109,7 @@ class Family:
     write: Callable[[Any], dict[str, Any]]
     table: Callable[[Any], Table]
     prefix: str = ""
-    bare: str | None = None
+    called: Callable[[Any], str] | None = None
 
 
 def read_special(fields: Fields, *, start: str | None = None) -> Special:

@@ -20,6 +20,9 @@ from peasy.nn.part import Attention, BandScaling, Gated, Head, LinearScaling, Ro
 
 IGNORED = "max_sequence_length is_llama_config"
 
+UNLIMITED = 2**17
+"""What stands for "as long as you like" where the field must have a number."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -38,13 +41,14 @@ def read(fields: Fields, stored: Parts, *, options: Options) -> DecoderConfig:
     fields.ignore(IGNORED)
     fields.only("rope_interleaved", False, why="peasy turns the halves of a head, not its neighbours.")
     d_model, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
+    d_head = fields.whole("head_dim", options.d_head or max(d_model // heads, 1))
     layers = fields.whole("num_hidden_layers", most=MOST_LAYERS)
     bias, output_bias = _read_bias(fields, options)
     window, windowed = _read_window(fields, options, layers)
     attention = Attention(
         heads=heads,
         key_heads=fields.whole("num_key_value_heads", options.key_heads or heads),
-        d_head=fields.whole("head_dim", options.d_head),
+        d_head=d_head if d_head * heads != d_model else None,
         bias=bias,
         output_bias=output_bias,
         window=window,
@@ -80,7 +84,7 @@ def write(config: DecoderConfig, *, options: Options) -> dict[str, Any]:
         "num_key_value_heads": attention.key_heads or attention.heads,
         "head_dim": attention.d_head or config.d_model // attention.heads,
         "hidden_act": THEIR_ACTIVATIONS[feedforward.activation],
-        "max_position_embeddings": config.context,
+        "max_position_embeddings": config.context or UNLIMITED,
         "rms_norm_eps": config.stack.norm.epsilon,
         "rope_parameters": _write_rotary(config.position),
         "tie_word_embeddings": config.head.tied,

@@ -23,12 +23,16 @@ PLAIN = ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add
 
 
 def read(fields: Fields, stored: Parts) -> EncoderDecoderConfig:
-    """Our settings from a marian config."""
+    """Our settings from a marian config.
+
+    Where nothing is tied, newer files hold words of the encoder and of the decoder apart, whatever the config says.
+    """
     fields.ignore(IGNORED)
     for name in PLAIN:
         fields.only(name, False, why="Only Marian's own arrangement is supported.")
     fields.only("static_position_embeddings", True, why="Marian's places are sines.")
-    shared = fields.flag("share_encoder_decoder_embeddings", True)
+    apart = stored.differ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+    shared = fields.flag("share_encoder_decoder_embeddings", True) and not apart
     vocabulary = fields.whole("vocab_size")
     target = fields.whole("decoder_vocab_size", vocabulary)
     words = "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
@@ -56,7 +60,7 @@ def write(config: EncoderDecoderConfig) -> dict[str, Any]:
         "decoder_vocab_size": config.target_vocabulary or config.vocabulary,
         "share_encoder_decoder_embeddings": config.target_vocabulary is None,
         "d_model": config.d_model,
-        "max_position_embeddings": config.context,
+        "max_position_embeddings": config.context or 1024,  # they make a table of so many sines, and must have a number
         "activation_function": THEIR_ACTIVATIONS[config.encoder.feedforward.activation],
         "scale_embedding": config.embedding.scaled,
         "tie_word_embeddings": config.head.tied,
@@ -103,6 +107,7 @@ def table(config: EncoderDecoderConfig) -> Table:
         ),
         copies={**(copies if shared else {}), "lm_head.weight": target},
         computed=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
+        unused=() if shared else ("model.shared.weight",),
     )
 
 

@@ -1,0 +1,188 @@
+"""Tiny checkpoints of every family, made by transformers with random weights: the other road."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SMALL_LLAMA = {"vocab_size": 61, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3}
+SMALL_LLAMA |= {"num_attention_heads": 4, "max_position_embeddings": 64}
+SMALL_BERT = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3}
+SMALL_BERT |= {"intermediate_size": 40, "max_position_embeddings": 40}
+SMALL_GPT2 = {"vocab_size": 61, "n_positions": 40, "n_embd": 24, "n_layer": 3, "n_head": 3}
+SMALL_GPT2 |= {"bos_token_id": None, "eos_token_id": None}
+SMALL_MARIAN = {
+    "vocab_size": 61,
+    "d_model": 24,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "max_position_embeddings": 40,
+}
+SMALL_MARIAN |= {"encoder_attention_heads": 3, "decoder_attention_heads": 4, "encoder_ffn_dim": 40}
+SMALL_MARIAN |= {"decoder_ffn_dim": 48, "pad_token_id": 60, "decoder_start_token_id": 60, "eos_token_id": 0}
+SMALL_T5 = {"vocab_size": 61, "d_model": 24, "d_kv": 10, "d_ff": 40, "num_layers": 2, "num_decoder_layers": 3}
+SMALL_T5 |= {"num_heads": 3, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12}
+SMALL_T5 |= {"decoder_start_token_id": 0}
+BANDS = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+BANDS |= {"original_max_position_embeddings": 16}
+LINEAR = {"rope_type": "linear", "rope_theta": 1000.0, "factor": 3.0}
+WINDOWS = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1, "num_key_value_heads": 2}
+
+CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
+    "decoder": {
+        "gpt2": ("GPT2LMHeadModel", "GPT2Config", SMALL_GPT2),
+        "gpt2-untied": ("GPT2LMHeadModel", "GPT2Config", SMALL_GPT2 | {"tie_word_embeddings": False, "n_inner": 30}),
+        "gpt2-unscaled": (
+            "GPT2LMHeadModel",
+            "GPT2Config",
+            SMALL_GPT2 | {"scale_attn_weights": False, "activation_function": "relu"},
+        ),
+        "gpt2-bare": ("GPT2Model", "GPT2Config", SMALL_GPT2),
+        "llama": ("LlamaForCausalLM", "LlamaConfig", SMALL_LLAMA),
+        "llama-grouped": (
+            "LlamaForCausalLM",
+            "LlamaConfig",
+            SMALL_LLAMA | {"num_key_value_heads": 2, "tie_word_embeddings": True, "rms_norm_eps": 1e-3},
+        ),
+        "llama-biases": (
+            "LlamaForCausalLM",
+            "LlamaConfig",
+            SMALL_LLAMA | {"attention_bias": True, "mlp_bias": True, "num_key_value_heads": 1, "hidden_act": "gelu"},
+        ),
+        "llama-bands": ("LlamaForCausalLM", "LlamaConfig", SMALL_LLAMA | {"rope_parameters": BANDS, "head_dim": 10}),
+        "llama-linear": ("LlamaForCausalLM", "LlamaConfig", SMALL_LLAMA | {"rope_parameters": LINEAR}),
+        "mistral": (
+            "MistralForCausalLM",
+            "MistralConfig",
+            SMALL_LLAMA | {"num_key_value_heads": 2, "sliding_window": 4, "head_dim": 10},
+        ),
+        "mistral-whole": (
+            "MistralForCausalLM",
+            "MistralConfig",
+            SMALL_LLAMA | {"num_key_value_heads": 4, "sliding_window": None, "tie_word_embeddings": True},
+        ),
+        "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", SMALL_LLAMA | {"num_key_value_heads": 2}),
+        "qwen2-windows": ("Qwen2ForCausalLM", "Qwen2Config", SMALL_LLAMA | WINDOWS | {"tie_word_embeddings": True}),
+        "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", SMALL_LLAMA | {"num_key_value_heads": 2, "head_dim": 10}),
+        "qwen3-windows": (
+            "Qwen3ForCausalLM",
+            "Qwen3Config",
+            SMALL_LLAMA | WINDOWS | {"head_dim": 8, "attention_bias": True},
+        ),
+    },
+    "encoder": {
+        "bert": ("BertModel", "BertConfig", SMALL_BERT),
+        "bert-masked": ("BertForMaskedLM", "BertConfig", SMALL_BERT | {"hidden_act": "gelu_new"}),
+        "bert-untied": ("BertForMaskedLM", "BertConfig", SMALL_BERT | {"tie_word_embeddings": False}),
+        "bert-pretraining": ("BertForPreTraining", "BertConfig", SMALL_BERT | {"layer_norm_eps": 1e-3}),
+        "roberta": ("RobertaModel", "RobertaConfig", SMALL_BERT | {"type_vocab_size": 1}),
+        "roberta-masked": ("RobertaForMaskedLM", "RobertaConfig", SMALL_BERT | {"hidden_act": "relu"}),
+    },
+    "translator": {
+        "marian": ("MarianMTModel", "MarianConfig", SMALL_MARIAN | {"activation_function": "swish"}),
+        "marian-scaled": ("MarianMTModel", "MarianConfig", SMALL_MARIAN | {"scale_embedding": True}),
+        "marian-untied": ("MarianMTModel", "MarianConfig", SMALL_MARIAN | {"tie_word_embeddings": False}),
+        "marian-two-vocabularies": (
+            "MarianMTModel",
+            "MarianConfig",
+            SMALL_MARIAN | {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 67},
+        ),
+        "t5": ("T5ForConditionalGeneration", "T5Config", SMALL_T5),
+        "t5-gated": (
+            "T5ForConditionalGeneration",
+            "T5Config",
+            SMALL_T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        ),
+        "t5-gated-silu": ("T5ForConditionalGeneration", "T5Config", SMALL_T5 | {"feed_forward_proj": "gated-silu"}),
+    },
+}
+
+
+@dataclass
+class Case:
+    """One tiny checkpoint: made when first asked for, shared by all tests of a run."""
+
+    name: str
+    architecture: str
+    config_class: str
+    settings: dict[str, Any]
+    home: Path
+    edited: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def theirs(self) -> Any:
+        """transformers' model, with attention that shows its weights."""
+        import torch
+        import transformers
+
+        torch.manual_seed(sum(map(ord, self.name)))
+        config = getattr(transformers, self.config_class)(**self.settings)
+        config._attn_implementation = "eager"
+        model = getattr(transformers, self.architecture)(config).eval()
+        _stir(model)
+        return model
+
+    @cached_property
+    def folder(self) -> Path:
+        """What save_pretrained writes."""
+        self.theirs.save_pretrained(self.home)
+        return self.home
+
+    @cached_property
+    def ours(self) -> Any:
+        """peasy's model of the same folder."""
+        from peasy.checkpoint.huggingface import load_model, read_folder
+
+        return load_model(read_folder(self.folder))
+
+
+def _stir(model: Any) -> None:
+    """Weights large enough that every one is felt: fresh ones are so small that attention looks everywhere alike."""
+    import torch
+
+    buffers = [buffer for name, buffer in model.named_buffers() if name == "final_logits_bias"]
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "embed_positions" in name:  # sines, not weights
+                continue
+            if ("norm" in name.lower() and name.endswith("weight")) or name.split(".")[-2] in ("ln_1", "ln_2", "ln_f"):
+                weight.add_(torch.randn_like(weight) * 0.3)
+            else:
+                weight.copy_(torch.randn_like(weight) * 0.25)
+        for buffer in buffers:
+            buffer.copy_(torch.randn_like(buffer))
+
+
+@pytest.fixture(scope="session")
+def case_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
+    """The case of a name."""
+    made: dict[str, Case] = {}
+    known = {name: case for cases in CASES.values() for name, case in cases.items()}
+
+    def find(name: str) -> Case:
+        if name not in made:
+            made[name] = Case(name, *known[name], home=tmp_path_factory.mktemp(name))
+        return made[name]
+
+    return find
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes `decoder`, `encoder`, `translator` or `anyone` runs on every case of that kind."""
+    groups = CASES | {"anyone": {name: case for cases in CASES.values() for name, case in cases.items()}}
+    for kind, cases in groups.items():
+        if kind in metafunc.fixturenames:
+            metafunc.parametrize(kind, list(cases), indirect=True)
+
+
+def _case(request: pytest.FixtureRequest, case_of: Callable[[str], Case]) -> Case:
+    return case_of(request.param)
+
+
+decoder = pytest.fixture(_case, name="decoder")
+encoder = pytest.fixture(_case, name="encoder")
+translator = pytest.fixture(_case, name="translator")
+anyone = pytest.fixture(_case, name="anyone")

@@ -1,0 +1,298 @@
+"""Folders of Hugging Face: what is refused, by name; what is forgiven; what a model of ours can leave as."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from peasy.checkpoint.huggingface import FAMILIES, family_for, load_model, read_folder, recognise, write_folder
+from peasy.checkpoint.huggingface.fields import Fields
+from peasy.errors import InvalidInput
+from peasy.models.build import build
+from peasy.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, NGramConfig
+from peasy.nn import part
+
+GPT2 = DecoderConfig(
+    vocabulary=31, d_model=12, context=16, stack=part.Stack(2, part.Attention(3), part.Plain(20, "gelu-tanh"))
+)
+LLAMA = DecoderConfig(
+    vocabulary=31,
+    d_model=12,
+    context=64,
+    stack=part.Stack(2, part.Attention(2, key_heads=1, bias=False, output_bias=False), part.Gated(20), part.RootNorm()),
+    position=part.Rotary(),
+    head=part.Head(tied=False),
+)
+BERT = EncoderConfig(
+    vocabulary=31,
+    d_model=12,
+    context=16,
+    stack=part.Stack(2, part.Attention(3), part.Plain(20), part.LayerNorm("after", 1e-12)),
+    embedding=part.Embedding(segments=2, norm=True),
+    head=part.Head(bias=True, transform="gelu"),
+    pooler=True,
+)
+MARIAN = EncoderDecoderConfig(
+    vocabulary=31,
+    d_model=12,
+    context=16,
+    encoder=part.Stack(1, part.Attention(3), part.Plain(20), part.LayerNorm("after")),
+    decoder=part.Stack(2, part.Attention(2), part.Plain(24), part.LayerNorm("after")),
+    position=part.Sinusoidal("halves"),
+    head=part.Head(bias=True),
+)
+
+
+def looking(config, **attention):
+    changed = dataclasses.replace(config.stack.attention, **attention)
+    return dataclasses.replace(config, stack=dataclasses.replace(config.stack, attention=changed))
+
+
+def write(folder, config=GPT2, **settings):
+    """A folder with random weights; `settings` are put into its config.json."""
+    write_folder(folder, config, build(config, seed=1).state_dict())
+    if settings:
+        change(folder, **settings)
+    return folder
+
+
+def change(folder, **settings):
+    told = json.loads((folder / "config.json").read_text()) | settings
+    (folder / "config.json").write_text(json.dumps(told))
+
+
+def store(folder, more=None, less=()):
+    held = load_file(folder / "model.safetensors")
+    held = {name: tensor.clone() for name, tensor in held.items() if name not in less} | (more or {})
+    (folder / "model.safetensors").unlink()
+    save_file(held, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize("config", [GPT2, LLAMA, BERT, MARIAN], ids=["gpt2", "llama", "bert", "marian"])
+def test_a_model_of_ours_leaves_and_comes_back(tmp_path, config):
+    model = build(config, seed=1)
+    write_folder(tmp_path / "out", config, model.state_dict())
+    again = load_model(read_folder(tmp_path / "out"))
+    assert all(torch.equal(tensor, again.state_dict()[name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_is_known_by_its_name(name):
+    assert recognise({"model_type": name, "architectures": [FAMILIES[name].architectures[0]]}).name == name
+
+
+def test_an_unknown_architecture_is_named_with_the_known_ones(tmp_path):
+    folder = write(tmp_path / "m", model_type="mamba", architectures=["MambaForCausalLM"])
+    with pytest.raises(InvalidInput, match="'mamba' is not supported") as caught:
+        read_folder(folder)
+    assert "llama" in caught.value.hint
+    change(folder, model_type="gpt2", architectures=["GPT2ForSequenceClassification"])
+    with pytest.raises(InvalidInput, match="GPT2ForSequenceClassification") as caught:
+        read_folder(folder)
+    assert "GPT2LMHeadModel" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "said"),
+    [
+        (GPT2, {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
+        (GPT2, {"add_cross_attention": True}, "add_cross_attention is True"),
+        (GPT2, {"activation_function": "mish"}, "activation_function should be one of"),
+        (GPT2, {"new_trick": 1}, "does not know: new_trick"),
+        (GPT2, {"auto_map": {"AutoModel": "code.Model"}}, "auto_map"),
+        (GPT2, {"quantization_config": {"bits": 4}}, "quantization_config"),
+        (GPT2, {"pruned_heads": {"0": [1]}}, "pruned_heads"),
+        (GPT2, {"n_layer": 0}, "n_layer should be a whole number from 1 to 1000, not 0"),
+        (GPT2, {"n_layer": 10**9}, "n_layer should be a whole number from 1 to 1000"),
+        (GPT2, {"n_embd": "12"}, "n_embd should be a whole number"),
+        (GPT2, {"n_embd": 12.0}, "n_embd should be a whole number"),
+        (GPT2, {"n_head": True}, "n_head should be a whole number"),
+        (GPT2, {"n_head": 5}, "cannot be split into 5 heads"),
+        (GPT2, {"vocab_size": None}, "vocab_size is missing"),
+        (GPT2, {"layer_norm_epsilon": -1}, "layer_norm_epsilon should be a number from 0"),
+        (GPT2, {"tie_word_embeddings": "yes"}, "tie_word_embeddings should be true or false"),
+        (GPT2, {"eos_token_id": [1, -3]}, "eos_token_id should be a token id"),
+        (LLAMA, {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, "rope_type 'yarn' is not supported"),
+        (LLAMA, {"rope_parameters": {"rope_type": "linear"}}, "factor is missing"),
+        (LLAMA, {"rope_parameters": {"rope_type": "default", "twist": 1}}, "does not know: twist"),
+        (LLAMA, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
+        (LLAMA, {"rope_interleaved": True}, "rope_interleaved is True"),
+        (LLAMA, {"sliding_window": 4}, "sliding_window is 4"),
+        (LLAMA, {"num_key_value_heads": 3}, "cannot share 3 key heads"),
+        (BERT, {"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        (BERT, {"is_decoder": True}, "is_decoder is True"),
+        (MARIAN, {"normalize_before": True}, "normalize_before is True"),
+        (MARIAN, {"static_position_embeddings": False}, "static_position_embeddings is False"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)  # fmt: skip
+def test_settings_are_refused_by_name(tmp_path, config, settings, said):
+    folder = write(tmp_path / "m", config, **settings)
+    with pytest.raises(InvalidInput) as caught:
+        read_folder(folder)
+    assert said in caught.value.message
+
+
+def test_a_setting_can_be_ignored_by_whoever_knows_it(tmp_path):
+    folder = write(tmp_path / "m", new_trick=1)
+    assert read_folder(folder, ignore=["new_trick"]).config == GPT2
+
+
+def test_older_settings_of_turning_are_read(tmp_path):
+    folder = write(tmp_path / "m", LLAMA)
+    told = json.loads((folder / "config.json").read_text())
+    del told["rope_parameters"]
+    scaling = {"type": "linear", "factor": 2}
+    (folder / "config.json").write_text(json.dumps(told | {"rope_theta": 500, "rope_scaling": scaling}))
+    assert read_folder(folder).config.position == part.Rotary(500.0, part.LinearScaling(2.0))
+
+
+def test_missing_and_extra_tensors_are_named(tmp_path):
+    folder = write(tmp_path / "m")
+    store(folder, less=["transformer.ln_f.bias"])
+    with pytest.raises(InvalidInput, match=r"does not hold transformer\.ln_f\.bias"):
+        read_folder(folder)
+    folder = write(tmp_path / "n")
+    store(folder, {"transformer.h.2.ln_1.weight": torch.zeros(12), "score.weight": torch.zeros(2)})
+    with pytest.raises(InvalidInput, match=r"also holds score\.weight, transformer\.h\.2\.ln_1\.weight"):
+        read_folder(folder)
+
+
+def test_shapes_and_kinds_of_numbers_are_checked(tmp_path):
+    folder = write(tmp_path / "m")
+    store(folder, {"transformer.h.0.attn.c_attn.weight": torch.zeros(36, 12)})
+    with pytest.raises(
+        InvalidInput, match=r"c_attn\.weight has the shape \[36, 12\]; config\.json makes it \[12, 36\]"
+    ):
+        read_folder(folder)
+    folder = write(tmp_path / "n")
+    store(folder, {"transformer.ln_f.bias": torch.zeros(12, dtype=torch.int64)})
+    with pytest.raises(InvalidInput, match="holds int64"):
+        read_folder(folder)
+    folder = write(tmp_path / "o")
+    store(folder, {"transformer.ln_f.bias": torch.full((12,), torch.nan)})
+    with pytest.raises(InvalidInput, match="NaN"):
+        read_folder(folder)
+
+
+def test_computed_tensors_are_accepted_and_not_read(tmp_path):
+    folder = write(tmp_path / "m")
+    store(folder, {
+        "transformer.h.0.attn.bias": torch.ones(1, 1, 16, 16, dtype=torch.bool),
+        "transformer.h.1.attn.masked_bias": torch.tensor(-torch.inf),
+    })  # fmt: skip
+    arrival = read_folder(folder)
+    assert arrival.unused == ()
+    assert set(arrival.tensors) == set(build(GPT2, seed=None).state_dict())
+    folder = write(tmp_path / "n", BERT)
+    store(folder, {"bert.embeddings.position_ids": torch.arange(16)[None]})
+    assert read_folder(folder).config == BERT
+
+
+def test_parts_that_peasy_has_not_are_told(tmp_path):
+    folder = write(tmp_path / "m", BERT)
+    store(folder, {"cls.seq_relationship.weight": torch.zeros(2, 12), "cls.seq_relationship.bias": torch.zeros(2)})
+    assert set(read_folder(folder).unused) == {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
+
+
+def test_a_tied_head_may_be_stored_again(tmp_path):
+    folder = write(tmp_path / "m")
+    words = load_file(folder / "model.safetensors")["transformer.wte.weight"]
+    store(folder, {"lm_head.weight": words.clone()})
+    assert read_folder(folder).config.head.tied
+    store(folder, less=["transformer.wte.weight"])
+    assert torch.equal(read_folder(folder).tensors["embedding.token.weight"], words)
+
+
+def test_a_head_with_other_numbers_is_a_head_of_its_own(tmp_path):
+    folder = write(tmp_path / "m")
+    store(folder, {"lm_head.weight": torch.randn(31, 12)})
+    arrival = read_folder(folder)
+    assert not arrival.config.head.tied
+    assert "head.weight" in arrival.tensors
+
+
+def test_a_copy_that_differs_is_refused(tmp_path):
+    folder = write(tmp_path / "m", BERT)
+    store(folder, {"cls.predictions.decoder.bias": torch.ones(31)})
+    with pytest.raises(InvalidInput, match=r"cls\.predictions\.decoder\.bias should hold the same"):
+        read_folder(folder)
+
+
+def test_very_old_names_of_norms_are_read(tmp_path):
+    folder = write(tmp_path / "m", BERT)
+    held = load_file(folder / "model.safetensors")
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor.clone()
+        for name, tensor in held.items()
+    }
+    expected = read_folder(folder).tensors
+    (folder / "model.safetensors").unlink()
+    save_file(old, folder / "model.safetensors")
+    arrival = read_folder(folder)
+    assert arrival.config == BERT
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in arrival.tensors.items())
+
+
+def test_loading_maps_the_file(tmp_path):
+    folder = write(tmp_path / "m")
+    model = load_model(read_folder(folder))
+    places = [weight.data_ptr() for weight in model.parameters()]
+    assert max(places) - min(places) < (folder / "model.safetensors").stat().st_size  # all lie over one mapping
+
+
+# What a model of ours can leave as.
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("gpt2", GPT2),
+        ("llama", LLAMA),
+        ("mistral", looking(LLAMA, window=4)),
+        ("qwen2", looking(LLAMA, bias=True)),
+        ("qwen3", looking(LLAMA, norm_heads=True)),
+        ("bert", BERT),
+        ("roberta", dataclasses.replace(BERT, position=part.Learned(2))),
+        ("marian", MARIAN),
+    ],
+)  # fmt: skip
+def test_the_family_follows_from_how_a_model_is_built(name, config):
+    assert family_for(config).name == name
+
+
+def test_dropout_and_context_do_not_matter_where_a_family_has_none():
+    assert family_for(dataclasses.replace(LLAMA, dropout=0.2, context=None)).name == "llama"
+
+
+def test_a_model_of_no_family_says_what_differs():
+    post_norm = dataclasses.replace(GPT2, stack=dataclasses.replace(GPT2.stack, norm=part.LayerNorm("after")))
+    with pytest.raises(InvalidInput) as caught:
+        family_for(post_norm)
+    assert "gpt2 differs in stack.norm.place" in caught.value.hint
+    with pytest.raises(InvalidInput, match="ngram"):
+        family_for(NGramConfig(vocabulary=5))
+
+
+def test_half_a_folder_is_never_left(tmp_path, monkeypatch):
+    from peasy.checkpoint.huggingface import departure
+
+    def fail(*_):
+        raise RuntimeError("power cut")
+
+    monkeypatch.setattr(departure, "_write", fail)
+    with pytest.raises(RuntimeError):
+        write(tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_field_is_read_or_ignored_or_refused():
+    fields = Fields({"a": 1, "b": 2, "c": 3})
+    fields.whole("a")
+    fields.ignore("b other")
+    with pytest.raises(InvalidInput, match="does not know: c"):
+        fields.close()
+    fields.only("c", 3, why="")
+    fields.close()

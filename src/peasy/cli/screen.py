@@ -65,8 +65,10 @@ def _print(answer: Answer, files: list[str], flags: Flags) -> None:
         return
     for path in files:
         print(f"Saved {path}", file=sys.stderr)
-    if answer.next:
-        print("\nNext:", *(f"  {command}" for command in answer.next), sep="\n", file=sys.stderr)
+    # Who has just saved a file needs no advice to save one.
+    advice = [line for line in answer.next if not (flags.out and " --out " in line)]
+    if advice:
+        print("\nNext:", *(f"  {line}" for line in advice), sep="\n", file=sys.stderr)
 
 
 def _draw(document: Document, flags: Flags) -> str:

@@ -29,9 +29,11 @@ def check_sizes(query: Array, key: Array, value: Array) -> None:
         )
 
 
-def check_axes(**named: Array) -> None:
+def check_axes(**named: Array | None) -> None:
     """Two, three or four axes, and vectors that are not empty."""
     for name, array in named.items():
+        if array is None:
+            raise InvalidInput(f"{name} is missing.")
         if array.ndim not in (2, 3, 4):
             raise InvalidInput(
                 f"{name} has {array.ndim} axes.",

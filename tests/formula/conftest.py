@@ -1,0 +1,33 @@
+"""The libraries the formula runs on, each as a way in and a way out."""
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import array_api_strict
+import numpy as np
+import pytest
+import torch
+
+
+@dataclass(frozen=True)
+class Library:
+    name: str
+    module: ModuleType
+
+    def array(self, numbers: Any, dtype: str = "float64") -> Any:
+        if dtype == "bool":
+            return self.module.asarray(np.asarray(numbers, dtype=bool))
+        return self.module.asarray(np.asarray(numbers, dtype=dtype))
+
+    def owns(self, array: Any) -> bool:
+        return isinstance(array, np.generic if self.name == "numpy" and not np.ndim(array) else type(self.array([0.0])))
+
+    def numpy(self, array: Any) -> np.ndarray:
+        assert self.owns(array), f"{type(array)} does not come from {self.name}"
+        return np.asarray(array)
+
+
+@pytest.fixture(params=["numpy", "torch", "strict"])
+def library(request):
+    return Library(request.param, {"numpy": np, "torch": torch, "strict": array_api_strict}[request.param])

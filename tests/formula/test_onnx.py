@@ -1,0 +1,109 @@
+"""All Attention cases of the ONNX node tests, on NumPy and torch, judged by the suite's own comparison.
+
+The adapter below is thin on purpose: it unpacks the operator's inputs into what `attend` takes, and casts back.
+"""
+
+import warnings
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx.backend.test.runner import Runner
+
+from peasy import attend
+from peasy.formula.heads import merge, split
+
+N_CASES = 93
+
+
+@pytest.fixture(scope="module")
+def cases():
+    from onnx.backend.test.case.node import collect_testcases  # seconds: it makes the cases of all operators
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [case for case in collect_testcases("Attention") if "expanded" not in case.name]
+
+
+def test_there_are_93_cases(cases):
+    assert len(cases) == N_CASES
+
+
+@pytest.mark.parametrize("number", range(N_CASES))
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_case(cases, number, backend):
+    case = cases[number]
+    ((inputs, expected),) = case.data_sets
+    (node,) = case.model.graph.node
+    given = dict(zip((name for name in node.input if name), inputs, strict=True))
+    attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    wanted = [name for name in node.output if name]
+    found = run_attention(given, attributes, {"numpy": np.asarray, "torch": to_torch}[backend])
+    Runner.assert_similar_outputs(
+        expected, [found[name] for name in wanted], rtol=case.rtol, atol=case.atol, model_dir=case.name
+    )
+
+
+def run_attention(given, attributes, put):
+    """What the operator promises, by the names of its outputs, computed by `attend` on the arrays that `put` makes."""
+    q, k, v = (
+        by_head(given[name], attributes.get(f"{heads}_num_heads"))
+        for name, heads in (("Q", "q"), ("K", "kv"), ("V", "kv"))
+    )
+    if "past_key" in given:
+        k, v = (np.concatenate((given[name], new), axis=2) for name, new in (("past_key", k), ("past_value", v)))
+    mask, bias = looks(given, attributes, q.shape[2], k.shape[2]), None
+    if "attn_mask" in given:
+        said = padded(given["attn_mask"], k.shape[2])
+        mask, bias = (mask & said, None) if said.dtype == bool else (mask, said)
+    if attributes.get("softmax_precision") == onnx.TensorProto.DOUBLE:
+        q, k, v = (each.astype(np.float64) for each in (q, k, v))
+
+    steps = attend(
+        put(q), put(k), put(v),
+        mask=put(mask), bias=None if bias is None else put(bias),
+        scale=attributes.get("scale"), softcap=attributes.get("softcap"),
+    )  # fmt: skip
+    modes = (steps.scaled, steps.scaled, steps.masked, steps.weights)
+    context = steps.context if given["Q"].ndim == 4 else merge(torch if put is to_torch else np, steps.context)
+    outputs = {"Y": context, "qk_matmul_output": modes[attributes.get("qk_matmul_output_mode", 0)]}
+    back = {name: np.asarray(each).astype(given["Q"].dtype) for name, each in outputs.items()}
+    return back | {"present_key": k, "present_value": v}
+
+
+def looks(given, attributes, n_query, n_key):
+    """Causal, window and padding as one mask; each case says itself where its first query stands."""
+    length = given.get("nonpad_kv_seqlen")
+    if length is None:
+        start = given["past_key"].shape[2] if "past_key" in given else 0
+    else:
+        start = (length - n_query)[:, None, None, None]
+    query, key = np.arange(n_query)[:, None] + start, np.arange(n_key)
+    left, right = (attributes.get(f"{side}_window_size", -1) for side in ("left", "right"))
+    allowed = np.ones(np.broadcast_shapes(np.shape(query), key.shape), bool)
+    for held, said in (
+        (attributes.get("is_causal"), key <= query),
+        (left >= 0, query - key <= left),
+        (right >= 0, key - query <= right),
+        (length is not None, key < (n_key if length is None else length[:, None, None, None])),
+    ):
+        allowed = allowed & said if held else allowed
+    return allowed
+
+
+def by_head(array, heads):
+    return split(np, array, heads) if array.ndim == 3 else array
+
+
+def padded(mask, n_key):
+    """A mask may end early: what it does not speak of is hidden."""
+    missing = [(0, 0)] * (mask.ndim - 1) + [(0, n_key - mask.shape[-1])]
+    return np.pad(mask, missing, constant_values=False if mask.dtype == bool else -np.inf)
+
+
+def to_torch(array):
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.astype(np.float32)).to(torch.bfloat16)
+    return torch.from_numpy(np.ascontiguousarray(array))

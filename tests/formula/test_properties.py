@@ -1,0 +1,300 @@
+"""What must hold for attention whatever the numbers are."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from peasy import Additive, attend
+from peasy.formula import inert, normalise
+
+EXACT = {"rtol": 1e-11, "atol": 1e-12}
+"""Room for another order of summing in float64, and for nothing else."""
+
+BAD = [np.nan, np.inf, -np.inf]
+SCORINGS = ["dot", "cosine", "scaled-dot"]
+
+held = settings(max_examples=40, deadline=None, derandomize=True)
+sizes = st.integers(1, 6)
+seeds = st.integers(0, 2**32 - 1)
+
+
+@st.composite
+def tokens(draw, n_query=None, n_key=None):
+    """Random query, key and value in a random layout, and a generator for more."""
+    rng = np.random.default_rng(draw(seeds))
+    leading = draw(st.sampled_from([(), (2,), (2, 3)]))
+    n_query, n_key = n_query or draw(sizes), n_key or draw(sizes)
+    d_key, d_value = draw(sizes), draw(sizes)
+    query = rng.normal(size=(*leading, n_query, d_key)) * draw(st.sampled_from([0.1, 1, 30]))
+    return rng, query, rng.normal(size=(*leading, n_key, d_key)), rng.normal(size=(*leading, n_key, d_value))
+
+
+@held
+@given(tokens(), st.sampled_from(SCORINGS))
+def test_the_order_of_the_keys_does_not_matter(given_tokens, scoring):
+    rng, q, k, v = given_tokens
+    order = rng.permutation(k.shape[-2])
+    steps = attend(q, k, v, scoring=scoring)
+    moved = attend(q, k[..., order, :], v[..., order, :], scoring=scoring)
+    np.testing.assert_allclose(moved.context, steps.context, **EXACT)
+    np.testing.assert_allclose(moved.weights, steps.weights[..., order], **EXACT)
+
+
+@held
+@given(tokens(), st.sampled_from(SCORINGS), st.sampled_from(["softmax", "none"]))
+def test_a_masked_key_is_a_removed_key(given_tokens, scoring, normalisation):
+    rng, q, k, v = given_tokens
+    kept = rng.random(k.shape[-2]) < 0.6
+    options = {"scoring": scoring, "normalise": normalisation}
+    masked = attend(q, k, v, mask=kept, **options)
+    removed = attend(q, k[..., kept, :], v[..., kept, :], **options)
+    np.testing.assert_allclose(masked.context, removed.context, **EXACT)
+    np.testing.assert_allclose(masked.weights[..., kept], removed.weights, **EXACT)
+    assert not masked.weights[..., ~kept].any()
+
+
+@held
+@given(tokens(n_query=6, n_key=6), st.integers(1, 6))
+def test_a_causal_prefix_does_not_know_what_follows(given_tokens, n):
+    _, q, k, v = given_tokens
+    whole = attend(q, k, v, causal=True).context
+    prefix = attend(q[..., :n, :], k[..., :n, :], v[..., :n, :], causal=True).context
+    np.testing.assert_allclose(whole[..., :n, :], prefix, **EXACT)
+
+
+@held
+@given(tokens(n_key=6), st.integers(0, 6))
+def test_a_cache_is_the_causal_end(given_tokens, n):
+    """Fewer queries than keys: the same rows as at the end of the whole."""
+    _, _, k, v = given_tokens
+    whole = attend(k, k, v, causal=True).context
+    end = attend(k[..., n:, :], k, v, causal=True).context
+    np.testing.assert_allclose(whole[..., n:, :], end, **EXACT)
+
+
+@held
+@given(seeds, st.integers(1, 3), st.integers(1, 4))
+def test_shared_heads_are_repeated_heads(seed, key_heads, group):
+    rng = np.random.default_rng(seed)
+    q = rng.normal(size=(2, key_heads * group, 4, 3))
+    k, v = rng.normal(size=(2, key_heads, 5, 3)), rng.normal(size=(2, key_heads, 5, 2))
+    shared = attend(q, k, v, causal=True)
+    for head in range(key_heads * group):
+        own = attend(q[:, head], k[:, head // group], v[:, head // group], causal=True)
+        np.testing.assert_allclose(shared.context[:, head], own.context, **EXACT)
+        np.testing.assert_allclose(shared.contributions[:, head], own.contributions, **EXACT)
+
+
+@held
+@given(tokens(), st.integers(0, 4) | st.none(), st.integers(0, 4) | st.none())
+def test_a_window_is_a_mask(given_tokens, back, ahead):
+    _, q, k, v = given_tokens
+    n_query, n_key = q.shape[-2], k.shape[-2]
+    mask = np.zeros((n_query, n_key), bool)
+    for i in range(n_query):
+        for j in range(n_key):
+            place = i + n_key - n_query
+            mask[i, j] = (back is None or place - j <= back) and (ahead is None or j - place <= ahead)
+    np.testing.assert_array_equal(attend(q, k, v, window=(back, ahead)).context, attend(q, k, v, mask=mask).context)
+    if back is not None and back == ahead:
+        np.testing.assert_array_equal(attend(q, k, v, window=back + 1).context, attend(q, k, v, mask=mask).context)
+
+
+@held
+@given(tokens())
+def test_a_bias_of_minus_infinity_is_a_mask(given_tokens):
+    rng, q, k, v = given_tokens
+    mask = rng.random((q.shape[-2], k.shape[-2])) < 0.6
+    by_bias, by_mask = attend(q, k, v, bias=np.where(mask, 0, -np.inf)), attend(q, k, v, mask=mask)
+    np.testing.assert_array_equal(by_bias.weights, by_mask.weights)
+    np.testing.assert_array_equal(by_bias.context, by_mask.context)
+
+
+@held
+@given(tokens(), st.sampled_from(["softmax", "sum", "none"]))
+def test_a_query_that_may_look_at_nothing_gets_zeros(given_tokens, normalisation):
+    _, q, k, v = given_tokens
+    steps = attend(np.abs(q), np.abs(k), v, mask=np.zeros(k.shape[-2], bool), normalise=normalisation)
+    assert not steps.weights.any()
+    assert not steps.context.any()
+
+
+def test_no_keys_and_no_queries(library):
+    def put(*size):
+        return library.array(np.ones(size))
+
+    nothing_to_see = attend(put(2, 3), put(0, 3), put(0, 4), causal=True)
+    assert library.numpy(nothing_to_see.context).tolist() == [[0] * 4] * 2
+    assert tuple(attend(put(0, 3), put(2, 3), put(2, 4)).context.shape) == (0, 4)
+    assert tuple(attend(put(0, 3), put(0, 3), put(0, 4), causal=True).context.shape) == (0, 4)
+    assert library.numpy(attend(put(2, 3), put(0, 3), put(0, 4), normalise="sum").context).tolist() == [[0] * 4] * 2
+
+
+# What is hidden changes nothing
+
+
+def poisoned(rng, q, k, v, bad):
+    """A mask, and the same inputs with bad numbers wherever nobody may look."""
+    mask = rng.random((q.shape[-2], k.shape[-2])) < 0.7
+    mask[:, rng.integers(k.shape[-2])] = False
+    mask[rng.integers(q.shape[-2])] = False
+    seen_key, seeing_query = mask.any(axis=0), mask.any(axis=1)
+    q, k, v = q.copy(), k.copy(), v.copy()
+    q[..., ~seeing_query, :], k[..., ~seen_key, :], v[..., ~seen_key, :] = bad, bad, bad
+    return mask, q, k, v
+
+
+@held
+@given(tokens(), st.sampled_from(BAD), st.sampled_from([*SCORINGS, "additive"]))
+def test_bad_numbers_behind_a_mask_change_no_bit(given_tokens, bad, scoring):
+    rng, q, k, v = given_tokens
+    if scoring == "additive":
+        d_key = q.shape[-1]
+        scoring = Additive(rng.normal(size=(d_key, 3)), rng.normal(size=(d_key, 3)), rng.normal(size=3))
+    mask, *spoilt = poisoned(rng, q, k, v, bad)
+    clean, dirty = attend(q, k, v, mask=mask, scoring=scoring), attend(*spoilt, mask=mask, scoring=scoring)
+    np.testing.assert_array_equal(dirty.weights, clean.weights)
+    np.testing.assert_array_equal(dirty.context, clean.context)
+    np.testing.assert_array_equal(dirty.contributions, clean.contributions)
+
+
+@held
+@given(tokens(n_query=5, n_key=5), st.sampled_from(BAD), st.integers(1, 4))
+def test_a_bad_token_reaches_only_those_who_look_at_it(given_tokens, bad, place):
+    _, q, k, v = given_tokens
+    clean = attend(q, k, v, causal=True).context
+    for spoilt_key in (True, False):
+        spoilt_k, spoilt_v = k.copy(), v.copy()
+        (spoilt_k if spoilt_key else spoilt_v)[..., place, :] = bad
+        dirty = attend(q, spoilt_k, spoilt_v, causal=True).context
+        np.testing.assert_array_equal(dirty[..., :place, :], clean[..., :place, :])
+        assert np.isnan(dirty[..., place:, :]).all()
+
+
+def gradients_behind_a_mask(bad, seed, scoring="scaled-dot", softcap=None):
+    rng = np.random.default_rng(seed)
+    shape = (2, 4, 3)
+    mask, *spoilt = poisoned(rng, *(rng.normal(size=shape) for _ in range(3)), bad)
+    inputs = [torch.tensor(each, requires_grad=True) for each in spoilt]
+    steps = attend(*inputs, mask=torch.tensor(mask), scoring=scoring, softcap=softcap)
+    (steps.context.sum() + steps.contributions.sum()).backward()
+    return [each.grad for each in inputs]
+
+
+@held
+@given(seeds, st.sampled_from(BAD), st.sampled_from(SCORINGS), st.sampled_from([None, 2.0]))
+def test_gradients_behind_a_mask_are_finite(seed, bad, scoring, softcap):
+    assert all(torch.isfinite(each).all() for each in gradients_behind_a_mask(bad, seed, scoring, softcap))
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_without_the_guard_hidden_numbers_spoil_sums_and_gradients(monkeypatch, bad):
+    """The two properties above are held by `set_aside`, not by luck."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(4, 3)) for _ in range(3))
+    mask, *spoilt = poisoned(rng, q, k, v, bad)
+    monkeypatch.setattr(inert, "set_aside", lambda xp, array: (array, None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        assert not np.array_equal(attend(*spoilt, mask=mask).context, attend(q, k, v, mask=mask).context)
+    assert not all(torch.isfinite(each).all() for each in gradients_behind_a_mask(bad, 0))
+
+
+def test_without_its_care_softmax_gives_nan_where_nothing_may_be_seen(monkeypatch):
+    def careless(xp, masked):
+        powers = xp.exp(masked - xp.max(masked, axis=-1, keepdims=True))
+        return powers / xp.sum(powers, axis=-1, keepdims=True)
+
+    x = np.ones((2, 2))
+    assert not attend(x, x, x, mask=[False, False]).context.any()
+    bare = normalise.Normalisation("softmax", "%s", "", careless)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(attend(x, x, x, mask=[False, False], normalise=bare).context).all()
+
+
+# Gradients and rounding
+
+
+@pytest.mark.parametrize("normalisation", ["softmax", "sum", "none"])
+@pytest.mark.parametrize("scoring", [*SCORINGS, "additive"])
+def test_gradients_are_those_of_the_function(scoring, normalisation):
+    torch.manual_seed(3)
+    q, k, v = (torch.rand(4, 3, dtype=torch.float64).add(0.1).requires_grad_() for _ in range(3))
+    w, u = (torch.rand(3, 2, dtype=torch.float64).requires_grad_() for _ in range(2))
+    hidden = torch.rand(2, dtype=torch.float64).requires_grad_()
+
+    def context(q, k, v, w, u, hidden):
+        scored = Additive(w, u, hidden) if scoring == "additive" else scoring
+        return attend(q, k, v, causal=True, softcap=5.0, scoring=scored, normalise=normalisation).context
+
+    assert torch.autograd.gradcheck(context, (q, k, v, w, u, hidden))
+
+
+def test_gradients_with_shared_heads_bias_and_contributions():
+    torch.manual_seed(4)
+    q = torch.randn(1, 4, 3, 2, dtype=torch.float64, requires_grad=True)
+    k, v = (torch.randn(1, 2, 3, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    bias = torch.randn(4, 3, 3, dtype=torch.float64, requires_grad=True)
+
+    def brought(q, k, v, bias):
+        return attend(q, k, v, bias=bias, window=2).contributions
+
+    assert torch.autograd.gradcheck(brought, (q, k, v, bias))
+
+
+def largest_errors(through, size, causal):
+    """The largest error against float64 for each of many inputs: the formula's, and that of torch's math backend."""
+    ours, theirs = [], []
+    for seed in range(40):
+        torch.manual_seed(seed)
+        q, k, v = (torch.randn(1, 8, 64, 64) * factor for factor in (size, 1, 1))
+        true = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=causal)
+        with sdpa_kernel(SDPBackend.MATH):
+            fused = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        given_arrays = (q, k, v) if through == "torch" else (q.numpy(), k.numpy(), v.numpy())
+        context = torch.as_tensor(attend(*given_arrays, causal=causal).context)
+        assert context.dtype == torch.float32
+        ours.append((context - true).abs().max().item())
+        theirs.append((fused - true).abs().max().item())
+    return np.array(ours), np.array(theirs)
+
+
+@pytest.mark.parametrize("through", ["torch", "numpy"])
+def test_rounding_is_no_worse_than_the_math_backend(through):
+    """In float32 both sum the same products in another order, so one input's largest error is luck.
+
+    What must hold: the largest error over all inputs, and the typical largest error of every kind of input,
+    are at most 1.1 times those of torch on the same inputs.
+    """
+    kinds = [(size, causal) for size in (1, 4, 16) for causal in (False, True)]
+    errors = {kind: largest_errors(through, *kind) for kind in kinds}
+    for kind, (ours, theirs) in errors.items():
+        assert ours.mean() <= 1.1 * theirs.mean(), kind
+    ours, theirs = (max(pair[i].max() for pair in errors.values()) for i in (0, 1))
+    assert ours <= 1.1 * theirs
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_half_precision_loses_less_than_the_math_backend(half):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, 64, 32, dtype=half) for _ in range(3))
+    true = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
+    with sdpa_kernel(SDPBackend.MATH):
+        fused = F.scaled_dot_product_attention(q, k, v)
+    assert (attend(q, k, v).context - true).abs().max() <= 1.1 * (fused - true).abs().max()
+
+
+@held
+@given(tokens())
+def test_the_libraries_agree(given_tokens):
+    _, q, k, v = given_tokens
+    on_numpy = attend(q, k, v, causal=True, softcap=3.0)
+    on_torch = attend(*map(torch.tensor, (q, k, v)), causal=True, softcap=3.0)
+    for name in on_numpy:
+        np.testing.assert_allclose(on_torch[name].numpy(), on_numpy[name], **EXACT)

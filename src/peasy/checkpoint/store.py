@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
+TARGET = "target_tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -36,18 +37,21 @@ def write_checkpoint(
     config: Mapping[str, Any],
     tokenizer: Any = None,
     *,
+    target_tokenizer: Any = None,
     extras: Mapping[str, bytes] | None = None,
     notes: Mapping[str, str] | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> Path:
     """Write a new checkpoint folder in one step; it is there whole or not at all, and never in place of another.
 
-    `tokenizer` is anything with `save(path)`, or the path of a tokenizer.json. `extras` are further files by name.
+    `tokenizer` is anything with `save(path)`, or the path of a tokenizer.json; `target_tokenizer` the same for the
+    answers of a translator that have their own. `extras` are further files by name.
     """
     with committed(folder) as part:
         write_tensors(part, tensors, shard_bytes=shard_bytes)
         (part / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         _write_tokenizer(part / TOKENIZER, tokenizer)
+        _write_tokenizer(part / TARGET, target_tokenizer)
         for name, data in (extras or {}).items():
             assert Path(name).name == name, f"not a bare name: {name}"
             assert not (part / name).exists(), f"written twice: {name}"

@@ -1,0 +1,75 @@
+"""How much memory there is, and whether a model will fit, asked before anything is loaded."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from peasy.errors import NoRoom
+
+OVERHEAD = 1.1
+"""Beside its weights a model needs room for the numbers that pass through it."""
+
+
+def available() -> int | None:
+    """The bytes this process may still take: what the machine has free, or less where a limit is set. None: unknown."""
+    return min(_limits(), default=None)
+
+
+def require(weights: int, what: str) -> None:
+    """Refuse to load so many bytes of weights when they cannot fit."""
+    free, needed = available(), int(weights * OVERHEAD)
+    if free is not None and needed > free:
+        raise NoRoom(
+            f"{what} needs about {show_bytes(needed)} of memory, and {show_bytes(free)} are free.",
+            hint="Close other programs, or take a smaller model.",
+        )
+
+
+def show_bytes(count: float) -> str:
+    """A number of bytes as people say it.
+
+    >>> show_bytes(90_868_376), show_bytes(512)
+    ('90.9 MB', '512 bytes')
+    """
+    if count < 1000:
+        return f"{count:.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 999.95:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:,.1f} TB"
+
+
+def _limits() -> Iterator[int]:
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            yield int(line.split()[1]) * 1024
+    group, used = _read("/sys/fs/cgroup/memory.max").strip(), _read("/sys/fs/cgroup/memory.current").strip()
+    if group.isdigit() and used.isdigit():
+        yield int(group) - int(used) + _reclaimable()
+    if os.name == "posix":
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft != resource.RLIM_INFINITY:
+            yield max(0, soft - _mapped())
+
+
+def _reclaimable() -> int:
+    """Pages of files count as used by the group, and are given back when somebody needs them."""
+    for line in _read("/sys/fs/cgroup/memory.stat").splitlines():
+        if line.startswith("inactive_file "):
+            return int(line.split()[1])
+    return 0
+
+
+def _mapped() -> int:
+    pages = _read("/proc/self/statm").split()
+    return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return ""

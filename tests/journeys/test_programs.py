@@ -1,8 +1,11 @@
 """A program's path: every verb speaks JSON, fits 80 columns and leaves with a code that means something."""
 
 import json
+import shlex
 
 import pytest
+
+from peasy.cli.app import build
 
 READY = {
     "demo": [],
@@ -39,7 +42,9 @@ def test_eighty_columns_without_colours(peasy, verb):
 def test_next_commands_are_commands(peasy, verb):
     """What a verb advises to type can be typed."""
     for line in peasy(verb, *READY[verb], "--json").json["next"]:
-        assert line.startswith(("peasy ", "pip install "))
+        name, *words = shlex.split(line)
+        assert name == "peasy"
+        build(words[0]).parse_args(words, exit_on_error=False, print_error=False)
 
 
 @pytest.mark.parametrize("verb", READY)
@@ -51,4 +56,6 @@ def test_failure_speaks_json_too(peasy, verb):
 
 @pytest.mark.parametrize("verb", READY)
 def test_the_same_command_says_the_same(peasy, verb):
-    assert peasy(verb, *READY[verb]).out == peasy(verb, *READY[verb]).out
+    once, again = peasy(verb, *READY[verb]), peasy(verb, *READY[verb])
+    assert once.out
+    assert once == again

@@ -162,7 +162,7 @@ def _read_union(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
         except InvalidInput:
             if len(kinds) == 1 or _looks_like(kind, data):  # what is wrong lies deeper: say that
                 raise
-    raise _wrong(f"should be {' or '.join(map(_said, kinds))}", data, where)
+    raise _wrong(f"should be {' or '.join(dict.fromkeys(map(_said, kinds)))}", data, where)
 
 
 def _looks_like(kind: Any, data: Any) -> bool:

@@ -1,0 +1,72 @@
+"""Norms against torch and transformers."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from peasy.errors import InvalidInput
+from peasy.formula import layer_norm, rms_norm
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (2, 5, 3, 4)])
+@pytest.mark.parametrize("learned", [True, False])
+def test_layer_norm_is_torchs(shape, learned):
+    x = torch.randn(shape) * 5 + 3
+    gain, shift = (torch.randn(4), torch.randn(4)) if learned else (None, None)
+    steps = layer_norm(x, gain, shift)
+    torch.testing.assert_close(steps.output, F.layer_norm(x, (4,), gain, shift), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(steps.normalised, F.layer_norm(x, (4,)), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(steps.mean, x.mean(-1))
+    torch.testing.assert_close(steps.variance, x.var(-1, correction=0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_rms_norm_is_torchs_and_llamas(learned):
+    from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+    x = torch.randn(2, 3, 4) * 5 + 3
+    gain = torch.randn(4) if learned else None
+    steps = rms_norm(x, gain, eps=1e-3)
+    torch.testing.assert_close(steps.output, F.rms_norm(x, (4,), gain, eps=1e-3), rtol=1e-5, atol=1e-5)
+    llama = LlamaRMSNorm(4, eps=1e-3)
+    torch.nn.init.constant_(llama.weight, 1) if gain is None else llama.weight.data.copy_(gain)
+    torch.testing.assert_close(steps.output, llama(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(steps.mean_square, (x * x).mean(-1))
+
+
+def test_every_library_and_every_caption(library):
+    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    one, half = np.ones(4), np.full(4, 0.5)
+    for norm, learned in ((layer_norm, (one, half)), (rms_norm, (half,))):
+        steps = norm(library.array(x), *map(library.array, learned))
+        for step, array in steps.numbered():
+            assert len(step.axes_of(array)) == array.ndim
+            assert step.says.endswith(".")
+            np.testing.assert_allclose(library.numpy(array), norm(x, *learned)[step.name], rtol=1e-12, atol=1e-12)
+        assert r"\gamma" in steps.step("output").tex
+
+
+def test_a_vector_of_equal_numbers_stays_finite():
+    assert layer_norm([[7.0, 7.0]]).output.tolist() == [[0, 0]]
+    assert rms_norm([[0.0, 0.0]]).output.tolist() == [[0, 0]]
+
+
+def test_half_precision_is_widened():
+    x = torch.full((1, 64), 300.0, dtype=torch.float16)
+    assert torch.isfinite(rms_norm(x).output).all()
+    assert torch.isinf((x * x).mean())
+
+
+def test_gradients():
+    x, gain, shift = (torch.randn(size, dtype=torch.float64, requires_grad=True) for size in ((3, 4), (4,), (4,)))
+    assert torch.autograd.gradcheck(lambda *given: layer_norm(*given).output, (x, gain, shift))
+    assert torch.autograd.gradcheck(lambda *given: rms_norm(*given).output, (x, gain))
+
+
+@pytest.mark.parametrize("norm", [layer_norm, rms_norm])
+def test_refusals(norm):
+    with pytest.raises(InvalidInput, match="gain is 3, but the vectors are 4 wide"):
+        norm(np.ones((2, 4)), np.ones(3))
+    with pytest.raises(InvalidInput, match="x has 1 axes"):
+        norm([1.0, 2.0])

@@ -1,10 +1,12 @@
 """The two commands of the first screen: installed once, at exact versions, and honest about what they leave out."""
 
+import dataclasses
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 import tomllib
 
@@ -81,43 +83,58 @@ def test_what_peasy_needs_at_run_time_has_a_floor_and_a_ceiling(root):
 
 
 @pytest.fixture
-def system(root):
+def system(root, monkeypatch):
     spec = importlib.util.spec_from_file_location("system_needs", root / "tests" / "system.py")
     module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "system_needs", module)  # dataclasses look their module up by name
     spec.loader.exec_module(module)
     return module
 
 
-def test_without_chromium_the_last_lines_say_so(system, monkeypatch, capsys):
-    monkeypatch.setattr(system, "find_chromium", lambda: None)
+@pytest.fixture
+def lacking(system, monkeypatch):
+    """Make the machine one that has only these programs."""
+
+    def only(*programs: str) -> None:
+        has = {need.program: "/usr/bin/x" if need.program in programs else None for need in system.NEEDS}
+        needs = [dataclasses.replace(need, find=lambda p=need.program: has[p]) for need in system.NEEDS]
+        monkeypatch.setattr(system, "NEEDS", needs)
+
+    return only
+
+
+def test_what_is_left_out_is_said_in_the_last_lines(system, lacking, capsys):
+    lacking("pdflatex")
     system.left_out()
     out = capsys.readouterr().out
-    assert "Left out" in out
+    assert "Left out: the tests of pages" in out
     assert "apt-get install chromium" in out
+    assert "LaTeX" not in out
 
 
-def test_with_chromium_nothing_is_said(system, monkeypatch, capsys):
-    monkeypatch.setattr(system, "find_chromium", lambda: "/usr/bin/chromium")
+def test_where_nothing_is_left_out_nothing_is_said(system, lacking, capsys):
+    lacking("Chromium", "pdflatex")
     system.left_out()
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
-    ("found", "user", "apt", "runs"),
+    ("has", "user", "apt", "installed"),
     [
-        (None, 0, "/usr/bin/apt-get", 2),
-        (None, 1000, "/usr/bin/apt-get", 0),
-        (None, 0, None, 0),
-        ("/usr/bin/chromium", 0, "/usr/bin/apt-get", 0),
+        ((), 0, "/usr/bin/apt-get", {"chromium", "texlive-latex-base"}),
+        (("pdflatex",), 0, "/usr/bin/apt-get", {"chromium"}),
+        (("Chromium", "pdflatex"), 0, "/usr/bin/apt-get", set()),
+        ((), 1000, "/usr/bin/apt-get", set()),
+        ((), 0, None, set()),
     ],
 )
-def test_chromium_is_installed_only_where_it_may_be(system, monkeypatch, found, user, apt, runs):
+def test_programs_are_installed_only_where_they_may_be(system, lacking, monkeypatch, has, user, apt, installed):
     ran = []
-    monkeypatch.setattr(system, "find_chromium", lambda: found)
+    lacking(*has)
     monkeypatch.setattr(system.os, "geteuid", lambda: user)
     monkeypatch.setattr(system.shutil, "which", lambda name: apt)
     monkeypatch.setattr(
-        system.subprocess, "run", lambda command, **_: ran.append(command) or subprocess.CompletedProcess(command, 0)
+        system.subprocess, "run", lambda command, **_: ran.extend(command) or subprocess.CompletedProcess(command, 0)
     )
     system.install()
-    assert len(ran) == runs
+    assert {"chromium", "texlive-latex-base"} & set(ran) == installed

@@ -36,6 +36,8 @@ MOST_CELLS = 40_000
 MOST_ARITHMETIC = 4_000_000
 """Characters of stored arithmetic; above, the page says where the rest is to be had."""
 
+NOT_STORED = "The arithmetic of the other cells is left out to keep this page small; --cell gives it for any one."
+
 MODULES = ("theme.js", "arithmetic.js", "page.js")
 """What is inlined into a page, in this order."""
 
@@ -98,6 +100,8 @@ class _Page:
         drawn = [self.part(part) for part in self.document.parts]
         if any(isinstance(part, Matrix | Table | Plane | Curves) for part in self.document.parts):
             drawn.append(f'<p class="note">{number.stated(self.document.decimals)}</p>\n')
+        if self.room <= 0:
+            drawn.append(f'<p class="note">{NOT_STORED}</p>\n')
         return "".join(drawn)
 
     def part(self, part: Part) -> str:

@@ -23,12 +23,12 @@ MOST = 200
 
 _TONES = {"note": "> ", "good": "✓ ", "bad": "✗ "}
 _SPECIAL = re.compile(r"[\\`*{}\[\]<>#|&$~^!]|(?<![^\W_])_|_(?![^\W_])")
-_LIST_START = re.compile(r"^(\d+)([.)]\s)|^([-+=])")
+_LIST_START = re.compile(r"^(\d+)(?=[.)](?:\s|$))|^(?=[-+=])")
 
 
 def draw(document: Document) -> str:
     """The document as Markdown."""
-    blocks = [f"# {escape(glyph.prose(document.title))}"]
+    blocks = [f"# {_inline(document.title)}"]
     for part in document.parts:
         blocks.extend(_blocks(part, document))
     if any(isinstance(part, Matrix | Table | Plane | Curves) for part in document.parts):
@@ -42,19 +42,24 @@ def escape(text: str) -> str:
     >>> escape("<eos> | W_Q")
     '\\<eos\\> \\| W_Q'
     """
-    return _LIST_START.sub(r"\1\3\\\2" if re.match(r"\d", text) else r"\\\3", _SPECIAL.sub(r"\\\g<0>", text))
+    return _LIST_START.sub(r"\1\\", _SPECIAL.sub(r"\\\g<0>", text))
+
+
+def _inline(text: str) -> str:
+    """A sentence: spaces around it would be markup of their own."""
+    return escape(" ".join(glyph.prose(text).split()))
 
 
 def _blocks(part: Part, document: Document) -> Iterator[str]:
     match part:
         case Heading(text, count):
-            yield f"## {f'{count}. ' if count is not None else ''}{escape(glyph.prose(text))}"
+            yield f"## {f'{count}. ' if count is not None else ''}{_inline(text)}"
         case Paragraph(text, tone):
-            yield _TONES.get(tone, "") + escape(glyph.prose(text))
+            yield _TONES.get(tone, "") + _inline(text)
         case Formula(tex):
             yield f"$$\n{tex}\n$$"
         case Arithmetic(title, lines):
-            yield f"*{escape(glyph.prose(title))}*" if title else ""
+            yield f"*{_inline(title)}*" if title else ""
             yield "\n".join(f"    {glyph.prose(line)}" for line in lines)
         case Matrix():
             yield from _matrix(lay_out(part, document.decimals, MOST))
@@ -71,7 +76,7 @@ def _matrix(grid: Grid) -> Iterator[str]:
     if matrix.tex:
         yield f"$$\n{matrix.tex}\n$$"
     if matrix.says:
-        yield escape(glyph.prose(matrix.says))
+        yield _inline(matrix.says)
     header = [grid.corner, *(grid.column_label(column) for column in grid.columns)]
     rows = [[grid.row_label(row), *(_cell(grid, row, column) for column in grid.columns)] for row in grid.rows]
     yield _table(

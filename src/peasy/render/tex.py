@@ -152,9 +152,9 @@ class _Reader:
             return self.row(until="}")
         if token.startswith("\\"):
             return self.command(token[1:])
-        if token[0].isdigit():
+        if token[0] in "0123456789":
             return Leaf("mn", token)
-        if token.isalpha():
+        if token.isascii() and token.isalpha():
             return Leaf("mi", token)
         if token in "+-=()[],.:;/|!<>'*":
             return Leaf("mo", {"-": "−", "'": "′", "*": "∗"}.get(token, token))
@@ -268,7 +268,7 @@ def plain(tex: str) -> str:
     """
     said = _said(parse(tex))
     said = re.sub(r"\s+", " ", said).strip()
-    return re.sub(r"([(\[⟨‖]) | ([)\]⟩,])", lambda found: found[1] or found[2], said)
+    return re.sub(r"([(\[⟨]) | ([)\]⟩,])", lambda found: found[1] or found[2], said)
 
 
 def _said(node: Node) -> str:
@@ -330,7 +330,7 @@ def _wants_air(node: Node) -> bool:
 def _held(node: Node) -> str:
     """The thing as one piece: in brackets unless it is one already."""
     said = _said(node).strip()
-    one_piece = " " not in said or isinstance(node, Scripted) or re.fullmatch("⟨[^⟨⟩]*⟩|‖[^‖]*‖ ‖[^‖]*‖", said)
+    one_piece = " " not in said or isinstance(node, Scripted) or re.fullmatch("⟨[^⟨⟩]*⟩", said)
     return said if one_piece else f"({said})"
 
 

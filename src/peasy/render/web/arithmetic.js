@@ -8,7 +8,6 @@ export function explainCells(page, arithmetic) {
     const cells = table.querySelectorAll("td[data-cell]");
     if (cells.length === 0) continue;
     // One stop for the tab key per table, arrows inside it: a hundred cells are not a hundred stops.
-    table.setAttribute("role", "grid");
     cells.forEach((cell, place) => (cell.tabIndex = place === 0 ? 0 : -1));
     const open = (event) => {
       const cell = event.target.closest("td[data-cell]");
@@ -27,22 +26,25 @@ export function explainCells(page, arithmetic) {
 function makePopover(page) {
   const box = page.createElement("div");
   box.id = "popover";
-  box.setAttribute("role", "status");
+  box.setAttribute("role", "tooltip");
   box.hidden = true;
   page.querySelector("main").append(box);
   let shown = null;
   const hide = () => {
     box.hidden = true;
+    shown?.removeAttribute("aria-describedby");
   };
   const follow = () => {
     if (!box.hidden) place(box, shown.getBoundingClientRect());
   };
   const show = (cell, lines) => {
-    if (!lines) return hide();
+    hide();
+    if (!lines) return;
     const [title, ...steps] = lines;
     box.replaceChildren(line(page, "strong", title), ...steps.map((step) => line(page, "pre", step)));
     box.hidden = false;
     shown = cell;
+    cell.setAttribute("aria-describedby", box.id);
     follow();
   };
   const settle = (focused, arithmetic) => {

@@ -1,0 +1,52 @@
+import os
+import stat
+
+import pytest
+
+from peasy.errors import InvalidInput, NoRoom, NotFound
+from peasy.render.file import write
+
+
+def test_text_and_bytes_are_written_and_replaced(tmp_path):
+    path = tmp_path / "a.md"
+    assert write(path, "eins ✓") == path
+    write(path, b"zwei")
+    assert path.read_bytes() == b"zwei"
+    assert [each.name for each in tmp_path.iterdir()] == ["a.md"]
+
+
+def test_a_failure_on_the_way_leaves_the_old_file_whole(tmp_path, monkeypatch):
+    path = tmp_path / "a.md"
+    write(path, "old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NoRoom, match="No space left on device"):
+        write(path, "new")
+    assert path.read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["a.md"]
+
+
+def test_a_missing_folder_and_a_folder_are_said(tmp_path):
+    with pytest.raises(NotFound, match="There is no folder"):
+        write(tmp_path / "no" / "a.md", "x")
+    with pytest.raises(InvalidInput, match="is a folder"):
+        write(tmp_path, "x")
+
+
+def test_a_new_file_is_readable_as_any_other_and_an_old_one_keeps_its_rights(tmp_path):
+    other = tmp_path / "other"
+    other.write_text("x")
+    assert stat.S_IMODE(write(tmp_path / "new", "x").stat().st_mode) == stat.S_IMODE(other.stat().st_mode)
+    other.chmod(0o600)
+    assert stat.S_IMODE(write(other, "y").stat().st_mode) == 0o600
+
+
+def test_a_link_is_followed_not_replaced(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"

@@ -1,0 +1,39 @@
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peasy.render import glyph
+
+INVISIBLE = {"Cc", "Cs", "Zl", "Zp"}
+ANYTHING = st.text(st.characters(codec=None, categories=None))
+
+
+@given(st.one_of(st.text(), st.text(alphabet="\x00\x1b\x9b\u202e\u2066\ud800\ufeff\u2028 a")))
+def test_nothing_dangerous_is_left(text):
+    for drawn in (glyph.tame(text), glyph.label(text), glyph.prose(text)):
+        assert not [each for each in drawn if unicodedata.category(each) in INVISIBLE]
+        assert not [each for each in drawn if unicodedata.bidirectional(each) in {"LRO", "RLO", "LRE", "RLE", "PDF"}]
+        drawn.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("token", "shown"),
+    [(" the", "·the"), ("\n", "⏎"), ("\n\n", "⏎⏎"), ("a b", "a b"), ("  ", "··"), ("<eos>", "<eos>"), ("\t", "⇥"),
+     ("x ", "x·"),
+     ("\x1b[0m", "␛[0m"), ("\u202e", "⟨U+202E⟩"), ("\ud800", "⟨U+D800⟩"), ("", ""), ("日本", "日本"), ("👩‍👩‍👧",
+     "👩‍👩‍👧")],
+)  # fmt: skip
+def test_whitespace_and_special_tokens_are_visible(token, shown):
+    assert glyph.label(token) == shown
+
+
+def test_a_long_label_is_cut_and_says_so():
+    assert len(glyph.label("a" * 10_000)) == glyph.LONGEST
+    assert glyph.label("a" * 10_000).endswith("…")
+
+
+def test_plain_text_is_left_alone():
+    text = "Ça va? Größe, naïve, Łódź, Ελληνικά, русский, שלום, 日本語"
+    assert glyph.tame(text) == text

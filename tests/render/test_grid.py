@@ -1,0 +1,36 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peasy.render.grid import lay_out, table_cells, window
+from peasy.views import Document, Matrix, Table
+
+
+@given(st.integers(0, 500), st.integers(2, 60))
+def test_a_window_keeps_the_ends_and_the_order(count, most):
+    places = window(count, most)
+    shown = [place for place in places if place is not None]
+    assert shown == sorted(set(shown))
+    assert len(shown) == min(count, most)
+    assert (None in places) == (count > most)
+    if count:
+        assert (shown[0], shown[-1]) == (0, count - 1)
+
+
+def test_what_is_left_out_is_said():
+    many = tuple(f"t{place}" for place in range(1000))
+    grid = lay_out(Matrix("m", tuple((0.0,) * 3 for _ in many), many, ("a", "b", "c")), 4, 40)
+    assert grid.notice == "960 of 1,000 rows are left out to keep this readable (⋯)."
+    assert lay_out(Matrix("m", ((1.0,),), ("a",), ("b",)), 4, 40).notice == ""
+
+
+def test_rows_of_a_wrong_length_are_shown_as_they_are():
+    grid = lay_out(Matrix("m", ((1.0, 2.0, 3.0), (1.0,)), ("a", "b"), ("x", "y")), 4, 40)
+    assert [grid.column_label(column) for column in grid.columns] == ["x", "y", "3"]
+    assert [grid.text(1, column) for column in grid.columns] == ["1", "", ""]
+
+
+def test_a_table_rounds_column_by_column():
+    table = Table(("kind", "loss", "steps"), (("gpt", 1 / 3, 100.0), ("rnn", 0.5, 20.0)))
+    rows, numeric, notice = table_cells(table, Document("t", (table,), 2), 40)
+    assert rows == [["gpt", "0.33", "100"], ["rnn", "0.50", "20"]]
+    assert (numeric, notice) == ([False, True, True], "")

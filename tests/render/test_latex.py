@@ -1,0 +1,78 @@
+import re
+import shutil
+import subprocess
+
+import pytest
+from tests.render.conftest import HOSTILE, every_part, matrix
+
+from peasy.render import latex
+from peasy.render.tex import UnknownTeX
+from peasy.views import Document, Formula, Matrix
+
+LATEX = [name for name in ("pdflatex", "lualatex") if shutil.which(name)]
+COMMAND = re.compile(r"\\[A-Za-z]+")
+
+
+def body_of(text):
+    return text.partition("\\begin{document}")[2]
+
+
+def test_a_matrix_is_a_table_with_its_name_and_formula():
+    drawn = body_of(latex.draw(Document("t", (matrix(shaded=False, marks=frozenset()),))))
+    assert r"\textbf{weights}\quad $\displaystyle \operatorname{softmax}" in drawn
+    assert r"\textbf{love} & $0.2483$ & $0.2483$ & $0.5035$ \\" in drawn
+
+
+def test_a_text_can_only_bring_harmless_commands():
+    harmless = set(COMMAND.findall("".join(latex._ESCAPES.values())))
+    for word in HOSTILE:
+        escaped = latex.escape(word)
+        assert set(COMMAND.findall(escaped)) <= harmless
+        rest = COMMAND.sub("", escaped)
+        assert not re.search(r"(?<!\\)[$&#%_~^]", rest)
+
+
+def test_a_text_does_not_end_the_document():
+    drawn = latex.draw(Document(r"\end{document}", every_part(r"\end{document}\input{/etc/passwd}")))
+    assert drawn.count(r"\end{document}") == 1
+    assert r"\input" not in drawn
+
+
+def test_with_the_escape_removed_it_would(monkeypatch):
+    monkeypatch.setattr(latex, "escape", lambda text: text)
+    assert latex.draw(Document(r"\end{document}", ())).count(r"\end{document}") == 2
+
+
+def test_a_formula_outside_the_small_set_is_refused():
+    for source in (r"\input{x}", r"x \end{document}"):
+        with pytest.raises(UnknownTeX):
+            latex.draw(Document("t", (Formula(source),)))
+
+
+def test_numbers_keep_their_signs():
+    drawn = latex.draw(Document("t", (Matrix("m", ((-1.5, float("-inf"), float("nan")),), ("a",), ("x", "y", "z")),)))
+    assert r"$-1.5$ & $-\infty$ & not a number" in drawn
+
+
+@pytest.mark.skipif(not LATEX, reason="no LaTeX on this machine")
+@pytest.mark.parametrize("program", LATEX)
+def test_it_compiles(program, worked, everything, tmp_path):
+    compile_all(program, {"worked": latex.draw(worked), "everything": latex.draw(everything)}, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LATEX, reason="no LaTeX on this machine")
+@pytest.mark.parametrize("program", LATEX)
+def test_hostile_strings_compile(program, hostile, tmp_path):
+    compile_all(program, {"hostile": latex.draw(hostile)}, tmp_path)
+
+
+def compile_all(program, texts, folder):
+    for name, text in texts.items():
+        (folder / f"{name}.tex").write_text(text, encoding="utf-8")
+        ran = subprocess.run(
+            [program, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", f"{name}.tex"],
+            cwd=folder, capture_output=True, timeout=280, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stdout.decode("utf-8", "replace")[-3000:]
+        assert (folder / f"{name}.pdf").read_bytes().startswith(b"%PDF")

@@ -1,0 +1,33 @@
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peasy.render.number import HUGE, decimals_for, write, write_cell
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 8))
+def test_a_written_number_is_the_nearest_and_never_minus_zero(value, decimals):
+    written = write(value, decimals)
+    assert not (written.startswith("-") and float(written) == 0)
+    if abs(value) < HUGE:
+        assert abs(float(written) - value) <= 0.5 * 10**-decimals * (1 + 1e-9) + abs(value) * 1e-15
+        assert len(written.partition(".")[2]) == decimals
+    else:
+        assert len(written) < 30
+
+
+def test_what_is_no_number_is_said_in_words():
+    assert [write(float(each)) for each in ("nan", "inf", "-inf")] == ["not a number", "∞", "−∞"]
+
+
+def test_whole_numbers_look_whole_and_a_matrix_has_one_number_of_decimals():
+    assert decimals_for([1, 2.0, -3], 4) == 0
+    assert decimals_for([0.1, 2.13], 4) == 2
+    assert decimals_for([1, 1 / 3], 4) == 4
+    assert decimals_for([0.1 + 0.2], 4) == 1, "what binary arithmetic left behind is no decimal"
+    assert decimals_for([math.inf, None, "x"], 4) == 0
+
+
+def test_cells_of_text_and_nothing_stay_what_they_are():
+    assert [write_cell(each, 2) for each in ("q_3*k_2", None, 0.125)] == ["q_3*k_2", "", "0.12"]

@@ -1,0 +1,59 @@
+import json
+
+import pytest
+
+from peasy.errors import NotFound, UsageError
+from peasy.views import Document, Matrix
+from peasy.workbench.result import Result
+
+
+class Small(Result):
+    def document(self):
+        return Document("Small", (Matrix("weights", ((0.25, 0.75),), ("I",), ("love", "AI")),))
+
+    def data(self):
+        return {"weights": [[0.25, float("-inf")]], "tokens": ("I",)}
+
+
+def test_it_draws_itself_in_every_format():
+    small = Small()
+    assert small.html().startswith("<!doctype html>")
+    assert small.latex().startswith("\\documentclass")
+    assert "**weights**" in small.markdown()
+    assert small.svg().startswith("<svg")
+    assert "0.25" in small.text()
+    assert str(small) == small.text()
+
+
+@pytest.mark.parametrize("suffix", ["html", "svg", "png", "tex", "md", "csv"])
+def test_it_saves_itself_by_suffix(suffix, tmp_path):
+    path = Small().save(tmp_path / f"small.{suffix}")
+    assert path.stat().st_size > 20
+
+
+def test_json_holds_the_data_that_the_command_line_prints(tmp_path):
+    assert json.loads(Small().save(tmp_path / "a.json").read_text()) == {"weights": [[0.25, "-inf"]], "tokens": ["I"]}
+
+
+def test_an_unknown_suffix_and_a_missing_folder_are_clear(tmp_path):
+    with pytest.raises(UsageError, match=r"\.html, \.svg"):
+        Small().save(tmp_path / "a.docx")
+    with pytest.raises(NotFound, match="There is no folder"):
+        Small().save(tmp_path / "no" / "a.html")
+
+
+def test_saving_again_replaces(tmp_path):
+    path = tmp_path / "a.md"
+    path.write_text("old")
+    assert "**weights**" in Small().save(path).read_text()
+
+
+def test_a_notebook_just_sees_it():
+    bundle = Small()._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "text/html", "image/svg+xml"}
+    assert bundle["text/html"] == Small()._repr_html_()
+
+
+def test_a_kind_of_result_must_say_what_it_shows():
+    with pytest.raises(TypeError):
+        type("Empty", (Result,), {})()

@@ -72,13 +72,14 @@ class Sight:
     causal: bool
     real: Tensor | None = None
     bias: Bias | None = None
-    _made: dict[tuple[int | None, int], Visible] = field(default_factory=dict, repr=False)
+    _made: dict[tuple[int | None, int | None], Visible] = field(default_factory=dict, repr=False)
 
     def visible(self, window: int | None, n_key: int) -> Visible:
         """What the queries see of the last `n_key` keys; layers that ask the same get the same object."""
-        if (window, n_key) not in self._made:
-            self._made[window, n_key] = self._make(window, n_key)
-        return self._made[window, n_key]
+        asked = window, None if n_key == self.key.shape[1] else n_key  # a symbol of an exported graph cannot be a key
+        if asked not in self._made:
+            self._made[asked] = self._make(window, n_key)
+        return self._made[asked]
 
     def _make(self, window: int | None, n_key: int) -> Visible:
         n_query = self.query.shape[1]

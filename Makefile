@@ -1,9 +1,11 @@
 # The two commands of the first screen: `make demo` and `make test`. A clean clone needs Python 3.11, pip and make.
-PYTHON ?= $(firstword $(shell command -v python3.11 python3 python))
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+# Debian takes ensurepip out of Python: there the pip of the system fills the new environment.
+WITHOUT_ENSUREPIP = { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install -qq pip; }
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check fix docs faults bench browser clean
@@ -47,7 +49,9 @@ clean: ## Remove what make made
 
 # Stamps: nothing is installed again until one of these two files changes.
 $(VENV)/.all: pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "peasy needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) 2>/dev/null || $(WITHOUT_ENSUREPIP)
 	@echo "Installing peasy into $(VENV): some minutes the first time ..."
 	@$(INSTALL) --editable ".[all]"
 	@touch $@

@@ -50,8 +50,8 @@ def write_checkpoint(
     with committed(folder) as part:
         write_tensors(part, tensors, shard_bytes=shard_bytes)
         (part / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        _write_tokenizer(part / TOKENIZER, tokenizer)
-        _write_tokenizer(part / TARGET, target_tokenizer)
+        write_tokenizer(part / TOKENIZER, tokenizer)
+        write_tokenizer(part / TARGET, target_tokenizer)
         for name, data in (extras or {}).items():
             assert Path(name).name == name, f"not a bare name: {name}"
             assert not (part / name).exists(), f"written twice: {name}"
@@ -83,7 +83,8 @@ def is_checkpoint(folder: str | Path) -> bool:
     return (Path(folder) / MANIFEST).is_file()
 
 
-def _write_tokenizer(path: Path, tokenizer: Any) -> None:
+def write_tokenizer(path: Path, tokenizer: Any) -> None:
+    """Put a tokenizer at `path`, from anything with `save(path)` or from a file; None writes nothing."""
     if tokenizer is None:
         return
     if isinstance(tokenizer, (str, Path)):

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from peasy.errors import PeasyError
     from peasy.formula import Additive, AttentionSteps, attend, attend_with_weights
     from peasy.workbench.check import check
+    from peasy.workbench.examples import examples
+    from peasy.workbench.exercise import exercise
+    from peasy.workbench.explain import explain
 
 __version__ = "0.1.0"
 
@@ -19,10 +22,24 @@ _HOMES = {
     "attend": "peasy.formula",
     "attend_with_weights": "peasy.formula",
     "check": "peasy.workbench.check",
+    "examples": "peasy.workbench.examples",
+    "exercise": "peasy.workbench.exercise",
+    "explain": "peasy.workbench.explain",
 }
 """Where each public name lives; it is imported when first asked for, so that `import peasy` stays light."""
 
-__all__ = ["Additive", "AttentionSteps", "PeasyError", "__version__", "attend", "attend_with_weights", "check"]
+__all__ = [
+    "Additive",
+    "AttentionSteps",
+    "PeasyError",
+    "__version__",
+    "attend",
+    "attend_with_weights",
+    "check",
+    "examples",
+    "exercise",
+    "explain",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -151,7 +151,7 @@ class _Desk:
         if not known:  # of given weights nothing more can be known than that a row of them is doubtful
             doubtful = {fault.row for fault in faults if fault.finding == "sum"}
             wrong |= np.array([[label in doubtful] for label in table.rows])
-        return readings(table.values(), wrong, known)
+        return readings(caption(table.node), table.values(), wrong, known)
 
     def judge_cell(self, table: Placed, row: int, column: int, content: Content, known: list[Version]) -> Judged | None:
         if content is Mark.BLANK:

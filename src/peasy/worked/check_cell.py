@@ -68,7 +68,7 @@ class Term:
 Content = Number | tuple[Term, ...] | Mark
 
 _BLANK = re.compile(r"[\s_.·…⋮⋯⋱?\-–—]*")
-_HIDDEN = re.compile(r"[xX×✗✘]|\*|-\s*(inf(inity|ty)?|∞)", re.IGNORECASE)
+_HIDDEN = re.compile(r"[xX×✗✘]|\*|[-−]\s*(inf(inity|ty)?|∞)", re.IGNORECASE)
 _NOT_A_NUMBER = re.compile(r"[+-]?\s*(nan|inf(inity|ty)?|∞)", re.IGNORECASE)
 _PLAIN = re.compile(r"([+-]?)\s*(\d+(?:[.,]\d*)?|[.,]\d+)(?:e([+-]?\d{1,3}))?\s*(%?)", re.IGNORECASE)
 _NAME = re.compile(r"[^\W\d][^\s+*/^(){}=]*|<[^\s<>]+>")
@@ -96,20 +96,16 @@ def read_cell(written: str | int | float, where: str = "this cell") -> Content:
     text = str(written)
     if len(text) > LONGEST_CELL:
         raise InvalidInput(f"{where} has {len(text)} characters.", hint=f"A cell has at most {LONGEST_CELL}.")
-    if _BLANK.fullmatch(text):
-        return Mark.BLANK
-    if _HIDDEN.fullmatch(text.strip().replace("−", "-")):
-        return Mark.HIDDEN
-    text = _plainly_spelt(text)
-    if _BLANK.fullmatch(text):
-        return Mark.BLANK
-    if _HIDDEN.fullmatch(text):
-        return Mark.HIDDEN
+    for spelt in (str.strip, _plainly_spelt):
+        text = spelt(text)
+        if _BLANK.fullmatch(text):
+            return Mark.BLANK
+        if _HIDDEN.fullmatch(text):
+            return Mark.HIDDEN
+        if plain := _PLAIN.fullmatch(text):
+            return _plain_number(plain, written, where)
     if _NOT_A_NUMBER.fullmatch(text):
         _refuse(written, where)
-    plain = _PLAIN.fullmatch(text)
-    if plain:
-        return _plain_number(plain, written, where)
     extent = evaluate(text)
     if extent is not None:
         return Number(extent.value, extent.low, extent.high, None)

@@ -68,7 +68,7 @@ def routes(example: Example, present: set[str]) -> dict[str, list[Route]]:
     """The ways to every table, by name. `present` are the tables that are given or written."""
     rules = Rules.of(example)
     source = "source" if example.source_tokens else "x"
-    ways = _projections(present, source)
+    ways = _projections(present, source, stated=example.x is not None)
     for head in range(example.heads):
         ways |= _one_head(rules, head, example.heads)
     found = "context"
@@ -108,9 +108,14 @@ def _product(left: str, right: str) -> Route:
     return Route((left, right), lambda a, b: multiply(a, b, names), _say_product)
 
 
-def _projections(present: set[str], source: str) -> dict[str, list[Route]]:
+def _projections(present: set[str], source: str, stated: bool) -> dict[str, list[Route]]:
+    """Queries, keys and values; without any matrix the inputs themselves, if the example is `stated` to begin there.
+
+    In notes that show X beside Q, K and V but no matrices, where those come from is not known.
+    """
     made_from = {"query": ("x", "w_q"), "key": (source, "w_k"), "value": (source, "w_v")}
-    if not present & {"w_q", "w_k", "w_v", "query", "key", "value", "key_transposed"}:
+    known_apart = present & {"query", "key", "value", "key_transposed"}
+    if not present & {"w_q", "w_k", "w_v"} and (stated or not known_apart):
         return {step: [Route(parents[:1], lambda x: x, _say_same_number)] for step, parents in made_from.items()}
     return {step: [_product(*parents)] if parents[1] in present else [] for step, parents in made_from.items()}
 

@@ -93,7 +93,9 @@ def node_of(written: Written, example: Example, present: Sequence[str] = ()) -> 
     return head_name(step, head)
 
 
-def place(written: Written, node: str, example: Example, shape: tuple[int, int] | None, may_look=None) -> Placed:
+def place(
+    written: Written, node: str, example: Example, shape: tuple[int, ...] | None, may_look: np.ndarray | None = None
+) -> Placed:
     """Lay a written table over the table it means; `shape` is that table's size where it is known."""
     step = node.rpartition(".")[2]
     cells = tuple(tuple(str(cell) for cell in row) for row in written.cells)
@@ -129,7 +131,7 @@ def _has_names(cells: tuple[tuple[str, ...], ...]) -> bool:
     return any(isinstance(read_cell(text), tuple) for row in cells for text in row)
 
 
-def _row_labels(step: str, example: Example, shape: tuple[int, int] | None, height: int) -> tuple[str, ...]:
+def _row_labels(step: str, example: Example, shape: tuple[int, ...] | None, height: int) -> tuple[str, ...]:
     if step in BY_KEY:
         return example.keys
     if step in ("w_q", "w_k", "w_v", "key_transposed", "w_o"):
@@ -139,7 +141,7 @@ def _row_labels(step: str, example: Example, shape: tuple[int, int] | None, heig
 
 
 def _column_labels(
-    step: str, example: Example, written: Written, shape: tuple[int, int] | None, cells: tuple[tuple[str, ...], ...]
+    step: str, example: Example, written: Written, shape: tuple[int, ...] | None, cells: tuple[tuple[str, ...], ...]
 ) -> tuple[str, ...]:
     if step in KEY_COLUMNS:
         return example.keys
@@ -153,7 +155,9 @@ def _column_labels(
     return tuple(map(str, range(width)))
 
 
-def _columns_matched(step: str, written: Written, columns: tuple[str, ...], cells, node: str) -> list[int] | None:
+def _columns_matched(
+    step: str, written: Written, columns: tuple[str, ...], cells: tuple[tuple[str, ...], ...], node: str
+) -> list[int] | None:
     """Which columns the written ones are, where they are named; None = as they stand."""
     if not written.columns or step not in KEY_COLUMNS or any(len(row) > len(written.columns) for row in cells):
         return None

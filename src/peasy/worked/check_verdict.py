@@ -35,8 +35,15 @@ def judge_number(number: Number, text: str, known: Sequence[Version], row: int, 
     exact = best(known)
     right = None if exact is None else float(exact.values[row, column])
     verdict, found = settle(number, known, row, column)
-    sum_said = (found or exact or known[0]).says(row, column)
-    return Judged(verdict, right, _reason(verdict, number, text, sum_said, exact, right, row, column))
+    why = (found or exact or known[0]).says(row, column)
+    if verdict == "wrong":
+        why += f", not {text}"
+    elif verdict == "cut":
+        why += f": cut off instead of rounded, which gives {right:.{max(number.decimals or 0, 0)}f}"
+    elif found and verdict == "follows":
+        why += f": right after the mistake in {found.mistaken}"
+        why += f"; without it {exact.says(row, column)}" if exact else ""
+    return Judged(verdict, right, f"{why}.")
 
 
 def settle(number: Number, known: Sequence[Version], row: int, column: int) -> tuple[Verdict, Version | None]:
@@ -66,27 +73,6 @@ def judge_hidden(who: tuple[str, str], hidden: bool, known: Sequence[Version], r
         return None
     said = known[0].says(row, column)
     return Judged("wrong", float(known[0].values[row, column]), f"{who[0]} may look at {who[1]}: {said}.")
-
-
-def _reason(
-    verdict: Verdict,
-    number: Number,
-    text: str,
-    said: str,
-    exact: Version | None,
-    right: float | None,
-    row: int,
-    column: int,
-) -> str:
-    if verdict == "right":
-        return f"{said}."
-    if verdict == "cut":
-        rounded = f"{right:.{max(number.decimals or 0, 0)}f}"
-        return f"{said}: cut off instead of rounded, which gives {rounded}."
-    if verdict == "follows":
-        without = f"; without it, {exact.says(row, column)}" if exact else ""
-        return f"{said}, counting from the table before as it is written, which has a mistake{without}."
-    return f"{said}, not {text}."
 
 
 def _agrees(number: Number, exact: float) -> bool:

@@ -15,12 +15,20 @@ MOST_VERSIONS = 24
 
 @dataclass(frozen=True)
 class Version:
-    """One reading of a table. `clean` if no mistake of the author's went into it."""
+    """One reading of a table. `clean` if no mistake of the author's went into it; `written` where it is written."""
 
     values: np.ndarray
     clean: bool
     route: Route | None = None
     parents: tuple["Version", ...] = ()
+    written: str = ""
+
+    @property
+    def mistaken(self) -> str:
+        """The table whose mistake went into this reading."""
+        if self.clean or self.written:
+            return self.written
+        return next(parent.mistaken for parent in self.parents if not parent.clean)
 
     def says(self, row: int, column: int) -> str:
         """The sum behind one cell: `1·1 + 1·1 = 2`."""
@@ -44,7 +52,7 @@ def derive(ways: Sequence[Route], versions: Mapping[str, list[Version]]) -> list
     return trimmed(found)
 
 
-def readings(written: np.ndarray, wrong: np.ndarray, known: Sequence[Version]) -> list[Version]:
+def readings(name: str, written: np.ndarray, wrong: np.ndarray, known: Sequence[Version]) -> list[Version]:
     """A written table as what later tables may come from: mended, and with its mistakes where it has some.
 
     What is not written is filled in from what is known.
@@ -55,7 +63,7 @@ def readings(written: np.ndarray, wrong: np.ndarray, known: Sequence[Version]) -
         return []
     filled = np.where(np.isnan(written), right, written)
     mended = Version(np.where(wrong, right, filled), clean=True)
-    return [mended, Version(filled, clean=False)] if wrong.any() else [mended]
+    return [mended, Version(filled, clean=False, written=name)] if wrong.any() else [mended]
 
 
 def best(versions: Sequence[Version]) -> Version | None:

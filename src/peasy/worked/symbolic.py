@@ -1,5 +1,6 @@
 """Attention in letters: which query meets which key, and each context as a sum of weighted values."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from peasy.worked.label import visible
@@ -60,7 +61,7 @@ def in_words(worked: Worked, row: int, decimals: int = 4, head: int = 0) -> str:
     return " + ".join(parts) or "0"
 
 
-def _cells(worked: Worked, write) -> tuple[tuple[str, ...], ...]:
+def _cells(worked: Worked, write: Callable[[int, int], str]) -> tuple[tuple[str, ...], ...]:
     seen = worked.may_look
     return tuple(
         tuple(HIDDEN if seen is not None and not seen[i, j] else write(i, j) for j in range(len(worked.keys)))

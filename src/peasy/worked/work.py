@@ -12,7 +12,7 @@ from peasy.formula.attention import captions, named, visible
 from peasy.formula.axes import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY
 from peasy.formula.heads import CONCAT, OUTPUT, SOURCE, W_K, W_O, W_Q, W_V, X, attend_in_heads, merge, projections
 from peasy.formula.normalise import NORMALISATIONS
-from peasy.formula.scoring import SCORINGS
+from peasy.formula.scoring import SCORINGS, Scoring
 from peasy.formula.step import Step
 from peasy.worked.example import AdditiveScoring, Example, Matrix
 
@@ -143,6 +143,7 @@ def look_table(example: Example) -> np.ndarray | None:
 
 
 Numbered = Iterator[tuple[Step, np.ndarray]]
+Given = np.ndarray | None
 
 
 def _weighed(example: Example) -> Numbered:
@@ -179,12 +180,12 @@ def _attended(example: Example) -> Numbered:
     yield from _scored(example, query, key, value, learned)
 
 
-def _scored(example: Example, query, key, value, learned: bool) -> Numbered:
+def _scored(example: Example, query: Given, key: Given, value: Given, learned: bool) -> Numbered:
     """The steps of the formula as far as query, key and value are there."""
     stand_in = [each for each in (query, key) if each is not None]
     if not stand_in and value is None:
         return
-    width = stand_in[0].shape[-1] if stand_in else value.shape[-1]
+    width = (stand_in[0] if stand_in or value is None else value).shape[-1]
     asked = np.zeros((len(example.tokens), width)) if query is None else query
     offered = np.zeros((len(example.keys), width)) if key is None else key
     said = np.zeros((len(example.keys), offered.shape[-1])) if value is None else value
@@ -213,7 +214,7 @@ def _gathered(example: Example, found: np.ndarray, tex: str) -> Numbered:
         yield output, project(found, w_o, ("concat" if example.heads > 1 else "context", "w_o"))
 
 
-def _made(given: Matrix | None, inputs, weights: Matrix | None, names: tuple[str, str], learned: bool):
+def _made(given: Matrix | None, inputs: Given, weights: Matrix | None, names: tuple[str, str], learned: bool) -> Given:
     """Query, key or value: given, or projected, or the inputs themselves when nothing is learned."""
     if given is not None:
         return _array(given)
@@ -235,7 +236,7 @@ def _options(example: Example, query: np.ndarray) -> dict:
     }  # fmt: skip
 
 
-def _scoring(example: Example):
+def _scoring(example: Example) -> Scoring:
     if isinstance(example.scoring, AdditiveScoring):
         return Additive(_array(example.scoring.w), _array(example.scoring.u), np.asarray(example.scoring.v, float))
     return named(example.scoring, SCORINGS, "scoring")
@@ -254,7 +255,7 @@ def _maybe(matrix: Matrix | None) -> np.ndarray | None:
     return None if matrix is None else _array(matrix)
 
 
-def _boolean(mask) -> np.ndarray | None:
+def _boolean(mask: tuple[tuple[bool, ...], ...] | None) -> np.ndarray | None:
     return None if mask is None else np.asarray(mask, dtype=bool)
 
 

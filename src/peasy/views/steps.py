@@ -1,0 +1,74 @@
+"""The bare steps of a formula as a document: what a notebook shows of `peasy.attend(...)`."""
+
+from collections.abc import Iterator
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+
+from peasy.formula import Step, Steps
+from peasy.views.document import Document, Heading, Matrix, Paragraph, Part
+
+MOST_TABLES = 8
+"""Of many heads and batches, the first so many are shown."""
+
+MOST = 40
+"""Rows and columns of one table; the arrays themselves stay whole."""
+
+
+def steps_document(steps: Steps, decimals: int = 4) -> Document:
+    """Every step as a labelled matrix; heads and batches one after the other.
+
+    >>> from peasy.formula import attend
+    >>> [matrix.name for matrix in steps_document(attend([[1.0]], [[1.0]], [[2.0]])).matrices()][:2]
+    ['query', 'key']
+    """
+    parts: list[Part] = []
+    for number, (step, array) in enumerate(_changing(steps), start=1):
+        parts.append(Heading(step.name, number))
+        parts += _tables(step, array)
+    return Document(_title(steps), tuple(parts), decimals)
+
+
+def _title(steps: Steps) -> str:
+    return type(steps).__name__.removesuffix("Steps") or "Steps"
+
+
+def _changing(steps: Steps) -> Iterator[tuple[Step, Any]]:
+    """The steps without those that changed nothing (no mask, no scale)."""
+    previous = None
+    for step, array in steps.numbered():
+        if array is not previous:
+            yield step, array
+        previous = array
+
+
+def _tables(step: Step, array: Any) -> Iterator[Part]:
+    axes = step.axes_of(array)
+    places = product(*(range(size) for size in array.shape[:-2]))
+    count = int(np.prod(array.shape[:-2], dtype=int))
+    for place in islice(places, MOST_TABLES):
+        said = ", ".join(f"{axis} {index}" for axis, index in zip(axes, place, strict=False))
+        yield _matrix(step, array[place] if place else array, said, axes)
+    if count > MOST_TABLES:
+        yield Paragraph(f"{count - MOST_TABLES:,} more of {step.name} are left out.", "note")
+    if array.ndim >= 2 and max(array.shape[-2:]) > MOST:
+        size = "x".join(map(str, array.shape[-2:]))
+        yield Paragraph(f"Shown is the first part of {size}; steps.{step.name} holds all of it.", "note")
+
+
+def _matrix(step: Step, array: Any, where: str, axes: tuple[str, ...]) -> Matrix:
+    rows = _numbers(array[None, :MOST] if array.ndim == 1 else array[:MOST, :MOST])
+    name = f"{step.name} ({where})" if where else step.name
+    labels = tuple(map(str, range(rows.shape[0]))), tuple(map(str, range(rows.shape[1])))
+    row_axis, column_axis = axes[-2:] if len(axes) > 1 else ("", axes[-1])
+    values = tuple(tuple(row) for row in rows.tolist())
+    shaded = step.name == "weights"
+    return Matrix(name, values, *labels, row_axis, column_axis, step.tex, step.says, shaded=shaded)
+
+
+def _numbers(array: Any) -> np.ndarray:
+    """A small array of any library as NumPy numbers."""
+    if hasattr(array, "detach"):
+        array = array.detach().cpu().double()
+    return np.asarray(array, dtype=float)

@@ -1,0 +1,45 @@
+"""`examples`: what can be explained by name."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from peasy.views.document import Document, Paragraph, Table
+from peasy.workbench.result import Result
+from peasy.worked import Example, example_names, load_example
+
+
+@dataclass(frozen=True)
+class Library(Result):
+    """The examples that come with peasy, by name."""
+
+    examples: tuple[tuple[str, Example], ...]
+
+    def document(self) -> Document:
+        """One line for each."""
+        rows = tuple((name, example.says) for name, example in self.examples)
+        how = Paragraph('Any of these, a file of your own, or "any sentence": peasy explain NAME', "note")
+        return Document("Examples", (Table(("name", "what it shows"), rows), how))
+
+    def data(self) -> dict[str, Any]:
+        """Names, titles and where each is from."""
+        return {
+            "examples": [
+                {
+                    "name": name,
+                    "title": example.title,
+                    "says": example.says,
+                    "source": example.source,
+                    "tokens": list(example.tokens),
+                }
+                for name, example in self.examples
+            ]
+        }
+
+
+def examples() -> Library:
+    """The library, in alphabetical order.
+
+    >>> "journey" in dict(examples().examples)
+    True
+    """
+    return Library(tuple((name, load_example(name)) for name in example_names()))

@@ -1,0 +1,226 @@
+"""`explain`: every step of attention for an example, a file or any sentence."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peasy import config
+from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
+from peasy.views.document import Document
+from peasy.views.worked import (
+    cell_document,
+    contribution_parts,
+    story_document,
+    symbolic_document,
+    worked_document,
+)
+from peasy.workbench.result import Result
+from peasy.worked import Example, Worked, WorkedStep, example_names, load_example, read_example, work
+from peasy.worked.arithmetic import CellArithmetic, arithmetic, place
+from peasy.worked.label import visible
+from peasy.worked.sentence import sentence_example, split_words
+from peasy.worked.story import Story, tell
+from peasy.worked.symbolic import Symbolic, symbolise
+
+MOST_DECIMALS = 15
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Explanation(Result):
+    """A worked example. `steps` in order; `e.weights`, `e.context` ... are the arrays; `e.cell(...)` one number."""
+
+    worked: Worked
+    decimals: int = 4
+    query: int | None = None
+    asked_cell: tuple[str, int, int] | None = None
+    symbolic: bool = False
+    contributions: bool = False
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tokens that ask."""
+        return self.worked.tokens
+
+    @property
+    def steps(self) -> tuple[WorkedStep, ...]:
+        """Every step with its caption, its labels and its numbers."""
+        return self.worked.steps
+
+    @cached_property
+    def variants(self) -> tuple[tuple[str, Worked], ...]:
+        """The example under its other settings, by name."""
+        example = self.worked.example
+        return tuple((variant.name, work(example.changed(variant))) for variant in example.variants)
+
+    def cell(self, step: str, row: int | str, column: int | str) -> CellArithmetic:
+        """The full arithmetic of one number; rows and columns by position (from 0) or by token.
+
+        >>> explain("i-love-ai").cell("scores", "AI", "AI").texts
+        ('query · key: 2·1 + 1·1 = 2 + 1 = 3',)
+        """
+        return arithmetic(self.worked, step, row, column, self.decimals)
+
+    def story(self, query: int | str) -> tuple[Story, ...]:
+        """The story of one word, one for each head."""
+        return tuple(tell(self.worked, query, self.decimals, head) for head in self.worked.heads)
+
+    def letters(self) -> Symbolic:
+        """The example in letters."""
+        return symbolise(self.worked, self.decimals, self.worked.heads[0])
+
+    def document(self) -> Document:
+        """What was asked for: a cell, a word's story, letters, or all steps."""
+        asked = [*self._asked()]
+        if not asked:
+            return worked_document(self.worked, self.variants, self.decimals, self.contributions)
+        return Document(asked[0].title, tuple(part for each in asked for part in each.parts), self.decimals)
+
+    def _asked(self) -> Iterator[Document]:
+        if self.asked_cell is not None:
+            yield cell_document(self.worked, self.cell(*self.asked_cell), self.decimals)
+        if self.query is not None:
+            told = story_document(self.worked, self.story(self.query), self.decimals)
+            more = tuple(contribution_parts(self.worked, self.query)) if self.contributions else ()
+            yield dataclasses.replace(told, parts=told.parts + more)
+        if self.symbolic:
+            yield symbolic_document(self.worked, self.letters(), self.decimals)
+
+    def data(self) -> dict[str, Any]:
+        """`tokens`, `steps` and what else was asked for; where a score is hidden, null stands for minus infinity."""
+        example = self.worked.example
+        data: dict[str, Any] = {"title": example.title, "tokens": list(self.tokens), "keys": list(self.worked.keys)}
+        data |= {"source": example.source, "note": example.note, "steps": [_plain_step(step) for step in self.steps]}
+        if self.variants:
+            data["variants"] = [
+                {"name": name, "steps": [_plain_step(step) for step in worked.steps]} for name, worked in self.variants
+            ]
+        if self.query is not None:
+            data["story"] = [dataclasses.asdict(story) for story in self.story(self.query)]
+        if self.asked_cell is not None:
+            data["cell"] = _plain_cell(self.cell(*self.asked_cell))
+        if self.symbolic:
+            data["symbolic"] = dataclasses.asdict(self.letters())
+        if self.contributions:
+            data["contributions"] = _plain_contributions(self.worked)
+        return data
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        worked = self.__dict__.get("worked")
+        if worked is not None and name in worked.names:
+            return worked.step(name).values
+        raise AttributeError(f"There is no step or attribute {name!r} here.")
+
+    def __repr__(self) -> str:
+        return f"Explanation({self.worked.example.title!r}: {', '.join(self.worked.names)})"
+
+
+def explain(
+    what: str | Path | Example | Mapping[str, Any],
+    *,
+    query: int | str | None = None,
+    cell: str | tuple[str, int | str, int | str] | None = None,
+    symbolic: bool = False,
+    decimals: int = 4,
+    causal: bool | None = None,
+    scoring: str | None = None,
+    normalise: str | None = None,
+    heads: int | None = None,
+    contributions: bool = False,
+) -> Explanation:
+    """Work an example: a library name, a file, or a sentence of two words or more.
+
+    `query` tells one word's story, `cell` ("weights,I,love") opens one number, `symbolic` writes letters;
+    `causal`, `scoring`, `normalise` and `heads` change what the example says.
+
+    >>> explain("i-love-ai").weights[0].round(4)
+    array([0.1978, 0.4011, 0.4011])
+    >>> explain("easy peasy lemon squeezy").tokens
+    ('easy', 'peasy', 'lemon', 'squeezy')
+    """
+    if isinstance(decimals, bool) or not 0 <= decimals <= MOST_DECIMALS:
+        raise UsageError(f"decimals should be from 0 to {MOST_DECIMALS}, not {decimals}.")
+    changes = {"causal": causal, "scoring": scoring, "normalise": normalise, "heads": heads}
+    worked = work(_changed(find_example(what), {name: each for name, each in changes.items() if each is not None}))
+    position = None if query is None else place(query, worked.tokens, "word")
+    opened = None if cell is None else _opened(worked, cell)
+    return Explanation(worked, decimals, position, opened, symbolic, contributions)
+
+
+def find_example(what: str | Path | Example | Mapping[str, Any]) -> Example:
+    """What a person means: a name of the library, then a file, then a sentence."""
+    if isinstance(what, Example):
+        return what
+    if isinstance(what, (Path, Mapping)):
+        return read_example(what)
+    if what in example_names():
+        return load_example(what)
+    if _is_file(what):
+        return read_example(what)
+    if len(split_words(what)) > 1 and len(what.split()) > 1:
+        return sentence_example(what)
+    if not what.strip():
+        raise UsageError("There is nothing to explain.", hint='For example: peasy explain "I love AI"')
+    near = did_you_mean(what, example_names())
+    hint = f"{near or 'Give a name, a file, or a sentence of two words or more.'} See all: peasy examples"
+    raise NotFound(f'There is no example "{visible(what)}".', hint=hint)
+
+
+def _is_file(what: str) -> bool:
+    if len(what) > 1000 or "\0" in what:
+        return False
+    path = Path(what)
+    try:
+        if path.is_file():
+            return True
+    except OSError:
+        return False
+    return path.suffix in (".toml", ".json") and len(what.split()) == 1
+
+
+def _changed(example: Example, changes: dict[str, Any]) -> Example:
+    """The example with other settings; its variants, which have settings of their own, are then left out."""
+    if not changes:
+        return example
+    fixed = [name for name in changes if name != "causal"] if example.weights is not None else []
+    if fixed:
+        raise InvalidInput(f"The weights are given here, so {' and '.join(fixed)} cannot change them.")
+    return config.read(Example, config.plain(dataclasses.replace(example, variants=(), written=())) | changes)
+
+
+def _opened(worked: Worked, cell: str | tuple[str, int | str, int | str]) -> tuple[str, int, int]:
+    parts = cell.split(",", 2) if isinstance(cell, str) else list(cell)
+    if len(parts) != 3:
+        raise UsageError(
+            f'A cell is step,row,column, not "{visible(str(cell))}".', hint="For example: --cell weights,0,1"
+        )
+    step, row, column = (part.strip() if isinstance(part, str) else part for part in parts)
+    found = arithmetic(worked, str(step), row, column)
+    return found.step, found.row, found.column
+
+
+def _plain_step(step: WorkedStep) -> dict[str, Any]:
+    values = [[None if each == -np.inf else each for each in row] for row in step.values.tolist()]
+    return {
+        "name": step.name, "tex": step.tex, "says": step.says,
+        "rows": list(step.rows), "columns": list(step.columns), "values": values,
+        "row_axis": step.row_axis, "column_axis": step.column_axis,
+    }  # fmt: skip
+
+
+def _plain_cell(found: CellArithmetic) -> dict[str, Any]:
+    value = found.value if np.isfinite(found.value) else None
+    where = {"step": found.step, "row": found.row, "column": found.column, "title": found.title}
+    return where | {"lines": list(found.texts), "value": value}
+
+
+def _plain_contributions(worked: Worked) -> list[dict[str, Any]]:
+    found = []
+    for head in worked.heads:
+        weights, value = worked.find("weights", head), worked.find("value", head)
+        if weights is not None and value is not None:
+            found.append({"head": head, "values": (weights[:, :, None] * value[None, :, :]).tolist()})
+    return found

@@ -1,0 +1,51 @@
+"""Any sentence as an example: each word gets a vector made from its own letters."""
+
+import hashlib
+import re
+import unicodedata
+
+from peasy.errors import InvalidInput
+from peasy.worked.example import Example
+
+WIDTH = 4
+"""Numbers per word: few enough to follow by hand, and two or four heads divide them."""
+
+MADE = (
+    "The vectors were made from the letters of the words, so the same word always gets the same vector. "
+    "They know nothing of meaning: what is similar here is similar by chance."
+)
+
+_WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]+")
+
+
+def sentence_example(text: str) -> Example:
+    """The sentence as an example without trainable weights.
+
+    >>> sentence_example("easy peasy").x == sentence_example("Easy, peasy").x[::2]
+    True
+    """
+    tokens = split_words(text)
+    if len(tokens) < 2:
+        raise InvalidInput("A sentence needs two words or more.", hint='For example: peasy explain "I love AI"')
+    x = tuple(vector_of(token) for token in tokens)
+    return Example(title=" ".join(text.split())[:200], tokens=tokens, x=x, note=MADE)
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Words and marks, each by itself.
+
+    >>> split_words("My phone broke, great")
+    ('My', 'phone', 'broke', ',', 'great')
+    """
+    return tuple(_WORDS.findall(text))
+
+
+def vector_of(word: str) -> tuple[float, ...]:
+    """Numbers from -1 to 1 in tenths; capital or small, composed or not, a word is the same word.
+
+    >>> vector_of("pizza") == vector_of("Pizza")
+    True
+    """
+    letters = unicodedata.normalize("NFC", unicodedata.normalize("NFC", word).casefold())
+    digest = hashlib.sha256(letters.encode("utf-8", "surrogatepass")).digest()
+    return tuple((int.from_bytes(digest[4 * i : 4 * i + 4], "big") % 21 - 10) / 10 for i in range(WIDTH))

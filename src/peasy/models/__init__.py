@@ -8,22 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peasy.models.build import build
     from peasy.models.config import Config, read_config
-    from peasy.models.preset import preset, presets
     from peasy.models.protocol import Model
 
 _HOMES = {
     "Config": "peasy.models.config",
     "Model": "peasy.models.protocol",
-    "build": "peasy.models.build",
-    "preset": "peasy.models.preset",
-    "presets": "peasy.models.preset",
     "read_config": "peasy.models.config",
 }
 """Imported when first asked for, so that settings can be read without torch."""
 
-__all__ = ["Config", "Model", "build", "preset", "presets", "read_config"]
+__all__ = ["Config", "Model", "read_config"]
 
 
 def __getattr__(name: str) -> Any:

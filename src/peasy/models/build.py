@@ -4,22 +4,35 @@ import torch
 from torch import nn
 
 from peasy.models import config as kinds
+from peasy.models.convolution import ConvolutionModel
 from peasy.models.decoder import Decoder
 from peasy.models.encoder import Encoder
 from peasy.models.encoder_decoder import EncoderDecoder
+from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
+from peasy.models.recurrent import RecurrentModel
+from peasy.models.translator import RecurrentTranslator
+from peasy.models.words import WordsModel
+from peasy.nn.block import Block
+from peasy.nn.head import Head
+from peasy.nn.stack import Stack
 
 KINDS: dict[type, type[Model]] = {
     kinds.DecoderConfig: Decoder,
     kinds.EncoderConfig: Encoder,
     kinds.EncoderDecoderConfig: EncoderDecoder,
+    kinds.RecurrentConfig: RecurrentModel,
+    kinds.ConvolutionConfig: ConvolutionModel,
+    kinds.NGramConfig: NGramModel,
+    kinds.RecurrentTranslatorConfig: RecurrentTranslator,
+    kinds.WordsConfig: WordsModel,
 }
 
 
 def build(config: kinds.Config, *, seed: int | None = 0) -> Model:
     """A model with weights drawn from `seed`; None = on no device ("meta"), to be filled from a file.
 
-    >>> from peasy.models import preset
+    >>> from peasy.models.preset import preset
     >>> build(preset("gpt2"), seed=None).count_parameters()
     124439808
     """
@@ -33,8 +46,37 @@ def build(config: kinds.Config, *, seed: int | None = 0) -> Model:
 
 
 def initialise(model: nn.Module, seed: int) -> None:
-    """Draw every weight from `seed`, module by module in order."""
+    """Draw every weight from `seed`, in the order of the modules.
+
+    Maps get a spread of one over the root of their inputs' width, token vectors 0.02 (tied heads read them
+    too), norms 1, biases 0; what is added to a residual stream is made smaller the more of it is added.
+    """
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for weight in model.parameters():
-            weight.normal_(0, 0.02, generator=draw)
+        for name, module in model.named_modules():
+            for own, weight in module.named_parameters(recurse=False):
+                _draw(f"{name}.{own}", module, weight, draw)
+        _calm_residuals(model)
+
+
+def _draw(name: str, module: nn.Module, weight: nn.Parameter, draw: torch.Generator) -> None:
+    if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+        weight.fill_(0.0 if name.endswith("bias") else 1.0)
+    elif isinstance(module, nn.RNNBase):
+        bound = module.hidden_size**-0.5
+        weight.uniform_(-bound, bound, generator=draw)
+    elif isinstance(module, nn.Embedding):
+        weight.normal_(0, 0.02, generator=draw)
+    elif weight.ndim == 1 and name.endswith("bias"):
+        weight.zero_()
+    else:
+        inputs = weight[0].numel() if isinstance(module, (nn.Linear, nn.Conv1d, Head)) else weight.shape[0]
+        weight.normal_(0, inputs**-0.5, generator=draw)
+
+
+def _calm_residuals(model: nn.Module) -> None:
+    for stack in model.modules():
+        if isinstance(stack, Stack):
+            adding = [linear for block in stack.blocks if isinstance(block, Block) for linear in block.adding()]
+            for linear in adding:
+                linear.weight.mul_(len(adding) ** -0.5)

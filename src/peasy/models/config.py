@@ -2,6 +2,7 @@
 
 A family (GPT-2, Llama, BERT, ...) is nothing but values of these.
 """
+# ruff: noqa: RUF009 (frozen defaults may be shared)
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

@@ -1,7 +1,7 @@
 """Figure 1 from the real object: boxes in boxes, with their weights, parameters and memory. Plain data, no torch."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -53,21 +53,18 @@ def _alike(boxes: list[Box]) -> list[Box]:
     """One box for each run of equal ones, named by the first and the last."""
     runs: list[list[Box]] = []
     for box in boxes:
-        if runs and _content(runs[-1][0]) == _content(box):
+        if runs and replace(box, name="") == replace(runs[-1][0], name=""):
             runs[-1].append(box)
         else:
             runs.append([box])
     return [_joined(run) for run in runs]
 
 
-def _content(box: Box) -> tuple:
-    return box.says, box.parameters, box.bytes, box.weights, box.boxes
-
-
 def _joined(run: list[Box]) -> Box:
-    first, last = run[0].name, run[-1].name
-    name = first if len(run) == 1 else f"{first} to {last.rsplit(' ', 1)[-1]}"
-    return Box(name, *_content(run[0]), times=len(run))  # type: ignore[arg-type]
+    first, last = run[0], run[-1]
+    if first is last:
+        return first
+    return replace(first, name=f"{first.name} to {last.name.rsplit(' ', 1)[-1]}", times=len(run))
 
 
 def _says(module: Any) -> str:

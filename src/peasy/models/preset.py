@@ -1,1 +1,78 @@
-"""Presets: known sizes of known models, as data."""
+"""Presets: known sizes of known models, read from data."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from peasy.errors import NotFound, did_you_mean
+from peasy.models.config import Config, read_config
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A known size: what it is, and how many parameters it must have (None = nobody published it)."""
+
+    name: str
+    says: str
+    config: Config
+    parameters: int | None = None
+
+
+def preset(name: str, **changes: Any) -> Config:
+    """The settings of a known model, some of them changed.
+
+    >>> preset("gpt2").stack.layers
+    12
+    >>> preset("gpt-tiny", vocabulary=65, stack={"layers": 3}).stack.layers
+    3
+    """
+    data = _table(name)
+    return read_config(_settings(_over(data, changes)), where=name)
+
+
+def presets() -> list[Preset]:
+    """All known sizes."""
+    return [
+        Preset(name, data["says"], read_config(_settings(data), where=name), data.get("parameters"))
+        for name in _tables()
+        for data in [_table(name)]
+    ]
+
+
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for file in sorted(files("peasy.models.presets").iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".toml"):
+            found |= tomllib.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
+def _table(name: str) -> dict[str, Any]:
+    tables = _tables()
+    if name not in tables:
+        hint = did_you_mean(name, tables) or f"Known: {', '.join(tables)}."
+        raise NotFound(f'There is no preset "{name}".', hint=hint)
+    data = tables[name]
+    if "like" not in data:
+        return data
+    inherited = {key: value for key, value in _table(data["like"]).items() if key != "parameters"}
+    return _over(inherited, data)
+
+
+def _over(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`data` with `changes` put over it, table by table; another `kind` starts a table anew."""
+    merged = dict(data)
+    for key, value in changes.items():
+        old = merged.get(key)
+        same = (
+            isinstance(old, dict) and isinstance(value, dict) and value.get("kind", old.get("kind")) == old.get("kind")
+        )
+        merged[key] = _over(old, value) if same and old is not None else value
+    return merged
+
+
+def _settings(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key not in ("says", "parameters", "like")}

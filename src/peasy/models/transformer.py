@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from peasy.errors import InvalidInput
 from peasy.nn.cache import Cache, extend_places
 from peasy.nn.embedding import Embedding
 from peasy.nn.scene import Edit, Scene
@@ -22,7 +23,8 @@ def set_scene(
 ) -> Scene:
     """The scene of one pass: checks the ids, then says where everybody stands and who may look at whom."""
     batch, time = ids.shape
-    embedding.check(ids, time + (0 if cache is None else cache.length))
+    check_ids(ids, embedding.token.num_embeddings)
+    embedding.check_length(time + (0 if cache is None else cache.length))
     query, key, real = extend_places(cache, batch, time, padding_or_none(real), ids.device)
     return Scene(Sight(query, key, causal, real), cache, tap, edit)
 
@@ -33,3 +35,19 @@ def padding_or_none(real: Tensor | None) -> Tensor | None:
         return None if real is None else real.bool()
     real = real.bool()
     return None if bool(real.all()) else real
+
+
+def check_ids(ids: Tensor, vocabulary: int) -> None:
+    """Refuse what is not `[batch, time]` or has ids outside the vocabulary."""
+    if ids.ndim != 2 or not ids.shape[1]:
+        raise InvalidInput(
+            f"ids have the shape {tuple(ids.shape)}.", hint="Give batch x time, with at least one token: ids[None]."
+        )
+    if torch.compiler.is_compiling() or ids.device.type == "meta":
+        return
+    least, most = (int(end) for end in ids.aminmax())
+    if least < 0 or most >= vocabulary:
+        raise InvalidInput(
+            f"There is no token {least if least < 0 else most}: this model knows 0 to {vocabulary - 1}.",
+            hint="Was the text cut into tokens by this model's own tokenizer?",
+        )

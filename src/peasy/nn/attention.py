@@ -43,7 +43,7 @@ class Attention(nn.Module):
         sight = scene.source_sight if self.cross else scene.sight
         assert sight is not None, "cross-attention needs a source"
         visible = sight.visible(self.window, key.shape[2])
-        context = self._look(query, key, value, visible)
+        context = look(query, key, value, visible, self.scale, self.softcap)
         if scene.tap is not None and scene.tap.wants(self.place):
             self._show(scene.tap, query, key, value, context, visible)
         if scene.edit is not None:
@@ -78,21 +78,6 @@ class Attention(nn.Module):
     def _memory(self, scene: Scene) -> LayerCache | None:
         return None if scene.cache is None else scene.cache.layers[self.place.layer]
 
-    def _look(self, query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
-        if self.softcap or (visible.hides and not _finite(key, value)):
-            # The kernel has no soft cap, and lets a NaN behind a mask into every row.
-            return self._formula(query, key, value, visible).context.to(query.dtype)
-        mask, causal = visible.for_kernel(query.dtype)
-        return functional.scaled_dot_product_attention(
-            query, key, value, mask, is_causal=causal, scale=self.scale, enable_gqa=self.heads != self.key_heads
-        )
-
-    def _formula(self, query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> AttentionSteps:
-        return attend(
-            query, key, value, mask=visible.mask, bias=visible.bias, causal=visible.causal,
-            scale=self.scale, softcap=self.softcap,
-        )  # fmt: skip
-
     def _show(self, tap: Tap, query: Tensor, key: Tensor, value: Tensor, context: Tensor, visible: Visible) -> None:
         heads, rows = tap.heads_of(self.heads), tap.rows_of(query.shape[2])
         group = self.heads // self.key_heads
@@ -108,12 +93,39 @@ class Attention(nn.Module):
                 tap.hand(Seen(self.place, step, array, heads, None if step in ("key", "value") else rows))
         asked = [step for step in FORMULA_STEPS if step in tap.steps]
         if asked:
+            visible = visible.pick(heads, rows, query.shape[2])
             # The context is the kernel's already: one column of values keeps the formula short.
-            steps = self._formula(
-                at_hand["query"], at_hand["key"], at_hand["value"][..., :1], visible.pick(heads, rows, query.shape[2])
+            steps = calculate(
+                at_hand["query"], at_hand["key"], at_hand["value"][..., :1], visible, self.scale, self.softcap
             )
             for step in asked:
                 tap.hand(Seen(self.place, step, steps[step], heads, rows, steps.step(step)))
+
+
+def look(
+    query: Tensor, key: Tensor, value: Tensor, visible: Visible, scale: float, softcap: float | None = None
+) -> Tensor:
+    """The context of every query, `[batch, head, query, d_value]`: fused, or by the formula where the kernel cannot.
+
+    The kernel has no soft cap, and a NaN behind a mask would spoil rows that never look at it.
+    """
+    if softcap or (visible.hides and not _finite(key, value)):
+        return calculate(query, key, value, visible, scale, softcap).context.to(query.dtype)
+    mask, causal = visible.for_kernel(query.dtype)
+    grouped = query.shape[1] != key.shape[1]
+    return functional.scaled_dot_product_attention(
+        query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped
+    )
+
+
+def calculate(
+    query: Tensor, key: Tensor, value: Tensor, visible: Visible, scale: float, softcap: float | None = None
+) -> AttentionSteps:
+    """The same by the formula, with every step."""
+    return attend(
+        query, key, value,
+        mask=visible.mask, bias=visible.bias, causal=visible.causal, scale=scale, softcap=softcap,
+    )  # fmt: skip
 
 
 def _split(x: Tensor, heads: int) -> Tensor:

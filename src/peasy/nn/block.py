@@ -42,3 +42,8 @@ class Block(nn.Module):
         scene.show(sublayer.place, "output", found)
         x = x + self.dropout(found)
         return x if self.before else norm(x)
+
+    def adding(self) -> list[nn.Linear]:
+        """The last map of each sublayer: what they give is added to the stream."""
+        looks = [each.output for each in (self.attention, self.cross_attention) if each is not None]
+        return [*looks, self.feedforward.down]

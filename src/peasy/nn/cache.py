@@ -32,7 +32,8 @@ class LayerCache:
         end = self.length + key.shape[2]
         if self.keys is None or self.values is None or end > self.keys.shape[2]:
             self._grow(end, key, value)
-        assert self.keys is not None and self.values is not None
+        assert self.keys is not None
+        assert self.values is not None
         self.keys[:, :, self.length : end] = key
         self.values[:, :, self.length : end] = value
         self.length = end
@@ -57,7 +58,8 @@ class LayerCache:
     def _forget(self) -> None:
         if self.window is None or self.length < self.window + BLOCK:
             return
-        assert self.keys is not None and self.values is not None
+        assert self.keys is not None
+        assert self.values is not None
         kept = slice(self.length - self.window, self.length)
         self.keys[:, :, : self.window] = self.keys[:, :, kept].clone()
         self.values[:, :, : self.window] = self.values[:, :, kept].clone()

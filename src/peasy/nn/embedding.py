@@ -1,6 +1,5 @@
 """From ids to vectors, with their place, segment and norm."""
 
-import torch
 from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
@@ -52,19 +51,10 @@ class Embedding(nn.Module):
             return x + sinusoids(places, x.shape[-1], self.places.layout).to(x.dtype)
         return x
 
-    def check(self, ids: Tensor, length: int) -> None:
-        """Refuse ids outside the vocabulary and texts longer than there are learned places."""
+    def check_length(self, length: int) -> None:
+        """Refuse a text longer than there are learned places."""
         if self.position is not None and self.context is not None and length > self.context:
             raise InvalidInput(
                 f"The text has {length} tokens; this model reads at most {self.context}.",
                 hint="Shorten the text, or choose a model with a longer context.",
-            )
-        if torch.compiler.is_compiling() or not ids.numel():
-            return
-        least, most = (int(end) for end in ids.aminmax())
-        if least < 0 or most >= self.token.num_embeddings:
-            wrong = least if least < 0 else most
-            raise InvalidInput(
-                f"There is no token {wrong}: this model knows 0 to {self.token.num_embeddings - 1}.",
-                hint="Was the text cut into tokens by this model's own tokenizer?",
             )

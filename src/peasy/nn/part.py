@@ -219,7 +219,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Embedding:
-    """Token vectors; `scaled` by the root of their width, with vectors of so many `segments`, with a `norm` of their own."""
+    """Token vectors, `scaled` by the root of their width; with vectors for `segments`; with a `norm` of their own."""
 
     scaled: bool = False
     segments: int = 0

@@ -8,7 +8,7 @@ from torch import Tensor
 from peasy.nn.cache import Cache
 from peasy.nn.position import Turn
 from peasy.nn.sight import Sight
-from peasy.nn.tap import Place, Seen, Tap
+from peasy.nn.tap import Place, Tap, show
 
 Edit = Callable[[Place, Tensor], Tensor]
 """Changes the context of an attention, `[batch, head, query, d_value]`, before its heads are joined."""
@@ -28,11 +28,4 @@ class Scene:
 
     def show(self, place: Place, step: str, array: Tensor) -> None:
         """Hand a step of the stream, `[batch, time, width]`, to whoever asked for it."""
-        tap = self.tap
-        if tap is None or not tap.wants(place, step):
-            return
-        if tap.rows is None:
-            tap.hand(Seen(place, step, array))
-        else:
-            rows = tap.rows_of(array.shape[1])
-            tap.hand(Seen(place, step, array[:, list(rows)], rows=rows))
+        show(self.tap, place, step, array)

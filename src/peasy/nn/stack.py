@@ -31,6 +31,7 @@ class Stack(nn.Module):
         )
         self.norm = make_norm(settings.norm, d_model) if settings.norm.place == "before" else None
         heads = settings.attention.heads
+        self.d_head = settings.attention.d_head or d_model // heads
         self.relative = RelativeBias(heads, position, causal) if isinstance(position, part.Relative) else None
         self.alibi = AlibiBias(heads) if isinstance(position, part.Alibi) else None
 
@@ -43,7 +44,7 @@ class Stack(nn.Module):
         """`[batch, time, d_model]` to the same, after the last norm."""
         scene.sight.bias = self.relative or self.alibi
         if isinstance(self.position, part.Rotary):
-            scene.turn = turns(scene.sight.query, self.blocks[0].attention.d_head, self.position)
+            scene.turn = turns(scene.sight.query, self.d_head, self.position)
         for layer, block in enumerate(self.blocks):
             scene.show(Place(self.name, layer, "stream"), "residual", x)
             x = block(x, scene)

@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """One step of one place. `heads` and `rows` say which ones, None = all; `caption` is the formula's, if it has one."""
+    """One step of one place, of these `heads` and `rows` (None = all); `caption` is the formula's, if it has one."""
 
     place: Place
     step: str
@@ -106,3 +106,14 @@ def _within(asked: tuple[int, ...] | None, count: int, what: str) -> tuple[int, 
         if not -count <= index < count:
             raise InvalidInput(f"There is no {what} {index}.", hint=f"Here they go from 0 to {count - 1}.")
     return tuple(index % count for index in asked)
+
+
+def show(tap: Tap | None, place: Place, step: str, array: Tensor) -> None:
+    """Hand a step of the stream, `[batch, time, width]`, to whoever asked for it."""
+    if tap is None or not tap.wants(place, step):
+        return
+    if tap.rows is None:
+        tap.hand(Seen(place, step, array))
+    else:
+        rows = tap.rows_of(array.shape[1])
+        tap.hand(Seen(place, step, array[:, list(rows)], rows=rows))

@@ -99,7 +99,7 @@ def _readings(said: str) -> list[str]:
     """The caption itself, then what stands before a remark, then what stands after a number or an equals sign."""
     said = _NUMBERING.sub("", said.strip().lstrip("#").strip().strip("*").strip())
     sides = [side for side in re.split(r"=", said) if side.strip()]
-    shorter = [re.split(r"[:,;(—–]| - ", side, maxsplit=1)[0] for side in sides]
+    shorter = [re.split(r"[:,;(—–$]| - ", side.strip(" $"), maxsplit=1)[0] for side in sides]
     return [said, *sides[:1], *shorter[:1], *sides[1:], *(re.split(r"[:—–]", said)[1:2])]
 
 

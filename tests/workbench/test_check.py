@@ -1,0 +1,87 @@
+"""The verb `check`: one result, shown, saved and handed out as data."""
+
+import json
+
+import pytest
+
+import peasy
+from peasy.views.check import SIGNS
+from peasy.workbench.check import CheckResult, check
+from peasy.worked.check import check as check_example
+
+NOTES = {
+    "title": "Mine",
+    "tokens": ["I", "love", "AI"],
+    "x": [[1, 0], [0, 1], [1, 1]],
+    "scoring": "dot",
+    "written": [{"table": "scores", "cells": [["1", "0", "1"], ["0", "1", "5"], ["", "1", "2"]]}],
+}
+
+
+def test_it_is_a_public_name():
+    assert peasy.check is check
+    assert isinstance(peasy.check(NOTES), CheckResult)
+
+
+def test_data_are_plain_and_complete():
+    told = json.loads(json.dumps(check(NOTES).data()))
+    assert told["passed"] is False
+    wrong = [cell for cell in told["cells"] if cell["verdict"] == "wrong"]
+    assert [{key: cell[key] for key in ("table", "row", "column", "written", "right", "why")} for cell in wrong] == [
+        {"table": "scores", "row": "love", "column": "AI", "written": "5", "right": 1.0, "why": "0·1 + 1·1 = 1, not 5."}
+    ]
+    assert {cell["verdict"] for cell in told["cells"]} <= {"right", "wrong", "follows", "cut"}
+    assert [(each["row"], each["column"]) for each in told["unanswered"]] == [("AI", "I")]
+
+
+def test_rows_name_table_row_finding_and_why():
+    rows = check("004-journey").data()["rows"]
+    assert [(row["table"], row["row"], row["finding"]) for row in rows] == [
+        ("weights", "Your", "length"),
+        ("weights", "Your", "sum"),
+    ]
+    assert all(row["why"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("003-i-love-ai", "87 cells checked: 3 are wrong and 1 row does not hold."),
+        ("004-journey", "12 cells checked: 1 is wrong, 2 are cut off instead of rounded and 1 row does not hold."),
+    ],
+)
+def test_the_verdict_is_one_sentence(name, sentence):
+    assert check(name).verdict == sentence
+
+
+def test_the_document_shows_every_table_with_its_marks():
+    document = check(NOTES).document()
+    (matrix,) = document.matrices()
+    assert matrix.marks == {(1, 2)}
+    assert matrix.values[1][2] == f"5 {SIGNS['wrong']}"
+    assert matrix.values[2][0] == SIGNS["blank"]
+
+
+@pytest.mark.parametrize("suffix", ["md", "html", "tex", "csv", "json"])
+def test_it_can_be_saved(suffix, tmp_path):
+    path = check(NOTES).save(tmp_path / f"checked.{suffix}")
+    assert "not 5" in path.read_text(encoding="utf-8")
+
+
+def test_hostile_words_stay_words():
+    hostile = "<script>alert(1)</script>"
+    notes = NOTES | {"tokens": [hostile, "love", "AI"], "title": hostile}
+    assert hostile not in check(notes).html()
+
+
+def test_it_accepts_what_other_rooms_give(tmp_path):
+    path = tmp_path / "notes.md"
+    path.write_text("**X**\n\n| | 0 |\n|-|-|\n| a | 2 |\n\n**scores**\n\n| | a |\n|-|-|\n| a | 4 |\n", encoding="utf-8")
+    assert check(path).passed and check(str(path)).passed
+    assert check(path).verdict == "1 cell checked: all right."
+
+
+def test_it_says_the_same_as_the_room_below():
+    from peasy.worked import read_example
+
+    assert check(NOTES).parts == (check_example(read_example(NOTES)),)

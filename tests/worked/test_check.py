@@ -1,0 +1,409 @@
+"""Checking hand-worked tables: what is right at its author's decimals is right, and one mistake is blamed once."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peasy.errors import InvalidInput
+from peasy.worked import check_verdict, example_names, load_example, read_example, work
+from peasy.worked.check import check
+from peasy.worked.example import Example, Written
+
+DERIVED = ("query", "key", "value", "scores", "scaled", "masked", "weights", "context", "concat", "output")
+LOVE = {
+    "title": "I love AI",
+    "tokens": ["I", "love", "AI"],
+    "x": [[1, 0], [0, 1], [1, 1]],
+    "w_q": [[1, 0], [1, 1]],
+    "w_k": [[0, 1], [1, 0]],
+    "w_v": [[1, 2], [0, 1]],
+}
+
+
+def wrote(*tables, **settings) -> Example:
+    """I love AI with these tables: (name, cells) or (name, cells, more)."""
+    written = [{"table": name, "cells": cells, **dict(*more)} for name, cells, *more in tables]
+    return read_example(LOVE | settings | {"written": written})
+
+
+def verdicts(checked, table=None):
+    return [cell.verdict for cell in checked.cells if table in (None, cell.table)]
+
+
+def fully_written(example: Example, decimals: int) -> Example:
+    """The example with every table that follows from it, written at so many decimals."""
+    tables = []
+    for step in work(example).steps:
+        given = step.name == "weights" and example.weights is not None
+        if step.base in DERIVED and not given and not (example.q and step.name == "query"):
+            cells = tuple(tuple(_written(each, decimals) for each in row) for row in step.values)
+            tables.append(Written(step.name, cells))
+    return replace(example, written=tuple(tables), variants=())
+
+
+def _written(number: float, decimals: int) -> str:
+    return "x" if number == -np.inf else f"{number:.{decimals}f}"
+
+
+def changed(example: Example, table: int, row: int, column: int, text: str) -> Example:
+    written = list(example.written)
+    cells = [list(each) for each in written[table].cells]
+    cells[row][column] = text
+    written[table] = replace(written[table], cells=tuple(map(tuple, cells)))
+    return replace(example, written=tuple(written))
+
+
+SMALL = [name for name in example_names() if len(load_example(name).tokens) <= 6]
+HEADED = {
+    "title": "two heads",
+    "tokens": ["I", "love", "AI"],
+    "heads": 2,
+    **{k: LOVE[k] for k in ("x", "w_q", "w_k", "w_v")},
+}
+OTHERS = {
+    "two heads": HEADED | {"w_o": [[1, 2], [0, 1]]},
+    "causal": LOVE | {"causal": True},
+    "source": LOVE
+    | {"tokens": ["I", "AI"], "x": [[1, 0], [1, 1]], "source_tokens": ["love", "AI"], "source_x": [[0, 1], [1, 1]]},
+    "by sum": LOVE | {"scoring": "dot", "normalise": "sum"},
+    "cosine": LOVE | {"scoring": "cosine", "normalise": "none"},
+    "biased": LOVE | {"bias": [[0.5, "-inf", 0], [0, 0, 0], [1, 0, 0]]},
+    "scaled": LOVE | {"scale": 0.25, "window": 2},
+    "given q k v": {
+        "title": "t",
+        "tokens": ["a", "b"],
+        "q": [[1, 2], [0, 1]],
+        "k": [[1, 1], [2, 0]],
+        "v": [[3.0], [4]],
+    },
+}
+
+
+def example_of(name: str) -> Example:
+    return read_example(OTHERS[name]) if name in OTHERS else load_example(name)
+
+
+@pytest.mark.parametrize("decimals", [2, 4])
+@pytest.mark.parametrize("name", [*SMALL, *OTHERS])
+def test_what_peasy_writes_is_right(name, decimals):
+    example = fully_written(example_of(name), decimals)
+    checked = check(example)
+    assert checked.passed, [cell for cell in checked.cells if cell.verdict != "right"] + list(checked.rows)
+    assert checked.count("right") == sum(table.count_cells for table in map(_Counted, example.written))
+
+
+class _Counted:
+    def __init__(self, table: Written) -> None:
+        self.count_cells = sum(map(len, table.cells))
+
+
+@pytest.mark.parametrize("name", [*(name for name in SMALL if len(load_example(name).tokens) <= 3), *OTHERS])
+def test_one_changed_cell_is_found_wherever_it_is_and_nothing_else_is_blamed(name):
+    example = fully_written(example_of(name), 3)
+    for at, table in enumerate(example.written):
+        for row, cells in enumerate(table.cells):
+            for column, text in enumerate(cells):
+                mistake = "7.5" if text == "x" else f"{float(text) + 0.9:.3f}"
+                checked = check(changed(example, at, row, column, mistake))
+                wrong = [cell for cell in checked.cells if cell.verdict not in ("right", "cut")]
+                assert len(wrong) == 1, (table.table, row, column, wrong)
+                assert wrong[0].verdict == "wrong"
+                assert wrong[0].written == mistake
+                assert not checked.passed
+
+
+@pytest.mark.parametrize(
+    ("table", "row", "column"), [("query", 1, 0), ("key", 2, 1), ("value", 0, 1), ("scores", 1, 2), ("scaled", 0, 1)]
+)
+def test_what_was_worked_out_from_a_mistake_follows_it(table, row, column):
+    example = read_example(LOVE)
+    exact = {step.name: step.values for step in work(example).steps}
+    spoilt = exact[table].copy()
+    spoilt[row, column] += 2
+    after = _worked_on(exact, table, spoilt)
+    written = tuple(
+        Written(name, tuple(tuple(f"{each:.4f}" for each in row) for row in values)) for name, values in after.items()
+    )
+    checked = check(replace(example, written=written))
+    wrong = [cell for cell in checked.cells if cell.verdict == "wrong"]
+    assert [(cell.row, cell.column) for cell in wrong] == [(example.tokens[row], _label(example, table, column))]
+    assert "follows" in verdicts(checked)
+    assert all(cell.verdict in ("right", "follows") for cell in checked.cells if cell not in wrong)
+    follower = next(cell for cell in checked.cells if cell.verdict == "follows")
+    assert f"right after the mistake in {wrong[0].table}" in follower.why
+
+
+def _label(example, table, column):
+    return example.tokens[column] if table in ("scores", "scaled") else str(column)
+
+
+def _worked_on(exact, table, spoilt):
+    """All tables from `table` on, worked out by bare NumPy from the spoilt one."""
+    now = dict(exact) | {table: spoilt}
+    if table not in ("scores", "scaled"):
+        now["scores"] = now["query"] @ now["key"].T
+    if table != "scaled":
+        now["scaled"] = now["scores"] / np.sqrt(2)
+    powers = np.exp(now["scaled"])
+    now["weights"] = powers / powers.sum(axis=1, keepdims=True)
+    now["context"] = now["weights"] @ now["value"]
+    order = ("query", "key", "value", "scores", "scaled", "weights", "context")
+    return {name: now[name] for name in order if name in now}
+
+
+def test_counting_from_the_rounded_table_before_is_right_too():
+    """1.4 / 2 = 0.7 from the rounded score; from the exact one it is 0.72, and both are right."""
+    given = {"title": "t", "tokens": ["a"], "x": [[1.2, 0.0, 0.0, 0.0]]}
+    for scaled in ("0.70", "0.72"):
+        example = read_example(
+            given | {"written": [{"table": "scores", "cells": [["1.4"]]}, {"table": "scaled", "cells": [[scaled]]}]}
+        )
+        assert verdicts(check(example)) == ["right", "right"]
+    alone = read_example(given | {"written": [{"table": "scaled", "cells": [["0.70"]]}]})
+    assert verdicts(check(alone)) == ["wrong"]
+
+
+def test_a_cell_is_judged_at_its_own_decimals():
+    checked = check(wrote(("scaled", [["0", "0.7", "0.71"], ["0.7071", "1", "1.41"], ["0.71", "1.4", "2.2"]])))
+    assert verdicts(checked) == ["right"] * 8 + ["wrong"]
+
+
+def test_cut_off_passes_but_is_said():
+    checked = check(wrote(("weights", [["0.197", "0.401", "0.401"]], {"rows": ["I"]})))
+    assert verdicts(checked) == ["cut", "right", "right"]
+    assert checked.passed
+    assert checked.cells[0].why.endswith("= 0.1978: cut off instead of rounded, which gives 0.198.")
+
+
+def test_follows_needs_the_mistaken_table(monkeypatch):
+    """Inverse: when the mistaken reading is not followed, what follows it is called wrong."""
+    tables = (
+        ("scores", [["0", "1", "1"], ["1", "1", "3"], ["1", "2", "3"]]),
+        ("scaled", [["0.71", "0.71", "2.12"]], {"rows": ["love"]}),
+    )
+    assert verdicts(check(wrote(*tables)), "scaled") == ["right", "right", "follows"]
+    monkeypatch.setattr("peasy.worked.check.readings", lambda *_: [])
+    assert verdicts(check(wrote(*tables)), "scaled") == ["right", "right", "wrong"]
+
+
+def test_without_the_rule_for_cutting_a_cut_is_wrong(monkeypatch):
+    monkeypatch.setattr(check_verdict, "_cuts", lambda number, exact: False)
+    assert verdicts(check(wrote(("weights", [["0.197", "0.401", "0.401"]], {"rows": ["I"]}))))[0] == "wrong"
+
+
+def test_blank_cells_are_no_mistakes_and_are_counted():
+    checked = check(wrote(("scores", [["0", "", "__"], ["", "", ""], ["1", "2", "3"]])))
+    assert checked.passed
+    assert checked.count("blank") == 5 and checked.count("right") == 4
+
+
+def test_later_tables_are_checked_beside_blanks():
+    checked = check(
+        wrote(
+            ("scores", [["0", "", ""], ["1", "1", "3"], ["", "", ""]]),
+            ("scaled", [["0", "0.71", "0.71"], ["0.71", "0.71", "2.12"]]),
+        )
+    )
+    assert verdicts(checked, "scaled") == ["right"] * 5 + ["follows"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "finding"),
+    [
+        ([["0.38", "0.4", "0.9"]], "1.68"),
+        ([["0.38", "0.4", "0.24"]], "1.02"),
+        ([["1", "1", "0"]], "= 2,"),
+        ([["1/3", "1/3", "1/4"]], "0.9167"),
+    ],
+)
+def test_given_weights_must_sum_to_one(cells, finding):
+    checked = check(given_weights(cells))
+    assert [row.finding for row in checked.rows] == ["sum"]
+    assert finding in checked.rows[0].why
+    assert not checked.cells and not checked.passed
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [["0.33", "0.33", "0.33"]],
+        [["0.36", "0.40", "0.24"]],
+        [["1", "0", "0"]],
+        [["1/3", "1/3", "1/3"]],
+        [["33%", "33%", "33%"]],
+    ],
+)
+def test_rounding_excuses_a_sum_that_it_can_explain(cells):
+    assert check(given_weights(cells)).passed
+
+
+def given_weights(cells):
+    written = [{"table": "weights", "cells": cells, "rows": ["Pizza"]}]
+    return read_example({"title": "t", "tokens": ["Pizza", "is", "awesome"], "written": written})
+
+
+def test_context_from_weights_that_do_not_sum_to_one_follows_them():
+    example = given_weights([["0.38", "0.4", "0.24"]])
+    more = (Written("V", (("0.6",), ("-0.35",), ("3.86",))), Written("context", (("1.0",),), ("Pizza",)))
+    cell = check(replace(example, written=(*example.written, *more))).cells[0]
+    assert (cell.verdict, cell.right) == ("follows", None)
+
+
+@pytest.mark.parametrize(
+    ("written", "finding"),
+    [("3.86", "extreme"), ("-0.35", "extreme"), ("4.1", "outside"), ("1.0", None), ("3.8", None)],
+)
+def test_what_a_weighted_sum_can_reach(written, finding):
+    tables = [
+        {"table": "V", "cells": [["0.6"], ["-0.35"], ["3.86"]]},
+        {"table": "context", "cells": [[written]], "rows": ["a"]},
+    ]
+    checked = check(read_example({"title": "t", "tokens": ["a", "b", "c"], "written": tables}))
+    assert [row.finding for row in checked.rows] == ([finding] if finding else [])
+
+
+def test_the_first_word_of_a_causal_sentence_may_reach_its_own_value():
+    tables = [{"table": "V", "cells": [["1"], ["3"]]}, {"table": "context", "cells": [["1"], ["3"]]}]
+    checked = check(read_example({"title": "t", "tokens": ["a", "b"], "causal": True, "written": tables}))
+    assert [(row.row, row.finding) for row in checked.rows] == [("b", "extreme")]
+
+
+def test_rows_of_a_wrong_length_say_the_right_row():
+    checked = check(wrote(("scores", [["0", "1", "1"], ["1", "1"], ["1", "2", "3", "4"]])))
+    assert [(row.row, row.finding) for row in checked.rows] == [("love", "length"), ("AI", "length")]
+    assert checked.rows[0].why == "2 cells where 3 belong: 1 1 2."
+    assert verdicts(checked) == ["right"] * 3
+    assert checked.tables[0].written[1][:2] == ("1", "1")
+
+
+def test_a_row_too_many_is_found():
+    checked = check(wrote(("scores", [["0", "1", "1"], ["1", "1", "2"], ["1", "2", "3"], ["1", "2", "3"]])))
+    assert [row.finding for row in checked.rows] == ["extra"]
+
+
+@pytest.mark.parametrize("row", [["0.5", "0.5"], ["0.5", "0.5", "x"], ["0.5", "0.5", "0"], ["0.5", "0.5", "0.00"]])
+def test_hidden_cells_may_be_left_out_crossed_or_zero(row):
+    assert check(wrote(("weights", [row], {"rows": ["love"]}), causal=True)).passed
+
+
+def test_what_may_be_seen_may_not_be_crossed_out():
+    checked = check(wrote(("weights", [["1", "x", "x"], ["x", "1.0", "x"]]), causal=True))
+    assert verdicts(checked) == ["right", "right", "right", "wrong", "wrong", "right"]
+
+
+@pytest.mark.parametrize("hidden", ["-inf", "-1e9", "x", "−∞"])
+def test_minus_infinity_in_many_spellings(hidden):
+    assert check(wrote(("masked", [["0", hidden, hidden]], {"rows": ["I"]}), causal=True)).passed
+
+
+def test_columns_and_rows_may_stand_in_another_order():
+    table = ("scores", [["2", "1"], ["1", "0"]], {"rows": ["love", "I"], "columns": ["AI", "I"]})
+    assert check(wrote(table)).passed
+
+
+def test_the_same_word_twice_is_matched_in_order():
+    given = {"title": "t", "tokens": ["the", "a", "the"], "x": [[1], [2], [3]], "scoring": "dot"}
+    table = {
+        "table": "scores",
+        "rows": ["the", "a", "the"],
+        "cells": [["1", "2", "3"], ["2", "4", "6"], ["3", "6", "9"]],
+    }
+    assert check(read_example(given | {"written": [table]})).passed
+
+
+def test_powers_and_sums_of_a_softmax_by_hand():
+    tables = (
+        ("powers", [["1", "2.03", "2.03"]], {"rows": ["I"]}),
+        ("sums", [["5.06"]], {"rows": ["I"]}),
+        ("weights", [["0.1976", "0.4012", "0.4012"]], {"rows": ["I"]}),
+    )
+    assert check(wrote(*tables)).passed
+    assert not check(wrote(tables[2])).passed, "only from the rounded powers are these right"
+
+
+def test_weights_times_values_with_names():
+    weights = {"table": "weights", "cells": [["1.0", "x"], ["0.4", "0.6"]]}
+    given = {"title": "t", "tokens": ["Easy", "peasy"], "causal": True}
+
+    def shares(*rows):
+        return check(
+            read_example(given | {"written": [weights, {"table": "context", "cells": [[row] for row in rows]}]})
+        )
+
+    assert shares("1.0*v_0", "0.4*v_0 + 0.6*v_1").passed
+    assert shares("1 Easy", "0.4 easy + 0.6 peasy").passed
+    assert shares("v_1", "0.4*v_1 + 0.6*v_2").passed, "counting may start at 1"
+    assert verdicts(shares("1.0*v_0", "0.5*v_0 + 0.6*v_1"))[-1] == "wrong"
+    assert [row.finding for row in shares("1.0*v_0", "0.4*v_0").rows] == ["missing"]
+
+
+def test_sizes_that_do_not_meet_say_so():
+    with pytest.raises(InvalidInput, match="inner dimensions should match"):
+        check(
+            read_example(
+                {
+                    "title": "t",
+                    "tokens": ["a"],
+                    "written": [
+                        {"table": "Q", "cells": [["1", "2"]]},
+                        {"table": "K", "cells": [["1"]]},
+                        {"table": "scores", "cells": [["1"]]},
+                    ],
+                }
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"table": "scoers", "cells": [["1"]]}, "no table"),
+        ({"table": "scores", "cells": []}, "empty"),
+        ({"table": "scores", "cells": [[]]}, "empty"),
+        ({"table": "scores", "cells": [["nan", "1", "1"]]}, "cannot be read"),
+        ({"table": "scores", "cells": [["1", "1", "1"]], "rows": ["loev"]}, None),
+        ({"table": "scores", "cells": [["1", "1", "1"]] * 2, "rows": ["I", "loev"]}, "none of the tokens"),
+        ({"table": "scores", "cells": [["1", "1", "1"]], "rows": ["I", "love"]}, "names 2"),
+        ({"table": "scores", "cells": [["1", "1", "1"]] * 2, "rows": ["I", "I"]}, "two rows for I"),
+        ({"table": "X", "cells": [["1", "2"], ["1"]]}, "different lengths"),
+        ({"table": "X", "cells": [["abc", "2"]]}, "is not a number"),
+        ({"table": "weights", "cells": [["a*b", "2", "3"]]}, "is not a number"),
+        ({"table": "scores head 2", "cells": [["1", "1", "1"]]}, "names head 2"),
+        ({"table": "context", "cells": [["0.4*y_9"]]}, "names no value"),
+    ],
+)  # fmt: skip
+def test_bad_tables_are_refused_in_words(table, said):
+    example = read_example(LOVE | {"written": [table]})
+    if said is None:  # one label that is no token: taken as it stands
+        check(example)
+        return
+    with pytest.raises(InvalidInput, match=said):
+        check(example)
+
+
+def test_too_much_is_refused_before_it_is_worked():
+    tokens = [f"t{index}" for index in range(10_000)]
+    example = read_example(
+        {"title": "t", "tokens": tokens, "x": [[1.0]] * 10_000, "written": [{"table": "Q", "cells": [["1"]]}]}
+    )
+    with pytest.raises(InvalidInput, match="10,000 queries"):
+        check(example)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_any_small_example_written_out_is_right(data):
+    n, d, decimals = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3)), data.draw(st.integers(1, 5))
+    matrix = st.integers(-3, 3)
+
+    def draw(rows, columns):
+        return [[data.draw(matrix) for _ in range(columns)] for _ in range(rows)]
+
+    given = {
+        "title": "t", "tokens": [f"t{i}" for i in range(n)], "x": draw(n, d), "w_q": draw(d, 2), "w_k": draw(d, 2),
+        "w_v": draw(d, 2), "causal": data.draw(st.booleans()), "scoring": data.draw(st.sampled_from(["dot", "cosine", "scaled-dot"])),
+    }  # fmt: skip
+    assert check(fully_written(read_example(given), decimals)).passed

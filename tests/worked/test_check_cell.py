@@ -1,0 +1,128 @@
+"""What can be written in a cell, and for which numbers it stands."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peasy.errors import InvalidInput
+from peasy.worked.check_cell import Mark, Number, read_cell
+from peasy.worked.check_expression import evaluate
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "decimals"),
+    [
+        ("0.71", 0.71, 2), (".71", 0.71, 2), ("0,71", 0.71, 2), ("2", 2, 0), ("2.", 2, 0), ("1.0", 1, 1),
+        ("-0.35", -0.35, 2), ("−0.35", -0.35, 2), ("+3", 3, 0), ("40 %", 0.4, 2), ("40%", 0.4, 2),
+        ("19.8\\%", 0.198, 3), ("1.2e-3", 0.0012, 4), ("**0.71**", 0.71, 2), ("$0.71$", 0.71, 2), ("≈ 0.71", 0.71, 2),
+        ("1/5.06 = 0.1976", 0.1976, 4), ("0{,}71", 0.71, 2), ("\\textbf{0.71}", 0.71, 2), (3, 3, 0), (0.25, 0.25, 2),
+        ("1/2", 0.5, None), ("½", 0.5, None), ("√2", math.sqrt(2), None), ("2√2", 2 * math.sqrt(2), None),
+        ("sqrt(2)", math.sqrt(2), None), ("\\sqrt{2}", math.sqrt(2), None), ("1/√2", 1 / math.sqrt(2), None),
+        ("\\frac{1}{\\sqrt{2}}", 1 / math.sqrt(2), None), ("\\tfrac{3}{4}", 0.75, None), ("e^0", 1, None),
+        ("e^{0.71}", math.exp(0.71), None), ("exp(0.71)", math.exp(0.71), None), ("e^-1", math.exp(-1), None),
+        ("e^0.71/5.06", math.exp(0.71) / 5.06, None), ("(1 + 2)/4", 0.75, None), ("2*3 + 1", 7, None),
+    ],
+)  # fmt: skip
+def test_numbers_are_read_as_people_write_them(written, value, decimals):
+    number = read_cell(written)
+    assert isinstance(number, Number)
+    assert number.value == pytest.approx(value, rel=1e-12)
+    assert number.decimals == decimals
+    assert number.allows(value)
+
+
+def test_a_plain_number_stands_for_all_that_rounds_to_it():
+    number = read_cell("0.71")
+    assert number.allows(0.7071) and number.allows(0.705) and number.allows(0.715)
+    assert not number.allows(0.7049) and not number.allows(0.7151)
+
+
+def test_an_expression_of_whole_numbers_is_exact_and_decimals_in_it_are_rounded():
+    assert not read_cell("1/3").allows(0.3333)
+    assert read_cell("1/5.06").allows(1 / 5.0562)
+    assert not read_cell("1/5.06").allows(1 / 5.07)
+
+
+@pytest.mark.parametrize(("written", "exact"), [("0.138", 0.13855), ("0.23", 0.2379), ("-0.23", -0.2379), ("1", 1.9)])
+def test_cut_off_is_not_rounded(written, exact):
+    number = read_cell(written)
+    assert number.cuts(exact) and not number.allows(exact)
+
+
+@pytest.mark.parametrize(("written", "exact"), [("0.24", 0.2379), ("0.23", 0.2401), ("0.23", -0.2379), ("0.23", 0.23)])
+def test_what_is_not_cut_off(written, exact):
+    assert not read_cell(written).cuts(exact)
+
+
+@pytest.mark.parametrize("written", ["", "  ", "_", "____", "...", "…", "?", "-", "—", "\\ldots", "$ $", ".."])
+def test_no_answer_is_a_blank(written):
+    assert read_cell(written) is Mark.BLANK
+
+
+@pytest.mark.parametrize("written", ["x", "X", "×", "-inf", "-∞", "−∞", "$-\\infty$", "\\times"])
+def test_marks_of_what_may_not_be_seen(written):
+    assert read_cell(written) is Mark.HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("written", "terms"),
+    [
+        ("q_3*k_2", ["q_3*k_2"]), ("0.4*v_0 + 0.6*v_1", ["0.4*v_0", "0.6*v_1"]), ("q_{3} \\cdot k_{2}", ["q_3*k_2"]),
+        ("0.57 Orange + 0.43 Apple", ["0.57*Orange", "0.43*Apple"]), ("q₃·k₂", ["q_3*k_2"]), ("Q3*K2", ["q_3*k_2"]),
+        ("0.5 <eos>", ["0.5*<eos>"]),
+    ],
+)  # fmt: skip
+def test_terms_with_names(written, terms):
+    assert [str(term) for term in read_cell(written)] == terms
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "nan",
+        "NaN",
+        "inf",
+        "∞",
+        "1e999",
+        "9" * 400,
+        "1 000",
+        "1//2",
+        "(1",
+        "1/0",
+        "0.4*0.5*",
+        "^",
+        "{}",
+        "1e5000",
+        "√-1",
+    ],
+)
+def test_what_is_no_number_is_refused_with_its_place(written):
+    with pytest.raises(InvalidInput, match="scores, row love"):
+        read_cell(written, "scores, row love")
+
+
+@given(st.text(max_size=60))
+def test_no_text_breaks_the_reader(text):
+    try:
+        read_cell(text)
+    except InvalidInput:
+        pass
+
+
+@given(st.text(alphabet="0123456789.,+-*/^(){}√e%", max_size=40))
+def test_no_sum_breaks_the_calculator_and_bounds_enclose_the_value(text):
+    found = evaluate(text)
+    if found is not None:
+        assert found.low <= found.value <= found.high
+
+
+@given(st.floats(-100, 100), st.integers(0, 6))
+def test_a_number_allows_whatever_is_rounded_to_it(exact, decimals):
+    assert read_cell(f"{exact:.{decimals}f}").allows(exact)
+
+
+@given(st.floats(-100, 100), st.integers(0, 6), st.integers(2, 50))
+def test_a_number_refuses_what_lies_units_away(exact, decimals, units):
+    assert not read_cell(f"{exact + units * 10.0**-decimals:.{decimals}f}").allows(exact)

@@ -1,0 +1,104 @@
+"""The five documents as their authors wrote them: what is found in each is frozen, every known slip among it."""
+
+import pytest
+
+from peasy.worked.check import check
+from peasy.worked.tables import as_written_names, read_notes
+
+CELLS = {
+    "000-easy-peasy": [("scores", "squeezy", "lemon", "q_2*k_2", "q_3*k_2", "wrong")],
+    "001-self-attention": [
+        ("Q", "<eos>", "0", "0.8", 1.434, "wrong"),
+        ("Q", "<eos>", "1", "0.8", 3.13, "wrong"),
+        ("K", "<eos>", "0", "0.18", 1.434, "wrong"),
+        ("K", "<eos>", "1", "0.81", 3.13, "wrong"),
+        ("context", "Pizza", "0", "1.0", None, "follows"),
+    ],
+    "002-attention-and-transformers": [
+        ("weights", row, column, written, right, "wrong")
+        for row in ("And", "An")
+        for column, written, right in (
+            ("Orange", "0.15", 0.1345),
+            ("Apple", "0.15", 0.1345),
+            ("And", "0.5", 0.3655),
+            ("An", "0.5", 0.3655),
+        )
+    ],
+    "003-i-love-ai": [
+        ("V", "love", "0", "2", 0, "wrong"),
+        ("scores", "I", "AI", "2", 1, "wrong"),
+        ("scaled", "love", "AI", "0.71", 1.4142, "wrong"),
+    ],
+    "004-journey": [
+        ("X", "Your", "2", "0.69", 0.89, "wrong"),
+        ("weights", "journey", "Your", "0.138", 0.1385, "cut"),
+        ("weights", "journey", "journey", "0.23", 0.2379, "cut"),
+    ],
+}
+ROWS = {
+    "000-easy-peasy": [],
+    "001-self-attention": [
+        ("weights", "Pizza", "sum", "0.38 + 0.4 + 0.9 = 1.68"),
+        ("weights", "Pizza", "sum", "0.38 + 0.4 + 0.24 = 1.02"),
+        ("context", "awesome", "extreme", "needs weight 1 on one word"),
+    ],
+    "002-attention-and-transformers": [
+        ("weights", "And", "sum", "0.15 + 0.15 + 0.5 + 0.5 = 1.3"),
+        ("weights", "An", "sum", "0.15 + 0.15 + 0.5 + 0.5 = 1.3"),
+    ],
+    "003-i-love-ai": [("scores", "love", "length", "2 cells where 3 belong: 1 1 2.")],
+    "004-journey": [
+        ("weights", "Your", "length", "7 cells where 6 belong: 0.21 0.20 0.20 0.12 0.12 0.15."),
+        ("weights", "Your", "sum", "= 1.09"),
+    ],
+}
+RIGHT = {
+    "000-easy-peasy": 37, "001-self-attention": 0, "002-attention-and-transformers": 70, "003-i-love-ai": 84,
+    "004-journey": 9,
+}  # fmt: skip
+
+
+def found(name):
+    return [check(part) for part in read_notes(name).parts]
+
+
+def test_all_five_are_there():
+    assert as_written_names() == tuple(CELLS) == tuple(ROWS)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cells_that_are_not_right(name):
+    cells = [cell for part in found(name) for cell in part.cells if cell.verdict != "right"]
+    written = [(cell.table, cell.row, cell.column, cell.written, cell.verdict) for cell in cells]
+    assert written == [(*where, verdict) for *where, _, verdict in CELLS[name]]
+    for cell, (*_, right, _verdict) in zip(cells, CELLS[name], strict=True):
+        assert cell.right == (pytest.approx(right, abs=1e-4) if isinstance(right, float | int) else right)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_that_do_not_hold(name):
+    rows = [row for part in found(name) for row in part.rows]
+    assert [(row.table, row.row, row.finding) for row in rows] == [row[:3] for row in ROWS[name]]
+    for row, (*_, why) in zip(rows, ROWS[name], strict=True):
+        assert why in row.why
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_all_the_rest_is_right(name):
+    assert sum(part.count("right") for part in found(name)) == RIGHT[name]
+    assert not all(part.passed for part in found(name))
+
+
+def test_reasons_are_the_arithmetic():
+    cells = [cell for part in found("003-i-love-ai") for cell in part.cells if cell.verdict == "wrong"]
+    why = {(cell.table, cell.written): cell.why for cell in cells}
+    assert why["scaled", "0.71"] == "2 / √2 = 1.4142, not 0.71."
+    why = {(cell.table, cell.written): cell.why for part in found("001-self-attention") for cell in part.cells}
+    assert why["K", "0.18"] == "0.8·0.78 + 0.9·0.9 = 1.434, not 0.18."
+
+
+def test_percent_and_quotients_of_the_notes_are_right():
+    cells = [cell for part in found("003-i-love-ai") for cell in part.cells if cell.table == "weights"]
+    assert {cell.written: cell.verdict for cell in cells} == dict.fromkeys(
+        ["1/5.06", "2.03/5.06", "0.1978", "0.4011", "19.8%", "40%", "0.198", "0.401"], "right"
+    )

@@ -1,0 +1,287 @@
+"""Reading tables from Markdown, LaTeX, CSV and TOML: the same notes in four hands, and what cannot be read."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peasy.errors import InvalidInput, NotFound, PeasyError
+from peasy.worked.check import check
+from peasy.worked.check_name import CAPTIONS, step_named
+from peasy.worked.tables import notes, read_notes, read_text
+
+MARKDOWN = """# Notes
+
+- causal: false
+
+**X**
+
+| | A_1 | A_2 |
+|---|---|---|
+| I | 1 | 0 |
+| love | 0 | 1 |
+| AI | 1 | 1 |
+
+$$W_Q = \\begin{bmatrix} 1 & 0 \\\\ 1 & 1 \\end{bmatrix}, W_K = \\begin{bmatrix} 0 & 1 \\\\ 1 & 0 \\end{bmatrix}$$
+
+## 3. Scores: QK^T
+
+| q \\ k | I | love | AI |
+|--:|--:|--:|--:|
+| **I** | 0 | 1 | `1` |
+| love | 1 | **1** | 3 |
+| AI | 1 | 2 | 3 |
+
+scaled scores:
+
+| | I | love | AI |
+|---|---|---|---|
+| love | 1/√2 | 0,71 | 2.12 |
+"""
+LATEX = r"""\documentclass{article}\begin{document}
+% causal: false
+\[ X = \begin{matrix} & \begin{matrix} A_1 & A_2 \end{matrix} \\ \begin{matrix} I \\ love \\ AI \end{matrix} &
+\begin{bmatrix} 1 & 0 \\ 0 & 1 \\ 1 & 1 \end{bmatrix} \end{matrix} \]
+\begin{align*}
+W_Q &= \begin{pmatrix} 1 & 0 \\ 1 & 1 \end{pmatrix} \\ % the queries
+W_K &= \left[\begin{array}{cc} 0 & 1 \\ 1 & 0 \end{array}\right]
+\end{align*}
+\begin{table}\centering
+\begin{tabular}{l|rrr} \toprule
+ & I & love & AI \\ \midrule
+I & $0$ & 1 & 1 \\
+love & 1 & \textbf{1} & 3 \\[2pt]
+AI & 1 & 2 & 3 \\ \bottomrule
+\end{tabular}
+\caption{Scores $QK^T$}
+\end{table}
+$$\text{Scaled Score} = \begin{tabular}{lrrr} & I & love & AI \\ love & $\frac{1}{\sqrt{2}}$ & 0{,}71 & 2.12 \end{tabular}$$
+\end{document}
+"""
+CSV = """causal,false
+
+X,A_1,A_2
+I,1,0
+love,0,1
+AI,1,1
+
+W_Q
+1,0
+1,1
+
+W_K
+0,1
+1,0
+
+scores,I,love,AI
+I,0,1,1
+love,1,1,3
+AI,1,2,3
+
+scaled
+,I,love,AI
+love,1/√2,"0,71",2.12
+"""
+TOML = """title = "Notes"
+tokens = ["I", "love", "AI"]
+x = [[1, 0], [0, 1], [1, 1]]
+w_q = [[1, 0], [1, 1]]
+w_k = [[0, 1], [1, 0]]
+
+[[written]]
+table = "scores"
+cells = [["0", "1", 1], ["1", "1", 3], ["1", "2", "3"]]
+
+[[written]]
+table = "scaled"
+rows = ["love"]
+cells = [["1/√2", "0,71", 2.12]]
+"""
+HANDS = {".md": MARKDOWN, ".tex": LATEX, ".csv": CSV, ".toml": TOML}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def put(name, content):
+        path = tmp_path / name
+        path.write_bytes(content) if isinstance(content, bytes) else path.write_text(content, encoding="utf-8")
+        return path
+
+    return put
+
+
+@pytest.mark.parametrize("suffix", HANDS)
+def test_the_same_notes_in_four_hands(suffix, write):
+    (example,) = read_notes(write(f"notes{suffix}", HANDS[suffix])).parts
+    checked = check(example)
+    assert example.tokens == ("I", "love", "AI")
+    found = [(c.table, c.row, c.column, c.right, c.verdict) for c in checked.cells if c.verdict != "right"]
+    assert found == [
+        ("scores", "love", "AI", 2.0, "wrong"),
+        ("scaled", "love", "AI", pytest.approx(2**0.5), "follows"),
+    ]
+    assert checked.count("right") == 10
+    assert not checked.rows
+
+
+@pytest.mark.parametrize(
+    ("said", "step"),
+    [
+        ("X", "x"), ("Input embeddings", "x"), ("W_Q", "w_q"), ("$W^Q$", "w_q"), ("W_{Q}", "w_q"), ("Query", "query"),
+        ("Q = XW_Q", "query"), ("K^T", "key_transposed"), ("K^{\\top}", "key_transposed"), ("Kᵀ", "key_transposed"),
+        ("QK^T", "scores"), ("QKᵀ", "scores"), ("Q · Kᵀ", "scores"), ("Attention scores", "scores"),
+        ("\\frac{QK^T}{\\sqrt{d_k}}", "scaled"), ("QKᵀ/√d_k", "scaled"), ("Scaled Score", "scaled"),
+        ("4. Scaled scores (divide by √2)", "scaled"), ("Masked", "masked"), ("softmax", "weights"),
+        ("Attention weights", "weights"), ("Table 2: Attention weights", "weights"), ("**weights**:", "weights"),
+        ("\\operatorname{softmax}\\left(\\frac{Q K^{\\top}}{\\sqrt{d_k}}\\right)", "weights"), ("e^x", "powers"),
+        ("Context vectors", "context"), ("z", "context"), ("Step 6: context", "context"), ("Final output", "context"),
+    ],
+)  # fmt: skip
+def test_captions_as_people_write_them(said, step):
+    assert step_named(said) == (step, None)
+
+
+@pytest.mark.parametrize(
+    "said", ["scores head 2", "head-2.scores", "Head 2: scores", "scores (head 2)", "scores, head 2"]
+)
+def test_captions_of_heads(said):
+    assert step_named(said) == ("scores", 2)
+
+
+@pytest.mark.parametrize(
+    "said", ["", "Dear diary", "see below", "the table", "1", "x" * 500, "weights and biases of life"]
+)
+def test_captions_that_mean_no_step(said):
+    assert step_named(said) is None
+
+
+def test_every_short_caption_means_itself():
+    assert {step: step_named(said) for step, said in CAPTIONS.items()} == {step: (step, None) for step in CAPTIONS}
+
+
+def test_heads_under_headings():
+    text = "X:\n\n|a|b|\n|-|-|\n|1|0|\n\nW_Q:\n\n|a|b|\n|-|-|\n|1|0|\n|0|1|\n\n"
+    text += text[text.index("W_Q") :].replace("W_Q", "W_K") + text[text.index("W_Q") :].replace("W_Q", "W_V")
+    text += "## Head 1\n\nscores:\n\n|x_1|\n|-|\n|1|\n\n## Head 2\n\nscores:\n\n|x_1|\n|-|\n|5|\n"
+    (example,) = read_text(text).parts
+    assert example.heads == 2
+    assert [(cell.table, cell.verdict) for cell in check(example).cells] == [
+        ("head-1.scores", "right"), ("head-2.scores", "wrong"),
+    ]  # fmt: skip
+
+
+def test_source_and_target_sentences():
+    text = "X\n1,0\n1,1\n\nsource\n0,1\n1,1\n\nW_Q\n1,0\n1,1\n\nW_K\n0,1\n1,0\n\nscores\n1,1\n2,3\n"
+    (example,) = read_text(text, ".csv").parts
+    assert len(example.keys) == 2 and example.source_tokens
+    assert {cell.verdict for cell in check(example).cells} == {"right"}
+
+
+def test_settings_in_lines():
+    text = "causal: yes\nscoring: dot\n**normalise:** sum\nscale: 1/2\nheads: 1\ntokens: a, b\n\n" + MARKDOWN[20:]
+    (example,) = read_text(text.replace("- causal: false", "").replace("love", "b").replace("| I |", "| a |")).parts
+    assert (example.causal, example.scoring, example.normalise, example.scale) == (True, "dot", "sum", 0.5)
+    assert example.tokens == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "line", ["casual: true", "scorring: dot", "normalize : cosinus", "heads: two", "causal: maybe"]
+)
+def test_misspelt_settings_are_refused(line):
+    with pytest.raises(InvalidInput):
+        read_text(f"{line}\n\n{MARKDOWN.replace('causal: false', '')}")
+
+
+@pytest.mark.parametrize("line", ["Note: this is true", "Remember: dot the i", "Result: 42", "Sum: 5.06"])
+def test_prose_is_no_setting(line):
+    assert read_text(f"{line}\n\n{MARKDOWN}").parts[0].causal is False
+
+
+def test_tables_in_code_fences_and_unknown_captions_are_left_out():
+    fenced = "```\n**scores**\n\n| a |\n|---|\n| 9 |\n```\n"
+    holidays = "\n**My holidays**\n\n| day | sun |\n|---|---|\n| 1 | 7 |\n"
+    found = read_text(MARKDOWN + fenced + holidays)
+    assert found.ignored == ("My holidays",)
+    assert [table.table for table in found.parts[0].written] == ["x", "w_q", "w_k", "scores", "scaled"]
+
+
+def test_escaped_bars_and_hostile_tokens_are_text():
+    text = "**X**\n\n| | 0 |\n|---|---|\n| a\\|b | 1 |\n| \\<script\\> | 2 |\n\n**scores**\n\n| | 0 | 1 |\n|-|-|-|\n| a\\|b | 1 | 2 |\n"
+    (example,) = read_text(text).parts
+    assert example.tokens == ("a|b", "<script>")
+    assert check(example).passed
+
+
+def test_semicolons_allow_decimal_commas():
+    (example,) = read_text("X\n0,5\n\nscores\n0,25\n".replace("\n0", "\n0"), ".csv").parts
+    assert len(example.written[0].cells[0]) == 2
+    (example,) = read_text("X;\n0,5;1\n\nscores;\n1,25;\n", ".csv").parts
+    assert check(example).passed
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("empty.md", "", "is empty"),
+        ("blank.md", " \n\n ", "is empty"),
+        ("prose.md", "no table here", "No table says"),
+        ("uncaptioned.md", "| a |\n|---|\n| 1 |\n", "No table says"),
+        ("binary.md", b"\xff\xfe\x00\x01\x02", "not a text"),
+        ("zero.csv", b"X\n1\x00\n", "zero bytes"),
+        ("broken.toml", "title = ", "not valid TOML"),
+        ("list.json", "[1, 2]", "should be a table"),
+        ("unknown.toml", TOML.replace("w_k", "w_x"), "no such key"),
+        ("types.toml", TOML.replace('["I", "love", "AI"]', "3"), "should be a list"),
+        ("ragged.toml", TOML.replace("x = [[1, 0], [0, 1], [1, 1]]", "x = [[1, 0], [0], [1, 1]]"), "different lengths"),
+        ("nothing.toml", TOML[: TOML.index("[[written]]")], "no written tables"),
+        ("parts.toml", "title = 't'\nparts = []", "no written tables"),
+        ("notes.docx", "PK", "no kind"),
+        ("nan.csv", "X\n1\n\nscores\nNaN\n", None),
+        ("ragged.csv", "X\n1,0\n1\n", None),
+        ("huge.md", "x" * 4_000_001, "4,000,001 bytes"),
+    ],
+)
+def test_what_cannot_be_read_is_said(write, name, content, said):
+    with pytest.raises(InvalidInput, match=said):
+        (example,) = read_notes(write(name, content)).parts
+        check(example)
+
+
+def test_what_is_not_there_is_not_found(tmp_path, write):
+    write("notes.md", MARKDOWN)
+    with pytest.raises(NotFound) as caught:
+        read_notes(tmp_path / "note.md")
+    assert caught.value.hint == "Did you mean notes.md?"
+    with pytest.raises(InvalidInput, match="not a file"):
+        (tmp_path / "folder.md").mkdir()
+        read_notes(tmp_path / "folder.md")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([".md", ".tex", ".csv"]), st.data())
+def test_mutilated_notes_give_an_error_in_words_or_a_result(suffix, data):
+    text = HANDS[suffix]
+    for _ in range(data.draw(st.integers(1, 4))):
+        start, length = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 30))
+        text = text[:start] + data.draw(st.text(max_size=8)) + text[start + length :]
+    try:
+        for part in read_text(text, suffix).parts:
+            check(part)
+    except PeasyError:
+        pass
+
+
+@pytest.mark.parametrize("suffix", notes.READERS)
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "|" * 50_000,
+        "\\begin{bmatrix}" * 5_000,
+        "{" * 50_000,
+        "**" * 50_000,
+        "a=" * 50_000,
+        "-|" * 50_000 + "\n" + "-|" * 50_000,
+    ],
+)
+def test_bombs_are_over_quickly(suffix, bomb):
+    with pytest.raises(InvalidInput):
+        read_text(bomb, suffix)

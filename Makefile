@@ -39,7 +39,8 @@ faults: $(VENV)/.dev ## Kills, full disks, mutations by the thousand
 	$(BIN)/python -m pytest -m faults
 
 bench: $(VENV)/.dev ## Measurements, side by side
-	@for each in bench/*.py; do echo "== $$each"; $(BIN)/python $$each || exit 1; done
+	@for each in $(filter-out __init__ measure,$(basename $(notdir $(wildcard bench/*.py)))); do \
+		echo "== $$each"; $(BIN)/python -m bench.$$each || exit 1; done
 
 browser: $(VENV)/.dev
 	@$(BIN)/python tests/system.py --install

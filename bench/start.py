@@ -1,27 +1,29 @@
-"""How long the first minute takes on the clock: `import peasy`, `peasy --help`, `peasy demo`."""
+"""How long the first minute takes on the clock: `import peasy`, `peasy --help`, `peasy demo`.
 
-import statistics
+    python -m bench.start
+
+A bound that is broken is exit code 1.
+"""
+
 import subprocess
 import sys
-import time
 
-CASES = {
-    "import peasy": (["-c", "import peasy"], 0.2),
-    "peasy --help": (["-m", "peasy", "--help"], 0.5),
-    "peasy demo": (["-m", "peasy", "demo"], 2.0),
-}
+from bench.measure import alternate, machine
+
+WORDS = {"import": ["-c", "import peasy"], "help": ["-m", "peasy", "--help"], "demo": ["-m", "peasy", "demo"]}
+BOUNDS = {"import": 0.2, "help": 0.5, "demo": 2.0}
 
 
-def seconds(words: list[str]) -> float:
-    start = time.perf_counter()
+def start(words: list[str]) -> None:
     subprocess.run([sys.executable, *words], capture_output=True, check=True)
-    return time.perf_counter() - start
 
 
 def main() -> None:
-    for name, (words, bound) in CASES.items():
-        took = [seconds(words) for _ in range(7)]
-        print(f"{name:<14} {statistics.median(took):.2f} s (best {min(took):.2f}), should be under {bound} s")
+    print(machine())
+    measured = alternate(7, **{name: lambda words=words: start(words) for name, words in WORDS.items()})
+    for name, took in measured.items():
+        print(f"{took}   should be under {BOUNDS[name]} s")
+    sys.exit(any(took.median > BOUNDS[name] for name, took in measured.items()))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from peasy.workbench.examples import examples
     from peasy.workbench.exercise import exercise
     from peasy.workbench.explain import explain
+    from peasy.workbench.exporting import export_model
+    from peasy.workbench.importing import import_model
+    from peasy.workbench.load import load
+    from peasy.workbench.tokenize import tokenize
 
 __version__ = "0.1.0"
 
@@ -25,6 +29,10 @@ _HOMES = {
     "examples": "peasy.workbench.examples",
     "exercise": "peasy.workbench.exercise",
     "explain": "peasy.workbench.explain",
+    "export_model": "peasy.workbench.exporting",
+    "import_model": "peasy.workbench.importing",
+    "load": "peasy.workbench.load",
+    "tokenize": "peasy.workbench.tokenize",
 }
 """Where each public name lives; it is imported when first asked for, so that `import peasy` stays light."""
 
@@ -39,6 +47,10 @@ __all__ = [
     "examples",
     "exercise",
     "explain",
+    "export_model",
+    "import_model",
+    "load",
+    "tokenize",
 ]
 
 

@@ -12,7 +12,9 @@ from peasy.checkpoint.folder import Folder, short
 from peasy.checkpoint.store import CONFIG, Checkpoint, write_checkpoint
 from peasy.checkpoint.tensors import Tensors
 from peasy.errors import InvalidInput
-from peasy.models import Config, Model, build, read_config
+from peasy.models.build import build
+from peasy.models.config import Config, read_config
+from peasy.models.protocol import Model
 from peasy.text import Tokenizer
 
 MOST = 2**31 - 1

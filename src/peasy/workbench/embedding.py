@@ -1,0 +1,53 @@
+"""Texts into vectors, in batches of like length so that little is padded."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from peasy.errors import InvalidInput
+from peasy.text import Tokenizer
+
+if TYPE_CHECKING:
+    from peasy.models.protocol import Model
+
+
+def embed_texts(model: "Model", tokenizer: Tokenizer, texts: Sequence[str], batch: int = 32) -> np.ndarray:
+    """One float32 row for each text, in the order given. Longer texts than the model reads are cut at its end."""
+    import torch
+
+    if not texts:
+        raise InvalidInput("There is no text to embed.")
+    encoder: Any = model
+    ids = [_cut(each, tokenizer, encoder.config.context) for each in tokenizer.ids(texts)]
+    order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
+    rows = np.empty((len(ids), encoder.config.d_model), np.float32)
+    for start in range(0, len(order), batch):
+        chosen = order[start : start + batch]
+        tokens, real = pad([ids[i] for i in chosen], tokenizer.special.pad or 0)
+        with torch.inference_mode():
+            vectors = encoder.embed(tokens.to(model.device), real=real.to(model.device))
+        rows[chosen] = vectors.float().cpu().numpy()
+    return rows
+
+
+def pad(rows: Sequence[Sequence[int]], padding: int) -> tuple[Any, Any]:
+    """Rows of ids as one tensor, padded on the right, and where they are real."""
+    import torch
+
+    width = max(map(len, rows))
+    ids = torch.full((len(rows), width), padding)
+    real = torch.zeros((len(rows), width), dtype=torch.bool)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = torch.tensor(row)
+        real[i, : len(row)] = True
+    return ids, real
+
+
+def _cut(ids: list[int], tokenizer: Tokenizer, context: int | None) -> list[int]:
+    """The end is kept as it was: an encoder expects its closing token."""
+    if not ids:
+        raise InvalidInput("An empty text has no tokens to embed.")
+    if context is None or len(ids) <= context:
+        return ids
+    return [*ids[: context - 1], ids[-1]] if ids[-1] == tokenizer.special.eos else ids[:context]

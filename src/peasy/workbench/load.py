@@ -1,0 +1,160 @@
+"""`load`: a model by name, ready to be asked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from peasy import config as settings
+from peasy.checkpoint import memory
+from peasy.checkpoint.folder import Folder
+from peasy.checkpoint.hub import Ask
+from peasy.checkpoint.resolve import Found, resolve
+from peasy.checkpoint.store import CONFIG, is_checkpoint, read_checkpoint
+from peasy.checkpoint.tensors import open_tensors
+from peasy.checkpoint.tokenizer import read_target_tokenizer, read_tokenizer
+from peasy.display import Displayed
+from peasy.errors import InvalidInput, NotFound
+from peasy.parts import need
+from peasy.text import Tokenizer
+from peasy.views.document import Document
+
+if TYPE_CHECKING:
+    from peasy.models.describe import Box
+    from peasy.models.protocol import Model
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LoadedModel(Displayed):
+    """A model with its tokenizer, as `peasy.load` gives it. What it can do depends on its kind."""
+
+    name: str
+    model: "Model"
+    tokenizer: Tokenizer | None
+    target_tokenizer: Tokenizer | None = None
+    folder: Path | None = None
+    family: str | None = None
+    unused: tuple[str, ...] = field(default=())
+
+    @property
+    def kind(self) -> str:
+        """decoder, encoder, encoder-decoder, recurrent, ..."""
+        return type(self.model.config).kind
+
+    def describe(self) -> "Box":
+        """Figure 1 of this very model: boxes in boxes, with shapes, parameters and memory."""
+        return self.model.describe()
+
+    def embed(self, texts: str | Sequence[str], *, batch: int = 32) -> np.ndarray:
+        """One vector for each text, `[texts, d_model]`; for a single text `[d_model]`. Only encoders can."""
+        if self.kind != "encoder":
+            raise InvalidInput(f"{self.name} is a {self.kind}: only an encoder embeds texts.")
+        from peasy.workbench.embedding import embed_texts
+
+        single = [texts] if isinstance(texts, str) else list(texts)
+        vectors = embed_texts(self.model, self.need_tokenizer(), single, batch)
+        return vectors[0] if isinstance(texts, str) else vectors
+
+    def need_tokenizer(self) -> Tokenizer:
+        """The tokenizer; an error where the model came without one."""
+        if self.tokenizer is None:
+            raise NotFound(f"{self.name} has no tokenizer: it can only be asked with ids, by `.model`.")
+        return self.tokenizer
+
+    def document(self) -> Document:
+        """What the model is, box by box."""
+        from peasy.workbench.models import describe_document
+
+        return describe_document(self.name, self.describe())
+
+    def data(self) -> dict[str, Any]:
+        """Name, kind, settings and size as plain data."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "parameters": self.model.count_parameters(),
+            "bytes": self.model.memory(),
+            "config": settings.plain(self.model.config),
+            "vocabulary": len(self.tokenizer) if self.tokenizer else None,
+        }
+
+    def __repr__(self) -> str:
+        size = f"{self.model.count_parameters():,} parameters, {memory.show_bytes(self.model.memory())}"
+        return f"LoadedModel({self.name}: {self.kind}, {size})"
+
+
+def load(
+    model: str | Path, *, device: str = "auto", offline: bool = False, yes: bool = False, ask: Ask | None = None
+) -> LoadedModel:
+    """Load a model: a folder, a run, a built-in or a hub id.
+
+    A hub model that is not in the cache is fetched only if `yes` is true or `ask` answers a question with True.
+    """
+    need("torch")
+    found = resolve(model, offline=offline, ask=(lambda question: True) if yes else ask)
+    loaded = open_found(found)
+    chosen = choose_device(device)
+    if chosen != "cpu":
+        loaded.model.to(chosen)
+    return loaded
+
+
+def open_found(found: Found) -> LoadedModel:
+    """The model of a folder that was resolved: peasy's own, or Hugging Face's."""
+    if found.folder.is_file():
+        raise InvalidInput(f"{found.folder} is a file, not a model.", hint="Give the folder that holds config.json.")
+    if is_checkpoint(found.folder):
+        return _open_own(found)
+    folder = Folder(found.folder)
+    if not folder.has(CONFIG):
+        raise NotFound(f"{found.folder} holds no model: there is no {CONFIG}.")
+    return _open_foreign(found, folder)
+
+
+def choose_device(device: str) -> str:
+    """`auto` is the graphics card where there is one, else the processor."""
+    import torch
+
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device == "auto":
+        return next(name for name in ("cuda", "mps", "cpu") if there[name])
+    if device not in there:
+        raise InvalidInput(f'There is no device "{device}".', hint="Choose auto, cpu, cuda or mps.")
+    if not there[device]:
+        raise NotFound(f"This machine has no {device}.", hint="Choose --device cpu.")
+    return device
+
+
+def _open_own(found: Found) -> LoadedModel:
+    from peasy.checkpoint.model import load_model
+
+    checkpoint = read_checkpoint(found.folder)
+    model = load_model(checkpoint)
+    notes = checkpoint.manifest.notes
+    return LoadedModel(
+        found.name,
+        model,
+        read_tokenizer(checkpoint.folder),
+        read_target_tokenizer(checkpoint.folder),
+        found.folder,
+        notes.get("family"),
+    )
+
+
+def _open_foreign(found: Found, folder: Folder) -> LoadedModel:
+    from peasy.checkpoint.huggingface import load_model, read_folder, recognise
+
+    recognise(folder.read_json(CONFIG), str(folder.path / CONFIG))
+    memory.require(open_tensors(folder).bytes, found.name)
+    arrival = read_folder(found.folder)
+    return LoadedModel(
+        found.name,
+        load_model(arrival),
+        read_tokenizer(folder),
+        read_target_tokenizer(folder),
+        found.folder,
+        arrival.family,
+        arrival.unused,
+    )

@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 import tomllib
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,7 +89,8 @@ def command_line() -> str:
     from peasy.cli.verb import VERBS
 
     lines = ["# The command line\n", BY_HAND + "`peasy VERB --help` shows the same.\n", _block("peasy --help", "")]
-    lines += [f"## {verb.name}\n\n{_block(f'peasy {verb.name} --help', verb.name)}" for verb in VERBS]
+    built = [verb for verb in VERBS if find_spec(verb.home.partition(":")[0])]
+    lines += [f"## {verb.name}\n\n{_block(f'peasy {verb.name} --help', verb.name)}" for verb in built]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -7,7 +7,7 @@ import torch
 
 from peasy import Additive, PeasyError, attend, attend_with_weights
 from peasy.errors import InvalidInput
-from peasy.formula import CONTRIBUTIONS, inert
+from peasy.formula import inert
 
 X = [[1, 0], [0, 1], [1, 1]]
 W_Q = [[1, 0], [1, 1]]
@@ -204,7 +204,7 @@ class TestContributions:
         steps = love(library, heads=2, causal=True)
         brought = library.numpy(steps.contributions)
         np.testing.assert_allclose(brought.sum(axis=-2), library.numpy(steps.context))
-        assert len(CONTRIBUTIONS.axes_of(love(library).contributions)) == 3
+        assert steps.step("contributions").axes_of(steps.contributions) == ("head", "query", "key", "d_value")
 
     def test_with_shared_heads(self):
         rng = np.random.default_rng(0)
@@ -245,9 +245,7 @@ class TestSteps:
         x = np.random.default_rng(0).normal(size=(*batch, 3, 6))
         steps = attend_with_weights(x, **weights, **options)
         sizes = {}
-        for step, array in (*steps.numbered(), (CONTRIBUTIONS, steps.contributions)):
-            if step is CONTRIBUTIONS and "heads" in options and not batch:
-                step = type(step)(step.name, step.tex, step.says, ("head", *step.axes))
+        for step, array in (*steps.numbered(), (steps.step("contributions"), steps.contributions)):
             axes = step.axes_of(array)
             assert len(axes) == array.ndim, step.name
             for axis, size in zip(axes, array.shape, strict=True):

@@ -46,6 +46,18 @@ def test_case(cases, number, backend):
     )
 
 
+def test_the_cases_would_notice_another_formula(cases, monkeypatch):
+    """With a scale of its own in place of 1/√d_k, every case that does not bring its scale fails."""
+    monkeypatch.setattr("peasy.formula.scoring.ScaledDot.scale", lambda self, d_key: 0.1)
+    noticed = 0
+    for number in range(20):
+        try:
+            test_case(cases, number, "numpy")
+        except AssertionError:
+            noticed += 1
+    assert noticed >= 15
+
+
 def run_attention(given, attributes, put):
     """What the operator promises, by the names of its outputs, computed by `attend` on the arrays that `put` makes."""
     q, k, v = (

@@ -4,6 +4,7 @@ The same lines run on NumPy, torch and array-api-strict. Everything in peasy tha
 an attention number got it here, and the fused kernels are held equal to it by tests.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import array_api_compat
@@ -42,12 +43,18 @@ class AttentionSteps(Steps):
     def contributions(self) -> Array:
         """What each key brings to each query, weight times value: `[..., query, key, d_value]`.
 
-        Summed over the keys they are the context. The caption is `CONTRIBUTIONS`.
+        Summed over the keys they are the context. They are made when asked for; `step("contributions")` is the caption.
         """
         xp = array_api_compat.array_namespace(self.weights)
         value = self.value[..., None, :, :]
         seen = xp.where((self.masked == -xp.inf)[..., None], xp.zeros_like(value), value)
         return self.weights[..., None] * seen
+
+    def step(self, name: str) -> Step:
+        """The caption of a step, or of the contributions."""
+        if name != CONTRIBUTIONS.name:
+            return super().step(name)
+        return replace(CONTRIBUTIONS, axes=(*super().step("weights").axes, D_VALUE))
 
 
 def attend(

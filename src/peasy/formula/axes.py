@@ -18,4 +18,4 @@ D_CONCAT = "d_concat"
 D_OUTPUT = "d_output"
 
 LEADING: dict[int, tuple[str, ...]] = {0: (), 1: (BATCH,), 2: (BATCH, HEAD)}
-"""What stands before the last two axes, by how many there are."""
+"""What stands before the axes of a step itself, by how many there are."""

@@ -58,7 +58,9 @@ def _tables(step: Step, array: Any) -> Iterator[Part]:
 
 
 def _matrix(step: Step, array: Any, where: str, axes: tuple[str, ...]) -> Matrix:
-    rows = _numbers(array[None, :MOST] if array.ndim == 1 else array[:MOST, :MOST])
+    array = array[None, :] if array.ndim == 1 else array
+    height, width = (min(size, MOST) for size in array.shape)
+    rows = _numbers(array[:height, :width])
     name = f"{step.name} ({where})" if where else step.name
     labels = tuple(map(str, range(rows.shape[0]))), tuple(map(str, range(rows.shape[1])))
     row_axis, column_axis = axes[-2:] if len(axes) > 1 else ("", axes[-1])

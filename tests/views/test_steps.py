@@ -1,0 +1,40 @@
+"""Bare steps as a document."""
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+import peasy
+from peasy.views.steps import MOST_TABLES, steps_document
+
+
+def test_steps_show_themselves_in_a_notebook():
+    steps = peasy.attend([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[5.0], [7.0]], scoring="dot")
+    shown = steps._repr_mimebundle_()
+    assert "weights" in shown["text/plain"]
+    assert "0.7311" in shown["text/html"]
+    names = [matrix.name for matrix in steps_document(steps).matrices()]
+    assert names == ["query", "key", "value", "scores", "weights", "context"], "what changed nothing is not repeated"
+
+
+def test_heads_and_batches_come_one_after_the_other():
+    x = np.ones((2, 8, 3, 4))
+    shown = steps_document(peasy.attend(x, x, x, causal=True))
+    assert "weights (batch 0, head 1)" in [matrix.name for matrix in shown.matrices()]
+    assert sum(matrix.name.startswith("weights") for matrix in shown.matrices()) == MOST_TABLES
+    assert any("8 more of weights" in getattr(part, "text", "") for part in shown.parts)
+
+
+def test_long_steps_are_cut_with_a_notice():
+    x = np.ones((500, 4))
+    shown = steps_document(peasy.attend(x, x, x))
+    assert max(max(matrix.shape) for matrix in shown.matrices()) <= 40
+    assert any("steps.weights holds all" in getattr(part, "text", "") for part in shown.parts)
+
+
+@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
+def test_arrays_of_other_libraries(library):
+    xp = import_module(library)
+    x = xp.ones((2, 3), dtype=xp.float32)
+    assert "0.5" in peasy.attend(x, x, x)._repr_html_()

@@ -18,14 +18,16 @@ def notes(tmp_path):
 def test_right_notes_pass(peasy, notes):
     told = peasy("check", notes(NOTES.format("4")), "--json")
     assert told.code == 0
-    assert told.json["ok"] is True and told.json["result"]["passed"] is True
+    assert told.json["ok"] is True
+    assert told.json["result"]["passed"] is True
 
 
 @pytest.mark.parametrize("written", ["5", "nothing like it: 3"])
 def test_wrong_notes_are_a_result_with_its_own_exit_code(peasy, notes, written):
     told = peasy("check", notes(NOTES.format(written.split()[-1])), "--json")
     assert told.code == 8
-    assert told.json["ok"] is True and told.json["result"]["passed"] is False
+    assert told.json["ok"] is True
+    assert told.json["result"]["passed"] is False
 
 
 def test_cut_off_numbers_pass(peasy, notes):
@@ -46,7 +48,8 @@ def test_every_reason_is_printed(peasy, notes):
 def test_what_cannot_be_read_is_said_without_a_traceback(peasy, notes, name, content, code):
     told = peasy("check", notes(content, name))
     assert told.code == code
-    assert told.err.startswith("✗ ") and "Traceback" not in told.err + told.out
+    assert told.err.startswith("✗ ")
+    assert "Traceback" not in told.err + told.out
 
 
 def test_a_missing_file_is_not_found(peasy, tmp_path):

@@ -46,7 +46,7 @@ def _description(verb: Verb) -> str:
     """What the verb says of itself, up to its arguments: each paragraph one line, examples as they stand."""
     module, _, name = verb.home.partition(":")
     told = (inspect.getdoc(getattr(import_module(module), name)) or verb.does).partition("\nArgs:")[0]
-    paragraphs = told.strip().split("\n\n")
+    paragraphs = told.replace("Examples:\n", "For example:\n").strip().split("\n\n")  # cyclopts drops "Examples:"
     return "\n\n".join(each if each.startswith("    ") else each.replace("\n", " ") for each in paragraphs)
 
 

@@ -7,6 +7,7 @@ from peasy.errors import InvalidInput
 from peasy.formula.arrays import project, together
 from peasy.formula.attention import AttentionSteps, attend
 from peasy.formula.axes import D_CONCAT, D_KEY, D_MODEL, D_OUTPUT, D_SOURCE, D_VALUE, HEAD, KEY, QUERY
+from peasy.formula.sizes import check_heads
 from peasy.formula.step import Array, Step
 
 X = Step("x", "X", "The tokens as vectors, one row each.", (QUERY, D_MODEL))
@@ -83,8 +84,7 @@ def merge(xp: Any, array: Array) -> Array:
 
 def attend_in_heads(xp: Any, query: Array, key: Array, value: Array, heads: int, options: dict) -> AttentionSteps:
     """`attend` with the width of query, key and value split into heads."""
-    if not isinstance(heads, int) or heads < 1:
-        raise InvalidInput(f"heads should be a whole number above 0, not {heads!r}.")
+    check_heads(heads)
     if heads == 1:
         return attend(query, key, value, **options)
     query = split(xp, query, heads)

@@ -1,6 +1,7 @@
 """Who may look at whom. Masks are boolean, True = may look; the last query stands at the last key."""
 
 from functools import reduce
+from numbers import Integral
 from operator import and_
 from typing import Any
 
@@ -79,9 +80,9 @@ def _bounds(size: Window) -> tuple[int | None, int | None]:
     if isinstance(size, tuple | list) and len(size) == 2:
         back, ahead = size
     else:
-        back = ahead = size - 1 if isinstance(size, int) else -1
+        back = ahead = size - 1 if isinstance(size, Integral) else -1
     for bound in (back, ahead):
-        if bound is not None and (not isinstance(bound, int) or bound < 0):
+        if bound is not None and (not isinstance(bound, Integral) or bound < 0):
             raise InvalidInput(
                 f"window should be a whole number above 0, or a pair (back, ahead), not {size!r}.",
                 hint="window=3 looks at most 2 places away; window=(3, 0) looks 3 places back and none ahead.",

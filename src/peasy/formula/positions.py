@@ -1,6 +1,5 @@
 """Where a token stands, told to attention: sinusoidal (added), rotary (turned) and ALiBi (taken off the scores)."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,7 @@ from peasy.errors import InvalidInput, named
 from peasy.formula.arrays import times, together
 from peasy.formula.axes import D_KEY, D_MODEL, HEAD, KEY, PAIR, QUERY, TIME
 from peasy.formula.masks import distances
-from peasy.formula.sizes import check_axes
+from peasy.formula.sizes import check_axes, check_heads
 from peasy.formula.step import Array, Numbered, Step, Steps
 
 PLACE = Step("place", "p", "Where each token stands, counted from 0.", (TIME,))
@@ -179,9 +178,8 @@ def alibi_slopes(heads: int) -> list[float]:
     >>> alibi_slopes(3)
     [0.0625, 0.00390625, 0.25]
     """
-    if heads < 1:
-        raise InvalidInput(f"heads should be a whole number above 0, not {heads}.")
-    below = 2 ** int(math.log2(heads))
+    check_heads(heads)
+    below = 1 << (int(heads).bit_length() - 1)
     slopes = [2.0 ** (-8 * head / below) for head in range(1, below + 1)]
     between = [2.0 ** (-4 * head / below) for head in range(1, 2 * below, 2)]
     return slopes + between[: heads - below]

@@ -1,6 +1,7 @@
 """Refusing queries, keys, values, masks and numbers that do not fit together, in words."""
 
 import math
+from numbers import Integral
 
 from peasy.errors import InvalidInput
 from peasy.formula.arrays import times
@@ -58,5 +59,17 @@ def check_spreads(name: str, array: Array, scores: tuple[int, ...]) -> None:
 
 def check_number(name: str, number: float | None, *, above_zero: bool = False) -> None:
     """A finite number, or None."""
-    if number is not None and (not math.isfinite(number) or (above_zero and number < 0)):
-        raise InvalidInput(f"{name} should be a finite number{' above 0' if above_zero else ''}, not {number:g}.")
+    if number is None:
+        return
+    try:
+        fits = math.isfinite(number) and not (above_zero and number < 0)
+    except TypeError:
+        fits = False
+    if not fits:
+        raise InvalidInput(f"{name} should be a finite number{' above 0' if above_zero else ''}, not {number!r}.")
+
+
+def check_heads(heads: int) -> None:
+    """At least one head."""
+    if not isinstance(heads, Integral) or heads < 1:
+        raise InvalidInput(f"heads should be a whole number above 0, not {heads!r}.")

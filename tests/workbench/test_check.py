@@ -7,6 +7,8 @@ import pytest
 import peasy
 from peasy.views.check import SIGNS
 from peasy.workbench.check import CheckResult, check
+from peasy.workbench.exercise import exercise
+from peasy.workbench.explain import explain
 from peasy.worked.check import check as check_example
 
 NOTES = {
@@ -77,7 +79,8 @@ def test_hostile_words_stay_words():
 def test_it_accepts_what_other_rooms_give(tmp_path):
     path = tmp_path / "notes.md"
     path.write_text("**X**\n\n| | 0 |\n|-|-|\n| a | 2 |\n\n**scores**\n\n| | a |\n|-|-|\n| a | 4 |\n", encoding="utf-8")
-    assert check(path).passed and check(str(path)).passed
+    assert check(path).passed
+    assert check(str(path)).passed
     assert check(path).verdict == "1 cell checked: all right."
 
 
@@ -85,3 +88,47 @@ def test_it_says_the_same_as_the_room_below():
     from peasy.worked import read_example
 
     assert check(NOTES).parts == (check_example(read_example(NOTES)),)
+
+
+def marked(sheet, form, tmp_path):
+    path = tmp_path / f"sheet.{form}"
+    sheet.save(path)
+    return check(path)
+
+
+TOPICS = ["plain", "masked", "cosine", "two-heads", "contexts"]
+SHEETS = [(topic, form) for topic in TOPICS for form in ("md", "tex")]
+SHEETS += [("plain", "csv"), ("contexts", "csv")]  # a CSV holds tables only, not the settings of its sheet
+
+
+@pytest.mark.parametrize(("topic", "form"), SHEETS)
+def test_worksheets_are_marked(topic, form, tmp_path):
+    sheet = exercise("3x2", seed=7, topic=topic)
+    asked = sum(step.values.size for step in sheet.exercise.asked)
+    empty = marked(sheet, form, tmp_path)
+    assert empty.passed
+    assert len(empty.data()["unanswered"]) == asked
+    key = marked(sheet.key(), form, tmp_path)
+    assert key.passed, key.text()
+    assert len(key.data()["cells"]) == asked
+
+
+@pytest.mark.parametrize("topic", ["plain", "masked", "cosine", "two-heads"])
+def test_a_wrong_answer_on_a_worksheet_is_found(topic, tmp_path):
+    sheet = exercise("3x2", seed=7, topic=topic).key()
+    path = sheet.save(tmp_path / "sheet.md")
+    right = path.read_text(encoding="utf-8")
+    start = right.index("|", right.index("scores**"))
+    line = right[start:].splitlines()[2]
+    path.write_text(right.replace(line, f"{line[: line.index('|', 2)]}| 77 | 77 | 77 |", 1), encoding="utf-8")
+    wrong = [cell for cell in check(path).data()["cells"] if cell["verdict"] != "right"]
+    assert {cell["written"] for cell in wrong} == {"77"}
+
+
+@pytest.mark.parametrize("form", ["md", "tex", "csv"])
+@pytest.mark.parametrize("name", ["i-love-ai", "i-love-ai-two-heads"])
+def test_what_explain_writes_is_right(name, form, tmp_path):
+    path = explain(name).save(tmp_path / f"explained.{form}")
+    result = check(path)
+    assert result.passed, result.text()
+    assert len(result.data()["cells"]) > 40

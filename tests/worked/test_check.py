@@ -197,7 +197,8 @@ def test_without_the_rule_for_cutting_a_cut_is_wrong(monkeypatch):
 def test_blank_cells_are_no_mistakes_and_are_counted():
     checked = check(wrote(("scores", [["0", "", "__"], ["", "", ""], ["1", "2", "3"]])))
     assert checked.passed
-    assert checked.count("blank") == 5 and checked.count("right") == 4
+    assert checked.count("blank") == 5
+    assert checked.count("right") == 4
 
 
 def test_later_tables_are_checked_beside_blanks():
@@ -223,7 +224,8 @@ def test_given_weights_must_sum_to_one(cells, finding):
     checked = check(given_weights(cells))
     assert [row.finding for row in checked.rows] == ["sum"]
     assert finding in checked.rows[0].why
-    assert not checked.cells and not checked.passed
+    assert not checked.cells
+    assert not checked.passed
 
 
 @pytest.mark.parametrize(
@@ -404,6 +406,7 @@ def test_any_small_example_written_out_is_right(data):
 
     given = {
         "title": "t", "tokens": [f"t{i}" for i in range(n)], "x": draw(n, d), "w_q": draw(d, 2), "w_k": draw(d, 2),
-        "w_v": draw(d, 2), "causal": data.draw(st.booleans()), "scoring": data.draw(st.sampled_from(["dot", "cosine", "scaled-dot"])),
+        "w_v": draw(d, 2), "causal": data.draw(st.booleans()),
+        "scoring": data.draw(st.sampled_from(["dot", "cosine", "scaled-dot"])),
     }  # fmt: skip
     assert check(fully_written(read_example(given), decimals)).passed

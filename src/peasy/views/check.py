@@ -13,15 +13,19 @@ LEGEND = "✗ wrong · → follows from an earlier mistake · … cut off instea
 
 def check_document(title: str, parts: Sequence[Checked], ignored: Sequence[str] = ()) -> Document:
     """What checking found. `ignored` are the captions of tables that mean no step."""
-    passed = all(part.passed for part in parts)
-    shown: list[Part] = [Paragraph(verdict_sentence(parts), "good" if passed else "bad")]
+    passed, checked = all(part.passed for part in parts), any(part.cells or part.rows for part in parts)
+    shown: list[Part] = [Paragraph(verdict_sentence(parts), ("good" if passed else "bad") if checked else "plain")]
     if ignored:
         captions = ", ".join(f'"{said}"' for said in ignored if said) or "tables without a caption"
         shown.append(Paragraph(f"Not checked, because no step of attention is called so: {captions}.", "note"))
     for part in parts:
-        shown += [Heading(part.title)] if len(parts) > 1 else []
-        shown += _findings(part)
-    shown.append(Paragraph(LEGEND, "note"))
+        found = list(_findings(part))
+        if len(parts) > 1:
+            shown += [Heading(part.title), *(found or [Paragraph(verdict_sentence([part]))])]
+        else:
+            shown += found
+    if any(part.count(verdict) for part in parts for verdict in SIGNS):
+        shown.append(Paragraph(LEGEND, "note"))
     for part in parts:
         shown += [Heading(f"{part.title}: as written" if len(parts) > 1 else "As written")]
         shown += [_matrix(table) for table in part.tables]
@@ -32,14 +36,14 @@ def verdict_sentence(parts: Sequence[Checked]) -> str:
     """All that was found, in one sentence.
 
     >>> verdict_sentence([])
-    'There was nothing to check.'
+    'Nothing to check: no written number follows from what is given.'
     """
     count = {name: sum(part.count(name) for part in parts) for name in ("right", *SIGNS)}
     rows = sum(len({(row.table, row.says, row.row) for row in part.rows}) for part in parts)
     checked = sum(count[name] for name in ("right", "wrong", "follows", "cut"))
     if not checked and not rows:
-        blank = f" {_many(count['blank'], 'cell')} wait for an answer." if count["blank"] else ""
-        return f"There was nothing to check.{blank}"
+        waiting = f" {_many(count['blank'], 'cell')} without an answer." if count["blank"] else ""
+        return f"Nothing to check: no written number follows from what is given.{waiting}"
     said = [
         (count["wrong"], "wrong"), (count["follows"], "right after an earlier mistake"),
         (count["cut"], "cut off instead of rounded"),
@@ -58,8 +62,6 @@ def _findings(part: Checked) -> Iterator[Part]:
     if part.rows:
         rows = tuple((row.table, row.row, row.finding, row.why) for row in part.rows)
         yield Table(("table", "row", "finding", "why"), rows, title="Rows")
-    if not cells and not part.rows:
-        yield Paragraph(verdict_sentence([part]), "good")
 
 
 def _cell_row(cell: CheckedCell) -> tuple[str, ...]:

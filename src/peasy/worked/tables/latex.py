@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from peasy.worked.tables.sheet import Sheet, part_labels
 
+NEARBY = 2000
+"""How many characters before a table may hold its name."""
+
 _ENVIRONMENT = re.compile(
     r"\\begin\{((?:[bpvBV]|small)?matrix|array|tabular[*x]?|longtable)\*?\}"
     r"((?:(?!\\begin\{|\\end\{).)*)\\end\{\1\*?\}",
@@ -62,14 +65,11 @@ def matrices(text: str, before: str = "") -> Iterator[Found]:
     last = 0
     for found in _ENVIRONMENT.finditer(text):
         kind, inside = found.groups()
-        if (
-            kind == "matrix"
-            and text[found.end() :].lstrip().startswith(("\\\\", "&"))
-            and "\\begin{matrix}" in text[: found.start()]
-        ):
+        before, after = text[max(last, found.start() - NEARBY) : found.start()], text[found.end() : found.end() + 20]
+        if kind == "matrix" and r"\begin{matrix}" in before and after.lstrip().startswith(("\\\\", "&")):
             continue  # the labels beside another matrix
         body = _rows(inside, kind)
-        named = list(_names(text[last : found.start()])) + list(_caption_of(text, found.start(), found.end()))
+        named = list(_names(before)) + list(_caption_of(text, found.start(), found.end()))
         last = found.end()
         if body:
             header = body.pop(0) if kind.startswith(("tab", "long", "array")) and len(body) > 1 else None
@@ -93,7 +93,7 @@ def _names(before: str) -> Iterator[str]:
     left = _LEFT.search(re.sub(r"\s*(?:&|\\\\|\s)*$", "", bare))
     if left:
         yield re.split(r"\\q?quad\b|\\\[|\\\(|\\\\", left[1])[-1]
-    yield from reversed(_TITLE.findall(before)[-3:])
+    yield from (plain(title) for title in reversed(_TITLE.findall(before)[-3:]))
     lines = [line for line in before.splitlines() if line.strip() and "\\" not in line]
     yield from (plain(line) for line in reversed(lines[-4:]))
 
@@ -116,4 +116,5 @@ def plain(text: str) -> str:
         r"\1",
         text,
     )
-    return text.strip().strip("$").strip()
+    text = text.strip().strip("$").strip()
+    return text[1:-1].strip().strip("$") if re.fullmatch(r"\{[^{}]*\}", text) else text

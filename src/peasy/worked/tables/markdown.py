@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from peasy.worked.check_cell import LONGEST_CELL
 from peasy.worked.tables import latex
 from peasy.worked.tables.sheet import Sheet, part_labels
 
@@ -82,7 +83,9 @@ def _matrix_end(lines: list[str], start: int) -> int:
 
 
 def _captions(above: list[str]) -> list[str]:
-    return [_plain(line) for line in reversed(above[-FARTHEST:]) if line.strip() not in ("$$", "---")]
+    """The lines above a table, those that look like captions (headings, bold lines) first, nearest first."""
+    near = [line.strip() for line in reversed(above[-FARTHEST:]) if line.strip() not in ("$$", "---")]
+    return [_plain(line) for line in sorted(near, key=lambda line: not line.startswith(("#", "**", "__")))]
 
 
 def _split(line: str) -> list[str]:
@@ -95,5 +98,7 @@ def _split(line: str) -> list[str]:
 def _plain(text: str) -> str:
     """A cell without its marking: bold, code, escapes."""
     text = text.strip().strip("`")
+    if len(text) > LONGEST_CELL:
+        return text
     text = re.sub(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1", r"\2", text)
     return _ESCAPED.sub(r"\1", text)

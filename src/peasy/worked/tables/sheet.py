@@ -15,6 +15,9 @@ from peasy.worked.example import Example, Written
 SETTINGS = ("title", "tokens", "source_tokens", "causal", "window", "scoring", "scale", "normalise", "heads")
 """What a line `name: value` may set."""
 
+MOST_TABLES = 500
+"""In one file; nobody writes more by hand."""
+
 _BY_QUERY = ("x", "query", "scores", "scaled", "masked", "powers", "weights", "context", "output", "concat")
 _LINE = re.compile(r"\s*(?:[-*+]\s+)?[*_`]*([A-Za-z][A-Za-z _]{1,20}?)[*_`]*\s*[:=]\s*[*_`]*\s*(\S.*?)\s*[*_`]*\s*")
 _VALUES = re.compile(r"true|false|yes|no|-?[\d.]+|dot|cosine|scaled[- ]dot|softmax|sum|none", re.IGNORECASE)
@@ -32,6 +35,8 @@ class Sheet:
 
     def add(self, captions: Sequence[str], cells: Sequence[Sequence[str]], labelled: "Labels") -> None:
         """Keep a table under the first caption that means a step; a table without one is set aside."""
+        if len(self.tables) + len(self.ignored) >= MOST_TABLES:
+            raise InvalidInput(f"There are more than {MOST_TABLES} tables.", hint="Check a smaller piece.")
         for said in captions:
             found = step_named(said)
             if found:

@@ -155,7 +155,7 @@ def _steps(worked: Worked, decimals: int) -> Iterator[Part]:
                 yield Paragraph("Nothing is learned here: the inputs themselves are queries, keys and values.")
         if step.base in ("query", "key", "value") and _is_plain(worked) and not step.head:
             yield Formula(step.tex)
-        elif step.base == "scaled" and np.array_equal(step.values, worked.step(_beside(step, "scores")).values):
+        elif step.base == "scaled" and worked.example.scale is None and worked.example.scoring != "scaled-dot":
             yield Paragraph(step.says)
         else:
             last = bool(worked.example.until) and step.base == "scores"
@@ -177,10 +177,6 @@ def _is_plain(worked: Worked) -> bool:
     return example.x is not None and all(
         getattr(example, name) is None for name in ("w_q", "w_k", "w_v", "q", "k", "v", "weights")
     )
-
-
-def _beside(step: WorkedStep, base: str) -> str:
-    return step.name.removesuffix(step.base) + base
 
 
 def _side_by_side(variants: Sequence[tuple[str, Worked]], decimals: int) -> Iterator[Part]:

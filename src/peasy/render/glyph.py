@@ -21,7 +21,7 @@ def tame(text: str) -> str:
     >>> tame("a" + chr(27) + "[31m" + chr(0x202E) + "b")
     'a␛[31m⟨U+202E⟩b'
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
     return "".join(_sign(each) for each in text)
 

@@ -3,7 +3,7 @@
 from xml.sax.saxutils import escape
 
 from peasy.render import glyph, palette
-from peasy.render.draft import Piece, Size, fitted, formula, formula_at, measure, text_at
+from peasy.render.draft import BOLD, Piece, Size, fitted, formula, formula_at, measure, text_at
 from peasy.render.grid import Grid, lay_out, table_cells
 from peasy.render.number import write
 from peasy.views.document import Document, Matrix, Table
@@ -14,8 +14,8 @@ MOST = 64
 NUMBERED = 16
 """Up to so many columns there is room for a number in every cell; above, cells are small and carry a tooltip."""
 
-CELL_HEIGHT, SMALL_CELL, LABEL_ROOM = 30, 14, 120
-TABLE_MOST, TABLE_ROOM = 40, 330
+CELL_HEIGHT, SMALL_CELL, WIDE_CELL, LABEL_ROOM = 30, 14, 84, 120
+TABLE_MOST, TABLE_ROOM = 40, 440
 
 
 def matrix_piece(matrix: Matrix, decimals: int) -> Piece:
@@ -28,6 +28,9 @@ class _HeatMap:
     def __init__(self, grid: Grid) -> None:
         self.grid, self.matrix = grid, grid.matrix
         self.name, self.said = glyph.label(grid.matrix.name), formula(grid.matrix.tex) if grid.matrix.tex else ""
+        self.typeset = self.said.casefold() == self.name.casefold()
+        if self.typeset:  # "x" over "X" would say the same thing twice
+            self.name, self.said = self.said, ""
         self.size = 13 if len(grid.columns) <= NUMBERED else 10
         self.numbered = len(grid.columns) <= NUMBERED
         self.row_labels = [fitted(grid.row_label(row), self.size, LABEL_ROOM) for row in grid.rows]
@@ -35,13 +38,18 @@ class _HeatMap:
         self.cell_width, self.cell_height = self._cell_size()
         self.turned = any(measure(each, self.size) > self.cell_width - 4 for each in self.column_labels)
         self.left = max((measure(each, self.size) for each in self.row_labels), default=0) + 8
-        self.top = 14 + (18 if self.said else 0) + (17 if grid.corner else 0) + self._column_room()
+        self.top = 14 + (18 if self.said else 0) + (19 if grid.corner else 0) + self._column_room()
 
     def _cell_size(self) -> tuple[float, float]:
         if not self.numbered:
             return SMALL_CELL, SMALL_CELL
         written = (self.grid.text(row, column) for row in self.grid.rows for column in self.grid.columns)
-        return max([40.0, *(measure(text, 13) + 16 for text in written)]), CELL_HEIGHT
+        labels = (
+            (min(measure(label, 13) + 8, WIDE_CELL) for label in self.column_labels)
+            if len(self.grid.columns) <= 8
+            else ()
+        )
+        return max([40.0, *labels, *(measure(text, 13) + 16 for text in written)]), CELL_HEIGHT
 
     def _column_room(self) -> float:
         if not self.turned:
@@ -52,14 +60,14 @@ class _HeatMap:
         bottom, notes = self._notes()
         width = max(
             self.left + self.cell_width * len(self.grid.columns) + (30 if self.turned else 0),
-            measure(self.name, 14),
+            measure(self.name, 13) * BOLD,
             measure(self.said, 12),
             measure(self.grid.corner, 11),
         )
         return Piece(Size(width, bottom), "".join([*self._head(), *self._labels(), *self._cells(), *notes]))
 
     def _head(self) -> list[str]:
-        drawn, y = [text_at(0, 13, self.name, "name")], 13
+        drawn, y = [formula_at(0, 13, self.name, "name") if self.typeset else text_at(0, 13, self.name, "name")], 13
         if self.said:
             y += 18
             drawn.append(formula_at(0, y, self.said))
@@ -160,4 +168,4 @@ def table_piece(table: Table, document: Document) -> Piece:
     if notice:
         body.append(text_at(0, height + 14, notice, "small"))
         height += 20
-    return Piece(Size(max([sum(widths), measure(title, 13)]), height), "".join(body))
+    return Piece(Size(max([sum(widths), measure(title, 13) * BOLD]), height), "".join(body), ends_line=True)

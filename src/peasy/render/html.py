@@ -28,12 +28,12 @@ from peasy.views.document import (
 )
 
 MOST = 200
-"""Rows or columns of one matrix on a page."""
+"""Rows or columns of one matrix on a page, where the page has room for them."""
 
-MOST_CELLS = 40_000
+MOST_CELLS = 20_000
 """Cells of all matrices of a page together; above, each shows fewer."""
 
-MOST_ARITHMETIC = 4_000_000
+MOST_ARITHMETIC = 2_000_000
 """Characters of stored arithmetic; above, the page says where the rest is to be had."""
 
 NOT_STORED = "The arithmetic of the other cells is left out to keep this page small; --cell gives it for any one."
@@ -98,7 +98,7 @@ class _Page:
 
     def body(self) -> str:
         drawn = [self.part(part) for part in self.document.parts]
-        if any(isinstance(part, Matrix | Table | Plane | Curves) for part in self.document.parts):
+        if self.document.has_numbers():
             drawn.append(f'<p class="note">{number.stated(self.document.decimals)}</p>\n')
         if self.room <= 0:
             drawn.append(f'<p class="note">{NOT_STORED}</p>\n')
@@ -219,7 +219,7 @@ def _most(document: Document) -> int:
     while (
         most > 20 and sum(min(r, most) * min(c, most) for r, c in (m.shape for m in document.matrices())) > MOST_CELLS
     ):
-        most = most * 3 // 4
+        most = most * 9 // 10
     return most
 
 

@@ -29,9 +29,9 @@ _ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}",
-    "-": "{-}", "[": "{[}", "]": "{]}",
+    "-": "{-}", "[": "{[}", "]": "{]}", "*": "{*}",
 }  # fmt: skip
-"""Brackets and hyphens too: a bracket after a line end would be an option, two hyphens a dash."""
+"""Brackets, stars and hyphens too: the first two after a line end would be its options, two hyphens a dash."""
 
 _DECLARED = {
     "·": r"\textperiodcentered", "−": r"\ensuremath{-}", "∞": r"\ensuremath{\infty}", "⋯": r"\ensuremath{\cdots}",
@@ -66,7 +66,7 @@ def draw(document: Document) -> str:
     body = "\n\n".join(block for part in document.parts for block in _blocks(part, document))
     title = escape(glyph.prose(document.title))
     closing = ""
-    if any(isinstance(part, Matrix | Table | Plane | Curves) for part in document.parts):
+    if document.has_numbers():
         closing = f"\n\n{{\\small {escape(number.stated(document.decimals))}}}"
     content = f"\\section*{{{title}}}\n\n{body}{closing}\n"
     return f"{_PREAMBLE}{_declarations(content)}\\begin{{document}}\n{content}\\end{{document}}\n"
@@ -126,7 +126,7 @@ def _blocks(part: Part, document: Document) -> Iterator[str]:
         case Formula(source):
             yield f"\\[ {_checked(source)} \\]"
         case Arithmetic(title, lines):
-            listed = r" \\ ".join(escape(glyph.prose(line)) for line in lines)
+            listed = r" \\ ".join(rf"\mbox{{}}{escape(glyph.prose(line))}" for line in lines)
             yield f"\\textbf{{{escape(glyph.prose(title))}}}\n\n\\begin{{quote}}\\raggedright {listed}\\end{{quote}}"
         case Matrix():
             yield from _matrix(lay_out(part, document.decimals, MOST))

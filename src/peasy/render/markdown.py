@@ -31,7 +31,7 @@ def draw(document: Document) -> str:
     blocks = [f"# {_inline(document.title)}"]
     for part in document.parts:
         blocks.extend(_blocks(part, document))
-    if any(isinstance(part, Matrix | Table | Plane | Curves) for part in document.parts):
+    if document.has_numbers():
         blocks.append(f"*{number.stated(document.decimals)}*")
     return "\n\n".join(blocks) + "\n"
 

@@ -3,10 +3,11 @@
 The file stands alone: no script, no font, no link; it follows the reader's light or dark theme.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from peasy.render import draft, glyph, plot
-from peasy.render.draft import Piece, Size, text_at
+from peasy.render.draft import BOLD, Piece, Size, text_at
 from peasy.render.heatmap import matrix_piece, table_piece
 from peasy.views.document import Arithmetic, Curves, Document, Formula, Heading, Matrix, Paragraph, Part, Plane, Table
 
@@ -26,7 +27,7 @@ def draw(document: Document, dark: bool = True) -> str:
     """
     title = glyph.prose(document.title)
     rows = _wrapped(_panels(document))
-    width = 2 * MARGIN + max([_row_width(row) for row in rows] + [draft.measure(title, 20)])
+    width = 2 * MARGIN + max([_row_width(row) for row in rows] + [draft.measure(title, 20) * BOLD])
     body, top = [text_at(MARGIN, MARGIN + 20, title, "title")], float(MARGIN + 40)
     for row in rows:
         height = max(panel.size.height for panel in row)
@@ -59,7 +60,7 @@ class Panel:
     @property
     def size(self) -> Size:
         """Room for all the pieces, the heading and the air around them."""
-        width = max([_line_width(line) for line in self.lines] + [draft.measure(self.title, 15)])
+        width = max([_line_width(line) for line in self.lines] + [draft.measure(self.title, 15) * BOLD])
         height = sum(max(piece.size.height for piece in line) + PADDING for line in self.lines)
         return Size(width + 2 * PADDING, height + PADDING + (HEADING if self.heading else 0))
 
@@ -110,12 +111,12 @@ def _piece(part: Part, document: Document, words_too: bool) -> Piece | None:
     return None
 
 
-def _lines(pieces: list[Piece]) -> tuple[tuple[Piece, ...], ...]:
+def _lines(pieces: Iterable[Piece]) -> tuple[tuple[Piece, ...], ...]:
     """Pieces side by side, as many as fit the width."""
     room = WIDEST - 2 * MARGIN - 2 * PADDING
     lines: list[list[Piece]] = []
     for piece in pieces:
-        if lines and _line_width((*lines[-1], piece)) <= room:
+        if lines and not lines[-1][-1].ends_line and _line_width((*lines[-1], piece)) <= room:
             lines[-1].append(piece)
         else:
             lines.append([piece])
@@ -125,11 +126,23 @@ def _lines(pieces: list[Piece]) -> tuple[tuple[Piece, ...], ...]:
 def _wrapped(panels: list[Panel]) -> list[list[Panel]]:
     rows: list[list[Panel]] = []
     for panel in panels:
-        if rows and _row_width([*rows[-1], panel]) <= WIDEST - 2 * MARGIN:
-            rows[-1].append(panel)
-        else:
+        room = WIDEST - 2 * MARGIN - (_row_width(rows[-1]) + GAP if rows else 0)
+        fitting = _narrowed(panel, room) if rows and _counted(rows[-1][-1]) == _counted(panel) else None
+        if fitting is None:
             rows.append([panel])
+        else:
+            rows[-1].append(fitting)
     return rows
+
+
+def _narrowed(panel: Panel, room: float) -> Panel | None:
+    """The panel as it is, or its one line broken into two, if it fits the room so."""
+    (first, *more), half = panel.lines, (len(panel.lines[0]) + 1) // 2
+    broken = Panel(panel.heading, tuple(filter(None, (first[:half], first[half:]))))
+    for narrow in (panel,) if more else (panel, broken):
+        if narrow.size.width <= room:
+            return narrow
+    return None
 
 
 def _row(row: list[Panel], top: float, height: float) -> list[str]:

@@ -57,7 +57,7 @@ def show(document: Document, console: Console) -> None:
     for part in document.parts:
         console.print()
         _part(part, document, console)
-    if any(isinstance(part, Matrix | Table | Plane | Curves) for part in document.parts):
+    if document.has_numbers():
         console.print()
         _say(console, Text(number.stated(document.decimals), style="dim"))
 

@@ -136,7 +136,12 @@ def test_the_same_notes_in_four_hands(suffix, write):
         ("4. Scaled scores (divide by √2)", "scaled"), ("Masked", "masked"), ("softmax", "weights"),
         ("Attention weights", "weights"), ("Table 2: Attention weights", "weights"), ("**weights**:", "weights"),
         ("\\operatorname{softmax}\\left(\\frac{Q K^{\\top}}{\\sqrt{d_k}}\\right)", "weights"), ("e^x", "powers"),
-        ("Context vectors", "context"), ("z", "context"), ("Step 6: context", "context"), ("Final output", "context"),
+        ("Context vectors", "context"), ("Query matrix Q", "query"), ("Values V", "value"),
+        ("Weight matrix W_Q", "w_q"),
+        ("Attention weights A", "weights"), ("Scaled scores S", "scaled"), ("\\frac{1}{\\sqrt{2}} QK^T", "scaled"),
+        ("Scores / √d_k", "scaled"), ("QK^T / √2", "scaled"), ("softmax(QK^T/√2) V", "context"), ("[scores]", "scores"),
+        ("QK^T/√d_k + M", "masked"), ("A = softmax(S)", "weights"), ("\\mathbf{K}^\\top", "key_transposed"),
+        ("Queries", "query"), ("z", "context"), ("Step 6: context", "context"), ("Final output", "context"),
     ],
 )  # fmt: skip
 def test_captions_as_people_write_them(said, step):
@@ -155,6 +160,17 @@ def test_captions_of_heads(said):
 )
 def test_captions_that_mean_no_step(said):
     assert step_named(said) is None
+
+
+def test_a_caption_may_stand_below_its_table():
+    text = "| | 0 |\n|-|-|\n| a | 3 |\n\n: X\n\n| | a |\n|-|-|\n| a | 9 |\n\nTable: Attention scores\n"
+    assert [table.table for table in read_text(text).parts[0].written] == ["x", "scores"]
+
+
+def test_written_tables_may_stand_under_their_names(write):
+    text = TOML[: TOML.index("[[written]]")] + '[written]\nscores = [["0", "1", 1], [1, 1, 3], [1, 2, 3]]\n'
+    (example,) = read_notes(write("short.toml", text)).parts
+    assert check(example).count("wrong") == 1
 
 
 def test_every_short_caption_means_itself():
@@ -181,7 +197,7 @@ def test_source_and_target_sentences():
 
 
 def test_settings_in_lines():
-    text = "causal: yes\nscoring: dot\n**normalise:** sum\nscale: 1/2\nheads: 1\ntokens: a, b\n\n" + MARKDOWN[20:]
+    text = "mask: causal\nscoring: dot\n**normalise:** sum\nscale: 1/2\nheads: 1\ntokens: a, b\n\n" + MARKDOWN[20:]
     (example,) = read_text(text.replace("- causal: false", "").replace("love", "b").replace("| I |", "| a |")).parts
     assert (example.causal, example.scoring, example.normalise, example.scale) == (True, "dot", "sum", 0.5)
     assert example.tokens == ("a", "b")

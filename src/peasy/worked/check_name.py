@@ -38,7 +38,7 @@ _SAID = {
     "value": "v value values xwv valuematrix",
     "scores": "scores score qkt attentionscores attentionscore dotproducts similarity similarities dotproduct cosine "
     "cosinesimilarity",
-    "scaled": "scaled scaledscores scaledscore qktdk qkt/dk qkt/sqrtdk qktsqrtdk "
+    "scaled": "scaled scores/dk scaledscores scaledscore qktdk qkt/dk qkt/sqrtdk qktsqrtdk "
     "scaledattentionscores scaleddotproduct",
     "masked": "masked maskedscores maskedscore maskedscaledscores qktdk+m qkt/dk+m scaled+m",
     "powers": "powers power exp exponentials e^x ex e^scaled e^scores",
@@ -51,6 +51,8 @@ _SAID = {
     "output": "output outputs",
 }
 _STEPS = {said: step for step, many in _SAID.items() for said in many.split()}
+_FILLERS = {"matrix", "table", "the", "a", "of", "our", "my", "vectors", "values:", "matrices"}
+_FORMULA = re.compile(r"(softmax)?[\d.,/]*(dk)?qkt/?[\d.,]*(dk)?(\+m)?v?")
 _HEAD = re.compile(r"[\s,(^{]*\bhead[\s_{-]*(\d+)[}).]*", re.IGNORECASE)
 _DECORATION = re.compile(
     r"\\(?:text|textbf|textit|mathbf|mathrm|mathit|operatorname|mathsf|emph)\b|\\[dt]?frac|\\(?:left|right)|\\[,;:! ]"
@@ -70,7 +72,8 @@ def step_named(said: str) -> tuple[str, int | None] | None:
         return None
     head, bare = _without_head(said)
     for candidate in _readings(bare):
-        step = _STEPS.get(_squeezed(candidate))
+        squeezed = _squeezed(candidate)
+        step = _STEPS.get(squeezed) or _formula(squeezed)
         if step:
             return step, head
     if head is not None and not _squeezed(bare):
@@ -100,10 +103,28 @@ def _readings(said: str) -> list[str]:
     said = _NUMBERING.sub("", said.strip().lstrip("#").strip().strip("*").strip())
     sides = [side for side in re.split(r"=", said) if side.strip()]
     shorter = [re.split(r"[:,;(—–$]| - ", side.strip(" $"), maxsplit=1)[0] for side in sides]
-    return [said, *sides[:1], *shorter[:1], *sides[1:], *(re.split(r"[:—–]", said)[1:2])]
+    return [said, *sides[:1], *shorter[:1], *_fewer_words(shorter[:1]), *sides[1:], *(re.split(r"[:—–]", said)[1:2])]
+
+
+def _fewer_words(said: list[str]) -> list[str]:
+    """`Weight matrix W_Q` is W_Q, `Query matrix Q` is Query, `Attention weights A` is Attention weights."""
+    words = [word for word in " ".join(said).split() if word.lower() not in _FILLERS]
+    if not 1 <= len(words) <= 4:
+        return []
+    symbol = [words[-1]] if words[-1].lstrip("$")[:2] in ("W_", "W^") else []
+    return [*symbol, " ".join(words), *([" ".join(words[:-1])] if len(words) > 1 and len(words[-1]) <= 6 else [])]
+
+
+def _formula(squeezed: str) -> str | None:
+    """The step that a formula with QK^T in it gives, however its scale is written."""
+    if not _FORMULA.fullmatch(squeezed):
+        return None
+    if squeezed.startswith("softmax"):
+        return "context" if squeezed.endswith("v") else "weights"
+    return "masked" if squeezed.endswith("+m") else "scaled"
 
 
 def _squeezed(said: str) -> str:
     said = _DECORATION.sub("", said).replace("\\top", "t").replace("⊤", "t").replace("ᵀ", "t").replace("\\sqrt", "")
     said = said.replace("√", "").replace("sqrt", "").replace("ₖ", "k").lower()
-    return re.sub(r"[\s_{}$*`()\\·×:^'\"-]|\btimes\b", "", said.replace("e^", "e\0")).replace("e\0", "e^")
+    return re.sub(r"[\s_{}$*`()\[\]\\·×⋅:^'\"-]|\btimes\b", "", said.replace("e^", "e\0")).replace("e\0", "e^")

@@ -135,8 +135,9 @@ def _one_head(rules: Rules, head: int, heads: int) -> dict[str, list[Route]]:
             (node("query"), node("key_transposed")), lambda q, k: _score(rules, q, k.T), _say_scores(rules, turned=True)
         ),
     ]
-    ways[node("scaled")] = [
-        Route((node("scores"), node("query")), lambda s, q: s * rules.factor(q.shape[-1]), _say_scaled(rules))
+    ways[node("scaled")] = [  # the key is as wide as the query, so either tells the width
+        Route((node("scores"), node(side)), lambda s, of: s * rules.factor(of.shape[-1]), _say_scaled(rules))
+        for side in ("query", "key")
     ]
     if rules.scoring.scale(4) == 1 or rules.scale is not None:  # then the width of the queries does not matter
         ways[node("scaled")] += [Route((node("scores"),), lambda s: s * rules.factor(1), _say_scaled(rules))]

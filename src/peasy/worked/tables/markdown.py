@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from peasy.worked.check_cell import LONGEST_CELL
+from peasy.worked.check_name import step_named
 from peasy.worked.tables import latex
 from peasy.worked.tables.sheet import Sheet, part_labels
 
@@ -12,6 +13,7 @@ FARTHEST = 8
 
 _RULER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
+_BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
 _CELLS = re.compile(r"(?<!\\)\|")
 _ESCAPED = re.compile(r"\\([\\`*{}\[\]<>#|&$~^!_+=.)-])")
 
@@ -24,15 +26,22 @@ def read(text: str) -> Sheet:
     """
     sheet = Sheet()
     above: list[str] = []
+    spent = ""  # a caption that stood below its table
     for kind, lines in _blocks(text.splitlines()):
         if kind == "table":
+            below, *lines = lines
             header, *body = ([_plain(cell) for cell in _split(line)] for line in lines)
-            sheet.add(_captions(above), *part_labels(header, body))
+            captions = _captions(above)
+            if not any(map(step_named, captions)) and _BELOW.fullmatch(below.strip()):
+                captions, spent = _BELOW.findall(below.strip()), below
+            sheet.add(captions, *part_labels(header, body))
             above = []
         elif kind == "tex":
             for found in latex.matrices("\n".join(lines), before="\n".join(above[-2:])):
                 sheet.add([*found.captions, *_captions(above)], *part_labels(found.header, found.body))
             above = []
+        elif lines[0] == spent:
+            spent = ""
         else:
             _note(sheet, lines[0], above)
     return sheet
@@ -62,7 +71,8 @@ def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
             end = at + 2
             while end < len(lines) and "|" in lines[end]:
                 end += 1
-            yield "table", [line, *lines[at + 2 : end]]
+            below = next((each for each in lines[end : end + 2] if each.strip()), "")
+            yield "table", [below, line, *lines[at + 2 : end]]
             at = end
         elif r"\begin{" in line:
             end = _matrix_end(lines, at)

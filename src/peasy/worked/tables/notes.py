@@ -108,10 +108,21 @@ def _text(path: Path) -> str:
 
 def _from_data(data: Any, name: str) -> Notes:
     if isinstance(data, dict) and "parts" in data:
-        notes = config.read(Notes, {key: value for key, value in data.items() if key != "ignored"}, where=name)
+        parts = data["parts"] if isinstance(data["parts"], list) else []
+        data = {key: value for key, value in data.items() if key != "ignored"} | {
+            "parts": [_listed(each) for each in parts]
+        }
+        notes = config.read(Notes, data, where=name)
     else:
-        example = config.read(Example, data, where=name)
+        example = config.read(Example, _listed(data), where=name)
         notes = Notes(example.title, (example,), example.source, example.says)
     if not any(part.written for part in notes.parts):
         raise InvalidInput(f"{name} has no written tables to check.", hint='Add them: [[written]] table = "scores" ...')
     return notes
+
+
+def _listed(example: Any) -> Any:
+    """Written tables by name, `[written] scores = [...]`, in the longer form that also names rows and columns."""
+    if not isinstance(example, dict) or not isinstance(example.get("written"), dict):
+        return example
+    return example | {"written": [{"table": table, "cells": cells} for table, cells in example["written"].items()]}

@@ -54,6 +54,8 @@ class Sheet:
         if not found:
             return False
         name, value = found[1].strip().lower().replace(" ", "_").replace("normalize", "normalise"), found[2].strip()
+        if name == "mask" and value.lower() in ("causal", "none"):
+            name, value = "causal", str(value.lower() == "causal")
         if name in SETTINGS:
             self.settings[name] = value
             return True

@@ -17,6 +17,7 @@ def test_alone_it_says_what_to_try(peasy):
     ran = peasy()
     assert ran.code == 0
     assert "peasy demo" in ran.out
+    assert "rounded" not in ran.out, "there is no number on this page"
     assert ran.err == ""
 
 

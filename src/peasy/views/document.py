@@ -113,3 +113,13 @@ class Document:
     def matrices(self) -> Sequence[Matrix]:
         """All matrices, in order."""
         return [part for part in self.parts if isinstance(part, Matrix)]
+
+    def has_numbers(self) -> bool:
+        """Whether anything in it is rounded when drawn: a table of words alone needs no word about rounding."""
+        return any(_has_numbers(part) for part in self.parts)
+
+
+def _has_numbers(part: Part) -> bool:
+    if isinstance(part, Table):
+        return any(isinstance(cell, float | int) for row in part.rows for cell in row)
+    return isinstance(part, Matrix | Plane | Curves)

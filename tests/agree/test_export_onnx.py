@@ -1,0 +1,120 @@
+"""ours = onnxruntime on the graph that we write: any batch, any length, with padding."""
+
+import copy
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from peasy.checkpoint.onnx import write_onnx
+from peasy.errors import InvalidInput, MissingPart
+from peasy.models.build import build
+from peasy.models.config import NGramConfig
+
+CLOSE = {"atol": 1e-4, "rtol": 0}
+SHAPES = [(1, 1), (2, 5), (3, 12), (1, 20)]
+
+
+@pytest.fixture(scope="module")
+def session_of(case_of, tmp_path_factory):
+    """The graph of a case, run by onnxruntime; exporting takes seconds, so once for all shapes."""
+    runtime = pytest.importorskip("onnxruntime")
+    made = {}
+
+    def find(name):
+        if name not in made:
+            folder = write_onnx(tmp_path_factory.mktemp("onnx") / "out", case_of(name).ours)
+            made[name] = runtime.InferenceSession(folder / "model.onnx")
+        return made[name]
+
+    return find
+
+
+def texts(batch: int, time: int, side: str = "left"):
+    ids = torch.randint(2, 58, (batch, time), generator=torch.Generator().manual_seed(time))
+    real = torch.ones(batch, time, dtype=torch.int64)
+    if time > 4:
+        real[-1, slice(0, 3) if side == "left" else slice(-3, None)] = 0
+    return ids, real
+
+
+def run(session, *inputs):
+    names = [each.name for each in session.get_inputs()]
+    assert len(names) == len(inputs)
+    outputs = session.run(None, {name: array.numpy() for name, array in zip(names, inputs, strict=True)})
+    return {
+        each.name: torch.from_numpy(np.asarray(array))
+        for each, array in zip(session.get_outputs(), outputs, strict=True)
+    }
+
+
+@pytest.mark.parametrize("name", ["gpt2-untied", "qwen2-windows"])
+def test_decoder(case_of, session_of, name):
+    session, model = session_of(name), case_of(name).ours
+    for batch, time in SHAPES:
+        for side in ("left", "right"):
+            ids, real = texts(batch, time, side)
+            with torch.no_grad():
+                expected = model(ids, real=real)
+            found = run(session, ids, real)["logits"]
+            torch.testing.assert_close(found[real.bool()], expected[real.bool()], **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta-masked"])
+def test_encoder(case_of, session_of, name):
+    session, model = session_of(name), case_of(name).ours
+    for batch, time in SHAPES:
+        ids, real = texts(batch, time, "right")
+        found = run(session, ids, real)
+        with torch.no_grad():
+            hidden = model.hidden(ids, real=real)
+            torch.testing.assert_close(found["sentence_embedding"], model.pool(hidden, real), **CLOSE)
+        torch.testing.assert_close(found["last_hidden_state"][real.bool()], hidden[real.bool()], **CLOSE)
+        assert ("logits" in found) == (model.head is not None)
+        if model.head is not None:
+            with torch.no_grad():
+                expected = model.scores(hidden)
+            torch.testing.assert_close(found["logits"][real.bool()], expected[real.bool()], **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["marian-two-vocabularies", "t5-gated"])
+def test_encoder_decoder(case_of, session_of, name):
+    session, model = session_of(name), case_of(name).ours
+    for (batch, time), target_time in zip(SHAPES, (1, 4, 9, 2), strict=True):
+        (source, real), (target, _) = texts(batch, time, "right"), texts(batch, target_time)
+        with torch.no_grad():
+            expected = model(target, source=source, source_real=real)
+        torch.testing.assert_close(run(session, source, real, target)["logits"], expected, **CLOSE)
+
+
+def test_another_model_is_noticed(case_of, session_of):
+    ids, real = texts(2, 5)
+    with torch.no_grad():
+        other = build(case_of("qwen2-windows").ours.config, seed=3)(ids, real=real)
+    assert (run(session_of("qwen2-windows"), ids, real)["logits"] - other)[real.bool()].abs().max() > 1e-2
+
+
+def test_short_numbers_leave_as_float32(case_of, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    model = copy.deepcopy(case_of("llama").ours).to(torch.bfloat16)
+    write_onnx(tmp_path / "out", model)
+    assert next(model.parameters()).dtype == torch.bfloat16  # the caller's model stays as it was
+    ids, real = texts(2, 5)
+    with torch.no_grad():
+        expected = copy.deepcopy(model).float()(ids, real=real)
+    found = run(runtime.InferenceSession(tmp_path / "out" / "model.onnx"), ids, real)["logits"]
+    torch.testing.assert_close(found[real.bool()], expected[real.bool()], **CLOSE)
+
+
+def test_kinds_without_a_graph_are_named(tmp_path):
+    with pytest.raises(InvalidInput, match="ngram"):
+        write_onnx(tmp_path / "out", build(NGramConfig(vocabulary=5)))
+
+
+def test_without_the_extra_the_line_that_installs_it_is_given(case_of, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    monkeypatch.setattr("peasy.checkpoint.onnx.find_spec", lambda name: None)
+    with pytest.raises(MissingPart) as caught:
+        write_onnx(tmp_path / "out", case_of("llama").ours)
+    assert "peasy[export]" in caught.value.hint

@@ -134,6 +134,7 @@ def captions(
         masked_tex = f"{scaled_tex} + M"
         masked_says = "M is added; where a query may not look, the score becomes minus infinity."
     weights_tex = normalise.tex % masked_tex
+    summed_tex = rf"\left({weights_tex}\right)" if changed and weights_tex == masked_tex else weights_tex
     return (
         Step("query", "Q", "What each token is looking for.", (QUERY, scoring.query_width)),
         Step("key", "K", "What each token offers.", (KEY, D_KEY)),
@@ -143,6 +144,6 @@ def captions(
         Step("masked", masked_tex, masked_says, (QUERY, KEY)),
         Step("weights", weights_tex, normalise.says, (QUERY, KEY)),
         Step(
-            "context", f"{weights_tex} V", "Each row is the sum of all values, each times its weight.", (QUERY, D_VALUE)
+            "context", f"{summed_tex} V", "Each row is the sum of all values, each times its weight.", (QUERY, D_VALUE)
         ),
     )

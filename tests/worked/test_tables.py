@@ -307,3 +307,21 @@ BOMBS = {
 def test_bombs_are_over_quickly(suffix, bomb):
     with contextlib.suppress(InvalidInput):
         [check(part) for part in read_text(BOMBS[bomb], suffix).parts]
+
+
+def test_sentences_that_lead_up_to_a_table():
+    text = "We take the weights\n\n| | a |\n|-|-|\n| a | 1 |\n\nand the values V:\n\n| | 0 |\n|-|-|\n| a | 3 |\n\n"
+    text += "so the output is\n\n| | 0 |\n|-|-|\n| a | 4 |\n"
+    (example,) = read_text(text).parts
+    assert [table.table for table in example.written] == ["weights", "value", "output"]
+    assert [cell.verdict for cell in check(example).cells] == ["wrong"]
+
+
+def test_a_caption_may_stand_in_the_corner():
+    assert read_text("| weights | a |\n|-|-|\n| a | 1 |\n").parts[0].tokens == ("a",)
+
+
+def test_chains_of_equals_signs():
+    one = r"\begin{pmatrix} 1 \end{pmatrix}"
+    text = f"$V = {one}$ $A = {one}$ $Z = AV = {one}$"
+    assert [table.table for table in read_text(text, ".tex").parts[0].written] == ["value", "weights", "context"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from peasy.worked.check_cell import Content, Mark, Number, read_cell
+from peasy.worked.check_cell import NOISE, Content, Mark, Number, read_cell
 from peasy.worked.check_name import caption
 from peasy.worked.check_route import listed, shown
 from peasy.worked.check_table import Placed, RowFinding
@@ -74,7 +74,7 @@ def _sum_finding(table: Placed, label: str, contents: list[Content]) -> list[Row
     if not numbers or any(not isinstance(each, Number) and each is not Mark.HIDDEN for each in contents):
         return []
     total, spare = sum(each.value for each in numbers), _rounding(numbers)
-    if abs(total - 1) <= spare + 1e-9:
+    if abs(total - 1) < max(spare - NOISE, NOISE):  # the bound itself would need every number to be a half
         return []
     why = f"{listed([shown(each.value) for each in numbers])} = {shown(total)}, but weights sum to 1"
     why += f" (rounding explains {shown(spare)} at most)." if spare else "."

@@ -22,7 +22,7 @@ _SPAN = re.compile(r"\\multi(?:column|row)\{[^}]*\}\{[^}]*\}\{([^}]*)\}")
 _COLOUR = re.compile(
     r"\\(?:cell|row|text)?color(?:\[[^\]]*\])?\{[^}]*\}|\\(?:centering|small|footnotesize|hspace\{[^}]*\})"
 )
-_LEFT = re.compile(r"((?:[^=\n$&;,]|\\[,;])+?)\s*&?\s*=\s*(?:\\left\s*[\[(.|]\s*)?$")
+_LEFT = re.compile(r"((?:[^\n$&;,]|\\[,;])+?)\s*&?\s*=\s*(?:\\left\s*[\[(.|]\s*)?$")
 _CAPTION = re.compile(r"\\caption\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
 _TITLE = re.compile(r"\\(?:(?:sub)*section|paragraph|textbf|emph|title|textit)\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
 _SPELT = {
@@ -85,14 +85,14 @@ def _rows(inside: str, kind: str) -> list[list[str]]:
 
 
 def _names(before: str) -> Iterator[str]:
-    """What stands left of the equals sign, then the titles and lines above, nearest first."""
+    """What stands left of the equals signs, then the titles and lines above, nearest first."""
     bare = re.sub(r"\\begin\{matrix\}(?:(?!\\begin|\\end).)*\\end\{matrix\}", "", before, flags=re.DOTALL)
     bare = re.sub(
         r"\\begin\{(?:aligned|align|matrix|equation|gather|center|table|displaymath)\*?\}(\[[^\]]*\])?", "", bare
     )
     left = _LEFT.search(re.sub(r"\s*(?:&|\\\\|\s)*$", "", bare))
     if left:
-        yield re.split(r"\\q?quad\b|\\\[|\\\(|\\\\", left[1])[-1]
+        yield from re.split(r"\\q?quad\b|\\\[|\\\(|\\\\", left[1])[-1].split("=")
     yield from (plain(title) for title in reversed(_TITLE.findall(before)[-3:]))
     lines = [line for line in before.splitlines() if line.strip() and "\\" not in line]
     yield from (plain(line) for line in reversed(lines[-4:]))

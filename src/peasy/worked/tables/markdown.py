@@ -14,6 +14,7 @@ FARTHEST = 8
 _RULER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
 _BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
+_LEADING = re.compile(r"(.*?)\s*(?:\b(?:is|are|become|becomes|follow|follows)\b)?\s*(?<=[:\w])[:=]?", re.IGNORECASE)
 _CELLS = re.compile(r"(?<!\\)\|")
 _ESCAPED = re.compile(r"\\([\\`*{}\[\]<>#|&$~^!_+=.)-])")
 
@@ -31,7 +32,7 @@ def read(text: str) -> Sheet:
         if kind == "table":
             below, *lines = lines
             header, *body = ([_plain(cell) for cell in _split(line)] for line in lines)
-            captions = _captions(above)
+            captions = [*_captions(above), *(each for each in header[:1] if len(header) > 1 < len(each))]
             if not any(map(step_named, captions)) and _BELOW.fullmatch(below.strip()):
                 captions, spent = _BELOW.findall(below.strip()), below
             sheet.add(captions, *part_labels(header, body))
@@ -95,7 +96,15 @@ def _matrix_end(lines: list[str], start: int) -> int:
 def _captions(above: list[str]) -> list[str]:
     """The lines above a table, those that look like captions (headings, bold lines) first, nearest first."""
     near = [line.strip() for line in reversed(above[-FARTHEST:]) if line.strip() not in ("$$", "---")]
-    return [_plain(line) for line in sorted(near, key=lambda line: not line.startswith(("#", "**", "__")))]
+    lines = [_plain(line) for line in sorted(near, key=lambda line: not line.startswith(("#", "**", "__")))]
+    return lines + [" ".join(words) for line in near[:1] for words in _last_words(line)]
+
+
+def _last_words(line: str) -> Iterator[list[str]]:
+    """What a sentence leads up to: `so the values V are:` leads to `values V`."""
+    found = _LEADING.fullmatch(line[-100:])
+    words = found[1].split() if found else []
+    yield from (words[-count:] for count in (3, 2, 1) if len(words) >= count)
 
 
 def _split(line: str) -> list[str]:

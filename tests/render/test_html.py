@@ -116,6 +116,16 @@ def test_the_notebook_piece_has_no_script(everything):
     assert Tree(html.fragment(everything)).all("table")
 
 
+def test_every_inline_style_of_the_notebook_piece_is_used(everything):
+    names = tuple(map(str, range(100)))
+    long = Matrix("m", tuple((0.5,) for _ in names), names, ("a",))
+    raw = html._Page(Document("t", (*everything.parts, long)), alone=False).body()
+    assert [sheet for sheet in html.NOTEBOOK if sheet not in raw] == []
+    assert "class=" not in html.fragment(Document("t", (matrix(),))).replace('class="formula"', "").replace(
+        'class="matrix"', ""
+    ).replace('class="name"', "")
+
+
 @pytest.mark.parametrize("form", ["draw", "fragment"])
 def test_hostile_strings_make_no_element_and_no_attribute(form):
     drawn = getattr(html, form)

@@ -2,7 +2,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from peasy.views import Arithmetic, Document, Heading, Matrix
+from peasy.views import Arithmetic, Document, Heading, Matrix, Paragraph, Table
 
 
 def matrix(**changes):
@@ -26,3 +26,8 @@ def test_equal_content_is_equal_whoever_explains_it():
 def test_what_is_shown_does_not_change():
     with pytest.raises(FrozenInstanceError):
         matrix().name = "other"
+
+
+def test_a_document_knows_whether_it_shows_numbers():
+    assert Document("t", (matrix(),)).has_numbers()
+    assert not Document("t", (Paragraph("x"), Table(("verb",), (("explain",),)))).has_numbers()

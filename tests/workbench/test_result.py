@@ -57,3 +57,14 @@ def test_a_notebook_just_sees_it():
 def test_a_kind_of_result_must_say_what_it_shows():
     with pytest.raises(TypeError):
         type("Empty", (Result,), {})()
+
+
+@pytest.mark.parametrize("suffix", ["md", "tex", "csv"])
+def test_what_one_verb_saves_the_other_reads_back_and_finds_right(suffix, tmp_path):
+    from peasy.workbench.check import check
+    from peasy.workbench.explain import explain
+
+    checked = check(explain("i-love-ai").save(tmp_path / f"notes.{suffix}")).data()
+    assert checked["passed"]
+    assert {cell["verdict"] for cell in checked["cells"]} == {"right"}
+    assert {"scores", "weights"} <= {cell["table"] for cell in checked["cells"]}

@@ -64,9 +64,28 @@ def draw(document: Document) -> str:
     )
 
 
+NOTEBOOK = {
+    "<figure": '<figure style="display:inline-block;vertical-align:top;margin:0 2em 1em 0"',
+    "<caption>": '<caption style="caption-side:top;text-align:left;padding:0 0 .4em;max-width:26em">',
+    ' class="says"': ' style="display:block;opacity:.75;font-size:.9em"',
+    ' class="corner"': ' style="text-align:left;opacity:.75;font-size:.85em;padding:.2em .6em .2em 0"',
+    "<td>": '<td style="text-align:right;padding:.2em .6em">',
+    ' class="gap"': ' style="text-align:right;padding:.2em .6em"',
+    ' class="word"': ' style="text-align:left;padding:.2em .6em"',
+    '<th scope="col">': '<th scope="col" style="text-align:right;padding:.2em .6em">',
+    '<th scope="row">': '<th scope="row" style="text-align:right;padding:.2em .6em .2em 0">',
+    ' class="note"': ' style="opacity:.75;font-size:.9em"',
+    ' class="unseen"': "",
+}
+"""What stands for the style sheet where there is none. No text can look like these: its signs are escaped."""
+
+
 def fragment(document: Document) -> str:
     """The same without scripts and style sheets, for notebooks: what GitHub and nbconvert keep is enough."""
-    return f"<div><h3>{escape(glyph.prose(document.title))}</h3>{_Page(document, alone=False).body()}</div>"
+    drawn = f"<div><h3>{escape(glyph.prose(document.title))}</h3>{_Page(document, alone=False).body()}</div>"
+    for sheet, inline in NOTEBOOK.items():
+        drawn = drawn.replace(sheet, inline)
+    return drawn
 
 
 def style_sheet() -> str:
@@ -138,13 +157,10 @@ class _Page:
         if matrix.says:
             head += f'<span class="says">{_inline(matrix.says)}</span>'
         return (
-            f'<figure class="matrix"><table{self._kind(matrix)}><caption>{head}</caption>'
+            f'<figure class="matrix"><table><caption>{head}</caption>'
             f"<thead>{self._header(grid)}</thead><tbody>{''.join(self._row(grid, row) for row in grid.rows)}</tbody>"
             f"</table>{self._notice(grid.notice)}</figure>\n"
         )
-
-    def _kind(self, matrix: Matrix) -> str:
-        return ' class="shaded"' if matrix.shaded else ""
 
     def _header(self, grid: Grid) -> str:
         labels = "".join(
@@ -169,7 +185,7 @@ class _Page:
         if shade is not None:
             if self.alone:
                 return f' class="{_shade_class(shade)}"'
-            return f' style="background:{shade.background};color:{shade.ink};text-align:right"'
+            return f' style="background:{shade.background};color:{shade.ink};text-align:right;padding:.2em .6em"'
         return "" if number.is_number(cell) or not self.alone else ' class="word"'
 
     def _remember(self, grid: Grid, row: int, column: int) -> str:

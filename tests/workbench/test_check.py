@@ -62,6 +62,19 @@ def test_the_document_shows_every_table_with_its_marks():
     assert matrix.marks == {(1, 2)}
     assert matrix.values[1][2] == f"5 {SIGNS['wrong']}"
     assert matrix.values[2][0] == SIGNS["blank"]
+    assert matrix.explain(1, 2).lines == ("wrong: 0·1 + 1·1 = 1, not 5.",)
+
+
+def test_what_had_to_be_taken_as_it_is_is_said():
+    result = check("000-easy-peasy")
+    assert [each["table"] for each in result.data()["taken"]] == []
+    notes = {
+        "title": "t",
+        "tokens": ["a"],
+        "written": [{"table": "V", "cells": [["1"]]}, {"table": "X", "cells": [["1"]]}],
+    }
+    assert [each["table"] for each in check(notes).data()["taken"]] == ["V"]
+    assert "nothing written leads to it: V." in check(notes).text()
 
 
 @pytest.mark.parametrize("suffix", ["md", "html", "tex", "csv", "json"])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from peasy.views.document import Document, Heading, Matrix, Paragraph, Part, Table
+from peasy.views.document import Arithmetic, Document, Heading, Matrix, Paragraph, Part, Table
 from peasy.worked.check import Checked, CheckedCell, CheckedTable
 
 SIGNS = {"wrong": "✗", "follows": "→", "cut": "…", "blank": "?"}
@@ -18,6 +18,9 @@ def check_document(title: str, parts: Sequence[Checked], ignored: Sequence[str] 
     if ignored:
         captions = ", ".join(f'"{said}"' for said in ignored if said) or "tables without a caption"
         shown.append(Paragraph(f"Not checked, because no step of attention is called so: {captions}.", "note"))
+    taken = list(dict.fromkeys(name for part in parts for name in part.taken))
+    if taken:
+        shown.append(Paragraph(f"Taken as given, because nothing written leads to it: {', '.join(taken)}.", "note"))
     for part in parts:
         found = list(_findings(part))
         if len(parts) > 1:
@@ -88,7 +91,15 @@ def _matrix(table: CheckedTable) -> Matrix:
         tuple(f"{text} {SIGNS.get(verdict, '')}".strip() for text, verdict in zip(texts, verdicts, strict=True))
         for texts, verdicts in zip(table.written, table.verdicts, strict=True)
     )
-    return Matrix(table.name, values, table.rows, table.columns, says=table.says, marks=frozenset(marks))
+
+    def explain(row: int, column: int) -> Arithmetic:
+        where = f"{table.name}, row {table.rows[row]}, column {table.columns[column]}: {table.written[row][column]}"
+        verdict, why = table.verdicts[row][column], table.whys[row][column]
+        return Arithmetic(where, (f"{verdict}: {why}" if why else "Nothing leads to this cell.",))
+
+    return Matrix(
+        table.name, values, table.rows, table.columns, says=table.says, marks=frozenset(marks), explain=explain
+    )
 
 
 def _many(count: int, what: str) -> str:

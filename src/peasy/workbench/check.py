@@ -37,7 +37,7 @@ class CheckResult(Result):
         return check_document(self.title, self.parts, self.ignored)
 
     def data(self) -> dict[str, Any]:
-        """`passed`, every checked cell, every row that does not hold, and what has no answer yet."""
+        """`passed`, every checked cell, every row that does not hold, and what was not checked."""
         return {
             "title": self.title,
             "passed": self.passed,
@@ -45,6 +45,7 @@ class CheckResult(Result):
             "cells": [_plain(part, cell) for part in self.parts for cell in part.cells],
             "rows": [_plain(part, row) for part in self.parts for row in part.rows],
             "unanswered": [place for part in self.parts for place in _unanswered(part)],
+            "taken": [{"table": name, "part": part.title} for part in self.parts for name in part.taken],
             "ignored": list(self.ignored),
         }
 

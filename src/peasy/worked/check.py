@@ -17,7 +17,7 @@ from peasy.worked.check_name import CAPTIONS, PER_HEAD, caption
 from peasy.worked.check_route import Rules, routes
 from peasy.worked.check_row import reach_findings, sum_findings, unfit_findings
 from peasy.worked.check_symbol import Symbols, judge_names, judge_shares, missing_findings
-from peasy.worked.check_table import KEY_COLUMNS, Placed, RowFinding, node_of, place
+from peasy.worked.check_table import INPUTS, KEY_COLUMNS, Placed, RowFinding, node_of, place
 from peasy.worked.check_verdict import Judged, Verdict, judge_hidden, judge_number
 from peasy.worked.check_version import Version, best, derive, knowing, readings, trimmed
 from peasy.worked.example import Example
@@ -50,7 +50,10 @@ class CheckedCell:
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """A written table with the verdict on each of its cells; "" where nothing could be said, "blank" for no answer."""
+    """A written table with the verdict on each of its cells and why.
+
+    A verdict is "" where nothing could be said and "blank" where there is no answer.
+    """
 
     name: str
     says: str
@@ -58,6 +61,12 @@ class CheckedTable:
     columns: tuple[str, ...]
     written: tuple[tuple[str, ...], ...]
     verdicts: tuple[tuple[str, ...], ...]
+    whys: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def is_given(self) -> bool:
+        """Whether nothing in it could be worked out from other tables."""
+        return not any(verdict for row in self.verdicts for verdict in row)
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,12 @@ class Checked:
     def passed(self) -> bool:
         """Whether nothing is wrong; a number that was cut off instead of rounded is no mistake."""
         return not self.rows and all(cell.verdict in ("right", "cut") for cell in self.cells)
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """Tables after the inputs that had to be taken as they are, because nothing written leads to them."""
+        inputs = {CAPTIONS[step] for step in INPUTS}
+        return tuple(dict.fromkeys(t.name for t in self.tables if t.is_given and t.name not in inputs))
 
     def count(self, verdict: str) -> int:
         """How many cells have this verdict ("blank" and "" too)."""
@@ -144,7 +159,8 @@ class _Desk:
         faults = self.judge_rows(table, verdicts, known)
         self.faults += faults
         blanks = {at for at, content in table.cells.items() if content is Mark.BLANK and knowing(known, *at)}
-        self.tables.append(_table(table, verdicts | dict.fromkeys(blanks, "blank")))
+        whys = {at: each.why for at, each in judged.items() if each}
+        self.tables.append(_table(table, verdicts | dict.fromkeys(blanks, "blank"), whys))
         wrong = np.zeros((len(table.rows), len(table.columns)), dtype=bool)
         for at, verdict in verdicts.items():
             wrong[at] = verdict in ("wrong", "follows")
@@ -202,24 +218,22 @@ def _cell(table: Placed, at: tuple[int, int], judged: Judged) -> CheckedCell:
     )
 
 
-def _table(table: Placed, verdicts: dict[tuple[int, int], str]) -> CheckedTable:
+def _table(table: Placed, verdicts: dict[tuple[int, int], str], whys: dict[tuple[int, int], str]) -> CheckedTable:
     """The table as it was written: rows in order, those of a wrong length too."""
-    columns = range(len(table.columns))
-    lines = {
-        row: (
-            tuple(table.texts.get((row, column), "").strip() for column in columns),
-            tuple(verdicts.get((row, column), "") for column in columns),
-        )
-        for row in {row for row, _ in table.cells}
-    }
-    lines |= {len(table.rows) if row is None else row: (texts, ("",) * len(texts)) for row, texts in table.misfits}
-    width = max((len(texts) for texts, _ in lines.values()), default=0)
-    blank = ("",) * width
+    misfits = {len(table.rows) if row is None else row: texts for row, texts in table.misfits}
+    used = sorted({row for row, _ in table.cells} | set(misfits))
+    width = max([len(table.columns), *map(len, misfits.values())])
+
+    def grid(of: dict[tuple[int, int], str]) -> tuple[tuple[str, ...], ...]:
+        return tuple(tuple(of.get((row, column), "").strip() for column in range(width)) for row in used)
+
+    unfit = {(row, column): text for row, texts in misfits.items() for column, text in enumerate(texts)}
     return CheckedTable(
         name=caption(table.node),
         says=table.says,
-        rows=tuple((*table.rows, "?")[row] for row in sorted(lines)),
-        columns=(*table.columns, *blank)[: max(width, len(table.columns))],
-        written=tuple((*lines[row][0], *blank)[:width] for row in sorted(lines)),
-        verdicts=tuple((*lines[row][1], *blank)[:width] for row in sorted(lines)),
+        rows=tuple((*table.rows, "?")[row] for row in used),
+        columns=(*table.columns, *("",) * width)[:width],
+        written=grid(table.texts | unfit),
+        verdicts=grid(verdicts),
+        whys=grid(whys),
     )

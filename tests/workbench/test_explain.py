@@ -212,3 +212,10 @@ def test_hundreds_of_words_are_shown_in_part_with_a_notice():
     text = peasy.explain(" ".join(f"word{index}" for index in range(300))).text()
     assert "left out" in text
     assert len(text) < 200_000
+
+
+def test_every_step_is_an_attribute():
+    for name in example_names():
+        shown = peasy.explain(name)
+        for step in shown.steps:
+            np.testing.assert_array_equal(getattr(shown, step.name), step.values)

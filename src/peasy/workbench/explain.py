@@ -35,7 +35,7 @@ class Explanation(Result):
 
     worked: Worked
     decimals: int = 4
-    query: int | None = None
+    asked_query: int | None = None
     asked_cell: tuple[str, int, int] | None = None
     symbolic: bool = False
     contributions: bool = False
@@ -82,9 +82,9 @@ class Explanation(Result):
     def _asked(self) -> Iterator[Document]:
         if self.asked_cell is not None:
             yield cell_document(self.worked, self.cell(*self.asked_cell), self.decimals)
-        if self.query is not None:
-            told = story_document(self.worked, self.story(self.query), self.decimals)
-            more = tuple(contribution_parts(self.worked, self.query)) if self.contributions else ()
+        if self.asked_query is not None:
+            told = story_document(self.worked, self.story(self.asked_query), self.decimals)
+            more = tuple(contribution_parts(self.worked, self.asked_query)) if self.contributions else ()
             yield dataclasses.replace(told, parts=told.parts + more)
         if self.symbolic:
             yield symbolic_document(self.worked, self.letters(), self.decimals)
@@ -98,8 +98,8 @@ class Explanation(Result):
             data["variants"] = [
                 {"name": name, "steps": [_plain_step(step) for step in worked.steps]} for name, worked in self.variants
             ]
-        if self.query is not None:
-            data["story"] = [dataclasses.asdict(story) for story in self.story(self.query)]
+        if self.asked_query is not None:
+            data["story"] = [dataclasses.asdict(story) for story in self.story(self.asked_query)]
         if self.asked_cell is not None:
             data["cell"] = _plain_cell(self.cell(*self.asked_cell))
         if self.symbolic:

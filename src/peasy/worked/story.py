@@ -84,7 +84,7 @@ def _looking(worked: Worked, row: int, shares: tuple[Share, ...], decimals: int)
     if not seen:
         return f"{_quoted(worked.tokens[row])} may look at nothing, so its context is zero."
     told, rest = seen, 0.0
-    if len(seen) > MOST_NAMED:
+    if len(seen) > MOST_NAMED + 1:
         told = sorted(seen, key=lambda share: -share.weight)[:MOST_NAMED]
         rest = sum(share.weight for share in seen) - sum(share.weight for share in told)
     shared = worked.example.normalise != "none"
@@ -105,7 +105,7 @@ def _blind(worked: Worked, row: int, shares: tuple[Share, ...]) -> list[str]:
         return []
     named = [_name(share) for share in hidden[:MOST_NAMED]]
     if len(hidden) > MOST_NAMED:
-        named.append(f"{len(hidden) - MOST_NAMED} others")
+        named.append(f"{len(hidden) - MOST_NAMED} more")
     return [f"It may not look at {_listed(named)}."]
 
 
@@ -118,7 +118,8 @@ def _borrowing(shares: tuple[Share, ...], context: tuple[float, ...], decimals: 
         return []
     vectors = [_vector(each, decimals) for each in (most.value, most.contribution, context)]
     borrowed = f"{show(most.weight, decimals)} · {vectors[0]} = {vectors[1]}"
-    whom = "keeps most of itself" if most.itself else f"borrows most from {_name(most)}"
+    part = "most" if sum(share.size > 0 for share in shares) > 1 else "all"
+    whom = f"keeps {part} of itself" if most.itself else f"borrows {part} from {_name(most)}"
     told = [f"It {whom}: {borrowed}, of a context of {vectors[2]}."]
     heaviest = max(share.weight for share in shares)
     if most.weight < heaviest - 1e-12:

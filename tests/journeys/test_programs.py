@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from peasy.cli.app import build
+from peasy.cli.verb import VERBS
 
 READY = {
     "demo": [],
@@ -15,7 +16,13 @@ READY = {
     "explain": ["journey"],
     "check": ["003-i-love-ai"],
     "exercise": ["--seed", "5"],
+    "models": [],
 }
+WITH_A_MODEL = {"tokenize", "import", "export"}
+
+
+def test_every_verb_is_here():
+    assert {*READY, *WITH_A_MODEL} == {verb.name for verb in VERBS}
 
 
 @pytest.mark.parametrize("verb", READY)

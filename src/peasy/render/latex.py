@@ -43,6 +43,9 @@ _DECLARED = {
     "‖": r"\ensuremath{\Vert}", "½": r"\ensuremath{\frac12}",
 }  # fmt: skip
 
+KEEP = r"\par\nopagebreak"
+"""A caption stays on the page of its table."""
+
 _PREAMBLE = r"""\documentclass[a4paper,11pt]{article}
 \usepackage{iftex}
 \ifPDFTeX
@@ -55,6 +58,8 @@ _PREAMBLE = r"""\documentclass[a4paper,11pt]{article}
 \usepackage{graphicx}
 \usepackage{color}
 \IfFileExists{colortbl.sty}{\usepackage{colortbl}}{\newcommand{\cellcolor}[2][]{}}
+\IfFileExists{geometry.sty}{\usepackage[margin=25mm]{geometry}}{}
+\renewcommand{\arraystretch}{1.2}
 \setlength{\parindent}{0pt}
 \setlength{\parskip}{6pt plus 2pt}
 \newcommand{\peasyfit}[1]{\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{#1}}
@@ -144,11 +149,13 @@ def _checked(source: str) -> str:
 
 def _matrix(grid: Grid) -> Iterator[str]:
     matrix = grid.matrix
-    yield f"\\textbf{{{escape(glyph.label(matrix.name))}}}" + (
-        f"\\quad $\\displaystyle {_checked(matrix.tex)}$" if matrix.tex else ""
+    yield (
+        f"\\textbf{{{escape(glyph.label(matrix.name))}}}"
+        + (f"\\quad $\\displaystyle {_checked(matrix.tex)}$" if matrix.tex else "")
+        + KEEP
     )
     if matrix.says:
-        yield escape(glyph.prose(matrix.says))
+        yield escape(glyph.prose(matrix.says)) + KEEP
     header = [_small(escape(grid.corner)), *(_bold(grid.column_label(column)) for column in grid.columns)]
     rows = [[_bold(grid.row_label(row)), *(_cell(grid, row, column) for column in grid.columns)] for row in grid.rows]
     yield _tabular("l|" + "r" * len(grid.columns), header, rows)
@@ -202,4 +209,4 @@ def _tabular(columns: str, header: list[str], rows: list[list[str]]) -> str:
     lines = [" & ".join(line) + r" \\" for line in (header, *rows)]
     lines.insert(1, r"\hline")
     inside = "\n".join(lines)
-    return f"\\peasyfit{{\\begin{{tabular}}{{{columns}}}\n{inside}\n\\end{{tabular}}}}"
+    return f"\\peasyfit{{\\begin{{tabular}}{{{columns}}}\n{inside}\n\\end{{tabular}}}}\\par\\medskip"

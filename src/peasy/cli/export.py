@@ -17,7 +17,7 @@ def export(
 ) -> Answer:
     """Write a model into a new folder, in a standard format.
 
-    Examples:
+    For example:
 
         peasy export my-model ./for-transformers
         peasy export my-model ./for-llama-cpp --to gguf --numbers q8_0

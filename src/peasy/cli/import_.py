@@ -11,7 +11,7 @@ def import_(source: str, *, name: str | None = None, flags: Flags = Flags()) -> 
 
     Reads safetensors and JSON and nothing else; whatever does not fit its own description is refused.
 
-    Examples:
+    For example:
 
         peasy import ./my-hugging-face-folder --name mine
         peasy import sentence-transformers/all-MiniLM-L6-v2 --yes

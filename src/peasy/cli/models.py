@@ -7,7 +7,7 @@ from peasy.cli.door import Answer, Flags
 def models(model: str | None = None, *, flags: Flags = Flags()) -> Answer:
     """List the models that are here, or show what one of them is made of.
 
-    Examples:
+    For example:
 
         peasy models
         peasy models ./my-model

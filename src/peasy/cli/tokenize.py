@@ -7,7 +7,7 @@ from peasy.cli.door import Answer, Flags, Text
 def tokenize(model: str, text: Text, *, flags: Flags = Flags()) -> Answer:
     """Show the tokens that a model makes of a text: pieces, ids, offsets, words.
 
-    Examples:
+    For example:
 
         peasy tokenize sentence-transformers/all-MiniLM-L6-v2 "The pizza came out of the oven"
         peasy tokenize ./my-model "Easy peasy lemon squeezy"

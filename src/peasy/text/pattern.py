@@ -41,18 +41,19 @@ KNOWN = frozenset(
 
 @dataclass(frozen=True)
 class Cost:
-    """How a pattern can branch at one place: loops without end, and ways to match apart from them."""
+    """How a pattern can branch at one place: loops without end, ways to match apart from them, size written out."""
 
     loops: int = 0
     ways: int = 1
+    size: int = 0
 
     def then(self, other: "Cost") -> "Cost":
         """One after the other."""
-        return Cost(self.loops + other.loops, self.ways * other.ways)
+        return Cost(self.loops + other.loops, self.ways * other.ways, self.size + other.size)
 
     def either(self, other: "Cost") -> "Cost":
         """The one or the other."""
-        return Cost(max(self.loops, other.loops), self.ways + other.ways)
+        return Cost(max(self.loops, other.loops), self.ways + other.ways, self.size + other.size)
 
 
 def text_limit(pattern: str) -> int | None:
@@ -71,6 +72,8 @@ def text_limit(pattern: str) -> int | None:
     cost = _Reader(pattern).read()
     if cost.loops > 1:
         raise _refused(pattern, "several endless repeats in a row")
+    if cost.size > MOST_CHARACTERS:
+        raise _refused(pattern, f"written out it is longer than {MOST_CHARACTERS:,} characters")
     if cost.ways > MOST_WAYS:
         raise _refused(pattern, "too many ways to match the same text")
     return TEXT_LIMIT if cost.loops else None
@@ -115,11 +118,12 @@ class _Reader:
         if self._QUANTIFIER.match(self.pattern, self.at):
             raise _refused(self.pattern, "a repeat of a repeat")
         least, most = _bounds(found)
-        if most is not None and (most > 100 or least > most):
+        if least > 100 or (most is not None and (most > 100 or least > most)):
             raise _refused(self.pattern, f"a repeat of {least} to {most} times")
-        if inner != Cost() and (least, most) != (0, 1):
+        if (inner.loops or inner.ways > 1) and (least, most) != (0, 1):
             raise _refused(self.pattern, "a repeat inside a repeat")
-        return inner.then(Cost(1, 1) if most is None else Cost(0, most - least + 1))
+        grown = Cost(inner.loops, inner.ways, inner.size * max(least, most or 1))
+        return grown.then(Cost(1, 1) if most is None else Cost(0, most - least + 1))
 
     def _item(self) -> Cost:
         sign = self._next()
@@ -131,7 +135,7 @@ class _Reader:
             self._escape()
         else:
             self.at += 1
-        return Cost()
+        return Cost(size=1)
 
     def _group(self) -> Cost:
         found = self._GROUP.match(self.pattern, self.at)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,12 +29,12 @@ class Recipe:
 
     model: Callable[[], Any]
     outfit: Callable[[tokenizers.Tokenizer, bool], None]
-    trainer: Callable[[int], Any]
+    trainer: Callable[[int, list[str]], Any]
     vocabulary: int
 
 
-def _trainer(kind: Any, **more: Any) -> Callable[[int], Any]:
-    return lambda size: kind(vocab_size=size, special_tokens=list(SPECIAL), show_progress=False, **more)
+def _trainer(kind: Any, **more: Any) -> Callable[[int, list[str]], Any]:
+    return lambda size, first: kind(vocab_size=size, special_tokens=first, show_progress=False, **more)
 
 
 def _characters(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
@@ -111,17 +112,54 @@ def train(
     with guarded(f"Training a tokenizer ({kind})"):
         inner = tokenizers.Tokenizer(recipe.model())
         recipe.outfit(inner, lowercase)
-        inner.train_from_iterator(_pieces(corpus), trainer=recipe.trainer(size))
+        texts, letters = _pieces(corpus), []
+        if kind == "wordpiece":
+            words = _count_words(inner, texts)
+            texts, letters = _repeat(words), _letters(words)
+        inner.train_from_iterator(texts, trainer=recipe.trainer(size, [*SPECIAL, *letters]))
         if wrap:
             ends = [(name, inner.token_to_id(name)) for name in ("<bos>", "<eos>")]
             inner.post_processor = processors.TemplateProcessing(single="<bos> $A <eos>", special_tokens=ends)
-        return Tokenizer(json.loads(inner.to_str()), {f"{name[1:-1]}_token": name for name in SPECIAL})
+        return Tokenizer(_settled(json.loads(inner.to_str())), {f"{name[1:-1]}_token": name for name in SPECIAL})
 
 
 def _check_size(kind: str, size: int) -> None:
     least = len(SPECIAL) + (256 if kind == "bpe" else 1)
     if size < least:
         raise InvalidInput(f"A vocabulary of {size} is too small.", hint=f"{kind} needs at least {least}.")
+
+
+def _settled(data: dict[str, Any]) -> dict[str, Any]:
+    """The same file from the same corpus, on every day: the library sums in the order of a hash table."""
+    data["added_tokens"] = [token for token in data["added_tokens"] if token["content"] in SPECIAL]
+    vocabulary = data["model"]["vocab"]
+    if isinstance(vocabulary, list):
+        first, rest = vocabulary[: len(SPECIAL)], vocabulary[len(SPECIAL) :]
+        rounded = [[piece, round(score, 4)] for piece, score in rest]
+        data["model"]["vocab"] = first + sorted(rounded, key=lambda entry: (-entry[1], entry[0]))
+    return data
+
+
+def _count_words(inner: tokenizers.Tokenizer, texts: Iterable[str]) -> Counter[str]:
+    words: Counter[str] = Counter()
+    for text in texts:
+        normal = inner.normalizer.normalize_str(text)
+        words.update(word for word, _ in inner.pre_tokenizer.pre_tokenize_str(normal))
+    return words
+
+
+def _letters(words: Iterable[str]) -> list[str]:
+    """Letters that begin a word and letters inside one, in order: said beforehand, they get the same ids every time."""
+    begin = {word[0] for word in words}
+    inside = {"##" + letter for word in words for letter in word[1:]}
+    return sorted(begin) + sorted(inside)
+
+
+def _repeat(words: Counter[str]) -> Iterator[str]:
+    for word, count in words.items():
+        for _ in range(count // 1000):
+            yield f"{word} " * 1000
+        yield f"{word} " * (count % 1000)
 
 
 def _pieces(corpus: Iterable[str]) -> Iterator[str]:

@@ -55,7 +55,12 @@ def export_model(
     offline: bool = False,
     ask: Ask | None = None,
 ) -> ExportResult:
-    """Write a model into a new folder. `numbers` is how gguf stores weights; other formats keep them."""
+    """Write a model into a new folder. `numbers` is how gguf stores weights; other formats keep them.
+
+    >>> export_model("my-model", "out", to="pickle")
+    Traceback (most recent call last):
+    peasy.errors.UsageError: There is no format "pickle".
+    """
     if to not in FORMATS:
         raise UsageError(f'There is no format "{to}".', hint=did_you_mean(to, FORMATS) or f"Use {', '.join(FORMATS)}.")
     if numbers != "f32" and to != "gguf":

@@ -63,7 +63,12 @@ class ImportResult(Result):
 def import_model(
     source: str | Path, *, name: str | None = None, offline: bool = False, ask: Ask | None = None
 ) -> ImportResult:
-    """Take in a Hugging Face folder, a hub id or a checkpoint of peasy, under `name` (else the source's own)."""
+    """Take in a Hugging Face folder, a hub id or a checkpoint of peasy, under `name` (else the source's own).
+
+    >>> import_model("no/such-model", offline=True)
+    Traceback (most recent call last):
+    peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
+    """
     need("torch")
     from peasy.checkpoint.model import save_model
 

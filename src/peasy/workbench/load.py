@@ -1,6 +1,6 @@
 """`load`: a model by name, ready to be asked."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,30 @@ class LoadedModel(Displayed):
         vectors = embed_texts(self.model, self.need_tokenizer(), single, batch)
         return vectors[0] if isinstance(texts, str) else vectors
 
+    def generate(self, text: str, *, max_tokens: int = 20, temperature: float = 0.0, seed: int = 0) -> str:
+        """What the model writes after a text, or as its answer to one if it is an encoder-decoder."""
+        return "".join(self.stream(text, max_tokens=max_tokens, temperature=temperature, seed=seed))
+
+    def stream(self, text: str, *, max_tokens: int = 20, temperature: float = 0.0, seed: int = 0) -> Iterator[str]:
+        """The same, piece by piece as it is written; never half a character. Closing it stops the work."""
+        from peasy.generation.decode import Sampling, decode
+
+        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, seed=seed)
+        ids = self._prompt(text)
+        how: dict[str, Any] = {"source": [ids]} if self.model.reads_source else {"prompts": [ids]}
+        return self._answers().decode_stream(
+            new for event in decode(self.model, sampling=sampling, **how) for new in event.ids if new is not None
+        )
+
+    def _prompt(self, text: str) -> list[int]:
+        tokenizer = self.need_tokenizer()
+        begin = tokenizer.special.bos
+        ids = list(tokenizer.encode(text).ids)
+        return ids if ids or begin is None else [begin]
+
+    def _answers(self) -> Tokenizer:
+        return self.target_tokenizer or self.need_tokenizer()
+
     def need_tokenizer(self) -> Tokenizer:
         """The tokenizer; an error where the model came without one."""
         if self.tokenizer is None:
@@ -91,6 +115,10 @@ def load(
     """Load a model: a folder, a run, a built-in or a hub id.
 
     A hub model that is not in the cache is fetched only if `yes` is true or `ask` answers a question with True.
+
+    >>> load("no/such-model", offline=True)
+    Traceback (most recent call last):
+    peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
     """
     need("torch")
     found = resolve(model, offline=offline, ask=(lambda question: True) if yes else ask)

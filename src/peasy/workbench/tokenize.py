@@ -46,7 +46,15 @@ class TokenizeResult(Result):
 
 
 def tokenize(model: str | Path, text: str, *, offline: bool = False, ask: Ask | None = None) -> TokenizeResult:
-    """The tokens that a model makes of a text. `model` may also be a bare tokenizer.json."""
+    """The tokens that a model makes of a text. `model` may also be a bare tokenizer.json.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from peasy.text import train
+    >>> with TemporaryDirectory() as folder:
+    ...     train(["the cat sat on the mat"] * 9, "words").save(f"{folder}/tokenizer.json")
+    ...     tokenize(folder, "the cat spoke").encoding.pieces
+    ('the', 'cat', '<unk>')
+    """
     tokenizer, name = open_tokenizer(model, offline=offline, ask=ask)
     return TokenizeResult(tokenizer.encode(text), tokenizer, name)
 

@@ -1,0 +1,28 @@
+import pytest
+
+from peasy.text.encoding import Encoding, split_words, words_of
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("It's hot!", ["It's", "hot", "!"]),
+        ("l’été, déjà", ["l’été", ",", "déjà"]),
+        ("  ", []),
+        ("3.5 %", ["3", ".", "5", "%"]),
+        ("snake_case", ["snake_case"]),
+    ],
+)
+def test_words(text, words):
+    assert [text[start:end] for start, end in split_words(text)] == words
+
+
+def test_tokens_find_the_word_they_begin_in():
+    text = "low lower, \n"
+    assert words_of(text, [(0, 3), (3, 7), (7, 9), (9, 10), (10, 12), (0, 0)]) == (0, 1, 1, 2, None, None)
+
+
+def test_groups_keep_the_order_of_words():
+    found = Encoding("a b", (1, 2, 3), ("a", "·b", "<eos>"), ((0, 1), (1, 3), (0, 0)), (0, 1, None))
+    assert found.groups() == [("a", (0,)), ("b", (1,))]
+    assert len(found) == 3

@@ -1,0 +1,64 @@
+import time
+
+import pytest
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+
+from peasy.errors import InvalidInput
+from peasy.text.pattern import KNOWN, TEXT_LIMIT, text_limit
+
+HOSTILE = [
+    "(a+)+b", "(a*)*", "(a|a)*b", "(a|aa)+$", "(.*)*x", "a*a*b", r"\s*\s*\s*x", "(a?){30}a{30}", "a?" * 30 + "a" * 30,
+    "(a{1,100}){1,100}", "a{1,99999}", "((a{100}){100}){100}", "(?:(?:a+)b?)+c", r"(a)\1", r"\k<x>", r"(?<x>a\g<x>?b)",
+    "(?R)", "(?~abc)", "(?(1)a|b)", "(?x: a )", "(?#c)", "a**", "a{2}{30}", "(" * 30 + "a" + ")" * 30, "x" * 3000,
+]  # fmt: skip
+BROKEN = ["(a", "a)", "[a", "[[a]", "\\", "(?", "(?<"]
+HARMLESS = [r"\d", "[^\\]]", "[]a]", "(?:ab|cd)", "(?<=a)b(?!c)", "a{3}", "[[:alpha:]]", r"\p{Lu}", "", "a{2,4}"]
+LOOPED = ["x+y", "[a-z]*!", r"\p{L}+|\d{1,3}", "(?i:abc)+", "a+?", "a++", r"[[a-z]&&[aeiou]]+b"]
+
+
+@pytest.mark.parametrize("pattern", HOSTILE + BROKEN)
+def test_refused_at_once(pattern):
+    start = time.perf_counter()
+    with pytest.raises(InvalidInput, match="refused"):
+        text_limit(pattern)
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize("pattern", HARMLESS)
+def test_without_a_loop_any_text_may_come(pattern):
+    assert text_limit(pattern) is None
+
+
+@pytest.mark.parametrize("pattern", LOOPED)
+def test_with_one_loop_the_text_is_limited(pattern):
+    assert text_limit(pattern) == TEXT_LIMIT
+
+
+def seconds(pattern, text):
+    tokenizer = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    start = time.perf_counter()
+    tokenizer.encode_batch_fast([text])
+    return time.perf_counter() - start
+
+
+BAITS = ["a", " ", "1", "!", "aB", " \n", "x'", "Aa!1 \n/日"]
+
+
+@pytest.mark.parametrize("pattern", sorted(KNOWN))
+def test_known_patterns_are_linear(pattern):
+    """The list is not taken on trust: eight times the text takes about eight times as long, not sixty-four."""
+    for bait in BAITS:
+        small = min(seconds(pattern, bait * (20_000 // len(bait))) for _ in range(3))
+        large = min(seconds(pattern, bait * (160_000 // len(bait))) for _ in range(2))
+        assert large < 32 * max(small, 0.01), bait
+
+
+@pytest.mark.parametrize("pattern", LOOPED)
+def test_the_limit_keeps_the_worst_case_short(pattern):
+    assert max(seconds(pattern, bait * (TEXT_LIMIT // len(bait))) for bait in BAITS) < 2
+
+
+def test_what_is_refused_would_have_hurt():
+    """The inverse: without the guard, a hostile pattern spends long on a short line."""
+    assert seconds("(a+)+b", ("a" * 18 + "c") * 6) > 20 * seconds("[ac]", ("a" * 18 + "c") * 6)

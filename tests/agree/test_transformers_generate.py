@@ -1,0 +1,93 @@
+"""ours = transformers' generate: greedy continuations are equal, with and without a cache, alone and in a batch."""
+
+import pytest
+import torch
+import transformers
+
+from peasy.generation.decode import Sampling, generate
+
+NEW = 12
+LENGTHS = (9, 3, 6)
+
+
+def some_texts() -> list[list[int]]:
+    draw = torch.Generator().manual_seed(5)
+    return [torch.randint(3, 57, (length,), generator=draw).tolist() for length in LENGTHS]
+
+
+def until_end(ids: list[int], ends: tuple[int, ...]) -> list[int]:
+    """Up to the first end id, which is the last that counts."""
+    stop = next((i for i, id in enumerate(ids) if id in ends), len(ids))
+    return ids[: stop + 1]
+
+
+def greedy(theirs, **inputs) -> list[list[int]]:
+    theirs.generation_config.forced_eos_token_id = None
+    padding = theirs.config.pad_token_id if theirs.config.pad_token_id is not None else 0
+    with torch.no_grad():
+        found = theirs.generate(
+            **inputs,
+            max_new_tokens=NEW,
+            do_sample=False,
+            num_beams=1,
+            pad_token_id=padding,
+            use_cache=not theirs.config.is_encoder_decoder,  # theirs fails where the decoder has more layers
+        )
+    return found.tolist()
+
+
+def with_head(theirs):
+    """A bare GPT-2 with the head that borrows its words."""
+    whole = transformers.GPT2LMHeadModel(theirs.config).eval()
+    whole.transformer = theirs
+    whole.tie_weights()
+    return whole
+
+
+def padded(texts: list[list[int]], side: str) -> dict[str, torch.Tensor]:
+    longest = max(map(len, texts))
+    rows, masks = [], []
+    for text in texts:
+        gap = longest - len(text)
+        rows.append([1] * gap + text if side == "left" else text + [1] * gap)
+        masks.append([0] * gap + [1] * len(text) if side == "left" else [1] * len(text) + [0] * gap)
+    return {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks)}
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_decoder(decoder, cached):
+    theirs = decoder.theirs if decoder.theirs.can_generate() else with_head(decoder.theirs)
+    texts, ends = some_texts(), decoder.ours.config.special.end
+    alone = [greedy(theirs, input_ids=torch.tensor([text]))[0][len(text) :] for text in texts]
+    together = [row[max(LENGTHS) :] for row in greedy(theirs, **padded(texts, "left"))]
+    written = generate(decoder.ours, texts, Sampling(NEW), cached=cached)
+    assert written == [until_end(ids, ends) for ids in alone]
+    assert written == [until_end(ids, ends) for ids in together]
+    for text, expected in zip(texts, written, strict=True):
+        assert generate(decoder.ours, [text], Sampling(NEW), cached=cached) == [expected]
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_translator(translator, cached):
+    texts, ends = some_texts(), translator.ours.config.special.end
+    alone = [greedy(translator.theirs, input_ids=torch.tensor([text]))[0][1:] for text in texts]
+    together = [row[1:] for row in greedy(translator.theirs, **padded(texts, "right"))]
+    written = generate(translator.ours, None, Sampling(NEW), source=texts, cached=cached)
+    assert written == [until_end(ids, ends) for ids in alone]
+    assert written == [until_end(ids, ends) for ids in together]
+
+
+def test_continuations_say_something(case_of):
+    """A model that wrote one word for ever would make the tests above easy."""
+    written = generate(case_of("llama-bands").ours, some_texts(), Sampling(NEW))
+    assert len({tuple(ids) for ids in written}) == len(LENGTHS)
+    assert all(len(set(ids)) > 2 for ids in written)
+
+
+def test_a_wrong_turn_is_noticed(case_of, monkeypatch):
+    from peasy.nn import position
+
+    case, texts = case_of("llama-bands"), some_texts()
+    right = generate(case.ours, texts, Sampling(NEW))
+    monkeypatch.setattr(position, "scale_frequency", lambda frequency, scaling: frequency)
+    assert generate(case.ours, texts, Sampling(NEW)) != right

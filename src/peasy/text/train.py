@@ -135,9 +135,18 @@ def _settled(data: dict[str, Any]) -> dict[str, Any]:
     vocabulary = data["model"]["vocab"]
     if isinstance(vocabulary, list):
         first, rest = vocabulary[: len(SPECIAL)], vocabulary[len(SPECIAL) :]
-        rounded = [[piece, round(score, 4)] for piece, score in rest]
-        data["model"]["vocab"] = first + sorted(rounded, key=lambda entry: (-entry[1], entry[0]))
+        data["model"]["vocab"] = first + _settled_scores([(piece, round(score, 6)) for piece, score in rest])
     return data
+
+
+def _settled_scores(scored: list[tuple[str, float]]) -> list[list[Any]]:
+    """Letters that were only kept because they occur stand 0.0001 apart at the bottom: there they are put in order."""
+    bottom = min((score for _, score in scored), default=0.0)
+    steps = {piece: (score - bottom) / 0.0001 for piece, score in scored if len(piece) == 1}
+    kept = [piece for piece, step in steps.items() if step < len(steps) and abs(step - round(step)) < 0.02]
+    scores = dict(scored)
+    again = zip(sorted(kept), sorted((scores[piece] for piece in kept), reverse=True), strict=True)
+    return [list(each) for each in sorted((scores | dict(again)).items(), key=lambda each: (-each[1], each[0]))]
 
 
 def _count_words(inner: tokenizers.Tokenizer, texts: Iterable[str]) -> Counter[str]:

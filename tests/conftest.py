@@ -1,4 +1,4 @@
-"""What every test stands on: one thread, no network, no colours, 80 columns, nobody's own settings."""
+"""What every test stands on: one thread, no network, no colours, 80 columns, nobody's own settings or models."""
 
 import io
 import json
@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
+_home = tempfile.TemporaryDirectory(prefix="peasy-tests-")  # kept by name until Python ends
 _OURS = {
     "OMP_NUM_THREADS": "1",  # two workers on two cores: threads on top only make them wait for each other
     "MKL_NUM_THREADS": "1",
@@ -16,7 +17,9 @@ _OURS = {
     "HF_HUB_OFFLINE": "1",
     "NO_COLOR": "1",
     "COLUMNS": "80",
-    "XDG_CONFIG_HOME": tempfile.mkdtemp(prefix="peasy-config-"),
+    "XDG_CONFIG_HOME": f"{_home.name}/config",
+    "XDG_DATA_HOME": f"{_home.name}/data",
+    "HF_HOME": f"{_home.name}/hub",
 }
 os.environ.update(_OURS)  # before anything imports numpy or torch, which read these once
 for _name in [name for name in os.environ if name.startswith("PEASY_")]:

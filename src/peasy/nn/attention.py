@@ -8,14 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from peasy.formula import AttentionSteps, attend
 from peasy.nn import part
 from peasy.nn.cache import LayerCache
 from peasy.nn.norm import make_norm
 from peasy.nn.position import turn
 from peasy.nn.scene import Scene
-from peasy.nn.sight import Visible
-from peasy.nn.tap import FORMULA_STEPS, Place, Seen, Tap
+from peasy.nn.tap import Place
+from peasy.nn.watch import Look, watch
 
 
 class Attention(nn.Module):
@@ -42,10 +41,10 @@ class Attention(nn.Module):
         key, value = self._source(scene) if self.cross else self._own(x, scene)
         sight = scene.source_sight if self.cross else scene.sight
         assert sight is not None, "cross-attention needs a source"
-        visible = sight.visible(self.window, key.shape[2])
-        context = look(query, key, value, visible, self.scale, self.softcap)
+        look = Look(query, key, value, sight.visible(self.window, key.shape[2]), self.scale, self.softcap)
+        context = attend_fused(look)
         if scene.tap is not None and scene.tap.wants(self.place):
-            self._show(scene.tap, query, key, value, context, visible)
+            watch(scene.tap, self.place, look, context)
         if scene.edit is not None:
             context = scene.edit(self.place, context)
         return self.output(context.transpose(1, 2).flatten(2))
@@ -78,67 +77,25 @@ class Attention(nn.Module):
     def _memory(self, scene: Scene) -> LayerCache | None:
         return None if scene.cache is None else scene.cache.layers[self.place.layer]
 
-    def _show(self, tap: Tap, query: Tensor, key: Tensor, value: Tensor, context: Tensor, visible: Visible) -> None:
-        heads, rows = tap.heads_of(self.heads), tap.rows_of(query.shape[2])
-        group = self.heads // self.key_heads
-        shared = tuple(head // group for head in heads)
-        at_hand = {
-            "query": _pick(query, heads, rows),
-            "key": _pick(key, shared),
-            "value": _pick(value, shared),
-            "context": _pick(context, heads, rows),
-        }
-        for step, array in at_hand.items():
-            if step in tap.steps:
-                tap.hand(Seen(self.place, step, array, heads, None if step in ("key", "value") else rows))
-        asked = [step for step in FORMULA_STEPS if step in tap.steps]
-        if asked:
-            visible = visible.pick(heads, rows, query.shape[2])
-            # The context is the kernel's already: one column of values keeps the formula short.
-            steps = calculate(
-                at_hand["query"], at_hand["key"], at_hand["value"][..., :1], visible, self.scale, self.softcap
-            )
-            for step in asked:
-                tap.hand(Seen(self.place, step, steps[step], heads, rows, steps.step(step)))
 
-
-def look(
-    query: Tensor, key: Tensor, value: Tensor, visible: Visible, scale: float, softcap: float | None = None
-) -> Tensor:
+def attend_fused(look: Look) -> Tensor:
     """The context of every query, `[batch, head, query, d_value]`: fused, or by the formula where the kernel cannot.
 
     The kernel has no soft cap, and a NaN behind a mask would spoil rows that never look at it.
     """
-    if softcap or (visible.hides and not _finite(key, value)):
-        return calculate(query, key, value, visible, scale, softcap).context.to(query.dtype)
-    mask, causal = visible.for_kernel(query.dtype)
+    query, key, value = look.query, look.key, look.value
+    if look.softcap or (look.visible.hides and not _finite(key, value)):
+        return look.calculate().context.to(query.dtype)
+    mask, causal = look.visible.for_kernel(query)
     grouped = query.shape[1] != key.shape[1]
     return functional.scaled_dot_product_attention(
-        query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped
+        query, key, value, mask, is_causal=causal, scale=look.scale, enable_gqa=grouped
     )
-
-
-def calculate(
-    query: Tensor, key: Tensor, value: Tensor, visible: Visible, scale: float, softcap: float | None = None
-) -> AttentionSteps:
-    """The same by the formula, with every step."""
-    return attend(
-        query, key, value,
-        mask=visible.mask, bias=visible.bias, causal=visible.causal, scale=scale, softcap=softcap,
-    )  # fmt: skip
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
     """`[batch, time, heads * width]` to `[batch, head, time, width]`."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
-
-
-def _pick(array: Tensor, heads: tuple[int, ...], rows: tuple[int, ...] | None = None) -> Tensor:
-    if heads != tuple(range(array.shape[1])):
-        array = array[:, list(heads)]
-    if rows is not None and rows != tuple(range(array.shape[2])):
-        array = array[:, :, list(rows)]
-    return array
 
 
 def _finite(key: Tensor, value: Tensor) -> bool:

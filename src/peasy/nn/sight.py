@@ -27,35 +27,44 @@ class Visible:
         """Is anything hidden from anyone?"""
         return self.causal or self.mask is not None
 
-    def for_kernel(self, dtype: torch.dtype) -> tuple[Tensor | None, bool]:
+    def for_kernel(self, query: Tensor) -> tuple[Tensor | None, bool]:
         """What the fused kernel takes: (numbers to add or None, is it plainly causal). Layers share the numbers."""
         if self.bias is None and self.mask is None:
             return None, self.causal
-        if dtype not in self._added:
-            self._added[dtype] = self._add_up(dtype)
-        return self._added[dtype], False
+        if query.dtype not in self._added:
+            self._added[query.dtype] = self._add_up(query)
+        return self._added[query.dtype], False
 
-    def pick(self, heads: tuple[int, ...], rows: tuple[int, ...], n_query: int) -> "Visible":
-        """The same for some heads and some of `n_query` query rows."""
-        bias, mask, causal = self.bias, self.mask, self.causal
-        if bias is not None:
-            bias = bias[:, list(heads)]
-        if rows != tuple(range(n_query)):
-            mask, causal = _causal(n_query) if causal else mask, False
-            mask = None if mask is None else mask[..., list(rows), :]
-            bias = None if bias is None else bias[..., list(rows), :]
-        return Visible(mask, bias, causal)
+    def pick(self, heads: tuple[int, ...], rows: tuple[int, ...], query: Tensor) -> "Visible":
+        """The same for some heads and some rows of `query`."""
+        bias = None if self.bias is None else self.bias[:, list(heads)]
+        if rows == tuple(range(query.shape[2])):
+            return Visible(self.mask, bias, self.causal)
+        mask, chosen = self._whole_mask(query), list(rows)
+        mask = None if mask is None else mask[..., chosen, :]
+        return Visible(mask, None if bias is None else bias[..., chosen, :])
 
-    def _add_up(self, dtype: torch.dtype) -> Tensor:
-        mask = self.mask
-        if mask is None and self.causal:
-            assert self.bias is not None
-            mask = _causal(self.bias.shape[-1]).to(self.bias.device)
-        if mask is None:
-            assert self.bias is not None
-            return self.bias.to(dtype)
-        start = torch.zeros_like(mask, dtype=dtype) if self.bias is None else self.bias.to(dtype)
-        return start.masked_fill(~mask, -torch.inf)
+    def block(self, rows: slice, n_key: int, query: Tensor) -> "Visible":
+        """The same for some rows of `query` in a row and the first `n_key` keys."""
+        bias = None if self.bias is None else self.bias[..., rows, :n_key]
+        if not self.causal:
+            return Visible(None if self.mask is None else self.mask[..., rows, :n_key], bias)
+        keys = torch.arange(n_key, device=query.device)
+        return Visible(keys <= torch.arange(rows.start, rows.stop, device=query.device)[:, None], bias)
+
+    def _whole_mask(self, query: Tensor) -> Tensor | None:
+        if not self.causal:
+            return self.mask
+        time = query.shape[2]
+        return torch.ones(time, time, dtype=torch.bool, device=query.device).tril()
+
+    def _add_up(self, query: Tensor) -> Tensor:
+        mask = self._whole_mask(query)
+        if self.bias is None:
+            assert mask is not None, "nothing to add up"
+            return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
+        bias = self.bias.to(query.dtype)
+        return bias if mask is None else bias.masked_fill(~mask, -torch.inf)
 
 
 @dataclass(eq=False)
@@ -104,7 +113,3 @@ class Sight:
     def distances(self, n_key: int) -> Tensor:
         """How many places each of the last `n_key` keys lies before each query: `[batch or 1, query, key]`."""
         return self.query[:, :, None] - self.key[:, None, -n_key:]
-
-
-def _causal(time: int) -> Tensor:
-    return torch.ones(time, time, dtype=torch.bool).tril()

@@ -5,8 +5,9 @@ from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
 from peasy.formula import AttentionSteps, attend_with_weights
-from peasy.nn.attention import look
+from peasy.nn.attention import attend_fused
 from peasy.nn.sight import Visible
+from peasy.nn.watch import Look
 
 
 class SelfAttention(nn.Module):
@@ -35,7 +36,7 @@ class SelfAttention(nn.Module):
         x, back = self._as_batch(token_encodings)
         query, key, value = (linear(x)[:, None] for linear in (self.W_q, self.W_k, self.W_v))
         visible = Visible(None if mask is None else mask[None, None])
-        context = look(query, key, value, visible, self.d_model**-0.5)[:, 0]
+        context = attend_fused(Look(query, key, value, visible, self.d_model**-0.5))[:, 0]
         return context.reshape(back).movedim((-2, -1), (self.row_dim, self.col_dim))
 
     def steps(self, token_encodings: Tensor, mask: Tensor | None = None) -> AttentionSteps:

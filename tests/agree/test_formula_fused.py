@@ -1,0 +1,113 @@
+"""Formula = fused: values and gradients, for every kind of mask, bias, group and scale."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.models.zoo import TRANSFORMERS, make, some_ids, source_of
+
+from peasy.nn.attention import attend_fused
+from peasy.nn.sight import Sight, Visible
+from peasy.nn.watch import Look
+
+LIMIT = {torch.float32: 2e-6, torch.float64: 1e-12, torch.bfloat16: 2e-2}
+
+
+def by_kernel(*look):
+    return attend_fused(Look(*look))
+
+
+def arrays(seed, heads, key_heads, n_query, n_key, dtype=torch.float64):
+    draw = torch.Generator().manual_seed(seed)
+    sizes = ((heads, n_query), (key_heads, n_key), (key_heads, n_key))
+    return [torch.randn(2, *size, 8, generator=draw, dtype=dtype, requires_grad=True) for size in sizes]
+
+
+def views(kind, n_query, n_key, heads, dtype):
+    draw = torch.Generator().manual_seed(n_key)
+    if kind == "mask":
+        return Visible(torch.rand(2, 1, n_query, n_key, generator=draw) > 0.3)
+    if kind == "bias":
+        return Visible(bias=torch.randn(1, heads, n_query, n_key, generator=draw, dtype=dtype))
+    if kind == "both":
+        return Visible(
+            torch.rand(2, 1, n_query, n_key, generator=draw) > 0.3,
+            torch.randn(1, heads, n_query, n_key, generator=draw, dtype=dtype),
+        )
+    if kind == "causal":
+        places = torch.arange(n_key)[None]
+        return Sight(places[:, n_key - n_query :], places, causal=True).visible(None, n_key)
+    return Visible()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(["all", "mask", "bias", "both", "causal"]),
+    heads=st.sampled_from([(1, 1), (4, 4), (4, 2), (6, 1)]),
+    n_query=st.integers(1, 9),
+    more=st.integers(0, 7),
+    scale=st.sampled_from([8**-0.5, 1.0, 0.1]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_values_and_gradients(kind, heads, n_query, more, scale, dtype):
+    visible = views(kind, n_query, n_query + more, heads[0], dtype)
+    fused, formula = (arrays(n_query, *heads, n_query, n_query + more, dtype) for _ in range(2))
+    one = by_kernel(*fused, visible, scale)
+    other = Look(*formula, visible, scale).calculate().context
+    torch.testing.assert_close(one, other, atol=LIMIT[dtype], rtol=LIMIT[dtype])
+    upstream = torch.randn(one.shape, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    one.backward(upstream)
+    other.backward(upstream)
+    for a, b in zip(fused, formula, strict=True):
+        torch.testing.assert_close(a.grad, b.grad, atol=20 * LIMIT[dtype], rtol=20 * LIMIT[dtype])
+
+
+def test_half_precision():
+    visible = views("mask", 7, 9, 4, torch.float32)
+    query, key, value = (each.detach().bfloat16() for each in arrays(0, 4, 2, 7, 9))
+    fused = by_kernel(query, key, value, visible, 8**-0.5)
+    assert fused.dtype == torch.bfloat16
+    exact = Look(query.double(), key.double(), value.double(), visible, 8**-0.5).calculate().context
+    torch.testing.assert_close(fused.double(), exact, atol=LIMIT[torch.bfloat16], rtol=0)
+
+
+def test_the_error_is_no_larger_than_that_of_torchs_plain_road():
+    """Against float64: at most 1.1 times the largest error of torch's own unfused attention."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    query, key, value = (each.detach() for each in arrays(3, 4, 4, 128, 128, torch.float32))
+    places = torch.arange(128)[None]
+    visible = Sight(places, places, causal=True).visible(None, 128)
+    exact = Look(query.double(), key.double(), value.double(), visible, 8**-0.5).calculate().context
+    ours = (by_kernel(query, key, value, visible, 8**-0.5) - exact).abs().max()
+    with sdpa_kernel(SDPBackend.MATH):
+        theirs = (by_kernel(query, key, value, visible, 8**-0.5) - exact).abs().max()
+    assert ours <= 1.1 * theirs
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_whole_models_by_the_formula(name, monkeypatch):
+    """A model whose every attention goes through the formula gives the same scores and the same gradients."""
+    from peasy.nn import attention
+
+    config = TRANSFORMERS[name]
+    model, ids = make(config, double=True), some_ids()
+    source = source_of(model)
+    fused = model(ids, **source)
+    fused.square().mean().backward()
+    gradients = {key: weight.grad.clone() for key, weight in model.named_parameters() if weight.grad is not None}
+    model.zero_grad()
+    monkeypatch.setattr(attention, "_finite", lambda key, value: False)
+    monkeypatch.setattr(Visible, "hides", property(lambda self: True))
+    by_formula = model(ids, **source)
+    by_formula.square().mean().backward()
+    torch.testing.assert_close(by_formula, fused, atol=1e-9, rtol=0)
+    for key, weight in model.named_parameters():
+        if key in gradients:
+            torch.testing.assert_close(weight.grad, gradients[key], atol=1e-9, rtol=1e-7)
+
+
+def test_gradients_against_differences():
+    query, key, value = arrays(2, 4, 2, 3, 5)
+    visible = views("both", 3, 5, 4, torch.float64)
+    assert torch.autograd.gradcheck(lambda q, k, v: by_kernel(q, k, v, visible, 0.4), (query, key, value))

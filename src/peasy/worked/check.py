@@ -23,7 +23,7 @@ from peasy.worked.check_version import Version, best, derive, knowing, readings,
 from peasy.worked.example import Example
 from peasy.worked.work import check_size, head_name
 
-MOST_CELLS = 200_000
+MOST_CELLS = 50_000
 """More written cells than this are not the work of a hand."""
 
 GIVEN = {

@@ -97,10 +97,19 @@ def shown(number: float) -> str:
     return "-∞" if number == -np.inf else f"{round(float(number), 4) + 0.0:.10g}"
 
 
-def listed(parts: Sequence[str]) -> str:
-    """A sum of many parts, the middle left out."""
-    parts = list(parts)
-    return " + ".join([*parts[:3], "…", parts[-1]] if len(parts) > 6 else parts)
+def listed(parts: Sequence[Any] | Array, say: Callable[[Any], str] = str) -> str:
+    """A sum of many parts, the middle left out.
+
+    >>> listed([1, 2, 3]), listed(range(100))
+    ('1 + 2 + 3', '0 + 1 + 2 + … + 99')
+    """
+    if len(parts) <= 6:
+        return " + ".join(map(say, parts))
+    return " + ".join([*map(say, parts[:3]), "…", say(parts[-1])])
+
+
+def _times(pair: tuple[float, float]) -> str:
+    return f"{shown(pair[0])}·{shown(pair[1])}"
 
 
 def _product(left: str, right: str) -> Route:
@@ -177,8 +186,8 @@ def _mask(rules: Rules, scaled: Array) -> Array:
 
 
 def _say_product(i: int, j: int, of: Sequence[Array]) -> str:
-    left, right = of[0][i], of[1][:, j]
-    return listed([f"{shown(a)}·{shown(b)}" for a, b in zip(left, right, strict=True) if a != 0 or len(left) <= 6])
+    pairs = np.stack([of[0][i], of[1][:, j]], axis=1)
+    return listed(pairs if len(pairs) <= 6 else pairs[pairs[:, 0] != 0], _times)
 
 
 def _say_same_number(i: int, j: int, of: Sequence[Array]) -> str:
@@ -194,7 +203,7 @@ def _say_scores(rules: Rules, turned: bool = False) -> Say:
         query, key = of[0][i], (of[1][:, j] if turned else of[1][j])
         if isinstance(rules.scoring, Additive):
             return "v · tanh(q W + k U)"
-        dot = listed([f"{shown(a)}·{shown(b)}" for a, b in zip(query, key, strict=True)])
+        dot = listed(np.stack([query, key], axis=1), _times)
         if rules.scoring.name != "cosine":
             return dot
         lengths = [shown(float(np.linalg.norm(vector))) for vector in (query, key)]
@@ -224,19 +233,18 @@ def _say_masked(rules: Rules) -> Say:
 def _say_weights(rules: Rules) -> Say:
     def say(i: int, j: int, of: Sequence[Array]) -> str:
         row = of[0][i]
-        seen = [each for each in row if each != -np.inf]
         if row[j] == -np.inf:
             return "what may not be seen weighs nothing"
         if rules.normalise.name == "none":
             return f"the score {shown(row[j])} as it is"
         power = "e^" if rules.normalise.name == "softmax" else ""
-        return f"{power}{shown(row[j])} / ({listed([power + shown(each) for each in seen])})"
+        return f"{power}{shown(row[j])} / ({listed(row[row != -np.inf], lambda each: power + shown(each))})"
 
     return say
 
 
 def _say_sum(i: int, j: int, of: Sequence[Array]) -> str:
-    return listed([shown(each) for each in of[0][i]])
+    return listed(of[0][i], shown)
 
 
 def _say_quotient(i: int, j: int, of: Sequence[Array]) -> str:

@@ -29,10 +29,9 @@ def unfit_findings(table: Placed, exact: np.ndarray | None) -> list[RowFinding]:
 def sum_findings(table: Placed, verdicts: dict[tuple[int, int], str]) -> list[RowFinding]:
     """Weights that do not sum to 1. A row in which every cell was found right needs no further proof."""
     found = []
-    for row, label in enumerate(table.rows):
-        places = [place for place in table.cells if place[0] == row]
-        if len(places) == len(table.columns) and not all(verdicts.get(place) in ("right", "cut") for place in places):
-            found += _sum_finding(table, label, [table.cells[place] for place in places])
+    for row, cells in table.by_row().items():
+        if len(cells) == len(table.columns) and not all(verdicts.get(at) in ("right", "cut") for at in cells):
+            found += _sum_finding(table, table.rows[row], list(cells.values()))
     return found
 
 
@@ -76,7 +75,7 @@ def _sum_finding(table: Placed, label: str, contents: list[Content]) -> list[Row
     total, spare = sum(each.value for each in numbers), _rounding(numbers)
     if abs(total - 1) < max(spare - NOISE, NOISE):  # the bound itself would need every number to be a half
         return []
-    why = f"{listed([shown(each.value) for each in numbers])} = {shown(total)}, but weights sum to 1"
+    why = f"{listed([each.value for each in numbers], shown)} = {shown(total)}, but weights sum to 1"
     why += f" (rounding explains {shown(spare)} at most)." if spare else "."
     return [RowFinding(caption(table.node), label, "sum", why, table.says)]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.worked.check_cell import Mark, Number, Term
+from peasy.worked.check_cell import Number, Term
 from peasy.worked.check_name import caption
 from peasy.worked.check_route import shown
 from peasy.worked.check_table import Placed, RowFinding
@@ -90,9 +90,8 @@ def judge_shares(
 def missing_findings(table: Placed, symbols: Symbols, weights: Sequence[Version]) -> list[RowFinding]:
     """Rows of `0.4*v_0 + ...` that leave out a key which has a weight."""
     found = []
-    for row, label in enumerate(table.rows):
-        contents = [cell for (at, _), cell in table.cells.items() if at == row and cell is not Mark.BLANK]
-        terms = [term for cell in contents if isinstance(cell, tuple) for term in cell]
+    for row, cells in table.by_row().items():
+        terms = [term for cell in cells.values() if isinstance(cell, tuple) for term in cell]
         if not terms or not weights:
             continue
         finest = max((term.factor.decimals or 0 for term in terms if term.factor), default=0)
@@ -101,7 +100,7 @@ def missing_findings(table: Placed, symbols: Symbols, weights: Sequence[Version]
         left_out = [key for index, key in enumerate(symbols.keys) if heavy[index] and index not in named]
         if left_out:
             why = f"There is weight on {', '.join(left_out)} too, which the sum leaves out."
-            found.append(RowFinding(caption(table.node), label, "missing", why, table.says))
+            found.append(RowFinding(caption(table.node), table.rows[row], "missing", why, table.says))
     return found
 
 

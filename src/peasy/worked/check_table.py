@@ -57,6 +57,13 @@ class Placed:
         """A cell's place in words, for errors."""
         return f"{caption(self.node)}, row {self.rows[row]}, column {self.columns[column]}"
 
+    def by_row(self) -> dict[int, dict[tuple[int, int], Content]]:
+        """The placed cells, row by row."""
+        rows: dict[int, dict[tuple[int, int], Content]] = {}
+        for at, content in sorted(self.cells.items(), key=lambda cell: cell[0]):
+            rows.setdefault(at[0], {})[at] = content
+        return rows
+
     def values(self) -> np.ndarray:
         """The written numbers; NaN where none is written, nothing where something is hidden."""
         grid = np.full((len(self.rows), len(self.columns)), np.nan)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from peasy import config
@@ -79,7 +79,7 @@ class Sheet:
         keys = _keys(self.tables, len(said["tokens"]))
         if keys:
             said.setdefault("source_tokens", list(keys))
-        return config.read(Example, said | {"written": [config.plain(table) for table in self.tables]})
+        return replace(config.read(Example, said), written=tuple(self.tables))
 
 
 @dataclass(frozen=True)

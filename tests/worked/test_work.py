@@ -278,3 +278,9 @@ def test_too_many_scores_are_refused_before_anything_is_calculated(monkeypatch):
 def test_numbers_beyond_all_bounds_are_an_error():
     with pytest.raises(InvalidInput, match="grow beyond"):
         work(read_example({"title": "t", "tokens": ["a", "b"], "x": [[1e200, 1e200], [1, 1e200]]}))
+
+
+def test_keys_of_others_are_not_made_from_the_inputs():
+    given = {"title": "t", "tokens": ["a", "b"], "source_tokens": ["c", "d", "e"], "x": [[1], [2]]}
+    assert work(read_example(given)).names == ("x", "query")
+    assert work(read_example(given | {"source_x": [[1], [2], [3]]})).step("weights").values.shape == (2, 3)

@@ -166,7 +166,7 @@ def _weighed(example: Example) -> Numbered:
 
 def _attended(example: Example) -> Numbered:
     x, source = _maybe(example.rows), _maybe(example.source_x)
-    looked_at = x if source is None else source
+    looked_at = source if example.source_tokens else x
     learned = not (example.w_q is example.w_k is example.w_v is None)
     query = _made(example.q, x, example.w_q, ("x", "w_q"), learned)
     key = _made(example.k, looked_at, example.w_k, ("source_x" if source is not None else "x", "w_k"), learned)

@@ -40,3 +40,17 @@ def test_links_lead_somewhere(root):
         if not re.match(r"[a-z]+:|#", target) and not (page.parent / target.partition("#")[0]).exists()
     ]
     assert not broken
+
+
+def test_where_do_i_add_x_names_real_places(root):
+    """Every folder of CONTRIBUTING's table is there, and so is every file to imitate in it."""
+    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert text.startswith("# Where do I add X?\n")
+    rows = [line.split("|")[2:4] for line in text.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 10
+    for places, imitate in rows:
+        folders = [root / name for name in re.findall(r"`([^`]+)`", places)]
+        assert not [folder for folder in folders if not folder.exists()]
+        homes = [folder if folder.is_dir() else folder.parent for folder in folders] + [root / "src/peasy"]
+        files = re.findall(r"`([\w/.-]+\.(?:py|toml))`", imitate)
+        assert not [name for name in files if not any((home / name).exists() for home in homes)]

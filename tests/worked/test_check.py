@@ -387,6 +387,18 @@ def test_bad_tables_are_refused_in_words(table, said):
         check(example)
 
 
+def test_numbers_that_overflow_are_refused_and_never_right():
+    given = {"title": "t", "tokens": ["a"], "x": [[1e200]], "written": [{"table": "scores", "cells": [["1"]]}]}
+    with pytest.raises(InvalidInput, match="grow beyond"):
+        check(read_example(given))
+
+
+def test_powers_that_overflow_do_not_spoil_the_weights():
+    written = [{"table": "weights", "cells": [["1", "0"], ["0", "1"]]}]
+    given = {"title": "t", "tokens": ["a", "b"], "x": [[40], [-40]], "scoring": "dot", "written": written}
+    assert check(read_example(given)).passed
+
+
 def test_too_much_is_refused_before_it_is_worked():
     tokens = [f"t{index}" for index in range(10_000)]
     example = read_example(

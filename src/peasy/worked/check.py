@@ -149,7 +149,9 @@ class _Desk:
         given = getattr(self.example, GIVEN[node]) if node in GIVEN else None
         if given is not None:
             return [Version(np.asarray(given, dtype=float), clean=True)]
-        return derive(self.routes.get(node, []), self.versions)
+        found = derive(self.routes.get(node, []), self.versions)
+        step = node.rpartition(".")[2]
+        return [each for each in found if step == "masked" or _is_finite(each, caption(node))]
 
     def judge(self, table: Placed, known: list[Version]) -> list[Version]:
         """Note the verdict on every cell and row of a written table; give back its readings for what comes after."""
@@ -199,6 +201,17 @@ class _Desk:
     def before(self, table: Placed, step: str) -> list[Version]:
         """The readings of an earlier table of the same head."""
         return self.versions.get(table.node.replace(table.step, step), [])
+
+
+def _is_finite(version: Version, name: str) -> bool:
+    """Whether a reading stays within what can be calculated; powers of e may leave it, but nothing needs them."""
+    if not np.isinf(version.values).any():
+        return True
+    if version.clean and not name.endswith(CAPTIONS["powers"]):
+        raise InvalidInput(
+            f"The numbers of {name} grow beyond what can be calculated.", hint="Use numbers nearer to 1."
+        )
+    return False
 
 
 def _cell(table: Placed, at: tuple[int, int], judged: Judged) -> CheckedCell:

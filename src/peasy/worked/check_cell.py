@@ -5,6 +5,7 @@ Numbers may be written as `0.71`, `.71`, `0,71`, `40 %`, `1/2`, `½`, `√2`, `2
 numbers are exact and decimals stand for everything that rounds to them.
 """
 
+import math
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -44,7 +45,7 @@ class Number:
     def allows(self, exact: float) -> bool:
         """Whether `exact` is written like this when it is rounded (a half may go either way)."""
         noise = NOISE * (1 + abs(exact))
-        return self.low - noise <= exact <= self.high + noise
+        return math.isfinite(exact) and self.low - noise <= exact <= self.high + noise
 
     def cuts(self, exact: float) -> bool:
         """Whether `exact` is written like this when its further digits are simply left out."""

@@ -72,6 +72,11 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
             "Qwen3Config",
             SMALL_LLAMA | WINDOWS | {"head_dim": 8, "attention_bias": True},
         ),
+        "arcee": (
+            "ArceeForCausalLM",
+            "ArceeConfig",
+            SMALL_LLAMA | {"num_key_value_heads": 2, "mlp_bias": True, "eos_token_id": 2},
+        ),
     },
     "encoder": {
         "bert": ("BertModel", "BertConfig", SMALL_BERT),
@@ -89,6 +94,11 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
             "MarianMTModel",
             "MarianConfig",
             SMALL_MARIAN | {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 67},
+        ),
+        "pegasus": (
+            "PegasusForConditionalGeneration",
+            "PegasusConfig",
+            SMALL_MARIAN | {"scale_embedding": True, "activation_function": "relu"},
         ),
         "t5": ("T5ForConditionalGeneration", "T5Config", SMALL_T5),
         "t5-gated": (

@@ -37,7 +37,7 @@ def arrival():
 
 @pytest.fixture(scope="module")
 def vectors(arrival):
-    return embed(load_model(arrival), arrival.tokenizer)
+    return embed(load_model(arrival), arrival.folder.file("tokenizer.json"))
 
 
 def embed(model, tokenizer):
@@ -68,12 +68,12 @@ def test_similarities(theirs, vectors):
 def test_other_pooling_is_noticed(arrival, theirs):
     first = load_model(dataclasses.replace(arrival, config=dataclasses.replace(arrival.config, pooling="first")))
     expected = theirs.encode(SENTENCES, convert_to_tensor=True).cpu()
-    assert (embed(first, arrival.tokenizer) - expected).abs().max() > 1e-2
+    assert (embed(first, arrival.folder.file("tokenizer.json")) - expected).abs().max() > 1e-2
 
 
 def test_sentence_transformers_loads_what_we_write(arrival, vectors, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    write_folder(tmp_path / "out", arrival.config, arrival.tensors, arrival.tokenizer)
+    write_folder(tmp_path / "out", arrival.config, arrival.tensors, arrival.folder.file("tokenizer.json"))
     again = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     again.max_seq_length = LONGEST
     torch.testing.assert_close(again.encode(SENTENCES, convert_to_tensor=True).cpu(), vectors, atol=1e-5, rtol=0)

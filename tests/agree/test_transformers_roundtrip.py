@@ -40,7 +40,8 @@ def test_same_bytes_of_every_tensor(anyone, tmp_path):
     before, after = load_file(anyone.folder / "model.safetensors"), load_file(out / "model.safetensors")
     if anyone.name == "gpt2-bare":
         before = {f"transformer.{name}": tensor for name, tensor in before.items()}
-    assert before.keys() - set(arrival.unused) == after.keys()
+    computed = {name for name in before if "embed_positions" in name}
+    assert before.keys() - set(arrival.unused) - computed == after.keys()
     for name, tensor in after.items():
         assert tensor.dtype == before[name].dtype
         assert tensor.shape == before[name].shape
@@ -53,7 +54,8 @@ def test_transformers_loads_it_and_gives_equal_numbers(anyone, tmp_path):
     theirs, told = kind.from_pretrained(out, output_loading_info=True, attn_implementation="eager")
     assert not told["unexpected_keys"]
     assert not told["mismatched_keys"]
-    assert set(told["missing_keys"]) <= set(arrival.unused)
+    missing = {name for name in told["missing_keys"] if "embed_positions" not in name}  # sines are computed anew
+    assert missing <= set(arrival.unused)
     if anyone.name == "gpt2-bare":  # leaves with the head that borrows the words
         theirs = theirs.transformer
     for ours, expected in zip(run(theirs.eval()), run(anyone.theirs), strict=True):

@@ -271,7 +271,7 @@ def test_a_model_of_no_family_says_what_differs():
     post_norm = dataclasses.replace(GPT2, stack=dataclasses.replace(GPT2.stack, norm=part.LayerNorm("after")))
     with pytest.raises(InvalidInput) as caught:
         family_for(post_norm)
-    assert "gpt2 differs in stack.norm.place" in caught.value.hint
+    assert "gpt2: stack.norm.place." in caught.value.hint
     with pytest.raises(InvalidInput, match="ngram"):
         family_for(NGramConfig(vocabulary=5))
 

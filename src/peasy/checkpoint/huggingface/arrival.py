@@ -6,13 +6,14 @@ from pathlib import Path
 
 from torch import Tensor
 
+from peasy.checkpoint import memory
 from peasy.checkpoint.folder import Folder
 from peasy.checkpoint.huggingface.family import Family, Stored
 from peasy.checkpoint.huggingface.fields import Fields
 from peasy.checkpoint.huggingface.registry import match, read_settings, recognise
 from peasy.checkpoint.huggingface.rule import Table, bring_in, matches
 from peasy.checkpoint.huggingface.sentence import read_pooling
-from peasy.checkpoint.store import CONFIG, TOKENIZER
+from peasy.checkpoint.store import CONFIG
 from peasy.checkpoint.tensors import open_tensors
 from peasy.errors import InvalidInput
 from peasy.models.build import build
@@ -27,10 +28,10 @@ _SHOWN = 6
 class Arrival:
     """What came in. `tensors` have our names and lie over the mapped file; `unused` have no place here."""
 
+    folder: Folder
     family: str
     config: Config
     tensors: Mapping[str, Tensor]
-    tokenizer: Path | None
     unused: tuple[str, ...]
 
 
@@ -47,11 +48,11 @@ def read_folder(folder: str | Path, *, ignore: Iterable[str] = ()) -> Arrival:
     fields = Fields(data, where)
     fields.ignore(ignore)
     config = read_pooling(place, read_settings(family, fields, stored))
-    pairs, expected = match(family, config)
+    pairs, expected = match(family, config, where)
     sources, unused = _check(stored, family.table(config), expected, family)
+    memory.require(sum(stored.info(source).bytes for source in sources.values()), str(place.path))
     tensors = bring_in(pairs, {name: stored[source] for name, source in sources.items()})
-    tokenizer = place.file(TOKENIZER) if place.has(TOKENIZER) else None
-    return Arrival(family.name, config, tensors, tokenizer, unused)
+    return Arrival(place, family.name, config, tensors, unused)
 
 
 def load_model(arrival: Arrival) -> Model:

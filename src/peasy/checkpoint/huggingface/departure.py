@@ -13,7 +13,7 @@ from peasy.checkpoint.huggingface.family import Family
 from peasy.checkpoint.huggingface.registry import family_for, match
 from peasy.checkpoint.huggingface.rule import take_out
 from peasy.checkpoint.huggingface.sentence import write_pooling
-from peasy.checkpoint.store import CONFIG, TOKENIZER
+from peasy.checkpoint.store import CONFIG, TOKENIZER, write_tokenizer
 from peasy.checkpoint.tensors import SHARD_BYTES, write_tensors
 from peasy.models.config import Config, EncoderConfig, Special
 
@@ -66,11 +66,7 @@ def _dtype(tensors: Mapping[str, Tensor]) -> str:
 def _write_tokenizer(folder: Path, tokenizer: Any, special: Special) -> None:
     if tokenizer is None:
         return
-    path = folder / TOKENIZER
-    if isinstance(tokenizer, (str, Path)):
-        path.write_bytes(Path(tokenizer).read_bytes())
-    else:
-        tokenizer.save(path)
+    write_tokenizer(folder / TOKENIZER, tokenizer)
     words = {entry["id"]: entry["content"] for entry in Folder(folder).read_json(TOKENIZER).get("added_tokens", [])}
     ids = {theirs: getattr(special, ours) for ours, theirs in SPECIAL_TOKENS.items()}
     ids["eos_token"] = special.end[0] if special.end else None

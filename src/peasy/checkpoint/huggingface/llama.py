@@ -1,4 +1,4 @@
-"""Llama, Mistral, Qwen 2 and Qwen 3: one table; what sets them apart stands in their options."""
+"""Llama, Mistral, Qwen 2, Qwen 3 and Arcee: one table; what sets them apart stands in their options."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from peasy.checkpoint.huggingface.fields import MOST_LAYERS, Fields
 from peasy.checkpoint.huggingface.rule import Rule, Table, modules
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig
-from peasy.nn.part import Attention, BandScaling, Gated, Head, LinearScaling, RootNorm, Rotary, Stack
+from peasy.nn.part import Attention, BandScaling, Gated, Head, LinearScaling, Plain, RootNorm, Rotary, Stack
 
 IGNORED = "max_sequence_length is_llama_config"
 
@@ -26,9 +26,13 @@ UNLIMITED = 2**17
 
 @dataclass(frozen=True)
 class Options:
-    """How a family differs: which biases are set or always there, whether heads are normed, which windows it has."""
+    """How a family differs: which biases are set or always there, whether heads are normed, which windows it has.
+
+    `key_heads` and `d_head` are what it means where its config.json does not say.
+    """
 
     bias: Literal["set", "query-key-value", "none"] = "none"
+    gated: bool = True
     feedforward_bias: bool = False
     norm_heads: bool = False
     window: Literal["none", "all", "layers"] = "none"
@@ -55,9 +59,9 @@ def read(fields: Fields, stored: Parts, *, options: Options) -> DecoderConfig:
         windowed=windowed,
         norm_heads=options.norm_heads,
     )
-    feedforward = Gated(
+    feedforward = (Gated if options.gated else Plain)(
         width=fields.whole("intermediate_size"),
-        activation=fields.choice("hidden_act", ACTIVATIONS, "silu"),
+        activation=fields.choice("hidden_act", ACTIVATIONS, "silu" if options.gated else "relu2"),
         bias=options.feedforward_bias and fields.flag("mlp_bias", False),
     )
     tied = fields.flag("tie_word_embeddings", False)
@@ -230,4 +234,5 @@ FAMILIES = (
     _family("mistral", "Mistral", Options(window="all", key_heads=8)),
     _family("qwen2", "Qwen2", Options(bias="query-key-value", window="layers")),
     _family("qwen3", "Qwen3", Options(bias="set", norm_heads=True, window="layers", d_head=128)),
+    _family("arcee", "Arcee", Options(bias="set", gated=False, feedforward_bias=True)),
 )

@@ -1,6 +1,8 @@
-"""Marian (the Opus-MT translators): sines for places, norms after, source and target words in one table or in two."""
+"""Marian (the Opus-MT translators) and Pegasus: one table; sines for places, norms after or before."""
 
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 from peasy.checkpoint.huggingface.family import (
     ACTIVATIONS,
@@ -22,26 +24,36 @@ IGNORED = """
 PLAIN = ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits")
 
 
-def read(fields: Fields, stored: Parts) -> EncoderDecoderConfig:
-    """Our settings from a marian config.
+@dataclass(frozen=True)
+class Options:
+    """How a family differs: where its norms stand, and whether source and target may have words of their own."""
+
+    norm: Literal["before", "after"]
+    two_vocabularies: bool
+
+
+def read(fields: Fields, stored: Parts, *, options: Options) -> EncoderDecoderConfig:
+    """Our settings from a config of this family.
 
     Where nothing is tied, newer files hold words of the encoder and of the decoder apart, whatever the config says.
     """
     fields.ignore(IGNORED)
     for name in PLAIN:
-        fields.only(name, False, why="Only Marian's own arrangement is supported.")
+        fields.only(name, False, why="Only the arrangement that transformers has is supported.")
     fields.only("static_position_embeddings", True, why="Marian's places are sines.")
-    apart = stored.differ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
-    shared = fields.flag("share_encoder_decoder_embeddings", True) and not apart
-    vocabulary = fields.whole("vocab_size")
-    target = fields.whole("decoder_vocab_size", vocabulary)
+    shared, vocabulary = True, fields.whole("vocab_size")
+    target = vocabulary
+    if options.two_vocabularies:
+        apart = stored.differ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+        shared = fields.flag("share_encoder_decoder_embeddings", True) and not apart
+        target = fields.whole("decoder_vocab_size", vocabulary)
     words = "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
     tied = fields.flag("tie_word_embeddings", True) and not stored.differ("lm_head.weight", words)
     return EncoderDecoderConfig(
         vocabulary=vocabulary,
         d_model=fields.whole("d_model"),
-        encoder=_read_stack(fields, "encoder"),
-        decoder=_read_stack(fields, "decoder"),
+        encoder=_read_stack(fields, "encoder", options),
+        decoder=_read_stack(fields, "decoder", options),
         target_vocabulary=None if shared else target,
         context=fields.whole("max_position_embeddings"),
         position=Sinusoidal("halves"),
@@ -52,13 +64,16 @@ def read(fields: Fields, stored: Parts) -> EncoderDecoderConfig:
     )
 
 
-def write(config: EncoderDecoderConfig) -> dict[str, Any]:
-    """A marian config from our settings."""
+def write(config: EncoderDecoderConfig, *, options: Options) -> dict[str, Any]:
+    """A config of this family from our settings."""
+    words = {
+        "decoder_vocab_size": config.target_vocabulary or config.vocabulary,
+        "share_encoder_decoder_embeddings": config.target_vocabulary is None,
+    }
     return {
         "is_encoder_decoder": True,
         "vocab_size": config.vocabulary,
-        "decoder_vocab_size": config.target_vocabulary or config.vocabulary,
-        "share_encoder_decoder_embeddings": config.target_vocabulary is None,
+        **(words if options.two_vocabularies else {}),
         "d_model": config.d_model,
         "max_position_embeddings": config.context or 1024,  # they make a table of so many sines, and must have a number
         "activation_function": THEIR_ACTIVATIONS[config.encoder.feedforward.activation],
@@ -72,13 +87,13 @@ def write(config: EncoderDecoderConfig) -> dict[str, Any]:
     }
 
 
-def _read_stack(fields: Fields, side: str) -> Stack:
+def _read_stack(fields: Fields, side: str, options: Options) -> Stack:
     activation = fields.choice("activation_function", ACTIVATIONS, "gelu")
     return Stack(
         layers=fields.whole(f"{side}_layers", most=MOST_LAYERS),
         attention=Attention(heads=fields.whole(f"{side}_attention_heads")),
         feedforward=Plain(width=fields.whole(f"{side}_ffn_dim"), activation=activation),
-        norm=LayerNorm(place="after"),
+        norm=LayerNorm(options.norm),
     )
 
 
@@ -91,7 +106,7 @@ def _write_stack(side: str, stack: Stack) -> dict[str, Any]:
 
 
 def table(config: EncoderDecoderConfig) -> Table:
-    """The rules of marian's weights."""
+    """The rules of the weights."""
     shared = config.target_vocabulary is None
     source = "model.shared.weight" if shared else "model.encoder.embed_tokens.weight"
     target = "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
@@ -117,7 +132,25 @@ def _block_rules(side: str) -> tuple[Rule, ...]:
     names = {f"{one}.{part}": f"{other}.{parts[part]}" for one, other in attentions.items() for part in parts}
     names |= {f"{one}_layer_norm": f"{other}_norm" for one, other in attentions.items()}
     names |= {"fc1": "feedforward.up", "fc2": "feedforward.down", "final_layer_norm": "feedforward_norm"}
-    return modules(f"model.{side}.layers.{{layer}}.", f"{side}.blocks.{{layer}}.", names)
+    return (
+        *modules(f"model.{side}.layers.{{layer}}.", f"{side}.blocks.{{layer}}.", names),
+        *modules(f"model.{side}.", f"{side}.", {"layer_norm": "norm"}),
+    )
 
 
-FAMILY = Family("marian", EncoderDecoderConfig, ("MarianMTModel",), read, write, table, prefix="model.")
+def _family(name: str, architecture: str, options: Options) -> Family:
+    return Family(
+        name,
+        EncoderDecoderConfig,
+        (architecture,),
+        partial(read, options=options),
+        partial(write, options=options),
+        table,
+        prefix="model.",
+    )
+
+
+FAMILIES = (
+    _family("marian", "MarianMTModel", Options(norm="after", two_vocabularies=True)),
+    _family("pegasus", "PegasusForConditionalGeneration", Options(norm="before", two_vocabularies=False)),
+)

@@ -1,5 +1,6 @@
 """All families by the name that their config.json carries, and which of them a model of ours can leave as."""
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -10,14 +11,14 @@ from peasy.checkpoint.huggingface import bert, gpt2, llama, marian, t5
 from peasy.checkpoint.huggingface.family import IGNORED, Family, Parts, Promised
 from peasy.checkpoint.huggingface.fields import Fields
 from peasy.checkpoint.huggingface.rule import Pair, pair, take_out
+from peasy.checkpoint.model import build_empty
 from peasy.config import plain
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.models.build import build
 from peasy.models.config import Config
 from peasy.nn.part import Learned
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (gpt2.FAMILY, *llama.FAMILIES, *bert.FAMILIES, marian.FAMILY, t5.FAMILY)
+    family.name: family for family in (gpt2.FAMILY, *llama.FAMILIES, *bert.FAMILIES, *marian.FAMILIES, t5.FAMILY)
 }
 
 
@@ -55,9 +56,9 @@ def read_settings(family: Family, fields: Fields, parts: Parts) -> Config:
     return config
 
 
-def match(family: Family, config: Config) -> tuple[list[Pair], dict[str, torch.Tensor]]:
+def match(family: Family, config: Config, where: str = "config.json") -> tuple[list[Pair], dict[str, torch.Tensor]]:
     """Our weights paired with theirs, and the shapes of theirs as tensors without memory."""
-    ours = build(config, seed=None).state_dict()
+    ours = build_empty(config, where).state_dict()
     pairs = pair(family.table(config), ours)
     return pairs, take_out(pairs, ours)
 
@@ -70,23 +71,31 @@ def family_for(config: Config) -> Family:
             differences = _differences(family, config)
             if not differences:
                 return family
-            reasons.append((len(differences), f"{family.name} differs in {', '.join(differences[:4])}"))
+            reasons.append((len(differences), f"{family.name}: {', '.join(differences[:4])}"))
     if not reasons:
         raise InvalidInput(f"A model of kind {config.kind} has no place in any Hugging Face family.")
-    raise InvalidInput(
-        "No supported Hugging Face family is built like this model.", hint=f"The nearest: {min(reasons)[1]}."
-    )
+    hint = f"What differs from the nearest, {min(reasons)[1]}."
+    raise InvalidInput("No supported Hugging Face family is built like this model.", hint=hint)
 
 
 def _differences(family: Family, config: Config) -> list[str]:
-    """Where what the family would write reads back as something else."""
+    """Where what the family would write reads back as something else; weights without a rule do not matter here."""
     try:
-        _, theirs = match(family, config)
-        again = read_settings(family, Fields(family.write(config)), Promised(theirs))
+        again = read_settings(family, Fields(family.write(config)), Promised(_their_names(family, config)))
     except InvalidInput as error:
-        return [error.message.removesuffix(".")] * 9
+        return [error.message.removesuffix(".")]
     before, after = _flat(_settled(config)), _flat(_settled(again))
     return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+
+
+def _their_names(family: Family, config: Config) -> list[str]:
+    """Their names of those of our weights that have one each: enough to know which parts there are."""
+    ours = build_empty(config, "config").state_dict()
+    known = []
+    for name in ours:
+        with contextlib.suppress(InvalidInput):
+            known += [their for found in pair(family.table(config), [name]) for their in found.theirs]
+    return known
 
 
 def _settled(config: Any) -> Any:

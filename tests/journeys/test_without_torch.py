@@ -5,7 +5,19 @@ import sys
 
 import pytest
 
-ALONE = "import sys; sys.modules['torch'] = None; from peasy.cli.app import run; sys.exit(run(sys.argv[1:]))"
+ALONE = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from peasy.cli.app import run
+
+sys.exit(run(sys.argv[1:]))
+"""
 
 
 def alone(*words: str, folder) -> subprocess.CompletedProcess[str]:

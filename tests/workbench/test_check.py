@@ -138,10 +138,16 @@ def test_a_wrong_answer_on_a_worksheet_is_found(topic, tmp_path):
     assert {cell["written"] for cell in wrong} == {"77"}
 
 
-@pytest.mark.parametrize("form", ["md", "tex", "csv"])
-@pytest.mark.parametrize("name", ["i-love-ai", "i-love-ai-two-heads"])
+EXPLAINED = [
+    (name, form)
+    for name in ("i-love-ai", "i-love-ai-two-heads", "i-love-ai-causal", "journey", "apple-orange")
+    for form in ("md", "tex")
+]
+EXPLAINED += [("i-love-ai", "csv"), ("i-love-ai-two-heads", "csv")]  # a CSV has no formulas to say how it scores
+
+
+@pytest.mark.parametrize(("name", "form"), EXPLAINED)
 def test_what_explain_writes_is_right(name, form, tmp_path):
-    path = explain(name).save(tmp_path / f"explained.{form}")
-    result = check(path)
+    result = check(explain(name).save(tmp_path / f"explained.{form}"))
     assert result.passed, result.text()
     assert len(result.data()["cells"]) > 40

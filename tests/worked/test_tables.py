@@ -325,3 +325,22 @@ def test_chains_of_equals_signs():
     one = r"\begin{pmatrix} 1 \end{pmatrix}"
     text = f"$V = {one}$ $A = {one}$ $Z = AV = {one}$"
     assert [table.table for table in read_text(text, ".tex").parts[0].written] == ["value", "weights", "context"]
+
+
+def test_crosses_above_the_diagonal_say_causal_and_a_line_outweighs_them():
+    text = "**X**\n\n| 1 |\n|-|\n| 2 |\n\n**weights**\n\n| | a | b |\n|-|-|-|\n| a | 1 | x |\n| b | 0.12 | 0.88 |\n"
+    assert read_text(text).parts[0].causal is True
+    assert read_text("causal: no\n\n" + text).parts[0].causal is False
+    assert read_text(text.replace("0.12", "x")).parts[0].causal is False
+
+
+def test_the_formula_above_the_weights_says_whether_they_are_scaled():
+    text = "**X**\n\n| 1 | 1 |\n|-|-|\n\n**weights**\n\n$$\n\\text{softmax}(FORMULA)\n$$\n\n| | a |\n|-|-|\n| a | 1 |\n"
+    assert read_text(text.replace("FORMULA", "QK^T")).parts[0].scoring == "dot"
+    assert read_text(text.replace("FORMULA", "\\frac{QK^T}{\\sqrt{d_k}}")).parts[0].scoring == "scaled-dot"
+    assert read_text("scoring: cosine\n" + text.replace("FORMULA", "QK^T")).parts[0].scoring == "cosine"
+
+
+def test_a_named_table_is_not_renamed_by_its_formula():
+    text = MARKDOWN + "\n**only the related words**\n\n$$\nsoftmax(QK^T)\n$$\n\n| | a |\n|-|-|\n| a | 1 |\n"
+    assert read_text(text).ignored == ("only the related words",)

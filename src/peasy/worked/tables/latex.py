@@ -96,6 +96,8 @@ def _names(before: str) -> Iterator[str]:
     yield from (plain(title) for title in reversed(_TITLE.findall(before)[-3:]))
     lines = [line for line in before.splitlines() if line.strip() and "\\" not in line]
     yield from (plain(line) for line in reversed(lines[-4:]))
+    formulas = [line for line in before.splitlines() if "\\" in line and "$" in line]
+    yield from reversed(formulas[-2:])
 
 
 def _caption_of(text: str, start: int, end: int) -> Iterator[str]:

@@ -96,6 +96,10 @@ def _matrix_end(lines: list[str], start: int) -> int:
 def _captions(above: list[str]) -> list[str]:
     """The lines above a table, those that look like captions (headings, bold lines) first, nearest first."""
     near = [line.strip() for line in reversed(above[-FARTHEST:]) if line.strip() not in ("$$", "---")]
+    bold = next((place for place, line in enumerate(near) if line.startswith(("**", "__"))), None)
+    if bold is not None and not step_named(_plain(near[bold])):
+        # The table has a name, and it is no step: a formula in between does not make it one.
+        near = [near[bold], *(line for line in near[:bold] if not re.search(r"[\\$=^]", line))]
     lines = [_plain(line) for line in sorted(near, key=lambda line: not line.startswith(("#", "**", "__")))]
     return lines + [" ".join(words) for line in near[:1] for words in _last_words(line)]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from peasy import config
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.worked.check_cell import Number, Term, read_cell
+from peasy.worked.check_cell import Mark, Number, Term, read_cell
 from peasy.worked.check_name import step_named
 from peasy.worked.check_table import BY_KEY, KEY_COLUMNS
 from peasy.worked.example import Example, Written
@@ -21,6 +21,8 @@ MOST_TABLES = 500
 _BY_QUERY = ("x", "query", "scores", "scaled", "masked", "powers", "weights", "context", "output", "concat")
 _LINE = re.compile(r"\s*(?:[-*+]\s+)?[*_`]*([A-Za-z][A-Za-z _]{1,20}?)[*_`]*\s*[:=]\s*[*_`]*\s*(\S.*?)\s*[*_`]*\s*")
 _VALUES = re.compile(r"true|false|yes|no|-?[\d.]+|dot|cosine|scaled[- ]dot|softmax|sum|none", re.IGNORECASE)
+_PRODUCT = re.compile(r"Q\s*K\s*(\^|ᵀ)")
+_COSINE = re.compile(r"\\lVert|‖|\bcosine\b", re.IGNORECASE)
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -32,6 +34,7 @@ class Sheet:
     settings: dict[str, Any] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
     head: int | None = None
+    stated: dict[str, Any] = field(default_factory=dict)
 
     def add(self, captions: Sequence[str], cells: Sequence[Sequence[str]], labelled: "Labels") -> None:
         """Keep a table under the first caption that means a step; a table without one is set aside."""
@@ -45,6 +48,7 @@ class Sheet:
                 name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
                 rows = tuple(tuple(map(str, row)) for row in cells)
                 self.tables.append(Written(name, rows, labelled.rows, labelled.columns))
+                self.stated |= _stated(step, captions, rows)
                 return
         self.ignored.append(captions[0] if captions else "")
 
@@ -72,7 +76,7 @@ class Sheet:
                 f"No table says which step it is.{seen}",
                 hint="Put the step above each table: X, W_Q, W_K, W_V, Q, K, V, scores, scaled, weights, context.",
             )
-        said = {"title": title} | {name: _value(name, value) for name, value in self.settings.items()}
+        said = {"title": title} | self.stated | {name: _value(name, value) for name, value in self.settings.items()}
         heads = [found[1] or 1 for table in self.tables if (found := step_named(table.table))]
         said.setdefault("heads", max([1, *heads]))
         said.setdefault("tokens", list(_tokens(self.tables)))
@@ -109,6 +113,26 @@ def part_labels(header: Sequence[str] | None, body: Sequence[Sequence[str]]) -> 
         return rows, Labels((), tuple(each.strip() for each in header or ()))
     columns = tuple(each.strip() for each in (header or [])[1:])
     return [row[1:] for row in rows], Labels(tuple(row[0].strip() if row else "" for row in rows), columns)
+
+
+def _stated(step: str, captions: Sequence[str], cells: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Settings that a table states by itself: the formula above scores or weights, and crosses above the diagonal.
+
+    A setting in a line of its own outweighs them.
+    """
+    said: dict[str, Any] = {}
+    if step in ("masked", "weights") and len(cells) > 1:
+        hidden = [
+            [read_cell(text) is Mark.HIDDEN for text in row] for row in cells if max(map(len, row), default=0) < 50
+        ]
+        if hidden == [[column > row for column in range(len(cells))] for row in range(len(cells))]:
+            said["causal"] = True
+    formulas = [each for each in captions if step == "weights" and "softmax" in each and _PRODUCT.search(each)]
+    if step == "scores" and any(_COSINE.search(each) for each in captions):
+        said["scoring"] = "cosine"
+    elif formulas and not re.search(r"sqrt|√|/", formulas[0]):
+        said["scoring"] = "dot"
+    return said
 
 
 def _is_cell(text: str) -> bool:

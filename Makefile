@@ -23,7 +23,7 @@ check: $(VENV)/.dev ## All that a change must pass: format, lint, types, floors,
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/python docs/generate.py --check
 	@$(MAKE) --no-print-directory test
 

@@ -44,10 +44,8 @@ def checkpoints(run: Path) -> list[Path]:
     """The checkpoints of a run, newest first: by step, never by the clock."""
     if is_checkpoint(run):
         return [run]
-    steps = (
-        (int(match[1]), folder) for folder in _folders(run / "checkpoints") if (match := _STEP.fullmatch(folder.name))
-    )
-    return [folder for _, folder in sorted(steps, reverse=True)]
+    steps = [folder for folder in _folders(run / "checkpoints") if _STEP.fullmatch(folder.name)]
+    return sorted(steps, key=lambda folder: int(folder.name.removeprefix("step-")), reverse=True)
 
 
 def latest(run: Path) -> tuple[Path, list[Path]]:

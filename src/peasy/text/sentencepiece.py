@@ -10,12 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from peasy.errors import InvalidInput
-from peasy.text.tokenizer import Tokenizer
+from peasy.text.tokenizer import ELSEWHERE, Tokenizer
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
 _UNIGRAM = 1
-_NEVER = -1e6
-"""The score of a piece that the model's vocabulary has and this file has not: taken only where nothing else fits."""
 
 
 def from_sentencepiece(
@@ -23,7 +21,7 @@ def from_sentencepiece(
 ) -> Tokenizer:
     """The tokenizer of a unigram sentencepiece model; `vocabulary` gives the ids where they are not the file's own.
 
-    Pieces of the file that `vocabulary` does not have are cut as the file says and then read as `unknown`.
+    Texts are cut as the file says. What is cut is looked up in `vocabulary`, and is `unknown` where that has it not.
     `end` is put after each text.
     """
     pieces, charsmap = _read_model(model)
@@ -57,6 +55,7 @@ def _tokenizer_data(
         encoded = base64.b64encode(charsmap).decode("ascii")
         normalizers.insert(0, {"type": "Precompiled", "precompiled_charsmap": encoded})
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    nowhere = {"type": "Replace", "pattern": {"String": ELSEWHERE}}
     space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}
     return {
         "version": "1.0",
@@ -71,11 +70,11 @@ def _tokenizer_data(
             "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
             "special_tokens": {end: {"id": end, "ids": [ids[end]], "tokens": [end]}},
         },
-        "decoder": space,
+        "decoder": {"type": "Sequence", "decoders": [{**nowhere, "content": ""}, space]},
         "model": {
             "type": "Unigram",
             "unk_id": ids[unknown],
-            "vocab": [[piece, scores.get(piece, _NEVER)] for piece in pieces],
+            "vocab": [[piece, scores[piece]] if piece in scores else [ELSEWHERE + piece, 0.0] for piece in pieces],
             "byte_fallback": False,
         },
     }

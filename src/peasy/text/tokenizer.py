@@ -17,6 +17,8 @@ from peasy.text.stream import Stream
 from peasy.text.visible import to_bytes, visible
 
 FILE, SETTINGS = "tokenizer.json", "tokenizer_config.json"
+ELSEWHERE = "\ue000"
+"""In front of a piece that has an id but is never cut from a text (see sentencepiece.py); private, so in no text."""
 
 _ROLES = {
     "bos": (("bos_token", "cls_token"), ("<bos>", "<s>", "<|begin_of_text|>", "[CLS]", "<|endoftext|>")),
@@ -52,7 +54,8 @@ class Tokenizer:
         self._data, self._limit = checked(dict(data))
         with guarded("Building the tokenizer"):
             self._inner = tokenizers.Tokenizer.from_str(json.dumps(self._data))
-            self._vocabulary: dict[str, int] = self._inner.get_vocab(with_added_tokens=True)
+            vocabulary = self._inner.get_vocab(with_added_tokens=True)
+        self._vocabulary = {token.removeprefix(ELSEWHERE): id for token, id in vocabulary.items()}
         self._settings = dict(settings or {})
         self._pieces = {id: piece for piece, id in self._vocabulary.items()}
         self._shown: dict[int, str] = {}
@@ -127,17 +130,19 @@ class Tokenizer:
         self._check_text(text)
         with guarded("Tokenizing"):
             found = self._inner.encode(text, add_special_tokens=special)
-            ids, offsets = self._folded(found.ids), tuple(found.offsets)
-        pieces = tuple(self.piece(id) for id in found.ids)
-        return Encoding(text, tuple(ids), pieces, offsets, words_of(text, offsets))
+            ids, offsets = self._known_ids(found, text), tuple(found.offsets)
+        return Encoding(text, tuple(ids), tuple(map(self.piece, ids)), offsets, words_of(text, offsets))
 
     def ids(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
         """Only the ids of many texts: the fast way for a corpus."""
         for text in texts:
             self._check_text(text)
         with guarded("Tokenizing"):
-            found = self._inner.encode_batch_fast(list(texts), add_special_tokens=special)
-            return [self._folded(one.ids) for one in found]
+            if "peasy_vocabulary" in self._settings:
+                found = self._inner.encode_batch(list(texts), add_special_tokens=special)
+            else:
+                found = self._inner.encode_batch_fast(list(texts), add_special_tokens=special)
+            return [self._known_ids(one, text) for one, text in zip(found, texts, strict=True)]
 
     def decode(self, ids: Iterable[int], *, special: bool = False) -> str:
         """The text of ids; `special` keeps the tokens that are not text."""
@@ -178,11 +183,15 @@ class Tokenizer:
         token = self._pieces.get(int(id))
         return b"" if token is None or id in self._special_ids else to_bytes(token)
 
-    def _folded(self, ids: list[int]) -> list[int]:
-        if max(ids, default=0) < self._known:
-            return ids
-        assert self.special.unk is not None, "checked when the settings were read"
-        return [id if id < self._known else self.special.unk for id in ids]
+    def _known_ids(self, found: tokenizers.Encoding, text: str) -> list[int]:
+        """With a vocabulary of its own, a piece is looked up there as the text has it; what it has not is unknown."""
+        if "peasy_vocabulary" not in self._settings:
+            return found.ids
+        unknown = self.special.unk
+        assert unknown is not None, "checked when the settings were read"
+        pairs = zip(found.ids, found.offsets, strict=True)
+        known = [self._vocabulary.get(text[slice(*where)], unknown) if id == unknown else id for id, where in pairs]
+        return [id if id < self._known else unknown for id in known]
 
     def _check_text(self, text: str) -> None:
         if self._limit is not None and len(text) > self._limit:
@@ -223,6 +232,6 @@ def _role(
 def _known(settings: Mapping[str, Any], special: Special, most: int) -> int:
     """Pieces from `peasy_vocabulary` on have no row in the model and are read as unknown (see sentencepiece.py)."""
     known = settings.get("peasy_vocabulary", most)
-    if type(known) is not int or not 0 < known <= most or (known < most and special.unk is None):
+    if type(known) is not int or not 0 < known <= most or ("peasy_vocabulary" in settings and special.unk is None):
         raise InvalidInput(f"{SETTINGS}: peasy_vocabulary is {str(known)[:40]}; 1 to {most:,} are possible.")
     return known

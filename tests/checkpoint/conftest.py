@@ -1,0 +1,59 @@
+"""A tiny model with its tokenizer, saved once and copied for every test that spoils it."""
+
+import shutil
+
+import pytest
+
+from peasy.checkpoint.model import save_model
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.text import train
+
+TEXTS = ["The pizza came out of the oven and it tasted good."] * 9
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return train(TEXTS, "bpe", 280)
+
+
+@pytest.fixture(scope="session")
+def model(tokenizer):
+    return build(preset("gpt-tiny", vocabulary=len(tokenizer), d_model=16, stack={"feedforward": {"width": 32}}))
+
+
+@pytest.fixture(scope="session")
+def saved(model, tokenizer, tmp_path_factory):
+    return save_model(tmp_path_factory.mktemp("saved") / "tiny", model, tokenizer)
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A checkpoint of one's own."""
+    return shutil.copytree(saved, tmp_path / "tiny")
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    """Nobody's own runs and downloads take part."""
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Put a model into the hub's cache, as the hub's library would."""
+
+    def make(id, *, weights=True):
+        model = tmp_path / "hub" / ("models--" + id.replace("/", "--"))
+        snapshot = model / "snapshots" / "abc123"
+        snapshot.mkdir(parents=True)
+        (model / "refs").mkdir()
+        (model / "refs" / "main").write_text("abc123")
+        (snapshot / "config.json").write_text("{}")
+        if weights:
+            (snapshot / "model.safetensors").touch()
+        return snapshot
+
+    return make

@@ -1,0 +1,79 @@
+import errno
+import os
+
+import pytest
+
+from peasy.checkpoint import commit
+from peasy.checkpoint.commit import committed
+from peasy.errors import InvalidInput, NoRoom
+
+
+def left(tmp_path):
+    return sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_whole_when_done(tmp_path):
+    with committed(tmp_path / "deep" / "run") as part:
+        (part / "a").write_text("1")
+        assert not (tmp_path / "deep" / "run").exists()
+    assert (tmp_path / "deep" / "run" / "a").read_text() == "1"
+    assert left(tmp_path / "deep") == ["run"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, InvalidInput("x")])
+def test_nothing_when_something_went_wrong(tmp_path, error):
+    def write():
+        with committed(tmp_path / "run") as part:
+            (part / "a").write_text("1")
+            raise error
+
+    with pytest.raises(type(error) if isinstance(error, Exception) else error):
+        write()
+    assert left(tmp_path) == []
+
+
+def test_never_overwrites(tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(InvalidInput, match="never overwrites"), committed(tmp_path / "run"):
+        pytest.fail("began to write")
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(InvalidInput, match="never overwrites"), committed(tmp_path / "link"):
+        pytest.fail("began to write")
+
+
+def test_a_second_writer_who_was_faster_keeps_his(tmp_path):
+    def write():
+        with committed(tmp_path / "run"):
+            (tmp_path / "run").mkdir()
+            (tmp_path / "run" / "his").touch()
+
+    with pytest.raises(InvalidInput, match="never overwrites"):
+        write()
+    assert left(tmp_path) == ["run"]
+    assert left(tmp_path / "run") == ["his"]
+
+
+@pytest.mark.parametrize(("call", "code"), [("fsync", errno.ENOSPC), ("rename", errno.EIO), ("fsync", errno.EIO)])
+def test_a_failing_disk_leaves_nothing_and_says_where(tmp_path, monkeypatch, call, code):
+    def fail(*arguments):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(commit.os, call, fail)
+    with pytest.raises(NoRoom, match="run") as caught, committed(tmp_path / "run") as part:
+        (part / "a").write_text("1")
+    assert caught.value.exit_code == 6
+    assert left(tmp_path) == []
+
+
+def test_everything_is_synced_before_the_rename_and_the_parent_after(tmp_path, monkeypatch):
+    done = []
+    fsync, rename = os.fsync, os.rename
+    monkeypatch.setattr(commit.os, "fsync", lambda fd: (done.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
+    monkeypatch.setattr(commit.os, "rename", lambda a, b: (done.append("rename"), rename(a, b)))
+    with committed(tmp_path / "run") as part:
+        for name in ("a", "b"):
+            (part / name).write_text(name)
+    where = done.index("rename")
+    assert {os.path.basename(path) for path in done[:where]} >= {"a", "b"}
+    assert done[where - 1].startswith(str(tmp_path / ".run.part-"))
+    assert done[where + 1 :] == [str(tmp_path)]

@@ -1,0 +1,90 @@
+import json
+import random
+
+import pytest
+
+from peasy.checkpoint.folder import Folder
+from peasy.checkpoint.manifest import MANIFEST, read_manifest, verifies, verify, write_manifest
+from peasy.errors import InvalidInput, PeasyError
+
+
+def spoil(folder, **changes):
+    path = folder / MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_names_every_file_with_size_hash_and_versions(folder):
+    manifest = read_manifest(Folder(folder))
+    assert set(manifest.files) == {path.name for path in folder.iterdir()} - {MANIFEST}
+    assert all(record.bytes == (folder / name).stat().st_size for name, record in manifest.files.items())
+    assert {"peasy", "torch", "python"} <= set(manifest.versions)
+    assert manifest.version == 1
+    assert verifies(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"format": "other"}, "format 'other'"),
+        ({"version": 2}, "version 2"),
+        ({"files": [1]}, "files should be a table"),
+        ({"files": {"a": {"bytes": "1", "sha256": ""}}}, r"files.a.bytes should be a whole number"),
+        ({"extra": 1}, "extra: there is no such key"),
+    ],
+)
+def test_a_manifest_that_is_none(folder, changes, said):
+    spoil(folder, **changes)
+    with pytest.raises(InvalidInput, match=said):
+        read_manifest(Folder(folder))
+
+
+def test_a_manifest_cannot_name_files_elsewhere(folder):
+    spoil(folder, files={"../x": {"bytes": 1, "sha256": ""}})
+    with pytest.raises(InvalidInput, match="plain file names"):
+        verify(Folder(folder), read_manifest(Folder(folder)))
+
+
+def test_a_file_more_or_less_is_noticed(folder):
+    (folder / "model-x.safetensors").touch()
+    assert not verifies(folder)
+    (folder / "model-x.safetensors").unlink()
+    assert verifies(folder)
+    (folder / "config.json").unlink()
+    assert not verifies(folder)
+
+
+def test_every_flipped_bit_and_every_cut_is_noticed(folder):
+    rng = random.Random(0)
+    names = [path.name for path in folder.iterdir() if path.name != MANIFEST]
+    manifest = read_manifest(Folder(folder))
+    for _ in range(100):
+        path = folder / rng.choice(names)
+        data = path.read_bytes()
+        spoilt = bytearray(data)
+        if rng.random() < 0.3:
+            del spoilt[rng.randrange(len(spoilt)) :]
+        else:
+            spoilt[rng.randrange(len(spoilt))] ^= 1 << rng.randrange(8)
+        path.write_bytes(spoilt)
+        with pytest.raises(PeasyError, match=path.name):
+            verify(Folder(folder), manifest)
+        path.write_bytes(data)
+    verify(Folder(folder), manifest)
+
+
+def test_a_spoilt_manifest_never_verifies(folder):
+    rng = random.Random(1)
+    path = folder / MANIFEST
+    text = path.read_text()
+    digits = [i for i, sign in enumerate(text) if sign in "0123456789abcdef" and i < text.index('"versions"')]
+    for _ in range(50):
+        at = rng.choice(digits)
+        other = "f" if text[at] != "f" else "0"
+        path.write_text(text[:at] + other + text[at + 1 :])
+        assert not verifies(folder)
+
+
+def test_notes_are_kept(tmp_path):
+    (tmp_path / "a").touch()
+    write_manifest(tmp_path, {"source": "somewhere"})
+    assert read_manifest(Folder(tmp_path)).notes == {"source": "somewhere"}

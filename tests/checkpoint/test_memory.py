@@ -1,0 +1,70 @@
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from peasy.checkpoint import memory
+from peasy.errors import NoRoom
+
+
+def test_there_is_memory_here():
+    assert memory.available() > 10 * 2**20
+
+
+def test_what_does_not_fit_is_refused_before_it_is_loaded(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 1_000_000_000)
+    memory.require(900_000_000, "small")
+    with pytest.raises(NoRoom, match=r"large needs about 1\.1 GB of memory, and 1\.0 GB are free"):
+        memory.require(1_000_000_000, "large")
+
+
+def test_unknown_memory_refuses_nothing(monkeypatch):
+    monkeypatch.setattr(memory, "_read", lambda path: "")
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY,) * 2)
+    assert memory.available() is None
+    memory.require(10**18, "anything")
+
+
+def test_a_limit_of_the_group_counts(monkeypatch):
+    files = {"/sys/fs/cgroup/memory.max": "1000", "/sys/fs/cgroup/memory.current": "400"}
+    files["/sys/fs/cgroup/memory.stat"] = "anon 5\ninactive_file 100\n"
+    monkeypatch.setattr(memory, "_read", lambda path: files.get(path, ""))
+    assert memory.available() == 700
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (2.5e9, "2.5 GB"), (3e15, "3,000.0 TB")]
+)
+def test_bytes_in_words(count, said):
+    assert memory.show_bytes(count) == said
+
+
+PEAK = """
+import sys, torch
+import peasy.checkpoint.model
+from peasy.checkpoint.model import load_model
+from peasy.checkpoint.store import read_checkpoint
+from peasy.models.build import build
+from peasy.models.preset import preset
+
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) * 1024
+
+load_model(read_checkpoint(sys.argv[2]))  # whatever torch fetches at its first use
+before = peak()
+checkpoint = read_checkpoint(sys.argv[1])
+model = load_model(checkpoint)
+print((peak() - before) / checkpoint.tensors.bytes)
+"""
+
+
+@pytest.mark.slow
+def test_loading_124_million_parameters_takes_little_more_than_their_size(tmp_path, saved):
+    from peasy.checkpoint.model import save_model
+    from peasy.models.build import build
+    from peasy.models.preset import preset
+
+    where = save_model(tmp_path / "gpt2", build(preset("gpt2")))
+    ran = subprocess.run([sys.executable, "-c", PEAK, where, saved], check=True, capture_output=True, text=True)
+    assert float(ran.stdout) <= 1.3

@@ -1,0 +1,187 @@
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from peasy.checkpoint import tensors as room
+from peasy.checkpoint.folder import Folder
+from peasy.checkpoint.tensors import INDEX, WEIGHTS, TensorFile, open_tensors, write_tensors
+from peasy.errors import InvalidInput, NotFound
+
+DTYPES = [
+    torch.float64, torch.float32, torch.float16, torch.bfloat16,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+]  # fmt: skip
+
+
+def write_raw(path, header, data=b"", length=None):
+    """A safetensors file as its maker pleases."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes((len(text) if length is None else length).to_bytes(8, "little") + text + data)
+
+
+def entry(start=0, end=8, shape=(2,), dtype="F32"):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_what_the_library_writes_we_read(tmp_path, dtype):
+    given = {"a": torch.arange(6).reshape(2, 3).to(dtype), "b.c": torch.ones(()).to(dtype), "none": torch.zeros(0, 4)}
+    save_file(given, tmp_path / WEIGHTS)
+    found = open_tensors(Folder(tmp_path))
+    assert set(found) == set(given)
+    for name, tensor in given.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor)
+        assert found.info(name).shape == tuple(tensor.shape)
+    assert found.bytes == sum(tensor.nbytes for tensor in given.values())
+
+
+def test_what_we_write_the_library_reads(tmp_path):
+    given = {"a": torch.randn(3, 4), "turned": torch.randn(4, 3).T, "half": torch.randn(5).half()}
+    assert write_tensors(tmp_path, given) == [WEIGHTS]
+    again = load_file(tmp_path / WEIGHTS)
+    assert all(torch.equal(again[name], tensor) for name, tensor in given.items())
+
+
+def test_a_tensor_that_does_not_lie_even_is_copied(tmp_path):
+    numbers = torch.tensor([1.5, -2.0])
+    header = {"a": entry(0, 1, (1,), "U8"), "b": entry(1, 9)}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    write_raw(tmp_path / WEIGHTS, text, b"\x07" + numbers.numpy().tobytes())
+    assert torch.equal(open_tensors(Folder(tmp_path))["b"], numbers)
+
+
+def test_large_weights_are_written_in_shards(tmp_path):
+    given = {f"w{i}": torch.randn(100) for i in range(5)}
+    names = write_tensors(tmp_path, given, shard_bytes=900)
+    assert names == [*(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)), INDEX]
+    found = open_tensors(Folder(tmp_path))
+    assert list(found) == list(given)
+    assert all(torch.equal(found[name], tensor) for name, tensor in given.items())
+    assert json.loads((tmp_path / INDEX).read_text())["metadata"]["total_size"] == 2000
+
+
+def test_writing_to_a_mapped_tensor_does_not_reach_the_file(tmp_path):
+    write_tensors(tmp_path, {"a": torch.ones(4)})
+    before = (tmp_path / WEIGHTS).read_bytes()
+    found = open_tensors(Folder(tmp_path))["a"]
+    found += 1
+    assert (tmp_path / WEIGHTS).read_bytes() == before
+
+
+def test_a_mapped_tensor_outlives_its_file_object(tmp_path):
+    write_tensors(tmp_path, {"a": torch.arange(1000.0)})
+    tensor = open_tensors(Folder(tmp_path))["a"]
+    (tmp_path / WEIGHTS).unlink()
+    assert tensor.sum() == 499500
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_nan_and_infinity_are_refused_by_name(tmp_path, dtype, bad):
+    save_file({"good": torch.ones(3), "layers.3.w": torch.tensor([1, bad, 2]).to(dtype)}, tmp_path / WEIGHTS)
+    found = open_tensors(Folder(tmp_path))
+    assert found["good"].sum() == 3
+    with pytest.raises(InvalidInput, match=r"'layers.3.w' holds NaN or infinity"):
+        found["layers.3.w"]
+    with pytest.raises(InvalidInput, match="NaN or infinity"):
+        write_tensors(tmp_path, {"x": torch.tensor([bad])})
+
+
+def test_large_finite_numbers_are_not_mistaken_for_infinity(tmp_path):
+    huge = torch.full((1000,), 3e38)
+    save_file({"a": huge, "h": torch.full((9000,), 60000.0).half()}, tmp_path / WEIGHTS)
+    found = open_tensors(Folder(tmp_path))
+    assert torch.equal(found["a"], huge)
+    assert found["h"].max() == 60000
+
+
+def test_without_the_guard_nan_would_come_through(tmp_path, monkeypatch):
+    save_file({"a": torch.tensor([math.nan])}, tmp_path / WEIGHTS)
+    monkeypatch.setattr(room, "check_finite", lambda tensor, what: None)
+    assert open_tensors(Folder(tmp_path))["a"].isnan().all()
+
+
+SPOILT = {
+    "too short": (None, "too short"),
+    "header larger than the file": ({"header": {}, "length": 10**6}, "claims a header"),
+    "header of exabytes": ({"header": {}, "length": 2**63}, "claims a header"),
+    "header that is no JSON": ({"header": b"{"}, "not valid JSON"),
+    "header that is no table": ({"header": b"[]"}, "should be a table"),
+    "name twice": ({"header": b'{"a": 1, "a": 2}'}, "'a' twice"),
+    "entry that is no table": ({"header": {"a": 3}}, "exactly dtype"),
+    "entry with more": ({"header": {"a": entry() | {"code": "x"}}, "data": bytes(8)}, "exactly dtype"),
+    "unknown type": ({"header": {"a": entry(dtype="F4")}, "data": bytes(8)}, "dtype 'F4'"),
+    "type that is no text": ({"header": {"a": entry(dtype=[])}, "data": bytes(8)}, r"dtype \[\]"),
+    "negative shape": ({"header": {"a": entry(shape=(-2,))}, "data": bytes(8)}, "shape"),
+    "broken shape": ({"header": {"a": entry(shape=(2.0,))}, "data": bytes(8)}, "shape"),
+    "true shape": ({"header": {"a": entry(shape=(True, 2))}, "data": bytes(8)}, "shape"),
+    "endless shape": ({"header": {"a": entry(shape=(1,) * 99)}, "data": bytes(8)}, "shape"),
+    "shape that overflows": ({"header": {"a": entry(shape=(2**62, 2**62))}, "data": bytes(8)}, "needs"),
+    "shape that is too large": ({"header": {"a": entry(shape=(3,))}, "data": bytes(8)}, "needs 12 bytes, not 8"),
+    "offsets reversed": ({"header": {"a": entry(8, 0)}, "data": bytes(8)}, "data_offsets"),
+    "three offsets": ({"header": {"a": entry() | {"data_offsets": [0, 4, 8]}}, "data": bytes(8)}, "data_offsets"),
+    "overlap": ({"header": {"a": entry(), "b": entry(4, 12)}, "data": bytes(12)}, "'b' overlaps"),
+    "same bytes twice": ({"header": {"a": entry(), "b": entry()}, "data": bytes(8)}, "overlaps"),
+    "gap": ({"header": {"a": entry(), "b": entry(12, 20)}, "data": bytes(20)}, "gap"),
+    "cut off": ({"header": {"a": entry()}, "data": bytes(5)}, "'a' ends after the file does: 3 bytes"),
+    "something after it": ({"header": {"a": entry()}, "data": bytes(10)}, "2 bytes after the last tensor"),
+    "odd metadata": ({"header": {"__metadata__": {"a": 1}}}, "__metadata__"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_spoilt_files_are_refused_before_anything_is_mapped(tmp_path, name, monkeypatch):
+    given, said = SPOILT[name]
+    path = tmp_path / WEIGHTS
+    if given is None:
+        path.write_bytes(b"1234")
+    else:
+        write_raw(path, **given)
+    monkeypatch.setattr(room.mmap, "mmap", lambda *a, **k: pytest.fail("mapped"))
+    with pytest.raises(InvalidInput, match=said) as caught:
+        TensorFile(Folder(tmp_path))
+    assert str(path) in caught.value.message
+
+
+def test_pickles_are_refused_with_the_reason(tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04cos\nsystem\n.")
+    with pytest.raises(InvalidInput, match=r"pytorch_model\.bin: a pickle, which runs code"):
+        open_tensors(Folder(tmp_path))
+
+
+def test_no_weights_at_all(tmp_path):
+    with pytest.raises(NotFound, match=r"model\.safetensors"):
+        open_tensors(Folder(tmp_path))
+
+
+def index(tmp_path, weight_map):
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": weight_map}))
+    return Folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../x.safetensors", "/x.safetensors", "a/b.safetensors"])
+def test_an_index_leads_nowhere_else(tmp_path, name):
+    with pytest.raises(InvalidInput, match="plain file names"):
+        open_tensors(index(tmp_path, {"a": name}))
+
+
+def test_an_index_names_no_pickles(tmp_path):
+    with pytest.raises(InvalidInput, match=r"only \.safetensors"):
+        open_tensors(index(tmp_path, {"a": "pytorch_model.bin"}))
+
+
+def test_index_and_shards_must_agree(tmp_path):
+    save_file({"a": torch.ones(1), "b": torch.ones(1)}, tmp_path / "s.safetensors")
+    with pytest.raises(InvalidInput, match=r"says that s\.safetensors holds 'c'"):
+        open_tensors(index(tmp_path, {"a": "s.safetensors", "b": "s.safetensors", "c": "s.safetensors"}))
+    with pytest.raises(InvalidInput, match="holds 'b', which"):
+        open_tensors(index(tmp_path, {"a": "s.safetensors"}))
+    with pytest.raises(NotFound, match=r"t\.safetensors"):
+        open_tensors(index(tmp_path, {"a": "t.safetensors"}))
+    with pytest.raises(InvalidInput, match="weight_map"):
+        open_tensors(index(tmp_path, ["a"]))

@@ -1,5 +1,6 @@
 """The door itself: what it prints where, and which exit code it leaves with."""
 
+import errno
 import json
 import signal
 import subprocess
@@ -80,6 +81,11 @@ def test_a_failed_check_is_ok_with_exit_8(peasy, verb, answer):
         (errors.NoRoom("so"), 6, "no-room"),
         (errors.NeedsNetwork("so"), 7, "needs-network"),
         (MemoryError(), 6, "no-room"),
+        (OSError(errno.ENOSPC, "No space left on device"), 6, "no-room"),
+        (OSError(errno.EADDRINUSE, "Address already in use"), 6, "no-room"),
+        (PermissionError(errno.EACCES, "Permission denied", "notes.md"), 4, "invalid-input"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "notes.md"), 3, "not-found"),
+        (OSError("no file, no number: ours"), 1, "bug"),
         (ModuleNotFoundError("No module named 'torch'", name="torch"), 5, "missing-part"),
         (ZeroDivisionError("division by zero"), 1, "bug"),
     ],

@@ -1,5 +1,6 @@
 """From argv to an exit code: settle the flags, ask the verb, show its answer, and turn every error into words."""
 
+import errno
 import inspect
 import os
 import sys
@@ -14,10 +15,11 @@ from peasy.cli import screen, settings, usage
 from peasy.cli.door import STDIN, Answer, Flags
 from peasy.cli.start import start
 from peasy.cli.verb import VERBS, Verb
-from peasy.errors import NoRoom, PeasyError
+from peasy.errors import InvalidInput, NoRoom, NotFound, PeasyError
 from peasy.parts import EXTRAS, missing
 
 _WITH_VALUE = ("--out", "--device", "--threads", "--seed")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EADDRINUSE)
 _HELP = """Calculate attention by hand, train it, run it and look inside it.
 
 For example:
@@ -131,6 +133,9 @@ def _in_words(error: BaseException) -> PeasyError:
         return error
     if isinstance(error, MemoryError):
         return NoRoom("There is not enough memory for this.", hint="Try something smaller.")
+    if isinstance(error, OSError) and (error.errno in _FULL or error.filename):
+        kind = NoRoom if error.errno in _FULL else NotFound if isinstance(error, FileNotFoundError) else InvalidInput
+        return kind(f"{error.filename or 'The system'}: {error.strerror}.")
     cause: BaseException | None = error
     while cause:
         if isinstance(cause, PeasyError):

@@ -9,7 +9,9 @@ import pytest
 from peasy.formula import attend_with_weights
 from peasy.views import (
     Arithmetic,
+    Block,
     Curves,
+    Diagram,
     Document,
     Formula,
     Heading,
@@ -92,6 +94,7 @@ def every_part(word: str = "love") -> tuple[Part, ...]:
         Plane(word, ((word, 1.0, 2.0), ("b", -1.0, 0.5)), word, word, arrows=True, lines=((0.0, 0.0, 1.0, 1.0),)),
         Plane(word, ((word, 1.0, 2.0),)),
         Curves(word, ((word, ((0.0, 1.0), (1.0, 0.5))), ("b", ((0.0, 2.0),))), word, word),
+        Diagram(word, ((Block(word, word, word, (Block(word, word), Block("b", word, word, (Block(word),), 2))),), ())),
     )
 
 

@@ -1,12 +1,14 @@
 """Figure 1 from the real object: boxes in boxes, with their weights, parameters and memory. Plain data, no torch."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from peasy.display import Displayed
+
 
 @dataclass(frozen=True)
-class Box:
+class Box(Displayed):
     """A part of a model. `times` equal boxes stand on top of each other; sums are those of one of them.
 
     `weights` are its own arrays as (name, shape); `parameters` and `bytes` include the boxes inside.
@@ -41,10 +43,10 @@ def describe(module: Any, name: str = "model") -> Box:
 
 def _inside(module: Any) -> tuple[Box, ...]:
     boxes: list[Box] = []
-    for name, child in module.named_children():
+    for name, child in module.parts() if hasattr(module, "parts") else module.named_children():
         if hasattr(child, "append"):  # a list of blocks
-            boxes += _alike([describe(each, f"{name} {i}") for i, each in enumerate(child)])
-        elif next(child.parameters(), None) is not None:
+            boxes += _alike([describe(each, f"{name.removesuffix('s')} {i}") for i, each in enumerate(child)])
+        elif hasattr(child, "says") or next(child.parameters(), None) is not None:
             boxes.append(describe(child, name))
     return tuple(boxes)
 
@@ -64,8 +66,20 @@ def _joined(run: list[Box]) -> Box:
     first, last = run[0], run[-1]
     if first is last:
         return first
-    return replace(first, name=f"{first.name} to {last.name.rsplit(' ', 1)[-1]}", times=len(run))
+    return replace(first, name=f"{first.name} … {last.name.rsplit(' ', 1)[-1]}", times=len(run))
 
 
 def _says(module: Any) -> str:
-    return module.extra_repr() if hasattr(module, "extra_repr") else ""
+    said = _WORDS.get(type(module).__name__)
+    return said(module) if said else ""
+
+
+_WORDS: dict[str, Callable[[Any], str]] = {
+    "Linear": lambda m: f"{m.in_features} to {m.out_features}{'' if m.bias is None else ', bias'}",
+    "Embedding": lambda m: f"{m.num_embeddings} vectors of {m.embedding_dim}",
+    "LayerNorm": lambda m: "mean 0, variance 1",
+    "RMSNorm": lambda m: "mean square 1",
+    "Conv1d": lambda m: f"{m.in_channels} to {m.out_channels}, {m.kernel_size[0]} places",
+    "LSTM": lambda m: "long short-term memory",
+    "GRU": lambda m: "gated recurrent unit",
+}

@@ -1,11 +1,13 @@
 """N-gram language model: the last few words alone decide what comes next, by counting."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from peasy.models.config import NGramConfig
+from peasy.models.describe import Box
 from peasy.models.memory import LastWords
 from peasy.models.protocol import Model
 from peasy.models.transformer import check_ids
@@ -115,13 +117,19 @@ class NGramModel(Model):
         own = (counts[at] - cut) / total[whose]
         return (shorter * left[:, None]).index_put_((whose, rows[at] % size), own, accumulate=True)
 
+    def describe(self) -> Box:
+        """A box for each length of rows."""
+        whole = super().describe()
+        tables = [(n, *self.table(n)) for n in range(1, self.config.order + 1)]
+        boxes = tuple(
+            Box(f"rows of {n}", "counted, with what came next", len(rows), rows.nbytes + counts.nbytes)
+            for n, rows, counts in tables
+        )
+        return replace(whole, boxes=boxes, parameters=self.count_parameters())
+
     def count_parameters(self) -> int:
         """How many rows of words were counted."""
         return sum(len(self.table(n)[0]) for n in range(1, self.config.order + 1))
-
-    def says(self) -> str:
-        """What it is, in words."""
-        return f"rows of up to {self.config.order} words, counted"
 
 
 def _shown(ids: Tensor, real: Tensor | None) -> Tensor:

@@ -84,7 +84,11 @@ class Model(nn.Module):
 
     def describe(self) -> Box:
         """Figure 1 of this very object: boxes with shapes, parameters and memory."""
-        return describe(self)
+        return describe(self, self.config.kind)
+
+    def says(self) -> str:
+        """What it is, in words."""
+        return str(type(self.config).__doc__).split("\n")[0].replace("`", "")
 
     def count_parameters(self) -> int:
         """How many numbers there are to learn."""

@@ -49,6 +49,19 @@ class Attention(nn.Module):
             context = scene.edit(self.place, context)
         return self.output(context.transpose(1, 2).flatten(2))
 
+    def says(self) -> str:
+        """What it is, in words."""
+        way = (
+            "looks at the source"
+            if self.cross
+            else "looks back"
+            if self.place.stack == "decoder"
+            else "looks both ways"
+        )
+        shared = f" sharing {self.key_heads}" if self.key_heads != self.heads else ""
+        near = f", {self.window} places" if self.window else ""
+        return f"{self.heads} heads of {self.d_head}{shared}, {way}{near}"
+
     def _queries(self, x: Tensor, scene: Scene) -> Tensor:
         query = _split(self.query(x), self.heads)
         query = query if self.query_norm is None else self.query_norm(query)

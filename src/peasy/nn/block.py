@@ -43,6 +43,18 @@ class Block(nn.Module):
         x = x + self.dropout(found)
         return x if self.before else norm(x)
 
+    def parts(self) -> list[tuple[str, nn.Module]]:
+        """Its parts in the order a token meets them."""
+        names = (
+            ["attention", "cross_attention", "feedforward"] if self.cross_attention else ["attention", "feedforward"]
+        )
+        order = [(f"{name}_norm", name) if self.before else (name, f"{name}_norm") for name in names]
+        return [(name, getattr(self, name)) for pair in order for name in pair]
+
+    def says(self) -> str:
+        """What it is, in words."""
+        return "norm, part, add" if self.before else "part, add, norm"
+
     def adding(self) -> list[nn.Linear]:
         """The last map of each sublayer: what they give is added to the stream."""
         looks = [each.output for each in (self.attention, self.cross_attention) if each is not None]

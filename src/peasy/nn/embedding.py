@@ -43,6 +43,11 @@ class Embedding(nn.Module):
         x = self._placed(x, places)
         return self.dropout(x if self.norm is None else self.norm(x))
 
+    def says(self) -> str:
+        """What it is, in words."""
+        place = "" if self.places is None else f", {self.places.kind} places"
+        return f"ids to vectors{place}"
+
     def _placed(self, x: Tensor, places: Tensor) -> Tensor:
         if self.position is not None:
             assert isinstance(self.places, part.Learned)

@@ -31,11 +31,16 @@ class FeedForward(nn.Module):
 
     def __init__(self, d_model: int, settings: part.FeedForward, place: Place) -> None:
         super().__init__()
-        self.place = place
+        self.place, self.settings = place, settings
         self.bend = ACTIVATIONS[settings.activation]
         self.up = nn.Linear(d_model, settings.width, bias=settings.bias)
         self.gate = nn.Linear(d_model, settings.width, bias=settings.bias) if isinstance(settings, part.Gated) else None
         self.down = nn.Linear(settings.width, d_model, bias=settings.bias)
+
+    def says(self) -> str:
+        """What it is, in words."""
+        kind = f"gated {self.settings.activation}" if self.gate is not None else self.settings.activation
+        return f"{self.settings.width} wide, {kind}"
 
     def forward(self, x: Tensor, scene: Scene) -> Tensor:
         """`[batch, time, d_model]` to the same."""

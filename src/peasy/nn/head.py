@@ -22,6 +22,10 @@ class Head(nn.Module):
         self.weight = None if settings.tied else nn.Parameter(torch.empty(vocabulary, d_model))
         self.bias = nn.Parameter(torch.zeros(vocabulary)) if settings.bias else None
 
+    def says(self) -> str:
+        """What it is, in words."""
+        return "scores by the token vectors" if self.weight is None else "scores by weights of its own"
+
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
         """`[..., d_model]` to `[..., vocabulary]`; `tokens` are the token vectors a tied head borrows."""
         if self.transform is not None and self.bend is not None and self.norm is not None:

@@ -92,6 +92,10 @@ class RelativeBias(nn.Module):
         """From distances `[batch, query, key]` to a bias `[batch, head, query, key]`."""
         return self.weight[self.bucket(distance)].permute(0, 3, 1, 2)
 
+    def says(self) -> str:
+        """What it is, in words."""
+        return f"{self.settings.buckets} buckets of distances, a number for each head"
+
     def bucket(self, distance: Tensor) -> Tensor:
         """Near places have a bucket each, far ones share, ever more of them; both ways halve the buckets."""
         buckets, first = self.settings.buckets, torch.zeros_like(distance)

@@ -40,6 +40,10 @@ class Stack(nn.Module):
         """The window of each layer: what a cache needs to know."""
         return [self.settings.attention.window_of(layer) for layer in range(self.settings.layers)]
 
+    def says(self) -> str:
+        """What it is, in words."""
+        return f"{len(self.blocks)} blocks, norm {self.settings.norm.place}"
+
     def forward(self, x: Tensor, scene: Scene) -> Tensor:
         """`[batch, time, d_model]` to the same, after the last norm."""
         scene.sight.bias = self.relative or self.alibi

@@ -89,4 +89,8 @@ def _document_of(shown: Any) -> Document | None:
 
     if isinstance(shown, Steps):
         return import_module("peasy.views.steps").steps_document(shown)
+    from peasy.models.describe import Box
+
+    if isinstance(shown, Box):
+        return import_module("peasy.views.model").model_document(shown)
     return None

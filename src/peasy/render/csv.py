@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from peasy.render import glyph
 from peasy.render.grid import as_table
 from peasy.render.number import is_number
-from peasy.views.document import Arithmetic, Cell, Curves, Document, Matrix, Part, Plane, Table
+from peasy.views.document import Arithmetic, Cell, Curves, Diagram, Document, Matrix, Part, Plane, Table
 
 Line = list[str]
 
@@ -47,7 +47,7 @@ def _block(part: Part) -> Iterator[Line]:
                 yield [guarded(part.title)]
             yield [guarded(each) for each in part.columns]
             yield from ([_field(cell) for cell in row] for row in part.rows)
-        case Plane() | Curves():
+        case Plane() | Curves() | Diagram():
             yield from _block(as_table(part))
         case Arithmetic():
             yield [guarded(part.title)]

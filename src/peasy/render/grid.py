@@ -1,10 +1,11 @@
 """A matrix as a grid of written cells: labels, rounding, and a window where it is too large to show whole."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from peasy.render import glyph, number
 from peasy.render.palette import Scale, Shade, scale_for
-from peasy.views.document import Cell, Curves, Document, Matrix, Plane, Table
+from peasy.views.document import Cell, Curves, Diagram, Document, Matrix, Plane, Table
 
 Places = tuple[int | None, ...]
 """Which rows or columns are shown, in order; None stands for those left out."""
@@ -107,13 +108,21 @@ def table_cells(table: Table, document: Document, most: int) -> tuple[list[list[
     return rows, numeric, notice
 
 
-def as_table(picture: Plane | Curves) -> Table:
-    """The table form of a picture: every point by name."""
+def as_table(picture: Plane | Curves | Diagram) -> Table:
+    """The table form of a picture: every point or box by name."""
+    if isinstance(picture, Diagram):
+        return Table(("part", "what it is", "size"), tuple(_boxes(picture)), picture.title)
     columns = ("", picture.x_axis or "x", picture.y_axis or "y")
     if isinstance(picture, Plane):
         return Table(columns, picture.points, picture.title)
     points = tuple((name, x, y) for name, line in picture.lines for x, y in line)
     return Table(columns, points, picture.title)
+
+
+def _boxes(diagram: Diagram) -> Iterator[tuple[str, str, str]]:
+    for depth, block in diagram.walk():
+        times = f"{block.times} × " if block.times > 1 else ""
+        yield f"{'– ' * depth}{times}{block.name}", block.says, block.note
 
 
 def _written(cell: Cell, decimals: int) -> str:

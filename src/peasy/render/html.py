@@ -17,6 +17,7 @@ from peasy.render.svg import draw_inline
 from peasy.views.document import (
     Arithmetic,
     Curves,
+    Diagram,
     Document,
     Formula,
     Heading,
@@ -142,7 +143,7 @@ class _Page:
                 return self.matrix(part)
             case Table():
                 return self.table(part)
-            case Plane() | Curves():
+            case Plane() | Curves() | Diagram():
                 return self.picture(part)
 
     def formula(self, source: str) -> str:
@@ -214,7 +215,7 @@ class _Page:
             f"{self._notice(notice)}</figure>\n"
         )
 
-    def picture(self, part: Plane | Curves) -> str:
+    def picture(self, part: Plane | Curves | Diagram) -> str:
         drawn = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
         table = self.table(as_table(part))
         details = f"<details><summary>The numbers as a table</summary>{table}</details>"

@@ -12,6 +12,7 @@ from peasy.render.grid import Grid, as_table, lay_out, table_cells
 from peasy.views.document import (
     Arithmetic,
     Curves,
+    Diagram,
     Document,
     Formula,
     Heading,
@@ -137,7 +138,7 @@ def _blocks(part: Part, document: Document) -> Iterator[str]:
             yield from _matrix(lay_out(part, document.decimals, MOST))
         case Table():
             yield _table(part, document)
-        case Plane() | Curves():
+        case Plane() | Curves() | Diagram():
             yield _table(as_table(part), document)
 
 

@@ -8,6 +8,7 @@ from peasy.render.grid import Grid, as_table, lay_out, table_cells
 from peasy.views.document import (
     Arithmetic,
     Curves,
+    Diagram,
     Document,
     Formula,
     Heading,
@@ -66,7 +67,7 @@ def _blocks(part: Part, document: Document) -> Iterator[str]:
         case Table():
             rows, numeric, notice = table_cells(part, document, MOST)
             yield from _titled(part.title, part.columns, rows, numeric, notice)
-        case Plane() | Curves():
+        case Plane() | Curves() | Diagram():
             yield from _blocks(as_table(part), document)
 
 

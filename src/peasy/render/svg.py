@@ -7,9 +7,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from peasy.render import draft, glyph, plot
+from peasy.render.diagram_svg import diagram_piece
 from peasy.render.draft import BOLD, Piece, Size, text_at
 from peasy.render.heatmap import matrix_piece, table_piece
-from peasy.views.document import Arithmetic, Curves, Document, Formula, Heading, Matrix, Paragraph, Part, Plane, Table
+from peasy.views.document import (
+    Arithmetic,
+    Curves,
+    Diagram,
+    Document,
+    Formula,
+    Heading,
+    Matrix,
+    Paragraph,
+    Part,
+    Plane,
+    Table,
+)
 
 WIDEST = 1000
 MARGIN, PADDING, GAP, HEADING = 20, 14, 34, 26
@@ -17,7 +30,7 @@ MARGIN, PADDING, GAP, HEADING = 20, 14, 34, 26
 
 def has_picture(document: Document) -> bool:
     """Whether there is anything in the document that is more than words."""
-    return any(isinstance(part, Matrix | Plane | Curves) for part in document.parts)
+    return any(isinstance(part, Matrix | Plane | Curves | Diagram) for part in document.parts)
 
 
 def draw(document: Document, dark: bool = True) -> str:
@@ -100,6 +113,8 @@ def _piece(part: Part, document: Document, words_too: bool) -> Piece | None:
             return plot.plane_piece(part)
         case Curves():
             return plot.curves_piece(part)
+        case Diagram():
+            return diagram_piece(part)
         case Table():
             return table_piece(part, document)
         case Paragraph(text, tone) if words_too:
@@ -181,4 +196,6 @@ def _described(document: Document) -> str:
                 said.append(f"{title}: " + ", ".join(name for name, _, _ in points[:20]))
             case Curves(title, lines):
                 said.append(f"{title}: " + ", ".join(name for name, _ in lines))
+            case Diagram(title, columns):
+                said.append(f"{title}: " + ", ".join(block.name for column in columns for block in column))
     return glyph.prose("; ".join(said)) or glyph.prose(document.title)

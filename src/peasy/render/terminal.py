@@ -10,10 +10,12 @@ from rich.style import Style
 from rich.text import Text
 
 from peasy.render import glyph, number, tex
+from peasy.render.diagram_tree import tree_rows
 from peasy.render.grid import Grid, as_table, lay_out, table_cells
 from peasy.views.document import (
     Arithmetic,
     Curves,
+    Diagram,
     Document,
     Formula,
     Heading,
@@ -81,6 +83,8 @@ def _part(part: Part, document: Document, console: Console) -> None:
             _table(part, document, console)
         case Plane() | Curves():
             _table(as_table(part), document, console)
+        case Diagram():
+            _diagram(part, console)
 
 
 def _say(console: Console, text: Text, indent: int = 0) -> None:
@@ -99,6 +103,25 @@ def _matrix(matrix: Matrix, document: Document, console: Console) -> None:
         console.print(line, no_wrap=True, overflow="crop", crop=True)
     if grid.notice:
         _say(console, Text(grid.notice, style="dim"))
+
+
+def _diagram(diagram: Diagram, console: Console) -> None:
+    """The tree: names, what they are while there is room, and sizes at the right."""
+    _say(console, Text(glyph.prose(diagram.title), style="bold"))
+    rows = tree_rows(diagram)
+    name_room = min(max((cell_len(name) for name, _, _ in rows), default=0), console.width // 2)
+    note_room = min(max((cell_len(note) for _, _, note in rows), default=0), console.width // 3)
+    says_room = console.width - name_room - note_room - 2 * GUTTER
+    for name, says, note in rows:
+        line = Text(_to_room(name, name_room), style="bold").append(" " * GUTTER)
+        line.append(_to_room(says, says_room), style="not bold").append(" " * GUTTER)
+        line.append(_to_room(" " * (note_room - cell_len(note)) + note, note_room), style="not bold dim")
+        console.print(line, no_wrap=True, overflow="crop", crop=True)
+
+
+def _to_room(text: str, room: int) -> str:
+    fits = cell_len(text) <= room
+    return set_cell_size(text if fits else set_cell_size(text, max(room - 1, 0)) + "…", max(room, 0))
 
 
 def _has_colour(console: Console) -> bool:

@@ -6,8 +6,10 @@ In: results of any room. Out: a Document.
 
 from peasy.views.document import (
     Arithmetic,
+    Block,
     Cell,
     Curves,
+    Diagram,
     Document,
     Formula,
     Heading,
@@ -19,5 +21,6 @@ from peasy.views.document import (
 )
 
 __all__ = [
-    "Arithmetic", "Cell", "Curves", "Document", "Formula", "Heading", "Matrix", "Paragraph", "Part", "Plane", "Table",
+    "Arithmetic", "Block", "Cell", "Curves", "Diagram", "Document", "Formula", "Heading", "Matrix", "Paragraph", "Part",
+    "Plane", "Table",
 ]  # fmt: skip

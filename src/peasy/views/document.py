@@ -4,7 +4,7 @@
 once per document (`decimals`) and done by whoever draws.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 Cell = float | str | None
@@ -99,7 +99,41 @@ class Curves:
     y_axis: str = ""
 
 
-Part = Heading | Paragraph | Formula | Arithmetic | Matrix | Table | Plane | Curves
+@dataclass(frozen=True)
+class Block:
+    """A box of a diagram: what it is, what it does, how large it is, and the boxes inside, first to last.
+
+    `times` equal boxes stand on top of each other and are drawn once.
+    """
+
+    name: str
+    says: str = ""
+    note: str = ""
+    blocks: tuple["Block", ...] = ()
+    times: int = 1
+
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, "Block"]]:
+        """This box and all inside it, each with its depth."""
+        yield depth, self
+        for block in self.blocks:
+            yield from block.walk(depth + 1)
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """How something is built: columns of boxes, read upwards as figure 1 is; in words, from the first to the last."""
+
+    title: str
+    columns: tuple[tuple[Block, ...], ...]
+
+    def walk(self) -> Iterator[tuple[int, Block]]:
+        """All boxes with their depth, column by column."""
+        for column in self.columns:
+            for block in column:
+                yield from block.walk()
+
+
+Part = Heading | Paragraph | Formula | Arithmetic | Matrix | Table | Plane | Curves | Diagram
 
 
 @dataclass(frozen=True)

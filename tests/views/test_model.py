@@ -1,0 +1,75 @@
+"""Figure 1 from the real object: everything that has weights is in it, and its sums are the model's."""
+
+import json
+
+import pytest
+from tests.models.zoo import EVERYONE, make
+
+from peasy import render
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.views.document import Diagram
+from peasy.views.model import in_bytes, model_document
+
+
+def figure(model):
+    document = model_document(model.describe())
+    return next(part for part in document.parts if isinstance(part, Diagram))
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+@pytest.mark.parametrize("format", ["text", "svg", "json", "html", "md", "tex", "csv"])
+def test_every_kind_can_be_drawn_in_every_format(name, format):
+    model = make(EVERYONE[name])
+    drawn = render.draw(model_document(model.describe(), name), format)
+    assert all(block.name in drawn for column in figure(model).columns for block in column)
+
+
+def test_boxes_are_in_the_order_a_token_meets_them():
+    before, after = (figure(build(preset(name), seed=None)) for name in ("gpt-tiny", "vaswani-base"))
+    inside = [block.name for block in before.columns[0][1].blocks[0].blocks]
+    assert inside == ["attention norm", "attention", "feed-forward norm", "feed-forward"]
+    inside = [block.name for block in after.columns[1][1].blocks[0].blocks]
+    assert inside[:4] == ["attention", "attention norm", "cross attention", "cross attention norm"]
+
+
+def test_reading_stands_left_and_writing_right():
+    columns = figure(build(preset("vaswani-base"), seed=None)).columns
+    assert [[block.name for block in column] for column in columns] == [
+        ["embedding", "encoder"], ["target embedding", "decoder", "head"],
+    ]  # fmt: skip
+
+
+def test_the_tree_on_a_terminal():
+    text = render.draw(model_document(build(preset("gpt2"), seed=None).describe(), "gpt2"))
+    assert "124,439,808 parameters, 474.7 MiB of memory." in text
+    assert "├─ 12 × block 0 … 11     norm, part, add                   each 7.1 M · 27.0 MiB" in text
+    assert "│  ├─ attention          12 heads of 64, looks back" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_json_has_every_box():
+    model = build(preset("translator-tiny"), seed=None)
+    data = json.loads(render.draw(model_document(model.describe()), "json"))
+    (diagram,) = [part for part in data["parts"] if part["kind"] == "diagram"]
+    names = []
+
+    def walk(block):
+        names.append(block["name"])
+        for inner in block["blocks"]:
+            walk(inner)
+
+    for column in diagram["columns"]:
+        for block in column:
+            walk(block)
+    assert {"cross attention", "query", "key", "value", "output", "up", "down", "head"} <= set(names)
+
+
+def test_a_description_shows_itself():
+    bundle = make(EVERYONE["rotary"]).describe()._repr_mimebundle_()
+    assert "4 heads of 8, looks back" in bundle["text/plain"]
+    assert bundle["image/svg+xml"].startswith("<svg")
+
+
+def test_bytes_as_people_say_them():
+    assert [in_bytes(n) for n in (0, 1023, 2048, 3 * 2**30)] == ["0 bytes", "1023 bytes", "2.0 KiB", "3.0 GiB"]

@@ -9,7 +9,7 @@ from peasy.views.check import SIGNS
 from peasy.workbench.check import CheckResult, check
 from peasy.workbench.exercise import exercise
 from peasy.workbench.explain import explain
-from peasy.worked.check import check as check_example
+from peasy.worked.checking import check as check_example
 
 NOTES = {
     "title": "Mine",

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peasy.errors import InvalidInput
-from peasy.worked import check_verdict, example_names, load_example, read_example, work
-from peasy.worked.check import check
+from peasy.worked import example_names, load_example, read_example, work
+from peasy.worked.checking import check
+from peasy.worked.checking import verdict as check_verdict
 from peasy.worked.example import Example, Written
 
 DERIVED = ("query", "key", "value", "scores", "scaled", "masked", "weights", "context", "concat", "output")
@@ -185,7 +186,7 @@ def test_follows_needs_the_mistaken_table(monkeypatch):
         ("scaled", [["0.71", "0.71", "2.12"]], {"rows": ["love"]}),
     )
     assert verdicts(check(wrote(*tables)), "scaled") == ["right", "right", "follows"]
-    monkeypatch.setattr("peasy.worked.check.readings", lambda *_: [])
+    monkeypatch.setattr("peasy.worked.checking.mark.readings", lambda *_: [])
     assert verdicts(check(wrote(*tables)), "scaled") == ["right", "right", "wrong"]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from peasy.worked.check import check
+from peasy.worked.checking import check
 from peasy.worked.tables import as_written_names, read_notes
 
 CELLS = {

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peasy.errors import InvalidInput, NotFound, PeasyError
-from peasy.worked.check import check
-from peasy.worked.check_name import CAPTIONS, step_named
+from peasy.worked.checking import check
+from peasy.worked.checking.name import CAPTIONS, step_named
 from peasy.worked.tables import read_notes, read_text
 
 MARKDOWN = """# Notes

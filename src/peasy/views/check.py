@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from peasy.views.document import Arithmetic, Document, Heading, Matrix, Paragraph, Part, Table
-from peasy.worked.check import Checked, CheckedCell, CheckedTable
+from peasy.worked.checking import Checked, CheckedCell, CheckedTable
 
 SIGNS = {"wrong": "✗", "follows": "→", "cut": "…", "blank": "?"}
 """What stands behind a cell that is not simply right, so that no colour is needed to see it."""

@@ -8,8 +8,8 @@ from typing import Any
 from peasy.views.check import check_document, verdict_sentence
 from peasy.views.document import Document
 from peasy.workbench.result import Result
-from peasy.worked.check import Checked
-from peasy.worked.check import check as check_example
+from peasy.worked.checking import Checked
+from peasy.worked.checking import check as check_example
 from peasy.worked.example import Example, read_example
 from peasy.worked.tables import Notes, read_notes
 

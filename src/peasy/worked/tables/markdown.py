@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from peasy.worked.check_cell import LONGEST_CELL
-from peasy.worked.check_name import step_named
+from peasy.worked.checking.cell import LONGEST_CELL
+from peasy.worked.checking.name import step_named
 from peasy.worked.tables import latex
 from peasy.worked.tables.sheet import Sheet, part_labels
 

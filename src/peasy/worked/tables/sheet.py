@@ -7,9 +7,9 @@ from typing import Any
 
 from peasy import config
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.worked.check_cell import Mark, Number, Term, read_cell
-from peasy.worked.check_name import step_named
-from peasy.worked.check_table import BY_KEY, KEY_COLUMNS
+from peasy.worked.checking.cell import Mark, Number, Term, read_cell
+from peasy.worked.checking.name import step_named
+from peasy.worked.checking.table import BY_KEY, KEY_COLUMNS
 from peasy.worked.example import Example, Written
 
 SETTINGS = ("title", "tokens", "source_tokens", "causal", "window", "scoring", "scale", "normalise", "heads")

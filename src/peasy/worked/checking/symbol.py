@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.worked.check_cell import Number, Term
-from peasy.worked.check_name import caption
-from peasy.worked.check_route import shown
-from peasy.worked.check_table import Placed, RowFinding
-from peasy.worked.check_verdict import GRAVITY, Judged, Verdict, settle
-from peasy.worked.check_version import Version, best, knowing
+from peasy.worked.checking.cell import Number, Term
+from peasy.worked.checking.name import caption
+from peasy.worked.checking.route import shown
+from peasy.worked.checking.table import Placed, RowFinding
+from peasy.worked.checking.verdict import GRAVITY, Judged, Verdict, settle
+from peasy.worked.checking.version import Version, best, knowing
 from peasy.worked.example import Written
 
 _INDEXED = re.compile(r"([qkv])_(\d+)")

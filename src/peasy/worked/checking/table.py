@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.worked.check_cell import Content, Mark, Number, Term, read_cell
-from peasy.worked.check_name import CAPTIONS, PER_HEAD, caption, step_named
+from peasy.worked.checking.cell import Content, Mark, Number, Term, read_cell
+from peasy.worked.checking.name import CAPTIONS, PER_HEAD, caption, step_named
 from peasy.worked.example import Example, Written
 from peasy.worked.work import head_name
 

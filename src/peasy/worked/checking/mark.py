@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.worked.check_cell import Content, Mark, Number
-from peasy.worked.check_name import CAPTIONS, PER_HEAD, caption
-from peasy.worked.check_route import Rules, routes
-from peasy.worked.check_row import reach_findings, sum_findings, unfit_findings
-from peasy.worked.check_symbol import Symbols, judge_names, judge_shares, missing_findings
-from peasy.worked.check_table import INPUTS, KEY_COLUMNS, Placed, RowFinding, node_of, place
-from peasy.worked.check_verdict import Judged, Verdict, judge_hidden, judge_number
-from peasy.worked.check_version import Version, best, derive, knowing, readings, trimmed
+from peasy.worked.checking.cell import Content, Mark, Number
+from peasy.worked.checking.name import CAPTIONS, PER_HEAD, caption
+from peasy.worked.checking.route import Rules, routes
+from peasy.worked.checking.row import reach_findings, sum_findings, unfit_findings
+from peasy.worked.checking.symbol import Symbols, judge_names, judge_shares, missing_findings
+from peasy.worked.checking.table import INPUTS, KEY_COLUMNS, Placed, RowFinding, node_of, place
+from peasy.worked.checking.verdict import Judged, Verdict, judge_hidden, judge_number
+from peasy.worked.checking.version import Version, best, derive, knowing, readings, trimmed
 from peasy.worked.example import Example
 from peasy.worked.work import check_size, head_name
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from peasy.worked.check_cell import Number
-from peasy.worked.check_version import Version, best, knowing
+from peasy.worked.checking.cell import Number
+from peasy.worked.checking.version import Version, best, knowing
 
 Verdict = Literal["right", "wrong", "follows", "cut"]
 

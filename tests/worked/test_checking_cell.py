@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peasy.errors import InvalidInput
-from peasy.worked.check_cell import Mark, Number, read_cell
-from peasy.worked.check_expression import evaluate
+from peasy.worked.checking.cell import Mark, Number, read_cell
+from peasy.worked.checking.expression import evaluate
 
 
 @pytest.mark.parametrize(

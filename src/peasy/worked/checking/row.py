@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from peasy.worked.check_cell import NOISE, Content, Mark, Number, read_cell
-from peasy.worked.check_name import caption
-from peasy.worked.check_route import listed, shown
-from peasy.worked.check_table import Placed, RowFinding
+from peasy.worked.checking.cell import NOISE, Content, Mark, Number, read_cell
+from peasy.worked.checking.name import caption
+from peasy.worked.checking.route import listed, shown
+from peasy.worked.checking.table import Placed, RowFinding
 
 
 def unfit_findings(table: Placed, exact: np.ndarray | None) -> list[RowFinding]:

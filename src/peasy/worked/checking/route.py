@@ -14,7 +14,7 @@ from peasy.formula.arrays import mismatch
 from peasy.formula.heads import merge, split
 from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.scoring import SCORINGS, Additive, Scoring
-from peasy.worked.check_name import caption
+from peasy.worked.checking.name import caption
 from peasy.worked.example import AdditiveScoring, Example
 from peasy.worked.work import head_name, look_table
 

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import NoReturn
 
 from peasy.errors import InvalidInput
-from peasy.worked.check_expression import evaluate
+from peasy.worked.checking.expression import evaluate
 
 LONGEST_CELL = 200
 """A hand-written cell is short; what is longer is no cell."""

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from peasy.errors import PeasyError
-from peasy.worked.check_route import Route, shown
+from peasy.worked.checking.route import Route, shown
 
 MOST_VERSIONS = 24
 """How many readings of one table are followed; authors write each table once or twice, never this often."""

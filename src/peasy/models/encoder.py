@@ -1,5 +1,6 @@
 """Encoder-only: looks both ways, gives each token and each text a vector."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -65,6 +66,18 @@ class Encoder(Model):
         """One vector for each text, `[batch, d_model]`."""
         return self.pool(self.hidden(ids, real=real, **more), real)
 
+    def embed_many(self, texts: Sequence[Sequence[int]], *, tokens: int = 4096) -> Tensor:
+        """The vectors of any number of texts, in their order, without gradients.
+
+        Texts of like length are read together, about `tokens` tokens at a time, so that little is read in vain.
+        """
+        found = torch.empty(len(texts), self.config.d_model, device=self.device)
+        with torch.inference_mode():
+            for rows in _batches([len(text) for text in texts], tokens):
+                ids, real = _pad([texts[row] for row in rows])
+                found[rows] = self.embed(ids.to(self.device), real=real.to(self.device)).to(found.dtype)
+        return found
+
     def pool(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
         """From the vectors of the tokens to the vector of the text."""
         pooled = self._pooled(hidden, real)
@@ -81,3 +94,22 @@ class Encoder(Model):
         if pooling == "max":
             return hidden.masked_fill(hidden_away, -torch.inf).amax(dim=1)
         return hidden.masked_fill(hidden_away, 0).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def _batches(lengths: list[int], tokens: int) -> Iterator[list[int]]:
+    """Which texts are read together: sorted by length, so many that padding included they have `tokens` tokens."""
+    batch: list[int] = []
+    for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
+        if batch and lengths[row] * (len(batch) + 1) > tokens:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def _pad(texts: list[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    longest = max(len(text) for text in texts)
+    ids = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
+    lengths = torch.tensor([len(text) for text in texts])
+    return ids, torch.arange(longest) < lengths[:, None]

@@ -122,7 +122,7 @@ class NGramModel(Model):
         whole = super().describe()
         tables = [(n, *self.table(n)) for n in range(1, self.config.order + 1)]
         boxes = tuple(
-            Box(f"rows of {n}", "counted, with what came next", len(rows), rows.nbytes + counts.nbytes)
+            Box(f"rows of {n}", "counted", len(rows), rows.nbytes + counts.nbytes, ((f"rows_{n}", tuple(rows.shape)),))
             for n, rows, counts in tables
         )
         return replace(whole, boxes=boxes, parameters=self.count_parameters())

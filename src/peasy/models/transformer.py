@@ -22,8 +22,8 @@ def set_scene(
     edit: Edit | None = None,
 ) -> Scene:
     """The scene of one pass: checks the ids, then says where everybody stands and who may look at whom."""
-    batch, time = ids.shape
     check_ids(ids, embedding.token.num_embeddings)
+    batch, time = ids.shape
     embedding.check_length(time + (0 if cache is None else cache.length))
     query, key, real = extend_places(cache, batch, time, padding_or_none(real), ids.device)
     return Scene(Sight(query, key, causal, real), cache, tap, edit)

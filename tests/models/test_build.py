@@ -1,0 +1,140 @@
+"""Each kind can be built, described, run, emptied and filled again; weights come from the seed alone."""
+
+import pytest
+import torch
+from tests.models.zoo import EVERYONE, TRANSFORMERS, VOCABULARY, WRITERS, make, some_ids, source_of
+
+from peasy.errors import InvalidInput
+from peasy.models.build import KINDS, build
+from peasy.models.preset import preset
+
+
+def run(model, ids):
+    with torch.inference_mode():
+        return model(ids, **source_of(model))
+
+
+def test_every_kind_has_a_class():
+    assert {config.kind for config in KINDS} == {EVERYONE[name].kind for name in EVERYONE}
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+def test_the_seed_decides_all(name):
+    one, same, other = (build(EVERYONE[name], seed=seed) for seed in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters(), strict=True))
+    drawn = [(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True) if a.std() > 0]
+    assert all(not torch.equal(a, b) for a, b in drawn)
+    assert drawn or name == "ngram"
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+def test_a_fresh_model_is_undecided(name):
+    """Scores are finite and small, so that a first loss is about the logarithm of the vocabulary."""
+    model = build(EVERYONE[name])
+    scores = run(model, some_ids())
+    assert scores.isfinite().all()
+    assert scores.std() < 1.5
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+def test_emptied_and_filled_again(name):
+    """Built on no device and given another's arrays, without a copy: nothing is left unfilled."""
+    model = make(EVERYONE[name])
+    empty = build(EVERYONE[name], seed=None)
+    assert all(weight.is_meta for weight in empty.state_dict().values())
+    state = model.state_dict()
+    if hasattr(empty, "expect"):
+        empty.expect({key: tuple(array.shape) for key, array in state.items()})
+    empty.load_state_dict(state, assign=True)
+    assert all(a.data_ptr() == b.data_ptr() for a, b in zip(state.values(), empty.state_dict().values(), strict=True))
+    assert torch.equal(run(model, some_ids()), run(empty, some_ids()))
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+def test_state_holds_no_array_twice(name):
+    state = build(EVERYONE[name]).state_dict()
+    held = [array.data_ptr() for array in state.values() if array.numel()]
+    assert len(held) == len(set(held))
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+def test_every_weight_matters(name):
+    """Each weight gets a gradient from the scores, but for those that only another use needs."""
+    model = make(EVERYONE[name])
+    if model.learns == "counts":
+        return
+    ids = some_ids()
+    model(ids, **source_of(model)).square().mean().backward()
+    idle = {key for key, weight in model.named_parameters() if weight.grad is None}
+    assert idle <= {"pooler.weight", "pooler.bias"}
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+def test_the_description_adds_up(name):
+    model = make(EVERYONE[name])
+    box = model.describe()
+    assert box.parameters == model.count_parameters()
+    assert box.bytes == model.memory()
+    for each in box.walk():
+        inside = sum(inner.parameters * inner.times for inner in each.boxes)
+        own = sum(torch.Size(shape).numel() for _, shape in each.weights)
+        assert each.parameters == inside + own
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_half_precision_stays_near(name):
+    model, ids = make(TRANSFORMERS[name]), some_ids() % 50
+    exact = run(model, ids)
+    rough = run(model.bfloat16(), ids).float()
+    assert torch.nn.functional.cosine_similarity(exact.flatten(), rough.flatten(), dim=0) > 0.98
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_only_the_last_scores(name):
+    model, ids = make(WRITERS[name]), some_ids()
+    with torch.inference_mode():
+        last = model(ids, last=True, **source_of(model))
+    torch.testing.assert_close(last, run(model, ids)[:, -1:], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+@pytest.mark.parametrize("wrong", [-1, 1000])
+def test_ids_nobody_knows_are_refused(name, wrong):
+    model = make(EVERYONE[name])
+    with pytest.raises(InvalidInput, match=f"There is no token {wrong}: this model knows 0 to"):
+        run(model, torch.tensor([[1, wrong], [3, 4]]))
+
+
+def test_shapes_that_are_no_batch_are_refused():
+    model = make(EVERYONE["learned"])
+    for ids in (torch.tensor([1, 2]), torch.zeros(2, 0, dtype=torch.int64)):
+        with pytest.raises(InvalidInput, match="ids have the shape"):
+            model(ids)
+
+
+def test_texts_longer_than_the_places_are_refused():
+    model = make(EVERYONE["learned"])
+    with pytest.raises(InvalidInput, match="has 65 tokens; this model reads at most 64"):
+        model(some_ids(1, 65))
+    memory = model.start()
+    with torch.inference_mode():
+        model(some_ids(1, 60), cache=memory)
+        with pytest.raises(InvalidInput, match="has 65 tokens"):
+            model(some_ids(1, 5), cache=memory)
+
+
+def test_dropout_only_while_learning():
+    model = build(
+        preset("vaswani-base", d_model=16, vocabulary=VOCABULARY, encoder={"layers": 1}, decoder={"layers": 1})
+    )
+    ids = some_ids()
+    assert torch.equal(model(ids, source=ids), model(ids, source=ids))
+    model.train()
+    assert not torch.equal(model(ids, source=ids), model(ids, source=ids))
+
+
+def test_an_answer_needs_a_source():
+    model = make(EVERYONE["both"])
+    for ask in (lambda: model(some_ids()), lambda: model.start()):
+        with pytest.raises(InvalidInput, match="answers a source, and there is none"):
+            ask()

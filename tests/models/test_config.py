@@ -1,0 +1,56 @@
+"""Every kind's settings go through plain data and come back the same, and what cannot be built is refused."""
+
+import subprocess
+import sys
+
+import pytest
+from tests.models.zoo import EVERYONE, stack
+
+from peasy import config as settings
+from peasy.errors import InvalidInput
+from peasy.models import config as kinds
+from peasy.models.config import read_config
+from peasy.models.preset import presets
+from peasy.nn import part
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+def test_there_and_back(name):
+    assert read_config(settings.plain(EVERYONE[name])) == EVERYONE[name]
+
+
+def test_every_preset_goes_there_and_back():
+    for preset in presets():
+        assert read_config(settings.plain(preset.config)) == preset.config
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: kinds.DecoderConfig(0, 32, stack(), 64), "vocabulary is 0"),
+        (lambda: kinds.DecoderConfig(9, 30, stack(), 64), "cannot be split into 4 heads"),
+        (lambda: kinds.DecoderConfig(9, 32, stack()), "context is missing"),
+        (lambda: kinds.DecoderConfig(9, 32, stack(), 64, dropout=1.0), "dropout is 1.0"),
+        (lambda: kinds.DecoderConfig(9, 12, stack(), None, part.Rotary()), "cannot be turned in pairs"),
+        (lambda: kinds.EncoderConfig(9, 32, stack(), 64, pooling="pooler"), "there is none"),
+        (lambda: kinds.NGramConfig(9, 0), "order is 0"),
+        (lambda: kinds.NGramConfig(9, discount=1.0), "discount is 1.0"),
+        (lambda: kinds.RecurrentTranslatorConfig(9, 31), "d_model is 31"),
+        (lambda: kinds.ConvolutionConfig(9, 8, width=1), "width is 1"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(make, said):
+    with pytest.raises(InvalidInput, match=said) as caught:
+        make()
+    assert caught.value.hint
+
+
+def test_an_unknown_kind_is_named():
+    with pytest.raises(InvalidInput, match="kind should be one of") as caught:
+        read_config({"kind": "decoderr", "vocabulary": 5})
+    assert caught.value.hint == "Did you mean decoder?"
+
+
+def test_reading_settings_needs_no_torch():
+    code = "import sys; from peasy.models.preset import presets; presets(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

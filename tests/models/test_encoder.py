@@ -1,0 +1,74 @@
+"""What a text's vector is, for each way of pooling; many texts at once."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.models.zoo import ENCODERS, make, some_ids
+
+from peasy.errors import InvalidInput
+from peasy.models.build import build
+
+
+def encoder(**changes):
+    return make(replace(ENCODERS["encoder-after"], **changes))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first", "max", "pooler"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_changes_no_vector(pooling, side):
+    model, ids = encoder(pooling=pooling), some_ids(3, 8)
+    padding = torch.full((3, 3), 9)
+    padded = torch.cat([padding, ids] if side == "left" else [ids, padding], dim=1)
+    real = torch.ones_like(padded, dtype=torch.bool)
+    real[:, :3] = real[:, :3] & (side == "right")
+    real[:, 8:] = real[:, 8:] & (side == "left")
+    with torch.inference_mode():
+        torch.testing.assert_close(model.embed(padded, real=real), model.embed(ids), atol=1e-5, rtol=0)
+
+
+def test_each_pooling_by_its_definition():
+    ids = some_ids(2, 6)
+    model = encoder(normalise=False)
+    with torch.inference_mode():
+        hidden = model.hidden(ids)
+        first = hidden[:, 0]
+        expected = {
+            "mean": hidden.mean(1),
+            "first": first,
+            "max": hidden.amax(1),
+            "pooler": torch.tanh(model.pooler(first)),
+        }
+        for pooling, vectors in expected.items():
+            torch.testing.assert_close(encoder(normalise=False, pooling=pooling).embed(ids), vectors)
+
+
+def test_vectors_have_length_one():
+    with torch.inference_mode():
+        torch.testing.assert_close(encoder().embed(some_ids()).norm(dim=-1), torch.ones(2))
+
+
+def test_segments_make_a_difference():
+    model, ids = encoder(), some_ids()
+    with torch.inference_mode():
+        plain = model.hidden(ids)
+        assert torch.equal(plain, model.hidden(ids, segments=torch.zeros_like(ids)))
+        assert not torch.equal(plain, model.hidden(ids, segments=torch.ones_like(ids)))
+
+
+def test_what_an_encoder_cannot_do_is_said():
+    model = build(replace(ENCODERS["encoder"], head=None))
+    with pytest.raises(InvalidInput, match="no head for masked words"):
+        model(some_ids())
+    with pytest.raises(InvalidInput, match="does not write on"):
+        model.start()
+
+
+def test_many_texts_in_any_order_are_each_text_alone():
+    model = encoder()
+    texts = [some_ids(1, length, seed=length)[0].tolist() for length in (5, 17, 5, 1, 40, 16, 17)]
+    together = model.embed_many(texts, tokens=64)
+    with torch.inference_mode():
+        alone = torch.cat([model.embed(torch.tensor([text])) for text in texts])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
+    assert model.embed_many([]).shape == (0, 32)

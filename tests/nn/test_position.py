@@ -1,0 +1,75 @@
+"""Positions against the paper's formula and against transformers."""
+
+import math
+
+import pytest
+import torch
+
+from peasy.nn import part
+from peasy.nn.position import AlibiBias, RelativeBias, alibi_slopes, scale_frequency, sinusoids, turn, turns
+
+
+@pytest.mark.parametrize("layout", ["pairs", "halves"])
+@pytest.mark.parametrize("width", [6, 7])
+def test_sinusoids_number_by_number(layout, width):
+    found = sinusoids(torch.arange(5), width, layout)
+    for place in range(5):
+        for i in range((width + 1) // 2):
+            angle = place / 10_000 ** (2 * i / width)
+            columns = (2 * i, 2 * i + 1) if layout == "pairs" else (i, (width + 1) // 2 + i)
+            for column, expected in zip(columns, (math.sin(angle), math.cos(angle)), strict=True):
+                if column < width:
+                    assert found[place, column] == pytest.approx(expected, abs=1e-6)
+
+
+def test_turning_keeps_lengths_and_makes_scores_depend_on_distance_alone():
+    draw = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(1, 1, 1, 8, generator=draw) for _ in range(2))
+
+    def score(at_query, at_key):
+        by = [turns(torch.tensor([[at]]), 8, part.Rotary(100.0)) for at in (at_query, at_key)]
+        return float((turn(query, by[0]) * turn(key, by[1])).sum())
+
+    assert score(7, 3) == pytest.approx(score(104, 100), abs=1e-4)
+    assert score(7, 3) != pytest.approx(score(8, 3), abs=1e-3)
+    turned = turn(query, turns(torch.tensor([[9]]), 8, part.Rotary()))
+    assert float(turned.norm()) == pytest.approx(float(query.norm()), rel=1e-5)
+
+
+def test_bands_against_transformers():
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    rope = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0}
+    rope |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    config = LlamaConfig(hidden_size=2048, num_attention_heads=32, rope_parameters=rope, max_position_embeddings=131072)
+    expected, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
+    plain = 1 / 500000.0 ** (torch.arange(0, 64, 2).float() / 64)
+    found = scale_frequency(plain, part.BandScaling(32.0, 1.0, 4.0, 8192))
+    torch.testing.assert_close(found, expected)
+    assert (found != plain).any()
+
+
+@pytest.mark.parametrize("heads", [1, 2, 8, 12, 20])
+def test_slopes_against_transformers(heads):
+    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+
+    theirs = build_alibi_tensor(torch.ones(1, 3), heads, torch.float32).reshape(heads, 3)[:, 1]
+    torch.testing.assert_close(torch.tensor(alibi_slopes(heads)), theirs)
+
+
+def test_alibi_falls_with_distance():
+    bias = AlibiBias(4)(torch.tensor([[[0, -1], [1, 0]]]))
+    assert bias.shape == (1, 4, 2, 2)
+    torch.testing.assert_close(bias[0, 0], torch.tensor([[0.0, -0.25], [-0.25, 0.0]]))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("buckets", "distance"), [(32, 128), (8, 12)])
+def test_buckets_against_transformers(causal, buckets, distance):
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    apart = torch.arange(-300, 301)[None, None]
+    ours = RelativeBias(2, part.Relative(buckets, distance), causal).bucket(apart)
+    theirs = T5Attention._relative_position_bucket(-apart, not causal, buckets, distance)
+    assert torch.equal(ours, theirs)

@@ -1,0 +1,57 @@
+"""What a tap asks for, and what it refuses."""
+
+import pytest
+import torch
+
+from peasy.errors import InvalidInput
+from peasy.nn.tap import Place, Tap, show
+
+HERE = Place("decoder", 2, "attention")
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ({}, True),
+        ({"layers": [2]}, True),
+        ({"layers": [1]}, False),
+        ({"layers": []}, False),
+        ({"parts": ["feedforward"]}, False),
+        ({"stacks": ["encoder"]}, False),
+        ({"layers": [2], "parts": ["attention"], "stacks": ["decoder"]}, True),
+    ],
+)
+def test_places(asked, wanted):
+    assert Tap(print, **asked).wants(HERE) is wanted
+
+
+def test_steps():
+    tap = Tap(print, steps=["scores"])
+    assert tap.wants(HERE, "scores")
+    assert not tap.wants(HERE, "weights")
+
+
+def test_a_step_nobody_knows_is_named():
+    with pytest.raises(InvalidInput, match='no step "wights"') as caught:
+        Tap(print, steps=["wights"])
+    assert caught.value.hint == "Did you mean weights?"
+
+
+def test_rows_and_heads_count_from_both_ends():
+    tap = Tap(print, rows=[-1, 0], heads=[3])
+    assert tap.rows_of(5) == (4, 0)
+    assert tap.heads_of(4) == (3,)
+    with pytest.raises(InvalidInput, match="no head 3"):
+        tap.heads_of(3)
+    with pytest.raises(InvalidInput, match="no row -1"):
+        tap.rows_of(0)
+
+
+def test_the_stream_is_handed_by_rows():
+    seen, stream = [], torch.arange(12.0).reshape(1, 4, 3)
+    show(Tap(seen.append, steps=["output"], rows=[-1]), HERE, "output", stream)
+    show(Tap(seen.append, steps=["output"]), HERE, "output", stream)
+    show(Tap(seen.append), HERE, "output", stream)
+    show(None, HERE, "output", stream)
+    assert [tuple(one.array.shape) for one in seen] == [(1, 1, 3), (1, 4, 3)]
+    assert seen[0].rows == (3,)

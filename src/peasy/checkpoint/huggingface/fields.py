@@ -44,7 +44,7 @@ class Fields:
         value = self._value(name, default)
         if value is default:
             return value
-        if type(value) not in (int, float) or not (math.isfinite(value) and least <= value <= most):
+        if type(value) not in (int, float) or not (least <= value <= most and math.isfinite(value)):
             raise self.wrong(name, f"a number from {least:g} to {most:g}")
         return float(value)
 

@@ -51,7 +51,11 @@ def read_settings(family: Family, fields: Fields, parts: Parts) -> Config:
     fields.only("quantization_config", why="Quantised weights are not read.")
     fields.only("pruned_heads", {}, why="Heads of different number in each layer are not supported.")
     fields.only("tie_encoder_decoder", False, why="Encoder and decoder with the same weights are not supported.")
-    config = family.read(fields, parts)
+    try:
+        config = family.read(fields, parts)
+    except InvalidInput as error:  # our own settings know nothing of the file that they were read from
+        said = error.message if fields.where in error.message else f"{fields.where}: {error.message}"
+        raise InvalidInput(said, hint=error.hint) from None
     fields.close()
     return config
 

@@ -9,6 +9,7 @@ from peasy.views.check import SIGNS
 from peasy.workbench.check import CheckResult, check
 from peasy.workbench.exercise import exercise
 from peasy.workbench.explain import explain
+from peasy.worked import Example
 from peasy.worked.checking import check as check_example
 
 NOTES = {
@@ -110,8 +111,7 @@ def marked(sheet, form, tmp_path):
 
 
 TOPICS = ["plain", "masked", "cosine", "two-heads", "contexts"]
-SHEETS = [(topic, form) for topic in TOPICS for form in ("md", "tex")]
-SHEETS += [("plain", "csv"), ("contexts", "csv")]  # a CSV holds tables only, not the settings of its sheet
+SHEETS = [(topic, form) for topic in TOPICS for form in ("md", "tex", "csv")]
 
 
 @pytest.mark.parametrize(("topic", "form"), SHEETS)
@@ -141,9 +141,8 @@ def test_a_wrong_answer_on_a_worksheet_is_found(topic, tmp_path):
 EXPLAINED = [
     (name, form)
     for name in ("i-love-ai", "i-love-ai-two-heads", "i-love-ai-causal", "journey", "apple-orange")
-    for form in ("md", "tex")
+    for form in ("md", "tex", "csv")
 ]
-EXPLAINED += [("i-love-ai", "csv"), ("i-love-ai-two-heads", "csv")]  # a CSV has no formulas to say how it scores
 
 
 @pytest.mark.parametrize(("name", "form"), EXPLAINED)
@@ -151,3 +150,8 @@ def test_what_explain_writes_is_right(name, form, tmp_path):
     result = check(explain(name).save(tmp_path / f"explained.{form}"))
     assert result.passed, result.text()
     assert len(result.data()["cells"]) > 40
+
+
+def test_a_table_file_must_say_how_it_scores(monkeypatch, tmp_path):
+    monkeypatch.setattr(Example, "settings", ())
+    assert not check(explain("journey").save(tmp_path / "explained.csv")).passed

@@ -1,4 +1,4 @@
-"""A document's tables as CSV: a line with the name, a header, the rows, an empty line. Numbers at full precision."""
+"""A document's tables as CSV: settings, then for each table a line with the name, a header, the rows, an empty line. Numbers at full precision."""
 
 import csv
 import io
@@ -16,7 +16,8 @@ def draw(document: Document) -> str:
     """All matrices, tables and pictures of the document, one after another."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    blocks = [block for part in document.parts if (block := list(_block(part)))]
+    settings = [[[guarded(each) for each in line.split(": ", 1)] for line in document.settings]]
+    blocks = [block for block in [*settings, *(list(_block(part)) for part in document.parts)] if block]
     for place, block in enumerate(blocks):
         if place:
             out.write("\n")

@@ -138,11 +138,15 @@ Part = Heading | Paragraph | Formula | Arithmetic | Matrix | Table | Plane | Cur
 
 @dataclass(frozen=True)
 class Document:
-    """A title and what stands below it, in order. `decimals` is how many a drawn number gets."""
+    """A title and what stands below it, in order. `decimals` is how many a drawn number gets.
+
+    `settings` are lines `name: value` that say how the numbers were made, for formats that hold only tables.
+    """
 
     title: str
     parts: tuple[Part, ...]
     decimals: int = 4
+    settings: tuple[str, ...] = ()
 
     def matrices(self) -> Sequence[Matrix]:
         """All matrices, in order."""

@@ -24,7 +24,7 @@ def _document(exercise: Exercise, title: str, how: str, answered: bool, decimals
     parts += [Paragraph(setting) for setting in exercise.settings]
     parts += [Heading("Given"), *(_table(exercise, step, True, decimals) for step in exercise.given)]
     parts += _asked(exercise, answered, decimals)
-    return Document(title, tuple(parts), decimals)
+    return Document(title, tuple(parts), decimals, exercise.settings)
 
 
 def _asked(exercise: Exercise, answered: bool, decimals: int) -> Iterator[Part]:

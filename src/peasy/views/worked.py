@@ -40,7 +40,7 @@ def worked_document(
     if contributions:
         parts += contribution_parts(worked)
     parts += _side_by_side(variants, decimals)
-    return Document(visible_title(worked), tuple(parts), decimals)
+    return Document(visible_title(worked), tuple(parts), decimals, worked.example.settings)
 
 
 def visible_title(worked: Worked) -> str:

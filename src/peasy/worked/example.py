@@ -137,6 +137,21 @@ class Example:
         """`x` with one row per token, whichever way it was written."""
         return self.x if self.x is None or self.row_dim == 0 else tuple(zip(*self.x, strict=True))
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """What differs from plain attention, as lines `name: value` that `peasy check` reads back."""
+        usual = {
+            "causal": False,
+            "window": None,
+            "scoring": "scaled-dot",
+            "scale": None,
+            "normalise": "softmax",
+            "heads": 1,
+        }
+        own = {name: getattr(self, name) for name in usual}
+        differing = {name: value for name, value in own.items() if value != usual[name]}
+        return tuple(f"{n}: {str(v).lower()}" for n, v in differing.items() if isinstance(v, bool | int | float | str))
+
     def changed(self, variant: Variant) -> "Example":
         """This example as one of its variants."""
         said = {f.name: getattr(variant, f.name) for f in dataclasses.fields(variant) if f.name != "name"}

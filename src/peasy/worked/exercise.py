@@ -33,10 +33,8 @@ class Exercise:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What differs from plain attention, as lines that `peasy check` reads back."""
-        example = self.worked.example
-        said = {"causal": example.causal, "scoring": example.scoring != "scaled-dot", "heads": example.heads > 1}
-        return tuple(f"{name}: {str(getattr(example, name)).lower()}" for name, differs in said.items() if differs)
+        """What differs from plain attention."""
+        return self.worked.example.settings
 
 
 def make_exercise(size: str = "3x2", seed: int = 5, topic: str = "plain") -> Exercise:

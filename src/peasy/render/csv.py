@@ -1,4 +1,7 @@
-"""A document's tables as CSV: settings, then for each table a line with the name, a header, the rows, an empty line. Numbers at full precision."""
+"""A document's tables as CSV, numbers at full precision.
+
+Its settings come first; each table has a line with its name, a header, its rows, and an empty line before the next.
+"""
 
 import csv
 import io

@@ -25,6 +25,10 @@ MATRICES = ("x", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights
 """The fields of an example that hold a matrix of numbers."""
 
 
+SETTINGS = ("causal", "window", "scoring", "scale", "normalise", "heads")
+"""The fields that say how the numbers are made, where one word is enough."""
+
+
 @dataclass(frozen=True)
 class AdditiveScoring:
     """The additive scoring of 2015: v · tanh(q W + k U)."""
@@ -140,17 +144,9 @@ class Example:
     @property
     def settings(self) -> tuple[str, ...]:
         """What differs from plain attention, as lines `name: value` that `peasy check` reads back."""
-        usual = {
-            "causal": False,
-            "window": None,
-            "scoring": "scaled-dot",
-            "scale": None,
-            "normalise": "softmax",
-            "heads": 1,
-        }
-        own = {name: getattr(self, name) for name in usual}
-        differing = {name: value for name, value in own.items() if value != usual[name]}
-        return tuple(f"{n}: {str(v).lower()}" for n, v in differing.items() if isinstance(v, bool | int | float | str))
+        usual = {f.name: f.default for f in dataclasses.fields(self)}
+        said = ((name, getattr(self, name)) for name in SETTINGS if getattr(self, name) != usual[name])
+        return tuple(f"{name}: {str(value).lower()}" for name, value in said if isinstance(value, int | float | str))
 
     def changed(self, variant: Variant) -> "Example":
         """This example as one of its variants."""

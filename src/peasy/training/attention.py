@@ -1,0 +1,86 @@
+"""Attention of one fixed sentence, recorded at checkpoints, so that it can be watched forming."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from peasy.models.protocol import Model
+from peasy.nn.tap import Seen, Tap
+
+FOLDER = "attention"
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """The sentence that is watched: its ids and readable pieces; for a translator also those of its source."""
+
+    ids: tuple[int, ...]
+    pieces: tuple[str, ...]
+    source: tuple[int, ...] = ()
+    source_pieces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """Weights `[head, query, key]` by place ("decoder.0.attention"), after so many steps."""
+
+    step: int
+    sentence: Sentence
+    weights: dict[str, Tensor]
+
+
+def look(model: Model, sentence: Sentence) -> dict[str, Tensor]:
+    """The attention weights of every layer and head; nothing for a model that has no attention."""
+    found: dict[str, Tensor] = {}
+
+    def keep(seen: Seen) -> None:
+        place = seen.place
+        found[f"{place.stack}.{place.layer}.{place.part}"] = seen.array[0].half()
+
+    there = model.device
+    source: dict[str, Any] = {"source": torch.tensor([sentence.source], device=there)} if sentence.source else {}
+    with torch.inference_mode():
+        model.hidden(torch.tensor([sentence.ids], device=there), tap=Tap(keep, steps=["weights"]), **source)
+    return {name: weights.cpu().contiguous() for name, weights in found.items()}
+
+
+def record(run: Path, step: int, model: Model, sentence: Sentence) -> Path | None:
+    """Write what `look` finds beside the run's checkpoints; a file of the same step is replaced in one move."""
+    weights = look(model, sentence)
+    if not weights:
+        return None
+    path = run / FOLDER / f"step-{step:06}.safetensors"
+    path.parent.mkdir(exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    told = {"pieces": json.dumps(sentence.pieces), "source_pieces": json.dumps(sentence.source_pieces)}
+    ids = {"ids": json.dumps(sentence.ids), "source": json.dumps(sentence.source), "step": str(step)}
+    part.write_bytes(save(weights, metadata=told | ids))
+    os.replace(part, path)
+    return path
+
+
+def read_records(run: Path) -> list[Record]:
+    """All that was recorded in a run, first step first."""
+    return [_read(path) for path in sorted((run / FOLDER).glob("step-*.safetensors"))]
+
+
+def trim_records(run: Path, step: int) -> None:
+    """Drop what was recorded after `step`: the run will record it again."""
+    for path in (run / FOLDER).glob("*.safetensors*"):
+        number = path.name.removeprefix("step-").partition(".")[0]
+        if not number.isdigit() or int(number) > step:
+            path.unlink()
+
+
+def _read(path: Path) -> Record:
+    with safe_open(path, framework="pt") as file:
+        told = file.metadata()
+        parts = {key: tuple(json.loads(told[key])) for key in ("ids", "pieces", "source", "source_pieces")}
+        return Record(int(told["step"]), Sentence(**parts), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118

@@ -1,0 +1,179 @@
+"""Feeds: from token shards to batches of tensors, each a function of where the run stands and of nothing else."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from peasy.corpora import Column, Shards, padded, picks, window_count, windows, windows_in_order
+from peasy.corpora.batches import Padded, Windows
+from peasy.errors import InvalidInput
+from peasy.models.config import Special
+from peasy.training.objective import HIDDEN, Batch
+
+Ids = NDArray[np.int64]
+
+
+class Feed(Protocol):
+    """Where batches come from. A position counts samples since the start of the run."""
+
+    def batch(self, position: int, rows: int, context: int) -> Batch:
+        """The `rows` samples from `position` on, at most `context` tokens long."""
+
+    def held_out(self, rows: int, context: int) -> Iterator[Batch]:
+        """All held-out samples, in order; nothing where there are none."""
+
+    def samples(self, context: int) -> int:
+        """How many samples an epoch has."""
+
+
+class TextFeed:
+    """Windows of running text: the tokens and the one after each."""
+
+    def __init__(self, train: Column, valid: Column | None, *, seed: int) -> None:
+        self.train, self.valid, self.seed = train, valid, seed
+
+    def batch(self, position: int, rows: int, context: int) -> Batch:
+        """Each window once per epoch, in an order of its own."""
+        return _windowed(windows(self.train, context, rows, seed=self.seed, position=position))
+
+    def held_out(self, rows: int, context: int) -> Iterator[Batch]:
+        """Windows that do not overlap; each token but the first is asked for once."""
+        if self.valid is not None and len(self.valid) > 1:
+            yield from (_windowed(each) for each in windows_in_order(self.valid, context, rows))
+
+    def samples(self, context: int) -> int:
+        """How many windows an epoch has."""
+        return window_count(self.train, context)
+
+
+class PairFeed:
+    """Pairs of texts: `source`, and a target that begins with the start token and ends with the end token."""
+
+    def __init__(self, shards: Shards, special: Special, *, seed: int) -> None:
+        self.shards, self.special, self.seed = shards, special, seed
+
+    def batch(self, position: int, rows: int, context: int) -> Batch:
+        """Each pair once per epoch, those of similar length together."""
+        return self._pairs("train", picks(self.shards, rows, seed=self.seed, position=position), context)
+
+    def held_out(self, rows: int, context: int) -> Iterator[Batch]:
+        """All held-out pairs."""
+        for some in _in_order(self.shards, rows):
+            yield self._pairs("valid", some, context)
+
+    def samples(self, context: int) -> int:
+        """How many pairs there are."""
+        return self.shards.documents("train")
+
+    def _pairs(self, split: str, chosen: Ids, context: int) -> Batch:
+        special, end = self.special, self.special.end[0] if self.special.end else None
+        source = padded(self.shards.column(split, "source"), chosen, pad=special.padding or 0, end=end)
+        target = padded(
+            self.shards.column(split, "target"), chosen, pad=special.padding or 0, begin=special.start, end=end
+        )
+        ids, real = target.ids[:, : context + 1], target.real[:, : context + 1]
+        batch = {"ids": ids[:, :-1], "targets": np.where(real[:, 1:], ids[:, 1:], HIDDEN)}
+        return tensors(batch | _text("source", source, context))
+
+
+class SentenceFeed:
+    """Two texts that belong together: the two sides of a pair, or two texts of one label."""
+
+    def __init__(self, shards: Shards, special: Special, *, seed: int) -> None:
+        self.shards, self.special, self.seed = shards, special, seed
+        self._partners: dict[str, tuple[Ids, Ids]] = {}
+
+    def batch(self, position: int, rows: int, context: int) -> Batch:
+        """Each text once per epoch."""
+        chosen = picks(self.shards, rows, seed=self.seed, position=position)
+        return self._together("train", chosen, context, position)
+
+    def held_out(self, rows: int, context: int) -> Iterator[Batch]:
+        """All held-out texts with their partners."""
+        for some in _in_order(self.shards, rows):
+            yield self._together("valid", some, context, 0)
+
+    def samples(self, context: int) -> int:
+        """How many texts there are."""
+        return self.shards.documents("train")
+
+    def _together(self, split: str, chosen: Ids, context: int, position: int) -> Batch:
+        if self.shards.kind == "pairs":
+            return tensors(
+                _text("source", self._rows(split, "source", chosen), context)
+                | _text("", self._rows(split, "target", chosen), context)
+            )
+        labels = self.shards.column(split, "labels").windows(chosen, 1)[:, 0]
+        partners = self._partner(split, chosen, labels, position)
+        return tensors(
+            _text("source", self._rows(split, "tokens", chosen), context)
+            | _text("", self._rows(split, "tokens", partners), context)
+            | {"label": labels}
+        )
+
+    def _rows(self, split: str, name: str, chosen: Ids) -> Padded:
+        end = self.special.end[0] if self.special.end else None
+        return padded(self.shards.column(split, name), chosen, pad=self.special.padding or 0, end=end)
+
+    def _partner(self, split: str, chosen: Ids, labels: Ids, position: int) -> Ids:
+        """For each text another one of its label (itself, where it is alone), drawn for this place in the run."""
+        by_label, starts = self._sorted(split)
+        draw = np.random.default_rng([self.seed % 2**64, position])
+        sizes = starts[labels + 1] - starts[labels]
+        own = np.array([np.searchsorted(by_label[starts[label] : starts[label + 1]], text)
+                        for text, label in zip(chosen, labels, strict=True)])  # fmt: skip
+        away = np.where(sizes > 1, 1 + draw.integers(0, np.maximum(sizes - 1, 1)), 0)
+        return by_label[starts[labels] + (own + away) % sizes]
+
+    def _sorted(self, split: str) -> tuple[Ids, Ids]:
+        if split not in self._partners:
+            column = self.shards.column(split, "labels")
+            labels = column.windows(np.arange(len(column)), 1)[:, 0]
+            order = np.argsort(labels, kind="stable").astype(np.int64)
+            starts = np.searchsorted(labels[order], np.arange(len(self.shards.labels) + 1)).astype(np.int64)
+            self._partners[split] = order, starts
+        return self._partners[split]
+
+
+def tensors(batch: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Arrays as tensors."""
+    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in batch.items()}
+
+
+def _windowed(found: Windows) -> dict[str, Tensor]:
+    if found.real.all():
+        return tensors({"ids": found.inputs, "targets": found.targets})
+    return tensors({"ids": found.inputs, "targets": np.where(found.real, found.targets, HIDDEN), "real": found.real})
+
+
+def _text(name: str, found: Padded, context: int) -> dict[str, Any]:
+    ids, real = found.ids[:, :context], found.real[:, :context]
+    first, second = (name, f"{name}_real") if name else ("ids", "real")
+    return {first: ids} if real.all() else {first: ids, second: real}
+
+
+def _in_order(shards: Shards, rows: int) -> Iterator[Ids]:
+    if "valid" not in shards.splits:
+        return
+    count = shards.documents("valid")
+    for first in range(0, count, rows):
+        yield np.arange(first, min(first + rows, count), dtype=np.int64)
+
+
+def choose_feed(shards: Shards, special: Special, *, pairs: bool, sentences: bool, seed: int) -> Feed:
+    """The feed for what is asked: `pairs` to translate, `sentences` to embed, else running text."""
+    if sentences:
+        if shards.kind == "text":
+            raise InvalidInput("Sentence vectors need pairs or labelled texts.", hint="Give a .tsv of pairs.")
+        return SentenceFeed(shards, special, seed=seed)
+    if pairs != (shards.kind == "pairs"):
+        wanted, given = ("pairs of texts", "text") if pairs else ("running text", "pairs")
+        raise InvalidInput(f"This kind learns from {wanted}, and the data are {given}.", hint="See: peasy data")
+    if pairs:
+        return PairFeed(shards, special, seed=seed)
+    valid = shards.column("valid") if "valid" in shards.splits else None
+    return TextFeed(shards.column("train"), valid, seed=seed)

@@ -1,0 +1,53 @@
+"""One trainer for each run folder: a lock that the system itself lets go when its holder dies."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from peasy.errors import PeasyError
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows has another one
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = ".lock"
+
+
+class Busy(PeasyError):
+    """Somebody else is training in this folder."""
+
+    code, exit_code = "busy", 6
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for as long as the block runs; a folder that is held is refused, naming who holds it."""
+    with (folder / LOCK).open("a+") as file:
+        if not _take(file):
+            file.seek(0)
+            who = file.read(40).strip()
+            raise Busy(
+                f"{folder} is being trained by another process{f' ({who})' if who else ''}.",
+                hint="Wait for it, stop it, or choose another --run.",
+            )
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield  # closing the file lets go
+
+
+def _take(file: IO[str]) -> bool:
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            import msvcrt
+
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,62 @@
+"""Sinks: where else the events of a run go. Any callable that takes an event is one.
+
+    def tell(event):
+        if isinstance(event, peasy.training.event.Step):
+            print(event.step, event.loss)
+
+    peasy.train("gpt", data="stories", sinks=[tell])
+
+A sink is called after the event was written to `metrics.jsonl`, in the order of the events, in the trainer's thread.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from peasy.errors import InvalidInput, did_you_mean
+from peasy.parts import need
+from peasy.training.event import Event, Finished, Sampled, Started, Step, Validated
+
+Sink = Callable[[Event], object]
+
+
+class TensorBoard:
+    """Curves and samples for TensorBoard, in the folder `tensorboard` of the run."""
+
+    def __init__(self, run: Path) -> None:
+        need("tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._make = lambda step: SummaryWriter(str(run / "tensorboard"), purge_step=step)
+        self._writer: Any = None
+
+    def __call__(self, event: Event) -> None:
+        """Write one event; what a run that goes on writes again is taken back first."""
+        if isinstance(event, Started):
+            self._writer = self._make(event.step + 1)
+        assert self._writer is not None, "a run starts first"
+        if isinstance(event, Step):
+            for name, value in (("loss", event.loss), ("lr", event.lr), ("tokens per second", event.rate)):
+                self._writer.add_scalar(name, value, event.step)
+        elif isinstance(event, Validated):
+            self._writer.add_scalar("validation loss", event.loss, event.step)
+        elif isinstance(event, Sampled):
+            for number, (prompt, text) in enumerate(zip(event.prompts, event.texts, strict=True)):
+                self._writer.add_text(f"sample {number}", f"{prompt}{text}", event.step)
+        elif isinstance(event, Finished):
+            self._writer.close()
+
+
+NAMED: dict[str, Callable[[Path], Sink]] = {"tensorboard": TensorBoard}
+"""Sinks that a recipe can name."""
+
+
+def open_sink(sink: str | Sink, run: Path) -> Sink:
+    """A sink by name, or the callable itself."""
+    if not isinstance(sink, str):
+        return sink
+    if sink not in NAMED:
+        raise InvalidInput(
+            f'There is no sink "{sink}".', hint=did_you_mean(sink, NAMED) or f"Known: {', '.join(NAMED)}."
+        )
+    return NAMED[sink](run)

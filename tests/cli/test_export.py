@@ -1,27 +1,33 @@
-"""`peasy export` from the terminal."""
-
-from pathlib import Path
+"""`peasy export`."""
 
 import pytest
 
-
-def test_out_and_in_again_is_the_same_model(peasy, model_folder):
-    assert peasy("import", model_folder, "--name", "mine").code == 0
-    assert peasy("export", "mine", "there", "--to", "hf").code == 0
-    assert (Path("there") / "config.json").exists()
-    ours, theirs = (peasy("models", folder, "--json").json["result"] for folder in (model_folder, "there"))
-    assert ours["parameters"] == theirs["parameters"]
+from peasy.checkpoint.model import save_model
+from peasy.models.build import build
+from peasy.models.preset import preset
 
 
-def test_an_existing_folder_is_left_alone(peasy, model_folder):
-    Path("there").mkdir()
-    ran = peasy("export", model_folder, "there")
-    assert ran.code in (2, 4)
-    assert list(Path("there").iterdir()) == []
+@pytest.fixture
+def model(tmp_path):
+    return save_model(tmp_path / "mine", build(preset("llama-tiny", d_model=48, vocabulary=40)))
 
 
-@pytest.mark.parametrize("to", ["pickle", "onx"])
-def test_an_unknown_format(peasy, model_folder, to):
-    ran = peasy("export", model_folder, "there", "--to", to)
-    assert ran.code == 2
-    assert "onnx" in ran.err
+def test_a_folder_for_transformers(peasy, model, tmp_path):
+    told = peasy("export", model, "out", "--json").json
+    assert {file["name"] for file in told["result"]["files"]} == {"config.json", "model.safetensors"}
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["nope", "out"], 3, 'No model "nope"'),
+        (["mine", "mine"], 4, "never overwrites"),
+        (["mine", "out", "--to", "onx"], 2, "onnx"),
+        (["mine", "out", "--numbers", "f16"], 2, "Only gguf"),
+    ],
+)
+def test_errors(peasy, model, words, code, said):
+    ran = peasy("export", *words)
+    assert ran.code == code
+    assert said in ran.err

@@ -1,20 +1,85 @@
-"""`peasy import` from the terminal."""
+"""`peasy import`."""
+
+import json
+
+import pytest
+
+from peasy.checkpoint.huggingface import write_folder
+from peasy.cli import consent
+from peasy.cli.door import Flags
+from peasy.models.build import build
+from peasy.models.preset import preset
 
 
-def test_a_folder_comes_in_under_a_name(peasy, model_folder):
-    ran = peasy("import", model_folder, "--name", "mine", "--json")
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
+    shape = {"layers": 1, "attention": {"heads": 2}, "feedforward": {"width": 32}}
+    settings = preset("gpt2", vocabulary=40, d_model=16, context=8, stack=shape)
+    return write_folder(tmp_path / "tiny", settings, build(settings).state_dict())
+
+
+def test_taken_in_under_a_name(peasy, folder, tmp_path):
+    ran = peasy("import", folder, "--name", "mine")
     assert ran.code == 0
-    assert ran.json["result"]["name"] == "mine"
+    assert "gpt2" in ran.out
+    assert "peasy models mine" in ran.err
+    assert (tmp_path / "home" / "runs" / "mine" / "manifest.json").is_file()
     assert "mine" in peasy("models").out
-    assert peasy("tokenize", "mine", "I love AI").code == 0
 
 
-def test_a_name_is_taken_once(peasy, model_folder):
-    assert peasy("import", model_folder, "--name", "mine").code == 0
-    ran = peasy("import", model_folder, "--name", "mine")
-    assert ran.code in (2, 4)
-    assert "mine" in ran.err
+def test_json(peasy, folder, tmp_path):
+    told = peasy("import", folder, "--json").json
+    assert told["result"]["name"] == "tiny"
+    assert told["result"]["family"] == "gpt2"
+    assert told["files"] == [str(tmp_path / "home" / "runs" / "tiny")]
 
 
-def test_no_network_is_said_and_not_tried(peasy, model_folder):
-    assert peasy("import", "some-org/some-model", "--offline").code in (3, 7)
+def spoil(folder, kind):
+    config = json.loads((folder / "config.json").read_text())
+    if kind == "architecture":
+        config |= {"model_type": "mamba", "architectures": ["MambaForCausalLM"]}
+    elif kind == "size":
+        config["n_embd"] = 18
+    (folder / "config.json").write_text("" if kind == "empty" else json.dumps(config))
+    if kind == "pickle":
+        (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    elif kind == "gone":
+        (folder / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "said"),
+    [
+        ("architecture", 4, "'mamba' is not supported"),
+        ("size", 4, "18"),
+        ("empty", 4, "is empty"),
+        ("pickle", 4, "a pickle, which runs code"),
+        ("gone", 3, "no model.safetensors"),
+    ],
+)
+def test_what_does_not_fit_is_refused(peasy, folder, tmp_path, kind, code, said):
+    spoil(folder, kind)
+    ran = peasy("import", folder)
+    assert ran.code == code
+    assert said in ran.err
+    assert not (tmp_path / "home" / "runs" / "tiny").exists()
+
+
+def test_twice_is_once_too_often(peasy, folder):
+    assert peasy("import", folder).code == 0
+    ran = peasy("import", folder)
+    assert ran.code == 4
+    assert "never overwrites" in ran.err
+
+
+def test_asks_only_a_person(monkeypatch, capsys):
+    assert consent.asking(Flags(yes=True))("?") is True
+    assert consent.asking(Flags()) is None  # nobody sits at a test
+    for name in ("stdin", "stderr"):
+        monkeypatch.setattr(f"sys.{name}.isatty", lambda: True, raising=False)
+    assert consent.asking(Flags(json=True)) is None
+    for typed, answer in (("y\n", True), ("YES\n", True), ("\n", False), ("", False), ("no\n", False)):
+        monkeypatch.setattr("sys.stdin.readline", lambda typed=typed: typed, raising=False)
+        assert consent._ask("Download it (3 MB)?") is answer
+    assert "Download it (3 MB)? [y/N]" in capsys.readouterr().err

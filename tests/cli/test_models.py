@@ -1,21 +1,36 @@
-"""`peasy models` from the terminal."""
+"""`peasy models`."""
+
+import pytest
+
+from peasy.checkpoint.model import save_model
+from peasy.models.build import build
+from peasy.models.preset import preset
 
 
-def test_an_empty_house_says_how_to_fill_it(peasy, model_folder):
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+
+
+def test_nothing_yet(peasy):
     ran = peasy("models")
     assert ran.code == 0
-    assert "peasy import" in ran.out + ran.err
+    assert "No models yet" in ran.out
+    assert peasy("models", "--json").json["result"]["models"] == []
 
 
-def test_one_model_is_described(peasy, model_folder):
-    ran = peasy("models", model_folder, "--json")
-    assert ran.code == 0
-    assert ran.json["result"]["parameters"] > 0
+def test_the_list_and_one_of_them(peasy, tmp_path):
+    save_model(tmp_path / "home" / "runs" / "quiet-fox", build(preset("gpt-tiny", d_model=16)))
+    assert "quiet-fox" in peasy("models").out
+    assert "attention" in peasy("models", "quiet").out
+    result = peasy("models", "quiet-fox", "--json").json["result"]
+    assert result["is"] == "decoder"
+    assert result["boxes"]["parameters"] == result["parameters"]
 
 
-def test_a_damaged_model_is_one_clear_error(peasy, model_folder):
-    weights = next(model_folder.glob("*.safetensors"))
-    weights.write_bytes(weights.read_bytes()[:100])
-    ran = peasy("models", model_folder)
-    assert ran.code == 4
-    assert "Traceback" not in ran.err
+def test_a_typo(peasy, tmp_path):
+    save_model(tmp_path / "home" / "runs" / "quiet-fox", build(preset("gpt-tiny", d_model=16)))
+    ran = peasy("models", "quite-fox")
+    assert ran.code == 3
+    assert ran.err == '✗ No model "quite-fox".\n  Did you mean quiet-fox? See all: peasy models\n'

@@ -1,16 +1,55 @@
-"""`peasy tokenize` from the terminal."""
+"""`peasy tokenize`."""
+
+import json
+
+import pytest
+
+from peasy.text import train
 
 
-def test_pieces_and_ids(peasy, model_folder):
-    shown = peasy("tokenize", model_folder, "I love pizza")
-    assert shown.code == 0
-    assert "pizza" in shown.out
-    ran = peasy("tokenize", model_folder / "tokenizer.json", "-", "--json", stdin="I love pizza\n")
+@pytest.fixture
+def file(tmp_path):
+    train(["the cat sat on the mat"] * 9, "bpe", 280).save(tmp_path / "tokenizer.json")
+    return tmp_path / "tokenizer.json"
+
+
+def test_a_table_of_tokens(peasy, file):
+    ran = peasy("tokenize", file, "the mat")
     assert ran.code == 0
-    assert "[1, 2, 4]" in ran.out or '"id": 4' in ran.out
+    assert "the" in ran.out
+    assert "·mat" in ran.out
 
 
-def test_nothing_of_that_name(peasy, model_folder):
-    ran = peasy("tokenize", "tinny", "I love pizza", "--offline")
-    assert ran.code == 3
-    assert ran.err.startswith("✗ ")
+def test_stdin_and_json(peasy, file):
+    result = peasy("tokenize", file.parent, "-", "--json", stdin="the mat\n").json["result"]
+    assert result["text"] == "the mat"
+    assert [word["text"] for word in result["words"]] == ["the", "mat"]
+
+
+def test_saved_to_a_file(peasy, file, tmp_path):
+    assert peasy("tokenize", file, "the mat", "--out", "tokens.csv").code == 0
+    assert "·mat" in (tmp_path / "tokens.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "said"),
+    [
+        ("./nope", 3, "nothing at"),
+        ("no-such", 3, 'No model "no-such"'),
+        ("no/such", 7, "offline"),
+        ("empty.json", 4, "is empty"),
+        ("broken.json", 4, "not valid JSON"),
+        ("hostile.json", 4, "a repeat inside a repeat"),
+    ],
+)
+def test_errors_say_what_to_do(peasy, file, tmp_path, model, code, said):
+    (tmp_path / "empty.json").touch()
+    (tmp_path / "broken.json").write_text("{")
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+b"}, "behavior": "Isolated", "invert": False}
+    (tmp_path / "hostile.json").write_text(json.dumps(json.loads(file.read_text()) | {"pre_tokenizer": split}))
+    ran = peasy("tokenize", model, "the mat", "--offline")
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+    failure = peasy("tokenize", model, "the mat", "--offline", "--json").json
+    assert (failure["ok"], failure["exit"]) == (False, code)

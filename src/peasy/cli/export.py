@@ -12,7 +12,7 @@ def export(
     folder: Path,
     *,
     to: Literal["hf", "gguf", "onnx"] = "hf",
-    numbers: Literal["f32", "f16", "q8_0"] = "f32",
+    numbers: Literal["f32", "f16", "q8_0"] | None = None,
     flags: Flags = Flags(),
 ) -> Answer:
     """Write a model into a new folder, in a standard format.
@@ -27,7 +27,7 @@ def export(
         model: A folder, a run or a hub id.
         folder: The new folder; it must not exist yet.
         to: hf for transformers, gguf for llama.cpp, onnx for ONNX runtimes.
-        numbers: How gguf stores the weights.
+        numbers: How gguf stores the weights: f16 if nothing is said.
     """
     from peasy.workbench.exporting import export_model
 

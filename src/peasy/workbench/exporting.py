@@ -19,7 +19,6 @@ FORMATS = {
     "gguf": "one file for llama.cpp and what is built on it",
     "onnx": "a graph for ONNX runtimes, without cache",
 }
-NUMBERS = ("f32", "f16", "q8_0")
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,11 +50,11 @@ def export_model(
     folder: str | Path,
     *,
     to: str = "hf",
-    numbers: Literal["f32", "f16", "q8_0"] = "f32",
+    numbers: Literal["f32", "f16", "q8_0"] | None = None,
     offline: bool = False,
     ask: Ask | None = None,
 ) -> ExportResult:
-    """Write a model into a new folder. `numbers` is how gguf stores weights; other formats keep them.
+    """Write a model into a new folder. `numbers` is how gguf stores weights (else f16).
 
     >>> export_model("my-model", "out", to="pickle")
     Traceback (most recent call last):
@@ -63,18 +62,18 @@ def export_model(
     """
     if to not in FORMATS:
         raise UsageError(f'There is no format "{to}".', hint=did_you_mean(to, FORMATS) or f"Use {', '.join(FORMATS)}.")
-    if numbers != "f32" and to != "gguf":
+    if numbers is not None and to != "gguf":
         raise UsageError(f"Only gguf stores weights as {numbers}.", hint="Add --to gguf.")
     need("torch")
     folder = Path(folder)
     refuse_existing(folder)
     loaded = model if isinstance(model, LoadedModel) else open_found(resolve(model, offline=offline, ask=ask))
-    _write(loaded, folder, to, numbers)
+    _write(loaded, folder, to, numbers or "f16")
     files = sorted((str(path.relative_to(folder)), path.stat().st_size) for path in folder.rglob("*") if path.is_file())
     return ExportResult(loaded.name, to, folder, tuple(files))
 
 
-def _write(loaded: LoadedModel, folder: Path, to: str, numbers: str) -> None:
+def _write(loaded: LoadedModel, folder: Path, to: str, numbers: Literal["f32", "f16", "q8_0"]) -> None:
     if to == "hf":
         from peasy.checkpoint.huggingface import write_folder
 
@@ -86,4 +85,4 @@ def _write(loaded: LoadedModel, folder: Path, to: str, numbers: str) -> None:
     else:
         from peasy.checkpoint.gguf import write_gguf
 
-        write_gguf(folder, loaded.model, loaded.need_tokenizer(), numbers=numbers, name=loaded.name)
+        write_gguf(folder, loaded.model.config, loaded.model.state_dict(), loaded.tokenizer, numbers=numbers)

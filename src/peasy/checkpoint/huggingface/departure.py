@@ -17,6 +17,7 @@ from peasy.checkpoint.store import CONFIG, TOKENIZER, write_tokenizer
 from peasy.checkpoint.tensors import SHARD_BYTES, write_tensors
 from peasy.models.config import Config, EncoderConfig, Special
 
+TOKENIZER_SETTINGS = "tokenizer_config.json"
 SPECIAL_TOKENS = {"padding": "pad_token", "begin": "bos_token", "mask": "mask_token", "unknown": "unk_token"}
 
 
@@ -71,7 +72,10 @@ def _write_tokenizer(folder: Path, tokenizer: Any, special: Special) -> None:
     ids = {theirs: getattr(special, ours) for ours, theirs in SPECIAL_TOKENS.items()}
     ids["eos_token"] = special.end[0] if special.end else None
     named = {name: words[id] for name, id in ids.items() if id in words}
-    _write(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **named})
+    place = Folder(folder)
+    kept = place.read_json(TOKENIZER_SETTINGS) if place.has(TOKENIZER_SETTINGS) else {}
+    kept = {key: value for key, value in kept.items() if key not in ("auto_map", "peasy_vocabulary")}
+    _write(folder / TOKENIZER_SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **named, **kept})
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:

@@ -1,0 +1,116 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import peasy
+from peasy.errors import InvalidInput, NeedsNetwork, NotFound
+from peasy.workbench import load as room
+from peasy.workbench.importing import import_model
+
+
+def test_own_and_foreign_folders(decoder, foreign):
+    for folder in (decoder, foreign, str(foreign)):
+        loaded = peasy.load(folder)
+        assert loaded.kind == "decoder"
+        assert loaded.tokenizer.encode("The pizza").ids
+        assert not loaded.model.training
+    assert peasy.load(foreign).family == "gpt2"
+
+
+def test_what_came_in_answers_as_what_it_came_from(foreign):
+    import_model(foreign, name="mine")
+    ids = torch.tensor([[5, 6, 7]])
+    assert torch.allclose(peasy.load("mine").model(ids), peasy.load(foreign).model(ids), atol=1e-6)
+
+
+def test_generates_and_streams_the_same(decoder):
+    loaded = peasy.load(decoder)
+    whole = loaded.generate("The pizza", max_tokens=12, temperature=1.0, seed=4)
+    assert "".join(loaded.stream("The pizza", max_tokens=12, temperature=1.0, seed=4)) == whole
+    assert loaded.generate("The pizza", max_tokens=12, temperature=1.0, seed=5) != whole
+    assert isinstance(loaded.generate("", max_tokens=2), str)
+
+
+def test_generation_is_that_of_the_loop(decoder):
+    from peasy.generation.decode import Sampling, generate
+
+    loaded = peasy.load(decoder)
+    ids = list(loaded.tokenizer.encode("The pizza").ids)
+    expected = generate(loaded.model, [ids], Sampling(max_tokens=6))[0]
+    assert loaded.generate("The pizza", max_tokens=6) == loaded.tokenizer.decode(expected)
+
+
+def test_embeds_one_text_or_many(encoder):
+    loaded = peasy.load(encoder)
+    texts = ["The pizza", "it tasted good.", "The oven", "and it came out of the oven and it tasted good, The pizza"]
+    many = loaded.embed(texts, batch=2)
+    assert many.shape == (4, 16)
+    assert many.dtype == np.float32
+    for text, row in zip(texts, many, strict=True):
+        assert np.allclose(loaded.embed(text), row, atol=1e-6)
+    assert np.allclose(np.linalg.norm(many, axis=1), 1)
+
+
+def test_a_text_longer_than_the_model_reads_is_cut(encoder):
+    loaded = peasy.load(encoder)
+    assert np.isfinite(loaded.embed("oven " * 500)).all()
+
+
+def test_what_a_model_cannot_do_says_so(decoder, encoder):
+    with pytest.raises(InvalidInput, match="only an encoder embeds"):
+        peasy.load(decoder).embed("x")
+    with pytest.raises(InvalidInput, match="encoder does not write"):
+        peasy.load(encoder).generate("x")
+    with pytest.raises(InvalidInput, match="no text"):
+        peasy.load(encoder).embed([])
+
+
+def test_shows_itself(decoder):
+    loaded = peasy.load(decoder)
+    shown = loaded._repr_mimebundle_()
+    assert "parameters" in shown["text/plain"]
+    assert "<script" not in shown["text/html"]
+    assert loaded.describe().parameters == loaded.data()["parameters"]
+    assert json.dumps(loaded.data())
+
+
+def test_devices(decoder):
+    assert peasy.load(decoder, device="cpu").model.device.type == "cpu"
+    with pytest.raises(InvalidInput, match="no device"):
+        peasy.load(decoder, device="tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(NotFound, match="no cuda"):
+            peasy.load(decoder, device="cuda")
+
+
+def test_what_is_no_model(tmp_path, decoder):
+    with pytest.raises(NotFound, match=r"no config\.json"):
+        peasy.load(tmp_path)
+    with pytest.raises(InvalidInput, match="is a file"):
+        peasy.load(decoder / "tokenizer.json")
+    with pytest.raises(NeedsNetwork):
+        peasy.load("no/such", offline=True)
+
+
+def test_an_unsupported_architecture_is_named_with_the_supported_ones(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "mamba"}')
+    with pytest.raises(InvalidInput, match="'mamba' is not supported") as caught:
+        peasy.load(tmp_path)
+    assert "gpt2" in caught.value.hint
+
+
+def test_a_foreign_model_that_does_not_fit_is_refused_before_it_is_read(foreign, monkeypatch):
+    monkeypatch.setattr(room.memory, "available", lambda: 1000)
+    with pytest.raises(peasy.PeasyError, match="needs about"):
+        peasy.load(foreign)
+
+
+def test_yes_is_an_answer(monkeypatch, decoder):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    asked = []
+    monkeypatch.setattr("peasy.checkpoint.hub._size", lambda id: 5)
+    monkeypatch.setattr("peasy.checkpoint.hub._download", lambda id: asked.append(id) or decoder)
+    assert peasy.load("me/model", yes=True).name == "me/model"
+    assert asked == ["me/model"]

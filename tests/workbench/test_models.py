@@ -1,0 +1,46 @@
+import json
+import shutil
+
+from peasy.workbench import models as room
+from peasy.workbench.importing import import_model
+
+
+def test_nothing_yet():
+    assert room.models().data()["models"] == []
+    assert "peasy import" in str(room.models())
+
+
+def test_runs_and_the_cache_with_their_sizes(foreign, tmp_path):
+    import_model(foreign, name="mine")
+    model = tmp_path / "hub" / "models--me--other"
+    shutil.copytree(foreign, model / "snapshots" / "abc")
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("abc")
+    mine, other = room.models().data()["models"]
+    assert (mine["name"], mine["where"], mine["is"]) == ("mine", "run", "decoder")
+    assert (other["name"], other["where"], other["is"]) == ("me/other", "hub cache", "gpt2")
+    assert mine["parameters"] == room.model("mine").box.parameters
+    assert mine["bytes"] == 4 * mine["parameters"]
+    assert "me/other" in str(room.models())
+
+
+def test_a_damaged_one_is_listed_with_its_fault(foreign):
+    folder = import_model(foreign, name="broken").folder
+    (folder / "model.safetensors").write_bytes(b"x")
+    [card] = room.models().models
+    assert "too short" in card.fault
+    assert "cannot be used" in str(room.models())
+
+
+def test_what_one_is_made_of(decoder, foreign):
+    for folder in (decoder, foreign):
+        found = room.model(folder)
+        assert json.dumps(found.data())
+        assert "attention" in str(found)
+        assert found.data()["boxes"]["parameters"] == found.card.parameters
+
+
+def test_listing_reads_no_weights(foreign, monkeypatch):
+    import_model(foreign, name="mine")
+    monkeypatch.setattr("peasy.checkpoint.tensors.TensorFile.tensor", lambda *a: 1 / 0)
+    assert len(room.models().models) == 1

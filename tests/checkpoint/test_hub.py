@@ -78,7 +78,7 @@ def test_the_cache_answers_without_asking_anybody(put, online):
 def test_asks_with_the_size_before_a_download(online):
     questions = []
     hub.fetch("me/model", lambda question: questions.append(question) or True)
-    assert questions == ["Download me/model from the Hugging Face hub (1.5 MB)?"]
+    assert questions == ["Download me/model from the Hugging Face hub (1.4 MiB)?"]
     assert [act[0] for act in online.asked] == ["info", "download"]
     assert not [pattern for pattern in online.asked[1][2] if "bin" in pattern or "py" in pattern]
 

@@ -13,10 +13,10 @@ def test_there_is_memory_here():
 
 
 def test_what_does_not_fit_is_refused_before_it_is_loaded(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 1_000_000_000)
-    memory.require(900_000_000, "small")
-    with pytest.raises(NoRoom, match=r"large needs about 1\.1 GB of memory, and 1\.0 GB are free"):
-        memory.require(1_000_000_000, "large")
+    monkeypatch.setattr(memory, "available", lambda: 2**30)
+    memory.require(9 * 2**30 // 10, "small")
+    with pytest.raises(NoRoom, match=r"large needs about 1\.1 GiB of memory, and 1\.0 GiB are free"):
+        memory.require(2**30, "large")
 
 
 def test_unknown_memory_refuses_nothing(monkeypatch):
@@ -34,7 +34,7 @@ def test_a_limit_of_the_group_counts(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 kB"), (2.5e9, "2.5 GB"), (3e15, "3,000.0 TB")]
+    ("count", "said"), [(0, "0 bytes"), (999, "999 bytes"), (1536, "1.5 KiB"), (2.5 * 2**30, "2.5 GiB"), (2**52, "4,096.0 TiB")]
 )
 def test_bytes_in_words(count, said):
     assert memory.show_bytes(count) == said

@@ -28,16 +28,16 @@ def require(weights: int, what: str) -> None:
 def show_bytes(count: float) -> str:
     """A number of bytes as people say it.
 
-    >>> show_bytes(90_868_376), show_bytes(512)
-    ('90.9 MB', '512 bytes')
+    >>> show_bytes(497_759_232), show_bytes(512)
+    ('474.7 MiB', '512 bytes')
     """
-    if count < 1000:
+    if count < 1024:
         return f"{count:.0f} bytes"
-    for unit in ("kB", "MB", "GB"):
-        count /= 1000
-        if count < 999.95:
+    for unit in ("KiB", "MiB", "GiB"):
+        count /= 1024
+        if count < 1024:
             return f"{count:.1f} {unit}"
-    return f"{count / 1000:,.1f} TB"
+    return f"{count / 1024:,.1f} TiB"
 
 
 def _limits() -> Iterator[int]:

@@ -20,6 +20,7 @@ from peasy.errors import InvalidInput, NotFound
 from peasy.parts import need
 from peasy.text import Tokenizer
 from peasy.views.document import Document
+from peasy.views.model import model_document
 
 if TYPE_CHECKING:
     from peasy.models.describe import Box
@@ -89,9 +90,7 @@ class LoadedModel(Displayed):
 
     def document(self) -> Document:
         """What the model is, box by box."""
-        from peasy.workbench.models import describe_document
-
-        return describe_document(self.name, self.describe())
+        return model_document(self.describe(), self.name)
 
     def data(self) -> dict[str, Any]:
         """Name, kind, settings and size as plain data."""

@@ -14,6 +14,7 @@ from peasy.checkpoint.store import CONFIG, is_checkpoint
 from peasy.checkpoint.tensors import open_tensors
 from peasy.errors import PeasyError
 from peasy.views.document import Cell, Document, Paragraph, Part, Table
+from peasy.views.model import model_document
 from peasy.workbench.result import Result
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class ModelResult(Result):
 
     def document(self) -> Document:
         """The boxes of the model with their weights."""
-        return describe_document(self.card.name, self.box)
+        return model_document(self.box, self.card.name)
 
     def data(self) -> dict[str, Any]:
         """The card and the boxes as plain data."""
@@ -103,14 +104,6 @@ def model(name: str | Path, *, offline: bool = False, ask: Ask | None = None) ->
     return ModelResult(_card(found.name, found.kind, found.folder), _empty(found.folder).describe())
 
 
-def describe_document(name: str, box: "Box") -> Document:
-    """A model's boxes as a table, each indented below the one it stands in."""
-    rows = tuple(_boxes(box, 0))
-    said = f"{box.parameters:,} parameters, {show_bytes(box.bytes)}."
-    columns = ("part", "times", "parameters", "weights")
-    return Document(name, (Paragraph(f"{box.says}. {said}" if box.says else said), Table(columns, rows)))
-
-
 def box_data(box: "Box") -> dict[str, Any]:
     """A box and those inside it as plain data."""
     return {
@@ -122,13 +115,6 @@ def box_data(box: "Box") -> dict[str, Any]:
         "weights": {name: list(shape) for name, shape in box.weights},
         "boxes": [box_data(inner) for inner in box.boxes],
     }
-
-
-def _boxes(box: "Box", depth: int) -> Iterator[tuple[Cell, ...]]:
-    shapes = ", ".join(f"{name} {'×'.join(map(str, shape))}" for name, shape in box.weights)
-    yield "  " * depth + box.name, str(box.times) if box.times > 1 else "", f"{box.parameters:,}", shapes
-    for inner in box.boxes:
-        yield from _boxes(inner, depth + 1)
 
 
 def _empty(folder: Path) -> Any:

@@ -8,7 +8,7 @@ from typing import BinaryIO
 from peasy.corpora.corpus import Problems
 from peasy.errors import InvalidInput, NotFound
 
-BLOCK = 1 << 20
+BLOCK = 1 << 17
 LONGEST_LINE = 1 << 24
 """A row longer than this many bytes is not read; running text has no such limit."""
 
@@ -42,7 +42,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_blocks(path: Path, seen: Callable[[bytes], object] = len) -> Iterator[str]:
-    """The text of a file in parts of about a million characters, all line ends as \\n.
+    """The text of a file in parts of about a hundred thousand characters, all line ends as \\n.
 
     `seen` is called with the bytes of each part: whoever hashes or counts them need not read the file again.
     """

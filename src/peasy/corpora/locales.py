@@ -1,0 +1,199 @@
+"""`locales`: parallel text for any two languages, from the CLDR data that come with Babel.
+
+Dates, units, money, lists, relative times and names. A pair is held out by its meaning: neither its source nor its
+target ever stands in the training split, while every word of a held-out date or amount does.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from functools import cached_property
+from importlib.metadata import version
+from random import Random
+
+from babel import Locale
+from babel.core import UnknownLocaleError
+from babel.localedata import locale_identifiers
+from babel.numbers import get_currency_precision
+
+from peasy.corpora import phrase
+from peasy.corpora.corpus import Corpus
+from peasy.corpora.generated import is_held_out
+from peasy.corpora.sample import Pair, Sample
+from peasy.errors import InvalidInput, did_you_mean
+
+CATEGORIES = {"date": 30, "unit": 25, "money": 25, "list": 6, "relative": 8, "name": 6}
+"""Every category with its share of the corpus, in percent."""
+
+_FIRST_DAY, _LAST_DAY = date(1950, 1, 1).toordinal(), date(2049, 12, 31).toordinal()
+_DATES: tuple[phrase.DateStyle, ...] = ("full", "long", "medium")
+_MONEY: tuple[phrase.MoneyStyle, ...] = ("standard", "name")
+_LISTS: tuple[phrase.ListStyle, ...] = ("standard", "or")
+_UNITS = {
+    "length": ("kilometer", "meter", "centimeter", "millimeter", "mile", "yard", "foot", "inch"),
+    "mass": ("kilogram", "gram", "milligram", "pound", "ounce"),
+    "volume": ("liter", "milliliter", "cubic-meter", "gallon", "teaspoon"),
+    "area": ("square-kilometer", "square-meter", "hectare", "acre"),
+    "duration": ("year", "month", "week", "day", "hour", "minute", "second"),
+    "speed": ("kilometer-per-hour", "meter-per-second", "mile-per-hour"),
+    "temperature": ("celsius", "fahrenheit"),
+    "digital": ("gigabyte", "megabyte", "kilobyte"),
+    "power": ("kilowatt", "watt"),
+    "energy": ("joule", "kilowatt-hour"),
+    "electric": ("volt", "ampere"),
+    "frequency": ("hertz", "megahertz"),
+    "pressure": ("hectopascal",),
+    "angle": ("degree",),
+    "graphics": ("pixel",),
+}
+_CURRENCIES = (
+    "EUR", "USD", "GBP", "JPY", "CHF", "CAD", "AUD", "CNY", "INR", "BRL",
+    "SEK", "NOK", "DKK", "PLN", "CZK", "MXN", "ZAR", "KRW", "TRY", "NZD",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LocalesOptions:
+    """`languages` from-to, as CLDR names them: `en-fr`, `en_GB-pt_BR`. `size`: about so many pairs, held out or not."""
+
+    languages: str = "en-fr"
+    size: int = 40_000
+
+    def __post_init__(self) -> None:
+        if not 100 <= self.size <= 1_000_000:
+            raise InvalidInput(f"size is {self.size}; 100 to 1,000,000 are possible.")
+
+
+class Locales(Corpus):
+    """Pairs of two languages, each with its category; dates, units and money with their word alignment.
+
+    >>> pairs = Locales(LocalesOptions(size=500)).documents("valid")
+    >>> pair = next(pair for pair in pairs if pair.category == "unit")
+    >>> pair.source, pair.target
+    ('98,616.2 joules', '98 616,2 joules')
+    """
+
+    kind = "pairs"
+    says = "dates, units, money, lists, relative times and names in two languages"
+    licence = "Unicode-3.0 (CLDR), through Babel (BSD-3-Clause)"
+
+    def __init__(self, options: LocalesOptions | None = None, *, seed: int = 0) -> None:
+        super().__init__()
+        self.options, self.seed = options or LocalesOptions(), seed
+        self.source, self.target = _languages(self.options.languages)
+        self.name = f"locales:{self.source}-{self.target}"
+
+    def read(self, split: str) -> Iterator[Sample]:
+        """The pairs of a split, all categories mixed."""
+        return iter(self._pairs[split])
+
+    def notes(self) -> Mapping[str, str]:
+        """Who said so, and how much there is of each category."""
+        counts = {name: sum(pair.category == name for pair in self._pairs["train"]) for name in CATEGORIES}
+        return {
+            "Babel": version("babel"),
+            "languages": f"{self.source.get_display_name('en')} to {self.target.get_display_name('en')}",
+            "categories": ", ".join(f"{name} {count:,}" for name, count in counts.items()),
+            "held out": "by meaning: neither side of a held-out pair stands in the training split",
+            "seed": str(self.seed),
+        }
+
+    @cached_property
+    def _pairs(self) -> dict[str, list[Pair]]:
+        """A text has one translation, and a translation one split: nothing held out is ever trained on."""
+        rng = Random(f"locales/{self.seed}/{self.source}/{self.target}")
+        found: dict[str, Pair] = {}
+        for pair in self._draw(rng):
+            found.setdefault(pair.source, pair)
+        pairs = list(found.values())
+        rng.shuffle(pairs)
+        held = [is_held_out(pair.target) for pair in pairs]
+        return {
+            "train": [pair for pair, out in zip(pairs, held, strict=True) if not out],
+            "valid": [pair for pair, out in zip(pairs, held, strict=True) if out],
+        }
+
+    def _draw(self, rng: Random) -> Iterator[Pair]:
+        names = self._names()
+        rng.shuffle(names)
+        told = {"date": self._date, "unit": self._unit, "money": self._money, "relative": self._relative}
+        for category, share in CATEGORIES.items():
+            count = self.options.size * share // 100
+            if category == "name":
+                yield from names[:count]
+            elif category == "list":
+                known = [pair for pair in names if not is_held_out(pair.target)][: max(count, 50)]
+                yield from (self._list(rng, known) for _ in range(count))
+            else:
+                yield from (told[category](rng) for _ in range(count))
+
+    def _date(self, rng: Random) -> Pair:
+        day, style = date.fromordinal(rng.randint(_FIRST_DAY, _LAST_DAY)), rng.choice(_DATES)
+        return _pair("date", phrase.say_date(day, style, self.source), phrase.say_date(day, style, self.target))
+
+    def _unit(self, rng: Random) -> Pair:
+        number, (group, names) = _amount(rng, 1), rng.choice(list(_UNITS.items()))
+        unit = f"{group}-{rng.choice(names)}"
+        return _pair("unit", phrase.say_unit(number, unit, self.source), phrase.say_unit(number, unit, self.target))
+
+    def _money(self, rng: Random) -> Pair:
+        currency, style = rng.choice(_CURRENCIES), rng.choice(_MONEY)
+        amount = _amount(rng, get_currency_precision(currency))
+        source, target = (phrase.say_money(amount, currency, style, each) for each in (self.source, self.target))
+        return _pair("money", source, target)
+
+    def _relative(self, rng: Random) -> Pair:
+        count, unit = rng.choice((-1, 1)) * rng.randint(1, 99), rng.choice(list(phrase.SECONDS))
+        source, target = (phrase.say_relative(count, unit, locale) for locale in (self.source, self.target))
+        return Pair(_plain(source), _plain(target), "relative")
+
+    def _list(self, rng: Random, names: list[Pair]) -> Pair:
+        style = rng.choice(_LISTS)
+        chosen = rng.sample(names, rng.randint(2, min(4, len(names))))
+        source = phrase.say_list([pair.source for pair in chosen], style, self.source)
+        target = phrase.say_list([pair.target for pair in chosen], style, self.target)
+        return Pair(_plain(source), _plain(target), "list")
+
+    def _names(self) -> list[Pair]:
+        """Territories, languages and currencies that both languages have a name for."""
+        pairs = []
+        for what in ("territories", "languages", "currencies"):
+            ours, theirs = getattr(self.source, what), getattr(self.target, what)
+            shared = sorted(set(ours) & set(theirs))
+            pairs += [Pair(_plain(ours[key]), _plain(theirs[key]), "name") for key in shared]
+        return pairs
+
+
+def _pair(category: str, source: phrase.Parts, target: phrase.Parts) -> Pair:
+    return Pair(phrase.plain(source), phrase.plain(target), category, phrase.align(source, target))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _amount(rng: Random, decimals: int) -> Decimal:
+    """Mostly small numbers, some in thousands, some with decimals: as people write them."""
+    whole = rng.randint(1000, 99_999) if rng.random() < 0.25 else rng.randint(1, 999)
+    if decimals and rng.random() < 0.4:
+        return Decimal(f"{whole}.{rng.randrange(1, 10**decimals):0{decimals}}")
+    return Decimal(whole)
+
+
+def _languages(told: str) -> tuple[Locale, Locale]:
+    names = told.split("-")
+    if len(names) != 2:
+        raise InvalidInput(f'"{told}" does not name two languages.', hint="For example en-fr, or en_GB-pt_BR.")
+    source, target = map(_locale, names)
+    if source == target:
+        raise InvalidInput(f"{told} has the same language on both sides.")
+    return source, target
+
+
+def _locale(name: str) -> Locale:
+    try:
+        return Locale.parse(name)
+    except (UnknownLocaleError, ValueError, TypeError):
+        hint = did_you_mean(name, locale_identifiers()) or "For example en, fr, de, pt_BR, ja."
+        raise InvalidInput(f'There is no language "{name}" in CLDR.', hint=hint) from None

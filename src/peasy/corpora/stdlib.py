@@ -1,0 +1,142 @@
+"""`stdlib`: what the running Python says about itself: docstrings, language topics, or the source of its library."""
+
+import ast
+import platform
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import cleandoc
+from pathlib import Path
+from typing import Literal
+
+from peasy.corpora.corpus import Corpus
+from peasy.corpora.generated import is_held_out
+from peasy.corpora.sample import Sample
+from peasy.errors import NotFound
+
+_NOT_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3", "__pycache__", "ensurepip"}
+_NOT_LIBRARY |= {"encodings", "idlelib", "turtledemo", "pydoc_data"}  # tables, demonstrations, topics
+_SHORTEST = 20
+Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class StdlibOptions:
+    """`part`: docstrings (English about Python), topics (the language reference) or source (Python itself)."""
+
+    part: Literal["docstrings", "topics", "source"] = "docstrings"
+
+
+class Stdlib(Corpus):
+    """Texts of the standard library in the order of their names; a tenth is held out by file, or by topic.
+
+    >>> corpus = Stdlib(StdlibOptions("topics"))
+    >>> any("assert" in text for text in corpus.documents())
+    True
+    """
+
+    licence = "PSF-2.0"
+
+    def __init__(self, options: StdlibOptions | None = None, *, seed: int = 0) -> None:
+        super().__init__()
+        self.part = (options or StdlibOptions()).part
+        self.name = f"stdlib:{self.part}"
+        self.says = _SAYS[self.part]
+
+    def read(self, split: str) -> Iterator[Sample]:
+        """The texts whose name falls into the split."""
+        for name, texts in self._named():
+            if is_held_out(name) == (split == "valid"):
+                yield from texts
+
+    def notes(self) -> Mapping[str, str]:
+        """Which Python, and how it was split."""
+        unit = "topic" if self.part == "topics" else "file"
+        told = {"Python": platform.python_version(), "split": f"one {unit} in ten is held out, by its name"}
+        if self.part != "topics":
+            told["files"] = f"{len(self._files):,}"
+        return told
+
+    def _named(self) -> Iterable[tuple[str, Iterable[str]]]:
+        if self.part == "topics":
+            return ((name, [text]) for name, text in sorted(_topics().items()))
+        if self.part == "docstrings":
+            return self._told
+        return ((_name(path), _source(path)) for path in self._files)
+
+    @cached_property
+    def _told(self) -> list[tuple[str, list[str]]]:
+        """All docstrings: two megabytes that take seconds to collect."""
+        return [(_name(path), list(_docstrings(path))) for path in self._files]
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        found = sorted(path for path in _library().rglob("*.py") if not _NOT_LIBRARY & set(_below(path)))
+        if not found:
+            raise NotFound(f"This Python has no source in {_library()}.", hint="stdlib:topics may still be there.")
+        return found
+
+
+_SAYS = {
+    "docstrings": "what Python's own modules, classes and functions say about themselves",
+    "topics": "the language reference that Python's help() shows",
+    "source": "the source of Python's own library",
+}
+
+
+def _library() -> Path:
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def _below(path: Path) -> tuple[str, ...]:
+    return path.relative_to(_library()).parts[:-1]
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(_library()).as_posix()
+
+
+def _topics() -> dict[str, str]:
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise NotFound("This Python came without its topics.", hint="stdlib:docstrings needs none.") from None
+    return dict(topics)
+
+
+def _text(path: Path) -> str | None:
+    """A file of the library; some are there to be unreadable, for Python's own tests."""
+    try:
+        return path.read_bytes().decode("utf-8").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _source(path: Path) -> Iterator[str]:
+    text = _text(path)
+    if text and len(text) >= _SHORTEST:
+        yield text
+
+
+def _docstrings(path: Path) -> Iterator[str]:
+    try:
+        tree = ast.parse(_text(path) or "")
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for told in map(_docstring, _definitions(tree)):
+        if len(told) >= _SHORTEST:
+            yield told
+
+
+def _docstring(node: Definition) -> str:
+    return cleandoc(ast.get_docstring(node, clean=False) or "").strip()
+
+
+def _definitions(node: ast.AST) -> Iterator[Definition]:
+    """The module, its classes and functions, and theirs; expressions, the bulk of the tree, are not looked into."""
+    if isinstance(node, Definition):
+        yield node
+    for inside in ("body", "orelse", "finalbody", "handlers"):
+        for child in getattr(node, inside, None) or ():
+            yield from _definitions(child)

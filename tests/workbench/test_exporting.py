@@ -1,12 +1,9 @@
-import importlib.util
-
 import pytest
 import torch
+import transformers
 
 import peasy
 from peasy.errors import InvalidInput, UsageError
-
-transformers = pytest.importorskip("transformers", reason="the other road")
 
 
 def test_what_leaves_as_a_folder_is_read_by_transformers(foreign, tmp_path):
@@ -35,13 +32,11 @@ def test_a_chat_template_leaves_with_its_model(foreign, tmp_path):
     assert peasy.load(tmp_path / "out").tokenizer.chat_template == template
 
 
-@pytest.mark.skipif(importlib.util.find_spec("onnxscript") is None, reason="needs the extra export")
 def test_onnx(foreign, tmp_path):
     peasy.export_model(foreign, tmp_path / "out", to="onnx")
     assert (tmp_path / "out" / "model.onnx").stat().st_size > 1000
 
 
-@pytest.mark.skipif(importlib.util.find_spec("gguf") is None, reason="needs the extra export")
 @pytest.mark.parametrize("numbers", [None, "f32"])
 def test_gguf(foreign, tmp_path, numbers):
     result = peasy.export_model(foreign, tmp_path / "out", to="gguf", numbers=numbers)

@@ -2,7 +2,9 @@ import io
 import json
 
 import pytest
+import sentencepiece
 import torch
+import transformers
 
 import peasy
 from peasy.checkpoint.home import home
@@ -44,8 +46,6 @@ def test_a_checkpoint_of_peasy_can_be_taken_in_too(decoder):
 
 def test_a_translator_brings_both_tokenizers(tmp_path):
     """Marian's folder has no tokenizer.json but two sentencepiece files and one vocabulary."""
-    sentencepiece = pytest.importorskip("sentencepiece", reason="makes the files; needs the extra hf")
-    transformers = pytest.importorskip("transformers", reason="makes the folder")
     texts = ["the pizza came out of the oven", "la pizza sort du four", "three days ago", "il y a trois jours"] * 30
     folder, pieces = tmp_path / "opus-mt-xx", set()
     folder.mkdir()

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from peasy.errors import PeasyError
     from peasy.formula import Additive, AttentionSteps, attend, attend_with_weights
     from peasy.workbench.check import check
+    from peasy.workbench.data import data
     from peasy.workbench.examples import examples
     from peasy.workbench.exercise import exercise
     from peasy.workbench.explain import explain
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from peasy.workbench.importing import import_model
     from peasy.workbench.load import load
     from peasy.workbench.tokenize import tokenize
+    from peasy.workbench.train import train
 
 __version__ = "0.1.0"
 
@@ -26,6 +28,7 @@ _HOMES = {
     "attend": "peasy.formula",
     "attend_with_weights": "peasy.formula",
     "check": "peasy.workbench.check",
+    "data": "peasy.workbench.data",
     "examples": "peasy.workbench.examples",
     "exercise": "peasy.workbench.exercise",
     "explain": "peasy.workbench.explain",
@@ -33,6 +36,7 @@ _HOMES = {
     "import_model": "peasy.workbench.importing",
     "load": "peasy.workbench.load",
     "tokenize": "peasy.workbench.tokenize",
+    "train": "peasy.workbench.train",
 }
 """Where each public name lives; it is imported when first asked for, so that `import peasy` stays light."""
 
@@ -44,6 +48,7 @@ __all__ = [
     "attend",
     "attend_with_weights",
     "check",
+    "data",
     "examples",
     "exercise",
     "explain",
@@ -51,6 +56,7 @@ __all__ = [
     "import_model",
     "load",
     "tokenize",
+    "train",
 ]
 
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from keyword import iskeyword
 
-FIRST, PAPER, MODEL, KEEP = "The first minute", "On paper", "Running models", "Managing"
+FIRST, PAPER, MODEL = "The first minute", "On paper", "Running models"
+TRAIN, KEEP = "Training", "Managing"
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,10 @@ VERBS = (
     Verb("check", "Find the wrong cells in hand-worked tables.", PAPER),
     Verb("exercise", "A worksheet with small numbers, and its answer key.", PAPER),
     Verb("tokenize", "Text into tokens and ids, and back.", MODEL),
+    Verb("train", "Train a model on built-in text or on your own.", TRAIN),
     Verb("models", "What models are here, and what each one is.", KEEP),
+    Verb("runs", "What was trained: list, show, compare, delete.", KEEP),
+    Verb("data", "What can be learned from: built in, or your own files.", KEEP),
     Verb("import", "Take a checkpoint in.", KEEP),
     Verb("export", "Write a model in a standard format.", KEEP),
 )

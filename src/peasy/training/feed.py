@@ -1,6 +1,7 @@
 """Feeds: from token shards to batches of tensors, each a function of where the run stands and of nothing else."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,8 @@ from peasy.corpora import Column, Shards, padded, picks, window_count, windows, 
 from peasy.corpora.batches import Padded, Windows
 from peasy.errors import InvalidInput
 from peasy.models.config import Special
-from peasy.training.objective import HIDDEN, Batch
+from peasy.text import Tokenizer
+from peasy.training.objective import HIDDEN, Batch, Contrastive, Objective, SourceToTarget
 
 Ids = NDArray[np.int64]
 
@@ -50,11 +52,27 @@ class TextFeed:
         return window_count(self.train, context)
 
 
+@dataclass(frozen=True)
+class Frame:
+    """The tokens that a tokenizer puts around a text, where it does: a model must learn what it will be given."""
+
+    begin: int | None = None
+    end: int | None = None
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "Frame":
+        """What this tokenizer does."""
+        whole, bare = tokenizer.encode("a").ids, tokenizer.encode("a", special=False).ids
+        before = next((at for at in range(len(whole) + 1) if whole[at : at + len(bare)] == bare), 0)
+        after = whole[before + len(bare) :]
+        return cls(whole[0] if before else None, after[-1] if after else None)
+
+
 class PairFeed:
     """Pairs of texts: `source`, and a target that begins with the start token and ends with the end token."""
 
-    def __init__(self, shards: Shards, special: Special, *, seed: int) -> None:
-        self.shards, self.special, self.seed = shards, special, seed
+    def __init__(self, shards: Shards, special: Special, frame: Frame, *, seed: int) -> None:
+        self.shards, self.special, self.frame, self.seed = shards, special, frame, seed
 
     def batch(self, position: int, rows: int, context: int) -> Batch:
         """Each pair once per epoch, those of similar length together."""
@@ -70,11 +88,10 @@ class PairFeed:
         return self.shards.documents("train")
 
     def _pairs(self, split: str, chosen: Ids, context: int) -> Batch:
-        special, end = self.special, self.special.end[0] if self.special.end else None
-        source = padded(self.shards.column(split, "source"), chosen, pad=special.padding or 0, end=end)
-        target = padded(
-            self.shards.column(split, "target"), chosen, pad=special.padding or 0, begin=special.start, end=end
-        )
+        special, frame, pad = self.special, self.frame, self.special.padding or 0
+        end = special.end[0] if special.end else None
+        source = padded(self.shards.column(split, "source"), chosen, pad=pad, begin=frame.begin, end=frame.end)
+        target = padded(self.shards.column(split, "target"), chosen, pad=pad, begin=special.start, end=end)
         ids, real = target.ids[:, : context + 1], target.real[:, : context + 1]
         batch = {"ids": ids[:, :-1], "targets": np.where(real[:, 1:], ids[:, 1:], HIDDEN)}
         return tensors(batch | _text("source", source, context))
@@ -83,8 +100,8 @@ class PairFeed:
 class SentenceFeed:
     """Two texts that belong together: the two sides of a pair, or two texts of one label."""
 
-    def __init__(self, shards: Shards, special: Special, *, seed: int) -> None:
-        self.shards, self.special, self.seed = shards, special, seed
+    def __init__(self, shards: Shards, special: Special, frame: Frame, *, seed: int) -> None:
+        self.shards, self.special, self.frame, self.seed = shards, special, frame, seed
         self._partners: dict[str, tuple[Ids, Ids]] = {}
 
     def batch(self, position: int, rows: int, context: int) -> Batch:
@@ -116,8 +133,8 @@ class SentenceFeed:
         )
 
     def _rows(self, split: str, name: str, chosen: Ids) -> Padded:
-        end = self.special.end[0] if self.special.end else None
-        return padded(self.shards.column(split, name), chosen, pad=self.special.padding or 0, end=end)
+        column, frame = self.shards.column(split, name), self.frame
+        return padded(column, chosen, pad=self.special.padding or 0, begin=frame.begin, end=frame.end)
 
     def _partner(self, split: str, chosen: Ids, labels: Ids, position: int) -> Ids:
         """For each text another one of its label (itself, where it is alone), drawn for this place in the run."""
@@ -164,16 +181,17 @@ def _in_order(shards: Shards, rows: int) -> Iterator[Ids]:
         yield np.arange(first, min(first + rows, count), dtype=np.int64)
 
 
-def choose_feed(shards: Shards, special: Special, *, pairs: bool, sentences: bool, seed: int) -> Feed:
-    """The feed for what is asked: `pairs` to translate, `sentences` to embed, else running text."""
-    if sentences:
+def choose_feed(shards: Shards, objective: Objective, special: Special, frame: Frame, *, seed: int) -> Feed:
+    """The feed for what is asked: pairs to translate, texts that belong together to embed, else running text."""
+    if isinstance(objective, Contrastive):
         if shards.kind == "text":
             raise InvalidInput("Sentence vectors need pairs or labelled texts.", hint="Give a .tsv of pairs.")
-        return SentenceFeed(shards, special, seed=seed)
+        return SentenceFeed(shards, special, frame, seed=seed)
+    pairs = isinstance(objective, SourceToTarget)
     if pairs != (shards.kind == "pairs"):
-        wanted, given = ("pairs of texts", "text") if pairs else ("running text", "pairs")
+        wanted, given = ("pairs of texts", "running text") if pairs else ("running text", "pairs of texts")
         raise InvalidInput(f"This kind learns from {wanted}, and the data are {given}.", hint="See: peasy data")
     if pairs:
-        return PairFeed(shards, special, seed=seed)
+        return PairFeed(shards, special, frame, seed=seed)
     valid = shards.column("valid") if "valid" in shards.splits else None
     return TextFeed(shards.column("train"), valid, seed=seed)

@@ -1,0 +1,41 @@
+"""`peasy runs`."""
+
+from typing import Literal
+
+from peasy.cli.consent import asking
+from peasy.cli.door import Answer, Flags
+from peasy.errors import UsageError
+
+_NAMES = {"ls": 0, "show": 1, "diff": 2, "rm": 1}
+
+
+def runs(act: Literal["ls", "show", "diff", "rm"] = "ls", *names: str, flags: Flags = Flags()) -> Answer:
+    """List training runs, show one, compare two, or delete one.
+
+    For example:
+
+        peasy runs
+        peasy runs show quiet-fox
+        peasy runs diff quiet-fox brave-owl
+        peasy runs rm quiet-fox
+
+    Args:
+        act: ls, show, diff or rm.
+        names: The run or runs, by name or folder.
+    """
+    from peasy.workbench import runs as bench
+
+    if len(names) != _NAMES[act]:
+        wanted = ("no name", "one name", "two names")[_NAMES[act]]
+        raise UsageError(f"runs {act} takes {wanted}, not {len(names)}.", hint="See: peasy runs --help")
+    if act == "show":
+        found = bench.show_run(names[0])
+        done = found.run.facts().state.startswith("finished")
+        return Answer(found, next=[] if done else [found.run.resume_line()])
+    if act == "diff":
+        return Answer(bench.diff_runs(*names))
+    if act == "rm":
+        return Answer(bench.remove_run(names[0], yes=flags.yes, ask=asking(flags)))
+    listed = bench.runs()
+    first = next((run.name for run in listed.runs), None)
+    return Answer(listed, next=[f"peasy runs show {first}"] if first else ["peasy train gpt --data stories"])

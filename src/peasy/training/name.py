@@ -1,0 +1,30 @@
+"""Names for runs that can be said aloud."""
+
+import secrets
+from collections.abc import Container
+
+FIRST = (
+    "amber", "brave", "bright", "calm", "clear", "clever", "cosy", "crisp", "early", "fair", "gentle", "glad", "golden",
+    "green", "happy", "honest", "keen", "kind", "late", "light", "lively", "lucky", "mellow", "merry", "neat", "noble",
+    "patient", "plain", "proud", "quick", "quiet", "rapid", "silver", "sleepy", "smart", "snowy", "steady", "sunny",
+    "swift", "tidy", "warm", "wise",
+)  # fmt: skip
+SECOND = (
+    "badger", "bear", "beaver", "bee", "bison", "crane", "crow", "deer", "dove", "duck", "eagle", "falcon", "ferret",
+    "finch", "fox", "frog", "gecko", "goose", "hare", "hawk", "heron", "ibis", "lark", "lemur", "lynx", "magpie",
+    "marten", "mole", "moose", "newt", "otter", "owl", "panda", "puffin", "raven", "robin", "seal", "stoat", "swan",
+    "tiger", "trout", "wolf", "wren", "yak",
+)  # fmt: skip
+
+
+def new_name(taken: Container[str] = ()) -> str:
+    """A name like quiet-fox that is not taken.
+
+    >>> len(new_name().split("-"))
+    2
+    """
+    for _ in range(100):
+        name = f"{secrets.choice(FIRST)}-{secrets.choice(SECOND)}"
+        if name not in taken:
+            return name
+    return f"{name}-{secrets.token_hex(3)}"

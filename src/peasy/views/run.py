@@ -1,0 +1,116 @@
+"""A training run as a document: what it does, how far it came, its curves, and what the model writes."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from peasy.views.document import Cell, Curves, Document, Heading, Paragraph, Part, Table
+
+POINTS = 24
+"""A curve is shown by so many points; the metrics hold all of them."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What can be said of a run from its folder. Curves are (step, loss); samples are (prompt, text)."""
+
+    name: str
+    folder: str
+    kind: str
+    preset: str
+    data: str
+    seed: int
+    state: str
+    step: int = 0
+    parameters: int | None = None
+    loss: float | None = None
+    valid: float | None = None
+    tokens: int = 0
+    elapsed: float = 0.0
+    sha256: str | None = None
+    learned: tuple[tuple[float, float], ...] = ()
+    validated: tuple[tuple[float, float], ...] = ()
+    samples: tuple[tuple[str, str], ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+def run_document(run: RunFacts) -> Document:
+    """One run in full."""
+    rows: list[tuple[Cell, ...]] = [
+        ("kind", f"{run.kind}, {run.preset}"),
+        ("data", run.data),
+        ("seed", str(run.seed)),
+        ("state", run.state),
+        ("parameters", "" if run.parameters is None else f"{run.parameters:,}"),
+        ("tokens", f"{run.tokens:,}"),
+        ("time", as_time(run.elapsed)),
+        ("loss", _loss(run.loss)),
+        ("validation loss", _loss(run.valid)),
+        ("weights", run.sha256[:16] if run.sha256 else ""),
+        ("folder", run.folder),
+    ]
+    parts: list[Part] = [Table(("what", "is"), tuple(rows))]
+    curves = (("training", thin(run.learned)), ("validation", run.validated))
+    lines = tuple((name, points) for name, points in curves if points)
+    if lines:
+        parts.append(Curves("Loss", lines, "step", "loss"))
+    if run.samples:
+        parts.append(Heading("What it writes"))
+        parts += [Paragraph(f"{prompt} ▸ {text}") for prompt, text in run.samples]
+    return Document(run.name, tuple(parts))
+
+
+def runs_document(runs: tuple[RunFacts, ...], place: str) -> Document:
+    """All runs, one row each."""
+    columns = ("name", "kind", "data", "state", "validation loss", "time")
+    rows = tuple(
+        (run.name, f"{run.kind} {run.preset}", run.data, run.state, _loss(run.valid), as_time(run.elapsed))
+        for run in runs
+    )
+    if not rows:
+        return Document("Runs", (Paragraph("No runs yet. Begin one: peasy train gpt --data stories"),))
+    return Document("Runs", (Table(columns, rows), Paragraph(f"Runs live in {place}.", "note")))
+
+
+def diff_document(left: RunFacts, right: RunFacts) -> Document:
+    """What differs between two runs: settings first, then results."""
+    keys = [key for key in {**left.settings, **right.settings} if left.settings.get(key) != right.settings.get(key)]
+    rows: list[tuple[Cell, ...]] = [(key, left.settings.get(key, ""), right.settings.get(key, "")) for key in keys]
+    for name, facts in (("step", lambda run: str(run.step)), ("loss", lambda run: _loss(run.loss)),
+                        ("validation loss", lambda run: _loss(run.valid)), ("time", lambda run: as_time(run.elapsed)),
+                        ("weights", lambda run: (run.sha256 or "")[:16])):  # fmt: skip
+        if facts(left) != facts(right):
+            rows.append((name, facts(left), facts(right)))
+    if not rows:
+        return Document(f"{left.name} and {right.name}", (Paragraph("They agree in everything.", "good"),))
+    return Document(f"{left.name} and {right.name}", (Table(("what", left.name, right.name), tuple(rows)),))
+
+
+def as_time(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> as_time(7), as_time(75), as_time(3 * 3600 + 120)
+    ('7 s', '1 min 15 s', '3 h 2 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def thin(points: tuple[tuple[float, float], ...], most: int = POINTS) -> tuple[tuple[float, float], ...]:
+    """A long curve by the means of its parts.
+
+    >>> thin(((1, 4.0), (2, 2.0), (3, 1.0), (4, 1.0)), most=2)
+    ((2, 3.0), (4, 1.0))
+    """
+    if len(points) <= most:
+        return points
+    cuts = [round(i * len(points) / most) for i in range(most + 1)]
+    parts = [points[a:b] for a, b in pairwise(cuts)]
+    return tuple((part[-1][0], sum(y for _, y in part) / len(part)) for part in parts)
+
+
+def _loss(loss: float | None) -> str:
+    return "" if loss is None else f"{loss:.4f}"

@@ -1,0 +1,315 @@
+"""`train`: from a kind and some data to a run that can be loaded, looked at and continued."""
+
+import itertools
+import signal
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peasy import config as reader
+from peasy.checkpoint.commit import refuse_existing
+from peasy.checkpoint.home import home, place_for, runs
+from peasy.corpora import Corpus, Labelled, Pair, fingerprint, open_corpus, prepare
+from peasy.errors import InvalidInput, UsageError
+from peasy.parts import need
+from peasy.views.document import Document
+from peasy.views.run import run_document
+from peasy.workbench.load import LoadedModel, choose_device, load
+from peasy.workbench.result import Result
+from peasy.workbench.runs import Run, open_run
+
+if TYPE_CHECKING:
+    from peasy.training.event import Event, Sampled
+    from peasy.training.loop import Task, Write
+    from peasy.training.recipe import Recipe
+    from peasy.training.setup import Origin, Setup
+    from peasy.training.sink import Sink
+
+Data = str | Path | Sequence[str | Path] | Corpus
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TrainResult(Result):
+    """A run that has ended, or was stopped and can go on. `model` is the newest checkpoint, ready to be asked."""
+
+    run: Run
+
+    @property
+    def folder(self) -> Path:
+        """Where the run lies."""
+        return self.run.folder
+
+    @property
+    def name(self) -> str:
+        """What the run is called."""
+        return self.run.name
+
+    @property
+    def model(self) -> LoadedModel:
+        """The trained model, read from its checkpoint."""
+        return load(self.folder)
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Every line of `metrics.jsonl`."""
+        return self.run.metrics()
+
+    def document(self) -> Document:
+        """What was trained, how far it came, its curves and what it writes."""
+        return run_document(self.run.facts())
+
+    def data(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return self.run.data()
+
+    def __repr__(self) -> str:
+        return f"TrainResult({self.name}: {self.run.facts().state})"
+
+
+def train(
+    kind: str,
+    data: Data | None = None,
+    *,
+    preset: str | None = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    device: str = "auto",
+    run: str | Path | None = None,
+    from_: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    sinks: Sequence["Sink | str"] = (),
+) -> TrainResult:
+    """Train a model: gpt, encoder, translator, rnn, cnn, rnn-translator, ngram or words.
+
+    `data` is a built-in corpus or files; `preset` tiny, small (if none is named) or base; `minutes` or `steps` the
+    budget. `run` is a name or a folder; `resume` goes on where it stands. `from_` goes on from another model's weights.
+    `settings` change the recipe. Ctrl-C saves first; the same call with `resume=True` goes on.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = train("ngram", "copy", preset="tiny", steps=2, run=f"{folder}/pairs")
+    >>> found.name
+    'pairs'
+    """
+    from peasy.training.event import Started
+    from peasy.training.stop import stoppable
+
+    events = training(
+        kind, data, preset=preset, minutes=minutes, steps=steps, seed=seed, device=device, run=run, from_=from_,
+        settings=settings, resume=resume, sinks=sinks,
+    )  # fmt: skip
+    folder = None
+    with stoppable() as stop:
+        for event in events:
+            if isinstance(event, Started):
+                folder = event.run
+                if event.warning:
+                    warnings.warn(event.warning, stacklevel=2)
+            if stop.asked:
+                events.close()
+                break
+    assert folder is not None
+    if stop.signal == signal.SIGINT:
+        raise KeyboardInterrupt(f"Saved. Go on with peasy.train({kind!r}, run={str(folder)!r}, resume=True)")
+    if stop.signal == signal.SIGTERM:
+        raise SystemExit(0)
+    return TrainResult(open_run(folder))
+
+
+def training(
+    kind: str,
+    data: Data | None = None,
+    *,
+    preset: str | None = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    device: str = "auto",
+    run: str | Path | None = None,
+    from_: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    sinks: Sequence["Sink | str"] = (),
+    progress: Progress | None = None,
+) -> Generator["Event", None, None]:
+    """The events of `train` as they happen. Closing the iterator stops the run, and stopping saves it.
+
+    `progress` hears how many characters of the data are cut into tokens, and of how many.
+    """
+    need("torch")
+    from peasy.training import loop
+
+    given = {"preset": preset, "steps": steps, "minutes": minutes, "seed": seed, "origin": from_ and str(from_)}
+    asked = _Asked(kind, data, {key: value for key, value in given.items() if value is not None}, dict(settings or {}))
+    folder = _folder(run)
+    if (folder / "recipe.json").is_file() and resume:
+        task = asked.go_on(folder, choose_device(device), progress)
+    else:
+        refuse_run(folder, resume)
+        task = asked.begin(folder, choose_device(device), progress)
+    yield from loop.train(_with_sinks(task, sinks))
+
+
+def refuse_run(folder: Path, resume: bool) -> None:
+    """An error where a new run would stand in the place of something else."""
+    if (folder / "recipe.json").is_file() and not resume:
+        raise InvalidInput(f"The run {folder} exists already.", hint="Go on with --resume, or choose another --run.")
+    refuse_existing(folder)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a person asked for: only what was said, so that a run that goes on is not asked to change."""
+
+    kind: str
+    corpus: Data | None
+    given: dict[str, Any]
+    settings: dict[str, Any]
+
+    def begin(self, folder: Path, device: str, progress: Progress | None) -> "Task":
+        """A new run."""
+        from peasy.training.recipe import make_recipe
+        from peasy.training.setup import set_up, write_run
+
+        if self.corpus is None:
+            raise UsageError("Training needs data.", hint="For example: --data stories. See all: peasy data")
+        given = dict(self.given)
+        recipe = make_recipe(self.kind, given.pop("preset", "small"), self.settings, data=_said(self.corpus), **given)
+        corpus, origin = open_corpus(self.corpus), _origin(recipe)
+        setup = set_up(recipe, corpus, origin, device)
+        write_run(folder, setup, corpus)
+        return _task(folder, setup, corpus, origin, device, progress)
+
+    def go_on(self, folder: Path, device: str, progress: Progress | None) -> "Task":
+        """The run in this folder, as it was begun; only its budget may change."""
+        from peasy.training.recipe import Recipe, differing, over
+        from peasy.training.setup import Setup, read_run
+
+        setup = read_run(folder)
+        new: dict[str, Any] = {"trains": self.kind} | self.given
+        if self.corpus is not None:
+            new["data"] = _said(self.corpus)
+        plain = over(reader.plain(setup.recipe), over(self.settings, new))
+        if ("steps" in new) != ("minutes" in new):
+            plain["minutes" if "steps" in new else "steps"] = None
+        recipe = reader.read(Recipe, plain, where="recipe")
+        changed = [path for path in differing(setup.recipe, recipe) if path not in ("steps", "minutes")]
+        if changed:
+            told = ", ".join(changed)
+            raise InvalidInput(f"{folder} was begun with another {told}.", hint="Leave it out, or begin a new run.")
+        setup = Setup(recipe, setup.config, setup.tokenizer)
+        corpus = open_corpus(self.corpus if self.corpus is not None else recipe.data)
+        return _task(folder, setup, corpus, _origin(recipe), device, progress)
+
+
+def _task(
+    folder: Path, setup: "Setup", corpus: Corpus, origin: "Origin | None", device: str, progress: Progress | None
+) -> "Task":
+    from peasy.training.feed import Frame, choose_feed
+    from peasy.training.loop import Task
+    from peasy.training.setup import build_model
+
+    recipe, tokenizer = setup.recipe, setup.tokenizer
+    shards = prepare(corpus, tokenizer, home() / "shards" / fingerprint(corpus, tokenizer)[:24], progress)
+    if corpus.problems:
+        where, why = corpus.problems.named[0]
+        warnings.warn(f"{corpus.problems.count} lines could not be used, the first: {where}: {why}.", stacklevel=2)
+    model = build_model(setup, origin).to(device)
+    assert recipe.objective is not None, "settled when the run was begun"
+    feed = choose_feed(shards, recipe.objective, model.config.special, Frame.of(tokenizer), seed=recipe.seed)
+    shown = list(itertools.islice(corpus.documents("valid"), 2)) if "valid" in corpus.splits else []
+    return Task(
+        folder, recipe, model, recipe.objective, feed, tokenizer,
+        _writer(setup, shown), _sentence(setup, model, shown),
+    )  # fmt: skip
+
+
+def _with_sinks(task: "Task", sinks: Sequence["Sink | str"]) -> "Task":
+    from dataclasses import replace
+
+    return replace(task, sinks=tuple(sinks))
+
+
+def _folder(run: str | Path | None) -> Path:
+    """A run by name lies at home, or in `runs` here where it already is; a path is a path."""
+    if run is None:
+        from peasy.training.name import new_name
+
+        return place_for(new_name(runs()))
+    if isinstance(run, Path) or any(mark in run for mark in "/\\") or run.startswith((".", "~")):
+        return Path(run).expanduser()
+    return runs().get(run) or place_for(run)
+
+
+def _said(data: Data) -> str:
+    if isinstance(data, Corpus):
+        return data.name
+    return str(data) if isinstance(data, str | Path) else ",".join(map(str, data))
+
+
+def _origin(recipe: "Recipe") -> "Origin | None":
+    from peasy.training.setup import Origin
+
+    if recipe.origin is None:
+        return None
+    loaded = load(recipe.origin, device="cpu")
+    if loaded.target_tokenizer is not None:
+        raise InvalidInput(f"{recipe.origin} cuts sources and targets differently: it cannot be trained further.")
+    return Origin(recipe.origin, loaded.model, loaded.need_tokenizer())
+
+
+def _writer(setup: "Setup", shown: Sequence[Any]) -> "Write | None":
+    """Lets the model write on from the prompts, or answer the first held-out sources."""
+    from peasy.generation.decode import Sampling, generate
+    from peasy.training.event import Sampled
+
+    recipe, tokenizer = setup.recipe, setup.tokenizer
+    answers = recipe.trains in ("translator", "rnn-translator")
+    prompts = recipe.prompts or tuple(_prompt(each) for each in shown)
+    ids = [list(tokenizer.encode(prompt).ids) for prompt in prompts]
+    if recipe.trains in ("encoder", "words") or not all(ids) or not ids:
+        return None
+    sampling = Sampling(max_tokens=48, temperature=0.0 if answers else 0.8, seed=recipe.seed)
+
+    def write(model: Any, step: int) -> "Sampled":
+        how: dict[str, Any] = {"source": ids} if answers else {"prompts": ids}
+        found = generate(model, sampling=sampling, **how)
+        return Sampled(step, prompts, tuple(map(tokenizer.decode, found)), tuple(map(tuple, found)))
+
+    return write
+
+
+def _prompt(sample: Any) -> str:
+    if isinstance(sample, Pair):
+        return sample.source
+    words = (sample.text if isinstance(sample, Labelled) else sample).split(" ")
+    return " ".join(words[:3])[:60]
+
+
+def _sentence(setup: "Setup", model: Any, shown: Sequence[Any]) -> Any:
+    """What is watched: the recipe's sentence, else the first held-out one."""
+    from peasy.training.attention import Sentence
+
+    recipe, tokenizer = setup.recipe, setup.tokenizer
+    if recipe.trains not in ("gpt", "encoder", "translator", "rnn-translator") or not (recipe.sentence or shown):
+        return None
+    first = shown[0] if shown else recipe.sentence
+    if not model.reads_source:
+        text = recipe.sentence or (first.text if isinstance(first, Labelled) else _source(first))
+        found = tokenizer.encode(text)
+        return Sentence(found.ids[:32], found.pieces[:32]) if found.ids else None
+    if not isinstance(first, Pair):
+        return None
+    source, target = tokenizer.encode(recipe.sentence or first.source), tokenizer.encode(first.target, special=False)
+    start = model.config.special.start
+    ids, pieces = ((), ()) if start is None else ((start,), (tokenizer.piece(start),))
+    return Sentence((*ids, *target.ids[:31]), (*pieces, *target.pieces[:31]), source.ids[:32], source.pieces[:32])
+
+
+def _source(sample: Any) -> str:
+    return sample.source if isinstance(sample, Pair) else str(sample)

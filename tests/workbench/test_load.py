@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 import torch
+import transformers
 
 import peasy
 from peasy.errors import InvalidInput, NeedsNetwork, NotFound
@@ -114,3 +115,31 @@ def test_yes_is_an_answer(monkeypatch, decoder):
     monkeypatch.setattr("peasy.checkpoint.hub._download", lambda id: asked.append(id) or decoder)
     assert peasy.load("me/model", yes=True).name == "me/model"
     assert asked == ["me/model"]
+
+
+def test_a_model_that_a_program_holds(foreign, tmp_path):
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(foreign).eval()
+    words = transformers.AutoTokenizer.from_pretrained(foreign)
+    loaded = peasy.load(theirs, tokenizer=words)
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.no_grad():
+        assert torch.allclose(loaded.model(ids), theirs(ids).logits, atol=1e-4)
+    assert list(loaded.tokenizer.encode("The pizza").ids) == words("The pizza")["input_ids"]
+    assert (loaded.name, loaded.folder) == ("GPT2LMHeadModel", None)
+    assert peasy.load(theirs).tokenizer is None
+    with pytest.raises(InvalidInput, match="only given along"):
+        peasy.load(foreign, tokenizer=words)
+
+
+def test_a_run_is_hashed_once(decoder, tmp_path, monkeypatch):
+    import shutil
+
+    from peasy.checkpoint import manifest
+
+    shutil.copytree(decoder, tmp_path / "runs" / "fox" / "checkpoints" / "step-3")
+    hashed = []
+    record = manifest._record
+    monkeypatch.setattr(manifest, "_record", lambda folder, name: hashed.append(name) or record(folder, name))
+    peasy.load("fox")
+    assert sorted(hashed) == sorted(set(hashed))
+    assert "model.safetensors" in hashed

@@ -13,11 +13,15 @@ from peasy.errors import NotFound, UsageError, did_you_mean
 
 @dataclass(frozen=True)
 class Found:
-    """Where a model lies: `name` as it may be asked for again, `folder` with config.json or a tokenizer.json."""
+    """Where a model lies: `name` as it may be asked for again, `folder` with config.json or a tokenizer.json.
+
+    `verified`: its files were compared with their manifest a moment ago.
+    """
 
     kind: Literal["path", "run", "built-in", "hub"]
     name: str
     folder: Path
+    verified: bool = False
 
 
 def built_in() -> dict[str, Path]:
@@ -35,7 +39,7 @@ def resolve(model: str | Path, *, offline: bool = False, ask: hub.Ask | None = N
         raise UsageError("No model was named.", hint="See what is here: peasy models")
     path, name = Path(model).expanduser(), str(model)
     if path.exists():
-        return Found("path", name, _checkpoint_in(path))
+        return Found("path", name, *_checkpoint_in(path))
     if isinstance(model, Path) or name.startswith((".", "~", os.sep)) or name.endswith((".json", ".safetensors")):
         raise NotFound(f"There is nothing at {path}.", hint=_near(path))
     found = _at_home(name) or _cached(name)
@@ -49,13 +53,13 @@ def resolve(model: str | Path, *, offline: bool = False, ask: hub.Ask | None = N
 def _at_home(name: str) -> Found | None:
     here, ready = runs(), built_in()
     if name in here:
-        return Found("run", name, _checkpoint_in(here[name]))
+        return Found("run", name, *_checkpoint_in(here[name]))
     if name in ready:
         return Found("built-in", name, ready[name])
     begun = [run for run in here if run.startswith(name)]
     if len(begun) > 1:
         raise NotFound(f'"{name}" could be {", ".join(begun[:5])}.', hint="Type one more letter.")
-    return Found("run", begun[0], _checkpoint_in(here[begun[0]])) if begun else None
+    return Found("run", begun[0], *_checkpoint_in(here[begun[0]])) if begun else None
 
 
 def _cached(name: str) -> Found | None:
@@ -63,15 +67,15 @@ def _cached(name: str) -> Found | None:
     return Found("hub", name, folder) if folder is not None else None
 
 
-def _checkpoint_in(path: Path) -> Path:
-    """The folder itself, or for a run the newest checkpoint in it that is whole."""
+def _checkpoint_in(path: Path) -> tuple[Path, bool]:
+    """The folder itself, or for a run the newest checkpoint in it, which was found to be whole."""
     if not (path / "checkpoints").is_dir() or ((path / "config.json").is_file() and not checkpoints(path)):
-        return path
+        return path, False
     folder, damaged = latest(path)
     if damaged:
         names = ", ".join(each.name for each in damaged)
         warnings.warn(f"{path}: {names} is damaged; {folder.name} is used instead.", stacklevel=3)
-    return folder
+    return folder, True
 
 
 def _nobody(question: str) -> bool:

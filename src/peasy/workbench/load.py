@@ -1,8 +1,9 @@
 """`load`: a model by name, ready to be asked."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,9 +110,15 @@ class LoadedModel(Displayed):
 
 
 def load(
-    model: str | Path, *, device: str = "auto", offline: bool = False, yes: bool = False, ask: Ask | None = None
+    model: Any,
+    *,
+    tokenizer: Any = None,
+    device: str = "auto",
+    offline: bool = False,
+    yes: bool = False,
+    ask: Ask | None = None,
 ) -> LoadedModel:
-    """Load a model: a folder, a run, a built-in or a hub id.
+    """Load a model: a folder, a run, a built-in, a hub id, or a model of transformers (with its tokenizer).
 
     A hub model that is not in the cache is fetched only if `yes` is true or `ask` answers a question with True.
 
@@ -120,8 +127,12 @@ def load(
     peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
     """
     need("torch")
-    found = resolve(model, offline=offline, ask=(lambda question: True) if yes else ask)
-    loaded = open_found(found)
+    if hasattr(model, "save_pretrained"):
+        loaded = _open_object(model, tokenizer)
+    elif tokenizer is not None:
+        raise InvalidInput("A tokenizer is only given along with a model of transformers.")
+    else:
+        loaded = open_found(resolve(model, offline=offline, ask=(lambda question: True) if yes else ask))
     chosen = choose_device(device)
     if chosen != "cpu":
         loaded.model.to(chosen)
@@ -154,10 +165,20 @@ def choose_device(device: str) -> str:
     return device
 
 
+def _open_object(model: Any, tokenizer: Any) -> LoadedModel:
+    """A model that somebody's program holds takes the way of every other: through a folder, with all checks."""
+    with TemporaryDirectory(ignore_cleanup_errors=True) as place:
+        for each in (model, tokenizer):
+            if each is not None:
+                each.save_pretrained(place)
+        loaded = open_found(Found("path", type(model).__name__, Path(place)))
+    return replace(loaded, folder=None)
+
+
 def _open_own(found: Found) -> LoadedModel:
     from peasy.checkpoint.model import load_model
 
-    checkpoint = read_checkpoint(found.folder)
+    checkpoint = read_checkpoint(found.folder, verified=found.verified)
     model = load_model(checkpoint)
     notes = checkpoint.manifest.notes
     return LoadedModel(

@@ -1,7 +1,11 @@
 """From settings to a model, with weights from a seed or without memory for weights to come."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from peasy.models import config as kinds
 from peasy.models.convolution import ConvolutionModel
@@ -37,12 +41,21 @@ def build(config: kinds.Config, *, seed: int | None = 0) -> Model:
     124439808
     """
     kind = KINDS[type(config)]
-    with torch.device("meta"):
+    with torch.device("meta"), _Undrawn():
         model = kind(config)
     if seed is not None:
         model.to_empty(device="cpu")
         initialise(model, seed)
     return model.eval()
+
+
+class _Undrawn(TorchFunctionMode):
+    """Modules draw no weights of their own: there are none to draw, and asking would load torch's compiler (2 s)."""
+
+    def __torch_function__(self, function: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(function, "__module__", None) == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs or {})
 
 
 def initialise(model: nn.Module, seed: int) -> None:

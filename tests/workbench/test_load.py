@@ -143,3 +143,14 @@ def test_a_run_is_hashed_once(decoder, tmp_path, monkeypatch):
     peasy.load("fox")
     assert sorted(hashed) == sorted(set(hashed))
     assert "model.safetensors" in hashed
+
+
+def test_a_token_the_model_has_no_vector_for(decoder, encoder, tokenizer):
+    for folder, ask in ((decoder, "generate"), (encoder, "embed")):
+        loaded = peasy.load(folder)
+        data = loaded.tokenizer._data
+        beyond = {**data["added_tokens"][0], "id": 5000, "content": "<new>"}
+        larger = type(tokenizer)(data | {"added_tokens": [*data["added_tokens"], beyond]})
+        object.__setattr__(loaded, "tokenizer", larger)
+        with pytest.raises(InvalidInput, match="and the model reads ids below"):
+            getattr(loaded, ask)("The <new> pizza")

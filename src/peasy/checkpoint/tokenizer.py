@@ -1,42 +1,87 @@
 """The tokenizer that lies beside a model's weights, in whichever form it came."""
 
+from collections.abc import Callable
+from typing import Any
+
 from peasy.checkpoint.folder import Folder
 from peasy.checkpoint.store import TARGET, TOKENIZER
 from peasy.errors import InvalidInput
-from peasy.text import Tokenizer, from_sentencepiece
+from peasy.text import Tokenizer, from_merges, from_sentencepiece, from_words
 
 SETTINGS = "tokenizer_config.json"
 
 
 def read_tokenizer(folder: Folder) -> Tokenizer | None:
-    """The tokenizer of a folder: tokenizer.json, or Marian's source.spm with its vocab.json, or none."""
-    if folder.has(TOKENIZER):
-        return _read(folder, TOKENIZER, SETTINGS)
-    if folder.has("source.spm"):
-        return _read_pieces(folder, "source.spm")
+    """The tokenizer of a folder: tokenizer.json, or the files that came before it; None where there are none."""
+    for name, read in _FORMS.items():
+        if folder.has(name):
+            return _named(read, folder, name)
     return None
 
 
 def read_target_tokenizer(folder: Folder) -> Tokenizer | None:
     """The tokenizer of a translator's answers, where it is another one than that of its sources."""
     if folder.has(TARGET):
-        return _read(folder, TARGET, "target_" + SETTINGS)
-    if folder.has("target.spm"):
-        return _read_pieces(folder, "target.spm")
-    return None
+        return _named(_read_json, folder, TARGET)
+    return _named(_read_pieces, folder, "target.spm") if folder.has("target.spm") else None
 
 
-def _read(folder: Folder, name: str, settings: str) -> Tokenizer:
-    beside = folder.read(settings) if folder.has(settings) else None
-    return Tokenizer.from_json(folder.read(name), beside, where=folder.path / name)
+def _named(read: Callable[[Folder, str], Tokenizer], folder: Folder, name: str) -> Tokenizer:
+    try:
+        return read(folder, name)
+    except InvalidInput as error:
+        where = str(folder.path / name)
+        said = error.message if str(folder.path) in error.message else f"{where}: {error.message}"
+        raise InvalidInput(said, hint=error.hint) from None
+
+
+def _read_json(folder: Folder, name: str) -> Tokenizer:
+    beside = name.replace(TOKENIZER, SETTINGS)
+    return Tokenizer.from_json(
+        folder.read(name), folder.read(beside) if folder.has(beside) else None, where=folder.path / name
+    )
 
 
 def _read_pieces(folder: Folder, name: str) -> Tokenizer:
     words = "target_vocab.json" if name.startswith("target") and folder.has("target_vocab.json") else "vocab.json"
-    vocabulary = folder.read_json(words)
-    if not all(type(id) is int for id in vocabulary.values()):
-        raise InvalidInput(f"{folder.path / words} should give each piece its id.")
+    return from_sentencepiece(folder.read(name), _read_ids(folder, words))
+
+
+def _read_own_pieces(folder: Folder, name: str) -> Tokenizer:
+    return from_sentencepiece(folder.read(name))
+
+
+def _read_merges(folder: Folder, name: str) -> Tokenizer:
+    return from_merges(_read_ids(folder, "vocab.json"), _read_text(folder, name), _settings(folder))
+
+
+def _read_words(folder: Folder, name: str) -> Tokenizer:
+    return from_words(_read_text(folder, name), _settings(folder))
+
+
+_FORMS: dict[str, Callable[[Folder, str], Tokenizer]] = {
+    TOKENIZER: _read_json,
+    "source.spm": _read_pieces,
+    "spiece.model": _read_own_pieces,
+    "merges.txt": _read_merges,
+    "vocab.txt": _read_words,
+}
+"""The file that tells which form it is, and who reads it; the first that is there counts."""
+
+
+def _settings(folder: Folder) -> dict[str, Any]:
+    return folder.read_json(SETTINGS) if folder.has(SETTINGS) else {}
+
+
+def _read_text(folder: Folder, name: str) -> str:
     try:
-        return from_sentencepiece(folder.read(name), vocabulary)
-    except InvalidInput as error:
-        raise InvalidInput(f"{folder.path / name}: {error.message}", hint=error.hint) from None
+        return folder.read(name).decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{folder.path / name} is not UTF-8 text.") from None
+
+
+def _read_ids(folder: Folder, name: str) -> dict[str, int]:
+    vocabulary = folder.read_json(name)
+    if not all(type(id) is int for id in vocabulary.values()):
+        raise InvalidInput(f"{folder.path / name} should give each piece its id.")
+    return vocabulary

@@ -9,5 +9,16 @@ from peasy.text.sentencepiece import from_sentencepiece
 from peasy.text.stream import Stream
 from peasy.text.tokenizer import Special, Tokenizer
 from peasy.text.train import KINDS, train
+from peasy.text.vocabulary import from_merges, from_words
 
-__all__ = ["KINDS", "Encoding", "Special", "Stream", "Tokenizer", "from_sentencepiece", "train"]
+__all__ = [
+    "KINDS",
+    "Encoding",
+    "Special",
+    "Stream",
+    "Tokenizer",
+    "from_merges",
+    "from_sentencepiece",
+    "from_words",
+    "train",
+]

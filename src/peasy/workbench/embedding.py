@@ -20,18 +20,29 @@ def embed_texts(model: "Model", tokenizer: Tokenizer, texts: Sequence[str], batc
         raise InvalidInput("There is no text to embed.")
     encoder: Any = model
     ids = [_cut(each, tokenizer, encoder.config.context) for each in tokenizer.ids(texts)]
+    check_ids(ids, encoder.config.vocabulary)
     order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
     rows = np.empty((len(ids), encoder.config.d_model), np.float32)
     for start in range(0, len(order), batch):
         chosen = order[start : start + batch]
-        tokens, real = pad([ids[i] for i in chosen], tokenizer.special.pad or 0)
+        tokens, real = pad([ids[i] for i in chosen])
         with torch.inference_mode():
             vectors = encoder.embed(tokens.to(model.device), real=real.to(model.device))
         rows[chosen] = vectors.float().cpu().numpy()
     return rows
 
 
-def pad(rows: Sequence[Sequence[int]], padding: int) -> tuple[Any, Any]:
+def check_ids(rows: Sequence[Sequence[int]], vocabulary: int) -> None:
+    """A tokenizer may know more tokens than its model has vectors for; such a token cannot be read."""
+    largest = max((max(row, default=0) for row in rows), default=0)
+    if largest >= vocabulary:
+        raise InvalidInput(
+            f"The text has a token with id {largest:,}, and the model reads ids below {vocabulary:,}.",
+            hint="Its tokenizer and its weights do not belong together, or a token was added to one of them.",
+        )
+
+
+def pad(rows: Sequence[Sequence[int]], padding: int = 0) -> tuple[Any, Any]:
     """Rows of ids as one tensor, padded on the right, and where they are real."""
     import torch
 

@@ -22,6 +22,7 @@ from peasy.parts import need
 from peasy.text import Tokenizer
 from peasy.views.document import Document
 from peasy.views.model import model_document
+from peasy.workbench.embedding import check_ids, embed_texts
 
 if TYPE_CHECKING:
     from peasy.models.describe import Box
@@ -53,8 +54,6 @@ class LoadedModel(Displayed):
         """One vector for each text, `[texts, d_model]`; for a single text `[d_model]`. Only encoders can."""
         if self.kind != "encoder":
             raise InvalidInput(f"{self.name} is a {self.kind}: only an encoder embeds texts.")
-        from peasy.workbench.embedding import embed_texts
-
         single = [texts] if isinstance(texts, str) else list(texts)
         vectors = embed_texts(self.model, self.need_tokenizer(), single, batch)
         return vectors[0] if isinstance(texts, str) else vectors
@@ -78,6 +77,7 @@ class LoadedModel(Displayed):
         tokenizer = self.need_tokenizer()
         begin = tokenizer.special.bos
         ids = list(tokenizer.encode(text).ids)
+        check_ids([ids], self.model.config.vocabulary)
         return ids if ids or begin is None else [begin]
 
     def _answers(self) -> Tokenizer:

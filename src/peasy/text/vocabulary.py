@@ -1,0 +1,79 @@
+"""Tokenizers from before tokenizer.json: vocabulary and merges (GPT-2, RoBERTa), or one piece a line (BERT)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from peasy.errors import InvalidInput
+from peasy.text.tokenizer import Tokenizer
+
+_SPECIAL = ("<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")
+_FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+
+
+def from_merges(vocabulary: Mapping[str, int], merges: str, settings: Mapping[str, Any] | None = None) -> Tokenizer:
+    """A byte-level tokenizer from vocab.json and merges.txt; texts are wrapped where there is `<s>` and `</s>`."""
+    lines = [line for line in merges.splitlines() if line and not line.startswith("#version")]
+    bytes_step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "vocab": dict(vocabulary), "merges": lines}
+    wrapped = ("<s>", "</s>") if {"<s>", "</s>"} <= vocabulary.keys() else None
+    return Tokenizer(_data(model, vocabulary, wrapped, pre_tokenizer=bytes_step, decoder=bytes_step), settings)
+
+
+def from_words(lines: str, settings: Mapping[str, Any] | None = None) -> Tokenizer:
+    """A WordPiece tokenizer from vocab.txt: the number of a line is the id of the piece that stands in it."""
+    pieces = lines.splitlines()
+    vocabulary = {piece: id for id, piece in enumerate(pieces)}
+    missing = next((name for name in ("[UNK]", "[CLS]", "[SEP]") if name not in vocabulary), None)
+    if missing or len(vocabulary) != len(pieces):
+        raise InvalidInput(f"vocab.txt has no {missing}." if missing else "vocab.txt has a piece twice.")
+    model = {
+        "type": "WordPiece",
+        "vocab": vocabulary,
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+    }
+    lower = (settings or {}).get("do_lower_case", True) is not False
+    data = _data(
+        model,
+        vocabulary,
+        ("[CLS]", "[SEP]"),
+        normalizer={"type": "BertNormalizer", "lowercase": lower, **_BERT},
+        pre_tokenizer={"type": "BertPreTokenizer"},
+        decoder={"type": "WordPiece", "prefix": "##", "cleanup": True},
+    )
+    return Tokenizer(data, settings)
+
+
+_BERT = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
+
+
+def _data(
+    model: dict[str, Any], vocabulary: Mapping[str, int], wrapped: Sequence[str] | None, **steps: Any
+) -> dict[str, Any]:
+    special = sorted((vocabulary[name], name) for name in _SPECIAL if name in vocabulary)
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": id, "content": name, **_FLAGS} for id, name in special],
+        "normalizer": None,
+        "post_processor": _template(vocabulary, *wrapped) if wrapped else None,
+        "model": model,
+        **steps,
+    }
+
+
+def _template(vocabulary: Mapping[str, int], begin: str, end: str) -> dict[str, Any]:
+    def token(name: str) -> dict[str, Any]:
+        return {"SpecialToken": {"id": name, "type_id": 0}}
+
+    text, second = ({"Sequence": {"id": letter, "type_id": 0}} for letter in "AB")
+    return {
+        "type": "TemplateProcessing",
+        "single": [token(begin), text, token(end)],
+        "pair": [token(begin), text, token(end), second, token(end)],
+        "special_tokens": {
+            name: {"id": name, "ids": [vocabulary[name]], "tokens": [name]} for name in (begin, end)
+        },
+    }  # fmt: skip

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from peasy.checkpoint.huggingface import FAMILIES, family_for, load_model, read_folder, recognise, write_folder
 from peasy.checkpoint.huggingface.fields import Fields
+from peasy.checkpoint.tensors import TensorFile
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, NGramConfig
@@ -296,3 +299,21 @@ def test_every_field_is_read_or_ignored_or_refused():
         fields.close()
     fields.only("c", 3, why="")
     fields.close()
+
+
+def test_loading_does_not_wait_for_the_compiler(tmp_path):
+    folder = write(tmp_path / "m")
+    code = (
+        "import sys; from peasy.checkpoint.huggingface import load_model, read_folder;"
+        f"load_model(read_folder({str(folder)!r})); print('torch._dynamo' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert told.strip() == "False"
+
+
+def test_names_are_compared_before_a_number_is_read(tmp_path, monkeypatch):
+    folder = write(tmp_path / "m")
+    store(folder, {"score.weight": torch.zeros(2)})
+    monkeypatch.setattr(TensorFile, "tensor", lambda self, name: pytest.fail(f"{name} was read"))
+    with pytest.raises(InvalidInput, match=r"also holds score\.weight"):
+        read_folder(folder)

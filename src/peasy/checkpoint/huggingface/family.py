@@ -74,6 +74,9 @@ class Stored(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[self._names[name]]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # what a mapping does by itself would read the tensor
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 

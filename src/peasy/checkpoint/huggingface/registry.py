@@ -33,7 +33,9 @@ def recognise(data: Mapping[str, Any], where: str = "config.json") -> Family:
         said = name if isinstance(name, str) else ", ".join(map(str, architectures)) or "no model_type"
         near = did_you_mean(said, FAMILIES)
         hint = f"Supported: {', '.join(FAMILIES)}."
-        raise InvalidInput(f"{where}: the architecture {said[:80]!r} is not supported.", hint=f"{near} {hint}" if near else hint)
+        raise InvalidInput(
+            f"{where}: the architecture {said[:80]!r} is not supported.", hint=f"{near} {hint}" if near else hint
+        )
     family = FAMILIES[name]
     if not isinstance(architectures, list) or not all(isinstance(each, str) for each in architectures):
         raise InvalidInput(f"{where}: architectures should be a list of names.")

@@ -56,8 +56,13 @@ class Split(Change):
         return self.then.inward(whole.split(self.sizes, self.axis))
 
     def back(self, ours: Sequence[Tensor]) -> list[Tensor]:
-        """The one tensor."""
-        return [torch.cat(self.then.back(ours), self.axis)]
+        """The one tensor. Of tensors without memory only the shape is wanted: `cat` would load torch's compiler."""
+        pieces = self.then.back(ours)
+        if not pieces[0].is_meta:
+            return [torch.cat(pieces, self.axis)]
+        shape = list(pieces[0].shape)
+        shape[self.axis] = sum(piece.shape[self.axis] for piece in pieces)
+        return [torch.empty(shape, device="meta")]
 
 
 @dataclass(frozen=True)

@@ -34,3 +34,20 @@ def test_a_table_rounds_column_by_column():
     rows, numeric, notice = table_cells(table, Document("t", (table,), 2), 40)
     assert rows == [["gpt", "0.33", "100"], ["rnn", "0.50", "20"]]
     assert (numeric, notice) == ([False, True, True], "")
+
+
+def test_decimals_and_shades_are_those_of_what_is_shown():
+    """So that a thousand tokens cost what forty do: no cell outside the window is even looked at."""
+
+    class Untouched(tuple):
+        def __getitem__(self, place):
+            assert place in (0, 1, 2, 999), f"{place} is not shown"
+            return super().__getitem__(place)
+
+        def __iter__(self):
+            raise AssertionError("every cell is read")
+
+    many = tuple(map(str, range(1000)))
+    row = Untouched([1.0, 0.25, 2.0, *[1 / 3] * 996, 4.0])
+    grid = lay_out(Matrix("m", (row,) * 1000, many, many, shaded=True), 4, 4)
+    assert (grid.decimals, grid.scale.high) == (2, 4.0)

@@ -74,10 +74,11 @@ class Grid:
 
 
 def lay_out(matrix: Matrix, decimals: int, most: int) -> Grid:
-    """The grid of a matrix, at most `most` rows and columns of it."""
-    needed = number.decimals_for((cell for row in matrix.values for cell in row), decimals)
-    scale = scale_for(matrix.values) if matrix.shaded else None
-    return Grid(matrix, window(_height(matrix), most), window(_width(matrix), most), needed, scale)
+    """The grid of a matrix, at most `most` rows and columns of it; decimals and shades are those of what is shown."""
+    rows, columns = window(_height(matrix), most), window(_width(matrix), most)
+    shown = [list(_picked(matrix.values[row], columns)) for row in rows if row is not None and row < len(matrix.values)]
+    needed = number.decimals_for((cell for row in shown for cell in row), decimals)
+    return Grid(matrix, rows, columns, needed, scale_for(shown) if matrix.shaded else None)
 
 
 def window(count: int, most: int) -> Places:
@@ -133,6 +134,10 @@ def _label(labels: tuple[str, ...], place: int | None) -> str:
     if place is None:
         return GAP
     return glyph.label(labels[place]) if place < len(labels) else str(place + 1)
+
+
+def _picked(row: tuple[Cell, ...], places: Places) -> Iterator[Cell]:
+    return (row[place] for place in places if place is not None and place < len(row))
 
 
 def _height(matrix: Matrix) -> int:

@@ -51,8 +51,10 @@ def load(path: str | Path) -> Any:
         text = path.read_text(encoding="utf-8-sig")  # some editors open a file with an invisible mark
     except FileNotFoundError:
         raise NotFound(f"There is no file {path}.") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} is not a text (UTF-8).") from None
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}.") from None
+        raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
     is_json = path.suffix == ".json"
     try:
         return _loads_json(text) if is_json else tomllib.loads(text)

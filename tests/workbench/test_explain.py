@@ -6,6 +6,7 @@ import json
 import pickle
 import time
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,6 +163,12 @@ def test_files_and_slips(tmp_path, monkeypatch):
         assert hint in caught.value.hint
     with pytest.raises(NotFound, match="no file"):
         peasy.explain("nowhere.toml")
+    for name, hint in (("notes.md", "peasy check notes.md"), ("words.txt", "peasy explain - < words.txt")):
+        (tmp_path / name).write_text("the cat sat")
+        for what in (name, Path(name)):
+            with pytest.raises(InvalidInput, match=f"{name} is not an example") as caught:
+                peasy.explain(what)
+            assert hint in caught.value.hint
     for empty in ("", "   ", "\n"):
         with pytest.raises(UsageError):
             peasy.explain(empty)

@@ -98,7 +98,7 @@ def test_what_only_shows_when_worked_is_said_too(change, said):
         b"title = ",
         b"[[[",
         b"title = 1",
-        b"tokens = ['a']",
+        b"x = [[1, 0]]",
         b"x" * 10_000,
         b"a = " + b"[" * 3000,
     ],
@@ -123,3 +123,10 @@ def test_errors_of_a_file_name_it(tmp_path):
     path.write_text('title = "t"\ntokens = ["a"]\nx = [[1], [2]]\n')
     with pytest.raises(InvalidInput, match=r"mine\.toml: x has 2 rows"):
         read_example(path)
+
+
+def test_without_a_title_an_example_is_called_as_its_file_or_by_its_tokens(tmp_path):
+    path = tmp_path / "my-cats.toml"
+    path.write_text('tokens = ["the", "cat"]\nx = [[1, 0], [0, 1]]\n')
+    assert read_example(path).title == "my-cats"
+    assert read_example({"tokens": ["the", "cat"], "x": [[1, 0], [0, 1]]}).title == "the cat"

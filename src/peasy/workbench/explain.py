@@ -25,6 +25,7 @@ from peasy.worked.label import visible
 from peasy.worked.sentence import sentence_example, split_words
 from peasy.worked.story import Story, tell
 from peasy.worked.symbolic import Symbolic, symbolise
+from peasy.worked.tables.notes import READERS
 
 MOST_DECIMALS = 15
 
@@ -154,11 +155,14 @@ def find_example(what: str | Path | Example | Mapping[str, Any]) -> Example:
     """What a person means: a name of the library, then a file, then a sentence."""
     if isinstance(what, Example):
         return what
+    if isinstance(what, Path):
+        _refuse_notes(what)
     if isinstance(what, (Path, Mapping)):
         return read_example(what)
     if what in example_names():
         return load_example(what)
     if _is_file(what):
+        _refuse_notes(Path(what))
         return read_example(what)
     if len(split_words(what)) > 1 and len(what.split()) > 1:
         return sentence_example(what)
@@ -179,6 +183,17 @@ def _is_file(what: str) -> bool:
     except OSError:
         return False
     return path.suffix in (".toml", ".json") and len(what.split()) == 1
+
+
+def _refuse_notes(path: Path) -> None:
+    """An example is a .toml or .json file; who gives another kind wants something else."""
+    if path.suffix == ".txt":
+        hint = f"To explain the words in it: peasy explain - < {path}"
+    elif path.suffix in READERS:
+        hint = f"To check the tables in it: peasy check {path}"
+    else:
+        return
+    raise InvalidInput(f"{path.name} is not an example, which is a .toml or .json file.", hint=hint)
 
 
 def _changed(example: Example, changes: dict[str, Any]) -> Example:

@@ -157,16 +157,18 @@ class Example:
 def read_example(given: str | Path | Mapping[str, Any]) -> Example:
     """An example from a .toml or .json file, or from plain data (lists or arrays).
 
-    >>> read_example({"title": "tiny", "tokens": ["a", "b"], "x": [[1, 0], [0, 1]]}).keys
-    ('a', 'b')
+    Without a title it is called as its file, or by its first tokens.
+
+    >>> read_example({"tokens": ["a", "b"], "x": [[1, 0], [0, 1]]}).title
+    'a b'
     """
     if isinstance(given, Mapping):
-        return config.read(Example, _as_lists(given))
-    data = config.load(given)
+        return config.read(Example, {"title": _first_words(given)} | _as_lists(given))
+    path = Path(given)
+    data = config.load(path)
     if not data:
-        hint = 'An example starts with title = "..." and tokens = [...].'
-        raise InvalidInput(f"{Path(given).name} is empty.", hint=hint)
-    return config.read(Example, _as_lists(data), where=Path(given).name)
+        raise InvalidInput(f"{path.name} is empty.", hint='An example starts with tokens = ["I", "love", "AI"].')
+    return config.read(Example, _as_lists({"title": path.stem} | data), where=path.name)
 
 
 def example_names() -> tuple[str, ...]:
@@ -189,6 +191,11 @@ def load_example(name: str) -> Example:
 
 def _library() -> list[Any]:
     return list(files("peasy.worked").joinpath("library").iterdir())
+
+
+def _first_words(given: Mapping[str, Any]) -> str:
+    tokens = given.get("tokens")
+    return " ".join(map(str, tokens[:6])) if isinstance(tokens, list | tuple) else ""
 
 
 def _as_lists(data: Any) -> Any:

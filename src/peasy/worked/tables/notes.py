@@ -107,6 +107,8 @@ def _text(path: Path) -> str:
 
 
 def _from_data(data: Any, name: str) -> Notes:
+    if isinstance(data, dict):
+        data = {"title": Path(name).stem} | data
     if isinstance(data, dict) and "parts" in data:
         parts = data["parts"] if isinstance(data["parts"], list) else []
         data = {key: value for key, value in data.items() if key != "ignored"} | {

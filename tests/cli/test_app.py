@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -253,6 +254,17 @@ def test_a_verb_whose_file_is_not_there_does_not_break_help(peasy, verb, monkeyp
     monkeypatch.setitem(sys.modules, "peasy.cli.greet", None)
     assert "Greet somebody." in peasy("--help").out
     assert peasy("greet").code == 1
+
+
+def test_verbose_says_how_long_and_whose_settings(peasy, verb, answer, tmp_path, monkeypatch):
+    verb(_answering(answer))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert peasy("greet").err == ""
+    assert re.search(r"Took \d+\.\d\d s with peasy .* on Python 3.*\n.*: none\.", peasy("greet", "-v").err)
+    (tmp_path / "peasy.toml").write_text("no-color = true")
+    monkeypatch.setenv("PEASY_SEED", "3")
+    assert "Settings besides the command line: peasy.toml, PEASY_SEED." in peasy("greet", "-v").err
 
 
 def test_threads_and_offline_reach_the_libraries(peasy, monkeypatch):

@@ -4,6 +4,7 @@ import errno
 import inspect
 import os
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -54,6 +55,7 @@ def _description(verb: Verb) -> str:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; nothing but that code leaves this function."""
+    started = time.perf_counter()
     words = _verb_first([STDIN if word == "-" else word for word in (sys.argv[1:] if argv is None else argv)])
     _survive_odd_text()
     flags = _before_parsing(words)
@@ -64,6 +66,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         if not isinstance(answer, Answer):  # cyclopts' own: --help, --version, --install-completion
             return answer if isinstance(answer, int) else 0
         screen.show(answer, words[0] if words and words[0][:1] != "-" else "start", flags)
+        if flags.verbose:
+            screen.say_more(time.perf_counter() - started, settings.spoken())
         return answer.exit_code
     except KeyboardInterrupt:
         print("\n✗ Interrupted.", file=sys.stderr)

@@ -28,7 +28,7 @@ class Flags:
     quiet: Annotated[_Switch, Parameter(alias="-q")] = False
     "Only the result: no notices, no advice."
     verbose: Annotated[_Switch, Parameter(alias="-v")] = False
-    "Say more on the way."
+    "Also say how long it took, and which settings files spoke."
     no_color: _Switch = False
     "Plain text, also on a terminal."
     offline: _Switch = False

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from peasy import __version__
 from peasy.cli.door import Answer, Flags
 from peasy.errors import PeasyError
 from peasy.render.json import plain
@@ -42,6 +43,13 @@ def complain(error: PeasyError, flags: Flags) -> None:
         print(f"✗ {error.message}", file=sys.stderr)
         for line in (error.hint or "").splitlines():
             print(f"  {line}", file=sys.stderr)
+
+
+def say_more(seconds: float, settings: list[str]) -> None:
+    """What `--verbose` adds, on stderr: the time, the versions, and where settings came from."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    print(f"\nTook {seconds:.2f} s with peasy {__version__} on Python {python}.", file=sys.stderr)
+    print(f"Settings besides the command line: {', '.join(settings) or 'none'}.", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -32,6 +32,12 @@ def sources() -> list[Any]:
     return [environment, SettingsFile(Path("peasy.toml")), SettingsFile(config_home() / "config.toml")]
 
 
+def spoken() -> list[str]:
+    """What there is besides the command line: settings files by path, variables by name."""
+    files = [source.path for source in sources() if isinstance(source, SettingsFile) and source.path.is_file()]
+    return [*map(str, files), *(name for name in sorted(os.environ) if name.startswith("PEASY_"))]
+
+
 @dataclasses.dataclass(frozen=True)
 class SettingsFile:
     """A TOML file that speaks for the flags which nobody has set so far."""

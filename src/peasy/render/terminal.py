@@ -139,7 +139,8 @@ def _grid_lines(grid: Grid, width: int, coloured: bool) -> Iterator[Text]:
         yield Text(grid.corner, style="dim")
     for band in _bands(widths, width - label_width):
         if len(band) < len(widths):
-            yield Text(f"columns {band[0] + 1} to {band[-1] + 1} of {len(widths)}", style="dim")
+            which = f"columns {band[0] + 1} to {band[-1] + 1}" if len(band) > 1 else f"column {band[0] + 1}"
+            yield Text(f"{which} of {len(widths)}", style="dim")
         corner = grid.corner if len(grid.corner) <= WIDEST_LABEL else ""
         yield _line(
             Text(set_cell_size(corner, label_width), style="dim"),

@@ -1,7 +1,8 @@
 """A Hugging Face folder coming in: recognised, checked against its own settings, then mapped under our names."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from torch import Tensor
@@ -11,7 +12,7 @@ from peasy.checkpoint.folder import Folder
 from peasy.checkpoint.huggingface.family import Family, Stored
 from peasy.checkpoint.huggingface.fields import Fields
 from peasy.checkpoint.huggingface.registry import match, read_settings, recognise
-from peasy.checkpoint.huggingface.rule import Table, bring_in, matches
+from peasy.checkpoint.huggingface.rule import Pair, Table, bring_in, matches
 from peasy.checkpoint.huggingface.sentence import read_pooling
 from peasy.checkpoint.store import CONFIG
 from peasy.checkpoint.tensors import open_tensors
@@ -26,17 +27,33 @@ _SHOWN = 6
 
 @dataclass(frozen=True, eq=False)
 class Arrival:
-    """What came in. `tensors` have our names and lie over the mapped file; `unused` have no place here."""
+    """What a folder holds, checked as far as names and shapes go; no number is read before `tensors` are asked for.
+
+    `unused` are stored weights that have no place here; `sources` says under which name each expected one is stored.
+    """
 
     folder: Folder
     family: str
     config: Config
-    tensors: Mapping[str, Tensor]
     unused: tuple[str, ...]
+    pairs: Sequence[Pair]
+    stored: Stored
+    sources: Mapping[str, str]
+
+    @cached_property
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights under our names, over the mapped file; refused if there is no room or a number is not finite."""
+        memory.require(self.bytes, str(self.folder.path))
+        return bring_in(self.pairs, {name: self.stored[source] for name, source in self.sources.items()})
+
+    @property
+    def bytes(self) -> int:
+        """What the weights weigh."""
+        return sum(self.stored.info(source).bytes for source in self.sources.values())
 
 
 def read_folder(folder: str | Path, *, ignore: Iterable[str] = ()) -> Arrival:
-    """Read a Hugging Face folder: settings and weights, all names and shapes checked before a number is read.
+    """Read a Hugging Face folder: its settings, and all names and shapes of its weights against them.
 
     `ignore` names settings of config.json that peasy does not know and that are known to change nothing.
     """
@@ -50,15 +67,13 @@ def read_folder(folder: str | Path, *, ignore: Iterable[str] = ()) -> Arrival:
     config = read_pooling(place, read_settings(family, fields, stored))
     pairs, expected = match(family, config, where)
     sources, unused = _check(stored, family.table(config), expected, family)
-    memory.require(sum(stored.info(source).bytes for source in sources.values()), str(place.path))
-    tensors = bring_in(pairs, {name: stored[source] for name, source in sources.items()})
-    return Arrival(place, family.name, config, tensors, unused)
+    return Arrival(place, family.name, config, unused, pairs, stored, sources)
 
 
 def load_model(arrival: Arrival) -> Model:
     """The model over the mapped weights, ready to run: nothing is copied."""
     model = build(arrival.config, seed=None)
-    model.load_state_dict(dict(arrival.tensors), strict=True, assign=True)
+    model.load_state_dict(arrival.tensors, strict=True, assign=True)
     return model.eval()
 
 

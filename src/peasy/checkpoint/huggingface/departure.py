@@ -18,6 +18,7 @@ from peasy.checkpoint.tensors import SHARD_BYTES, write_tensors
 from peasy.models.config import Config, EncoderConfig, Special
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"
+SETTINGS = "tokenizer_config.json"
 SPECIAL_TOKENS = {"padding": "pad_token", "begin": "bos_token", "mask": "mask_token", "unknown": "unk_token"}
 
 
@@ -68,14 +69,13 @@ def _write_tokenizer(folder: Path, tokenizer: Any, special: Special) -> None:
     if tokenizer is None:
         return
     write_tokenizer(folder / TOKENIZER, tokenizer)
-    words = {entry["id"]: entry["content"] for entry in Folder(folder).read_json(TOKENIZER).get("added_tokens", [])}
+    place = Folder(folder)
+    words = {entry["id"]: entry["content"] for entry in place.read_json(TOKENIZER).get("added_tokens", [])}
     ids = {theirs: getattr(special, ours) for ours, theirs in SPECIAL_TOKENS.items()}
     ids["eos_token"] = special.end[0] if special.end else None
     named = {name: words[id] for name, id in ids.items() if id in words}
-    place = Folder(folder)
-    kept = place.read_json(TOKENIZER_SETTINGS) if place.has(TOKENIZER_SETTINGS) else {}
-    kept = {key: value for key, value in kept.items() if key not in ("auto_map", "peasy_vocabulary")}
-    _write(folder / TOKENIZER_SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **named, **kept})
+    told = place.read_json(SETTINGS) if place.has(SETTINGS) else {}  # a tokenizer that saves itself may have said more
+    _write(folder / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast"} | named | told)
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:

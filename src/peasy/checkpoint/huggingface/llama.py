@@ -45,13 +45,14 @@ def read(fields: Fields, stored: Parts, *, options: Options) -> DecoderConfig:
     fields.ignore(IGNORED)
     fields.only("rope_interleaved", False, why="peasy turns the halves of a head, not its neighbours.")
     d_model, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
+    key_heads = fields.whole("num_key_value_heads", options.key_heads or heads)
     d_head = fields.whole("head_dim", options.d_head or max(d_model // heads, 1))
     layers = fields.whole("num_hidden_layers", most=MOST_LAYERS)
     bias, output_bias = _read_bias(fields, options)
     window, windowed = _read_window(fields, options, layers)
     attention = Attention(
         heads=heads,
-        key_heads=fields.whole("num_key_value_heads", options.key_heads or heads),
+        key_heads=key_heads if key_heads != heads else None,
         d_head=d_head if d_head * heads != d_model else None,
         bias=bias,
         output_bias=output_bias,

@@ -1,0 +1,40 @@
+"""A folder that we write is whole: transformers loads its tokenizer, cuts texts alike and knows the special tokens."""
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from peasy.checkpoint.huggingface import load_model, read_folder, write_folder
+from peasy.checkpoint.tokenizer import read_tokenizer
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.text import train
+
+TEXTS = ["The pizza came out of the oven and it tasted good.", "Ünïcödé 東京 🍕", "  two  spaces\n", "don't 12345"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters", "words", "unigram"])
+def test_texts_are_cut_alike(tmp_path, kind):
+    tokenizer = train(TEXTS * 9, kind=kind, vocabulary=300)
+    config = preset("llama-tiny", vocabulary=len(tokenizer), special={"begin": 2, "end": [3], "padding": 0})
+    write_folder(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer)
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
+    for text in TEXTS:
+        assert theirs(text)["input_ids"] == list(tokenizer.encode(text).ids)
+    assert (theirs.bos_token, theirs.eos_token, theirs.pad_token) == ("<bos>", "<eos>", "<pad>")
+    again = read_folder(tmp_path / "out")
+    assert (again.config.stack, again.config.special.end) == (config.stack, (3,))
+    assert read_tokenizer(again.folder).encode(TEXTS[0]).ids == tokenizer.encode(TEXTS[0]).ids
+
+
+def test_they_write_what_we_write(tmp_path):
+    from peasy.generation.decode import Sampling, generate
+
+    tokenizer = train(TEXTS * 9, kind="bpe", vocabulary=300)
+    config = preset("gpt-tiny", vocabulary=len(tokenizer))
+    write_folder(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer)
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    cut = AutoTokenizer.from_pretrained(tmp_path / "out")
+    found = theirs.generate(**cut("The pizza", return_tensors="pt"), max_new_tokens=12, do_sample=False)
+    ours = load_model(read_folder(tmp_path / "out"))
+    ids = list(tokenizer.encode("The pizza").ids)
+    assert found[0].tolist() == ids + generate(ours, [ids], Sampling(12))[0]

@@ -85,3 +85,14 @@ def test_a_run_is_its_newest_whole_checkpoint(saved, tmp_path):
     with pytest.warns(UserWarning, match="step-2 is damaged; step-1 is used instead") as said:
         assert resolve("fox").folder.name == "step-1"
     assert len(said) == 1
+
+
+def test_a_folder_that_is_no_model_does_not_hide_a_run(run, tmp_path):
+    run("stories")
+    (tmp_path / "stories").mkdir()
+    assert resolve("stories").kind == "run"
+    assert resolve("./stories").kind == "path"
+    (tmp_path / "stories" / "config.json").touch()
+    assert resolve("stories").kind == "path"
+    (tmp_path / "poems").mkdir()
+    assert resolve("poems").kind == "path"  # nothing else has this name: whoever opens it says what is missing

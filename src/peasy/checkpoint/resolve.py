@@ -38,7 +38,7 @@ def resolve(model: str | Path, *, offline: bool = False, ask: hub.Ask | None = N
     if not str(model).strip():
         raise UsageError("No model was named.", hint="See what is here: peasy models")
     path, name = Path(model).expanduser(), str(model)
-    if path.exists():
+    if path.exists() and not _by_chance(model, path):
         return Found("path", name, *_checkpoint_in(path))
     if isinstance(model, Path) or name.startswith((".", "~", os.sep)) or name.endswith((".json", ".safetensors")):
         raise NotFound(f"There is nothing at {path}.", hint=_near(path))
@@ -48,6 +48,15 @@ def resolve(model: str | Path, *, offline: bool = False, ask: hub.Ask | None = N
     if hub.is_id(name):
         return Found("hub", name, hub.fetch(name, ask or _nobody, offline=offline))
     raise _unknown(name)
+
+
+def _by_chance(model: str | Path, path: Path) -> bool:
+    """A folder of this name that is no model does not hide the run that the name means."""
+    marks = ("config.json", "tokenizer.json", "manifest.json", "checkpoints")
+    if isinstance(model, Path) or len(path.parts) > 1 or not path.is_dir():
+        return False
+    known = str(model) in runs() or str(model) in built_in()
+    return known and not any((path / mark).exists() for mark in marks)
 
 
 def _at_home(name: str) -> Found | None:

@@ -4,6 +4,7 @@ A tensor is handed out as a torch tensor over a private mapping of the file: pag
 writing to it never reaches the file. Each tensor is looked through for NaN and infinity as it is handed out.
 """
 
+import json
 import math
 import mmap
 import os
@@ -262,8 +263,6 @@ def _shards(tensors: Mapping[str, "torch.Tensor"], most: int) -> list[list[str]]
 
 
 def _write_index(path: Path, shards: Mapping[str, list[str]], tensors: Mapping[str, "torch.Tensor"]) -> None:
-    import json
-
     total = sum(tensor.nbytes for tensor in tensors.values())
     files = {tensor: name for name, shard in shards.items() for tensor in shard}
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(files.items()))}

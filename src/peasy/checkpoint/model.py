@@ -14,6 +14,7 @@ from peasy.checkpoint.tensors import Tensors
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.config import Config, read_config
+from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
 from peasy.text import Tokenizer
 
@@ -48,6 +49,8 @@ def load_model(checkpoint: Checkpoint) -> Model:
     where = checkpoint.folder.path
     _check_sizes(checkpoint.config, len(checkpoint.tensors), f"{where / CONFIG}")
     model = build_empty(read_config(checkpoint.config, f"{where / CONFIG}"), f"{where / CONFIG}")
+    if isinstance(model, NGramModel):  # tables are as large as what was counted
+        model.expect({name: checkpoint.tensors.info(name).shape for name in checkpoint.tensors})
     compare(model, checkpoint.tensors, checkpoint.folder)
     memory.require(checkpoint.tensors.bytes, str(where))
     model.load_state_dict({name: checkpoint.tensors[name] for name in checkpoint.tensors}, strict=True, assign=True)

@@ -1,17 +1,19 @@
 """Small runs: a corpus of a few lines on the disk, and models that learn it in seconds."""
 
 import dataclasses
-import json
 from pathlib import Path
 
 import pytest
 
 from peasy import text
 from peasy.corpora import open_corpus, prepare
+from peasy.generation.decode import Sampling, generate
 from peasy.models import config as kinds
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.training import journal
+from peasy.training.attention import Sentence
+from peasy.training.event import Sampled
 from peasy.training.feed import TextFeed
 from peasy.training.loop import Task, train
 from peasy.training.objective import NextToken
@@ -45,7 +47,12 @@ def task(shards, tmp_path):
     """A task of a tiny decoder in a new run folder; settings of the recipe as keywords."""
     opened, tokenizer = shards
 
-    def make(run: str = "run", *, model=None, clock=None, write=None, sentence=None, sinks=(), **settings) -> Task:
+    def write(model, step: int) -> Sampled:
+        found = generate(model, [[7, 8, 9]], Sampling(max_tokens=6, temperature=1.0, seed=1))
+        return Sampled(step, ("x",), (tokenizer.decode(found[0]),), tuple(map(tuple, found)))
+
+    def make(run: str = "run", *, model=None, clock=None, watched=True, sinks=(), **settings) -> Task:
+        sentence = Sentence((7, 8, 9, 10), ("a", "b", "c", "d")) if watched else None
         given = {"seed": 3, "steps": 12} | settings
         if "minutes" in settings:
             given["steps"] = None
@@ -71,15 +78,33 @@ def finish():
     return run
 
 
-def losses(run: Path) -> dict[int, float]:
-    """Step and loss of every line; a step that is told twice is an error."""
-    found: dict[int, float] = {}
-    for line in journal.read(run / "metrics.jsonl"):
-        if line["event"] == "step":
-            assert line["step"] not in found, f"step {line['step']} twice"
-            found[line["step"]] = line["loss"]
-    return found
+@pytest.fixture
+def losses():
+    """Step and loss of every line of a run's metrics; a step that is told twice is an error."""
+
+    def read(run: Path) -> dict[int, float]:
+        found: dict[int, float] = {}
+        for line in journal.read(run / "metrics.jsonl"):
+            if line["event"] == "step":
+                assert line["step"] not in found, f"step {line['step']} twice"
+                found[line["step"]] = line["loss"]
+        return found
+
+    return read
 
 
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+@pytest.fixture
+def outcome(losses):
+    """All of a run that must not depend on how often it was interrupted."""
+
+    def read(run: Path) -> dict:
+        metrics = list(journal.read(run / "metrics.jsonl"))
+        return {
+            "losses": losses(run),
+            "valid": {line["step"]: line["loss"] for line in metrics if line["event"] == "validated"},
+            "samples": {line["step"]: line["ids"] for line in journal.read(run / "samples.jsonl")},
+            "weights": next(line["sha256"] for line in reversed(metrics) if line["event"] == "finished"),
+            "attention": {path.name: path.read_bytes() for path in (run / "attention").glob("*")},
+        }
+
+    return read

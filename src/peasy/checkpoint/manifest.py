@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -27,13 +27,17 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What stands in `manifest.json`. `notes` is free text of whoever wrote the checkpoint (where it came from)."""
+    """What stands in `manifest.json`. `notes` is free text of whoever wrote the checkpoint (where it came from).
+
+    `seal` is the hash of all the rest, so that the manifest vouches for itself too; older ones have none.
+    """
 
     files: Mapping[str, FileRecord]
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     format: str = FORMAT
     version: int = VERSION
+    seal: str | None = None
 
 
 def write_manifest(folder: str | Path, notes: Mapping[str, str] | None = None) -> Manifest:
@@ -42,8 +46,8 @@ def write_manifest(folder: str | Path, notes: Mapping[str, str] | None = None) -
     names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
     files = {name: _record(Folder(folder), name) for name in names}
     manifest = Manifest(files, versions(), dict(notes or {}))
-    text = json.dumps(config.plain(manifest), indent=2, ensure_ascii=False)
-    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    manifest = replace(manifest, seal=_sealed(manifest))
+    (folder / MANIFEST).write_text(_text(manifest), encoding="utf-8")
     return manifest
 
 
@@ -76,13 +80,15 @@ def verify(folder: Folder, manifest: Manifest) -> None:
 
 
 def verifies(path: str | Path) -> bool:
-    """Whether a folder is a whole checkpoint."""
+    """Whether a folder is a whole checkpoint, down to the last letter of its manifest."""
     try:
         folder = Folder(path)
-        verify(folder, read_manifest(folder))
+        manifest = read_manifest(folder)
+        verify(folder, manifest)
+        whole = folder.read(MANIFEST) == _text(manifest).encode()
     except PeasyError:
         return False
-    return True
+    return manifest.seal is None or (whole and manifest.seal == _sealed(manifest))
 
 
 def versions() -> dict[str, str]:
@@ -94,6 +100,14 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def _text(manifest: Manifest) -> str:
+    return json.dumps(config.plain(manifest), indent=2, ensure_ascii=False) + "\n"
+
+
+def _sealed(manifest: Manifest) -> str:
+    return hashlib.sha256(_text(replace(manifest, seal=None)).encode()).hexdigest()
 
 
 def _record(folder: Folder, name: str) -> FileRecord:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from peasy.models.protocol import Model
 from peasy.nn.tap import Seen, Tap
 
-FOLDER = "attention"
+FOLDER, ABOUT = "attention", "about"
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,8 @@ def record(run: Path, step: int, model: Model, sentence: Sentence) -> Path | Non
     path = run / FOLDER / f"step-{step:06}.safetensors"
     path.parent.mkdir(exist_ok=True)
     part = path.with_name(f".{path.name}.part")
-    told = {"pieces": json.dumps(sentence.pieces), "source_pieces": json.dumps(sentence.source_pieces)}
-    ids = {"ids": json.dumps(sentence.ids), "source": json.dumps(sentence.source), "step": str(step)}
-    part.write_bytes(save(weights, metadata=told | ids))
+    told = json.dumps({"step": step, "sentence": asdict(sentence)})  # under one key: the library shuffles keys
+    part.write_bytes(save(weights, metadata={ABOUT: told}))
     os.replace(part, path)
     return path
 
@@ -81,6 +80,6 @@ def trim_records(run: Path, step: int) -> None:
 
 def _read(path: Path) -> Record:
     with safe_open(path, framework="pt") as file:
-        told = file.metadata()
-        parts = {key: tuple(json.loads(told[key])) for key in ("ids", "pieces", "source", "source_pieces")}
-        return Record(int(told["step"]), Sentence(**parts), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+        told = json.loads(file.metadata()[ABOUT])
+        sentence = Sentence(**{key: tuple(value) for key, value in told["sentence"].items()})
+        return Record(told["step"], sentence, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118

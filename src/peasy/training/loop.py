@@ -125,6 +125,8 @@ class _Run:
             yield self._tell(found)
         if self.task.write is not None and due(self.recipe.sample, before, self.done):
             yield self._tell(self._sample(self.task.write))
+        if self.task.sentence is not None and due(self.recipe.save, before, self.done):
+            self._watch(self.task.sentence)
         late = self.budget.elapsed - self.last_save > _SAVE_SECONDS
         if late or self.done >= 1.0 or due(self.recipe.save, before, self.done):
             yield self._save()
@@ -181,16 +183,17 @@ class _Run:
         self.model.train()
         return found
 
+    def _watch(self, sentence: attention.Sentence) -> None:
+        self.model.eval()
+        attention.record(self.task.run, self.place.step, self.model, sentence)
+        self.model.train()
+
     def _save(self) -> Saved:
         """Metrics first, then the checkpoint that vouches for them."""
         self.place = replace(self.place, elapsed=self.budget.elapsed)
         self.metrics.keep()
         self.samples.keep()
         recipe, place = self.recipe, self.place
-        if self.task.sentence is not None:
-            self.model.eval()
-            attention.record(self.task.run, place.step, self.model, self.task.sentence)
-            self.model.train()
         optimizer = self.learner.optimizer
         self.saved = save_state(self.task.run, self.model, optimizer, place, self.task.tokenizer, recipe.keep)
         self.last_save = self.budget.elapsed

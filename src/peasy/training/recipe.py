@@ -49,9 +49,10 @@ class ShortStart:
 class Recipe:
     """What a run does.
 
-    `trains` and `preset` name the model, `model` says what differs from its preset. `batch` counts samples of a step,
-    taken in `accumulate` parts. `steps` or `minutes` is the budget. `validate`, `sample` and `save` say how often in a
-    run, evenly spread; the newest `keep` checkpoints stay. `origin` is the model that the weights come from.
+    `trains` and `preset` name the model, `model` says what differs from its preset; `corpus` holds options of the data,
+    `origin` is the model that the weights come from. `batch` counts samples of a step, taken in `accumulate` parts.
+    `steps` or `minutes` is the budget. `validate`, `sample` and `save` say how often in a run, evenly spread; the
+    newest `keep` checkpoints stay. `prompts` are written on, `sentence` is watched.
     """
 
     trains: Kind
@@ -61,6 +62,7 @@ class Recipe:
     steps: int | None = None
     minutes: float | None = None
     origin: str | None = None
+    corpus: Mapping[str, Any] = field(default_factory=dict)
     tokenizer: TokenizerRecipe = TokenizerRecipe()
     model: Mapping[str, Any] = field(default_factory=dict)
     objective: AnyObjective | None = None
@@ -117,7 +119,8 @@ def make_recipe(kind: str, preset: str = "small", settings: Mapping[str, Any] | 
     data: dict[str, Any] = {key: value for key, value in table.items() if key not in SIZES}
     data = over(over(data, table.get(preset, {})), settings or {})
     given = {key: value for key, value in given.items() if value is not None}
-    if "steps" in {**(settings or {}), **given}:  # one budget takes the place of the preset's
+    asked = {**(settings or {}), **given}
+    if "steps" in asked and "minutes" not in asked:  # one budget takes the place of the preset's
         data.pop("minutes", None)
     return config.read(Recipe, data | given | {"trains": kind, "preset": preset}, where="recipe")
 

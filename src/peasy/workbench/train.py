@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from peasy import config as reader
 from peasy.checkpoint.commit import refuse_existing
 from peasy.checkpoint.home import home, place_for, runs
-from peasy.corpora import Corpus, Labelled, Pair, fingerprint, open_corpus, prepare
+from peasy.corpora import BUILT_IN, Corpus, Labelled, Pair, fingerprint, open_corpus, prepare
 from peasy.errors import InvalidInput, UsageError
 from peasy.parts import need
 from peasy.views.document import Document
@@ -180,7 +180,7 @@ class _Asked:
             raise UsageError("Training needs data.", hint="For example: --data stories. See all: peasy data")
         given = dict(self.given)
         recipe = make_recipe(self.kind, given.pop("preset", "small"), self.settings, data=_said(self.corpus), **given)
-        corpus, origin = open_corpus(self.corpus), _origin(recipe)
+        corpus, origin = open_corpus(self.corpus, **recipe.corpus), _origin(recipe)
         setup = set_up(recipe, corpus, origin, device)
         write_run(folder, setup, corpus)
         return _task(folder, setup, corpus, origin, device, progress)
@@ -203,7 +203,7 @@ class _Asked:
             told = ", ".join(changed)
             raise InvalidInput(f"{folder} was begun with another {told}.", hint="Leave it out, or begin a new run.")
         setup = Setup(recipe, setup.config, setup.tokenizer)
-        corpus = open_corpus(self.corpus if self.corpus is not None else recipe.data)
+        corpus = open_corpus(self.corpus if self.corpus is not None else recipe.data, **recipe.corpus)
         return _task(folder, setup, corpus, _origin(recipe), device, progress)
 
 
@@ -249,7 +249,11 @@ def _folder(run: str | Path | None) -> Path:
 def _said(data: Data) -> str:
     if isinstance(data, Corpus):
         return data.name
-    return str(data) if isinstance(data, str | Path) else ",".join(map(str, data))
+    if isinstance(data, str) and data.partition(":")[0] in BUILT_IN:
+        return data
+    given = [data] if isinstance(data, Path) or (isinstance(data, str) and Path(data).exists()) else data
+    parts = given.split(",") if isinstance(given, str) else given
+    return ",".join(str(Path(part).absolute()) for part in parts)  # a run may go on from another folder
 
 
 def _origin(recipe: "Recipe") -> "Origin | None":

@@ -1,0 +1,118 @@
+"""Batches are functions of the place in the run; targets, frames and partners are what they should be."""
+
+import json
+
+import pytest
+
+from peasy import text
+from peasy.corpora import open_corpus, prepare
+from peasy.errors import InvalidInput
+from peasy.models.config import Special
+from peasy.training.feed import Frame, PairFeed, SentenceFeed, TextFeed, choose_feed
+from peasy.training.objective import HIDDEN, Contrastive, NextToken, SourceToTarget
+
+SPECIAL = Special(padding=0, begin=3, end=(3,), start=2, mask=4, unknown=1)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pairs")
+    lines = [f"{'ab' * (i % 5 + 1)}{i}\t{'xy' * (i % 3 + 1)}{i}" for i in range(100)]
+    (folder / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    corpus = open_corpus(folder / "pairs.tsv")
+    tokenizer = text.train(corpus.texts("train"), kind="characters")
+    return prepare(corpus, tokenizer, folder / "shards"), tokenizer
+
+
+def test_targets_follow_their_tokens(shards):
+    opened, _ = shards
+    batch = TextFeed(opened.column("train"), None, seed=1).batch(0, 4, 16)
+    assert batch["ids"].shape == (4, 16)
+    assert (batch["ids"][:, 1:] == batch["targets"][:, :-1]).all()
+    assert "real" not in batch
+
+
+def test_the_same_place_is_the_same_batch_and_another_is_another(shards):
+    opened, _ = shards
+    feed = TextFeed(opened.column("train"), opened.column("valid"), seed=1)
+    assert (feed.batch(8, 4, 16)["ids"] == feed.batch(8, 4, 16)["ids"]).all()
+    assert (feed.batch(8, 4, 16)["ids"] != feed.batch(12, 4, 16)["ids"]).any()
+
+
+def test_held_out_text_is_asked_for_once(shards):
+    opened, _ = shards
+    feed = TextFeed(opened.column("train"), opened.column("valid"), seed=1)
+    asked = sum(int((batch["targets"] != HIDDEN).sum()) for batch in feed.held_out(3, 16))
+    assert asked == len(opened.column("valid")) - 1
+
+
+def test_targets_begin_with_start_and_end_with_end(pairs):
+    opened, tokenizer = pairs
+    batch = PairFeed(opened, SPECIAL, Frame(), seed=1).batch(0, 8, 64)
+    assert (batch["ids"][:, 0] == 2).all()
+    ends = (batch["targets"] != HIDDEN).sum(1) - 1
+    assert (batch["targets"].gather(1, ends[:, None]) == 3).all()
+    first = tokenizer.decode(batch["source"][0].tolist()).strip()
+    answer = tokenizer.decode([id for id in batch["targets"][0].tolist() if id > 4])
+    number = "".join(filter(str.isdigit, first))
+    assert number
+    assert number == "".join(filter(str.isdigit, answer))
+
+
+def test_long_pairs_are_cut_to_the_context(pairs):
+    opened, _ = pairs
+    batch = PairFeed(opened, SPECIAL, Frame(), seed=1).batch(0, 8, 4)
+    assert batch["ids"].shape[1] <= 4
+    assert batch["source"].shape[1] <= 4
+
+
+def test_a_frame_is_what_the_tokenizer_does(shards):
+    _, plain = shards
+    assert Frame.of(plain) == Frame()
+    wrapped = text.train(["a b"] * 3, kind="characters", wrap=True)
+    assert Frame.of(wrapped) == Frame(wrapped.special.bos, wrapped.special.eos)
+
+
+def test_sources_get_their_frame(pairs):
+    opened, _ = pairs
+    bare = PairFeed(opened, SPECIAL, Frame(), seed=1).batch(0, 4, 64)["source"]
+    framed = PairFeed(opened, SPECIAL, Frame(begin=2, end=3), seed=1).batch(0, 4, 64)["source"]
+    assert framed.shape[1] == bare.shape[1] + 2
+    assert (framed[:, 0] == 2).all()
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory):
+    """Twelve texts of two labels, and one that is alone with its label."""
+    folder = tmp_path_factory.mktemp("labelled")
+    rows = [{"text": f"text {i:02}", "label": ("red", "blue")[i % 2]} for i in range(12)]
+    rows.append({"text": "text 12", "label": "alone"})
+    for name in ("train", "valid"):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    corpus = open_corpus(folder)
+    tokenizer = text.train(corpus.texts("train"), kind="characters")
+    return prepare(corpus, tokenizer, folder / "shards"), tokenizer
+
+
+def test_partners_have_the_same_label_and_are_others(labelled):
+    opened, tokenizer = labelled
+    feed = SentenceFeed(opened, SPECIAL, Frame(), seed=1)
+    met = set()
+    for position in range(0, 52, 4):
+        batch = feed.batch(position, 4, 16)
+        for own, partner, label in zip(batch["source"], batch["ids"], batch["label"], strict=True):
+            first, second = (int(tokenizer.decode(ids.tolist())[-2:]) for ids in (own, partner))
+            met.add((first, second))
+            assert opened.labels[label] == ("alone" if first == 12 else ("red", "blue")[first % 2])
+            assert (first == second) if first == 12 else (first != second and first % 2 == second % 2)
+    assert len(met) > 20  # not always the same partner
+
+
+def test_the_feed_fits_the_objective(shards, pairs):
+    texts, two = shards[0], pairs[0]
+    assert isinstance(choose_feed(texts, NextToken(), SPECIAL, Frame(), seed=0), TextFeed)
+    assert isinstance(choose_feed(two, SourceToTarget(), SPECIAL, Frame(), seed=0), PairFeed)
+    assert isinstance(choose_feed(two, Contrastive(), SPECIAL, Frame(), seed=0), SentenceFeed)
+    for shard, objective in ((texts, SourceToTarget()), (two, NextToken()), (texts, Contrastive())):
+        with pytest.raises(InvalidInput):
+            choose_feed(shard, objective, SPECIAL, Frame(), seed=0)

@@ -1,0 +1,41 @@
+"""One trainer for each run folder."""
+
+import subprocess
+import sys
+
+import pytest
+
+from peasy.training.lock import Busy, locked
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from peasy.training.lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_second_is_refused(tmp_path):
+    with locked(tmp_path), pytest.raises(Busy, match="another process"), locked(tmp_path):
+        pass
+
+
+def test_who_lets_go_can_be_followed(tmp_path):
+    for _ in range(2):
+        with locked(tmp_path):
+            pass
+
+
+def test_a_killed_holder_holds_nothing(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(Busy, match=f"process {holder.pid}"), locked(tmp_path):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+    with locked(tmp_path):
+        pass

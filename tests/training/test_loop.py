@@ -1,0 +1,229 @@
+"""The loop: what it tells and writes, how it is stopped, and that going on is as if it had never stopped."""
+
+import shutil
+
+import pytest
+import torch
+
+from peasy.checkpoint.manifest import verifies
+from peasy.training import loop
+from peasy.training.attention import read_records
+from peasy.training.event import Finished, Saved, Started, Step, Validated
+from peasy.training.lock import Busy
+from peasy.training.loop import train
+
+
+def kinds(events) -> list[str]:
+    return [event.event for event in events]
+
+
+def test_a_run_tells_everything_in_order(task, finish):
+    it = task(steps=4, save=2)
+    events = finish(it)
+    assert kinds(events) == [
+        "started", "step", "step", "validated", "sampled", "saved", "step", "step", "validated", "sampled", "saved",
+        "finished",
+    ]  # fmt: skip
+    assert isinstance(events[0], Started)
+    assert (events[0].seed, events[0].step, events[0].steps) == (3, 0, 4)
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert last.folder.name == "step-000004"
+    assert verifies(last.folder)
+
+
+def test_it_learns(task, finish):
+    events = finish(task(steps=60, save=0, sample=0))
+    losses = [event.loss for event in events if isinstance(event, Step)]
+    valid = [event.loss for event in events if isinstance(event, Validated)]
+    assert losses[0] > 3
+    assert losses[-1] < 2.3
+    assert valid[-1] < valid[0]
+
+
+@pytest.mark.parametrize("cuts", [(1,), (3,), (5, 6), (11,)])
+def test_stopped_and_continued_is_uninterrupted(task, finish, outcome, cuts):
+    whole = task("whole", short={"context": 8, "until": 0.5}, accumulate=2)
+    finish(whole)
+    for cut in cuts:
+        stop_at(task("cut", short={"context": 8, "until": 0.5}, accumulate=2), cut)
+    again = task("cut", short={"context": 8, "until": 0.5}, accumulate=2)
+    finish(again)
+    assert outcome(again.run) == outcome(whole.run)
+
+
+def stop_at(it, step: int) -> None:
+    events = train(it)
+    for event in events:
+        if isinstance(event, Step) and event.step == step:
+            events.close()
+            return
+    raise AssertionError(f"there was no step {step}")
+
+
+def test_dropout_is_part_of_what_must_be_repeated(task, finish, outcome, monkeypatch):
+    """The inverse: with chance that is not tied to the step, going on is another run."""
+    whole = task("whole")
+    finish(whole)
+    monkeypatch.setattr("peasy.training.learner.drawing", lambda seed, step: __import__("contextlib").nullcontext())
+    stop_at(task("cut"), 5)
+    torch.rand(17)
+    again = task("cut")
+    finish(again)
+    assert outcome(again.run)["weights"] != outcome(whole.run)["weights"]
+
+
+def test_nobody_elses_chance_is_touched(task, finish):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    finish(task(steps=2))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_damaged_newest_checkpoint_falls_back_with_one_warning(task, finish, outcome):
+    whole = task("whole")
+    finish(whole)
+    stop_at(task("cut"), 8)
+    newest = task("cut").run / "checkpoints" / "step-000008"
+    damage(newest / "state.safetensors")
+    again = task("cut")
+    events = finish(again)
+    assert events[0].step == 6
+    assert "step-000008 is damaged; step-000006 is used instead" in events[0].warning
+    assert outcome(again.run) == outcome(whole.run)
+
+
+def damage(path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_when_all_are_damaged_the_run_starts_anew(task, finish, outcome):
+    whole = task("whole", steps=6)
+    finish(whole)
+    stop_at(task("cut", steps=6), 4)
+    for folder in (whole.run.parent / "cut" / "checkpoints").iterdir():
+        damage(folder / "model.safetensors")
+    again = task("cut", steps=6)
+    events = finish(again)
+    assert events[0].step == 0
+    assert "the run starts anew" in events[0].warning
+    assert outcome(again.run) == outcome(whole.run)
+
+
+def test_a_finished_run_stays_finished(task, finish):
+    finish(task(steps=4))
+    events = finish(task(steps=4))
+    assert kinds(events) == ["started", "finished"]
+    assert events[0].step == 4
+
+
+def test_a_longer_budget_goes_further(task, finish):
+    finish(task(steps=4))
+    events = finish(task(steps=6))
+    assert [event.step for event in events if isinstance(event, Step)] == [5, 6]
+
+
+def test_only_the_newest_are_kept(task, finish):
+    it = task(steps=12, save=12, keep=2)
+    finish(it)
+    assert sorted(folder.name for folder in (it.run / "checkpoints").iterdir()) == ["step-000011", "step-000012"]
+
+
+def test_two_trainers_on_one_folder(task):
+    first = train(task())
+    next(first)
+    with pytest.raises(Busy):
+        next(train(task()))
+    first.close()
+    next(train(task()))
+
+
+def test_closing_saves_the_very_step(task):
+    it = task(save=0)
+    stop_at(it, 7)
+    assert [folder.name for folder in (it.run / "checkpoints").iterdir()] == ["step-000007"]
+
+
+def test_closing_before_the_first_step_saves_nothing(task):
+    it = task()
+    events = train(it)
+    next(events)
+    events.close()
+    assert not list((it.run / "checkpoints").iterdir())
+
+
+class Ticking:
+    """A clock that moves by itself, so much at each look."""
+
+    def __init__(self, tick: float) -> None:
+        self.now, self.tick = 0.0, tick
+
+    def __call__(self) -> float:
+        self.now += self.tick
+        return self.now
+
+
+def test_minutes_end_the_run_and_its_schedule(task, finish):
+    events = finish(task(minutes=1.0, clock=Ticking(0.5), save=2, validate=0, sample=0, schedule={"floor": 0.0}))
+    steps = [event for event in events if isinstance(event, Step)]
+    assert 60 <= events[-1].elapsed < 66
+    assert len(steps) > 10
+    assert steps[-1].lr < 0.1 * max(step.lr for step in steps)
+    assert steps[0].left > steps[-1].left
+
+
+def test_a_continued_run_of_minutes_has_only_the_rest(task, finish):
+    clock = Ticking(0.5)
+    given = {"minutes": 1.0, "save": 0, "validate": 0, "sample": 0}
+    whole = [event for event in finish(task("whole", clock=Ticking(0.5), **given)) if isinstance(event, Step)]
+    stop_at(task("cut", clock=clock, **given), 5)
+    clock.now += 10_000  # a night passes
+    rest = [event for event in finish(task("cut", clock=clock, **given)) if isinstance(event, Step)]
+    assert rest[0].step == 6
+    assert abs(rest[-1].step - whole[-1].step) <= 2
+    assert rest[-1].elapsed < 66
+
+
+def test_windows_grow(task, finish):
+    it = task(steps=4, short={"context": 4, "until": 0.5}, save=0, sample=0, validate=0)
+    seen = []
+    batch = it.feed.batch
+    it.feed.batch = lambda position, rows, context: (
+        seen.append((position, rows, context)) or batch(position, rows, context)
+    )
+    finish(it)
+    assert seen == [(0, 16, 4), (16, 16, 4), (8, 4, 16), (12, 4, 16)]  # 32 windows of 4 are 8 of 16
+
+
+def test_attention_is_recorded_as_it_forms(task, finish):
+    it = task(steps=4, save=4)
+    finish(it)
+    records = read_records(it.run)
+    assert [record.step for record in records] == [1, 2, 3, 4]
+    weights = records[0].weights["decoder.0.attention"]
+    assert weights.shape == (2, 4, 4)
+    torch.testing.assert_close(weights.float().sum(-1), torch.ones(2, 4), atol=2e-3, rtol=0)
+    assert records[0].sentence.pieces == ("a", "b", "c", "d")
+    assert not torch.equal(weights, records[-1].weights["decoder.0.attention"])
+
+
+def test_a_leftover_of_a_killed_writer_is_cleaned(task, finish):
+    it = task(steps=2)
+    shutil.copytree(it.run, it.run / "checkpoints" / ".step-000001.part-1-ab", ignore=lambda *_: ["checkpoints"])
+    finish(it)
+    assert not list((it.run / "checkpoints").glob(".*"))
+
+
+def test_sinks_hear_every_event(task, finish):
+    heard = []
+    events = finish(task(steps=3, sinks=[heard.append]))
+    assert heard == events
+
+
+def test_a_save_after_a_long_time_needs_no_asking(task, finish, monkeypatch):
+    monkeypatch.setattr(loop, "_SAVE_SECONDS", 5.0)
+    events = finish(task(steps=10, save=0, validate=0, sample=0, clock=Ticking(1.0)))
+    assert len([event for event in events if isinstance(event, Saved)]) > 2

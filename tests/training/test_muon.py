@@ -1,0 +1,75 @@
+"""Muon against torch's own, and its orthogonal steps against the singular value decomposition."""
+
+import pytest
+import torch
+from torch import nn
+
+from peasy.training.muon import MuonSteps, orthogonalise
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_steps_are_nearly_orthogonal_in_the_directions_of_the_matrix():
+    matrices = drawn(3, 16, 40)
+    found = orthogonalise(matrices, iterations=5)
+    left, _, right = torch.linalg.svd(matrices, full_matrices=False)
+    inside = left.mT @ found @ right.mT  # in the basis of the singular vectors it is diagonal
+    off = inside - torch.diag_embed(inside.diagonal(dim1=-2, dim2=-1))
+    assert off.abs().max() < 1e-4
+    assert (inside.diagonal(dim1=-2, dim2=-1) - 1).abs().max() < 0.5
+
+
+def test_a_batch_is_each_alone():
+    matrices = drawn(4, 8, 12)
+    together = orthogonalise(matrices)
+    alone = torch.stack([orthogonalise(each[None])[0] for each in matrices])
+    torch.testing.assert_close(together, alone)
+
+
+def test_nothing_stays_nothing():
+    assert not orthogonalise(torch.zeros(1, 4, 4)).isnan().any()
+
+
+@pytest.mark.parametrize("shapes", [[(24, 24), (24, 24)], [(16, 48), (48, 16), (16, 48)], [(10, 7), (7, 10), (5, 5)]])
+def test_the_same_path_as_torch(shapes):
+    ours = {f"m{i}": nn.Parameter(drawn(*shape, seed=i)) for i, shape in enumerate(shapes)}
+    theirs = [nn.Parameter(weight.detach().clone()) for weight in ours.values()]
+    muon = MuonSteps(ours, momentum=0.95, decay=0.1, iterations=5, dtype=torch.bfloat16)
+    other = torch.optim.Muon(theirs, lr=0.02, momentum=0.95, weight_decay=0.1, ns_steps=5)
+    for step in range(4):
+        for i, (one, two) in enumerate(zip(ours.values(), theirs, strict=True)):
+            one.grad = drawn(*one.shape, seed=100 * step + i)
+            two.grad = one.grad.clone()
+        muon.step(0.02)
+        other.step()
+    for one, two in zip(ours.values(), theirs, strict=True):
+        moved = (two - one).norm() / (0.02 * 4 * min(one.shape) ** 0.5)
+        assert moved < 0.02  # of the way: both round to bfloat16, in another order
+
+
+def test_another_momentum_is_another_path():
+    weight = {"m": nn.Parameter(drawn(8, 8))}
+    other = nn.Parameter(weight["m"].detach().clone())
+    muon = MuonSteps(weight, momentum=0.5, decay=0.0, iterations=5, dtype=torch.float32)
+    reference = torch.optim.Muon([other], lr=0.02, momentum=0.95, weight_decay=0.0)
+    for step in range(3):
+        weight["m"].grad = drawn(8, 8, seed=step)
+        other.grad = weight["m"].grad.clone()
+        muon.step(0.02)
+        reference.step()
+    assert (other - weight["m"]).norm() > 0.01
+
+
+def test_momentum_is_saved_as_the_matrix_stands():
+    matrices = {"wide": nn.Parameter(drawn(4, 9)), "tall": nn.Parameter(drawn(9, 4))}
+    first = MuonSteps(matrices, momentum=0.9, decay=0.0, iterations=3, dtype=torch.float32)
+    for matrix in matrices.values():
+        matrix.grad = drawn(*matrix.shape, seed=5)
+    first.step(0.0)
+    state = first.state()
+    assert {name: tuple(held.shape) for name, held in state.items()} == {"wide": (4, 9), "tall": (9, 4)}
+    second = MuonSteps(matrices, momentum=0.9, decay=0.0, iterations=3, dtype=torch.float32)
+    second.restore(state)
+    torch.testing.assert_close(second.state(), state, rtol=0, atol=0)

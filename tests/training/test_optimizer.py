@@ -1,0 +1,91 @@
+"""Which weight is moved by what, and a restored optimizer goes on to the bit."""
+
+import pytest
+import torch
+
+from peasy.errors import InvalidInput
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.training.optimizer import AdamW, Muon, Optimizer, linear_matrices
+
+
+def model():
+    return build(preset("gpt-tiny", vocabulary=20, d_model=16, stack={"layers": 1}), seed=1)
+
+
+def learn(it, optimizer, steps: int, first: int = 0) -> None:
+    for step in range(first, first + steps):
+        optimizer.forget_gradients()
+        ids = torch.randint(0, 20, (2, 6), generator=torch.Generator().manual_seed(step))
+        it(ids).logsumexp(-1).sum().backward()
+        optimizer.step(0.5)
+
+
+@pytest.mark.parametrize("recipe", [AdamW(lr=1e-2), Muon()], ids=["adamw", "muon"])
+def test_a_restored_optimizer_goes_on_to_the_bit(recipe):
+    straight, broken = model(), model()
+    one = Optimizer(straight, recipe)
+    learn(straight, one, 4)
+    two = Optimizer(broken, recipe)
+    learn(broken, two, 2)
+    again = model()
+    again.load_state_dict(broken.state_dict())
+    three = Optimizer(again, recipe)
+    three.restore({name: held.clone() for name, held in two.state().items()})
+    learn(again, three, 2, first=2)
+    assert all(torch.equal(straight.state_dict()[name], value) for name, value in again.state_dict().items())
+
+
+def test_without_its_memory_it_does_not():
+    straight, broken = model(), model()
+    learn(straight, Optimizer(straight, Muon()), 4)
+    learn(broken, Optimizer(broken, Muon()), 2)
+    learn(broken, Optimizer(broken, Muon()), 2, first=2)
+    assert any(not torch.equal(straight.state_dict()[name], value) for name, value in broken.state_dict().items())
+
+
+def test_muon_takes_the_matrices_and_adam_the_rest():
+    it = model()
+    optimizer = Optimizer(it, Muon())
+    learn(it, optimizer, 1)
+    names = optimizer.state()
+    assert "muon.decoder.blocks.0.attention.query.weight" in names
+    assert "adam.exp_avg.embedding.token.weight" in names
+    moved = {name.split(".", 1)[1] for name in names if name.startswith("muon.")}
+    moved |= {name.split(".", 2)[2] for name in names if name.startswith("adam.")}
+    assert moved == {name for name, _ in it.named_parameters()}
+    assert set(linear_matrices(it)) == {name[5:] for name in names if name.startswith("muon.")}
+
+
+def test_adam_is_torchs():
+    one, two = model(), model()
+    ours = Optimizer(one, AdamW(lr=1e-2, decay=0.0))
+    theirs = torch.optim.AdamW(two.parameters(), lr=5e-3, betas=(0.9, 0.95), weight_decay=0.0, fused=False)
+    for step in range(3):
+        learn(one, ours, 1, first=step)
+        two.zero_grad()
+        ids = torch.randint(0, 20, (2, 6), generator=torch.Generator().manual_seed(step))
+        two(ids).logsumexp(-1).sum().backward()
+        theirs.step()
+    for a, b in zip(one.parameters(), two.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_long_gradients_are_shortened():
+    it = model()
+    optimizer = Optimizer(it, AdamW())
+    it(torch.ones(2, 4, dtype=torch.long)).square().sum().backward()
+    before = optimizer.clip(None)
+    assert float(optimizer.clip(float(before) / 4)) == pytest.approx(float(before))
+    assert float(optimizer.clip(None)) == pytest.approx(float(before) / 4, rel=1e-3)
+
+
+def test_a_state_of_another_model_is_refused():
+    with pytest.raises(InvalidInput, match="nothing for"):
+        Optimizer(model(), Muon()).restore({})
+
+
+@pytest.mark.parametrize("wrong", [{"first": 1.0}, {"lr": -1.0}])
+def test_impossible_settings_are_refused(wrong):
+    with pytest.raises(InvalidInput):
+        AdamW(**wrong)

@@ -1,0 +1,77 @@
+"""Schedules by steps and by the clock; a continued run ends when the uninterrupted one would have."""
+
+import pytest
+
+from peasy.errors import InvalidInput
+from peasy.training.schedule import Budget, Cosine, Stable, due
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_cosine_warms_up_and_falls_to_its_floor():
+    schedule = Cosine(warm=0.1, floor=0.2)
+    assert schedule.factor(0.05) == pytest.approx(0.5)
+    assert schedule.factor(0.1) == pytest.approx(1.0)
+    assert schedule.factor(0.55) == pytest.approx(0.6)  # halfway down
+    assert schedule.factor(1.0) == pytest.approx(0.2)
+    assert schedule.factor(0.0) > 0
+
+
+def test_stable_stays_and_then_falls_in_a_line():
+    schedule = Stable(warm=0.1, decay=0.4, floor=0.0)
+    assert [schedule.factor(done) for done in (0.1, 0.3, 0.6)] == [1.0, 1.0, 1.0]
+    assert schedule.factor(0.8) == pytest.approx(0.5)
+    assert schedule.factor(1.0) == pytest.approx(0.0)
+
+
+def test_shares_are_shares():
+    with pytest.raises(InvalidInput, match="warm is 2"):
+        Cosine(warm=2.0)
+    with pytest.raises(InvalidInput, match="decay is -1"):
+        Stable(decay=-1.0)
+
+
+def test_a_budget_of_minutes_follows_the_clock():
+    clock = Clock()
+    budget = Budget(minutes=2, clock=clock)
+    clock.now += 30
+    assert budget.done(5) == pytest.approx(0.25)
+    assert budget.left(5, 1.0) == pytest.approx(90)
+    clock.now += 500
+    assert budget.done(6) == 1.0
+    assert budget.over(6)
+
+
+def test_a_continued_run_has_spent_its_time():
+    clock = Clock()
+    assert Budget(minutes=2, spent=60, clock=clock).done(0) == pytest.approx(0.5)
+
+
+def test_a_budget_of_steps_ignores_the_clock():
+    clock = Clock()
+    budget = Budget(steps=10, clock=clock)
+    clock.now += 1e6
+    assert budget.done(5) == 0.5
+    assert budget.left(5, 2.0) == 10
+
+
+@pytest.mark.parametrize("given", [{}, {"steps": 1, "minutes": 1.0}, {"steps": 0}, {"minutes": 0.0}])
+def test_a_budget_is_one_thing(given):
+    with pytest.raises(InvalidInput):
+        Budget(**given)
+
+
+@pytest.mark.parametrize(("times", "steps"), [(1, 7), (3, 7), (7, 7), (10, 7), (10, 1000)])
+def test_moments_are_spread_evenly_and_end_with_the_end(times, steps):
+    found = [step + 1 for step in range(steps) if due(times, step / steps, (step + 1) / steps)]
+    assert len(found) == min(times, steps)
+    assert found[-1] == steps
+
+
+def test_never_is_never():
+    assert not due(0, 0.0, 1.0)

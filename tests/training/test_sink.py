@@ -1,0 +1,24 @@
+"""Sinks: TensorBoard by name, anything else as a callable."""
+
+import pytest
+
+from peasy.errors import InvalidInput
+from peasy.training.sink import open_sink
+
+
+def test_tensorboard_gets_the_curves(task, finish):
+    pytest.importorskip("tensorboard", reason="comes with the extra `tracking`")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    it = task(steps=4, sinks=["tensorboard"])
+    finish(it)
+    found = EventAccumulator(str(it.run / "tensorboard"))
+    found.Reload()
+    assert [point.step for point in found.Scalars("loss")] == [1, 2, 3, 4]
+    assert [point.step for point in found.Scalars("validation loss")] == [2, 4]
+
+
+def test_an_unknown_sink_is_named(tmp_path):
+    with pytest.raises(InvalidInput, match='no sink "tensorbord"') as error:
+        open_sink("tensorbord", tmp_path)
+    assert error.value.hint == "Did you mean tensorboard?"

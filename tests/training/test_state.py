@@ -1,0 +1,127 @@
+"""Checkpoints of a run: whole or absent, damaged ones found out, a full disk survived."""
+
+import errno
+import os
+import random
+
+import pytest
+import torch
+
+from peasy.checkpoint import commit
+from peasy.checkpoint.home import checkpoints
+from peasy.checkpoint.manifest import verifies
+from peasy.checkpoint.resolve import resolve
+from peasy.checkpoint.store import read_checkpoint
+from peasy.errors import NoRoom
+from peasy.training.loop import train
+from peasy.training.optimizer import Optimizer
+from peasy.training.state import Place, latest_state, load_state, save_state, weights_hash
+
+
+@pytest.fixture
+def saved(task, finish):
+    it = task(steps=6, save=3)
+    finish(it)
+    return it
+
+
+def test_a_checkpoint_is_a_model_like_any_other(saved):
+    found = read_checkpoint(resolve(saved.run).folder)
+    assert found.config["kind"] == "decoder"
+    assert found.tokenizer is not None
+
+
+def test_what_is_saved_is_loaded(saved, task):
+    fresh = task("other")
+    optimizer = Optimizer(fresh.model, fresh.recipe.optimizer)
+    folder, warning = latest_state(saved.run)
+    place = load_state(folder, fresh.model, optimizer)
+    assert warning is None
+    assert (place.step, place.position, place.context) == (6, 24, 16)
+    assert weights_hash(fresh.model.state_dict()) == weights_hash(saved.model.state_dict())
+    assert optimizer.state()
+
+
+def test_loaded_weights_are_our_own(saved, task):
+    """Not a map over the file, which may go."""
+    fresh = task("other")
+    folder, _ = latest_state(saved.run)
+    load_state(folder, fresh.model, None)
+    before = weights_hash(fresh.model.state_dict())
+    (folder / "model.safetensors").write_bytes(b"\0" * (folder / "model.safetensors").stat().st_size)
+    assert weights_hash(fresh.model.state_dict()) == before
+
+
+@pytest.mark.parametrize("trial", range(30))
+def test_a_mutated_newest_checkpoint_is_passed_over(saved, trial):
+    chance = random.Random(trial)
+    newest = checkpoints(saved.run)[0]
+    mutate(newest, chance)
+    folder, warning = latest_state(saved.run)
+    assert folder.name == "step-000004"
+    assert "step-000006 is damaged" in warning
+
+
+def mutate(folder, chance: random.Random) -> None:
+    path = chance.choice(sorted(folder.iterdir()))
+    data = bytearray(path.read_bytes())
+    how = chance.choice(["flip", "cut", "grow", "gone"])
+    if how == "flip":
+        at = chance.randrange(len(data))
+        data[at] ^= 1 << chance.randrange(8)
+    elif how == "cut":
+        data = data[: chance.randrange(len(data))]
+    elif how == "grow":
+        data += b"x"
+    path.unlink()
+    if how != "gone":
+        path.write_bytes(data)
+
+
+def test_the_hash_sees_one_bit(saved):
+    weights = {name: value.clone() for name, value in saved.model.state_dict().items()}
+    before = weights_hash(weights)
+    weights["decoder.norm.weight"].view(torch.int32)[0] ^= 1
+    assert weights_hash(weights) != before
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("at", [0, 1, 2, 3, 5, 8])
+def test_a_failing_disk_costs_no_checkpoint(saved, monkeypatch, number, at):
+    """The k-th flush to the disk fails: nothing half-committed is ever selected, and the error says what is needed."""
+    calls, real = iter(range(10_000)), os.fsync
+
+    def fsync(descriptor):
+        if next(calls) == at:
+            raise OSError(number, os.strerror(number))
+        return real(descriptor)
+
+    monkeypatch.setattr(commit.os, "fsync", fsync)
+    before = {folder.name for folder in checkpoints(saved.run)}
+    place = Place(step=7, position=28, context=16)
+    with pytest.raises(NoRoom, match=r"^[^\n]*step-000007[^\n]* bytes are needed\.$"):
+        save_state(saved.run, saved.model, None, place, saved.tokenizer, keep=3)
+    monkeypatch.undo()
+    assert before <= {folder.name for folder in checkpoints(saved.run)}
+    folder, warning = latest_state(saved.run)
+    assert warning is None
+    assert verifies(folder)
+
+
+def test_a_run_whose_disk_is_full_can_go_on_when_there_is_room(task, finish, outcome, monkeypatch):
+    whole = task("whole")
+    finish(whole)
+    it, real = task("cut"), os.fsync
+
+    def full(descriptor):
+        if (it.run / "checkpoints" / "step-000003").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor)
+
+    monkeypatch.setattr(commit.os, "fsync", full)
+    with pytest.raises(NoRoom):
+        list(train(it))
+    monkeypatch.undo()
+    again = task("cut")
+    finish(again)
+    assert outcome(again.run) == outcome(whole.run)

@@ -53,6 +53,7 @@ def embed(model, tokenizer):
 
 def test_pooling_is_read_from_its_own_files(arrival):
     assert (arrival.config.pooling, arrival.config.normalise, arrival.config.pooler) == ("mean", True, True)
+    assert arrival.config.longest == LONGEST
 
 
 def test_vectors(theirs, vectors):
@@ -75,5 +76,15 @@ def test_sentence_transformers_loads_what_we_write(arrival, vectors, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     write_folder(tmp_path / "out", arrival.config, arrival.tensors, arrival.folder.file("tokenizer.json"))
     again = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    again.max_seq_length = LONGEST
+    assert again.max_seq_length == LONGEST
     torch.testing.assert_close(again.encode(SENTENCES, convert_to_tensor=True).cpu(), vectors, atol=1e-5, rtol=0)
+
+
+def test_long_texts_are_cut_alike(theirs, arrival):
+    from peasy.checkpoint.tokenizer import read_tokenizer
+    from peasy.workbench.embedding import embed_texts
+
+    texts = ["word " * 300 + "pizza", SENTENCES[0]]
+    found = embed_texts(load_model(arrival), read_tokenizer(arrival.folder), texts)
+    expected = theirs.encode(texts, convert_to_tensor=True).cpu()
+    torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)

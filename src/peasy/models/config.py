@@ -49,7 +49,8 @@ class EncoderConfig:
     """Looks both ways, gives each token and each text a vector.
 
     `pooler`: a learned map of the first token's vector. `pooling` says what a text's vector is;
-    `normalise` makes it length 1. `head` None = no scores for masked words.
+    `normalise` makes it length 1. `longest`: texts are cut to so many tokens before they get a vector, where
+    that is fewer than `context`. `head` None = no scores for masked words.
     """
 
     kind: ClassVar[str] = "encoder"
@@ -63,11 +64,13 @@ class EncoderConfig:
     pooler: bool = False
     pooling: Literal["mean", "first", "max", "pooler"] = "mean"
     normalise: bool = True
+    longest: int | None = None
     dropout: float = 0.0
     special: Special = Special()
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.stack)
+        check(self, longest=1)
         if self.pooling == "pooler" and not self.pooler:
             raise InvalidInput("pooling is pooler, but there is none.", hint="Set pooler to true.")
 

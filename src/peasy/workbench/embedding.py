@@ -19,7 +19,7 @@ def embed_texts(model: "Model", tokenizer: Tokenizer, texts: Sequence[str], batc
     if not texts:
         raise InvalidInput("There is no text to embed.")
     encoder: Any = model
-    ids = [_cut(each, tokenizer, encoder.config.context) for each in tokenizer.ids(texts)]
+    ids = [_cut(each, tokenizer, encoder.config.longest or encoder.config.context) for each in tokenizer.ids(texts)]
     check_ids(ids, encoder.config.vocabulary)
     order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
     rows = np.empty((len(ids), encoder.config.d_model), np.float32)

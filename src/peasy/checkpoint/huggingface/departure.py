@@ -18,7 +18,6 @@ from peasy.checkpoint.tensors import SHARD_BYTES, write_tensors
 from peasy.models.config import Config, EncoderConfig, Special
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"
-SETTINGS = "tokenizer_config.json"
 SPECIAL_TOKENS = {"padding": "pad_token", "begin": "bos_token", "mask": "mask_token", "unknown": "unk_token"}
 
 
@@ -74,8 +73,9 @@ def _write_tokenizer(folder: Path, tokenizer: Any, special: Special) -> None:
     ids = {theirs: getattr(special, ours) for ours, theirs in SPECIAL_TOKENS.items()}
     ids["eos_token"] = special.end[0] if special.end else None
     named = {name: words[id] for name, id in ids.items() if id in words}
-    told = place.read_json(SETTINGS) if place.has(SETTINGS) else {}  # a tokenizer that saves itself may have said more
-    _write(folder / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast"} | named | told)
+    kept = place.read_json(TOKENIZER_SETTINGS) if place.has(TOKENIZER_SETTINGS) else {}
+    kept = {key: value for key, value in kept.items() if key not in ("auto_map", "peasy_vocabulary")}
+    _write(folder / TOKENIZER_SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **named, **kept})
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:

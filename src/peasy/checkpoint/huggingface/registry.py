@@ -110,7 +110,7 @@ def _settled(config: Any) -> Any:
     if not isinstance(config.position, Learned):
         changes["context"] = None
     if config.kind == "encoder":
-        changes |= {"pooling": "mean", "normalise": True}
+        changes |= {"pooling": "mean", "normalise": True, "longest": None}
     for side in ("stack", "encoder", "decoder"):
         if hasattr(config, side):
             changes[side] = _settled_stack(getattr(config, side), config.d_model)

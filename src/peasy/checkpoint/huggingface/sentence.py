@@ -10,6 +10,7 @@ from peasy.errors import InvalidInput
 from peasy.models.config import Config, EncoderConfig
 
 MODULES = "modules.json"
+LENGTH = "sentence_bert_config.json"
 POOLING = "1_Pooling"
 """The folder is always called so; a path that modules.json names is not followed."""
 
@@ -34,7 +35,8 @@ def read_pooling(folder: Folder, config: Config) -> Config:
     if extra:
         raise InvalidInput(f"{folder.path / MODULES}: the module {short(extra[0])} is not supported.")
     mode = _read_mode(folder) if "Pooling" in kinds else config.pooling
-    return dataclasses.replace(config, pooling=mode, normalise="Normalize" in kinds)
+    longest = _read_longest(folder, config.context)
+    return dataclasses.replace(config, pooling=mode, normalise="Normalize" in kinds, longest=longest)
 
 
 def write_pooling(folder: Path, config: EncoderConfig) -> None:
@@ -52,7 +54,7 @@ def write_pooling(folder: Path, config: EncoderConfig) -> None:
     (folder / POOLING).mkdir()
     _write(folder / MODULES, modules)
     _write(folder / POOLING / "config.json", told | chosen)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": config.context, "do_lower_case": False})
+    _write(folder / LENGTH, {"max_seq_length": config.longest or config.context, "do_lower_case": False})
 
 
 def _read_kinds(folder: Folder) -> list[str]:
@@ -63,6 +65,13 @@ def _read_kinds(folder: Folder) -> list[str]:
     if not kinds or len(kinds) != len(listed):
         raise InvalidInput(f"{where} should be a list of modules, each with its type.")
     return kinds
+
+
+def _read_longest(folder: Folder, context: int | None) -> int | None:
+    longest = folder.read_json(LENGTH).get("max_seq_length") if folder.has(LENGTH) else None
+    if longest is not None and (type(longest) is not int or longest < 1):
+        raise InvalidInput(f"{folder.path / LENGTH}: max_seq_length should be a whole number, not {short(longest)}.")
+    return None if longest is None or (context is not None and longest >= context) else longest
 
 
 def _read_mode(folder: Folder) -> Mode:

@@ -3,7 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -118,6 +118,10 @@ class Corpus(ABC):
         self._known(split)
         return iter(())
 
+    def examples(self) -> Iterable[Sample]:
+        """What the card shows of it."""
+        return islice(self.documents(self.splits[0]), 5)
+
     def notes(self) -> Mapping[str, str]:
         """What else the card should tell."""
         return {}
@@ -137,10 +141,9 @@ class Corpus(ABC):
     def card(self) -> Card:
         """What this corpus is; the first call reads all of it once."""
         found = self.surveyed
-        examples = tuple(islice(self.documents(self.splits[0]), 5))
-        return Card(
-            self.name, self.kind, self.says, self.licence, found.hash, found.sizes, examples, dict(self.notes())
-        )
+        examples = tuple(self.examples())
+        notes = dict(self.notes())
+        return Card(self.name, self.kind, self.says, self.licence, found.hash, found.sizes, examples, notes)
 
     def _known(self, split: str) -> str:
         if split not in self.splits:

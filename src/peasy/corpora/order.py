@@ -5,6 +5,8 @@ the samples are put in another order by a keyed permutation of 0..size-1: a Feis
 walked until it lands inside. So each sample comes exactly once per epoch, in constant memory, wherever reading starts.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -66,6 +68,7 @@ def share(batch: int, *, world: int = 1, rank: int = 0) -> slice:
     return slice(rank * each, (rank + 1) * each)
 
 
+@lru_cache(maxsize=64)
 def _keys(seed: int, epoch: int) -> NDArray[np.uint64]:
     return np.random.SeedSequence([seed % 2**64, epoch]).generate_state(_ROUNDS, np.uint64).astype(np.uint64)
 

@@ -33,7 +33,7 @@ class Copy(Generated):
     """
 
     name = "copy"
-    says = "letters to be repeated: how far back can a model look?"
+    says = "letters to be repeated, to see how far back a model can look"
 
     def __init__(self, options: CopyOptions | None = None, *, seed: int = 0) -> None:
         options = options or CopyOptions()
@@ -78,7 +78,7 @@ class Recall(Generated):
     """
 
     name = "recall"
-    says = "the value of a key that was told long ago: how far back can a model look?"
+    says = "the value of a key that was told long ago, to see how far back a model can look"
 
     def __init__(self, options: RecallOptions | None = None, *, seed: int = 0) -> None:
         options = options or RecallOptions()
@@ -95,8 +95,8 @@ class Recall(Generated):
         other = (asked + rng.randrange(1, len(keys))) % len(keys)
         told = " ".join(f"{key} {value}" for key, value in zip(keys, values, strict=True))
         between = self.options.distance - 2 * (len(keys) - 1 - asked) - 3
-        noise = " ".join(rng.choice(_FILLERS) for _ in range(between))
-        prompt = f"{told} {noise} ? {keys[asked]}"
+        noise = "".join(f" {rng.choice(_FILLERS)}" for _ in range(between))
+        prompt = f"{told}{noise} ? {keys[asked]}"
         probe = Probe(prompt, f" {values[asked]}", f" {values[other]}", keys[asked], keys[other], category="recall")
         return prompt, probe
 

@@ -205,7 +205,9 @@ def _read_tsv(path: Path, keys: Keys, problems: Problems) -> Iterator[tuple[str,
         if number == 1 and cells in ([keys.text, keys.label], [keys.source, keys.target]):
             made = Labelled if cells[0] == keys.text else Pair
         elif len(cells) != 2:
-            problems.add(f"{path}:{number}", f"the row has {len(cells)} columns, not 2")
+            problems.add(
+                f"{path}:{number}", f"the row has {len(cells)} {'column' if len(cells) == 1 else 'columns'}, not 2"
+            )
         elif not (cells[0].strip() and cells[1].strip()):
             problems.add(f"{path}:{number}", f"column {1 if not cells[0].strip() else 2} is empty")
         else:

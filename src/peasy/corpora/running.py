@@ -1,7 +1,8 @@
 """Running text from the user's files: read as one text, by parts, whatever its size."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from peasy.corpora.corpus import Corpus, Size, Survey
@@ -65,6 +66,12 @@ class RunningText(Corpus):
         start = 0 if split == "train" else size["train"].characters
         yield from _pieces(self._files["train"], start, start + size[split].characters)
 
+    def examples(self) -> Iterable[Sample]:
+        """The first lines."""
+        first = next(iter(self.read("train")))
+        assert isinstance(first, str)
+        return islice(filter(str.strip, first.splitlines()), 5)
+
     def notes(self) -> Mapping[str, str]:
         """How the text was split, and whether there is little of it."""
         told = {"files": str(sum(map(len, self._files.values())))}
@@ -121,11 +128,9 @@ def _by_lines(blocks: Iterator[str]) -> Iterator[str]:
     """The same text, cut where a line ends and the next begins with a word: tokens are never cut there."""
     rest = ""
     for block in blocks:
-        text = rest + block
-        cut = _cut(text)
-        if cut:
-            yield text[:cut]
-        rest = text[cut:]
+        if cut := _cut(rest):
+            yield rest[:cut]
+        rest = rest[cut:] + block
     if rest:
         yield rest
 

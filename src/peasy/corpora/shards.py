@@ -31,7 +31,7 @@ COLUMNS = {"text": ("tokens",), "pairs": ("source", "target"), "labelled": ("tok
 Progress = Callable[[int, int], None]
 """Called with how many characters are done, and how many there are."""
 
-_AT_ONCE = 1 << 20
+_AT_ONCE = 1 << 19
 _SPLIT = re.compile(r"[a-z]{1,20}")
 
 

@@ -1,0 +1,46 @@
+"""Small corpora of the tests' own, and a tokenizer that knows their words."""
+
+import pytest
+
+from peasy.corpora import Pair
+from peasy.corpora.corpus import Corpus
+from peasy.text import train
+
+
+class Given(Corpus):
+    """A corpus of just these documents."""
+
+    name = "given"
+
+    def __init__(self, kind, **splits):
+        super().__init__()
+        self.kind, self._documents = kind, splits
+        self.splits = tuple(splits)
+
+    def read(self, split):
+        return iter(self._documents[split])
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    letters = "abcdefghijklmnopqrstuvwxyz 0123456789.,\n"
+    return train([letters] * 3, kind="characters")
+
+
+@pytest.fixture(scope="session")
+def given():
+    return Given
+
+
+@pytest.fixture
+def texts():
+    return Given("text", train=[f"text {n}" for n in range(57)], valid=["held out", "too"])
+
+
+@pytest.fixture
+def pairs():
+    return Given(
+        "pairs",
+        train=[Pair("s" * (1 + n % 13), "t" * (1 + n % 7)) for n in range(131)],
+        valid=[Pair("one", "un"), Pair("two", "deux")],
+    )

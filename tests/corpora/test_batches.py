@@ -1,0 +1,127 @@
+"""Batches: pure functions of the position, every sample once, padding that is marked."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import given as given_by
+from hypothesis import strategies as st
+
+from peasy.corpora import Pair, padded, picks, prepare, window_count, windows, windows_in_order
+from peasy.errors import InvalidInput
+
+
+@pytest.fixture
+def numbers(given, tokenizer, tmp_path):
+    """A column whose tokens tell their places: digits that count up."""
+    text = "".join(str(n % 10) for n in range(1003))
+    return prepare(given("text", train=[text]), tokenizer, tmp_path / "shards").column()
+
+
+def test_targets_are_the_next_tokens(numbers):
+    batch = windows(numbers, 16, 8, seed=1, position=0)
+    assert batch.inputs.shape == batch.targets.shape == (8, 16)
+    assert (batch.inputs[:, 1:] == batch.targets[:, :-1]).all()
+    assert batch.real.all()
+
+
+@pytest.mark.parametrize("context", [1, 7, 64, 333, 501, 1003])
+def test_an_epoch_of_windows_has_each_once_and_they_do_not_overlap(numbers, context):
+    size = window_count(numbers, context)
+    batch = windows(numbers, context, size, seed=3, position=size)
+    assert sorted(batch.samples) == list(range(size))
+    assert size >= (len(numbers) - 1) // context - 1
+
+
+def test_windows_of_other_epochs_start_elsewhere(numbers):
+    size = window_count(numbers, 50)
+    starts = {windows(numbers, 50, size, seed=3, position=e * size).inputs[0][0] for e in range(12)}
+    assert len(starts) > 3
+
+
+def test_a_batch_may_reach_into_the_next_epoch(numbers):
+    size = window_count(numbers, 100)
+    assert len(windows(numbers, 100, 2 * size, seed=0, position=size - 1).samples) == 2 * size
+
+
+def test_ranks_share_the_batch_of_one(numbers):
+    whole = windows(numbers, 16, 12, seed=1, position=24)
+    parts = [windows(numbers, 16, 12, seed=1, position=24, world=3, rank=r) for r in range(3)]
+    assert (np.concatenate([part.inputs for part in parts]) == whole.inputs).all()
+
+
+def test_too_little_text_says_what_is_missing(numbers):
+    with pytest.raises(InvalidInput, match="too few for one window"):
+        windows(numbers, 2000, 1, seed=0, position=0)
+
+
+@pytest.mark.parametrize("context", [1, 10, 64, 5000])
+def test_in_order_every_token_but_the_first_is_a_target_once(numbers, context):
+    found = [(b.targets[b.real], b.inputs[b.real]) for b in windows_in_order(numbers, context, 4)]
+    targets = np.concatenate([target for target, _ in found])
+    whole = numbers.windows(np.array([0]), len(numbers))[0]
+    assert (targets == whole[1:]).all()
+    assert (np.concatenate([given for _, given in found]) == whole[:-1]).all()
+
+
+def test_padding_is_marked_and_ends_are_put_right(pairs, tokenizer, tmp_path):
+    shards = prepare(pairs, tokenizer, tmp_path / "shards")
+    samples = np.array([0, 12, 3])
+    batch = padded(shards.column("train", "source"), samples, pad=0, begin=2, end=3)
+    assert batch.ids.shape == (3, 15)
+    for row, real, sample in zip(batch.ids, batch.real, samples, strict=True):
+        length = 1 + sample % 13
+        assert row[0] == 2
+        assert row[length + 1] == 3
+        assert real.sum() == length + 2
+        assert (row[~real] == 0).all()
+        assert tokenizer.decode(row[1 : length + 1]) == "s" * length
+
+
+def test_empty_documents_are_rows_of_padding(given, tokenizer, tmp_path):
+    shards = prepare(given("text", train=["", "a", ""]), tokenizer, tmp_path / "shards")
+    assert padded(shards.column(), np.array([0, 1, 2])).real.sum(axis=1).tolist() == [1, 2, 1]  # the end token
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=15)
+@given_by(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.integers(0, 99))
+def test_pools_give_every_pair_once_whatever_the_world(shards_of_pairs, batch, world, seed):
+    """Over whole pools, each pair comes as often as any other, for any number of processes."""
+    batch, size = batch * world, 131
+    steps = 64
+    seen = np.concatenate(
+        [
+            picks(shards_of_pairs, batch, seed=seed, position=step * batch, world=world, rank=rank)
+            for step in range(steps)
+            for rank in range(world)
+        ]
+    )
+    counts = np.bincount(seen, minlength=size)
+    assert counts.max() - counts.min() <= 1
+    assert counts.sum() == steps * batch
+
+
+@pytest.fixture(scope="module")
+def shards_of_pairs(tmp_path_factory, tokenizer, given):
+    rows = [Pair("s" * (1 + n % 13), "t" * (1 + n % 7)) for n in range(131)]
+    return prepare(given("pairs", train=rows), tokenizer, tmp_path_factory.mktemp("pairs") / "shards")
+
+
+def test_batches_hold_texts_of_similar_length(shards_of_pairs):
+    spread = []
+    for step in range(32):
+        column = shards_of_pairs.column("train", "source")
+        lengths = column.lengths(picks(shards_of_pairs, 8, seed=0, position=8 * step))
+        spread.append(lengths.max() - lengths.min())
+    assert np.mean(spread) < 4  # drawn at random it would be about 9
+
+
+def test_a_batch_is_the_same_whenever_it_is_asked_for(shards_of_pairs):
+    later = picks(shards_of_pairs, 8, seed=4, position=80)
+    for step in (0, 50, 10):
+        again = picks(shards_of_pairs, 8, seed=4, position=8 * step)
+    assert (again == later).all()
+
+
+def test_positions_between_batches_are_refused(shards_of_pairs):
+    with pytest.raises(InvalidInput, match="not at the start of a batch"):
+        picks(shards_of_pairs, 8, seed=4, position=3)

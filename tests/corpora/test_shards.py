@@ -1,0 +1,247 @@
+"""Token shards: what goes in comes out; what is damaged, cut off or of another corpus is noticed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import given as given_by
+from hypothesis import strategies as st
+
+from peasy.corpora import Labelled, Pair, open_corpus, open_shards, prepare
+from peasy.corpora import block as blocks
+from peasy.corpora.block import BlockFile
+from peasy.errors import InvalidInput, NoRoom, NotFound
+from peasy.text import train
+
+
+def test_texts_come_back_with_an_end_after_each(texts, tokenizer, tmp_path):
+    shards = prepare(texts, tokenizer, tmp_path / "shards")
+    end = tokenizer.special.eos
+    column = shards.column("train")
+    assert shards.documents("train") == 57
+    assert tokenizer.decode(column.document(13)[:-1]) == "text 13"
+    assert all(column.document(n)[-1] == end for n in range(57))
+    assert shards.tokens("valid") == len("held out") + len("too") + 2
+    shards.verify()
+
+
+def test_pairs_stand_side_by_side(pairs, tokenizer, tmp_path):
+    shards = prepare(pairs, tokenizer, tmp_path / "shards")
+    for number, pair in enumerate(pairs.documents("train")):
+        assert tokenizer.decode(shards.column("train", "source").document(number)) == pair.source
+        assert tokenizer.decode(shards.column("train", "target").document(number)) == pair.target
+
+
+def test_labels_are_numbers_with_names(given, tokenizer, tmp_path):
+    rows = [Labelled("sun", "good"), Labelled("rain", "bad"), Labelled("sea", "good")]
+    shards = prepare(given("labelled", train=rows, valid=rows[1:]), tokenizer, tmp_path / "shards")
+    named = [shards.labels[int(n)] for n in shards.column("valid", "labels").values.at(np.arange(2))]
+    assert named == ["bad", "good"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=15)
+@given_by(st.lists(st.text("abc \n", max_size=30), max_size=12))
+def test_any_documents_come_back(given, tokenizer, tmp_path_factory, documents):
+    folder = tmp_path_factory.mktemp("any") / "shards"
+    shards = prepare(given("text", train=documents), tokenizer, folder)
+    column = shards.column()
+    assert [tokenizer.decode(column.document(n)[:-1]) for n in range(column.documents)] == documents
+
+
+def test_many_blocks_are_one_row_of_numbers(given, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 64)
+    text = "the cat sat on the mat. " * 40
+    column = prepare(given("text", train=[text]), tokenizer, tmp_path / "shards").column()
+    assert len(column.values._hashes) > 20
+    assert tokenizer.decode(column.document(0)[:-1]) == text
+    assert tokenizer.decode(column.windows(np.array([3, 700]), 90)[1]) == text[700:790]
+
+
+def test_wide_vocabularies_get_wide_numbers(given, tmp_path):
+    words = train([" ".join(f"w{n}" for n in range(70_000))], kind="words", vocabulary=70_005)
+    shards = prepare(given("text", train=["w5 w69999"]), words, tmp_path / "shards")
+    assert shards.header["splits"]["train"]["tokens.bin"]["dtype"] == "uint32"
+    assert words.decode(shards.column().document(0)) == "w5 w69999"
+
+
+def test_the_same_shards_are_opened_again_and_others_are_refused(texts, given, tokenizer, tmp_path):
+    prepare(texts, tokenizer, tmp_path / "shards")
+    before = (tmp_path / "shards" / "shards.json").stat().st_mtime_ns
+    prepare(texts, tokenizer, tmp_path / "shards")
+    assert (tmp_path / "shards" / "shards.json").stat().st_mtime_ns == before
+    with pytest.raises(InvalidInput, match="another corpus or tokenizer"):
+        prepare(given("text", train=["other"]), tokenizer, tmp_path / "shards")
+
+
+def test_progress_counts_up_to_all_characters(texts, tokenizer, tmp_path):
+    told = []
+    prepare(texts, tokenizer, tmp_path / "shards", lambda done, total: told.append((done, total)))
+    assert told[-1][0] == told[-1][1] == sum(len(text) for split in texts.splits for text in texts.texts(split))
+
+
+@pytest.mark.parametrize("file", ["train.tokens.bin", "train.tokens.ends", "valid.tokens.bin"])
+def test_a_changed_byte_is_noticed_when_it_is_read(texts, tokenizer, tmp_path, file):
+    prepare(texts, tokenizer, tmp_path / "shards")
+    path = tmp_path / "shards" / file
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(InvalidInput, match=r"damaged|does not end"):
+        open_shards(tmp_path / "shards").verify()
+    with pytest.raises(InvalidInput, match=r"damaged|does not end"):
+        read_all(tmp_path / "shards", file.partition(".")[0])
+
+
+def read_all(folder, split):
+    column = open_shards(folder).column(split)
+    return [column.document(n) for n in range(column.documents)]
+
+
+def test_without_the_check_a_changed_byte_would_go_unnoticed(texts, tokenizer, tmp_path, monkeypatch):
+    prepare(texts, tokenizer, tmp_path / "shards")
+    path = tmp_path / "shards" / "train.tokens.bin"
+    raw = bytearray(path.read_bytes())
+    raw[0] ^= 1
+    path.write_bytes(raw)
+    monkeypatch.setattr(BlockFile, "_check_block", lambda self, block: None)
+    assert tokenizer.decode(open_shards(tmp_path / "shards").column().document(0)[:-1]) != "text 0"
+
+
+@pytest.mark.parametrize("change", ["cut", "longer", "missing"])
+def test_a_file_of_another_size_is_noticed_at_once(texts, tokenizer, tmp_path, change):
+    prepare(texts, tokenizer, tmp_path / "shards")
+    path = tmp_path / "shards" / "train.tokens.bin"
+    raw = path.read_bytes()
+    path.unlink()
+    if change != "missing":
+        path.write_bytes(raw[:-2] if change == "cut" else raw + b"\0\0")
+    with pytest.raises(InvalidInput, match=r"should have|is missing"):
+        open_shards(tmp_path / "shards")
+
+
+def test_any_change_of_the_header_is_noticed(texts, tokenizer, tmp_path):
+    prepare(texts, tokenizer, tmp_path / "shards")
+    path = tmp_path / "shards" / "shards.json"
+    good = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        raw = bytearray(good)
+        raw[rng.integers(len(raw))] ^= 1 << rng.integers(7)
+        if json_or_none(raw) == json_or_none(good):
+            continue  # a space became a line end: the same header
+        path.write_bytes(raw)
+        with pytest.raises(InvalidInput):
+            open_shards(tmp_path / "shards")
+
+
+def json_or_none(raw):
+    try:
+        return json.loads(bytes(raw))
+    except ValueError:
+        return None
+
+
+def test_a_folder_without_shards_says_so(tmp_path):
+    with pytest.raises(NotFound):
+        open_shards(tmp_path)
+
+
+def test_a_failure_leaves_nothing_behind(given, tokenizer, tmp_path):
+    class Breaking(given):
+        def read(self, split):
+            yield "fine"
+            if split == "valid":
+                raise RuntimeError("the reader broke")
+
+    corpus = Breaking("text", train=[], valid=[])
+    corpus.surveyed = given("text", train=["fine"], valid=["fine"]).surveyed
+    with pytest.raises(RuntimeError):
+        prepare(corpus, tokenizer, tmp_path / "shards")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_said_in_one_line(texts, tokenizer, tmp_path, monkeypatch):
+    def full(self, size):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(blocks.BlockWriter, "_put", full)
+    with pytest.raises(NoRoom, match="disk is full"):
+        prepare(texts, tokenizer, tmp_path / "shards")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_writer_leaves_no_shards_and_the_next_one_cleans_up(tmp_path):
+    """Killed in the middle of writing: nothing is there to be opened, and starting again works."""
+    (tmp_path / "book.txt").write_text("the cat sat on the mat.\n" * 20_000)
+    code = (
+        "import time; from peasy.corpora import open_corpus, prepare; from peasy.text import train\n"
+        "def wait(done, total): print('writing', flush=True); time.sleep(60)\n"
+        f"prepare(open_corpus({str(tmp_path / 'book.txt')!r}), train(['the cat sat on the mat.\\n'], 'characters'), "
+        f"{str(tmp_path / 'out' / 'shards')!r}, wait)"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout.readline() == "writing\n"
+    os.kill(writer.pid, signal.SIGKILL)
+    writer.wait()
+    left = list((tmp_path / "out").iterdir())
+    assert len(left) == 1
+    assert left[0].name.startswith(".shards.part-")
+    with pytest.raises(NotFound):
+        open_shards(tmp_path / "out" / "shards")
+    tokenizer = train(["the cat sat on the mat.\n"], "characters")
+    prepare(open_corpus(tmp_path / "book.txt"), tokenizer, tmp_path / "out" / "shards").verify()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["shards"]
+
+
+def test_a_writer_that_is_still_at_work_is_left_alone(texts, tokenizer, tmp_path):
+    from peasy.corpora.place import committed
+
+    with committed(tmp_path / "shards") as part:
+        (part / "half").write_text("written")
+        prepare(texts, tokenizer, tmp_path / "other")
+        with committed(tmp_path / "shards2"):
+            pass
+        assert (part / "half").exists()
+
+
+def test_preparing_needs_no_more_memory_for_more_text(tokenizer, tmp_path, monkeypatch):
+    """Five times the text, the same peak: nothing that grows is kept."""
+    monkeypatch.setattr(blocks, "BLOCK", 1 << 14)
+    monkeypatch.setattr("peasy.corpora.encoding.BLOCK", 1 << 14)
+    monkeypatch.setattr("peasy.corpora.shards._AT_ONCE", 1 << 15)
+
+    def peak(name, lines):
+        path = tmp_path / f"{name}.txt"
+        path.write_text("the cat sat on the mat. 0123456789\n" * lines)
+        corpus = open_corpus(path)
+        tracemalloc.start()
+        prepare(corpus, tokenizer, tmp_path / name)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak("first", 100)
+    few = peak("few", 4_000)
+    assert peak("many", 20_000) < 1.3 * few
+
+
+def test_one_line_without_a_space_is_prepared(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr("peasy.corpora.running._LONGEST", 1 << 17)
+    (tmp_path / "line.txt").write_text("abcdefghij" * 50_000)
+    shards = prepare(open_corpus(tmp_path / "line.txt"), tokenizer, tmp_path / "shards")
+    assert shards.tokens("train") == 450_000
+    assert shards.tokens("valid") == 50_000
+    assert tokenizer.decode(shards.column().document(0)[:25]) == "abcdefghijabcdefghijabcde"
+
+
+def test_kinds_have_their_columns(pairs, tokenizer, tmp_path):
+    shards = prepare(pairs, tokenizer, tmp_path / "shards")
+    with pytest.raises(InvalidInput, match=r"has no train\.tokens"):
+        shards.column("train", "tokens")
+    assert isinstance(next(pairs.documents()), Pair)

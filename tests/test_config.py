@@ -180,7 +180,7 @@ class TestFiles:
     def test_no_file(self, tmp_path):
         with pytest.raises(NotFound, match="There is no file"):
             load(tmp_path / "none.toml")
-        with pytest.raises(InvalidInput, match="cannot be read: Is a directory.$"):
+        with pytest.raises(InvalidInput, match=r"cannot be read: Is a directory\.$"):
             load(tmp_path)
         with pytest.raises(InvalidInput, match="cannot be read"):
             load("a\0b.toml")

@@ -75,7 +75,37 @@ def test_what_had_to_be_taken_as_it_is_is_said():
         "written": [{"table": "V", "cells": [["1"]]}, {"table": "X", "cells": [["1"]]}],
     }
     assert [each["table"] for each in check(notes).data()["taken"]] == ["V"]
-    assert "nothing written leads to it: V." in check(notes).text()
+    assert "V: taken as written, because what it comes from is not here." in check(notes).text()
+
+
+def test_a_table_that_is_only_a_row_too_short_is_not_said_to_be_taken():
+    assert check("003-i-love-ai").data()["taken"] == []
+
+
+def test_scores_without_a_width_say_what_is_missing():
+    scores, weights = (
+        {"table": "scores", "cells": [["1", "2"]] * 2},
+        {"table": "weights", "cells": [["0.3", "0.7"]] * 2},
+    )
+    notes = {"title": "t", "tokens": ["a", "b"], "written": [scores, weights]}
+    lost, found = check(notes), check(notes | {"scoring": "dot"})
+    assert "give Q or K, or a line such as scoring: dot" in " ".join(lost.text().split())
+    assert "give Q or K" not in found.text()
+    assert len(found.data()["cells"]) == 4
+
+
+def test_what_can_be_taken_only_is_not_called_right():
+    result = check({"title": "t", "tokens": ["a", "b"], "written": [{"table": "scores", "cells": [["1", "2"]] * 2}]})
+    assert result.verdict == "Nothing could be checked: no table here can be worked out from another one."
+    assert "✓" not in result.text()
+
+
+def test_percentages_are_answered_in_percent():
+    notes = {"title": "t", "tokens": ["a", "b"], "scoring": "dot", "x": [[1, 0], [0, 1]]}
+    result = check(notes | {"written": [{"table": "weights", "cells": [["73.1 %", "26,9%"], ["30 %", "73.1 %"]]}]})
+    wrong = [cell for cell in result.data()["cells"] if cell["verdict"] == "wrong"]
+    assert [cell["right"] for cell in wrong] == [pytest.approx(0.2689, abs=1e-4)]
+    assert "30 %     27 %" in result.text()
 
 
 @pytest.mark.parametrize("suffix", ["md", "html", "tex", "csv", "json"])

@@ -424,3 +424,12 @@ def test_any_small_example_written_out_is_right(data):
         "scoring": data.draw(st.sampled_from(["dot", "cosine", "scaled-dot"])),
     }  # fmt: skip
     assert check(fully_written(read_example(given), decimals)).passed
+
+
+@pytest.mark.parametrize("table", ["scores", "scaled", "masked"])
+@pytest.mark.parametrize("sign", ["x", "-inf", "−∞", r"-\infty", r"$-\infty$"])
+def test_what_is_hidden_in_a_given_table_weighs_nothing_after_it(table, sign):
+    written = [{"table": table, "cells": [["1", "2"], ["3", sign]]}]
+    written += [{"table": "weights", "cells": [["0.27", "0.73"], ["1", "0.2"]]}]
+    notes = {"title": "t", "tokens": ["a", "b"], "scoring": "dot", "written": written}
+    assert verdicts(check(read_example(notes)), "weights") == ["right", "right", "right", "wrong"]

@@ -10,6 +10,7 @@ from peasy.errors import InvalidInput, NotFound, PeasyError
 from peasy.worked.checking import check
 from peasy.worked.checking.name import CAPTIONS, step_named
 from peasy.worked.tables import read_notes, read_text
+from peasy.worked.tables.sheet import part_labels
 
 MARKDOWN = """# Notes
 
@@ -344,3 +345,17 @@ def test_the_formula_above_the_weights_says_whether_they_are_scaled():
 def test_a_named_table_is_not_renamed_by_its_formula():
     text = MARKDOWN + "\n**only the related words**\n\n$$\nsoftmax(QK^T)\n$$\n\n| | a |\n|-|-|\n| a | 1 |\n"
     assert read_text(text).ignored == ("only the related words",)
+
+
+@pytest.mark.parametrize(
+    ("header", "is_row"),
+    [
+        (("I", "1", "0"), True), (("I", "0.2", "0.8"), True), (("", "1", "0"), False), (("I", "0", "1"), False),
+        (("I", "1", "2"), False), (("query ↓ key →", "1", "0"), False), ((r"q \ k", "3", "1"), False),
+        (("I", "love", "AI"), False), (("I", "", ""), False),
+    ],
+)  # fmt: skip
+def test_a_header_of_numbers_is_a_row_and_is_not_lost(header, is_row):
+    """Markdown wants a header: who has none writes the first row there."""
+    cells, _ = part_labels(list(header), [["love", "1", "1"]])
+    assert len(cells) == 1 + is_row

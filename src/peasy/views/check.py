@@ -10,6 +10,10 @@ SIGNS = {"wrong": "✗", "follows": "→", "cut": "…", "blank": "?"}
 
 LEGEND = "✗ wrong · → follows from an earlier mistake · … cut off instead of rounded · ? no answer yet"
 
+WIDTH = (
+    "How scores are scaled depends on the width of the keys: give Q or K, or a line such as scoring: dot or scale: 1/2."
+)
+
 
 def check_document(title: str, parts: Sequence[Checked], ignored: Sequence[str] = ()) -> Document:
     """What checking found. `ignored` are the captions of tables that mean no step."""
@@ -20,7 +24,8 @@ def check_document(title: str, parts: Sequence[Checked], ignored: Sequence[str] 
         shown.append(Paragraph(f"Not checked, because no step of attention is called so: {captions}.", "note"))
     taken = list(dict.fromkeys(name for part in parts for name in part.taken))
     if taken:
-        shown.append(Paragraph(f"Taken as given, because nothing written leads to it: {', '.join(taken)}.", "note"))
+        said = f"{', '.join(taken)}: taken as written, because what it comes from is not here."
+        shown.append(Paragraph(" ".join([said, *([WIDTH] if any(map(_lacks_width, parts)) else [])]), "note"))
     for part in parts:
         found = list(_findings(part))
         if len(parts) > 1:
@@ -39,14 +44,15 @@ def verdict_sentence(parts: Sequence[Checked]) -> str:
     """All that was found, in one sentence.
 
     >>> verdict_sentence([])
-    'Nothing to check: no written number follows from what is given.'
+    'Nothing could be checked: no table here can be worked out from another one.'
     """
     count = {name: sum(part.count(name) for part in parts) for name in ("right", *SIGNS)}
     rows = sum(len({(row.table, row.says, row.row) for row in part.rows}) for part in parts)
     checked = sum(count[name] for name in ("right", "wrong", "follows", "cut"))
     if not checked and not rows:
-        waiting = f" {_many(count['blank'], 'cell')} without an answer." if count["blank"] else ""
-        return f"Nothing to check: no written number follows from what is given.{waiting}"
+        if count["blank"]:
+            return f"Nothing to check yet: {_many(count['blank'], 'cell')} without an answer."
+        return "Nothing could be checked: no table here can be worked out from another one."
     said = [
         (count["wrong"], "wrong"), (count["follows"], "right after an earlier mistake"),
         (count["cut"], "cut off instead of rounded"),
@@ -55,6 +61,11 @@ def verdict_sentence(parts: Sequence[Checked]) -> str:
     found += [f"{_many(rows, 'row')} {'does' if rows == 1 else 'do'} not hold"] if rows else []
     sentence = f"{_many(checked, 'cell')} checked: " + (_listed(found) if found else "all right")
     return sentence + (f"; {count['blank']} without an answer." if count["blank"] else ".")
+
+
+def _lacks_width(part: Checked) -> bool:
+    """Whether scores are there and what comes after them could still not be worked out."""
+    return any(table.name == "scores" for table in part.tables) and bool({"scaled", "weights"} & set(part.taken))
 
 
 def _findings(part: Checked) -> Iterator[Part]:
@@ -72,11 +83,13 @@ def _cell_row(cell: CheckedCell) -> tuple[str, ...]:
 
 
 def right_text(cell: CheckedCell) -> str:
-    """What is right, at the author's own number of decimals where there is one."""
+    """What is right, at the author's own number of decimals where there is one, in percent where those are written."""
     if cell.right is None:
         return "not known"
     if isinstance(cell.right, str):
         return cell.right
+    if "%" in cell.written and cell.decimals is not None:
+        return f"{100 * cell.right:.{max(cell.decimals - 2, 0)}f} %"
     return f"{cell.right:.4f}" if cell.decimals is None else f"{cell.right:.{max(cell.decimals, 0)}f}"
 
 

@@ -62,11 +62,8 @@ class CheckedTable:
     written: tuple[tuple[str, ...], ...]
     verdicts: tuple[tuple[str, ...], ...]
     whys: tuple[tuple[str, ...], ...] = ()
-
-    @property
-    def is_given(self) -> bool:
-        """Whether nothing in it could be worked out from other tables."""
-        return not any(verdict for row in self.verdicts for verdict in row)
+    is_taken: bool = False
+    """Whether something is written in it and none of that could be worked out from other tables."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ class Checked:
     def taken(self) -> tuple[str, ...]:
         """Tables after the inputs that had to be taken as they are, because nothing written leads to them."""
         inputs = {CAPTIONS[step] for step in INPUTS}
-        return tuple(dict.fromkeys(t.name for t in self.tables if t.is_given and t.name not in inputs))
+        return tuple(dict.fromkeys(t.name for t in self.tables if t.is_taken and t.name not in inputs))
 
     def count(self, verdict: str) -> int:
         """How many cells have this verdict ("blank" and "" too)."""
@@ -150,8 +147,8 @@ class _Desk:
         if given is not None:
             return [Version(np.asarray(given, dtype=float), clean=True)]
         found = derive(self.routes.get(node, []), self.versions)
-        step = node.rpartition(".")[2]
-        return [each for each in found if step == "masked" or _is_finite(each, caption(node))]
+        hides = node.rpartition(".")[2] in ("scaled", "masked")
+        return [each for each in found if _is_finite(each, caption(node), hides)]
 
     def judge(self, table: Placed, known: list[Version]) -> list[Version]:
         """Note the verdict on every cell and row of a written table; give back its readings for what comes after."""
@@ -203,9 +200,12 @@ class _Desk:
         return self.versions.get(table.node.replace(table.step, step), [])
 
 
-def _is_finite(version: Version, name: str) -> bool:
-    """Whether a reading stays within what can be calculated; powers of e may leave it, but nothing needs them."""
-    if not np.isinf(version.values).any():
+def _is_finite(version: Version, name: str, hides: bool) -> bool:
+    """Whether a reading stays within what can be calculated; powers of e may leave it, but nothing needs them.
+
+    A table that `hides` may hold minus infinity.
+    """
+    if not (np.isposinf if hides else np.isinf)(version.values).any():
         return True
     if version.clean and not name.endswith(CAPTIONS["powers"]):
         raise InvalidInput(
@@ -249,4 +249,5 @@ def _table(table: Placed, verdicts: dict[tuple[int, int], str], whys: dict[tuple
         written=grid(table.texts | unfit),
         verdicts=grid(verdicts),
         whys=grid(whys),
+        is_taken=not any(verdicts.values()) and any(each is not Mark.BLANK for each in table.cells.values()),
     )

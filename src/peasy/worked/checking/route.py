@@ -16,6 +16,7 @@ from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.scoring import SCORINGS, Additive, Scoring
 from peasy.worked.checking.name import caption
 from peasy.worked.example import AdditiveScoring, Example
+from peasy.worked.number import bracket, show
 from peasy.worked.work import head_name, look_table
 
 Array = Any
@@ -88,15 +89,6 @@ def multiply(left: Array, right: Array, names: tuple[str, str] = ("left", "right
     return np.where(unknown, np.nan, np.nan_to_num(left) @ np.nan_to_num(right))
 
 
-def shown(number: float) -> str:
-    """A number in a sentence, at four decimals at most.
-
-    >>> shown(2.0), shown(1 / 3), shown(float("-inf"))
-    ('2', '0.3333', '-∞')
-    """
-    return "-∞" if number == -np.inf else f"{round(float(number), 4) + 0.0:.10g}"
-
-
 def listed(parts: Sequence[Any] | Array, say: Callable[[Any], str] = str) -> str:
     """A sum of many parts, the middle left out.
 
@@ -109,7 +101,7 @@ def listed(parts: Sequence[Any] | Array, say: Callable[[Any], str] = str) -> str
 
 
 def _times(pair: tuple[float, float]) -> str:
-    return f"{shown(pair[0])}·{shown(pair[1])}"
+    return f"{bracket(pair[0])}·{bracket(pair[1])}"
 
 
 def _product(left: str, right: str) -> Route:
@@ -153,7 +145,7 @@ def _one_head(rules: Rules, head: int, heads: int) -> dict[str, list[Route]]:
     ways[node("masked")] = [Route((node("scaled"),), lambda s: _mask(rules, s), _say_masked(rules))]
     ways[node("weights")] = [Route((node("masked"),), lambda m: rules.normalise.weigh(np, m), _say_weights(rules))]
     if rules.normalise.name == "softmax":
-        ways[node("powers")] = [Route((node("masked"),), np.exp, lambda i, j, of: f"e^{shown(of[0][i, j])}")]
+        ways[node("powers")] = [Route((node("masked"),), np.exp, lambda i, j, of: f"e^{bracket(of[0][i, j])}")]
         ways[node("sums")] = [Route((node("powers"),), lambda p: p.sum(axis=-1, keepdims=True), _say_sum)]
         by_hand = Route((node("powers"), node("sums")), lambda p, s: p / s, _say_quotient)
         ways[node("weights")] += [by_hand]
@@ -206,7 +198,7 @@ def _say_scores(rules: Rules, turned: bool = False) -> Say:
         dot = listed(np.stack([query, key], axis=1), _times)
         if rules.scoring.name != "cosine":
             return dot
-        lengths = [shown(float(np.linalg.norm(vector))) for vector in (query, key)]
+        lengths = [show(float(np.linalg.norm(vector))) for vector in (query, key)]
         return f"({dot}) / ({lengths[0]} · {lengths[1]})"
 
     return say
@@ -215,8 +207,8 @@ def _say_scores(rules: Rules, turned: bool = False) -> Say:
 def _say_scaled(rules: Rules) -> Say:
     def say(i: int, j: int, of: Sequence[Array]) -> str:
         if rules.scale is None and rules.scoring.name == "scaled-dot":
-            return f"{shown(of[0][i, j])} / √{of[1].shape[-1]}"
-        return f"{shown(of[0][i, j])} · {shown(rules.factor(1))}"
+            return f"{show(of[0][i, j])} / √{of[1].shape[-1]}"
+        return f"{show(of[0][i, j])} · {bracket(rules.factor(1))}"
 
     return say
 
@@ -225,7 +217,7 @@ def _say_masked(rules: Rules) -> Say:
     def say(i: int, j: int, of: Sequence[Array]) -> str:
         if rules.may_look is not None and not rules.may_look[i, j]:
             return "this query may not look at this key"
-        return shown(of[0][i, j]) if rules.bias is None else f"{shown(of[0][i, j])} + {shown(rules.bias[i, j])}"
+        return show(of[0][i, j]) if rules.bias is None else f"{show(of[0][i, j])} + {bracket(rules.bias[i, j])}"
 
     return say
 
@@ -236,16 +228,16 @@ def _say_weights(rules: Rules) -> Say:
         if row[j] == -np.inf:
             return "what may not be seen weighs nothing"
         if rules.normalise.name == "none":
-            return f"the score {shown(row[j])} as it is"
+            return f"the score {show(row[j])} as it is"
         power = "e^" if rules.normalise.name == "softmax" else ""
-        return f"{power}{shown(row[j])} / ({listed(row[row != -np.inf], lambda each: power + shown(each))})"
+        return f"{power}{bracket(row[j])} / ({listed(row[row != -np.inf], lambda each: power + bracket(each))})"
 
     return say
 
 
 def _say_sum(i: int, j: int, of: Sequence[Array]) -> str:
-    return listed(of[0][i], shown)
+    return listed(of[0][i], bracket)
 
 
 def _say_quotient(i: int, j: int, of: Sequence[Array]) -> str:
-    return f"{shown(of[0][i, j])} / {shown(of[1][i, 0])}"
+    return f"{show(of[0][i, j])} / {show(of[1][i, 0])}"

@@ -4,8 +4,9 @@ import numpy as np
 
 from peasy.worked.checking.cell import NOISE, Content, Mark, Number, read_cell
 from peasy.worked.checking.name import caption
-from peasy.worked.checking.route import listed, shown
+from peasy.worked.checking.route import listed
 from peasy.worked.checking.table import Placed, RowFinding
+from peasy.worked.number import bracket, show
 
 
 def unfit_findings(table: Placed, exact: np.ndarray | None) -> list[RowFinding]:
@@ -55,14 +56,14 @@ def reach_findings(
 
 
 def _reach(number: Number, least: float, most: float, words: int) -> tuple[str, str] | None:
-    bounds = f"the values of column {{column}} lie between {shown(least)} and {shown(most)}"
+    bounds = f"the values of column {{column}} lie between {show(least)} and {show(most)}"
     if number.low > most or number.high < least:
         return "outside", f"{{text}} cannot be reached: {bounds}, and weights that sum to 1 stay between them."
     if words > 1 and least < most and number.value in (least, most):
         end = "at most" if number.value == most else "at least"
         return (
             "extreme",
-            f"The values of column {{column}} reach {end} {shown(number.value)}, so {{text}} needs weight 1 "
+            f"The values of column {{column}} reach {end} {show(number.value)}, so {{text}} needs weight 1 "
             "on one word and 0 on all others: that is not a softmax result.",
         )
     return None
@@ -75,8 +76,8 @@ def _sum_finding(table: Placed, label: str, contents: list[Content]) -> list[Row
     total, spare = sum(each.value for each in numbers), _rounding(numbers)
     if abs(total - 1) < max(spare - NOISE, NOISE):  # the bound itself would need every number to be a half
         return []
-    why = f"{listed([each.value for each in numbers], shown)} = {shown(total)}, but weights sum to 1"
-    why += f" (rounding explains {shown(spare)} at most)." if spare else "."
+    why = f"{listed([each.value for each in numbers], bracket)} = {show(total)}, but weights sum to 1"
+    why += f" (rounding explains {show(spare)} at most)." if spare else "."
     return [RowFinding(caption(table.node), label, "sum", why, table.says)]
 
 

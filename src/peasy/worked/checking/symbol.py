@@ -9,11 +9,11 @@ import numpy as np
 from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import Number, Term
 from peasy.worked.checking.name import caption
-from peasy.worked.checking.route import shown
 from peasy.worked.checking.table import Placed, RowFinding
 from peasy.worked.checking.verdict import GRAVITY, Judged, Verdict, settle
 from peasy.worked.checking.version import Version, best, knowing
 from peasy.worked.example import Written
+from peasy.worked.number import show
 
 _INDEXED = re.compile(r"([qkv])_(\d+)")
 _INDEX_IN_TEXT = re.compile(r"\b[qkvQKV]_?\{?(\d+)")
@@ -79,7 +79,7 @@ def judge_shares(
             return None
         found = _share_verdict(term, known, row, wanted) if wanted == key else "wrong"
         name = term.names[0] if wanted == key else symbols.name("v", wanted)
-        right.append(f"{shown((best(known) or known[0]).values[row, wanted])}*{name}")
+        right.append(f"{show((best(known) or known[0]).values[row, wanted])}*{name}")
         if found != "right":
             whys.append(f"the weight on {symbols.keys[wanted]} makes it {right[-1]}, not {term}")
         verdict = max(verdict, found, key=GRAVITY.index)

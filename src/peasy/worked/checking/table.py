@@ -65,14 +65,14 @@ class Placed:
         return rows
 
     def values(self) -> np.ndarray:
-        """The written numbers; NaN where none is written, nothing where something is hidden."""
+        """The written numbers; NaN where none is written; what weighs nothing where something is hidden."""
         grid = np.full((len(self.rows), len(self.columns)), np.nan)
         for place, cell in self.cells.items():
             if isinstance(cell, Number):
                 grid[place] = cell.value
             elif cell is Mark.HIDDEN and self.step in ("weights", "powers"):
                 grid[place] = 0.0
-            elif cell is Mark.HIDDEN and self.step == "masked":
+            elif cell is Mark.HIDDEN and self.step in ("scores", "scaled", "masked"):
                 grid[place] = -np.inf
         return grid
 

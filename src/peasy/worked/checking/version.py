@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 
 from peasy.errors import PeasyError
-from peasy.worked.checking.route import Route, shown
+from peasy.worked.checking.route import Route
+from peasy.worked.number import show
 
 MOST_VERSIONS = 24
 """How many readings of one table are followed; authors write each table once or twice, never this often."""
@@ -32,7 +33,7 @@ class Version:
 
     def says(self, row: int, column: int) -> str:
         """The sum behind one cell: `1·1 + 1·1 = 2`."""
-        number = shown(self.values[row, column])
+        number = show(self.values[row, column])
         said = self.route.say(row, column, [parent.values for parent in self.parents]) if self.route else ""
         return f"{said} = {number}" if said else f"It is given as {number}"
 

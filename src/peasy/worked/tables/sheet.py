@@ -103,7 +103,7 @@ def part_labels(header: Sequence[str] | None, body: Sequence[Sequence[str]]) -> 
     ([['1', '0'], ['0', '1']], Labels(rows=(), columns=()))
     """
     rows = [list(row) for row in body]
-    if header is not None and all(_is_cell(each) and each.strip() for each in header):
+    if header is not None and _is_row(header):
         rows, header = [list(header), *rows], None  # numbers, not names: a table without a header
     corner = "" if header is None else header[0]
     labelled = any(row and not _is_cell(row[0]) for row in rows)
@@ -133,6 +133,15 @@ def _stated(step: str, captions: Sequence[str], cells: Sequence[Sequence[str]]) 
     elif formulas and not re.search(r"sqrt|√|/", formulas[0]):
         said["scoring"] = "dot"
     return said
+
+
+def _is_row(header: Sequence[str]) -> bool:
+    """Whether a header is a row of numbers, with or without a name before it; 0, 1, 2 and 1, 2, 3 count columns."""
+    name, *rest = header
+    if not name.strip() or re.search(r"\\\s|[↓→]", name) or not all(each.strip() and _is_cell(each) for each in rest):
+        return False
+    counted = [[str(first + index) for index in range(len(rest))] for first in (0, 1)]
+    return _is_cell(name) or bool(rest) and [each.strip() for each in rest] not in counted
 
 
 def _is_cell(text: str) -> bool:

@@ -72,17 +72,19 @@ def test_half_precision():
 
 
 def test_the_error_is_no_larger_than_that_of_torchs_plain_road():
-    """Against float64: at most 1.1 times the largest error of torch's own unfused attention."""
+    """Against float64, over twenty inputs: at most 1.1 times the largest error of torch's own unfused attention."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    query, key, value = (each.detach() for each in arrays(3, 4, 4, 128, 128, torch.float32))
     places = torch.arange(128)[None]
     visible = Sight(places, places, causal=True).visible(None, 128)
-    exact = Look(query.double(), key.double(), value.double(), visible, 8**-0.5).calculate().context
-    ours = (by_kernel(query, key, value, visible, 8**-0.5) - exact).abs().max()
-    with sdpa_kernel(SDPBackend.MATH):
-        theirs = (by_kernel(query, key, value, visible, 8**-0.5) - exact).abs().max()
-    assert ours <= 1.1 * theirs
+    ours, theirs = [], []
+    for seed in range(20):
+        query, key, value = (each.detach() for each in arrays(seed, 4, 4, 128, 128, torch.float32))
+        exact = Look(query.double(), key.double(), value.double(), visible, 8**-0.5).calculate().context
+        ours.append((by_kernel(query, key, value, visible, 8**-0.5) - exact).abs().max())
+        with sdpa_kernel(SDPBackend.MATH):
+            theirs.append((by_kernel(query, key, value, visible, 8**-0.5) - exact).abs().max())
+    assert max(ours) <= 1.1 * max(theirs)
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)

@@ -106,6 +106,15 @@ def test_nothing_to_write_on_is_said():
         Sampling(temperature=-1.0)
 
 
+@pytest.mark.parametrize("cached", [True, False])
+def test_learned_places_run_out(cached):
+    model = make(DECODERS["learned"])
+    written = generate(model, some_ids(2, 60).tolist(), Sampling(20), cached=cached)
+    assert [len(text) for text in written] == [5, 5]
+    with pytest.raises(InvalidInput, match="has 65 tokens; this model reads at most 64"):
+        generate(model, some_ids(1, 65).tolist(), Sampling(20), cached=cached)
+
+
 def test_padding_on_the_left():
     ids, real = pad_left([[1, 2], [3]], padding=9)
     assert ids.tolist() == [[1, 2], [9, 3]]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from peasy.errors import InvalidInput
 from peasy.models.protocol import Memory, Model
-from peasy.nn.part import check
+from peasy.nn.part import Learned, check
 
 Ids = Sequence[Sequence[int]]
 
@@ -63,6 +63,7 @@ def decode(
 
     A text ends with one of the model's end ids, which is the last it gets. A model that answers a source needs
     `source`, and begins with its start id unless there are prompts. Without `cached` every step reads all again.
+    Where a model has learned only so many places, all texts end when the longest has filled them.
     """
     sampling = sampling or Sampling()
     prompts = _begin(model, prompts, source)
@@ -73,7 +74,7 @@ def decode(
     running = torch.ones(len(ids), dtype=torch.bool)
     with torch.inference_mode():
         reader = _Reader(model, source, cached, room=ids.shape[1] + sampling.max_tokens)
-        for step in range(sampling.max_tokens):
+        for step in range(_steps(model, sampling, ids.shape[1])):
             chosen = choose(reader.read(ids, shown))
             yield Written(step, tuple(int(new) if on else None for new, on in zip(chosen, running, strict=True)))
             running = running & ~torch.isin(chosen, end)
@@ -140,6 +141,14 @@ def _begin(model: Model, prompts: Ids | None, source: Ids | None) -> Ids:
     if source is not None and len(source) != len(prompts):
         raise InvalidInput(f"There are {len(source)} sources and {len(prompts)} prompts.", hint="Give as many of each.")
     return prompts
+
+
+def _steps(model: Model, sampling: Sampling, length: int) -> int:
+    """How many tokens can be written: learned places may run out before."""
+    if not isinstance(getattr(model.config, "position", None), Learned):
+        return sampling.max_tokens
+    context = getattr(model.config, "context", None) or length
+    return min(sampling.max_tokens, max(context - length + 1, 1))
 
 
 def _source(source: Ids | None, device: torch.device) -> dict[str, Any]:

@@ -17,6 +17,9 @@ from peasy.nn.scene import Edit
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Tap
 
+ENOUGH = 256
+"""So many tokens keep the processor busy: longer texts need not join them, and nothing is padded."""
+
 
 class Encoder(Model):
     """Embedding and blocks that look both ways; optionally a pooler and a head for masked words."""
@@ -66,7 +69,7 @@ class Encoder(Model):
         """One vector for each text, `[batch, d_model]`."""
         return self.pool(self.hidden(ids, real=real, **more), real)
 
-    def embed_many(self, texts: Sequence[Sequence[int]], *, tokens: int = 4096) -> Tensor:
+    def embed_many(self, texts: Sequence[Sequence[int]], *, tokens: int = 1024) -> Tensor:
         """The vectors of any number of texts, in their order, without gradients.
 
         Texts of like length are read together, about `tokens` tokens at a time, so that little is read in vain.
@@ -97,12 +100,14 @@ class Encoder(Model):
 
 
 def _batches(lengths: list[int], tokens: int) -> Iterator[list[int]]:
-    """Which texts are read together: sorted by length, so many that padding included they have `tokens` tokens."""
+    """Which texts are read together: of one length where there are enough of them, `tokens` at most."""
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
-        if batch and lengths[row] * (len(batch) + 1) > tokens:
-            yield batch
-            batch = []
+        if batch:
+            longer, held = lengths[row] > lengths[batch[0]], lengths[batch[-1]] * len(batch)
+            if lengths[row] * (len(batch) + 1) > tokens or (longer and held >= ENOUGH):
+                yield batch
+                batch = []
         batch.append(row)
     if batch:
         yield batch

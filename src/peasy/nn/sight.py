@@ -40,15 +40,14 @@ class Visible:
         bias = None if self.bias is None else self.bias[:, list(heads)]
         if rows == tuple(range(query.shape[2])):
             return Visible(self.mask, bias, self.causal)
-        mask, chosen = self._whole_mask(query), list(rows)
-        mask = None if mask is None else mask[..., chosen, :]
-        return Visible(mask, None if bias is None else bias[..., chosen, :])
+        chosen = list(rows)
+        return Visible(_rows(self._whole_mask(query), chosen), None if bias is None else bias[..., chosen, :])
 
     def block(self, rows: slice, n_key: int, query: Tensor) -> "Visible":
         """The same for some rows of `query` in a row and the first `n_key` keys."""
         bias = None if self.bias is None else self.bias[..., rows, :n_key]
         if not self.causal:
-            return Visible(None if self.mask is None else self.mask[..., rows, :n_key], bias)
+            return Visible(_rows(self.mask, rows), bias)
         keys = torch.arange(n_key, device=query.device)
         return Visible(keys <= torch.arange(rows.start, rows.stop, device=query.device)[:, None], bias)
 
@@ -101,7 +100,9 @@ class Sight:
         return Visible(self.mask(window, n_key), bias)
 
     def mask(self, window: int | None, n_key: int) -> Tensor:
-        """True where a query may look: `[batch or 1, 1, query, key]`."""
+        """True where a query may look: `[batch or 1, 1, query, key]`, or one row for all queries that see alike."""
+        if self.real is not None and not self.causal and window is None:
+            return self.real[:, None, None, -n_key:]
         distance = self.distances(n_key)
         allowed = distance >= 0 if self.causal else torch.ones_like(distance, dtype=torch.bool)
         if window is not None:
@@ -113,3 +114,8 @@ class Sight:
     def distances(self, n_key: int) -> Tensor:
         """How many places each of the last `n_key` keys lies before each query: `[batch or 1, query, key]`."""
         return self.query[:, :, None] - self.key[:, None, -n_key:]
+
+
+def _rows(mask: Tensor | None, rows: list[int] | slice) -> Tensor | None:
+    """Some rows of a mask; the one row of a mask that is alike for all queries is every row."""
+    return mask if mask is None or mask.shape[-2] == 1 else mask[..., rows, :]

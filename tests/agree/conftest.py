@@ -84,6 +84,8 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
         "bert-untied": ("BertForMaskedLM", "BertConfig", SMALL_BERT | {"tie_word_embeddings": False}),
         "bert-pretraining": ("BertForPreTraining", "BertConfig", SMALL_BERT | {"layer_norm_eps": 1e-3}),
         "roberta": ("RobertaModel", "RobertaConfig", SMALL_BERT | {"type_vocab_size": 1}),
+        "xlm-roberta": ("XLMRobertaModel", "XLMRobertaConfig", SMALL_BERT | {"type_vocab_size": 1}),
+        "camembert": ("CamembertForMaskedLM", "CamembertConfig", SMALL_BERT | {"type_vocab_size": 1}),
         "roberta-masked": ("RobertaForMaskedLM", "RobertaConfig", SMALL_BERT | {"hidden_act": "relu"}),
     },
     "translator": {

@@ -1,4 +1,7 @@
-"""BERT and RoBERTa: one table; they differ in the first place used and in the names around the head."""
+"""BERT and RoBERTa: one table; they differ in the first place used and in the names around the head.
+
+XLM-RoBERTa and CamemBERT are RoBERTa under other names.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -178,4 +181,6 @@ def _family(name: str, options: Options, *, bare: str, masked: str, pretraining:
 FAMILIES = (
     _family("bert", BERT, bare="BertModel", masked="BertForMaskedLM", pretraining="BertForPreTraining"),
     _family("roberta", ROBERTA, bare="RobertaModel", masked="RobertaForMaskedLM"),
+    _family("xlm-roberta", ROBERTA, bare="XLMRobertaModel", masked="XLMRobertaForMaskedLM"),
+    _family("camembert", ROBERTA, bare="CamembertModel", masked="CamembertForMaskedLM"),
 )

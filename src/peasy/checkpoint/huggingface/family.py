@@ -127,6 +127,7 @@ def read_special(fields: Fields, *, start: str | None = None) -> Special:
         begin=begin if begin != -1 else None,
         end=fields.ids("eos_token_id"),
         start=first,
+        unknown=fields.whole("unk_token_id", None, least=0),
     )
 
 

@@ -133,4 +133,4 @@ def _block_rules(side: str, attentions: tuple[str, ...], gated: bool) -> tuple[R
     )
 
 
-FAMILY = Family("t5", EncoderDecoderConfig, ("T5ForConditionalGeneration",), read, write, table)
+FAMILY = Family("t5", EncoderDecoderConfig, ("T5ForConditionalGeneration", "T5WithLMHeadModel"), read, write, table)

@@ -76,6 +76,14 @@ def write_gguf(
     """Write a new folder with `model.gguf` and the tokenizer; there whole or not at all.
 
     `tensors` have our names. `numbers` is the precision of the matrices; vectors stay in float32.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from peasy.models.build import build
+    >>> from peasy.models.preset import preset
+    >>> config = preset("gpt-tiny")
+    >>> with TemporaryDirectory() as home:
+    ...     [file.name for file in write_gguf(f"{home}/out", config, build(config).state_dict()).iterdir()]
+    ['model.gguf']
     """
     if find_spec("gguf") is None:
         raise MissingPart("GGUF export needs the package gguf.", hint="pip install 'peasy[export]'")

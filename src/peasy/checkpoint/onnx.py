@@ -71,6 +71,12 @@ def write_onnx(folder: str | Path, model: Model, tokenizer: Any = None) -> Path:
 
     Inputs are called input_ids and attention_mask (1 = a real token), for an encoder-decoder decoder_input_ids too;
     outputs logits, for an encoder last_hidden_state and sentence_embedding.
+
+    >>> from peasy.models.build import build
+    >>> from peasy.models.preset import preset
+    >>> write_onnx("out", build(preset("ngram-tiny")))
+    Traceback (most recent call last):
+    peasy.errors.InvalidInput: A model of kind ngram has no ONNX graph yet.
     """
     if find_spec("onnxscript") is None or find_spec("onnx") is None:
         raise MissingPart("ONNX export needs onnx and onnxscript.", hint="pip install 'peasy[export]'")

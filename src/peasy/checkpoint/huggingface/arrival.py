@@ -56,6 +56,16 @@ def read_folder(folder: str | Path, *, ignore: Iterable[str] = ()) -> Arrival:
     """Read a Hugging Face folder: its settings, and all names and shapes of its weights against them.
 
     `ignore` names settings of config.json that peasy does not know and that are known to change nothing.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from peasy.checkpoint.huggingface import write_folder
+    >>> from peasy.models.build import build
+    >>> from peasy.models.preset import preset
+    >>> config = preset("gpt-tiny")
+    >>> with TemporaryDirectory() as home:
+    ...     arrival = read_folder(write_folder(f"{home}/out", config, build(config).state_dict()))
+    >>> arrival.family, arrival.config.stack == config.stack
+    ('arcee', True)
     """
     place = Folder(folder)
     where = str(place.path / CONFIG)

@@ -32,6 +32,14 @@ def write_folder(
     """Write a new folder that transformers (and for encoders sentence-transformers) loads; there whole or not at all.
 
     `tensors` have our names. `tokenizer` is anything with `save(path)`, or the path of a tokenizer.json.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from peasy.models.build import build
+    >>> from peasy.models.preset import preset
+    >>> config = preset("gpt-tiny")
+    >>> with TemporaryDirectory() as home:
+    ...     sorted(file.name for file in write_folder(f"{home}/out", config, build(config).state_dict()).iterdir())
+    ['config.json', 'model.safetensors']
     """
     family = family_for(config)
     theirs = their_tensors(family, config, tensors)

@@ -42,6 +42,7 @@ def draw(document: Document, width: int = 80, colour: bool = False) -> str:
         file=out,
         width=width,
         force_terminal=colour,
+        force_jupyter=False,  # in a notebook rich would show every line itself instead of writing it here
         color_system="truecolor" if colour else None,
         no_color=not colour,
         legacy_windows=False,

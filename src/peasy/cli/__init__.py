@@ -32,6 +32,10 @@ A verb needs a test in tests/cli and an example in its docstring (tests/house ho
 
 def main() -> None:
     """The `peasy` command."""
-    from peasy.cli.app import run
+    try:
+        from peasy.cli.app import run
 
-    raise SystemExit(run())
+        code = run()
+    except KeyboardInterrupt:  # while the libraries were still being read
+        code = 130
+    raise SystemExit(code)

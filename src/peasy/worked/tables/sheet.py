@@ -141,7 +141,7 @@ def _is_row(header: Sequence[str]) -> bool:
     if not name.strip() or re.search(r"\\\s|[↓→]", name) or not all(each.strip() and _is_cell(each) for each in rest):
         return False
     counted = [[str(first + index) for index in range(len(rest))] for first in (0, 1)]
-    return _is_cell(name) or bool(rest) and [each.strip() for each in rest] not in counted
+    return _is_cell(name) or (bool(rest) and [each.strip() for each in rest] not in counted)
 
 
 def _is_cell(text: str) -> bool:

@@ -239,6 +239,15 @@ def test_very_old_names_of_norms_are_read(tmp_path):
     assert all(torch.equal(tensor, expected[name]) for name, tensor in arrival.tensors.items())
 
 
+def test_mixed_numbers_run(tmp_path):
+    folder = write(tmp_path / "m")
+    held = load_file(folder / "model.safetensors")
+    store(folder, {name: tensor.bfloat16() for name, tensor in held.items() if "ln" not in name})
+    arrival = read_folder(folder)
+    assert {tensor.dtype for tensor in arrival.tensors.values()} == {torch.float32, torch.bfloat16}
+    assert load_model(arrival)(torch.tensor([[1, 2]])).dtype == torch.float32
+
+
 def test_loading_maps_the_file(tmp_path):
     folder = write(tmp_path / "m")
     model = load_model(read_folder(folder))

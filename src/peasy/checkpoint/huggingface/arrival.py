@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from peasy.checkpoint import memory
@@ -81,9 +82,14 @@ def read_folder(folder: str | Path, *, ignore: Iterable[str] = ()) -> Arrival:
 
 
 def load_model(arrival: Arrival) -> Model:
-    """The model over the mapped weights, ready to run: nothing is copied."""
+    """The model over the mapped weights, ready to run: nothing is copied.
+
+    Only where a file mixes kinds of numbers, those that are shorter become as long as the longest.
+    """
     model = build(arrival.config, seed=None)
-    model.load_state_dict(arrival.tensors, strict=True, assign=True)
+    widest = reduce(torch.promote_types, {tensor.dtype for tensor in arrival.tensors.values()})
+    weights = {name: tensor.to(widest) for name, tensor in arrival.tensors.items()}
+    model.load_state_dict(weights, strict=True, assign=True)
     return model.eval()
 
 

@@ -86,6 +86,12 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
         "roberta": ("RobertaModel", "RobertaConfig", SMALL_BERT | {"type_vocab_size": 1}),
         "xlm-roberta": ("XLMRobertaModel", "XLMRobertaConfig", SMALL_BERT | {"type_vocab_size": 1}),
         "camembert": ("CamembertForMaskedLM", "CamembertConfig", SMALL_BERT | {"type_vocab_size": 1}),
+        "pre-norm": ("RobertaPreLayerNormModel", "RobertaPreLayerNormConfig", SMALL_BERT | {"pad_token_id": 0}),
+        "pre-norm-masked": (
+            "RobertaPreLayerNormForMaskedLM",
+            "RobertaPreLayerNormConfig",
+            SMALL_BERT | {"layer_norm_eps": 1e-5, "type_vocab_size": 1},
+        ),
         "roberta-masked": ("RobertaForMaskedLM", "RobertaConfig", SMALL_BERT | {"hidden_act": "relu"}),
     },
     "translator": {

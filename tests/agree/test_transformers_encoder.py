@@ -64,7 +64,9 @@ def test_roberta_counts_places_itself(case_of):
     torch.testing.assert_close(hidden[real], expected[real], **CLOSE)
 
 
-@pytest.mark.parametrize("name", ["bert-masked", "bert-untied", "bert-pretraining", "roberta-masked", "camembert"])
+@pytest.mark.parametrize(
+    "name", ["bert-masked", "bert-untied", "bert-pretraining", "roberta-masked", "camembert", "pre-norm-masked"]
+)
 def test_scores_of_masked_words(case_of, name):
     case, ids = case_of(name), some_ids(2, 9)
     with torch.no_grad():

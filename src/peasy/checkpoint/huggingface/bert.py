@@ -1,11 +1,11 @@
 """BERT and RoBERTa: one table; they differ in the first place used and in the names around the head.
 
-XLM-RoBERTa and CamemBERT are RoBERTa under other names.
+XLM-RoBERTa and CamemBERT are RoBERTa under other names; RoBERTa-PreLayerNorm has its norms before the sublayers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from peasy.checkpoint.huggingface.family import (
     ACTIVATIONS,
@@ -38,6 +38,7 @@ class Options:
     offset: bool = False
     head_activation: Activation | None = None
     padding: int = 0
+    place: Literal["before", "after"] = "after"
 
 
 BERT = Options(
@@ -57,6 +58,11 @@ ROBERTA = Options(
     head_activation="gelu",
     padding=1,
 )
+PRE_NORM = replace(ROBERTA, prefix="roberta_prelayernorm.", place="before")
+NORMS = {
+    "after": {"attention.output.LayerNorm": "attention_norm", "output.LayerNorm": "feedforward_norm"},
+    "before": {"attention.LayerNorm": "attention_norm", "intermediate.LayerNorm": "feedforward_norm"},
+}
 
 
 def read(fields: Fields, stored: Parts, *, options: Options) -> EncoderConfig:
@@ -79,7 +85,7 @@ def read(fields: Fields, stored: Parts, *, options: Options) -> EncoderConfig:
             fields.whole("num_hidden_layers", most=MOST_LAYERS),
             Attention(heads=fields.whole("num_attention_heads")),
             Plain(width=fields.whole("intermediate_size"), activation=activation),
-            LayerNorm(place="after", epsilon=fields.number("layer_norm_eps", 1e-12)),
+            LayerNorm(options.place, fields.number("layer_norm_eps", 1e-12)),
         ),
         context=fields.whole("max_position_embeddings", least=offset + 1) - offset,
         position=Learned(offset),
@@ -140,13 +146,12 @@ def table(config: EncoderConfig, *, options: Options) -> Table:
                     "attention.self.key": "attention.key",
                     "attention.self.value": "attention.value",
                     "attention.output.dense": "attention.output",
-                    "attention.output.LayerNorm": "attention_norm",
                     "intermediate.dense": "feedforward.up",
                     "output.dense": "feedforward.down",
-                    "output.LayerNorm": "feedforward_norm",
+                    **NORMS[options.place],
                 },
             ),
-            *modules(options.prefix, "", {"pooler.dense": "pooler"}),
+            *modules(options.prefix, "", {"pooler.dense": "pooler", "LayerNorm": "encoder.norm"}),
             *modules("", "head.", {options.transform: "transform", options.norm: "norm"}),
             Rule(f"{options.decoder}.weight", "head.weight"),
             Rule(bias, "head.bias"),
@@ -183,4 +188,5 @@ FAMILIES = (
     _family("roberta", ROBERTA, bare="RobertaModel", masked="RobertaForMaskedLM"),
     _family("xlm-roberta", ROBERTA, bare="XLMRobertaModel", masked="XLMRobertaForMaskedLM"),
     _family("camembert", ROBERTA, bare="CamembertModel", masked="CamembertForMaskedLM"),
+    _family("roberta-prelayernorm", PRE_NORM, bare="RobertaPreLayerNormModel", masked="RobertaPreLayerNormForMaskedLM"),
 )

@@ -1,0 +1,266 @@
+"""Many processes, one run: the same batch, cut by rows; the same steps, taken together; one voice and one writer.
+
+DDP keeps all weights in every process, FSDP2 cuts them into shards. The batch of a step does not depend on how many
+processes share it, so the curve of a run does not either, and a run may go on with another number of them.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from peasy.checkpoint.store import read_checkpoint
+from peasy.checkpoint.tensors import TensorFile
+from peasy.corpora import share
+from peasy.errors import InvalidInput
+from peasy.models.encoder import Encoder
+from peasy.models.protocol import Model
+from peasy.training import attention, loop, sharded
+from peasy.training.chance import drawing
+from peasy.training.crew import Crew
+from peasy.training.event import Event, Finished, Sampled, Saved
+from peasy.training.finite import Diverged, broken
+from peasy.training.journal import Journal, trim
+from peasy.training.learner import GradientLearner, Learned
+from peasy.training.lock import locked
+from peasy.training.objective import Batch, Contrastive, Counting, Objective
+from peasy.training.optimizer import Optimizer
+from peasy.training.precision import cast, choose_precision
+from peasy.training.sink import open_sink
+from peasy.training.state import CHECKPOINTS, STATE, Place, clean, latest_state, load_state, save_state, weights_hash
+
+Way = Literal["ddp", "fsdp"]
+
+
+def train(task: loop.Task, crew: Crew | None, way: Way = "ddp") -> Iterator[Event]:
+    """Train as `loop.train` does, alone or together with others."""
+    if crew is None:
+        yield from loop.train(task)
+        return
+    if isinstance(task.objective, Counting):
+        raise InvalidInput("An n-gram model counts its data once, in one process.", hint="Leave out torchrun.")
+    with locked(task.run) if crew.lead else contextlib.nullcontext():
+        if crew.lead:
+            clean(task.run)
+        crew.meet()
+        with SharedRun(replace(task, clock=crew.clock), crew, way) as run:
+            yield from _until_closed(run.events(), crew)
+
+
+def _until_closed(events: Iterator[Event], crew: Crew) -> Iterator[Event]:
+    """Who closes the events wishes to stop; all stop together, after the step in which they heard of it."""
+    for event in events:
+        try:
+            yield event
+        except GeneratorExit:
+            crew.wish = True
+            for _ in events:
+                pass
+            raise
+
+
+class Asked(nn.Module):
+    """A model together with what it is asked: batch in, sum of losses out. This is what DDP and FSDP wrap."""
+
+    def __init__(self, model: Model, objective: Objective) -> None:
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The sum of the losses."""
+        return self.objective.total(self.model, batch)
+
+
+class SharedLearner(GradientLearner):
+    """Each process takes its rows of every part; gradients are added up before the one step that all take."""
+
+    def __init__(self, crew: Crew, asked: nn.Module, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.crew, self.asked = crew, asked
+
+    def learn(self, parts: Sequence[Batch], step: int, factor: float) -> Learned:
+        """Do one step together."""
+        count = sum(map(self.objective.count, parts))
+        mine = [rows_of(part, self.crew) for part in parts]
+        self.optimizer.forget_gradients()
+        loss = 0.0
+        with self._compiled(), self._drawing(step), self.crew.watched():
+            for number, part in enumerate(mine):
+                with self._quietly(number + 1 < len(mine)), cast(self.precision, self.device):
+                    total = self.asked(part) / count
+                    (total * self.crew.size).backward()  # both ways of sharing take the mean over processes
+                loss += float(total.detach())
+            norm = float(self.optimizer.clip(self.clip))
+        loss = self.crew.settle(loss)
+        if broken(loss) or broken(norm):
+            raise self._blame(parts, count, step)
+        with self.crew.watched():
+            self.optimizer.step(factor)
+        return Learned(loss, norm)
+
+    def _drawing(self, step: int) -> contextlib.AbstractContextManager[None]:
+        """What is dropped out differs from process to process, as it would from row to row."""
+        return drawing(self.seed + self.crew.rank, step) if self._draws else contextlib.nullcontext()
+
+    def _quietly(self, more_to_come: bool) -> contextlib.AbstractContextManager[None]:
+        """Gradients travel once a step, with the last part."""
+        if more_to_come and isinstance(self.asked, DistributedDataParallel):
+            return self.asked.no_sync()
+        return contextlib.nullcontext()
+
+    def _blame(self, parts: Sequence[Batch], count: int, step: int) -> Diverged:
+        if isinstance(self.asked, DistributedDataParallel):
+            return super()._blame(parts, count, step)
+        hint = "Lower the rate (--set optimizer.lr=...), and go on from the last checkpoint with --resume."
+        return Diverged(f"Step {step}: the loss or its gradient is NaN or infinite.", hint=hint)
+
+
+class _Together(Objective):
+    """The objective for looking: rows are shared where they can be, and everybody gets the sum."""
+
+    kind = "together"
+
+    def __init__(self, objective: Objective, asked: nn.Module, crew: Crew) -> None:
+        self.inner, self.asked, self.crew = objective, asked, crew
+
+    def prepare(self, batch: Batch, config: Any, chance: torch.Generator) -> Batch:
+        return self.inner.prepare(batch, config, chance)
+
+    def count(self, batch: Batch) -> int:
+        return self.inner.count(batch)
+
+    def total(self, model: Model, batch: Batch) -> Tensor:
+        inside = self.asked.module if isinstance(self.asked, DistributedDataParallel) else self.asked
+        rows = len(batch["ids"])
+        if rows % self.crew.size or isinstance(self.inner, Contrastive):
+            return inside(batch)
+        return self.crew.add(inside(rows_of(batch, self.crew)).detach().clone())
+
+
+def rows_of(batch: Batch, crew: Crew) -> Batch:
+    """The rows of a batch that are this process's own."""
+    mine = share(len(batch["ids"]), world=crew.size, rank=crew.rank)
+    return {name: array[mine] for name, array in batch.items()}
+
+
+class SharedRun(loop._Run):
+    """A run seen by one of its processes: all do the same steps, the lead alone writes."""
+
+    def __init__(self, task: loop.Task, crew: Crew, way: Way) -> None:
+        self.task, self.recipe, self.model, self.crew, self.way = task, task.recipe, task.model, crew, way
+        self.device = str(task.model.device)
+        self.precision = choose_precision(task.recipe.precision, self.device)
+        folder, self.warning = latest_state(task.run) if crew.lead else (None, None)
+        told = crew.agree("" if folder is None else str(folder))
+        self.saved = Path(told) if told else None
+        self.place = Place() if self.saved is None else load_state(self.saved, task.model, None)
+        self.digest = weights_hash(task.model.state_dict()) if crew.lead else ""
+        asked = self._share(Asked(task.model, task.objective))
+        self.learner = self._learner(asked)
+        if self.saved is not None:
+            file = TensorFile(read_checkpoint(self.saved, verified=True).folder, STATE)
+            self.learner.optimizer.restore({name: file.tensor(name) for name in file.info})
+        self.task = replace(task, objective=_Together(task.objective, asked, crew))
+        self.budget = loop._budget(task, self.place)
+        self.done = self.budget.done(self.place.step)
+        self.seconds_per_step, self.last_save = 0.0, self.budget.elapsed
+        self.loss: float | None = None
+        self.valid: float | None = None
+        self._open()
+
+    def _share(self, asked: Asked) -> nn.Module:
+        if self.way == "fsdp":
+            sharded.shard(asked, self.device)
+            return asked
+        with self.crew.watched():
+            # An encoder's pooler or head is not asked by every objective.
+            unused = isinstance(self.model, Encoder)
+            return DistributedDataParallel(asked, find_unused_parameters=unused)
+
+    def _learner(self, asked: nn.Module) -> SharedLearner:
+        recipe, objective = self.recipe, self.task.objective
+        kind = sharded.ShardedOptimizer if self.way == "fsdp" else Optimizer
+        optimizer = kind(self.model, recipe.optimizer, bfloat16=self.precision == "bfloat16")
+        return SharedLearner(
+            self.crew, asked, self.model, objective, optimizer, seed=recipe.seed, clip=recipe.clip,
+            precision=self.precision, compile=recipe.compile and self.way == "ddp",
+        )  # fmt: skip
+
+    def _open(self) -> None:
+        if not self.crew.lead:
+            self.sinks = []
+            return
+        for name in (loop.METRICS, loop.SAMPLES):
+            trim(self.task.run / name, self.place.step)
+        attention.trim_records(self.task.run, self.place.step)
+        self.metrics, self.samples = Journal(self.task.run / loop.METRICS), Journal(self.task.run / loop.SAMPLES)
+        self.sinks = [open_sink(sink, self.task.run) for sink in (*self.recipe.sinks, *self.task.sinks)]
+
+    def __exit__(self, *error: object) -> None:
+        if self.crew.lead:
+            super().__exit__(*error)
+
+    def events(self) -> Iterator[Event]:
+        """Everything that happens, until the budget is used up or all have agreed to stop."""
+        yield self._tell(self._started())
+        while self.done < 1.0:
+            yield from self._step()
+            if self.crew.stopping:
+                self._save()
+                return
+        folder = self.saved or self._save().folder
+        step, tokens, elapsed = self.place.step, self.place.tokens, self.budget.elapsed
+        yield self._tell(Finished(step, folder, self.digest, self.loss, self.valid, tokens, elapsed))
+
+    def _sample(self, write: loop.Write) -> Sampled:
+        model = self._whole()
+        found = Sampled(self.place.step, (), ()) if model is None else write(model, self.place.step)
+        self.model.train()
+        return found
+
+    def _watch(self, sentence: attention.Sentence) -> None:
+        model = self._whole()
+        if model is not None:
+            attention.record(self.task.run, self.place.step, model, sentence)
+        self.model.train()
+
+    def _whole(self) -> Model | None:
+        """The whole model, ready to be asked, for the lead; everybody must call."""
+        if self.way == "fsdp":
+            with self.crew.watched():
+                return sharded.gather(self.model, keep=self.crew.lead)
+        return self.model.eval() if self.crew.lead else None
+
+    def _tell(self, event: Event) -> Event:
+        return super()._tell(event) if self.crew.lead else event
+
+    def _save(self) -> Saved:
+        """The lead writes one checkpoint, the same as if it had trained alone."""
+        self.place = replace(self.place, elapsed=self.budget.elapsed)
+        target = self.task.run / CHECKPOINTS / f"step-{self.place.step:06}"
+        model, optimizer = self._gathered(target)
+        self.saved, self.last_save = target, self.budget.elapsed
+        if not self.crew.lead:
+            return Saved(self.place.step, target, "")
+        self.metrics.keep()
+        self.samples.keep()
+        save_state(self.task.run, model, optimizer, self.place, self.task.tokenizer, self.recipe.keep)
+        self.digest = weights_hash(model.state_dict())
+        event = Saved(self.place.step, target, self.digest)
+        self._tell(event)
+        return event
+
+    def _gathered(self, target: Path) -> tuple[Any, Any]:
+        optimizer = self.learner.optimizer
+        assert optimizer is not None
+        if self.way == "ddp":
+            return self.model, optimizer
+        with self.crew.watched():
+            shards = target.with_name(f".{target.name}.part-shards")
+            found = sharded.consolidate(shards, self.model, optimizer, lead=self.crew.lead)
+        return found or (None, None)

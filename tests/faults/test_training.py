@@ -1,0 +1,165 @@
+"""Training survives: kills at any write and any time, disks that fail, signals, two trainers at once."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HARNESS = Path(__file__).with_name("harness.py")
+LINES = ["the cat sat on the mat", "a bird sang in the tree", "it tasted good", "he walks to the old town"] * 40
+SMALL = [
+    "--preset", "tiny", "--seed", "5", "--set", "tokenizer.by=characters", "--set", "model.d_model=16",
+    "--set", 'model.stack={"layers": 1}', "--set", "context=8", "--set", "short=null", "--set", "batch=2",
+]  # fmt: skip
+
+
+def sweep(folder: Path, mode: str, count: int, seed: int) -> dict:
+    done = subprocess.run(
+        [sys.executable, str(HARNESS), str(folder), mode, str(count), str(seed)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_interrupted_runs_become_the_uninterrupted_one(tmp_path):
+    found = sweep(tmp_path, "mixed", 6, seed=11)
+    assert found["acts"] > 50
+    assert found["wrong"] == []
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("mode", ["kill", "fail", "time"])
+def test_the_full_sweep(tmp_path, mode):
+    """Every durable act is the k-th once, and a hundred random times."""
+    acts = sweep(tmp_path, "kill", 0, seed=0)["acts"]
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    found = sweep(folder, mode, max(acts, 100), seed=1)
+    assert found["wrong"] == []
+
+
+def test_the_sweep_notices_a_run_that_is_not_the_same(tmp_path, monkeypatch):
+    """The inverse: a trainer that forgets its optimizer when it goes on is found out."""
+    spoiled = HARNESS.read_text(encoding="utf-8").replace(
+        "def run_once(",
+        "from peasy.training.optimizer import Optimizer\nOptimizer.restore = lambda self, state: None\n\ndef run_once(",
+    )
+    (tmp_path / "harness.py").write_text(spoiled, encoding="utf-8")
+    monkeypatch.setattr(sys.modules[__name__], "HARNESS", tmp_path / "harness.py")
+    folder = tmp_path / "trials"
+    folder.mkdir()
+    wrong = sweep(folder, "kill", 2, seed=11)["wrong"]
+    assert any("weights differ" in each for each in wrong)
+
+
+class Trainer:
+    """`peasy train` in a process of its own."""
+
+    def __init__(self, folder: Path, *more: str) -> None:
+        (folder / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+        self.run = folder / "run"
+        command = [sys.executable, "-m", "peasy", "train", "gpt", "--data", str(folder / "lines.txt")]
+        self.process = subprocess.Popen(
+            [*command, "--run", str(self.run), *SMALL, *more],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"PEASY_HOME": str(folder / "home")},
+        )  # fmt: skip
+
+    def wait_for_steps(self, count: int = 3) -> None:
+        end = time.monotonic() + 120
+        while self.steps() < count:
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < end, "it never took a step"
+            time.sleep(0.02)
+
+    def steps(self) -> int:
+        metrics = self.run / "metrics.jsonl"
+        return metrics.read_text().count('"event": "step"') if metrics.is_file() else 0
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=120)
+        return self.process.returncode, out, err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["int", "term"])
+def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, code):
+    signalled(tmp_path, number, code)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["int", "term"])
+def test_a_signal_saves_fifty_times(tmp_path, number, code):
+    for trial in range(50):
+        folder = tmp_path / str(trial)
+        folder.mkdir()
+        signalled(folder, number, code)
+
+
+def signalled(folder: Path, number: int, code: int) -> None:
+    trainer = Trainer(folder, "--steps", "1000000", "--set", "save=0", "--set", "validate=0", "--set", "sample=0")
+    trainer.wait_for_steps()
+    trainer.process.send_signal(number)
+    found, _, err = trainer.end()
+    assert found == code, err
+    assert f"peasy train gpt --run {trainer.run} --resume" in err
+    (saved,) = (trainer.run / "checkpoints").glob("step-*")
+    assert int(saved.name.removeprefix("step-")) == trainer.steps()
+
+
+def test_two_trainers_on_one_run(tmp_path):
+    first = Trainer(tmp_path, "--steps", "1000000", "--set", "save=0")
+    try:
+        first.wait_for_steps(1)
+        second = Trainer(tmp_path, "--steps", "1000000", "--set", "save=0", "--resume")
+        code, _, err = second.end()
+    finally:
+        first.process.kill()
+        first.end()
+    assert code == 6
+    assert f"is being trained by another process (process {first.process.pid})" in err
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(7200)
+def test_killed_at_system_calls(tmp_path):
+    """From outside, by strace: every few system calls that write, flush or rename."""
+    strace = shutil.which("strace") or pytest.skip("strace is not installed")
+    probe = subprocess.run([strace, "-f", "-o", "/dev/null", "true"], capture_output=True)
+    if probe.returncode:
+        pytest.skip("this machine does not let a process be traced")
+    more = ["--steps", "8", "--set", "save=4", "--set", "validate=2", "--set", "sample=2", "--resume", "-q"]
+    whole = Trainer(tmp_path, *more)
+    assert whole.end()[0] == 0
+    wanted = told(whole.run)
+    calls = "write,fsync,fdatasync,rename,renameat,renameat2,mkdir"
+    for at in range(1, 200, 3):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        (folder / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+        command = [sys.executable, "-m", "peasy", "train", "gpt", "--data", str(folder / "lines.txt")]
+        command += ["--run", str(folder / "run"), *SMALL, *more]
+        env = os.environ | {"PEASY_HOME": str(folder / "home")}
+        inject = f"inject={calls}:signal=KILL:when={at}"
+        injected = [strace, "-f", "-o", "/dev/null", "-e", f"trace={calls}", "-e", inject]
+        subprocess.run([*injected, *command], capture_output=True, env=env)
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
+        assert done.returncode == 0, f"killed at call {at}: {done.stderr}"
+        assert told(folder / "run") == wanted, f"killed at call {at}"
+
+
+def told(run: Path) -> dict:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    samples = [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
+    return {
+        "losses": {line["step"]: line["loss"] for line in lines if line["event"] == "step"},
+        "samples": {line["step"]: line["ids"] for line in samples},
+        "weights": next(line["sha256"] for line in reversed(lines) if line["event"] == "finished"),
+    }

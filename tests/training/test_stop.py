@@ -1,0 +1,55 @@
+"""The first signal is noted, the second ends the process."""
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from peasy.training.stop import stoppable
+
+WAIT = """
+import time
+from peasy.training.stop import stoppable
+with stoppable() as stop:
+    print("ready", flush=True)
+    while not stop.asked:
+        time.sleep(0.01)
+    print("asked", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_only_noted(number):
+    before = signal.getsignal(number)
+    with stoppable() as stop:
+        assert not stop.asked
+        signal.raise_signal(number)
+        assert stop.signal == number
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_is_immediate(second):
+    waiting = subprocess.Popen([sys.executable, "-c", WAIT], stdout=subprocess.PIPE, text=True)
+    assert waiting.stdout.readline() == "ready\n"
+    waiting.send_signal(signal.SIGTERM)
+    assert waiting.stdout.readline() == "asked\n"
+    waiting.send_signal(second)
+    assert waiting.wait(timeout=10) == -second
+
+
+def test_another_thread_is_left_alone():
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
+
+    def run() -> None:
+        with stoppable() as stop:
+            seen.append((stop.asked, signal.getsignal(signal.SIGINT)))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [(False, before)]

@@ -1,7 +1,8 @@
 """A folder that we write is whole: transformers loads its tokenizer, cuts texts alike and knows the special tokens."""
 
 import pytest
-from transformers import AutoModelForCausalLM, AutoTokenizer
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from peasy.checkpoint.huggingface import load_model, read_folder, write_folder
 from peasy.checkpoint.tokenizer import read_tokenizer
@@ -38,3 +39,30 @@ def test_they_write_what_we_write(tmp_path):
     ours = load_model(read_folder(tmp_path / "out"))
     ids = list(tokenizer.encode("The pizza").ids)
     assert found[0].tolist() == ids + generate(ours, [ids], Sampling(12))[0]
+
+
+def test_an_encoder_of_ours_embeds_the_same_in_sentence_transformers(tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    tokenizer = train(TEXTS * 9, kind="wordpiece", vocabulary=300, wrap=True)
+    config = preset("encoder-tiny", vocabulary=len(tokenizer), pooling="first", special={"padding": 0})
+    model = build(config, seed=1)
+    write_folder(tmp_path / "out", config, model.state_dict(), tokenizer)
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    found = model.embed_many([tokenizer.encode(text).ids for text in TEXTS])
+    torch.testing.assert_close(found, theirs.encode(TEXTS, convert_to_tensor=True).cpu(), atol=1e-5, rtol=0)
+    assert read_folder(tmp_path / "out").config.pooling == "first"
+
+
+def test_a_translator_of_ours_answers_the_same_in_transformers(tmp_path):
+    from peasy.generation.decode import Sampling, generate
+
+    config = preset("translator-tiny", vocabulary=80, special={"padding": 0, "start": 2, "end": [3]})
+    model = build(config, seed=1)
+    write_folder(tmp_path / "out", config, model.state_dict())
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
+    theirs.generation_config.forced_eos_token_id = None
+    source = [[7, 8, 9, 30, 31], [40, 41, 5, 6, 7]]
+    found = theirs.generate(torch.tensor(source), max_new_tokens=10, do_sample=False, num_beams=1).tolist()
+    for answer, expected in zip(generate(model, None, Sampling(10), source=source), found, strict=True):
+        assert answer == expected[1 : 1 + len(answer)]

@@ -6,7 +6,7 @@ import pytest
 
 from peasy.checkpoint.huggingface.family import Promised
 from peasy.checkpoint.huggingface.fields import Fields
-from peasy.checkpoint.huggingface.registry import _settled, read_settings, recognise
+from peasy.checkpoint.huggingface.registry import _settled, family_for, read_settings, recognise
 from peasy.errors import InvalidInput
 from peasy.models.preset import preset
 from peasy.nn import part
@@ -156,3 +156,11 @@ def test_one_unknown_setting_more_is_refused(name):
     told, stored = PUBLISHED[name]
     with pytest.raises(InvalidInput, match="does not know: new_trick"):
         read(told | {"new_trick": True}, stored)
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "base"])
+@pytest.mark.parametrize(
+    ("kind", "family"), [("gpt", "arcee"), ("encoder", "roberta-prelayernorm"), ("translator", "pegasus")]
+)
+def test_what_is_trained_here_can_leave(kind, family, size):
+    assert family_for(preset(f"{kind}-{size}")).name == family

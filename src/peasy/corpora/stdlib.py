@@ -1,6 +1,7 @@
 """`stdlib`: what the running Python says about itself: docstrings, language topics, or the source of its library."""
 
 import ast
+import os
 import platform
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,8 +73,7 @@ class Stdlib(Corpus):
 
     @cached_property
     def _files(self) -> list[Path]:
-        found = sorted(path for path in _library().rglob("*.py") if not _NOT_LIBRARY & set(_below(path)))
-        if not found:
+        if not (found := sorted(_modules(_library()))):
             raise NotFound(f"This Python has no source in {_library()}.", hint="stdlib:topics may still be there.")
         return found
 
@@ -89,8 +89,11 @@ def _library() -> Path:
     return Path(sysconfig.get_path("stdlib"))
 
 
-def _below(path: Path) -> tuple[str, ...]:
-    return path.relative_to(_library()).parts[:-1]
+def _modules(folder: Path) -> Iterator[Path]:
+    """The files below a folder, without entering the ones where installed packages live by the thousand."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _NOT_LIBRARY]
+        yield from (Path(place) / name for name in names if name.endswith(".py"))
 
 
 def _name(path: Path) -> str:

@@ -1,0 +1,55 @@
+"""`peasy data`."""
+
+import subprocess
+import sys
+
+
+def test_the_list_and_a_card(peasy):
+    assert "stories" in peasy("data").out
+    shown = peasy("data", "copy:4", "--set", "size=30", "--seed", "2")
+    assert shown.code == 0
+    assert "30" in shown.out
+    told = peasy("data", "copy:4", "--set", "size=30", "--seed", "2", "--json").json
+    assert told["result"]["notes"]["length"] == "4"
+    assert told["result"]["hash"][:16] in shown.out
+
+
+def test_files_folders_and_pairs_of_files(peasy, tmp_path):
+    (tmp_path / "a.en").write_text("cat\ndog\n")
+    (tmp_path / "a.fr").write_text("chat\nchien\n")
+    assert peasy("data", "a.en", "a.fr", "--json").json["result"]["kind"] == "pairs"
+    (tmp_path / "names.txt").write_text("emma\nolivia\nava\n")
+    assert peasy("data", "names.txt", "--set", "lines=true", "--json").json["result"]["examples"][0] == "emma"
+
+
+def test_bad_rows_are_told_and_strict_refuses_them(peasy, tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tb\nbad\nc\td\n")
+    assert "a.tsv:2" in peasy("data", "a.tsv").out
+    refused = peasy("data", "a.tsv", "--strict")
+    assert refused.code == 4
+    assert "a.tsv:2" in refused.err
+
+
+def test_errors_say_what_to_do(peasy, tmp_path):
+    missing = peasy("data", "storys")
+    assert missing.code == 3
+    assert "Did you mean stories?" in missing.err
+    (tmp_path / "latin.txt").write_bytes("déjà vu, souvent et longtemps".encode("latin-1"))
+    refused = peasy("data", "latin.txt")
+    assert refused.code == 4
+    assert "at byte 1" in refused.err
+    misspelt = peasy("data", "copy", "--set", "lenght=4")
+    assert misspelt.code == 4
+    assert "Did you mean length?" in misspelt.err
+
+
+def test_it_needs_no_torch():
+    """With torch made impossible to import, the card is still shown."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from peasy.cli.app import run\n"
+        "sys.exit(run(['data', 'recall', '--set', 'size=10']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "16 words" in done.stdout

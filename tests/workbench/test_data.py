@@ -1,0 +1,77 @@
+"""`data`: the list, a card, and what could not be used."""
+
+import json
+
+import peasy
+from peasy.corpora import BUILT_IN
+from peasy.workbench.data import data
+
+
+def test_every_corpus_is_listed_with_how_it_is_written():
+    told = data().data()["corpora"]
+    assert [each["name"] for each in told] == list(BUILT_IN)
+    text = data().text()
+    assert all(name in text for name in BUILT_IN)
+    for each in told:
+        assert each["usage"].startswith(each["name"])
+    assert peasy.data is data
+
+
+def test_a_card_has_sizes_licence_hash_and_examples():
+    shown = data("recall", seed=3, size=100, held_out=10, distance=12)
+    told = shown.data()
+    assert told["sizes"]["train"]["documents"] == 100
+    assert told["sizes"]["valid"]["documents"] == 10
+    assert len(told["hash"]) == 64
+    assert told["notes"]["distance"] == "12 words"
+    assert told["problems"] == {"count": 0, "reasons": {}, "first": []}
+    text = shown.text()
+    assert told["hash"][:16] in text
+    assert told["examples"][0] in text
+    assert "could not be used" not in text
+    json.dumps(told)
+
+
+def test_pairs_show_both_sides_and_their_category():
+    text = data("locales", size=400).text()
+    assert "source" in text
+    assert "category" in text
+    assert "English to French" in text
+
+
+def test_labels_are_shown(tmp_path):
+    (tmp_path / "a.tsv").write_text("text\tlabel\nsunny day\tgood\nrainy day\tbad\n")
+    text = data(tmp_path / "a.tsv").text()
+    assert "label" in text
+    assert "sunny day" in text
+    assert "category" not in text
+
+
+def test_rows_that_could_not_be_used_are_named(tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tb\nbad\nc\td\n")
+    shown = data(str(tmp_path / "a.tsv"))
+    assert shown.data()["problems"]["first"] == [
+        {"where": f"{tmp_path / 'a.tsv'}:2", "reason": "the row has 1 column, not 2"}
+    ]
+    assert "1 row could not be used and is left out" in " ".join(shown.text().split())
+
+
+def test_many_problems_are_summed_up(tmp_path):
+    (tmp_path / "a.tsv").write_text("x\ty\n" * 60 + "bad\n" * 30)
+    text = " ".join(data(tmp_path / "a.tsv").text().split())
+    assert "These are the first 20 of 30." in text
+
+
+def test_long_examples_are_cut_and_line_ends_shown(tmp_path):
+    rows = [json.dumps({"text": "first line\nsecond line"}), json.dumps({"text": "word " * 1000})] * 2
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    text = data(tmp_path / "a.jsonl").text()
+    assert "first line ⏎ second line" in text
+    assert "…" in text
+    assert len(text) < 3000
+
+
+def test_a_card_can_be_saved(tmp_path):
+    shown = data("copy", size=10, held_out=5)
+    for suffix in ("html", "md", "json", "tex"):
+        assert shown.save(tmp_path / f"card.{suffix}").stat().st_size > 100

@@ -51,13 +51,8 @@ class Attention(nn.Module):
 
     def says(self) -> str:
         """What it is, in words."""
-        way = (
-            "looks at the source"
-            if self.cross
-            else "looks back"
-            if self.place.stack == "decoder"
-            else "looks both ways"
-        )
+        own_text = "looks back" if self.place.stack == "decoder" else "looks both ways"
+        way = "looks at the source" if self.cross else own_text
         shared = f" sharing {self.key_heads}" if self.key_heads != self.heads else ""
         near = f", {self.window} places" if self.window else ""
         return f"{self.heads} heads of {self.d_head}{shared}, {way}{near}"

@@ -7,7 +7,7 @@ latter `follows` from the mistake and is not blamed for it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from peasy.worked.checking.cell import Content, Mark, Number
 from peasy.worked.checking.name import CAPTIONS, PER_HEAD, caption
 from peasy.worked.checking.route import Rules, routes
 from peasy.worked.checking.row import reach_findings, sum_findings, unfit_findings
+from peasy.worked.checking.slip import Slip, find_slip
 from peasy.worked.checking.symbol import Symbols, judge_names, judge_shares, missing_findings
 from peasy.worked.checking.table import INPUTS, KEY_COLUMNS, Placed, RowFinding, node_of, place
 from peasy.worked.checking.verdict import Judged, Verdict, judge_hidden, judge_number
@@ -153,6 +154,9 @@ class _Desk:
     def judge(self, table: Placed, known: list[Version]) -> list[Version]:
         """Note the verdict on every cell and row of a written table; give back its readings for what comes after."""
         judged = {at: self.judge_cell(table, *at, content, known) for at, content in table.cells.items()}
+        slip = self.slip(table, judged)
+        if slip:
+            judged = {at: _after(each, slip) for at, each in judged.items()}
         verdicts: dict[tuple[int, int], str] = {at: each.verdict if each else "" for at, each in judged.items()}
         self.cells += [_cell(table, at, each) for at, each in judged.items() if each]
         faults = self.judge_rows(table, verdicts, known)
@@ -166,7 +170,16 @@ class _Desk:
         if not known:  # of given weights nothing more can be known than that a row of them is doubtful
             doubtful = {fault.row for fault in faults if fault.finding == "sum"}
             wrong |= np.array([[label in doubtful] for label in table.rows])
-        return readings(caption(table.node), table.values(), wrong, known)
+        slipped = [Version(slip.values, clean=False, written=caption(table.node))] if slip else []
+        return [*readings(caption(table.node), table.values(), wrong, known), *slipped]
+
+    def slip(self, table: Placed, judged: dict[tuple[int, int], Judged | None]) -> Slip | None:
+        """What happened where weights are wrong, if it has a name."""
+        scores, scaled = best(self.before(table, "scores")), best(self.before(table, "scaled"))
+        if table.step != "weights" or scaled is None:
+            return None
+        wrong = {at[0] for at, each in judged.items() if each and each.verdict == "wrong"}
+        return find_slip(table, wrong, self.rules, (scores or scaled).values, scaled.values)
 
     def judge_cell(self, table: Placed, row: int, column: int, content: Content, known: list[Version]) -> Judged | None:
         if content is Mark.BLANK:
@@ -198,6 +211,13 @@ class _Desk:
     def before(self, table: Placed, step: str) -> list[Version]:
         """The readings of an earlier table of the same head."""
         return self.versions.get(table.node.replace(table.step, step), [])
+
+
+def _after(judged: Judged | None, slip: Slip) -> Judged | None:
+    """The verdict on a wrong cell with the name of the slip."""
+    if judged is None or judged.verdict != "wrong":
+        return judged
+    return replace(judged, why=f"{judged.why.removesuffix('.')}: {slip.says}.")
 
 
 def _is_finite(version: Version, name: str, hides: bool) -> bool:

@@ -142,7 +142,7 @@ def _one_head(rules: Rules, head: int, heads: int) -> dict[str, list[Route]]:
     ]
     if rules.scoring.scale(4) == 1 or rules.scale is not None:  # then the width of the queries does not matter
         ways[node("scaled")] += [Route((node("scores"),), lambda s: s * rules.factor(1), _say_scaled(rules))]
-    ways[node("masked")] = [Route((node("scaled"),), lambda s: _mask(rules, s), _say_masked(rules))]
+    ways[node("masked")] = [Route((node("scaled"),), lambda s: mask_scores(rules, s), _say_masked(rules))]
     ways[node("weights")] = [Route((node("masked"),), lambda m: rules.normalise.weigh(np, m), _say_weights(rules))]
     if rules.normalise.name == "softmax":
         ways[node("powers")] = [Route((node("masked"),), np.exp, lambda i, j, of: f"e^{bracket(of[0][i, j])}")]
@@ -172,7 +172,8 @@ def _score(rules: Rules, query: Array, key: Array) -> Array:
     return rules.scoring.score(np, query, key)
 
 
-def _mask(rules: Rules, scaled: Array) -> Array:
+def mask_scores(rules: Rules, scaled: Array) -> Array:
+    """M added, and minus infinity where a query may not look."""
     biased = scaled if rules.bias is None else scaled + np.where(np.isinf(rules.bias), 0, rules.bias)
     return biased if rules.may_look is None else np.where(rules.may_look, biased, -np.inf)
 

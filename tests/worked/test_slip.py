@@ -1,0 +1,71 @@
+"""Slips of a whole row have a name, and what was worked out from them is not blamed again."""
+
+import numpy as np
+import pytest
+
+from peasy.worked import load_example, read_example, work
+from peasy.worked.checking import check, mark
+
+TEA = {
+    "tokens": ["tea", "bread", "blue"],
+    "x": [[0, 1], [1, 1], [2, 2]],
+    "w_q": [[1, 1], [1, 0]],
+    "w_k": [[0, 2], [1, 0]],
+    "w_v": [[1, -1], [1, 2]],
+}
+
+
+def shares(scores, axis=-1):
+    powers = np.exp(scores)
+    return powers / powers.sum(axis=axis, keepdims=True)
+
+
+SLIPS = {
+    "without scaling": lambda scores, scaled: shares(scores),
+    "without the mask": lambda scores, scaled: shares(scaled),
+    "down the columns": lambda scores, scaled: shares(scaled, axis=0),
+    "by the sum": lambda scores, scaled: scaled / scaled.sum(axis=-1, keepdims=True),
+}
+
+
+def handed_in(slip, **settings):
+    """What somebody hands in who keeps all digits in a calculator and writes two decimals down."""
+    worked = work(read_example(TEA | settings))
+    weights = SLIPS[slip](worked.step("scores").values, worked.step("scaled").values)
+    tables = {"weights": weights, "context": weights @ worked.step("value").values}
+    written = [{"table": name, "cells": [[f"{each:.2f}" for each in row] for row in t]} for name, t in tables.items()]
+    return read_example(TEA | settings | {"written": written})
+
+
+def wrong_tables(checked):
+    return {cell.table for cell in checked.cells if cell.verdict == "wrong"}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_slip_is_named_and_blamed_once(slip):
+    checked = check(handed_in(slip, causal=slip == "without the mask"))
+    wrong = [cell for cell in checked.cells if cell.verdict == "wrong"]
+    assert wrong
+    assert not checked.passed
+    assert all(slip in cell.why for cell in wrong)
+    assert wrong_tables(checked) == {"weights"}
+
+
+def test_without_the_names_the_context_is_blamed_too(monkeypatch):
+    monkeypatch.setattr(mark, "find_slip", lambda *given: None)
+    assert wrong_tables(check(handed_in("without scaling"))) == {"weights", "context"}
+
+
+@pytest.mark.parametrize("normalise", ["sum", "none"])
+def test_other_normalisations_are_checked_without_names(normalise):
+    assert "that is" not in " ".join(
+        cell.why for cell in check(handed_in("without scaling", normalise=normalise)).cells
+    )
+
+
+def test_a_single_wrong_number_is_no_slip():
+    written = [{"table": "weights", "cells": [["0.20", "0.40", "0.41"]], "rows": ["I"]}]
+    love = load_example("i-love-ai")
+    notes = {"tokens": love.tokens, "x": love.x, "w_q": love.w_q, "w_k": love.w_k, "written": written}
+    [wrong] = [cell for cell in check(read_example(notes)).cells if cell.verdict == "wrong"]
+    assert wrong.why.endswith("= 0.4011, not 0.41.")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from peasy.formula import Additive, AttentionSteps, attend, attend_with_weights
     from peasy.workbench.check import check
     from peasy.workbench.data import data
+    from peasy.workbench.evaluate import evaluate
     from peasy.workbench.examples import examples
     from peasy.workbench.exercise import exercise
     from peasy.workbench.explain import explain
@@ -29,6 +30,7 @@ _HOMES = {
     "attend_with_weights": "peasy.formula",
     "check": "peasy.workbench.check",
     "data": "peasy.workbench.data",
+    "evaluate": "peasy.workbench.evaluate",
     "examples": "peasy.workbench.examples",
     "exercise": "peasy.workbench.exercise",
     "explain": "peasy.workbench.explain",
@@ -49,6 +51,7 @@ __all__ = [
     "attend_with_weights",
     "check",
     "data",
+    "evaluate",
     "examples",
     "exercise",
     "explain",
@@ -60,7 +63,13 @@ __all__ = [
 ]
 
 
+_ROOMS = ("formula", "nn")
+"""Rooms with public classes of their own: `peasy.nn.SelfAttention` needs no second import."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"peasy.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'peasy' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

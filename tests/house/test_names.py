@@ -3,6 +3,8 @@
 import ast
 import inspect
 import re
+import subprocess
+import sys
 
 import peasy
 
@@ -33,3 +35,9 @@ def test_public_functions_show_an_example():
 def test_the_names_are_listed_for_readers(root):
     page = (root / "docs/python.md").read_text(encoding="utf-8")
     assert set(peasy._HOMES) == set(re.findall(r"^## `(\w+)`$", page, re.MULTILINE))
+
+
+def test_rooms_with_public_classes_need_no_second_import():
+    code = "import peasy; print(peasy.nn.SelfAttention.__name__, peasy.formula.Step.__name__)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["SelfAttention", "Step"]

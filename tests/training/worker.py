@@ -47,21 +47,18 @@ def main() -> None:
     """Train; with `die` in the settings, process 1 is killed after that step; with `stop`, it asks to stop."""
     folder, way, steps, told = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
     die, stop = told.pop("die", None), told.pop("stop", None)
-    crew = join()
-    events = parallel.train(task_of(folder, steps, told), crew, way)
     try:
-        for event in events:
-            if isinstance(event, Step) and crew is not None and crew.rank == 1:
-                if event.step == die:
+        with join() as crew:
+            events = parallel.train(task_of(folder, steps, told | {"parallel": way}), crew)
+            for event in events:
+                if isinstance(event, Step) and crew.rank == 1 and event.step == die:
                     os.kill(os.getpid(), signal.SIGKILL)
-                if event.step == stop:
+                if isinstance(event, Step) and crew.rank == 1 and event.step == stop:
                     events.close()
                     break
     except PeasyError as error:
         sys.stderr.write(f"{error.message}\n")
-        os._exit(error.exit_code)
-    if crew is not None:
-        crew.leave()
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

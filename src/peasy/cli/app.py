@@ -56,8 +56,9 @@ def _description(verb: Verb) -> str:
 def run(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; nothing but that code leaves this function."""
     started = time.perf_counter()
-    words = _verb_first([STDIN if word == "-" else word for word in (sys.argv[1:] if argv is None else argv)])
+    words = _verb_first([STDIN if word == "-" else _as_utf8(word) for word in (sys.argv[1:] if argv is None else argv)])
     _survive_odd_text()
+    _one_voice()
     flags = _before_parsing(words)
     try:
         command, bound, flags = _parse(words, flags)
@@ -80,6 +81,8 @@ def run(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:
         said = _in_words(error)
+        if said.code == "lost":  # the lead itself may be what is gone
+            sys.stderr = sys.__stderr__
         screen.complain(said, flags)
         return said.exit_code
 
@@ -123,6 +126,20 @@ def _prepare(flags: Flags) -> None:
         os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(flags.threads)
     if flags.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def _one_voice() -> None:
+    """Of several processes that torchrun started, only the first one speaks."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ.get("RANK", "0") != "0":
+        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (kept until Python ends)
+
+
+def _as_utf8(word: str) -> str:
+    """A word whose bytes Python could not read under a plain C locale, read as what terminals send."""
+    try:
+        return word.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeError:
+        return word
 
 
 def _survive_odd_text() -> None:

@@ -29,12 +29,31 @@ class Lost(PeasyError):
 
 
 class Crew:
-    """The processes that train together, seen by one of them. The lead is number 0: it alone prints and writes."""
+    """The processes that train together, seen by one of them. The lead is number 0: it alone prints and writes.
 
-    def __init__(self, rank: int, size: int, local: int, backend: str, store: Any) -> None:
+    A crew of one agrees with itself and waits for nobody.
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1, local: int = 0, backend: str = "", store: Any = None) -> None:
         self.rank, self.size, self.local, self.backend = rank, size, local, backend
         self.wish, self.stopping = False, False
-        self._now, self._heart = time.monotonic(), _Heart(store, rank, size)
+        self._now = time.monotonic()
+        self._heart = None if store is None else _Heart(store, rank, size)
+
+    def __enter__(self) -> "Crew":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Leave; after an error nobody is waited for."""
+        if self._heart is not None:
+            self._heart.stop()
+            if kind is None or kind is GeneratorExit:
+                dist.destroy_process_group()
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is nobody else."""
+        return self.size == 1
 
     @property
     def lead(self) -> bool:
@@ -43,7 +62,7 @@ class Crew:
 
     def device(self, chosen: str) -> str:
         """Where this one's model is: with graphics cards, each process on its own."""
-        return f"cuda:{self.local}" if chosen == "cuda" else chosen
+        return f"cuda:{self.local}" if chosen == "cuda" and not self.alone else chosen
 
     def clock(self) -> float:
         """The lead's time at the last step, the same for all: so all agree when a run of minutes is over."""
@@ -51,6 +70,8 @@ class Crew:
 
     def agree(self, text: str) -> str:
         """What the lead says."""
+        if self.alone:
+            return text
         held: list[Any] = [text]
         with self.watched():
             dist.broadcast_object_list(held, src=0)
@@ -58,6 +79,8 @@ class Crew:
 
     def meet(self) -> None:
         """Wait until everybody is here."""
+        if self.alone:
+            return
         with self.watched():
             dist.all_reduce(torch.zeros(1, device=self._place()))
 
@@ -85,7 +108,7 @@ class Crew:
             raise self._lost(error) from error
 
     def _lost(self, error: RuntimeError) -> BaseException:
-        missing = self._heart.missing()
+        missing = self._heart.missing() if self._heart is not None else []
         if not missing:
             return error
         if self.rank != min(set(range(self.size)) - {number for number, _ in missing}):
@@ -96,12 +119,6 @@ class Crew:
             f"{noun} {names} of {self.size} {'is' if len(missing) == 1 else 'are'} gone, so the others end too.",
             hint="The checkpoints are whole: the same command with --resume goes on.",
         )
-
-    def leave(self, *, in_peace: bool = True) -> None:
-        """End the crew; where somebody is gone, nobody is waited for."""
-        self._heart.stop()
-        if in_peace and dist.is_initialized():
-            dist.destroy_process_group()
 
     def _place(self) -> str:
         return f"cuda:{self.local}" if self.backend == "nccl" else "cpu"
@@ -157,10 +174,10 @@ def is_crew(environment: Mapping[str, str] = os.environ) -> bool:
     return "RANK" in environment and int(environment.get("WORLD_SIZE", "1")) > 1
 
 
-def join() -> Crew | None:
-    """The crew that torchrun started this process in, or None where it stands alone."""
+def join() -> Crew:
+    """The crew that torchrun started this process in; a crew of one where nobody did."""
     if not is_crew():
-        return None
+        return Crew()
     env = os.environ
     rank, size, local = int(env["RANK"]), int(env["WORLD_SIZE"]), int(env.get("LOCAL_RANK", "0"))
     backend = "nccl" if torch.cuda.is_available() else "gloo"

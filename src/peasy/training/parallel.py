@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,12 +34,10 @@ from peasy.training.precision import cast, choose_precision
 from peasy.training.sink import open_sink
 from peasy.training.state import CHECKPOINTS, STATE, Place, clean, latest_state, load_state, save_state, weights_hash
 
-Way = Literal["ddp", "fsdp"]
 
-
-def train(task: loop.Task, crew: Crew | None, way: Way = "ddp") -> Iterator[Event]:
-    """Train as `loop.train` does, alone or together with others."""
-    if crew is None:
+def train(task: loop.Task, crew: Crew) -> Iterator[Event]:
+    """Train as `loop.train` does, alone or together with others; the recipe says how the model is shared."""
+    if crew.alone:
         yield from loop.train(task)
         return
     if isinstance(task.objective, Counting):
@@ -48,7 +46,7 @@ def train(task: loop.Task, crew: Crew | None, way: Way = "ddp") -> Iterator[Even
         if crew.lead:
             clean(task.run)
         crew.meet()
-        with SharedRun(replace(task, clock=crew.clock), crew, way) as run:
+        with SharedRun(replace(task, clock=crew.clock), crew) as run:
             yield from _until_closed(run.events(), crew)
 
 
@@ -151,8 +149,9 @@ def rows_of(batch: Batch, crew: Crew) -> Batch:
 class SharedRun(loop._Run):
     """A run seen by one of its processes: all do the same steps, the lead alone writes."""
 
-    def __init__(self, task: loop.Task, crew: Crew, way: Way) -> None:
-        self.task, self.recipe, self.model, self.crew, self.way = task, task.recipe, task.model, crew, way
+    def __init__(self, task: loop.Task, crew: Crew) -> None:
+        self.task, self.recipe, self.model, self.crew = task, task.recipe, task.model, crew
+        self.way = task.recipe.parallel
         self.device = str(task.model.device)
         self.precision = choose_precision(task.recipe.precision, self.device)
         folder, self.warning = latest_state(task.run) if crew.lead else (None, None)

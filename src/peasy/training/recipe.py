@@ -52,7 +52,8 @@ class Recipe:
     `trains` and `preset` name the model, `model` says what differs from its preset; `corpus` holds options of the data,
     `origin` is the model that the weights come from. `batch` counts samples of a step, taken in `accumulate` parts.
     `steps` or `minutes` is the budget. `validate`, `sample` and `save` say how often in a run, evenly spread; the
-    newest `keep` checkpoints stay. `prompts` are written on, `sentence` is watched.
+    newest `keep` checkpoints stay. `prompts` are written on, `sentence` is watched. `parallel` says how several
+    processes share a model: all of it in each (ddp), or in shards (fsdp).
     """
 
     trains: Kind
@@ -75,6 +76,7 @@ class Recipe:
     clip: float | None = 1.0
     precision: Precision = "auto"
     compile: bool = False
+    parallel: Literal["ddp", "fsdp"] = "ddp"
     validate: int = 10
     valid_tokens: int = 20_000
     sample: int = 5

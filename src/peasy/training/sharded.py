@@ -81,7 +81,7 @@ class ShardedMuon:
             if matrix.grad is None:
                 continue
             self.momentum[name].lerp_(matrix.grad, 1 - self.recipe.momentum)
-            whole = matrix.grad.lerp(self.momentum[name], self.recipe.momentum).full_tensor()
+            whole = cast(DTensor, matrix.grad.lerp(self.momentum[name], self.recipe.momentum)).full_tensor()
             rows, columns = whole.shape
             lying = whole if rows <= columns else whole.mT
             way = orthogonalise(lying[None], self.recipe.iterations, self.dtype)[0].to(whole.dtype)
@@ -142,6 +142,8 @@ def consolidate(folder: Path, model: Model, optimizer: Optimizer, *, lead: bool)
     """
     held = {f"weights.{name}": tensor for name, tensor in model.state_dict().items()}
     held |= {f"state.{name}": tensor for name, tensor in optimizer.state().items()}
+    # Single numbers, which all processes share, come back from torch's consolidation as 0: they stay here.
+    numbers = {name: held.pop(name) for name in [name for name, tensor in held.items() if not tensor.ndim]}
     writer = HuggingFaceStorageWriter(str(folder), save_distributed=True, enable_consolidation=True)
     try:
         dcp.save(held, storage_writer=writer)
@@ -152,7 +154,7 @@ def consolidate(folder: Path, model: Model, optimizer: Optimizer, *, lead: bool)
     files = sorted(folder.glob("model-*.safetensors"))
     if not files:
         raise InvalidInput(f"{folder} holds no shards.")
-    whole = {name: tensor.clone() for file in files for name, tensor in load_file(file).items()}
+    whole = numbers | {name: tensor.clone() for file in files for name, tensor in load_file(file).items()}
     shutil.rmtree(folder, ignore_errors=True)
     twin = assemble(model, {k.removeprefix("weights."): v for k, v in whole.items() if k.startswith("weights.")})
     return twin, WholeState({k.removeprefix("state."): v for k, v in whole.items() if k.startswith("state.")})

@@ -142,17 +142,22 @@ def training(
     `progress` hears how many characters of the data are cut into tokens, and of how many.
     """
     need("torch")
-    from peasy.training import loop
+    from peasy.training import parallel
+    from peasy.training.crew import join, led
 
     given = {"preset": preset, "steps": steps, "minutes": minutes, "seed": seed, "origin": from_ and str(from_)}
     asked = _Asked(kind, data, {key: value for key, value in given.items() if value is not None}, dict(settings or {}))
-    folder = _folder(run)
-    if (folder / "recipe.json").is_file() and resume:
-        task = asked.go_on(folder, choose_device(device), progress)
-    else:
-        refuse_run(folder, resume)
-        task = asked.begin(folder, choose_device(device), progress)
-    yield from loop.train(_with_sinks(task, sinks))
+    with join() as crew:
+        folder, where = Path(crew.agree(str(_folder(run)))), crew.device(choose_device(device))
+
+        def lead() -> "Task":
+            if (folder / "recipe.json").is_file() and resume:
+                return asked.go_on(folder, where, progress)
+            refuse_run(folder, resume)
+            return asked.begin(folder, where, progress)
+
+        task = led(crew, lead, lambda: asked.follow(folder, where))
+        yield from parallel.train(_with_sinks(task, sinks), crew)
 
 
 def refuse_run(folder: Path, resume: bool) -> None:
@@ -186,7 +191,7 @@ class _Asked:
         return _task(folder, setup, corpus, origin, device, progress)
 
     def go_on(self, folder: Path, device: str, progress: Progress | None) -> "Task":
-        """The run in this folder, as it was begun; only its budget may change."""
+        """The run in this folder, as it was begun; only its budget and how it is shared may change."""
         from peasy.training.recipe import Recipe, differing, over
         from peasy.training.setup import Setup, read_run
 
@@ -198,13 +203,19 @@ class _Asked:
         if ("steps" in new) != ("minutes" in new):
             plain["minutes" if "steps" in new else "steps"] = None
         recipe = reader.read(Recipe, plain, where="recipe")
-        changed = [path for path in differing(setup.recipe, recipe) if path not in ("steps", "minutes")]
+        changed = [path for path in differing(setup.recipe, recipe) if path not in ("steps", "minutes", "parallel")]
         if changed:
             told = ", ".join(changed)
             raise InvalidInput(f"{folder} was begun with another {told}.", hint="Leave it out, or begin a new run.")
         setup = Setup(recipe, setup.config, setup.tokenizer)
         corpus = open_corpus(self.corpus if self.corpus is not None else recipe.data, **recipe.corpus)
         return _task(folder, setup, corpus, _origin(recipe), device, progress)
+
+    def follow(self, folder: Path, device: str) -> "Task":
+        """The run that another process has just begun, or goes on with."""
+        may_change = ("steps", "minutes", "parallel")
+        given, settings = ({k: v for k, v in each.items() if k in may_change} for each in (self.given, self.settings))
+        return _Asked(self.kind, self.corpus, given, settings).go_on(folder, device, None)
 
 
 def _task(

@@ -249,6 +249,14 @@ def test_a_terminal_without_the_characters_gets_question_marks():
     assert done.stderr.startswith("? There is no verb")
 
 
+def test_words_arrive_whole_under_a_plain_c_locale():
+    told = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PATH": "/usr/bin:/bin"}
+    words = [sys.executable, "-m", "peasy", "explain", "Straße 日本", "--json"]
+    done = subprocess.run(words, capture_output=True, env=told | {"PYTHONIOENCODING": "utf-8"})
+    assert json.loads(done.stdout)["result"]["tokens"] == ["Straße", "日本"]
+    assert subprocess.run(words, capture_output=True, env=told).returncode == 0
+
+
 def test_a_verb_whose_file_is_not_there_does_not_break_help(peasy, verb, monkeypatch):
     verb(None)
     monkeypatch.setitem(sys.modules, "peasy.cli.greet", None)

@@ -5,6 +5,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from functools import cache
 from typing import Literal
+from unicodedata import category
 
 from babel import Locale
 from babel.dates import DateTimeFormat, format_timedelta, tokenize_pattern
@@ -121,10 +122,11 @@ def _align_digits(ours: list[tuple[int, str]], theirs: list[tuple[int, str]]) ->
 
 
 def _tagged(parts: Parts) -> list[tuple[str, str]]:
-    """The words of the text, each with the tag of the part in which it begins."""
+    """The words of the text, each with the tag of the part in which it begins; a stop or comma stands for nothing."""
     tags: list[str] = []
     for text, tag in parts:
         tags += [tag] * len(text)
     whole = "".join(text for text, _ in parts)
     spaced = "".join(" " if letter.isspace() else letter for letter in whole)
-    return [(spaced[start:end], tags[start]) for start, end in split_words(spaced)]
+    found = [(spaced[start:end], tags[start]) for start, end in split_words(spaced)]
+    return [(word, "" if category(word[0]).startswith("P") else tag) for word, tag in found]

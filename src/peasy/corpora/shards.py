@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -83,10 +82,7 @@ class Shards:
         self.vocabulary: int = header["vocabulary"]
         self.splits = tuple(header["splits"])
         self.labels = tuple(header["labels"])
-
-    @cached_property
-    def _columns(self) -> dict[tuple[str, str], Column]:
-        return {(split, name): self._open(split, name) for split in self.splits for name in COLUMNS[self.kind]}
+        self._columns = {(split, name): self._open(split, name) for split in self.splits for name in COLUMNS[self.kind]}
 
     def column(self, split: str = "train", name: str | None = None) -> Column:
         """A column of a split; the first one where no name is given."""
@@ -156,14 +152,11 @@ def open_shards(folder: str | Path) -> Shards:
     try:
         header = json.loads(path.read_bytes())
         told = header.pop("sha256")
-        good = told == _header_hash(header) and FORMAT.items() <= header.items()
+        if told == _header_hash(header) and FORMAT.items() <= header.items():
+            return Shards(folder, header)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        good = False
-    if not good:
-        raise InvalidInput(f"{path} is damaged, or not of this version of peasy.", hint=_AGAIN)
-    shards = Shards(folder, header)
-    assert shards._columns is not None
-    return shards
+        pass  # said below
+    raise InvalidInput(f"{path} is damaged, or not of this version of peasy.", hint=_AGAIN)
 
 
 def _reopen(folder: Path, wanted: str) -> Shards:

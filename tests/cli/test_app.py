@@ -133,6 +133,18 @@ def test_interrupted_is_130(peasy, raising):
     assert "Traceback" not in ran.err
 
 
+def test_control_c_before_the_first_word_is_read_is_130_too(monkeypatch):
+    from peasy.cli import app, main
+
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "run", interrupted)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130
+
+
 def test_control_c_in_a_real_process():
     code = (
         "import sys, time, types; from peasy.cli import app, start;"

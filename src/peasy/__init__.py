@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from peasy.errors import PeasyError
     from peasy.formula import Additive, AttentionSteps, attend, attend_with_weights
     from peasy.workbench.check import check
+    from peasy.workbench.compare import compare
     from peasy.workbench.data import data
     from peasy.workbench.evaluate import evaluate
     from peasy.workbench.examples import examples
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from peasy.workbench.exporting import export_model
     from peasy.workbench.importing import import_model
     from peasy.workbench.load import load
+    from peasy.workbench.plan import plan
     from peasy.workbench.tokenize import tokenize
     from peasy.workbench.train import train
 
@@ -29,6 +31,7 @@ _HOMES = {
     "attend": "peasy.formula",
     "attend_with_weights": "peasy.formula",
     "check": "peasy.workbench.check",
+    "compare": "peasy.workbench.compare",
     "data": "peasy.workbench.data",
     "evaluate": "peasy.workbench.evaluate",
     "examples": "peasy.workbench.examples",
@@ -37,6 +40,7 @@ _HOMES = {
     "export_model": "peasy.workbench.exporting",
     "import_model": "peasy.workbench.importing",
     "load": "peasy.workbench.load",
+    "plan": "peasy.workbench.plan",
     "tokenize": "peasy.workbench.tokenize",
     "train": "peasy.workbench.train",
 }
@@ -50,6 +54,7 @@ __all__ = [
     "attend",
     "attend_with_weights",
     "check",
+    "compare",
     "data",
     "evaluate",
     "examples",
@@ -58,6 +63,7 @@ __all__ = [
     "export_model",
     "import_model",
     "load",
+    "plan",
     "tokenize",
     "train",
 ]

@@ -137,6 +137,7 @@ def _tidy(text: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page_says_what_happens(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path.with_name(f"{tmp_path.name}-home")))
     follow(page)
 
 

@@ -1,6 +1,6 @@
 """A trainer that is killed, or whose disk fails, again and again; one process, so that torch is imported once.
 
-`python harness.py FOLDER kill|fail|time|mixed COUNT SEED` prints one line of JSON: how many trials, and what went wrong.
+`python harness.py FOLDER kill|fail|time|mixed COUNT SEED` prints the number of trials and what went wrong, as JSON.
 Each trial trains in a child (a fork), which dies at its k-th durable act or at a random time; then it is simply
 started again, as a person would with --resume, until it ends; and must have become the uninterrupted run.
 """

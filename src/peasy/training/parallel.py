@@ -42,6 +42,7 @@ def train(task: loop.Task, crew: Crew) -> Iterator[Event]:
         return
     if isinstance(task.objective, Counting):
         raise InvalidInput("An n-gram model counts its data once, in one process.", hint="Leave out torchrun.")
+    crew.wish = crew.stopping = False
     with locked(task.run) if crew.lead else contextlib.nullcontext():
         if crew.lead:
             clean(task.run)

@@ -187,8 +187,9 @@ class _Asked:
         recipe = make_recipe(self.kind, given.pop("preset", "small"), self.settings, data=_said(self.corpus), **given)
         corpus, origin = open_corpus(self.corpus, **recipe.corpus), _origin(recipe)
         setup = set_up(recipe, corpus, origin, device)
-        write_run(folder, setup, corpus)
-        return _task(folder, setup, corpus, origin, device, progress)
+        task = _task(folder, setup, corpus, origin, device, progress)
+        write_run(folder, setup, corpus)  # last: what cannot be trained leaves no folder behind
+        return task
 
     def go_on(self, folder: Path, device: str, progress: Progress | None) -> "Task":
         """The run in this folder, as it was begun; only its budget and how it is shared may change."""

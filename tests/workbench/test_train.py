@@ -1,0 +1,178 @@
+"""`peasy.train`: from data to a run that loads, goes on and can be told apart."""
+
+import json
+import signal
+
+import pytest
+
+import peasy
+from peasy.errors import InvalidInput, NotFound, UsageError
+from peasy.training.attention import read_records
+from peasy.training.event import Finished, Started, Step
+from peasy.workbench.train import train, training
+
+LINES = ["the cat sat on the mat", "a bird sang in the tree", "it tasted good", "he walks to the old town"] * 30
+SMALL = {
+    "tokenizer": {"by": "characters"}, "context": 8, "short": None, "batch": 2, "validate": 1, "sample": 1,
+    "save": 2, "valid_tokens": 40,
+}  # fmt: skip
+TINY = {"d_model": 16}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """An empty home and a folder with small data of each kind."""
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    pairs = [f"{line}\t{line[::-1]}" for line in LINES]
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    rows = [{"text": f"{line} {i}", "label": line[:3]} for i, line in enumerate(LINES)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def small(kind: str, data: str, run: str = "fox", **more):
+    model = {} if kind == "ngram" else {"model": TINY}
+    given = {"preset": "tiny", "steps": 3, "seed": 7, "run": run, "settings": SMALL | model} | more
+    return train(kind, data, **given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "is_a", "objective"),
+    [
+        ("gpt", "lines.txt", "decoder", "next-token"),
+        ("rnn", "lines.txt", "recurrent", "next-token"),
+        ("cnn", "lines.txt", "convolution", "next-token"),
+        ("words", "lines.txt", "words", "next-token"),
+        ("ngram", "lines.txt", "ngram", "counting"),
+        ("encoder", "lines.txt", "encoder", "masked-token"),
+        ("encoder", "pairs.tsv", "encoder", "contrastive"),
+        ("encoder", "rows.jsonl", "encoder", "contrastive"),
+        ("translator", "pairs.tsv", "encoder-decoder", "source-to-target"),
+        ("rnn-translator", "pairs.tsv", "recurrent-translator", "source-to-target"),
+    ],
+)
+def test_every_kind_trains_and_loads(place, kind, data, is_a, objective):
+    found = small(kind, data)
+    assert found.folder == place / "home" / "runs" / "fox"
+    assert found.run.recipe()["objective"]["kind"] == objective
+    loaded = peasy.load("fox")
+    assert loaded.kind == is_a
+    assert loaded.tokenizer is not None
+    steps = [line for line in found.metrics if line["event"] == "step"]
+    assert [line["step"] for line in steps] == [1, 2, 3]
+    assert found.run.facts().valid is not None
+    assert bool(found.run.samples()) == (kind not in ("encoder", "words"))
+    assert bool(read_records(found.folder)) == (kind in ("gpt", "encoder", "translator", "rnn-translator"))
+
+
+def test_a_run_folder_tells_what_it_depends_on(place):
+    folder = small("gpt", "lines.txt").folder
+    about = json.loads((folder / "about.json").read_text())
+    assert {"python", "torch", "peasy"} <= set(about["versions"])
+    assert len(about["data"]["sha256"]) == len(about["tokenizer"]["sha256"]) == 64
+    assert json.loads((folder / "recipe.json").read_text())["data"] == str(place / "lines.txt")
+    assert (folder / "tokenizer.json").is_file()
+
+
+def test_the_same_seed_is_the_same_model_and_another_is_another(place):
+    seeds = {"one": 7, "two": 7, "other": 8}
+    hashes = [small("gpt", "lines.txt", name, seed=seed).run.facts().sha256 for name, seed in seeds.items()]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_a_run_goes_on_from_anywhere(place, monkeypatch):
+    whole = small("gpt", "lines.txt", "whole", steps=4)
+    events = training("gpt", "lines.txt", preset="tiny", steps=4, seed=7, run="cut", settings=SMALL | {"model": TINY})
+    for event in events:
+        if isinstance(event, Step) and event.step == 2:
+            events.close()
+            break
+    (place / "elsewhere").mkdir()
+    monkeypatch.chdir(place / "elsewhere")
+    again = train("gpt", run="cut", resume=True)
+    assert again.run.facts().sha256 == whole.run.facts().sha256
+
+
+def test_a_run_is_not_begun_twice_nor_changed_on_the_way(place):
+    small("gpt", "lines.txt")
+    with pytest.raises(InvalidInput, match="exists already") as error:
+        small("gpt", "lines.txt")
+    assert "--resume" in error.value.hint
+    with pytest.raises(InvalidInput, match=r"begun with another optimizer\.lr"):
+        train("gpt", run="fox", resume=True, settings={"optimizer": {"lr": 0.5}})
+    with pytest.raises(InvalidInput, match="begun with another trains"):
+        train("rnn", run="fox", resume=True)
+    longer = train("gpt", run="fox", resume=True, steps=5)
+    assert longer.run.facts().step == 5
+
+
+def test_weights_come_from_another_model_with_its_tokenizer(place):
+    first = small("gpt", "lines.txt", "first")
+    second = small("gpt", "lines.txt", "second", from_="first", settings=SMALL)
+    assert second.run.recipe()["origin"] == "first"
+    assert peasy.load("second").tokenizer.vocabulary == peasy.load("first").tokenizer.vocabulary
+    assert second.metrics[1]["loss"] < first.metrics[1]["loss"]
+    with pytest.raises(InvalidInput, match="first is a decoder, and rnn trains a recurrent"):
+        small("rnn", "lines.txt", "third", from_="first", settings=SMALL)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "said"),
+    [
+        ({"kind": "gtp", "data": "lines.txt"}, NotFound, 'no kind "gtp"'),
+        ({"kind": "gpt", "data": None}, UsageError, "needs data"),
+        ({"kind": "gpt", "data": "nothing.txt"}, NotFound, "no corpus or file"),
+        ({"kind": "translator", "data": "lines.txt"}, InvalidInput, "learns from pairs of texts"),
+        ({"kind": "gpt", "data": "pairs.tsv"}, InvalidInput, "learns from running text"),
+        ({"kind": "gpt", "data": "lines.txt", "settings": {"learning_rate": 1}}, InvalidInput, "recipe.learning_rate"),
+        ({"kind": "gpt", "data": "lines.txt", "steps": 0}, InvalidInput, "steps is 0"),
+    ],
+)
+def test_what_cannot_be_is_said_in_words(place, given, error, said):
+    with pytest.raises(error, match=said):
+        train(**{"preset": "tiny", "run": "fox", "steps": 1} | given)
+    assert not (place / "home" / "runs" / "fox").exists()
+
+
+def test_a_new_run_has_a_name_that_can_be_said(place):
+    found = small("ngram", "lines.txt", None)
+    assert found.name.replace("-", "").isalpha()
+    assert found.folder.parent == place / "home" / "runs"
+
+
+def test_minutes_are_a_budget(place):
+    events = list(
+        training("gpt", "lines.txt", preset="tiny", minutes=0.02, run="fox", settings=SMALL | {"model": TINY})
+    )
+    assert isinstance(events[0], Started)
+    assert isinstance(events[-1], Finished)
+    assert events[-1].elapsed >= 1.2
+    steps = [event for event in events if isinstance(event, Step)]
+    assert steps[-1].lr < max(step.lr for step in steps) / 2
+
+
+def test_an_interrupt_saves_first(place):
+    def interrupt(event) -> None:
+        if isinstance(event, Step) and event.step == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt, match="resume=True"):
+        small("gpt", "lines.txt", steps=50, sinks=[interrupt])
+    assert (place / "home" / "runs" / "fox" / "checkpoints" / "step-000002").is_dir()
+    assert train("gpt", run="fox", resume=True, steps=3).run.facts().step == 3
+
+
+def test_bad_lines_are_told(place):
+    with (place / "pairs.tsv").open("a", encoding="utf-8") as file:
+        file.write("no tab here\n")
+    with pytest.warns(UserWarning, match=r"1 lines? could not be used, the first: .*pairs\.tsv:121"):
+        small("translator", "pairs.tsv")
+
+
+def test_the_result_shows_itself(place):
+    found = small("gpt", "lines.txt")
+    assert "fox" in found.html()
+    assert found.data()["resume"] == "peasy train gpt --run fox --resume"
+    assert "finished after 3 steps" in repr(found)

@@ -10,69 +10,72 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from peasy import text
 from peasy.checkpoint.store import read_checkpoint
 from peasy.corpora import open_corpus, prepare
 from peasy.errors import InvalidInput
 from peasy.training import journal, loop
-from peasy.training.crew import is_crew
+from peasy.training.crew import Crew, is_crew, join
+from peasy.training.parallel import rows_of
 
 WORKER = Path(__file__).with_name("worker.py")
 LINES = "the cat sat on the mat\nthe dog lay on the rug\na bird sang in the tree\nmy phone broke today\n" * 30
 WAYS = ("ddp", "fsdp")
+STEPS = 8
+ADAM = {"optimizer": {"kind": "adamw", "lr": 0.003}, "accumulate": 2}
+JOBS = [
+    ("two-ddp", "ddp", STEPS, {}),
+    ("two-fsdp", "fsdp", STEPS, {}),
+    ("adam-ddp", "ddp", 4, ADAM),
+    ("adam-fsdp", "fsdp", 4, ADAM),
+    ("stopped-ddp", "ddp", STEPS, {"stop": 4}),
+    ("stopped-fsdp", "fsdp", STEPS, {"stop": 4}),
+    ("half", "fsdp", STEPS, {}),
+]
+"""All in one crew, because starting one takes longer than training."""
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("together")
-    (folder / "lines.txt").write_text(LINES, encoding="utf-8")
-    corpus = open_corpus(folder / "lines.txt")
-    prepare(corpus, text.train(corpus.texts("train"), kind="characters"), folder / "shards")
-    return folder
-
-
-def start(folder: Path, way: str, steps: int, size: int = 2, **settings) -> list[subprocess.Popen]:
+def start(place: Path, jobs: list) -> list[subprocess.Popen]:
     """As torchrun starts them, without the seconds that torchrun itself takes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     started = []
-    for rank in range(size):
+    for rank in range(2):
         env = os.environ | {
-            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
+            "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
         }  # fmt: skip
-        words = [sys.executable, str(WORKER), str(folder), way, str(steps), json.dumps(settings)]
+        words = [sys.executable, str(WORKER), str(place), json.dumps(jobs)]
         started.append(subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     return started
 
 
-def finish(started: list[subprocess.Popen], seconds: float = 120) -> list[tuple[int, str]]:
+def finish(started: list[subprocess.Popen], seconds: float = 180) -> list[tuple[int, str]]:
     ends = [process.communicate(timeout=seconds) for process in started]
     return [(process.returncode, out + err) for process, (out, err) in zip(started, ends, strict=True)]
 
 
-def together(folder: Path, way: str, steps: int, size: int = 2, **settings) -> dict[int, float]:
-    ended = finish(start(folder, way, steps, size, **settings))
-    assert [code for code, _ in ended] == [0] * size, ended
-    return losses(folder)
-
-
-def alone(folder: Path, steps: int, **settings) -> dict[int, float]:
+def task_of(*given):
     sys.path.insert(0, str(WORKER.parent))
     try:
-        from worker import task_of
+        from worker import task_of as make
     finally:
         sys.path.pop(0)
+    return make(*given)
+
+
+def alone(folder: Path, steps: int = STEPS, **settings) -> dict[int, float]:
     list(loop.train(task_of(folder, steps, settings)))
     return losses(folder)
 
 
-def losses(folder: Path) -> dict[int, float]:
+def losses(folder: Path, event: str = "step") -> dict[int, float]:
     found: dict[int, float] = {}
     for line in journal.read(folder / "metrics.jsonl"):
-        if line["event"] == "step":
+        if line["event"] == event:
             assert line["step"] not in found, f"step {line['step']} twice"
             found[line["step"]] = line["loss"]
     return found
@@ -88,84 +91,108 @@ def close(left: dict[int, float], right: dict[int, float], most: float = 1e-5) -
 
 
 @pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A corpus, a run that one process has begun, and all JOBS done by two."""
+    folder = tmp_path_factory.mktemp("together")
+    (folder / "lines.txt").write_text(LINES, encoding="utf-8")
+    corpus = open_corpus(folder / "lines.txt")
+    prepare(corpus, text.train(corpus.texts("train"), kind="characters"), folder / "shards")
+    events = loop.train(task_of(folder / "half", STEPS, {}))
+    next(event for event in events if getattr(event, "step", 0) == 4)
+    events.close()
+    ended = finish(start(folder, JOBS))
+    assert [code for code, _ in ended] == [0, 0], ended
+    return folder
+
+
+@pytest.fixture(scope="module")
 def one(place):
     """The curve of one process."""
-    return alone(place / "one", 8)
+    return alone(place / "one")
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_two_processes_have_the_curve_of_one(way, place, one):
-    two = together(place / f"two-{way}", way, 8)
-    assert close(two, one)
-    ours, theirs = tensors(place / f"two-{way}", 8), tensors(place / "one", 8)
+    two = place / f"two-{way}"
+    assert close(losses(two), one)
+    assert close(losses(two, "validated"), losses(place / "one", "validated"), 1e-4)
+    ours, theirs = tensors(two, STEPS), tensors(place / "one", STEPS)
     assert ours.keys() == theirs.keys()
     assert max(float((ours[name] - theirs[name]).abs().max()) for name in ours) < 1e-3
-    valid = [
-        line["loss"] for line in journal.read(place / f"two-{way}" / "metrics.jsonl") if line["event"] == "validated"
-    ]
-    alone_valid = [
-        line["loss"] for line in journal.read(place / "one" / "metrics.jsonl") if line["event"] == "validated"
-    ]
-    assert valid == pytest.approx(alone_valid, abs=1e-4)
 
 
 def test_a_curve_of_other_batches_is_told_apart(place, one):
-    """The inverse: were each process to take the whole batch, or another, the curves would part."""
-    assert not close(alone(place / "other", 8, seed=4), one)
+    """The inverse: were a process to take other rows than its own, the curves would part."""
+    assert not close(alone(place / "other", seed=4), one)
+    assert not close(alone(place / "half-batch", batch=2), one)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_run_goes_on_with_another_number_of_processes(way, place, one):
-    folder = place / f"grown-{way}"
-    started = start(folder, way, 8, stop=4)
-    assert [code for code, _ in finish(started)] == [0, 0]
+def test_adamw_in_parts(way, place):
+    wanted = losses(place / "adam-one") or alone(place / "adam-one", 4, **ADAM)
+    assert close(losses(place / f"adam-{way}"), wanted)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_all_stop_together_and_one_goes_on(way, place, one):
+    folder = place / f"stopped-{way}"
     half = losses(folder)
-    assert 4 <= max(half) < 8
-    assert close(half, {step: loss for step, loss in one.items() if step in half})
+    assert 4 <= max(half) < STEPS
     assert not list((folder / "checkpoints").glob(".*")), "shards are gone once they are whole"
-    assert close(alone(folder, 8), one)
+    assert close(alone(folder), one)
 
 
 def test_a_run_of_one_goes_on_in_shards(place, one):
-    folder = place / "split"
-    events = []
-    sys.path.insert(0, str(WORKER.parent))
-    from worker import task_of
-
-    stream = loop.train(task_of(folder, 8, {}))
-    for event in stream:
-        events.append(event)
-        if getattr(event, "step", 0) == 4:
-            stream.close()
-            break
-    assert close(together(folder, "fsdp", 8), one)
+    assert close(losses(place / "half"), one)
 
 
-def test_muon_and_adamw_in_shards(place):
-    plain = {"optimizer": {"kind": "adamw", "lr": 0.003}, "accumulate": 2}
-    assert close(together(place / "adam-two", "fsdp", 4, **plain), alone(place / "adam-one", 4, **plain))
-    assert close(together(place / "adam-ddp", "ddp", 4, **plain), losses(place / "adam-one"))
+def listening(pid: int) -> set[str]:
+    """The addresses on which a process can be reached; all of them for IPv6, where nobody of ours should listen."""
+    if sys.platform != "linux":
+        return set()
+    own = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
+            local, state, inode = (line.split()[at] for at in (1, 3, 9))
+            if state == "0A" and f"socket:[{inode}]" in own:
+                address = local.partition(":")[0]
+                found.add(socket.inet_ntoa(bytes.fromhex(address)[::-1]) if len(address) == 8 else address)
+    return found
+
+
+def test_who_listens_is_seen():
+    """The inverse: a server that anybody could reach is found out."""
+    with socket.create_server(("0.0.0.0", 0)):
+        assert "0.0.0.0" in listening(os.getpid()) or sys.platform != "linux"
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_killed_process_ends_the_others_and_is_named(way, place):
-    started = start(place / f"killed-{way}", way, 400, die=3)
-    began = time.monotonic()
-    while started[1].poll() is None and time.monotonic() - began < 60:
+    started = start(place, [(f"killed-{way}", way, 4000, {"die": 150, "validate": 0, "sample": 0})])
+    while not losses(place / f"killed-{way}") and started[0].poll() is None:
         time.sleep(0.05)
+    assert {address for process in started for address in listening(process.pid)} <= {"127.0.0.1"}
+    started[1].wait(60)
     died = time.monotonic()
-    (lead, said), _ = finish(started, 30)
+    (code, said), _ = finish(started, 30)
     assert time.monotonic() - died < 15
-    assert lead == 6
-    assert re.search(rf"Process 1 \(pid {started[1].pid} on ", said), said
+    assert code == 6
+    assert re.search(rf"Process 1 \(pid {started[1].pid} on .*\) of 2 is gone", said), said
 
 
-def test_an_uneven_batch_is_refused(place):
-    ended = finish(start(place / "uneven", "ddp", 4, batch=3))
-    assert [code for code, _ in ended] == [InvalidInput.exit_code] * 2
-    assert "cannot be shared evenly by 2" in ended[0][1]
+def test_rows_are_shared_evenly_or_not_at_all():
+    batch = {"ids": torch.arange(8).reshape(4, 2)}
+    mine = [rows_of(batch, Crew(rank, 2))["ids"].tolist() for rank in range(2)]
+    assert mine == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
+    with pytest.raises(InvalidInput, match="cannot be shared evenly by 3"):
+        rows_of(batch, Crew(0, 3))
 
 
-def test_only_torchrun_makes_a_crew():
+def test_only_torchrun_makes_a_crew(monkeypatch):
     assert not is_crew({"WORLD_SIZE": "2"})
     assert not is_crew({"RANK": "0", "WORLD_SIZE": "1"})
+    with join() as crew:
+        assert crew.alone
+        assert crew.agree("me") == "me"
+        crew.meet()

@@ -1,6 +1,7 @@
-"""One process of a run of two, started by test_parallel.py: `worker.py FOLDER WAY STEPS [settings as JSON]`.
+"""One process of two, started by test_parallel.py: `worker.py FOLDER JOBS`, where JOBS are runs of that folder as JSON.
 
-The corpus, the tokenizer and the model are those of the tests beside it; the run goes on where its folder stands.
+Each is (name, way, steps, settings) and goes on where its run stands. With `die` in its settings, process 1 is killed
+after that step; with `stop`, process 1 asks to stop.
 """
 
 import json
@@ -19,7 +20,7 @@ from peasy.errors import PeasyError  # noqa: E402
 from peasy.models.build import build  # noqa: E402
 from peasy.models.preset import preset  # noqa: E402
 from peasy.training import parallel  # noqa: E402
-from peasy.training.crew import join  # noqa: E402
+from peasy.training.crew import Crew, join  # noqa: E402
 from peasy.training.event import Sampled, Step  # noqa: E402
 from peasy.training.feed import TextFeed  # noqa: E402
 from peasy.training.loop import Task  # noqa: E402
@@ -43,19 +44,24 @@ def task_of(folder: Path, steps: int, settings: dict) -> Task:
     return Task(folder, recipe, model, NextToken(), feed, tokenizer, lambda model, step: Sampled(step, ("a",), ("b",)))
 
 
+def do(crew: Crew, folder: Path, way: str, steps: int, settings: dict) -> None:
+    """One run."""
+    die, stop = settings.pop("die", None), settings.pop("stop", None)
+    events = parallel.train(task_of(folder, steps, settings | {"parallel": way}), crew)
+    for event in events:
+        if isinstance(event, Step) and crew.rank == 1 and event.step == die:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if isinstance(event, Step) and crew.rank == 1 and event.step == stop:
+            events.close()
+            break
+
+
 def main() -> None:
-    """Train; with `die` in the settings, process 1 is killed after that step; with `stop`, it asks to stop."""
-    folder, way, steps, told = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
-    die, stop = told.pop("die", None), told.pop("stop", None)
+    """All jobs, one after the other, in one crew."""
     try:
         with join() as crew:
-            events = parallel.train(task_of(folder, steps, told | {"parallel": way}), crew)
-            for event in events:
-                if isinstance(event, Step) and crew.rank == 1 and event.step == die:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                if isinstance(event, Step) and crew.rank == 1 and event.step == stop:
-                    events.close()
-                    break
+            for name, way, steps, settings in json.loads(sys.argv[2]):
+                do(crew, Path(sys.argv[1]) / name, way, steps, settings)
     except PeasyError as error:
         sys.stderr.write(f"{error.message}\n")
         sys.exit(error.exit_code)

@@ -183,11 +183,25 @@ def join() -> Crew:
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if backend == "nccl":
         torch.cuda.set_device(local)
-    if int(env.get("LOCAL_WORLD_SIZE", size)) == size:
+    host, port, inside = env["MASTER_ADDR"], int(env["MASTER_PORT"]), int(env.get("LOCAL_WORLD_SIZE", size)) == size
+    if inside:
         stay_inside()
-    dist.init_process_group(backend, timeout=_PATIENCE)
-    store = dist.TCPStore(env["MASTER_ADDR"], int(env["MASTER_PORT"]), is_master=False, timeout=timedelta(seconds=5))
-    return Crew(rank, size, local, backend, store)
+    if inside and env.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        host = "127.0.0.1"
+        store = keep_store(port) if rank == 0 else dist.TCPStore(host, port, is_master=False, timeout=_PATIENCE)
+        dist.init_process_group(backend, timeout=_PATIENCE, store=store, rank=rank, world_size=size)
+    else:  # torchrun keeps the store, or it is on another host
+        dist.init_process_group(backend, timeout=_PATIENCE)
+    own = dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=5))
+    return Crew(rank, size, local, backend, own)
+
+
+def keep_store(port: int) -> dist.TCPStore:
+    """The list by which processes find each other, kept where only this host can read it."""
+    listening = socket.create_server(("127.0.0.1", port), backlog=128)
+    return dist.TCPStore(
+        "127.0.0.1", port, is_master=True, timeout=_PATIENCE, master_listen_fd=listening.detach(), use_libuv=True
+    )
 
 
 def stay_inside() -> None:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from peasy.training.lock import Busy, locked
+from peasy.training.lock import Busy, held, locked
 
 HOLD = """
 import sys, time
@@ -20,6 +20,13 @@ with locked(Path(sys.argv[1])):
 def test_the_second_is_refused(tmp_path):
     with locked(tmp_path), pytest.raises(Busy, match="another process"), locked(tmp_path):
         pass
+
+
+def test_it_can_be_seen_who_is_held(tmp_path):
+    assert not held(tmp_path)
+    with locked(tmp_path):
+        assert held(tmp_path)
+    assert not held(tmp_path)
 
 
 def test_who_lets_go_can_be_followed(tmp_path):

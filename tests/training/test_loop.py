@@ -217,6 +217,39 @@ def test_a_leftover_of_a_killed_writer_is_cleaned(task, finish):
     assert not list((it.run / "checkpoints").glob(".*"))
 
 
+def test_ten_crashes_skip_and_repeat_no_sample(task, finish):
+    """Only steps that were never saved are taken again; what the final weights have seen is each sample once."""
+    steps, seen = 24, {}
+    for crash in [*range(2, 22, 2), None]:
+        it = task(steps=steps, save=steps, sample=0, validate=0)
+        batch = it.feed.batch
+        asked = []
+        it.feed.batch = lambda position, rows, context, ask=asked, real=batch: (
+            ask.append(range(position, position + rows)) or real(position, rows, context)
+        )
+        events = train(it)
+        try:
+            for event in events:
+                if isinstance(event, Step):
+                    seen[event.step] = asked[-1]
+                    if event.step == crash:
+                        events.throw(RuntimeError("the machine went away"))  # before this step could be saved
+        except RuntimeError:
+            continue
+    assert [place for step in sorted(seen) for place in seen[step]] == list(range(4 * steps))
+
+
+def test_bfloat16_learns_and_goes_on_to_the_bit(task, finish, outcome):
+    whole, cut = task("whole", precision="bfloat16", steps=6), task("cut", precision="bfloat16", steps=6)
+    events = finish(whole)
+    assert events[0].precision == "bfloat16"
+    stop_at(cut, 3)
+    again = task("cut", precision="bfloat16", steps=6)
+    finish(again)
+    assert outcome(again.run) == outcome(whole.run)
+    assert next(again.model.parameters()).dtype == torch.float32
+
+
 def test_sinks_hear_every_event(task, finish):
     heard = []
     events = finish(task(steps=3, sinks=[heard.append]))

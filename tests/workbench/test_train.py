@@ -95,6 +95,15 @@ def test_a_run_goes_on_from_anywhere(place, monkeypatch):
     assert again.run.facts().sha256 == whole.run.facts().sha256
 
 
+def test_other_ground_is_told(place):
+    folder = small("gpt", "lines.txt").folder
+    about = json.loads((folder / "about.json").read_text())
+    about["machine"]["threads"] = 99
+    (folder / "about.json").write_text(json.dumps(about))
+    with pytest.warns(UserWarning, match="threads was 99 and is"):
+        train("gpt", run="fox", resume=True)
+
+
 def test_a_run_is_not_begun_twice_nor_changed_on_the_way(place):
     small("gpt", "lines.txt")
     with pytest.raises(InvalidInput, match="exists already") as error:

@@ -14,6 +14,7 @@ from peasy.views.run import as_time
 
 if TYPE_CHECKING:
     from peasy.training.event import Event
+    from peasy.training.stop import Stop
 
 Kind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
 
@@ -62,13 +63,13 @@ def train(
     settings: dict[str, Any] = {}
     for setting in set_ or ():
         settings = assign(settings, setting)
-    events = training(
-        kind, data[0] if data and len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
-        seed=flags.seed, device=flags.device, run=run, from_=from_, settings=settings, resume=resume,
-        progress=None if flags.quiet or flags.json else _preparing,
-    )  # fmt: skip
     shown = _Lines() if flags.json else _Screen(quiet=flags.quiet)
     with stoppable() as stop:
+        events = training(
+            kind, data[0] if data and len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
+            seed=flags.seed, device=flags.device, run=run, from_=from_, settings=settings, resume=resume,
+            progress=_Preparing(stop, quiet=flags.quiet or flags.json),
+        )  # fmt: skip
         for event in events:
             shown.show(event)
             if stop.asked:
@@ -153,7 +154,15 @@ def _one_line(text: str, most: int = 60) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def _preparing(done: int, total: int) -> None:
-    if sys.stderr.isatty() and total:
-        end = "\n" if done >= total else ""
-        print(f"\r\x1b[Kpreparing {done / total:.0%} of {total:,} characters", end=end, file=sys.stderr, flush=True)
+class _Preparing:
+    """How far the data are cut into tokens; nothing is lost by stopping here, so a signal ends it."""
+
+    def __init__(self, stop: "Stop", quiet: bool) -> None:
+        self.stop, self.shown = stop, not quiet and sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int) -> None:
+        if self.stop.asked:
+            raise KeyboardInterrupt if self.stop.signal == SIGINT else SystemExit(0)
+        if self.shown and total:
+            end = "\n" if done >= total else ""
+            print(f"\r\x1b[Kpreparing {done / total:.0%} of {total:,} characters", end=end, file=sys.stderr, flush=True)

@@ -39,6 +39,18 @@ def locked(folder: Path) -> Iterator[None]:
         yield  # closing the file lets go
 
 
+def held(folder: Path) -> bool:
+    """Whether somebody is training in this folder now."""
+    if fcntl is None or not (folder / LOCK).is_file():
+        return False
+    with (folder / LOCK).open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
 def _take(file: IO[str]) -> bool:
     try:
         if fcntl is not None:

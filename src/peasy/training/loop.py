@@ -50,6 +50,7 @@ class Task:
     sentence: attention.Sentence | None = None
     sinks: Sequence[Sink | str] = ()
     clock: Clock = time.monotonic
+    warning: str | None = None
 
 
 def train(task: Task) -> Iterator[Event]:
@@ -71,7 +72,8 @@ class _Run:
         self.device = str(task.model.device)
         self.precision = choose_precision(task.recipe.precision, self.device)
         self.learner = _choose_learner(task, self.precision)
-        folder, self.warning = latest_state(task.run)
+        folder, damaged = latest_state(task.run)
+        self.warning = " ".join(filter(None, (damaged, task.warning))) or None
         self.place = Place() if folder is None else load_state(folder, task.model, self.learner.optimizer)
         self.saved = folder
         self.budget = _budget(task, self.place)

@@ -119,6 +119,15 @@ def read_run(run: Path) -> Setup:
     return Setup(recipe, config, tokenizer)
 
 
+def changed_ground(run: Path) -> str | None:
+    """What is different here from where the run was begun, as far as its numbers may depend on it."""
+    about = Folder(run).read_json(ABOUT)
+    then = {"torch": about["versions"].get("torch"), "threads": about["machine"].get("threads")}
+    now = {"torch": versions().get("torch"), "threads": torch.get_num_threads()}
+    told = [f"{name} was {then[name]} and is {now[name]}" for name in now if then[name] != now[name]]
+    return f"{', '.join(told)}: the last digits may differ from an uninterrupted run." if told else None
+
+
 def special_of(tokenizer: Tokenizer) -> Special:
     """The model's special ids. Documents follow each other with only an end between them: it is also a beginning."""
     found = tokenizer.special

@@ -10,6 +10,7 @@ from typing import Any
 from peasy.checkpoint import home
 from peasy.checkpoint.folder import parse_json
 from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
+from peasy.training.lock import held, locked
 from peasy.views.document import Document, Paragraph
 from peasy.views.run import RunFacts, diff_document, run_document, runs_document
 from peasy.workbench.result import Result
@@ -61,6 +62,8 @@ class Run:
         step = max((line.get("step", 0) for line in metrics), default=0)
         if any(line["event"] == "finished" for line in metrics):
             return f"finished after {step:,} steps"
+        if held(self.folder):
+            return f"being trained, at step {step:,}"
         budget = f" of {recipe['steps']:,}" if recipe.get("steps") else ""
         return f"stopped at step {step:,}{budget}; --resume goes on"
 
@@ -177,8 +180,6 @@ def remove_run(run: str | Path, *, yes: bool = False, ask: Callable[[str], bool]
     question = f"Delete the run {found.name} with all its checkpoints ({found.folder})?"
     if not yes and not (ask is not None and ask(question)):
         raise UsageError(f"{question} Nobody said yes.", hint="Say it beforehand: --yes")
-    from peasy.training.lock import locked
-
     with locked(found.folder):
         gone = found.folder.with_name(f".{found.folder.name}.removed")
         shutil.rmtree(gone, ignore_errors=True)

@@ -4,7 +4,7 @@ import itertools
 import signal
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +157,7 @@ def training(
             return asked.begin(folder, where, progress)
 
         task = led(crew, lead, lambda: asked.follow(folder, where))
-        yield from parallel.train(_with_sinks(task, sinks), crew)
+        yield from parallel.train(replace(task, sinks=tuple(sinks)), crew)
 
 
 def refuse_run(folder: Path, resume: bool) -> None:
@@ -194,7 +194,7 @@ class _Asked:
     def go_on(self, folder: Path, device: str, progress: Progress | None) -> "Task":
         """The run in this folder, as it was begun; only its budget and how it is shared may change."""
         from peasy.training.recipe import Recipe, differing, over
-        from peasy.training.setup import Setup, read_run
+        from peasy.training.setup import Setup, changed_ground, read_run
 
         setup = read_run(folder)
         new: dict[str, Any] = {"trains": self.kind} | self.given
@@ -210,7 +210,8 @@ class _Asked:
             raise InvalidInput(f"{folder} was begun with another {told}.", hint="Leave it out, or begin a new run.")
         setup = Setup(recipe, setup.config, setup.tokenizer)
         corpus = open_corpus(self.corpus if self.corpus is not None else recipe.data, **recipe.corpus)
-        return _task(folder, setup, corpus, _origin(recipe), device, progress)
+        task = _task(folder, setup, corpus, _origin(recipe), device, progress)
+        return replace(task, warning=changed_ground(folder))
 
     def follow(self, folder: Path, device: str) -> "Task":
         """The run that another process has just begun, or goes on with."""
@@ -239,12 +240,6 @@ def _task(
         folder, recipe, model, recipe.objective, feed, tokenizer,
         _writer(setup, shown), _sentence(setup, model, shown),
     )  # fmt: skip
-
-
-def _with_sinks(task: "Task", sinks: Sequence["Sink | str"]) -> "Task":
-    from dataclasses import replace
-
-    return replace(task, sinks=tuple(sinks))
 
 
 def _folder(run: str | Path | None) -> Path:

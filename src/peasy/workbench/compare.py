@@ -91,9 +91,9 @@ def compare(
         raise UsageError(f"A kind is named twice: {' '.join(kinds)}.")
     if minutes is None and steps is None:
         minutes = 1.0
-    corpus = open_corpus(data)
+    corpus = open_corpus(data, **dict(settings or {}).get("corpus", {}))
     name = name or new_name({run.rpartition("-")[0] for run in runs()})
-    found: list[tuple[Contender, str]] = []
+    found: list[Contender] = []
     folders: dict[str, Path] = {}
     for kind in kinds:
         folder = place_for(f"{name}-{kind}")
@@ -106,9 +106,10 @@ def compare(
                 hear(kind, event)
         folders[kind] = folder
         loaded = load(folder, device=device)
-        found.append(_contender(kind, open_run(folder), evaluate(loaded, corpus, limit=limit)))
-    measure = _common([each.measures for each, _ in found])
-    ranked = sorted((each for each, _ in found), key=lambda each: _rank(each, measure))
+        measured, size = evaluate(loaded, corpus, limit=limit), loaded.model.count_parameters()
+        found.append(_contender(kind, open_run(folder), measured, size))
+    measure = _common([each.measures for each in found])
+    ranked = sorted(found, key=lambda each: _rank(each, measure))
     notes = ["Bits per byte can be compared whatever the tokenizer; losses for each token cannot."]
     if "ngram" in kinds:
         notes.append("The n-gram model read the data once.")
@@ -117,14 +118,14 @@ def compare(
     return CompareResult(facts, folders)
 
 
-def _contender(kind: str, run: Run, measured: EvaluateResult) -> tuple[Contender, str]:
+def _contender(kind: str, run: Run, measured: EvaluateResult, size: int) -> Contender:
     facts = run.facts()
     shares = {each.name: each.share for each in measured.facts.measures}
     told = tuple((name, measured[name], shares[name]) for name in _TOLD if name in shares)
     lines = [line for line in run.metrics() if line["event"] == "validated"]
     scale = _bytes_for(measured)
     curve = tuple((line["elapsed"], line["loss"] * scale) for line in lines)
-    return Contender(kind, run.name, facts.parameters or 0, facts.tokens, facts.elapsed, told, curve), kind
+    return Contender(kind, run.name, size, facts.tokens, facts.elapsed, told, curve)
 
 
 def _bytes_for(measured: EvaluateResult) -> float:

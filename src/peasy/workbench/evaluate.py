@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -75,6 +75,7 @@ def evaluate(
     split: str = "valid",
     limit: int | None = None,
     context: int | None = None,
+    options: Mapping[str, Any] | None = None,
     device: str = "auto",
     offline: bool = False,
     ask: Ask | None = None,
@@ -86,7 +87,8 @@ def evaluate(
     asks for them. Translators: BLEU, chrF and exact matches of greedy translations. Encoders: Spearman's correlation
     with the scores of a .tsv of three columns; else partners or labels found, or covered words guessed.
 
-    `limit` takes only the first so many pairs, endings or sentences. `context` is how much is read at once.
+    `limit` takes only the first so many pairs, endings or sentences. `context` is how much is read at once. `options`
+    say how the data are read, as for `open_corpus`.
 
     >>> import tempfile
     >>> from peasy.workbench.train import train
@@ -100,7 +102,7 @@ def evaluate(
         raise InvalidInput(f"limit is {limit}.", hint="limit must be 1 or more.")
     if loaded.kind == "encoder" and (scored := find_scored(data)) is not None:
         return EvaluateResult(_scored_facts(loaded, scored, limit, progress))
-    corpus = open_corpus(data)
+    corpus = open_corpus(data, **dict(options or {}))
     asked = _Asked(loaded, corpus, _known(corpus, split), limit, context, progress)
     return EvaluateResult(asked.facts())
 

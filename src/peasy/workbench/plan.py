@@ -267,7 +267,8 @@ def _here(setup: "Setup", corpus: Corpus, beginning: Corpus, trial: Trial) -> Pl
         "parameters": trial.parameters, "tokens_per_step": trial.tokens, "tokens_per_second": rate,
         "seconds_per_step": trial.seconds, "steps": steps, "seconds": seconds, "epochs": steps / epoch,
     }  # fmt: skip
-    verdict, sums = None, ()
+    verdict: tuple[str, bool] | None = None
+    sums: tuple[tuple[str, tuple[str, ...]], ...] = ()
     if sizes is not None:
         total = 2 * sizes.weights + sizes.optimizer + trial.activations
         held = {"weights": sizes.weights, "gradients": sizes.weights, "optimizer": sizes.optimizer}

@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from peasy.checkpoint import commit
+from peasy import commit
 from peasy.checkpoint.home import checkpoints
 from peasy.checkpoint.manifest import verifies
 from peasy.checkpoint.resolve import resolve

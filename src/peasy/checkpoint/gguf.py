@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peasy.checkpoint.commit import committed
 from peasy.checkpoint.gguf_words import write_words
 from peasy.checkpoint.huggingface.registry import family_for
 from peasy.checkpoint.huggingface.rule import Change, Rule, Split, Table, modules, pair, take_out
 from peasy.checkpoint.store import TOKENIZER, write_tokenizer
+from peasy.commit import committed
 from peasy.errors import InvalidInput, MissingPart
 from peasy.models.config import Config, DecoderConfig
 from peasy.nn.part import Activation, BandScaling, LinearScaling, Rotary

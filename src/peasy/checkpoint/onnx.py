@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from peasy.checkpoint.commit import committed
 from peasy.checkpoint.store import TOKENIZER, write_tokenizer
+from peasy.commit import committed
 from peasy.errors import InvalidInput, MissingPart
 from peasy.models.decoder import Decoder
 from peasy.models.encoder import Encoder

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peasy.checkpoint.commit import committed
 from peasy.checkpoint.folder import Folder
 from peasy.checkpoint.manifest import MANIFEST, Manifest, read_manifest, verify, write_manifest
 from peasy.checkpoint.tensors import SHARD_BYTES, Tensors, open_tensors, write_tensors
+from peasy.commit import committed
 from peasy.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:

@@ -1,18 +1,16 @@
-"""A folder that appears all at once: written beside its place, made safe on the disk, then moved there.
+"""Where shards are committed, and where an earlier writer that was killed is tidied up after.
 
-One that was cut off by a crash is recognised by its lock, which nobody holds any more, and taken away.
+Shards may be many gigabytes, so what a crash left behind must not stay: it is recognised by its lock, which nobody
+holds any more, and taken away.
 """
 
-import errno
-import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from peasy.errors import InvalidInput, NoRoom
+from peasy import commit
 
 try:
     import fcntl
@@ -25,24 +23,11 @@ _LOCK = ".writing"
 @contextmanager
 def committed(target: Path) -> Iterator[Path]:
     """A new folder that becomes `target` when the block ends well, and vanishes when it does not."""
-    part = target.parent / f".{target.name}.part-{secrets.token_hex(6)}"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(target)
-        part.mkdir()
-        with (part / _LOCK).open("wb") as lock:
-            _hold(lock)
-            yield part
-            _make_safe(part)
-            os.rename(part, target)
-            _sync(target.parent)
-            (target / _LOCK).unlink(missing_ok=True)
-    except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
-        raise _in_words(error, target) from error
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+    _sweep(target)
+    with commit.committed(target) as part, (part / _LOCK).open("wb") as lock:
+        _hold(lock)
+        yield part
+        (part / _LOCK).unlink()
 
 
 def _hold(lock: IO[bytes]) -> bool:
@@ -62,35 +47,10 @@ def _sweep(target: Path) -> None:
             with (old / _LOCK).open("rb") as lock:
                 abandoned = _hold(lock)
         except OSError:
-            continue  # no lock yet: it was begun at this moment
+            continue  # no lock: it was begun at this moment, or is about to be moved
         if abandoned:
             shutil.rmtree(old, ignore_errors=True)
 
 
 def _literal(name: str) -> str:
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
-
-
-def _in_words(error: OSError, target: Path) -> Exception:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        free = shutil.disk_usage(target.parent).free if target.parent.exists() else 0
-        return NoRoom(f"The disk is full: {target} was not written ({free:,} bytes are free).")
-    if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-        return InvalidInput(f"{target} exists already; peasy never overwrites.", hint="Choose another name.")
-    return NoRoom(f"{target} cannot be written: {error.strerror or error}.", hint="Nothing was left half-written.")
-
-
-def _make_safe(folder: Path) -> None:
-    for path in folder.iterdir():
-        _sync(path)
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    if path.is_dir() and os.name == "nt":
-        return  # Windows has no handle on a folder to flush.
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

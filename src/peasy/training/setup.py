@@ -12,10 +12,10 @@ import torch
 
 from peasy import config as settings
 from peasy import text
-from peasy.checkpoint.commit import committed
 from peasy.checkpoint.folder import Folder
 from peasy.checkpoint.manifest import versions
 from peasy.checkpoint.tokenizer import read_tokenizer
+from peasy.commit import committed
 from peasy.corpora import Corpus
 from peasy.errors import InvalidInput, NotFound
 from peasy.models.build import build

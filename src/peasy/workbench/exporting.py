@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from peasy.checkpoint.commit import refuse_existing
 from peasy.checkpoint.hub import Ask
 from peasy.checkpoint.memory import show_bytes
 from peasy.checkpoint.resolve import resolve
+from peasy.commit import refuse_existing
 from peasy.errors import UsageError, did_you_mean
 from peasy.parts import need
 from peasy.views.document import Document, Paragraph, Table

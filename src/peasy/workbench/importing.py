@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peasy.checkpoint.commit import refuse_existing
 from peasy.checkpoint.home import place_for
 from peasy.checkpoint.hub import Ask
 from peasy.checkpoint.memory import show_bytes
 from peasy.checkpoint.resolve import resolve
+from peasy.commit import refuse_existing
 from peasy.parts import need
 from peasy.views.document import Document, Paragraph, Table
 from peasy.workbench.load import LoadedModel, open_found

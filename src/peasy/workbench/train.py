@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peasy import config as reader
-from peasy.checkpoint.commit import refuse_existing
 from peasy.checkpoint.home import home, place_for, runs
+from peasy.commit import refuse_existing
 from peasy.corpora import BUILT_IN, Corpus, Labelled, Pair, fingerprint, open_corpus, prepare
 from peasy.errors import InvalidInput, UsageError
 from peasy.parts import need

@@ -7,7 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-from peasy.checkpoint.commit import committed
 from peasy.checkpoint.folder import Folder
 from peasy.checkpoint.huggingface.family import Family
 from peasy.checkpoint.huggingface.registry import family_for, match
@@ -15,6 +14,7 @@ from peasy.checkpoint.huggingface.rule import take_out
 from peasy.checkpoint.huggingface.sentence import write_pooling
 from peasy.checkpoint.store import CONFIG, TOKENIZER, write_tokenizer
 from peasy.checkpoint.tensors import SHARD_BYTES, write_tensors
+from peasy.commit import committed
 from peasy.models.config import Config, EncoderConfig, Special
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"

@@ -3,8 +3,8 @@ import os
 
 import pytest
 
-from peasy.checkpoint import commit
-from peasy.checkpoint.commit import committed
+from peasy import commit
+from peasy.commit import committed
 from peasy.errors import InvalidInput, NoRoom
 
 

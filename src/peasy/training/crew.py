@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -20,6 +20,8 @@ _PATIENCE = timedelta(minutes=30)
 """How long a process waits for the others: the lead may be writing a large checkpoint."""
 
 _BEAT, _SILENCE = 0.5, 2.5
+_READY = "ready"
+T = TypeVar("T")
 
 
 class Lost(PeasyError):
@@ -211,8 +213,16 @@ def stay_inside() -> None:
         os.environ.setdefault(variable, name)
 
 
-def led(crew: Crew, first: Callable[[], Any], then: Callable[[], Any]) -> Any:
-    """The lead does `first`; when it is done, the others do `then`."""
-    found = first() if crew.lead else None
-    crew.meet()
-    return found if crew.lead else then()
+def led(crew: Crew, first: Callable[[], T], then: Callable[[], T]) -> T:
+    """The lead does `first`; when it is done, the others do `then`. Where the lead fails, they leave without a word."""
+    if not crew.lead:
+        if crew.agree("") != _READY:
+            raise SystemExit(1)
+        return then()
+    try:
+        found = first()
+    except BaseException:
+        crew.agree("failed")
+        raise
+    crew.agree(_READY)
+    return found

@@ -140,6 +140,8 @@ class _Asked:
         if unknown:
             share = unknown / tally.tokens
             notes.append(f"{share:.1%} of the tokens are unknown to the tokenizer: they are easier than real ones.")
+        if getattr(self.loaded.model.config, "task", None) == "skip-gram":
+            notes.append("The model learned from neighbours on both sides; here it is asked for the next word alone.")
         right: Right | None = None
         if probes := self._probes():
             longest = getattr(self.loaded.model.config, "context", None)

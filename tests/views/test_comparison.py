@@ -1,0 +1,19 @@
+"""Kinds side by side: each measure a column, each kind a line of the curves."""
+
+from peasy.views.comparison import ComparisonFacts, Contender, comparison_document
+from peasy.views.document import Curves, Table
+
+ONE = Contender(
+    "gpt", "r-gpt", 10, 100, 61.0, (("loss", 1.0, False), ("endings", 0.98, True)), ((1.0, 2.0), (2.0, 1.0))
+)
+TWO = Contender("ngram", "r-ngram", 5, 100, 1.0, (("loss", 2.0, False),))
+
+
+def test_a_measure_that_one_lacks_is_left_empty():
+    page = comparison_document(ComparisonFacts("d", "1 minutes each", 0, "loss", (ONE, TWO)))
+    table = next(part for part in page.parts if isinstance(part, Table))
+    assert table.columns[-2:] == ("loss", "endings")
+    assert table.rows[0][-2:] == ("1.0000", "98.00%")
+    assert table.rows[1][-1] == ""
+    curves = next(part for part in page.parts if isinstance(part, Curves))
+    assert [name for name, _ in curves.lines] == ["gpt"]

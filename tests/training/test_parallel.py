@@ -33,6 +33,10 @@ JOBS = [
     ("stopped-ddp", "ddp", STEPS, {"stop": 4}),
     ("stopped-fsdp", "fsdp", STEPS, {"stop": 4}),
     ("half", "fsdp", STEPS, {}),
+    ("again-ddp", "ddp", STEPS, {"stop": 3}),
+    ("again-ddp", "ddp", STEPS, {}),
+    ("again-fsdp", "fsdp", STEPS, {"stop": 3}),
+    ("again-fsdp", "fsdp", STEPS, {}),
 ]
 """All in one crew, because starting one takes longer than training."""
 
@@ -142,6 +146,14 @@ def test_all_stop_together_and_one_goes_on(way, place, one):
     assert close(alone(folder), one)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_two_that_go_on_as_two_are_equal_to_the_bit(way, place):
+    again, whole = place / f"again-{way}", place / f"two-{way}"
+    assert losses(again) == losses(whole)
+    ours, theirs = tensors(again, STEPS), tensors(whole, STEPS)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
 def test_a_run_of_one_goes_on_in_shards(place, one):
     assert close(losses(place / "half"), one)
 
@@ -169,7 +181,7 @@ def test_who_listens_is_seen():
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_killed_process_ends_the_others_and_is_named(way, place):
-    started = start(place, [(f"killed-{way}", way, 4000, {"die": 150, "validate": 0, "sample": 0})])
+    started = start(place, [(f"killed-{way}", way, 4000, {"die": 60, "validate": 0, "sample": 0})])
     while not losses(place / f"killed-{way}") and started[0].poll() is None:
         time.sleep(0.05)
     assert {address for process in started for address in listening(process.pid)} <= {"127.0.0.1"}

@@ -175,6 +175,14 @@ def test_minutes_end_the_run_and_its_schedule(task, finish):
     assert steps[0].left > steps[-1].left
 
 
+def test_the_last_validation_of_a_run_of_minutes_is_bounded(task, finish):
+    given = {"minutes": 0.2, "save": 0, "validate": 1, "sample": 0, "valid_tokens": 16, "batch": 1}
+    hasty = finish(task("hasty", clock=Ticking(0.5), **given))
+    patient = finish(task("patient", clock=Ticking(0.0001), **given | {"minutes": 0.0005}))
+    tokens = [event.tokens for events in (hasty, patient) for event in events if isinstance(event, Validated)]
+    assert 16 <= tokens[0] < tokens[-1] == len(task().feed.valid) - 1
+
+
 def test_a_continued_run_of_minutes_has_only_the_rest(task, finish):
     clock = Ticking(0.5)
     given = {"minutes": 1.0, "save": 0, "validate": 0, "sample": 0}

@@ -32,6 +32,9 @@ Write = Callable[[Model, int], Sampled]
 _FULL = 50
 """The last validation may look at so many times as much as those before it."""
 
+_LATE = 0.1
+"""The last validation of a run of minutes may take this share of them again, and no more."""
+
 _SAVE_SECONDS = 600.0
 """However long a run is, at most so much of it is lost."""
 
@@ -164,6 +167,7 @@ class _Run:
         context = self.recipe.context if last else self.place.context
         most = self.recipe.valid_tokens * (_FULL if last else 1)
         rows = max(1, min(2 * self.recipe.batch, 16_384 // context))
+        latest = math.inf if self.budget.seconds is None else self.budget.elapsed + _LATE * self.budget.seconds
         self.model.eval()
         for number, batch in enumerate(self.task.feed.held_out(rows, context)):
             batch = objective.prepare(batch, self.model.config, generator(self.recipe.seed, 0, number))
@@ -171,7 +175,7 @@ class _Run:
             with cast(self.precision, self.device):
                 total += float(objective.total(self.model, batch))
             count += objective.count(batch)
-            if count >= most:
+            if count >= most or (count >= self.recipe.valid_tokens and self.budget.elapsed > latest):
                 break
         self.model.train()
         if not count or not math.isfinite(total):

@@ -17,3 +17,9 @@ def test_a_measure_that_one_lacks_is_left_empty():
     assert table.rows[1][-1] == ""
     curves = next(part for part in page.parts if isinstance(part, Curves))
     assert [name for name, _ in curves.lines] == ["gpt"]
+
+
+def test_curves_say_what_they_draw():
+    for measure, drawn in (("bits per byte", "bits per byte"), ("exact match", "loss")):
+        page = comparison_document(ComparisonFacts("d", "1 steps each", 0, measure, (ONE,)))
+        assert next(part for part in page.parts if isinstance(part, Curves)).y_axis == drawn

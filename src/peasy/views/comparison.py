@@ -30,6 +30,11 @@ class ComparisonFacts:
     contenders: tuple[Contender, ...]
     notes: tuple[str, ...] = ()
 
+    @property
+    def drawn(self) -> str:
+        """What the curves show: the measure where it can be had on the way, else the loss."""
+        return self.measure if self.measure == "bits per byte" else "loss"
+
 
 def comparison_document(facts: ComparisonFacts) -> Document:
     """One row for each kind, then the curves."""
@@ -42,7 +47,7 @@ def comparison_document(facts: ComparisonFacts) -> Document:
     ]
     lines = tuple((each.kind, each.curve) for each in facts.contenders if each.curve)
     if lines:
-        parts.append(Curves(f"{facts.measure} on held-out data", lines, "seconds", facts.measure))
+        parts.append(Curves(f"{facts.drawn} on held-out data", lines, "seconds", facts.drawn))
     parts += [Paragraph(note, "note") for note in facts.notes]
     kinds = ", ".join(each.kind for each in facts.contenders)
     return Document(f"{kinds} on {facts.data}", tuple(parts))

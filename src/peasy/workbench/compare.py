@@ -110,7 +110,7 @@ def compare(
         found.append(_contender(kind, open_run(folder), measured, size))
     measure = _common([each.measures for each in found])
     ranked = sorted(found, key=lambda each: _rank(each, measure))
-    notes = ["Bits per byte can be compared whatever the tokenizer; losses for each token cannot."]
+    notes = ["Bits per byte can be compared whatever the tokenizer; losses for each token only where it is the same."]
     if "ngram" in kinds:
         notes.append("The n-gram model read the data once.")
     budget = f"{minutes:g} minutes each" if minutes is not None else f"{steps:,} steps each"

@@ -16,9 +16,12 @@ from peasy import text
 from peasy.checkpoint.store import read_checkpoint
 from peasy.corpora import open_corpus, prepare
 from peasy.errors import InvalidInput
+from peasy.models.build import build
+from peasy.models.preset import preset
 from peasy.training import journal, loop
 from peasy.training.crew import Crew, is_crew, join
-from peasy.training.parallel import rows_of
+from peasy.training.objective import Contrastive
+from peasy.training.parallel import Asked, rows_of
 
 WORKER = Path(__file__).with_name("worker.py")
 LINES = "the cat sat on the mat\nthe dog lay on the rug\na bird sang in the tree\nmy phone broke today\n" * 30
@@ -191,6 +194,39 @@ def test_a_killed_process_ends_the_others_and_is_named(way, place):
     assert time.monotonic() - died < 15
     assert code == 6
     assert re.search(rf"Process 1 \(pid {started[1].pid} on .*\) of 2 is gone", said), said
+
+
+class Beside(Crew):
+    """One of two processes; what the other one would send is known beforehand."""
+
+    def __init__(self, rank, sent):
+        super().__init__(rank, 2)
+        self.sent = iter(sent)
+
+    def gather(self, rows):
+        parts = list(next(self.sent).chunk(2))
+        parts[self.rank] = rows
+        return torch.cat(parts)
+
+
+def test_texts_are_told_apart_from_those_of_all_processes():
+    model = build(preset("encoder-tiny", vocabulary=30, d_model=16), seed=1).train()
+    ids = torch.randint(0, 30, (2, 4, 6), generator=torch.Generator().manual_seed(1))
+    batch = {"source": ids[0], "ids": ids[1], "label": torch.tensor([0, 1, 0, 2])}
+    total = Contrastive().total(model, batch)
+    total.backward()
+    wanted = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    sent = [model.embed(batch[name]).detach() for name in ("source", "ids")]
+    model.zero_grad()
+    shares = []
+    for rank in range(2):
+        crew = Beside(rank, sent)
+        shares.append(Asked(model, Contrastive(), crew)(rows_of(batch, crew)))
+        shares[-1].backward()
+    assert float(sum(shares)) == pytest.approx(float(total), abs=1e-5)
+    found = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+    assert found.keys() == wanted.keys()
+    assert all(torch.allclose(found[name], wanted[name], atol=1e-5) for name in wanted)
 
 
 def test_rows_are_shared_evenly_or_not_at_all():

@@ -101,6 +101,14 @@ class Crew:
             dist.all_reduce(tensor)
         return tensor
 
+    def gather(self, rows: Tensor) -> Tensor:
+        """The rows of all processes; gradients flow to one's own."""
+        found = [torch.empty_like(rows) for _ in range(self.size)]
+        with self.watched():
+            dist.all_gather(found, rows.detach().contiguous())
+        found[self.rank] = rows
+        return torch.cat(found)
+
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Around everything that needs the others: if it fails because one is gone, say which one."""

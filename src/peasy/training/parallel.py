@@ -66,13 +66,26 @@ def _until_closed(events: Iterator[Event], crew: Crew) -> Iterator[Event]:
 class Asked(nn.Module):
     """A model together with what it is asked: batch in, sum of losses out. This is what DDP and FSDP wrap."""
 
-    def __init__(self, model: Model, objective: Objective) -> None:
+    def __init__(self, model: Model, objective: Objective, crew: Crew) -> None:
         super().__init__()
-        self.model, self.objective = model, objective
+        self.model, self.objective, self.crew = model, objective, crew
 
     def forward(self, batch: Batch) -> Tensor:
-        """The sum of the losses."""
+        """The sum of the losses of these rows."""
+        if isinstance(self.objective, Contrastive) and torch.is_grad_enabled():
+            return self._among_all(batch)
         return self.objective.total(self.model, batch)
+
+    def _among_all(self, batch: Batch) -> Tensor:
+        """A text is told apart from those of all processes: each sees the whole sum, and answers for its own rows."""
+        model: Any = self.model
+        own = model.embed
+        model.embed = lambda *ids, **more: self.crew.gather(own(*ids, **more))
+        try:
+            total = self.objective.total(model, batch)
+        finally:
+            del model.embed
+        return total.detach() / self.crew.size + (total - total.detach())
 
 
 class SharedLearner(GradientLearner):
@@ -142,9 +155,9 @@ class _Together(Objective):
 
 
 def rows_of(batch: Batch, crew: Crew) -> Batch:
-    """The rows of a batch that are this process's own."""
+    """The rows of a batch that are this process's own; labels are known to all."""
     mine = share(len(batch["ids"]), world=crew.size, rank=crew.rank)
-    return {name: array[mine] for name, array in batch.items()}
+    return {name: array if name == "label" else array[mine] for name, array in batch.items()}
 
 
 class SharedRun(loop._Run):
@@ -160,7 +173,7 @@ class SharedRun(loop._Run):
         self.saved = Path(told) if told else None
         self.place = Place() if self.saved is None else load_state(self.saved, task.model, None)
         self.digest = weights_hash(task.model.state_dict()) if crew.lead else ""
-        asked = self._share(Asked(task.model, task.objective))
+        asked = self._share(Asked(task.model, task.objective, crew))
         self.learner = self._learner(asked)
         if self.saved is not None:
             file = TensorFile(read_checkpoint(self.saved, verified=True).folder, STATE)

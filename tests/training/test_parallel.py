@@ -223,7 +223,7 @@ def test_texts_are_told_apart_from_those_of_all_processes():
         crew = Beside(rank, sent)
         shares.append(Asked(model, Contrastive(), crew)(rows_of(batch, crew)))
         shares[-1].backward()
-    assert float(sum(shares)) == pytest.approx(float(total), abs=1e-5)
+    assert float(sum(shares).detach()) == pytest.approx(float(total.detach()), abs=1e-5)
     found = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
     assert found.keys() == wanted.keys()
     assert all(torch.allclose(found[name], wanted[name], atol=1e-5) for name in wanted)

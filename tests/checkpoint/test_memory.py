@@ -34,7 +34,8 @@ def test_a_limit_of_the_group_counts(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(0, "0 bytes"), (999, "999 bytes"), (1536, "1.5 KiB"), (2.5 * 2**30, "2.5 GiB"), (2**52, "4,096.0 TiB")]
+    ("count", "said"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1536, "1.5 KiB"), (2.5 * 2**30, "2.5 GiB"), (2**52, "4,096.0 TiB")],
 )
 def test_bytes_in_words(count, said):
     assert memory.show_bytes(count) == said

@@ -17,7 +17,7 @@ from peasy.nn.scene import Edit
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Tap
 
-ENOUGH = 256
+ENOUGH = 512
 """So many tokens keep the processor busy: longer texts need not join them, and nothing is padded."""
 
 
@@ -82,8 +82,9 @@ class Encoder(Model):
         return found
 
     def pool(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
-        """From the vectors of the tokens to the vector of the text."""
+        """From the vectors of the tokens to the vector of the text; half precision is summed in 32 bits."""
         pooled = self._pooled(hidden, real)
+        pooled = pooled.to(_wide(pooled))
         return functional.normalize(pooled, dim=-1) if self.config.normalise else pooled
 
     def _pooled(self, hidden: Tensor, real: Tensor | None) -> Tensor:
@@ -92,11 +93,17 @@ class Encoder(Model):
             first = hidden[:, 0] if real is None else hidden[torch.arange(len(hidden)), real.int().argmax(dim=1)]
             return first if self.pooler is None or pooling == "first" else torch.tanh(self.pooler(first))
         if real is None:
-            return hidden.mean(dim=1) if pooling == "mean" else hidden.amax(dim=1)
+            return hidden.mean(dim=1, dtype=_wide(hidden)) if pooling == "mean" else hidden.amax(dim=1)
         hidden_away = ~real.bool()[:, :, None]
         if pooling == "max":
             return hidden.masked_fill(hidden_away, -torch.inf).amax(dim=1)
-        return hidden.masked_fill(hidden_away, 0).sum(dim=1) / real.sum(dim=1, keepdim=True).clamp(min=1)
+        return hidden.masked_fill(hidden_away, 0).sum(dim=1, dtype=_wide(hidden)) / real.sum(dim=1, keepdim=True).clamp(
+            min=1
+        )
+
+
+def _wide(array: Tensor) -> torch.dtype:
+    return torch.promote_types(array.dtype, torch.float32)
 
 
 def _batches(lengths: list[int], tokens: int) -> Iterator[list[int]]:

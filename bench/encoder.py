@@ -44,7 +44,7 @@ def _theirs() -> Any:
 
 
 @cache
-def _ours(dtype: torch.dtype) -> Any:
+def _ours() -> Any:
     from tokenizers import Tokenizer
 
     from peasy.checkpoint.huggingface import load_model, read_folder
@@ -53,7 +53,7 @@ def _ours(dtype: torch.dtype) -> Any:
     tokenizer = Tokenizer.from_file(str(arrival.folder.file("tokenizer.json")))
     tokenizer.enable_truncation(LONGEST)
     tokenizer.no_padding()
-    return tokenizer, load_model(arrival).to(dtype)
+    return tokenizer, load_model(arrival)
 
 
 def theirs() -> torch.Tensor:
@@ -61,16 +61,16 @@ def theirs() -> torch.Tensor:
 
 
 def float32() -> torch.Tensor:
-    return _embed(torch.float32)
+    return _embed(half=False)
 
 
 def bfloat16() -> torch.Tensor:
-    return _embed(torch.bfloat16)
+    return _embed(half=True)
 
 
-def _embed(dtype: torch.dtype) -> torch.Tensor:
-    tokenizer, model = _ours(dtype)
-    return model.embed_many([each.ids for each in tokenizer.encode_batch(sentences())])
+def _embed(half: bool) -> torch.Tensor:
+    tokenizer, model = _ours()
+    return model.embed_many([each.ids for each in tokenizer.encode_batch(sentences())], half=half)
 
 
 def has_bfloat16() -> bool:

@@ -88,3 +88,14 @@ def test_long_texts_are_cut_alike(theirs, arrival):
     found = embed_texts(load_model(arrival), read_tokenizer(arrival.folder), texts)
     expected = theirs.encode(texts, convert_to_tensor=True).cpu()
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
+
+
+def test_half_products_keep_the_direction(theirs, arrival):
+    from peasy.checkpoint.tokenizer import read_tokenizer
+    from peasy.workbench.embedding import embed_texts
+
+    said = [text for text in SENTENCES if text]
+    found = embed_texts(load_model(arrival), read_tokenizer(arrival.folder), said, half=True)
+    exact = torch.from_numpy(theirs.encode(said))
+    nearest = torch.nn.functional.cosine_similarity(torch.from_numpy(found), exact).min()
+    assert 0.9999 <= nearest < 0.9999999, "not in half precision, or too far"

@@ -46,7 +46,7 @@ def test_generation_is_that_of_the_loop(decoder):
 def test_embeds_one_text_or_many(encoder):
     loaded = peasy.load(encoder)
     texts = ["The pizza", "it tasted good.", "The oven", "and it came out of the oven and it tasted good, The pizza"]
-    many = loaded.embed(texts, batch=2)
+    many = loaded.embed(texts)
     assert many.shape == (4, 16)
     assert many.dtype == np.float32
     for text, row in zip(texts, many, strict=True):

@@ -1,4 +1,4 @@
-"""Texts into vectors, in batches of like length so that little is padded."""
+"""Texts into vectors: cut into tokens, cut to what the model reads, read in batches of like length."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,24 +12,14 @@ if TYPE_CHECKING:
     from peasy.models.protocol import Model
 
 
-def embed_texts(model: "Model", tokenizer: Tokenizer, texts: Sequence[str], batch: int = 32) -> np.ndarray:
+def embed_texts(model: "Model", tokenizer: Tokenizer, texts: Sequence[str], half: bool = False) -> np.ndarray:
     """One float32 row for each text, in the order given. Longer texts than the model reads are cut at its end."""
-    import torch
-
     if not texts:
         raise InvalidInput("There is no text to embed.")
     encoder: Any = model
     ids = [_cut(each, tokenizer, encoder.config.longest or encoder.config.context) for each in tokenizer.ids(texts)]
     check_ids(ids, encoder.config.vocabulary)
-    order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
-    rows = np.empty((len(ids), encoder.config.d_model), np.float32)
-    for start in range(0, len(order), batch):
-        chosen = order[start : start + batch]
-        tokens, real = pad([ids[i] for i in chosen])
-        with torch.inference_mode():
-            vectors = encoder.embed(tokens.to(model.device), real=real.to(model.device))
-        rows[chosen] = vectors.float().cpu().numpy()
-    return rows
+    return encoder.embed_many(ids, half=half).float().cpu().numpy()
 
 
 def check_ids(rows: Sequence[Sequence[int]], vocabulary: int) -> None:
@@ -40,19 +30,6 @@ def check_ids(rows: Sequence[Sequence[int]], vocabulary: int) -> None:
             f"The text has a token with id {largest:,}, and the model reads ids below {vocabulary:,}.",
             hint="Its tokenizer and its weights do not belong together, or a token was added to one of them.",
         )
-
-
-def pad(rows: Sequence[Sequence[int]], padding: int = 0) -> tuple[Any, Any]:
-    """Rows of ids as one tensor, padded on the right, and where they are real."""
-    import torch
-
-    width = max(map(len, rows))
-    ids = torch.full((len(rows), width), padding)
-    real = torch.zeros((len(rows), width), dtype=torch.bool)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = torch.tensor(row)
-        real[i, : len(row)] = True
-    return ids, real
 
 
 def _cut(ids: list[int], tokenizer: Tokenizer, context: int | None) -> list[int]:

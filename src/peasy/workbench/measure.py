@@ -12,11 +12,11 @@ from torch.nn import functional
 from peasy.corpora import Labelled, Pair, Probe, Sample
 from peasy.errors import InvalidInput
 from peasy.generation.decode import Sampling, generate
+from peasy.models.encoder import pad
 from peasy.text import Tokenizer
 from peasy.training.chance import generator
 from peasy.training.metric import Right, Tally, Translations, spearman
 from peasy.training.objective import HIDDEN, MaskedToken
-from peasy.workbench.embedding import pad
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
@@ -182,7 +182,7 @@ def _chances(loaded: "LoadedModel", texts: Sequence[str], context: int | None) -
             f"A text has {longest:,} tokens, and {loaded.name} reads {context:,} at once.",
             hint="Train it with a longer context.",
         )
-    ids, real = (each.to(model.device) for each in pad(rows, 0))
+    ids, real = (each.to(model.device) for each in pad(rows))
     chances = functional.log_softmax(model(ids[:, :-1], real=real[:, :-1]).float(), dim=-1)
     each = chances.gather(2, ids[:, 1:, None])[..., 0]
     chosen = chances.argmax(dim=-1) == ids[:, 1:]
@@ -224,10 +224,10 @@ def _add_targets(tally: Tally, loaded: "LoadedModel", pairs: Sequence[Pair]) -> 
     """The cost of the right translations, each token after the right ones before it."""
     model, special = loaded.model, loaded.model.config.special
     answers, context = loaded.target_tokenizer or loaded.need_tokenizer(), getattr(model.config, "context", None)
-    source, source_real = pad([i[:context] for i in loaded.need_tokenizer().ids([p.source for p in pairs])], 0)
+    source, source_real = pad([i[:context] for i in loaded.need_tokenizer().ids([p.source for p in pairs])])
     start, end = [] if special.start is None else [special.start], special.end[:1]
     rows = [[*start, *ids, *end] for ids in answers.ids([pair.target for pair in pairs], special=False)]
-    ids, real = pad([row[: None if context is None else context + 1] for row in rows], 0)
+    ids, real = pad([row[: None if context is None else context + 1] for row in rows])
     targets = ids[:, 1:].masked_fill(~real[:, 1:], HIDDEN)
     where = {"source": source.to(model.device), "source_real": source_real.to(model.device)}
     scores = model(ids[:, :-1].to(model.device), real=real[:, :-1].to(model.device), **where)

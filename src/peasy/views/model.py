@@ -1,29 +1,16 @@
 """A model as figure 1: its boxes with what they do, their parameters and their memory."""
 
+from peasy.checkpoint.memory import show_bytes
 from peasy.models.describe import Box
 from peasy.views.document import Block, Diagram, Document, Paragraph
 
 
 def model_document(box: Box, name: str | None = None) -> Document:
     """The document of `model.describe()`: what it is in one sentence, then the figure."""
-    size = f"{box.parameters:,} parameters, {in_bytes(box.bytes)} of memory."
+    size = f"{box.parameters:,} parameters, {show_bytes(box.bytes)} of memory."
     columns = _columns([_block(each) for each in box.boxes])
     title = name or box.name
     return Document(title, (Paragraph(box.says), Paragraph(size), Diagram("From input to output", columns)))
-
-
-def in_bytes(count: int) -> str:
-    """Bytes as people say them.
-
-    >>> in_bytes(497_759_232)
-    '474.7 MiB'
-    """
-    size = float(count)
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
 
 
 def in_short(count: int) -> str:
@@ -40,7 +27,7 @@ def in_short(count: int) -> str:
 
 def _block(box: Box) -> Block:
     one = "each " if box.times > 1 else ""
-    note = f"{one}{in_short(box.parameters)} · {in_bytes(box.bytes)}" if box.parameters else ""
+    note = f"{one}{in_short(box.parameters)} · {show_bytes(box.bytes)}" if box.parameters else ""
     name = box.name.replace("_", " ").replace("feedforward", "feed-forward")
     return Block(name, box.says, note, tuple(map(_block, box.boxes)), box.times)
 

@@ -6,10 +6,10 @@ import pytest
 from tests.models.zoo import EVERYONE, make
 
 from peasy import render
-from peasy.checkpoint.memory import model_document, show_bytes
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.views.document import Diagram
+from peasy.views.model import model_document
 
 
 def figure(model):
@@ -69,7 +69,3 @@ def test_a_description_shows_itself():
     bundle = make(EVERYONE["rotary"]).describe()._repr_mimebundle_()
     assert "4 heads of 8, looks back" in bundle["text/plain"]
     assert bundle["image/svg+xml"].startswith("<svg")
-
-
-def test_bytes_as_people_say_them():
-    assert [show_bytes(n) for n in (0, 1023, 2048, 3 * 2**30)] == ["0 bytes", "1023 bytes", "2.0 KiB", "3.0 GiB"]

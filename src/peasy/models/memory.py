@@ -1,6 +1,6 @@
 """The memory of models that see only the last few words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,6 +35,10 @@ class LastWords:
         """Earlier words are gone."""
         if length < self.length:
             raise InvalidInput("This memory cannot go back.", hint="Read the shorter text from its start.")
+
+    def fork(self) -> "LastWords":
+        """The same memory once more, which goes its own way from here."""
+        return replace(self)
 
 
 def recent(values: Tensor, real: Tensor, window: int) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,8 @@
 """What every model can do, so that one training, one generation and one way of looking serve all kinds."""
 
 from abc import abstractmethod
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +23,9 @@ class Memory(Protocol):
 
     def crop(self, length: int) -> None:
         """Forget everything after the first `length` tokens."""
+
+    def fork(self) -> Self:
+        """The same memory once more, which goes its own way from here."""
 
 
 class Model(nn.Module):
@@ -76,6 +80,26 @@ class Model(nn.Module):
         """
         hidden = self.hidden(ids, real=real, cache=cache, tap=tap, edit=edit, **source)
         return self.scores(hidden[:, -1:] if last else hidden)
+
+    def read(
+        self,
+        texts: Sequence[Sequence[int]],
+        memories: Sequence[Any],
+        *,
+        every: bool = False,
+        tap: Tap | None = None,
+        edit: Edit | None = None,
+    ) -> list[Tensor]:
+        """Read new tokens of several texts, each into its own memory: any lengths, no padding.
+
+        For each text the scores after its last new token, `[vocabulary]`; with `every` after each, `[time, vocabulary]`.
+        """
+        found = []
+        for ids, memory in zip(texts, memories, strict=True):
+            new = torch.tensor([list(ids)], device=self.device)
+            scores = self(new, cache=memory, tap=tap, edit=edit, last=not every)[0]
+            found.append(scores if every else scores[-1])
+        return found
 
     @property
     def device(self) -> torch.device:

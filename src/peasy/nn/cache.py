@@ -1,6 +1,6 @@
 """The cache: keys and values of what was read already, so that each new token is computed once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -54,6 +54,12 @@ class LayerCache:
             self.keys, self.values = self.keys[rows], self.values[rows]
         if self.source is not None:
             self.source = (self.source[0][rows], self.source[1][rows])
+
+    def fork(self) -> "LayerCache":
+        """A copy that goes its own way; what was computed from the source is never written, so both keep the same."""
+        keys = None if self.keys is None else self.keys.clone()
+        values = None if self.values is None else self.values.clone()
+        return replace(self, keys=keys, values=values)
 
     def _forget(self) -> None:
         if self.window is None or self.length < self.window + BLOCK:
@@ -114,6 +120,10 @@ class Cache:
             self.source = self.source[rows]
         if self.source_real is not None:
             self.source_real = self.source_real[rows]
+
+    def fork(self) -> "Cache":
+        """The same memory once more, which goes its own way from here."""
+        return replace(self, layers=[layer.fork() for layer in self.layers])
 
     @property
     def nbytes(self) -> int:

@@ -1,6 +1,6 @@
 """Gated convolutions that only look back: all places at once, each over a few places before it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,10 @@ class ConvolutionMemory:
         """Earlier inputs are gone."""
         if length < self.length:
             raise InvalidInput("This memory cannot go back.", hint="Read the shorter text from its start.")
+
+    def fork(self) -> "ConvolutionMemory":
+        """The same memory once more, which goes its own way from here."""
+        return replace(self, inputs=list(self.inputs))
 
 
 class GatedConvolution(nn.Module):

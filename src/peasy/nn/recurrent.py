@@ -1,6 +1,6 @@
 """Recurrent cells: a text is read one token after the other, through a state."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -32,6 +32,10 @@ class RecurrentMemory:
         """A state cannot be taken apart again."""
         if length < self.length:
             raise InvalidInput("A recurrent state cannot go back.", hint="Read the shorter text from its start.")
+
+    def fork(self) -> "RecurrentMemory":
+        """The same memory once more, which goes its own way from here."""
+        return replace(self)
 
 
 class Recurrent(nn.Module):

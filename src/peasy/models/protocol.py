@@ -92,7 +92,7 @@ class Model(nn.Module):
     ) -> list[Tensor]:
         """Read new tokens of several texts, each into its own memory: any lengths, no padding.
 
-        For each text the scores after its last new token, `[vocabulary]`; with `every` after each, `[time, vocabulary]`.
+        For each text the scores after its last token, `[vocabulary]`; with `every` after each: `[time, vocabulary]`.
         """
         found = []
         for ids, memory in zip(texts, memories, strict=True):

@@ -5,12 +5,12 @@ Looking is an argument. Without a tap nothing here runs; with one, the model's o
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from torch import Tensor
 
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.formula import Step
+from peasy.nn.place import Place
 
 FORMULA_STEPS = ("scores", "scaled", "masked", "weights")
 """Steps that the fused kernel never shows: the formula computes them, for the asked rows and heads only."""
@@ -26,14 +26,6 @@ activation: inside the feed-forward · output: what a sublayer adds · final: th
 """
 
 KNOWN_STEPS = (*HEAD_STEPS, *STREAM_STEPS)
-
-
-class Place(NamedTuple):
-    """Where in a model: which stack, which layer of it, which part of the layer."""
-
-    stack: str
-    layer: int
-    part: str
 
 
 @dataclass(frozen=True, eq=False)

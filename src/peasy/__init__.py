@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from peasy.workbench.evaluate import evaluate
     from peasy.workbench.examples import examples
     from peasy.workbench.exercise import exercise
+    from peasy.workbench.experiment import experiment, experiments
     from peasy.workbench.explain import explain
     from peasy.workbench.exporting import export_model
     from peasy.workbench.importing import import_model
@@ -36,6 +37,8 @@ _HOMES = {
     "evaluate": "peasy.workbench.evaluate",
     "examples": "peasy.workbench.examples",
     "exercise": "peasy.workbench.exercise",
+    "experiment": "peasy.workbench.experiment",
+    "experiments": "peasy.workbench.experiment",
     "explain": "peasy.workbench.explain",
     "export_model": "peasy.workbench.exporting",
     "import_model": "peasy.workbench.importing",
@@ -59,6 +62,8 @@ __all__ = [
     "evaluate",
     "examples",
     "exercise",
+    "experiment",
+    "experiments",
     "explain",
     "export_model",
     "import_model",

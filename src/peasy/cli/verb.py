@@ -39,6 +39,7 @@ VERBS = (
     Verb("evaluate", "How good a model is on data that it has not learned from.", TRAIN),
     Verb("compare", "Several kinds on the same data, with the same budget and seed.", TRAIN),
     Verb("plan", "What training would need, before anything starts.", TRAIN),
+    Verb("experiment", "What the documents claim, measured against a control.", TRAIN),
     Verb("models", "What models are here, and what each one is.", KEEP),
     Verb("runs", "What was trained: list, show, compare, delete.", KEEP),
     Verb("data", "What can be learned from: built in, or your own files.", KEEP),

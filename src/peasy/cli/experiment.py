@@ -1,0 +1,32 @@
+"""`peasy experiment`."""
+
+import sys
+
+from peasy.cli.door import Answer, Flags
+
+
+def experiment(name: str | None = None, *, flags: Flags = Flags()) -> Answer:
+    """What the documents claim about attention, measured against a control.
+
+    For example:
+
+        peasy experiment
+        peasy experiment why-root-dk
+        peasy experiment matrix-form --out same.html
+
+    Each ends with a verdict, made from its numbers, and with what it does not show.
+
+    Args:
+        name: Which one; without a name, all are listed.
+    """
+    from peasy.workbench.experiment import experiment as verb
+    from peasy.workbench.experiment import experiments
+
+    if name is None:
+        return Answer(experiments(), next=["peasy experiment why-root-dk"])
+    hear = (lambda _: None) if flags.quiet or flags.json else _say
+    return Answer(verb(name, seed=flags.seed or 0, hear=hear), next=["peasy experiment"])
+
+
+def _say(doing: str) -> None:
+    print(doing, file=sys.stderr)

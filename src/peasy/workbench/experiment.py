@@ -1,0 +1,74 @@
+"""`experiment`: what the documents claim, measured against a control."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from peasy.errors import NotFound, did_you_mean
+from peasy.views.document import Document
+from peasy.views.experiment import experiments_document
+from peasy.workbench.experiments.finding import Finding, Hear, unheard
+from peasy.workbench.result import Result
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A question that can be put to models: its name, which claims of the documents it is about, how long it takes."""
+
+    name: str
+    asks: str
+    claims: tuple[str, ...]
+    takes: str
+
+    def run(self, seed: int = 0, hear: Hear = unheard, **how: Any) -> Finding:
+        """Do it; `how` are options of this experiment alone."""
+        module = import_module(f"peasy.workbench.experiments.{self.name.replace('-', '_')}")
+        found: Finding = module.run(seed=seed, hear=hear, **how)
+        return found
+
+
+EXPERIMENTS = (
+    Experiment("why-root-dk", "Why are scores divided by the root of d_k?", ("000.9",), "a minute"),
+    Experiment("softmax-or-sum", "Why softmax, and not division by the sum?", ("004.3", "002.2"), "a minute"),
+    Experiment("matrix-form", "Token by token or as matrices: the same numbers?", ("000.10",), "seconds"),
+)
+"""In the order in which they are listed."""
+
+
+@dataclass(frozen=True)
+class Experiments(Result):
+    """All experiments there are."""
+
+    experiments: Sequence[Experiment] = EXPERIMENTS
+
+    def document(self) -> Document:
+        """One line for each."""
+        return experiments_document([(each.name, each.asks, each.takes) for each in self.experiments])
+
+    def data(self) -> dict[str, Any]:
+        """Names, questions and the claims they are about."""
+        told = [{"name": e.name, "asks": e.asks, "claims": list(e.claims), "takes": e.takes} for e in self.experiments]
+        return {"experiments": told}
+
+
+def experiment(name: str, *, seed: int = 0, hear: Hear = unheard, **how: Any) -> Finding:
+    """Run one of the experiments by name; `experiments()` lists them.
+
+    >>> experiment("matrix-form", tokens=8).holds
+    True
+    """
+    named = {each.name: each for each in EXPERIMENTS}
+    if name not in named:
+        hint = did_you_mean(name, named) or "See all: peasy experiment"
+        raise NotFound(f'There is no experiment "{name}".', hint=hint)
+    return named[name].run(seed, hear, **how)
+
+
+def experiments() -> Experiments:
+    """All experiments, each with its question.
+
+    >>> "matrix-form" in experiments().text()
+    True
+    """
+    return Experiments()

@@ -1,39 +1,184 @@
 """Texts of any lengths read side by side, each into a memory of its own; a forked memory goes its own way."""
 
+from typing import Any
+
 import pytest
 import torch
+from tests.models.zoo import DECODERS, TRANSLATORS, WRITERS, make, some_ids
 
+from peasy.errors import InvalidInput
 from peasy.models.build import build
-from peasy.models.preset import preset
+from peasy.models.preset import preset, presets
 from peasy.models.protocol import Model
+from peasy.nn import cache as caches
+from peasy.nn.attention import Attention
+from peasy.nn.tap import KNOWN_STEPS, Seen, Tap
 
-WRITERS = ["gpt-tiny", "rnn-tiny", "cnn-tiny", "ngram-tiny"]
-TEXTS = [[1, 2, 3, 4, 5], [7], [3, 1, 4]]
+ROWS = DECODERS | TRANSLATORS
+TEXTS = [[1, 2, 3, 4, 5, 6, 7], [7], [3, 1, 4], [9, 9, 8, 8, 7, 7, 6, 6, 5, 5, 4]]
+KINDS = {type(config).kind for config in WRITERS.values()}
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
 @pytest.fixture(params=WRITERS)
 def model(request: pytest.FixtureRequest) -> Model:
-    return build(preset(request.param), seed=1).eval()
+    return make(WRITERS[request.param], double=True).eval()
+
+
+def source_of(model: Model, text: int) -> dict[str, torch.Tensor]:
+    """Each text answers a source of its own length."""
+    return {"source": some_ids(1, 5 + 2 * text, seed=text)} if model.reads_source else {}
+
+
+def start(model: Model) -> list[Any]:
+    return [model.start(**source_of(model, text)) for text in range(len(TEXTS))]
+
+
+def whole(model: Model, text: int) -> torch.Tensor:
+    return model(torch.tensor([TEXTS[text]]), **source_of(model, text))[0]
 
 
 @torch.inference_mode()
-def test_reading_side_by_side_is_reading_alone(model: Model) -> None:
-    memories = [model.start() for _ in TEXTS]
-    first = model.read([text[:1] for text in TEXTS], memories)
-    rest = [index for index, text in enumerate(TEXTS) if len(text) > 1]
-    later = model.read([TEXTS[index][1:] for index in rest], [memories[index] for index in rest], every=True)
-    for index, scores in zip(rest, later, strict=True):
-        whole = model(torch.tensor([TEXTS[index]]))[0]
-        torch.testing.assert_close(torch.cat([first[index][None], scores]), whole, rtol=1e-5, atol=1e-5)
+def read_in_pieces(model: Model, pieces: list[list[int]]) -> list[torch.Tensor]:
+    """The scores after every token of every text; `pieces[turn][text]` new tokens are read at each turn."""
+    memories, at = start(model), [0] * len(TEXTS)
+    found: list[list[torch.Tensor]] = [[] for _ in TEXTS]
+    for sizes in pieces:
+        going = [text for text, size in enumerate(sizes) if size and at[text] < len(TEXTS[text])]
+        new = [TEXTS[text][at[text] : at[text] + sizes[text]] for text in going]
+        for text, scores in zip(going, model.read(new, [memories[text] for text in going], every=True), strict=True):
+            found[text].append(scores)
+            at[text] += len(scores)
+    assert at == [len(text) for text in TEXTS] == [memory.length for memory in memories]
+    return [torch.cat(scores) for scores in found]
+
+
+STEP_BY_STEP = [[1] * 4] * 11
+PIECES = [[3, 1, 2, 5], [2, 0, 1, 1], [0, 0, 0, 1], [2, 0, 0, 4]]
+
+
+@pytest.mark.parametrize("pieces", [STEP_BY_STEP, PIECES, [[11] * 4]])
+@torch.inference_mode()
+def test_reading_side_by_side_is_reading_alone(model: Model, pieces: list[list[int]]) -> None:
+    for text, scores in enumerate(read_in_pieces(model, pieces)):
+        torch.testing.assert_close(scores, whole(model, text), **CLOSE)
+
+
+@torch.inference_mode()
+def test_only_the_last_scores_are_the_last_of_all(model: Model) -> None:
+    every = model.read(TEXTS, start(model), every=True)
+    last = model.read(TEXTS, start(model))
+    for scores, final in zip(every, last, strict=True):
+        assert final.shape == (scores.shape[-1],)
+        torch.testing.assert_close(final, scores[-1], **CLOSE)
+
+
+@pytest.mark.parametrize("name", ROWS)
+@torch.inference_mode()
+def test_a_row_is_the_padded_batch(name: str) -> None:
+    model = make(ROWS[name], double=True)
+    longest = max(map(len, TEXTS))
+    ids = torch.tensor([[0] * (longest - len(text)) + text for text in TEXTS])
+    real = torch.tensor([[False] * (longest - len(text)) + [True] * len(text) for text in TEXTS])
+    source = {"source": some_ids(1, 9)} if model.reads_source else {}
+    batch = {key: value.expand(len(TEXTS), -1) for key, value in source.items()}
+    padded = model(ids, real=real, last=True, **batch)[:, -1]
+    found = model.read(TEXTS, [model.start(**source) for _ in TEXTS])
+    torch.testing.assert_close(torch.stack(found), padded, **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["window", "windowed-layers", "learned", "relative"])
+def test_windows_forget_and_rooms_grow_each_for_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "BLOCK", 4)
+    model = make(DECODERS[name], double=True)
+    for text, scores in enumerate(read_in_pieces(model, STEP_BY_STEP)):
+        torch.testing.assert_close(scores, whole(model, text), **CLOSE)
+
+
+WRITING = [each.name for each in presets() if each.name.endswith("-tiny") and each.config.kind in KINDS]
+
+
+@pytest.mark.parametrize("name", WRITING)
+@torch.inference_mode()
+def test_every_preset_that_writes(name: str) -> None:
+    model = build(preset(name), seed=1).eval()
+    texts = [[1, 2, 3], [4]]
+    sources = [{"source": torch.tensor([text])} if model.reads_source else {} for text in ([4, 5, 6], [7, 8])]
+    found = model.read(texts, [model.start(**source) for source in sources])
+    for ids, source, scores in zip(texts, sources, found, strict=True):
+        torch.testing.assert_close(scores, model(torch.tensor([ids]), **source)[0, -1], rtol=1e-4, atol=1e-5)
 
 
 @torch.inference_mode()
 def test_a_forked_memory_goes_its_own_way(model: Model) -> None:
-    memory = model.start()
+    memory = model.start(**source_of(model, 0))
     model.read([[1, 2]], [memory])
     other = memory.fork()
     model.read([[9]], [other])
-    torch.testing.assert_close(
-        model.read([[3]], [memory])[0], model(torch.tensor([[1, 2, 3]]))[0, -1], rtol=1e-5, atol=1e-5
-    )
+    expected = model(torch.tensor([[1, 2, 3]]), **source_of(model, 0))[0, -1]
+    torch.testing.assert_close(model.read([[3]], [memory])[0], expected, **CLOSE)
     assert (memory.length, other.length) == (3, 3)
+
+
+@pytest.mark.parametrize("name", ROWS)
+@torch.inference_mode()
+def test_each_text_has_its_own_tap(name: str) -> None:
+    """What a tap sees in a row is what it sees of its text alone, and it sees no other text."""
+    model = make(ROWS[name], double=True)
+    seen: list[list[Seen]] = [[] for _ in TEXTS]
+    taps = [None if text == 2 else Tap(seen[text].append, steps=KNOWN_STEPS) for text in range(len(TEXTS))]
+    model.read(TEXTS, start(model), tap=taps)
+    assert not seen[2]
+    for text in (0, 1, 3):
+        alone: list[Seen] = []
+        model.read([TEXTS[text]], [start(model)[text]], tap=Tap(alone.append, steps=KNOWN_STEPS))
+        assert [(one.place, one.step) for one in seen[text]] == [(one.place, one.step) for one in alone]
+        for one, other in zip(seen[text], alone, strict=True):
+            torch.testing.assert_close(one.array, other.array, **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["learned", "grouped", "both"])
+@torch.inference_mode()
+def test_an_edit_changes_its_own_text_only(name: str) -> None:
+    model = make(ROWS[name], double=True)
+    plain = model.read(TEXTS, start(model))
+    edited = model.read(TEXTS, start(model), edit=[None, lambda _, context: context * 0, None, None])
+    both = model.read(TEXTS, start(model), edit=lambda _, context: context * 0)
+    torch.testing.assert_close([edited[n] for n in (0, 2, 3)], [plain[n] for n in (0, 2, 3)], **CLOSE)
+    torch.testing.assert_close(edited[1], both[1], **CLOSE)
+    assert not torch.allclose(edited[1], plain[1])
+
+
+@pytest.mark.parametrize("wrong", [[1, 10**6], [-1], []])
+@torch.inference_mode()
+def test_what_is_refused_changes_no_memory(wrong: list[int]) -> None:
+    model = make(DECODERS["learned"])
+    memories = [model.start(), model.start()]
+    model.read([[1, 2], [3]], memories)
+    with pytest.raises(InvalidInput):
+        model.read([[4], wrong], memories)
+    with pytest.raises(InvalidInput, match="at most 64"):
+        model.read([[4], [1] * 64], memories)
+    assert [memory.length for memory in memories] == [2, 1]
+    assert [memory.layers[0].length for memory in memories] == [2, 1]
+
+
+def test_nothing_to_read_is_nothing() -> None:
+    assert make(DECODERS["learned"]).read([], []) == []
+
+
+@torch.inference_mode()
+def test_a_text_that_looks_into_another_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inverse: where all texts of a row share the first one's memory, they part from the whole pass."""
+    model = make(DECODERS["learned"], double=True)
+    alone = [model.read([[token]], [model.start()])[0] for token in (1, 2)]
+    first: list[Any] = []
+
+    def memory(self: Attention, scene: Any) -> Any:
+        first.append(scene.cache)
+        return first[0].layers[self.place.layer]
+
+    monkeypatch.setattr(Attention, "_memory", memory)
+    found = model.read([[1], [2]], [model.start(), model.start()])
+    torch.testing.assert_close(found[0], alone[0], **CLOSE)
+    assert not torch.allclose(found[1], alone[1])

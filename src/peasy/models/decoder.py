@@ -1,12 +1,13 @@
 """Decoder-only: looks back, predicts the next token."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
 from peasy.models.config import DecoderConfig
-from peasy.models.protocol import Model
-from peasy.models.transformer import set_scene
+from peasy.models.protocol import Edits, Model, Taps
+from peasy.models.transformer import last_or_every, set_scene, stand_side_by_side
 from peasy.nn.cache import Cache
 from peasy.nn.embedding import Embedding
 from peasy.nn.head import Head
@@ -48,6 +49,22 @@ class Decoder(Model):
         """The last vector of every token."""
         scene = set_scene(self.embedding, ids, real, causal=True, cache=cache, tap=tap, edit=edit)
         return self.decoder(self.embedding(ids, scene.sight.query), scene)
+
+    def read(
+        self,
+        texts: Sequence[Sequence[int]],
+        memories: Sequence[Cache],
+        *,
+        every: bool = False,
+        tap: Taps = None,
+        edit: Edits = None,
+    ) -> list[Tensor]:
+        """All new tokens in one row, so that every product is done once; each looks into its own text's memory."""
+        if not texts:
+            return []
+        ids, scene = stand_side_by_side(self.embedding, texts, memories, tap, edit)
+        hidden = self.decoder(self.embedding(ids, scene.sight.query), scene)
+        return last_or_every(hidden, scene, every, self.scores)
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Scores of the next token."""

@@ -1,13 +1,14 @@
 """Encoder-decoder: reads a source both ways, answers one token at a time."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
 from peasy.errors import InvalidInput
 from peasy.models.config import EncoderDecoderConfig
-from peasy.models.protocol import Model
-from peasy.models.transformer import padding_or_none, set_scene
+from peasy.models.protocol import Edits, Model, Taps
+from peasy.models.transformer import last_or_every, padding_or_none, set_scene, stand_side_by_side
 from peasy.nn.cache import Cache
 from peasy.nn.embedding import Embedding
 from peasy.nn.head import Head
@@ -90,6 +91,25 @@ class EncoderDecoder(Model):
         else:
             raise InvalidInput("This model answers a source, and there is none.", hint="Give source=ids.")
         return self.decoder(self.writing(ids, scene.sight.query), scene)
+
+    def read(
+        self,
+        texts: Sequence[Sequence[int]],
+        memories: Sequence[Cache],
+        *,
+        every: bool = False,
+        tap: Taps = None,
+        edit: Edits = None,
+    ) -> list[Tensor]:
+        """All new tokens in one row; each looks into its own text's memory and at its own source."""
+        if not texts:
+            return []
+        ids, scene = stand_side_by_side(self.writing, texts, memories, tap, edit)
+        for text, memory in zip(scene.texts, memories, strict=True):
+            assert memory.source is not None, "a memory of this model comes from start(source=ids)"
+            self._point(text, memory.source, memory.source_real)
+        hidden = self.decoder(self.writing(ids, scene.sight.query), scene)
+        return last_or_every(hidden, scene, every, self.scores)
 
     def _point(self, scene: Scene, source: Tensor, real: Tensor | None) -> None:
         scene.source = source

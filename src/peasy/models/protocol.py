@@ -12,6 +12,10 @@ from peasy.models.describe import Box, describe
 from peasy.nn.scene import Edit
 from peasy.nn.tap import Tap
 
+Taps = Tap | Sequence[Tap | None] | None
+Edits = Edit | Sequence[Edit | None] | None
+"""One for all texts, or a list with one for each."""
+
 
 class Memory(Protocol):
     """What a model remembers of a text while it is read: keys and values, or a recurrent state."""
@@ -87,17 +91,21 @@ class Model(nn.Module):
         memories: Sequence[Any],
         *,
         every: bool = False,
-        tap: Tap | None = None,
-        edit: Edit | None = None,
+        tap: Taps = None,
+        edit: Edits = None,
     ) -> list[Tensor]:
         """Read new tokens of several texts, each into its own memory: any lengths, no padding.
 
         For each text the scores after its last token, `[vocabulary]`; with `every` after each: `[time, vocabulary]`.
+        A list of taps or edits has one for each text (None = nobody looks); a single one serves all texts. Each sees
+        its text as if it were alone. An id or a length that is refused is refused before any memory has changed.
         """
         found = []
-        for ids, memory in zip(texts, memories, strict=True):
+        for ids, memory, watcher, change in zip(
+            texts, memories, one_each(tap, len(texts)), one_each(edit, len(texts)), strict=True
+        ):
             new = torch.tensor([list(ids)], device=self.device)
-            scores = self(new, cache=memory, tap=tap, edit=edit, last=not every)[0]
+            scores = self(new, cache=memory, tap=watcher, edit=change, last=not every)[0]
             found.append(scores if every else scores[-1])
         return found
 
@@ -121,3 +129,12 @@ class Model(nn.Module):
     def memory(self) -> int:
         """How many bytes the weights take."""
         return sum(weight.numel() * weight.element_size() for weight in self.state_dict().values())
+
+
+def one_each(given: Any, count: int) -> Sequence[Any]:
+    """A list with one for each text.
+
+    >>> one_each("tap", 2), one_each(["tap", None], 2)
+    (['tap', 'tap'], ['tap', None])
+    """
+    return given if isinstance(given, list | tuple) else [given] * count

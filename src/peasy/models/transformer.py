@@ -1,9 +1,12 @@
 """What the three Transformers share: masks and places are made here, once, and handed down."""
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
+from peasy.models.protocol import Edits, Taps, one_each
 from peasy.nn.cache import Cache, extend_places
 from peasy.nn.embedding import Embedding
 from peasy.nn.scene import Edit, Scene
@@ -27,6 +30,34 @@ def set_scene(
     embedding.check_length(time + (0 if cache is None else cache.length))
     query, key, real = extend_places(cache, batch, time, padding_or_none(real), ids.device)
     return Scene(Sight(query, key, causal, real), cache, tap, edit)
+
+
+def stand_side_by_side(
+    embedding: Embedding, texts: Sequence[Sequence[int]], memories: Sequence[Cache], tap: Taps, edit: Edits
+) -> tuple[Tensor, Scene]:
+    """The new tokens of all texts in one row, `[1, total]`, and its scene. All is checked before a memory changes."""
+    ids = torch.tensor([[token for text in texts for token in text]], device=embedding.token.weight.device)
+    if not all(texts):
+        raise InvalidInput("A text has no new token.", hint="Leave out the texts that have nothing to be read.")
+    check_ids(ids, embedding.token.num_embeddings)
+    for text, memory in zip(texts, memories, strict=True):
+        embedding.check_length(memory.length + len(text))
+    scenes = []
+    for text, memory, watcher, change in zip(
+        texts, memories, one_each(tap, len(texts)), one_each(edit, len(texts)), strict=True
+    ):
+        query, key, real = extend_places(memory, 1, len(text), None, ids.device)
+        scenes.append(Scene(Sight(query, key, True, real), memory, watcher, change))
+    places = torch.cat([scene.sight.query for scene in scenes], dim=1)
+    return ids, Scene(Sight(places, places, True), texts=tuple(scenes))
+
+
+def last_or_every(hidden: Tensor, scene: Scene, every: bool, score: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """The scores of each text of a row, after its last token or after every one."""
+    if every:
+        return list(score(hidden)[0].split(scene.sizes))
+    last = torch.tensor(scene.sizes, device=hidden.device).cumsum(0) - 1
+    return list(score(hidden[0, last]))
 
 
 def padding_or_none(real: Tensor | None) -> Tensor | None:

@@ -37,8 +37,16 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, scene: Scene) -> Tensor:
         """`[batch, time, d_model]` to the same."""
-        query = self._queries(x, scene)
-        key, value = self._source(scene) if self.cross else self._own(x, scene)
+        new = [self._queries(x, scene)] if self.cross else [self._queries(x, scene), *self._new(x, scene)]
+        if not scene.texts:
+            return self.output(self._look(scene, *new))
+        apart = zip(*(array.split(scene.sizes, dim=2) for array in new), strict=True)
+        found = [self._look(text, *own) for text, own in zip(scene.texts, apart, strict=True)]
+        return self.output(torch.cat(found, dim=1))
+
+    def _look(self, scene: Scene, query: Tensor, *new: Tensor) -> Tensor:
+        """What the queries find, heads joined: `[batch, time, heads * d_head]`."""
+        key, value = self._source(scene) if self.cross else self._remember(scene, *new)
         sight = scene.source_sight if self.cross else scene.sight
         assert sight is not None, "cross-attention needs a source"
         look = Look(query, key, value, sight.visible(self.window, key.shape[2]), self.scale, self.softcap)
@@ -47,7 +55,7 @@ class Attention(nn.Module):
             watch(scene.tap, self.place, look, context)
         if scene.edit is not None:
             context = scene.edit(self.place, context)
-        return self.output(context.transpose(1, 2).flatten(2))
+        return context.transpose(1, 2).flatten(2)
 
     def says(self) -> str:
         """What it is, in words."""
@@ -66,9 +74,11 @@ class Attention(nn.Module):
         key, value = _split(self.key(x), self.key_heads), _split(self.value(x), self.key_heads)
         return (key if self.key_norm is None else self.key_norm(key)), value
 
-    def _own(self, x: Tensor, scene: Scene) -> tuple[Tensor, Tensor]:
+    def _new(self, x: Tensor, scene: Scene) -> tuple[Tensor, Tensor]:
         key, value = self._keys_and_values(x)
-        key = key if scene.turn is None else turn(key, scene.turn)
+        return (key if scene.turn is None else turn(key, scene.turn)), value
+
+    def _remember(self, scene: Scene, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         memory = self._memory(scene)
         return (key, value) if memory is None else memory.extend(key, value)
 

@@ -16,7 +16,11 @@ Edit = Callable[[Place, Tensor], Tensor]
 
 @dataclass(eq=False)
 class Scene:
-    """One pass of one stack. `source` is what cross-attention looks at, with a sight of its own."""
+    """One pass of one stack. `source` is what cross-attention looks at, with a sight of its own.
+
+    With `texts`, those stand side by side in one row, `[1, all their new tokens, width]`: every token is computed for
+    itself, and looks, remembers, is watched and edited in the scene of its own text.
+    """
 
     sight: Sight
     cache: Cache | None = None
@@ -25,7 +29,17 @@ class Scene:
     source: Tensor | None = None
     source_sight: Sight | None = None
     turn: Turn | None = None
+    texts: tuple["Scene", ...] = ()
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many new tokens each text has."""
+        return [text.sight.query.shape[1] for text in self.texts]
 
     def show(self, place: Place, step: str, array: Tensor) -> None:
         """Hand a step of the stream, `[batch, time, width]`, to whoever asked for it."""
-        show(self.tap, place, step, array)
+        if not self.texts:
+            show(self.tap, place, step, array)
+        elif any(text.tap is not None for text in self.texts):
+            for text, own in zip(self.texts, array.split(self.sizes, dim=1), strict=True):
+                show(text.tap, place, step, own)

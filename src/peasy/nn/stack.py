@@ -46,7 +46,8 @@ class Stack(nn.Module):
 
     def forward(self, x: Tensor, scene: Scene) -> Tensor:
         """`[batch, time, d_model]` to the same, after the last norm."""
-        scene.sight.bias = self.relative or self.alibi
+        for each in scene.texts or (scene,):
+            each.sight.bias = self.relative or self.alibi
         if isinstance(self.position, part.Rotary):
             scene.turn = turns(scene.sight.query, self.d_head, self.position)
         for layer, block in enumerate(self.blocks):

@@ -74,8 +74,8 @@ def conclude(
     holds = abs(growth - 1) < 0.1 and abs(kept) < 0.1 and lost < 0.1 < left
     verdict = (
         f"Without a scale the variance of q·k grows like d_k^{growth:.2f}, and from width {min(WIDTHS)} to {widest} "
-        f"the softmax's gradient shrinks to {lost:.1e} of what it was; with the scale they change like d_k^{kept:.2f} and "
-        f"to {left:.2f}."
+        f"the softmax's gradient shrinks to {lost:.1e} of what it was; with the scale they change like d_k^{kept:.2f} "
+        f"and to {left:.2f}."
     )
     parts: list[Part] = [Table(*table(plain, scaled), f"{DRAWS} queries against {KEYS} keys, numbers of variance 1")]
     parts.append(

@@ -24,7 +24,7 @@ class Flags:
     json: _Switch = False
     "Print the result as JSON."
     out: Path | None = None
-    "Save to a file, by suffix: .html .svg .png .tex .md .csv .json"
+    "Save to a file, by suffix: .html .svg .png .tex .md .csv .json .npz"
     quiet: Annotated[_Switch, Parameter(alias="-q")] = False
     "Only the result: no notices, no advice."
     verbose: Annotated[_Switch, Parameter(alias="-v")] = False

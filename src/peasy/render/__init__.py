@@ -1,4 +1,4 @@
-"""HOW IT LOOKS: a document drawn as terminal text, Markdown, LaTeX, HTML, SVG, PNG, CSV or JSON.
+"""HOW IT LOOKS: a document drawn as terminal text, Markdown, LaTeX, HTML, SVG, PNG, CSV, JSON or NumPy.
 
 May import: views and the rooms below; rich only in terminal. Imported by: workbench, the doors.
 In: a Document. Out: text or bytes, or a file whose suffix says which.
@@ -21,6 +21,7 @@ FORMATS = {
     "md": "peasy.render.markdown",
     "csv": "peasy.render.csv",
     "json": "peasy.render.json",
+    "npz": "peasy.render.npz",
 }
 """Each format with the module whose `draw(document)` makes it, imported when first asked for."""
 
@@ -31,7 +32,7 @@ __all__ = ["FORMATS", "SUFFIXES", "draw", "format_of", "mimebundle", "save", "wr
 
 
 def draw(document: Document, format: str = "text") -> str | bytes:
-    """The document in one of `FORMATS`; bytes for png, text for all others.
+    """The document in one of `FORMATS`; bytes for png and npz, text for all others.
 
     >>> from peasy.views import Document, Paragraph
     >>> print(draw(Document("Pizza", (Paragraph("is great"),)), "md"))

@@ -8,9 +8,23 @@ import io
 from collections.abc import Iterator
 
 from peasy.render import glyph
+from peasy.render.figure import tables_of
 from peasy.render.grid import as_table
 from peasy.render.number import is_number
-from peasy.views.document import Arithmetic, Cell, Curves, Diagram, Document, Matrix, Part, Plane, Table
+from peasy.views.document import (
+    Arithmetic,
+    Cache,
+    Cell,
+    Curves,
+    Diagram,
+    Document,
+    Links,
+    Maps,
+    Matrix,
+    Part,
+    Plane,
+    Table,
+)
 
 Line = list[str]
 
@@ -53,6 +67,10 @@ def _block(part: Part) -> Iterator[Line]:
             yield from ([_field(cell) for cell in row] for row in part.rows)
         case Plane() | Curves() | Diagram():
             yield from _block(as_table(part))
+        case Maps() | Links() | Cache():
+            for place, each in enumerate(tables_of(part)):
+                yield from [[]] * bool(place)
+                yield from _block(each)
         case Arithmetic():
             yield [guarded(part.title)]
             yield from ([guarded(line)] for line in part.lines)

@@ -16,11 +16,11 @@ _INDEX = re.compile(r"(?<=\w)_(\w+)")
 
 LIGHT = {
     "paper": "#ffffff", "panel": "#f6f7f9", "edge": "#d5d9e0", "ink": "#1b2230", "soft": "#566072", "bare": "#ffffff",
-    "mark": "#d55e00",
+    "mark": "#d55e00", "link": "#0b5cad", "reused": "#c9ced6", "computed": "#0072b2", "dot": "#ffffff",
 }  # fmt: skip
 DARK = {
     "paper": "#11151c", "panel": "#1a202a", "edge": "#374151", "ink": "#e8ecf2", "soft": "#a4afc0", "bare": "#222a36",
-    "mark": "#ff9d4d",
+    "mark": "#ff9d4d", "link": "#7cb8ff", "reused": "#454f5e", "computed": "#56b4e9", "dot": "#000000",
 }  # fmt: skip
 
 
@@ -174,6 +174,7 @@ _SHAPES = _scoped(
     ".name{font-weight:700}.formula{font-style:italic;font-size:12px}.axis{font-size:11px}"
     ".number{font-variant-numeric:tabular-nums}.small{font-size:11px}.tiny{font-size:10px}.index{font-size:9px}"
     ".arrow,.line{fill:none;stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}.marked{fill:none;stroke-width:3}"
+    ".edge{fill:none;stroke-width:1}.link,.known{fill:none}.known{stroke-width:1.5;stroke-dasharray:5 3}"
 )
 
 
@@ -183,5 +184,6 @@ def _theme(colours: dict[str, str]) -> str:
         f".title,.heading,.name,.label,.bare-ink{{fill:{colours['ink']}}}"
         f".formula,.axis,.small,.tiny{{fill:{colours['soft']}}}.arrow,.grid-ink{{stroke:{colours['soft']}}}"
         f".rule{{stroke:{colours['edge']}}}.bare{{fill:{colours['bare']};stroke:{colours['edge']}}}"
-        f".marked{{stroke:{colours['mark']}}}"
+        f".marked,.known{{stroke:{colours['mark']}}}.edge{{stroke:{colours['edge']}}}.link{{stroke:{colours['link']}}}"
+        f".reused{{fill:{colours['reused']}}}.computed{{fill:{colours['computed']}}}.dot{{fill:{colours['dot']}}}"
     )

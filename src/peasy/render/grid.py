@@ -1,6 +1,6 @@
 """A matrix as a grid of written cells: labels, rounding, and a window where it is too large to show whole."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from peasy.render import glyph, number
@@ -33,8 +33,7 @@ class Grid:
 
     def cell(self, row: int, column: int) -> Cell:
         """The cell itself; None where a row is too short."""
-        values = self.matrix.values[row] if row < len(self.matrix.values) else ()
-        return values[column] if column < len(values) else None
+        return _at(self.matrix.values, row, column)
 
     def text(self, row: int | None, column: int | None) -> str:
         """The cell as it is written."""
@@ -47,7 +46,7 @@ class Grid:
         """The cell's shade; None where nothing is shaded or no finite number stands."""
         if self.scale is None or row is None or column is None:
             return None
-        return self.scale.shade(self.cell(row, column))
+        return self.scale.shade(_at(self.matrix.shades, row, column) if self.matrix.shades else self.cell(row, column))
 
     def marked(self, row: int | None, column: int | None) -> bool:
         """Whether the cell is to be pointed out."""
@@ -78,7 +77,8 @@ def lay_out(matrix: Matrix, decimals: int, most: int) -> Grid:
     rows, columns = window(_height(matrix), most), window(_width(matrix), most)
     shown = [list(_picked(matrix.values[row], columns)) for row in rows if row is not None and row < len(matrix.values)]
     needed = number.decimals_for((cell for row in shown for cell in row), decimals)
-    return Grid(matrix, rows, columns, needed, scale_for(shown) if matrix.shaded else None)
+    shaded = [list(_picked(row, columns)) for row in matrix.shades] if matrix.shades else shown
+    return Grid(matrix, rows, columns, needed, scale_for(shaded) if matrix.shaded else None)
 
 
 def window(count: int, most: int) -> Places:
@@ -126,6 +126,11 @@ def _boxes(diagram: Diagram) -> Iterator[tuple[str, str, str]]:
         yield f"{'– ' * depth}{times}{block.name}", block.says, block.note
 
 
+def _at(values: Sequence[Sequence[Cell]], row: int, column: int) -> Cell:
+    found = values[row] if row < len(values) else ()
+    return found[column] if column < len(found) else None
+
+
 def _written(cell: Cell, decimals: int) -> str:
     return glyph.prose(cell) if isinstance(cell, str) else number.write_cell(cell, decimals)
 
@@ -136,7 +141,7 @@ def _label(labels: tuple[str, ...], place: int | None) -> str:
     return glyph.label(labels[place]) if place < len(labels) else str(place + 1)
 
 
-def _picked(row: tuple[Cell, ...], places: Places) -> Iterator[Cell]:
+def _picked(row: Sequence[Cell], places: Places) -> Iterator[Cell]:
     return (row[place] for place in places if place is not None and place < len(row))
 
 

@@ -128,7 +128,7 @@ class _HeatMap:
         bottom = self.top + self.cell_height * len(self.grid.rows)
         notes = []
         if self.grid.scale and not self.numbered:
-            notes.append(_legend(self.grid.scale, self.left, bottom + 10, self.grid.decimals))
+            notes.append(legend(self.grid.scale, self.left, bottom + 10, self.grid.decimals))
             bottom += 40
         if self.grid.notice:
             notes.append(text_at(0, bottom + 16, self.grid.notice, "small"))
@@ -136,7 +136,7 @@ class _HeatMap:
         return bottom, notes
 
 
-def _legend(scale: palette.Scale, left: float, top: float, decimals: int) -> str:
+def legend(scale: palette.Scale, left: float, top: float, decimals: int) -> str:
     """Where there is no room for numbers: what the ends of the scale mean."""
     steps = palette.LEVELS + 1
     bars = "".join(

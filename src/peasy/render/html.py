@@ -7,20 +7,24 @@ theme button. Text from anywhere stands in text nodes; the arithmetic travels as
 import base64
 import hashlib
 import json
-import re
 from html import escape
-from importlib import resources
 
 from peasy.render import draft, glyph, number, palette, tex
+from peasy.render.bundle import LOOKING, PAGE, bundle, web_file
+from peasy.render.element import element_data, element_name
+from peasy.render.figure import Figure, tables_of
 from peasy.render.grid import Grid, as_table, lay_out, table_cells
 from peasy.render.svg import draw_inline
 from peasy.views.document import (
     Arithmetic,
+    Cache,
     Curves,
     Diagram,
     Document,
     Formula,
     Heading,
+    Links,
+    Maps,
     Matrix,
     Paragraph,
     Part,
@@ -31,6 +35,9 @@ from peasy.views.document import (
 MOST = 200
 """Rows or columns of one matrix on a page, where the page has room for them."""
 
+FIGURE_MOST = 40
+"""Rows or columns of the table form of a picture, whose numbers can be pointed at as well."""
+
 MOST_CELLS = 20_000
 """Cells of all matrices of a page together; above, each shows fewer."""
 
@@ -39,18 +46,15 @@ MOST_ARITHMETIC = 2_000_000
 
 NOT_STORED = "The arithmetic of the other cells is left out to keep this page small; --cell gives it for any one."
 
-MODULES = ("theme.js", "arithmetic.js", "page.js")
-"""What is inlined into a page, in this order."""
-
 
 def draw(document: Document) -> str:
     """The whole page, which asks nobody for anything."""
-    style, script = style_sheet(), inlined_modules()
+    style, script = style_sheet(), inlined_modules(document)
     page = _Page(document)
     body = page.body()
     policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
-        "form-action 'none'"
+        f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
     )
     title = escape(glyph.prose(document.title))
     return (
@@ -96,14 +100,13 @@ def style_sheet() -> str:
         for name in ("by-size", "around-zero")
         for shade in (palette.Shade(name, level) for level in range(palette.LEVELS + 1))
     )
-    return _web_file("page.css") + shades + draft.page_style()
+    return web_file("page.css") + shades + draft.page_style()
 
 
-def inlined_modules() -> str:
-    """The modules as one: what they import from each other is already there."""
-    joined = "\n".join(_web_file(name) for name in MODULES)
-    without_imports = re.sub(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', "", joined, flags=re.MULTILINE)
-    return re.sub(r"^export (?=function|const|class)", "", without_imports, flags=re.MULTILINE)
+def inlined_modules(document: Document) -> str:
+    """The script of the page: what every page has, and what its pictures need."""
+    live = any(element_name(part) for part in document.parts)
+    return bundle((*(LOOKING if live else ()), *PAGE))
 
 
 class _Page:
@@ -145,13 +148,15 @@ class _Page:
                 return self.table(part)
             case Plane() | Curves() | Diagram():
                 return self.picture(part)
+            case Maps() | Links() | Cache():
+                return self.figure(part)
 
     def formula(self, source: str) -> str:
         return tex.mathml(source) if self.alone else f"<i>{escape(tex.plain(source))}</i>"
 
-    def matrix(self, matrix: Matrix) -> str:
+    def matrix(self, matrix: Matrix, most: int = MOST) -> str:
         self.matrices += 1
-        grid = lay_out(matrix, self.document.decimals, self.most)
+        grid = lay_out(matrix, self.document.decimals, min(most, self.most))
         head = f'<b class="name">{escape(glyph.label(matrix.name))}</b>'
         if matrix.tex:
             head += f' <span class="formula">{self.formula(matrix.tex)}</span>'
@@ -219,7 +224,25 @@ class _Page:
         drawn = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
         table = self.table(as_table(part))
         details = f"<details><summary>The numbers as a table</summary>{table}</details>"
-        return f'<figure class="picture">{drawn}{details}</figure>\n'
+        return f'<figure class="picture">{self._live(part, drawn)}{details}</figure>\n'
+
+    def figure(self, part: Figure) -> str:
+        """A picture of looking: still first, live where scripts may run, and its numbers as tables below."""
+        drawn = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
+        said = "" if not part.says else f'<p class="note">{_inline(part.says)}</p>'
+        tables = "".join(
+            self.matrix(each, FIGURE_MOST) if isinstance(each, Matrix) else self.table(each) for each in tables_of(part)
+        )
+        details = f'<details slot="table"><summary>The numbers as a table</summary>{tables}</details>'
+        return f'<div class="figure">{self._live(part, f"<figure>{drawn}{said}</figure>", details)}</div>\n'
+
+    def _live(self, part: Part, still: str, details: str = "") -> str:
+        """The still picture inside the element that brings it to life; notebooks keep the picture alone."""
+        name = element_name(part) if self.alone else None
+        if name is None:
+            return still + details
+        data = _safe_json(element_data(part, self.document.decimals))
+        return f'<{name}>{still}{details}<script type="application/json">{data}</script></{name}>'
 
 
 def _table_cell(text: str, numeric: bool) -> str:
@@ -242,10 +265,6 @@ def _most(document: Document) -> int:
 
 def _shade_class(shade: palette.Shade) -> str:
     return f"{'s' if shade.palette == 'by-size' else 'z'}{shade.level}"
-
-
-def _web_file(name: str) -> str:
-    return (resources.files("peasy.render") / "web" / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

@@ -8,14 +8,18 @@ import unicodedata
 from collections.abc import Iterator
 
 from peasy.render import glyph, number, tex
+from peasy.render.figure import tables_of
 from peasy.render.grid import Grid, as_table, lay_out, table_cells
 from peasy.views.document import (
     Arithmetic,
+    Cache,
     Curves,
     Diagram,
     Document,
     Formula,
     Heading,
+    Links,
+    Maps,
     Matrix,
     Paragraph,
     Part,
@@ -140,6 +144,9 @@ def _blocks(part: Part, document: Document) -> Iterator[str]:
             yield _table(part, document)
         case Plane() | Curves() | Diagram():
             yield _table(as_table(part), document)
+        case Maps() | Links() | Cache():
+            for each in tables_of(part):
+                yield from _blocks(each, document)
 
 
 def _checked(source: str) -> str:

@@ -4,14 +4,18 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from peasy.render import glyph, number
+from peasy.render.figure import tables_of
 from peasy.render.grid import Grid, as_table, lay_out, table_cells
 from peasy.views.document import (
     Arithmetic,
+    Cache,
     Curves,
     Diagram,
     Document,
     Formula,
     Heading,
+    Links,
+    Maps,
     Matrix,
     Paragraph,
     Part,
@@ -69,6 +73,9 @@ def _blocks(part: Part, document: Document) -> Iterator[str]:
             yield from _titled(part.title, part.columns, rows, numeric, notice)
         case Plane() | Curves() | Diagram():
             yield from _blocks(as_table(part), document)
+        case Maps() | Links() | Cache():
+            for each in tables_of(part):
+                yield from _blocks(each, document)
 
 
 def _matrix(grid: Grid) -> Iterator[str]:

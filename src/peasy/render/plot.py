@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from peasy.render import glyph, palette
+from peasy.render.dots import Dot, key_of_kinds, label_dots
 from peasy.render.draft import Piece, Size, fitted, measure, text_at
 from peasy.render.number import write
 from peasy.views.document import Curves, Plane
@@ -68,9 +69,24 @@ def plane_piece(plane: Plane) -> Piece:
             f'<path d="M{axes.x(x1):.1f} {axes.y(y1):.1f}L{axes.x(x2):.1f} {axes.y(y2):.1f}" class="line grid-ink" '
             'stroke-dasharray="4 4"/>'
         )
-    for place, (name, x, y) in enumerate(points):
-        drawn.extend(_point(axes, place, glyph.label(name), x, y, plane.arrows))
-    return _with_note(axes, drawn, len(plane.points) - len(points), 90)
+    if plane.arrows:
+        for place, (name, x, y) in enumerate(points):
+            drawn.extend(_arrow(axes, place, glyph.label(name), x, y))
+        return _with_note(axes, drawn, len(plane.points) - len(points), 90)
+    return _dotted(plane, axes, drawn)
+
+
+def _dotted(plane: Plane, axes: Axes, drawn: list[str]) -> Piece:
+    groups = list(dict.fromkeys(plane.groups))
+    dots = [
+        Dot(name, glyph.label(name), axes.x(x), axes.y(y), groups.index(plane.groups[place]) if groups else place)
+        for place, (name, x, y) in enumerate(plane.points)
+        if math.isfinite(x) and math.isfinite(y)
+    ]
+    drawn += [each for dot in dots for each in dot.draw()]
+    drawn += label_dots(dots)
+    drawn += key_of_kinds(groups, axes.left + axes.width + 24, axes.top + 8)
+    return _with_note(axes, drawn, len(plane.points) - len(dots), 160 if groups else 120)
 
 
 def curves_piece(curves: Curves) -> Piece:
@@ -135,15 +151,11 @@ def _square(x: tuple[float, float], y: tuple[float, float]) -> Axes:
     return Axes(*x, *y, width=max(wide * unit, 120), height=max(high * unit, 120))
 
 
-def _point(axes: Axes, place: int, name: str, x: float, y: float, arrow: bool) -> Iterator[str]:
+def _arrow(axes: Axes, place: int, name: str, x: float, y: float) -> Iterator[str]:
     colour = palette.OKABE_ITO[place % 6]
-    at_x, at_y = axes.x(x), axes.y(y)
-    if arrow:
-        from_x, from_y = axes.x(0), axes.y(0)
-        yield (f'<path d="M{from_x:.1f} {from_y:.1f}L{at_x:.1f} {at_y:.1f}" class="line" stroke="{colour}"/>')
-        yield _head(from_x, from_y, at_x, at_y, colour)
-    else:
-        yield f'<circle cx="{at_x:.1f}" cy="{at_y:.1f}" r="5" fill="{colour}"/>'
+    at_x, at_y, from_x, from_y = axes.x(x), axes.y(y), axes.x(0), axes.y(0)
+    yield f'<path d="M{from_x:.1f} {from_y:.1f}L{at_x:.1f} {at_y:.1f}" class="line" stroke="{colour}"/>'
+    yield _head(from_x, from_y, at_x, at_y, colour)
     yield text_at(at_x + 8, at_y - 7, fitted(name, 13, 110), "label")
 
 

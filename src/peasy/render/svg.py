@@ -7,16 +7,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from peasy.render import draft, glyph, plot
+from peasy.render.cache_svg import cache_piece
 from peasy.render.diagram_svg import diagram_piece
 from peasy.render.draft import BOLD, Piece, Size, text_at
 from peasy.render.heatmap import matrix_piece, table_piece
+from peasy.render.links_svg import links_piece
+from peasy.render.maps_svg import maps_piece
 from peasy.views.document import (
     Arithmetic,
+    Cache,
     Curves,
     Diagram,
     Document,
     Formula,
     Heading,
+    Links,
+    Maps,
     Matrix,
     Paragraph,
     Part,
@@ -30,7 +36,7 @@ MARGIN, PADDING, GAP, HEADING = 20, 14, 34, 26
 
 def has_picture(document: Document) -> bool:
     """Whether there is anything in the document that is more than words."""
-    return any(isinstance(part, Matrix | Plane | Curves | Diagram) for part in document.parts)
+    return any(isinstance(part, Matrix | Plane | Curves | Diagram | Maps | Links | Cache) for part in document.parts)
 
 
 def draw(document: Document, dark: bool = True) -> str:
@@ -115,6 +121,12 @@ def _piece(part: Part, document: Document, words_too: bool) -> Piece | None:
             return plot.curves_piece(part)
         case Diagram():
             return diagram_piece(part)
+        case Maps():
+            return maps_piece(part, document.decimals)
+        case Links():
+            return links_piece(part)
+        case Cache():
+            return cache_piece(part)
         case Table():
             return table_piece(part, document)
         case Paragraph(text, tone) if words_too:
@@ -198,4 +210,11 @@ def _described(document: Document) -> str:
                 said.append(f"{title}: " + ", ".join(name for name, _ in lines))
             case Diagram(title, columns):
                 said.append(f"{title}: " + ", ".join(block.name for column in columns for block in column))
+            case Maps():
+                size = f"{len(part.rows)} by {len(part.columns)}"
+                said.append(f"{part.title}: {part.count} maps of {size}, {part.name(*part.chosen)} large")
+            case Links(title, left, right):
+                said.append(f"{title}: {len(left)} words joined to {len(right)}")
+            case Cache(title, tokens, steps):
+                said.append(f"{title}: {len(steps)} steps over {len(tokens)} tokens")
     return glyph.prose("; ".join(said)) or glyph.prose(document.title)

@@ -11,14 +11,18 @@ from rich.text import Text
 
 from peasy.render import glyph, number, tex
 from peasy.render.diagram_tree import tree_rows
+from peasy.render.figure import tables_of
 from peasy.render.grid import Grid, as_table, lay_out, table_cells
 from peasy.views.document import (
     Arithmetic,
+    Cache,
     Curves,
     Diagram,
     Document,
     Formula,
     Heading,
+    Links,
+    Maps,
     Matrix,
     Paragraph,
     Part,
@@ -86,6 +90,9 @@ def _part(part: Part, document: Document, console: Console) -> None:
             _table(as_table(part), document, console)
         case Diagram():
             _diagram(part, console)
+        case Maps() | Links() | Cache():
+            for each in tables_of(part):
+                _part(each, document, console)
 
 
 def _say(console: Console, text: Text, indent: int = 0) -> None:

@@ -7,20 +7,24 @@ In: results of any room. Out: a Document.
 from peasy.views.document import (
     Arithmetic,
     Block,
+    Cache,
     Cell,
     Curves,
     Diagram,
     Document,
     Formula,
     Heading,
+    Links,
+    Maps,
     Matrix,
     Paragraph,
     Part,
     Plane,
+    Rows,
     Table,
 )
 
 __all__ = [
-    "Arithmetic", "Block", "Cell", "Curves", "Diagram", "Document", "Formula", "Heading", "Matrix", "Paragraph", "Part",
-    "Plane", "Table",
+    "Arithmetic", "Block", "Cache", "Cell", "Curves", "Diagram", "Document", "Formula", "Heading", "Links", "Maps",
+    "Matrix", "Paragraph", "Part", "Plane", "Rows", "Table",
 ]  # fmt: skip

@@ -7,6 +7,8 @@ once per document (`decimals`) and done by whoever draws.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 Cell = float | str | None
 """A number, a text (symbols, verdicts), or nothing."""
 
@@ -47,7 +49,8 @@ class Matrix:
     """Numbers with labelled rows and columns, shaded by size where `shaded`.
 
     `row_axis` and `column_axis` say in words what rows and columns are (query, key, d_model, ...).
-    `marks` are (row, column) of cells to point out. `explain(row, column)` gives one cell's arithmetic.
+    `marks` are (row, column) of cells to point out. `explain(row, column)` gives one cell's arithmetic. `shades` are
+    the numbers to shade by where the cells themselves are words (what a layer would say, by how sure it is).
     """
 
     name: str
@@ -61,6 +64,7 @@ class Matrix:
     shaded: bool = False
     marks: frozenset[tuple[int, int]] = frozenset()
     explain: Callable[[int, int], Arithmetic] | None = field(default=None, compare=False)
+    shades: tuple[tuple[float | None, ...], ...] = ()
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -79,7 +83,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Plane:
-    """Named points or arrows in two dimensions (the word plane, a projection)."""
+    """Named points or arrows in two dimensions (the word plane, a projection).
+
+    `groups` name the kind of each point, and `neighbours` the places of the points nearest to it, nearest first.
+    """
 
     title: str
     points: tuple[tuple[str, float, float], ...]
@@ -87,6 +94,8 @@ class Plane:
     y_axis: str = ""
     arrows: bool = False
     lines: tuple[tuple[float, float, float, float], ...] = ()
+    groups: tuple[str, ...] = ()
+    neighbours: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,91 @@ class Diagram:
                 yield from block.walk()
 
 
-Part = Heading | Paragraph | Formula | Arithmetic | Matrix | Table | Plane | Curves | Diagram
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Single rows of maps in full, where the maps themselves are tiled: `values` is [down, across, row, column]."""
+
+    places: tuple[int, ...]
+    values: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """Heat maps of one shape on a grid, one of them chosen: layers by heads, or one head over checkpoints.
+
+    `values` is [down, across, row, column], and NaN is what is not there (a key that may not be looked at). `rows` and
+    `columns` name the tokens, `down` and `across` the maps. Above `tile` 1 each cell of `values` stands for a square
+    of so many tokens, `reduced` by "mean" or "max"; then `exact` may hold some rows in full.
+    """
+
+    title: str
+    values: np.ndarray
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    down: tuple[str, ...] = ("",)
+    across: tuple[str, ...] = ("",)
+    row_axis: str = "query"
+    column_axis: str = "key"
+    down_axis: str = "layer"
+    across_axis: str = "head"
+    says: str = ""
+    chosen: tuple[int, int] = (0, 0)
+    tile: int = 1
+    reduced: str = ""
+    exact: Rows | None = None
+
+    @property
+    def count(self) -> int:
+        """How many maps there are."""
+        return len(self.down) * len(self.across)
+
+    def name(self, down: int, across: int) -> str:
+        """What one map is called: "layer 2, head 3"."""
+        said = ((self.down_axis, self.down[down]), (self.across_axis, self.across[across]))
+        return ", ".join(f"{axis} {label}".strip() for axis, label in said if label)
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Lines between two rows of words, as strong as their weight: `weights` is [left, right].
+
+    `ribbons` sets the words of both sides beside each other and joins them by bands (an alignment); without it each
+    side is a column (the classic view of a head). `known` are (left, right) that are known to belong together.
+    """
+
+    title: str
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    weights: np.ndarray
+    left_axis: str = "query"
+    right_axis: str = "key"
+    says: str = ""
+    ribbons: bool = False
+    least: float = 0.02
+    known: tuple[tuple[int, int], ...] = ()
+
+    def strongest(self, most: int) -> list[tuple[int, int, float]]:
+        """(left, right, weight) of links of at least `least`, the strongest first."""
+        weights = np.nan_to_num(np.asarray(self.weights, dtype=float))
+        left, right = np.nonzero(weights >= self.least)
+        order = np.argsort(-weights[left, right], kind="stable")[:most]
+        return [(int(left[i]), int(right[i]), float(weights[left[i], right[i]])) for i in order]
+
+
+@dataclass(frozen=True)
+class Cache:
+    """What each step of generation had to compute and what it took from the cache.
+
+    `tokens` are prompt and answer; `steps` are (places reused, places computed) and count from the first token.
+    """
+
+    title: str
+    tokens: tuple[str, ...]
+    steps: tuple[tuple[int, int], ...]
+    says: str = ""
+
+
+Part = Heading | Paragraph | Formula | Arithmetic | Matrix | Table | Plane | Curves | Diagram | Maps | Links | Cache
 
 
 @dataclass(frozen=True)
@@ -160,4 +253,4 @@ class Document:
 def _has_numbers(part: Part) -> bool:
     if isinstance(part, Table):
         return any(isinstance(cell, float | int) for row in part.rows for cell in row)
-    return isinstance(part, Matrix | Plane | Curves)
+    return isinstance(part, Matrix | Plane | Curves | Maps | Links)

@@ -22,7 +22,7 @@ class Result(Displayed, ABC):
         """What `--json` prints as `result`: plain dicts, lists, numbers and texts."""
 
     def save(self, path: str | Path) -> Path:
-        """Write a file; its suffix picks the format: html, svg, png, tex, md, csv or json.
+        """Write a file; its suffix picks the format: html, svg, png, tex, md, csv, json or npz.
 
         JSON holds `data()`, as `--json` prints it; all others draw `document()`.
         """

@@ -1,0 +1,63 @@
+"""Named dots on a map: a colour and a shape for each kind, and labels that do not lie on each other."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from peasy.render import glyph, palette
+from peasy.render.draft import fitted, measure, text_at
+
+SHAPES = (
+    "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0", "M-4.5-4.5h9v9h-9z", "M0-6l6 10.5h-12z", "M0-6.5l6.5 6.5l-6.5 6.5l-6.5-6.5z",
+    "M-2-6h4v4h4v4h-4v4h-4v-4h-4v-4h4z", "M0 6l6-10.5h-12z",
+)  # fmt: skip
+"""Circle, square, triangle, diamond, cross, triangle upside down: kinds differ in shape too, not in colour alone."""
+
+MOST_LABELS = 300
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A point on the paper; `kind` picks its colour and shape."""
+
+    name: str
+    label: str
+    x: float
+    y: float
+    kind: int
+
+    def draw(self) -> Iterator[str]:
+        """The shape, with its name for who points at it."""
+        yield (
+            f'<path d="{SHAPES[self.kind % 6]}" transform="translate({self.x:.1f} {self.y:.1f})" class="point" '
+            f'fill="{palette.OKABE_ITO[self.kind % 6]}"><title>{escape(self.label)}</title></path>'
+        )
+
+
+def label_dots(dots: Sequence[Dot]) -> Iterator[str]:
+    """A label beside each dot, on whichever side is free; where none is, the dot goes without."""
+    taken = [(dot.x - 6, dot.y - 6, dot.x + 6, dot.y + 6) for dot in dots]
+    for dot in dots[:MOST_LABELS]:
+        said = fitted(dot.label, 12, 110)
+        width = measure(said, 12)
+        for x, y in ((8, 4), (-8 - width, 4), (-width / 2, -10), (-width / 2, 18)):
+            box = (dot.x + x, dot.y + y - 10, dot.x + x + width, dot.y + y + 3)
+            if box[0] > 0 and not any(_meet(box, other) for other in taken):
+                taken.append(box)
+                yield text_at(dot.x + x, dot.y + y, said, "label")
+                break
+
+
+def key_of_kinds(groups: Sequence[str], left: float, top: float) -> Iterator[str]:
+    """Which shape and colour means which kind."""
+    for place, group in enumerate(groups):
+        y = top + 20 * place
+        yield (
+            f'<path d="{SHAPES[place % 6]}" transform="translate({left:.1f} {y:.1f})" '
+            f'fill="{palette.OKABE_ITO[place % 6]}"/>'
+        )
+        yield text_at(left + 12, y + 4.5, fitted(glyph.label(group), 12, 110), "label")
+
+
+def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -1,0 +1,89 @@
+"""Pictures of looking as elements of a page: script-free content first, and the data that makes them answer.
+
+The data is what the modules of `render/web` draw from: labels made visible, numbers in steps with their error.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from peasy.render import glyph
+from peasy.render.quantise import decimals_left, quantise
+from peasy.views.document import Links, Maps, Part, Plane
+
+NAMES: dict[type, str] = {Maps: "peasy-maps", Links: "peasy-links", Plane: "peasy-plane"}
+
+MOST_CELLS = 24_000_000
+"""Cells of all maps of one element; above, only their table and picture are on the page."""
+
+
+def element_name(part: Part) -> str | None:
+    """The element that draws this part when scripts may run; None = its still picture is all there is."""
+    if isinstance(part, Plane) and not part.neighbours:
+        return None
+    if isinstance(part, Maps) and part.values.size > MOST_CELLS:
+        return None
+    return NAMES.get(type(part))
+
+
+def element_data(part: Part, decimals: int) -> dict[str, Any]:
+    """What the element draws from, as plain data."""
+    match part:
+        case Maps():
+            return _maps(part, decimals)
+        case Links():
+            return _links(part, decimals)
+        case Plane():
+            finite = [place for place, (_, x, y) in enumerate(part.points) if np.isfinite(x) and np.isfinite(y)]
+            now = {place: new for new, place in enumerate(finite)}  # only these have a dot
+            near = [[now[each] for each in part.neighbours[place] if each in now] for place in finite]
+            return {"names": _labels([part.points[place][0] for place in finite]), "neighbours": near}
+    raise AssertionError(f"{type(part).__name__} has no element")
+
+
+def _maps(maps: Maps, decimals: int) -> dict[str, Any]:
+    numbers = quantise(maps.values)
+    data = {
+        "title": glyph.prose(maps.title),
+        "says": glyph.prose(maps.says),
+        "rows": _labels(maps.rows),
+        "columns": _labels(maps.columns),
+        "down": _labels(maps.down),
+        "across": _labels(maps.across),
+        "rowAxis": glyph.prose(maps.row_axis),
+        "columnAxis": glyph.prose(maps.column_axis),
+        "downAxis": glyph.prose(maps.down_axis),
+        "acrossAxis": glyph.prose(maps.across_axis),
+        "chosen": list(maps.chosen),
+        "own": maps.rows == maps.columns,
+        "tile": maps.tile,
+        "reduced": {"mean": "mean", "max": "maximum"}.get(maps.reduced, glyph.prose(maps.reduced)),
+        "numbers": numbers,
+        "decimals": decimals_left(numbers["error"], decimals),
+        "exact": None,
+    }
+    if maps.exact is not None:
+        data["exact"] = {"places": list(maps.exact.places), "numbers": quantise(maps.exact.values)}
+    return data
+
+
+def _links(links: Links, decimals: int) -> dict[str, Any]:
+    numbers = quantise(links.weights)
+    return {
+        "title": glyph.prose(links.title),
+        "says": glyph.prose(links.says),
+        "left": _labels(links.left),
+        "right": _labels(links.right),
+        "leftAxis": glyph.prose(links.left_axis),
+        "rightAxis": glyph.prose(links.right_axis),
+        "ribbons": links.ribbons,
+        "least": links.least,
+        "known": [list(pair) for pair in links.known],
+        "numbers": numbers,
+        "decimals": decimals_left(numbers["error"], decimals),
+    }
+
+
+def _labels(words: Sequence[str]) -> list[str]:
+    return [glyph.label(each) for each in words]

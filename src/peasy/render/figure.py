@@ -1,0 +1,104 @@
+"""The table form of the pictures of looking: every map, link and step of a cache can be read without seeing it."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from peasy.views.document import Cache, Cell, Links, Maps, Matrix, Table
+
+Figure = Maps | Links | Cache
+
+MOST_LINKS = 400
+"""So many links are listed, the strongest first."""
+
+TILED = {"mean": "the mean", "max": "the largest"}
+
+
+def tables_of(figure: Figure) -> list[Matrix | Table]:
+    """The picture as labelled numbers."""
+    if isinstance(figure, Cache):
+        return [_cache_table(figure)]
+    if isinstance(figure, Links):
+        return [_links_table(figure)]
+    chosen = chosen_matrix(figure)
+    return [chosen, _maps_table(figure)] if figure.count > 1 else [chosen]
+
+
+def chosen_matrix(maps: Maps) -> Matrix:
+    """The chosen map as a matrix with its labels; where maps are tiled, its exact rows if there are any."""
+    name, says = maps.name(*maps.chosen) or maps.title, maps.says
+    values, rows, columns = maps.values[maps.chosen], maps.rows, maps.columns
+    if maps.exact is not None:
+        values = maps.exact.values[maps.chosen]
+        rows = tuple(_numbered(maps.rows, place) for place in maps.exact.places)
+    elif maps.tile > 1:
+        rows, columns = (_spans(maps.tile, len(labels)) for labels in (maps.rows, maps.columns))
+        says = f"{says} {tiled_sentence(maps)}".strip()
+    return Matrix(name, cells(values), rows, columns, maps.row_axis, maps.column_axis, says=says, shaded=True)
+
+
+def tiled_sentence(maps: Maps) -> str:
+    """What a cell of a tiled map means."""
+    how = TILED.get(maps.reduced, maps.reduced)
+    return f"Each cell is {how} of {maps.tile} by {maps.tile} tokens." if maps.tile > 1 else ""
+
+
+def cells(values: np.ndarray) -> tuple[tuple[Cell, ...], ...]:
+    """Numbers as a document holds them; what is not there is empty."""
+    return tuple(tuple(None if each != each else each for each in row) for row in np.asarray(values, float).tolist())
+
+
+def cache_rows(cache: Cache) -> Iterator[tuple[str, int, int, int]]:
+    """(last token of the step, reused, computed, what would have been computed without a cache)."""
+    for reused, computed in cache.steps:
+        end = reused + computed
+        yield cache.tokens[end - 1] if 0 < end <= len(cache.tokens) else "", reused, computed, end
+
+
+def _cache_table(cache: Cache) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (str(step), token, str(reused), str(computed), str(without))
+        for step, (token, reused, computed, without) in enumerate(cache_rows(cache), start=1)
+    ]
+    new, all_ = sum(computed for _, computed in cache.steps), sum(map(sum, cache.steps))
+    rows.append(("all", "", str(all_ - new), str(new), str(all_)))
+    return Table(("step", "up to", "reused", "computed", "without a cache"), tuple(rows), cache.title)
+
+
+def _links_table(links: Links) -> Table:
+    known = set(links.known)
+    found = links.strongest(MOST_LINKS)
+    columns = (links.left_axis or "from", links.right_axis or "to", "weight", *(("known",) if known else ()))
+    rows = tuple(
+        (links.left[a], links.right[b], weight, *((("yes" if (a, b) in known else ""),) if known else ()))
+        for a, b, weight in found
+    )
+    return Table(columns, rows, links.title)
+
+
+def _maps_table(maps: Maps) -> Table:
+    """One line a map: its largest number, and between which tokens it stands."""
+    rows = []
+    for down, across in np.ndindex(len(maps.down), len(maps.across)):
+        values = np.asarray(maps.values[down, across], dtype=float)
+        if not np.isfinite(values).any():
+            continue
+        row, column = np.unravel_index(np.nanargmax(values), values.shape)
+        place: tuple[Cell, ...] = (maps.down[down], maps.across[across], float(values[row, column]))
+        rows.append((*place, _token(maps.rows, int(row), maps.tile), _token(maps.columns, int(column), maps.tile)))
+    columns = (maps.down_axis, maps.across_axis, "largest", f"at {maps.row_axis}", maps.column_axis)
+    return Table(columns, tuple(rows), f"{maps.title}: the largest of each" if maps.title else "The largest of each")
+
+
+def _token(labels: tuple[str, ...], place: int, tile: int) -> str:
+    if tile > 1:
+        return f"{place * tile}–{min((place + 1) * tile, len(labels)) - 1}"
+    return labels[place] if place < len(labels) else str(place)
+
+
+def _spans(tile: int, count: int) -> tuple[str, ...]:
+    return tuple(f"{start}–{min(start + tile, count) - 1}" for start in range(0, count, tile))
+
+
+def _numbered(labels: tuple[str, ...], place: int) -> str:
+    return f"{place} {labels[place]}" if place < len(labels) else str(place)

@@ -1,0 +1,65 @@
+"""A document's numbers for code: one NumPy archive, an array with its labels for every matrix and picture."""
+
+import io
+import re
+
+import numpy as np
+
+from peasy.render import glyph
+from peasy.views.document import Cache, Cell, Curves, Document, Links, Maps, Matrix, Part, Plane
+
+
+def draw(document: Document) -> bytes:
+    """The archive: `NAME`, and beside it `NAME.rows`, `NAME.columns` and whatever else names its axes."""
+    arrays: dict[str, np.ndarray] = {}
+    for part in document.parts:
+        found = _arrays(part)
+        if found:
+            name = _free(_name(part), arrays)
+            arrays |= {f"{name}.{key}" if key else name: array for key, array in found.items()}
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def _arrays(part: Part) -> dict[str, np.ndarray]:
+    match part:
+        case Matrix():
+            return {"": _numbers(part.values), "rows": _words(part.rows), "columns": _words(part.columns)}
+        case Maps():
+            names = {key: _words(getattr(part, key)) for key in ("down", "across", "rows", "columns")}
+            exact = {"exact": part.exact.values, "places": np.array(part.exact.places)} if part.exact else {}
+            return {"": part.values, **names, "tile": np.array(part.tile), **exact}
+        case Links():
+            return {"": np.asarray(part.weights), "left": _words(part.left), "right": _words(part.right)}
+        case Cache():
+            return {"": np.array(part.steps), "tokens": _words(part.tokens)}
+        case Plane():
+            return {"": np.array([point[1:] for point in part.points]), "names": _words(p[0] for p in part.points)}
+        case Curves():
+            return {glyph.label(name): np.array(points) for name, points in part.lines}
+    return {}
+
+
+def _numbers(values: tuple[tuple[Cell, ...], ...]) -> np.ndarray:
+    """Numbers where all cells are; words where one is a word."""
+    if any(isinstance(cell, str) for row in values for cell in row):
+        return np.array([["" if cell is None else str(cell) for cell in row] for row in values])
+    return np.array([[np.nan if cell is None else cell for cell in row] for row in values], dtype=float)
+
+
+def _words(words: object) -> np.ndarray:
+    # Half a character cannot be written anywhere; all others stay as they are.
+    return np.array([each if each.isprintable() else glyph.tame(each) for each in words], dtype=str)  # type: ignore[attr-defined]
+
+
+def _name(part: Part) -> str:
+    said = getattr(part, "name", "") if isinstance(part, Matrix) else getattr(part, "title", "")
+    return re.sub(r"\W+", "_", str(said)).strip("_") or type(part).__name__.lower()
+
+
+def _free(name: str, taken: dict[str, np.ndarray]) -> str:
+    count, wanted = 2, name
+    while name in taken or any(key.startswith(f"{name}.") for key in taken):
+        name, count = f"{wanted}_{count}", count + 1
+    return name

@@ -1,0 +1,58 @@
+"""Many cells as one small picture: a PNG of palette colours, written with the standard library alone."""
+
+import base64
+import struct
+import zlib
+
+import numpy as np
+
+from peasy.render import palette
+
+_SHADES = 200
+"""Colours of a picture's palette; one more stands for what is not there and is see-through."""
+
+
+def heat_png(values: np.ndarray, scale: palette.Scale) -> bytes:
+    """One pixel a cell; NaN is see-through, so that the paper behind it shows."""
+    span = scale.high - scale.low
+    with np.errstate(invalid="ignore"):
+        share = np.clip((values - scale.low) / span, 0, 1) if span > 0 else np.where(np.isfinite(values), 0.5, np.nan)
+        codes = np.where(np.isfinite(share), np.rint(share * (_SHADES - 1)), _SHADES).astype(np.uint8)
+    colours = [palette.colour(scale.palette, each / (_SHADES - 1)) for each in range(_SHADES)]
+    table = b"".join(bytes.fromhex(each[1:]) for each in colours) + b"\0\0\0"
+    height, width = codes.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), codes], axis=1)
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    chunks = (
+        (b"IHDR", header),
+        (b"PLTE", table),
+        (b"tRNS", b"\xff" * _SHADES + b"\0"),
+        (b"IDAT", zlib.compress(lines.tobytes(), 9)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*each) for each in chunks)
+
+
+def heat_uri(values: np.ndarray, scale: palette.Scale) -> str:
+    """The picture as an address that holds all of it: no request is made."""
+    return "data:image/png;base64," + base64.b64encode(heat_png(values, scale)).decode("ascii")
+
+
+def shrunk(values: np.ndarray, most: int) -> tuple[np.ndarray, int]:
+    """The last two axes in tiles, at most `most` of them, by the largest number in each; and the tile's side.
+
+    >>> shrunk(np.arange(16.0).reshape(4, 4), 2)[0].tolist()
+    [[5.0, 7.0], [13.0, 15.0]]
+    """
+    side = -(-max(values.shape[-2:]) // most)
+    if side <= 1:
+        return values, 1
+    rows, columns = (-(-size // side) * side for size in values.shape[-2:])
+    pad = [(0, 0)] * (values.ndim - 2) + [(0, rows - values.shape[-2]), (0, columns - values.shape[-1])]
+    padded = np.pad(np.where(np.isfinite(values), values, -np.inf), pad, constant_values=-np.inf)
+    tiles = padded.reshape(*values.shape[:-2], rows // side, side, columns // side, side).max(axis=(-3, -1))
+    return np.where(np.isfinite(tiles), tiles, np.nan), side
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

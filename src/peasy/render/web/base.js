@@ -1,0 +1,146 @@
+// What every element here stands on: text that stays text, a style of its own, a theme that can change.
+
+export function make(tag, attributes = {}, ...children) {
+  const svg = ["svg", "g", "path", "text", "title", "circle"].includes(tag);
+  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children); // strings become text nodes, never markup
+  return element;
+}
+
+export function chooser(label, options, chosen, choose) {
+  const select = make("select", { onchange: () => choose(select.selectedIndex) });
+  options.forEach((option) => select.append(make("option", {}, option)));
+  select.selectedIndex = chosen;
+  return make("label", {}, `${label} `, select);
+}
+
+// An element shows its script-free content until its own picture is ready, and keeps what has slot="table".
+export class Figure extends HTMLElement {
+  #data = null;
+
+  connectedCallback() {
+    const stored = this.querySelector(':scope > script[type="application/json"]');
+    if (!this.#data && stored) this.data = JSON.parse(stored.textContent);
+    this.seen ??= new ResizeObserver(() => this.resized());
+    this.seen.observe(this);
+    this.themed ??= watchTheme(() => this.repaint());
+  }
+
+  disconnectedCallback() {
+    this.seen?.disconnect();
+    this.themed?.();
+    this.themed = undefined;
+  }
+
+  get data() {
+    return this.#data;
+  }
+
+  set data(given) {
+    this.#data = given;
+    this.ready = this.build(given).then(() => this.toggleAttribute("data-ready", true));
+  }
+
+  open(...children) {
+    const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
+    root.adoptedStyleSheets = [sharedSheet()];
+    root.replaceChildren(...children, make("slot", { name: "table" }));
+    return root;
+  }
+
+  resized() {
+    const width = Math.round(this.getBoundingClientRect().width);
+    if (width && width !== this.width && this.hasAttribute("data-ready")) {
+      this.width = width;
+      this.repaint();
+    }
+  }
+
+  repaint() {}
+
+  tell(selection) {
+    this.dispatchEvent(new CustomEvent("peasy-select", { detail: selection, bubbles: true, composed: true }));
+  }
+}
+
+export function define(name, kind) {
+  if (!customElements.get(name)) customElements.define(name, kind);
+}
+
+export function colourOf(element, name) {
+  return getComputedStyle(element).getPropertyValue(name).trim();
+}
+
+function watchTheme(changed) {
+  const observer = new MutationObserver(changed);
+  observer.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "class"] });
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", changed);
+  return () => {
+    observer.disconnect();
+    dark.removeEventListener("change", changed);
+  };
+}
+
+let shared;
+
+function sharedSheet() {
+  if (!shared) {
+    shared = new CSSStyleSheet();
+    shared.replaceSync(STYLE);
+  }
+  return shared;
+}
+
+const STYLE = `
+:host{display:block;margin:1rem 0;--i:var(--ink,var(--jp-content-font-color1,#1b2230));--s:var(--soft,var(--jp-content-font-color2,#4d576a));
+--p:var(--panel,var(--jp-layout-color2,#f6f7f9));--w:var(--paper,var(--jp-layout-color1,#fff));--e:var(--edge,var(--jp-border-color1,#d5d9e0));
+--a:var(--accent,#0b5cad);--l:var(--link,#0b5cad);--m:var(--mark,#b34700);color:var(--i);font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
+*{box-sizing:border-box}
+.frame{background:var(--p);border:1px solid var(--e);border-radius:.6rem;padding:.9rem 1rem}
+h3{margin:0 0 .5rem;font-size:1.05rem;overflow-wrap:anywhere}
+p{margin:.35rem 0}.quiet{color:var(--s);font-size:.85rem;max-width:60rem}
+.bar{display:flex;flex-wrap:wrap;gap:.4rem .9rem;align-items:center;margin:0 0 .8rem}
+label{color:var(--s);white-space:nowrap}
+select,button.plain{font:inherit;color:var(--i);background:var(--w);border:1px solid var(--e);border-radius:.35rem;padding:.2rem .4rem;min-height:1.8rem;max-width:100%}
+.body{display:grid;grid-template-columns:minmax(0,1fr);gap:1rem 1.4rem}
+.overview{display:grid;gap:3px;align-content:start;overflow-x:auto;padding:3px}
+.overview span{color:var(--s);font-size:11px;text-align:center;align-self:center;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
+.overview span.side{text-align:right;padding-right:.3rem}
+.overview button{padding:0;border:1px solid var(--e);border-radius:2px;background:var(--w);aspect-ratio:1;min-width:24px;width:100%;cursor:pointer;line-height:0}
+.overview canvas{width:100%;height:100%;display:block;border-radius:1px}
+.overview.sharp canvas{image-rendering:pixelated}
+.overview button[aria-pressed=true]{outline:3px solid var(--m);outline-offset:0}
+.large{min-width:0;overflow-x:auto;padding:3px}
+.large canvas{display:block;max-width:none;cursor:crosshair;border-radius:3px}
+.read{min-height:1.5em;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+.read b{font-weight:600}
+ol.top{list-style:none;margin:.3rem 0 0;padding:0;display:grid;gap:2px;max-width:28rem}
+ol.top li{display:grid;grid-template-columns:minmax(4rem,9rem) minmax(2rem,1fr) 4.5rem;gap:.5rem;align-items:center}
+ol.top bdi{text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:pre}
+ol.top i{display:block;height:.7rem;background:var(--l);border-radius:2px;min-width:1px}
+ol.top span{font-variant-numeric:tabular-nums}
+.words{min-width:0;overflow-x:auto}
+.text{line-height:2;max-width:60rem;margin:.4rem 0}
+.text span{white-space:pre-wrap;padding:.15rem .1rem;border-radius:3px;cursor:pointer;border-bottom:2px solid transparent}
+.text span.asks{outline:2px solid var(--m)}
+.text span.seen{border-bottom-color:var(--a)}
+svg{display:block;max-width:none;height:auto}
+svg text{font-size:13px;fill:var(--i);cursor:pointer;white-space:pre}
+svg text.axis{fill:var(--s);font-size:11px;cursor:default}
+svg text:focus{outline:none}
+svg text:focus-visible,svg text.held{font-weight:700;text-decoration:underline 2px;text-underline-offset:3px}
+.line{fill:none;stroke:var(--l);pointer-events:none}.ribbon{pointer-events:none}
+.away{opacity:.06}
+.known{fill:none;stroke:var(--m);stroke-width:1.5;stroke-dasharray:5 3;pointer-events:none}
+:focus-visible{outline:3px solid var(--a);outline-offset:2px}
+@container (min-width:46rem){.body.two{grid-template-columns:minmax(16rem,5fr) minmax(0,6fr)}}
+.frame{container-type:inline-size}
+@media (prefers-reduced-motion:no-preference){.line,.ribbon{transition:opacity .12s}}
+@media (prefers-contrast:more){.frame{border-color:currentColor}.quiet,label{color:var(--i)}}
+@media (forced-colors:active){.large canvas,.overview button{border:1px solid CanvasText}ol.top i{background:CanvasText}.line{stroke:CanvasText}}
+`;

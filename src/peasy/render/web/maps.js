@@ -1,0 +1,310 @@
+// Heat maps on a grid: all of them small, one large, its words with lines or as a text, and every number by pointing.
+
+import { Figure, chooser, define, make } from "./base.js";
+import { Chart } from "./chart.js";
+import { cssColour, inkOn, paintMap, rampOf, shareOf } from "./colour.js";
+import { drawLinks } from "./links.js";
+import { rangeOf, unpackNumbers, writeNumber } from "./numbers.js";
+
+const SCALES = ["each map's own range", "own range, small numbers lifted", "one range for all"];
+const MOST_WORDS = 64;
+const WINDOW = 240;
+const KEYS = "Keys: arrows move in the map, [ and ] change the";
+
+class PeasyMaps extends Figure {
+  async build(data) {
+    this.numbers = await unpackNumbers(data.numbers);
+    this.exact = data.exact ? await unpackNumbers(data.exact.numbers) : null;
+    [this.downs, this.acrosses, this.rows, this.columns] = data.numbers.shape;
+    this.size = this.rows * this.columns;
+    [this.down, this.across] = data.chosen;
+    [this.row, this.column, this.scale] = [-1, -1, 0];
+    this.view = data.tile === 1 && Math.max(this.rows, this.columns) <= MOST_WORDS ? 0 : 1;
+    this.ranges = Array.from({ length: this.downs * this.acrosses }, (_, place) => rangeOf(this.numbers, place * this.size, this.size));
+    this.whole = rangeOf(this.numbers, 0, this.numbers.codes.length);
+    this.furnish(data);
+    this.repaint();
+    this.step(0, 0); // a first cell, so that there is something to read
+  }
+
+  furnish(data) {
+    const labels = (names) => (data.tile === 1 ? names : spansOf(names, data.tile));
+    this.chart = new Chart(this, labels(data.rows), labels(data.columns));
+    this.read = make("p", { class: "read", role: "status" });
+    this.top = make("ol", { class: "top" });
+    this.words = make("div", { class: "words" });
+    this.listen(this.chart.canvas);
+    const several = this.downs * this.acrosses > 1;
+    this.large = make("div", { class: "large" }, this.chart.canvas);
+    const body = make("div", { class: several ? "body two" : "body" });
+    if (several) body.append(this.overview(data));
+    body.append(make("div", {}, this.large, this.read));
+    const below = make("div", { class: "body two" }, this.words, make("div", {}, this.top));
+    const said = [data.says, this.stated(data), several ? `${KEYS} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : ""];
+    const quiet = said.filter(Boolean).map((sentence) => make("p", { class: "quiet" }, sentence));
+    this.open(make("div", { class: "frame" }, make("h3", {}, data.title), this.bar(data, several), body, below, ...quiet));
+    this.onkeydown = (event) => this.pressed(event);
+  }
+
+  stated(data) {
+    const tiled = data.tile > 1 ? `Each cell is the ${data.reduced} of ${data.tile} by ${data.tile} tokens. ` : "";
+    return `${tiled}Numbers are stored to within ${Number(this.numbers.error.toPrecision(2))}.`;
+  }
+
+  bar(data, several) {
+    const bar = make("div", { class: "bar" });
+    this.choosers = [];
+    for (const [axis, names, set] of [
+      [data.downAxis, data.down, (place) => this.choose(place, this.across)],
+      [data.acrossAxis, data.across, (place) => this.choose(this.down, place)],
+    ]) {
+      const label = chooser(axis, names, axis === data.downAxis ? this.down : this.across, set);
+      this.choosers.push(label.querySelector("select"));
+      if (names.length > 1) bar.append(label);
+    }
+    bar.append(chooser("colours", several ? SCALES : SCALES.slice(0, 2), 0, (place) => { this.scale = place; this.repaint(); }));
+    if (data.tile === 1) {
+      bar.append(chooser("words", ["lines", "text"], this.view, (place) => { this.view = place; this.drawWords(); }));
+    }
+    return bar;
+  }
+
+  overview(data) {
+    this.thumbs = [];
+    const grid = make("div", { class: "overview", role: "group", "aria-label": `${data.title}: ${data.downAxis} by ${data.acrossAxis}` });
+    grid.classList.toggle("sharp", Math.max(this.rows, this.columns) <= 40);
+    grid.style.gridTemplateColumns = `auto repeat(${this.acrosses}, minmax(24px, 110px))`;
+    grid.append(make("span", { class: "side" }, `${data.downAxis} ↓ ${data.acrossAxis} →`.trim()));
+    data.across.forEach((name) => grid.append(make("span", {}, name)));
+    data.down.forEach((name, down) => {
+      grid.append(make("span", { class: "side" }, name));
+      data.across.forEach((other, across) => {
+        const canvas = document.createElement("canvas");
+        const called = `${data.downAxis} ${name} ${data.acrossAxis} ${other}`.trim();
+        const button = make("button", { type: "button", "aria-label": called, title: called, onclick: () => this.choose(down, across, false) }, canvas);
+        this.thumbs.push({ button, canvas });
+        grid.append(button);
+      });
+    });
+    grid.addEventListener("keydown", (event) => this.movedInOverview(event));
+    return grid;
+  }
+
+  mapAt(down, across) {
+    const place = down * this.acrosses + across;
+    const range = this.scale === 2 ? this.whole : this.ranges[place];
+    return {
+      numbers: this.numbers, start: place * this.size, rows: this.rows, columns: this.columns,
+      range, ramp: rampOf(range.signed, this.scale === 1), decimals: this.data.decimals,
+    };
+  }
+
+  repaint() {
+    if (!this.chart) return;
+    this.thumbs?.forEach(({ canvas }, place) => {
+      const map = this.mapAt(Math.floor(place / this.acrosses), place % this.acrosses);
+      paintMap(canvas, map.numbers, map.start, map.rows, map.columns, map.range, map.ramp);
+    });
+    this.redraw();
+  }
+
+  redraw() {
+    this.chart.show(this.mapAt(this.down, this.across), this.large.clientWidth || 560);
+    this.thumbs?.forEach(({ button }, place) => {
+      const chosen = place === this.down * this.acrosses + this.across;
+      button.setAttribute("aria-pressed", chosen);
+      button.tabIndex = chosen ? 0 : -1;
+    });
+    [this.choosers[0].selectedIndex, this.choosers[1].selectedIndex] = [this.down, this.across];
+    this.chart.canvas.setAttribute("aria-label", `${this.nameOf()}, ${this.rows} by ${this.columns}. Arrows move from cell to cell.`);
+    this.drawWords();
+    this.point(this.row, this.column);
+  }
+
+  nameOf() {
+    const { downAxis, acrossAxis, down, across, title } = this.data;
+    const said = [[downAxis, down[this.down]], [acrossAxis, across[this.across]]].filter(([, name]) => name !== "");
+    return said.map((pair) => pair.join(" ").trim()).join(", ") || title;
+  }
+
+  choose(down, across) {
+    this.down = Math.min(Math.max(down, 0), this.downs - 1);
+    this.across = Math.min(Math.max(across, 0), this.acrosses - 1);
+    this.redraw();
+    this.tell({ down: this.down, across: this.across, row: this.row, column: this.column });
+  }
+
+  // The cell that is spoken about: from the pointer, from the keys, from a word.
+  point(row, column) {
+    [this.row, this.column] = [row, column];
+    this.chart.draw(row, column);
+    if (row < 0) return;
+    this.read.replaceChildren(...this.said(row, column));
+    this.listTop(row);
+    this.picture?.hold(0, row);
+    if (this.view === 1) this.shadeText();
+  }
+
+  said(row, column) {
+    const { rowAxis, columnAxis, decimals } = this.data;
+    const bold = (text) => make("b", {}, make("bdi", {}, text));
+    const words = [`${this.nameOf()}: ${rowAxis} `, bold(this.chart.rowLabels[row] ?? row)];
+    if (column < 0) return words;
+    const value = this.numbers.at(this.mapAt(this.down, this.across).start + row * this.columns + column);
+    return [...words, ` → ${columnAxis} `, bold(this.chart.columnLabels[column] ?? column), ": ", bold(writeNumber(value, decimals))];
+  }
+
+  // All numbers of one query: of the map itself, or of a row that was kept in full.
+  weightsOf(row) {
+    const { tile, exact, columns } = this.data;
+    if (tile === 1) {
+      const start = this.mapAt(this.down, this.across).start + row * this.columns;
+      return { place: row, at: (key) => this.numbers.at(start + key), count: this.columns };
+    }
+    const kept = exact?.places.findIndex((place) => Math.floor(place / tile) === row) ?? -1;
+    if (kept < 0) return null;
+    const start = ((this.down * this.acrosses + this.across) * exact.places.length + kept) * columns.length;
+    return { place: exact.places[kept], at: (key) => this.exact.at(start + key), count: columns.length };
+  }
+
+  listTop(row) {
+    const found = this.weightsOf(row);
+    if (!found) {
+      this.top.replaceChildren(make("li", { class: "quiet" }, this.missing()));
+      return;
+    }
+    const all = Array.from({ length: found.count }, (_, key) => [key, found.at(key)]).filter(([, value]) => Math.abs(value) > 0);
+    const best = all.sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
+    const most = Math.abs(best[0]?.[1] ?? 1);
+    const head = make("li", {}, make("bdi", {}, this.data.rows[found.place] ?? ""), make("span", { class: "quiet" }, `looks at (place ${found.place})`));
+    this.top.replaceChildren(head, ...best.map(([key, value]) => {
+      const bar = make("i");
+      bar.style.width = `${(100 * Math.abs(value)) / most}%`;
+      return make("li", {}, make("bdi", {}, this.data.columns[key] ?? key), bar, make("span", {}, writeNumber(value, this.data.decimals)));
+    }));
+  }
+
+  missing() {
+    const places = this.data.exact?.places ?? [];
+    if (!places.length) return "No row of this text was kept in full: ask for some to see them here.";
+    const listed = places.slice(0, 12).join(", ") + (places.length > 12 ? ", …" : "");
+    return `No row of this tile was kept in full. Kept: ${listed}.`;
+  }
+
+  drawWords() {
+    this.picture = null;
+    if (this.view === 1) return this.drawText();
+    const { rows, columns, rowAxis, columnAxis } = this.data;
+    const start = this.mapAt(this.down, this.across).start;
+    const weight = (a, b) => this.numbers.at(start + a * this.columns + b);
+    const spec = {
+      left: rows, right: columns, leftAxis: rowAxis, rightAxis: columnAxis, weight, least: 0.02,
+      title: `${this.nameOf()}: words and lines`, width: this.words.clientWidth || 480,
+    };
+    const several = Math.max(rows.length, columns.length) > 2 * MOST_WORDS;
+    if (several) return this.words.replaceChildren(make("p", { class: "quiet" }, "Too many words for lines: choose text."));
+    this.picture = drawLinks(spec, (side, place) => {
+      if (side === 0) this.point(place, this.column);
+      else if (side === 1) this.picture.hold(1, place);
+      else this.picture.hold(0, this.row);
+    });
+    this.words.replaceChildren(this.picture.svg);
+    return undefined;
+  }
+
+  // A window of the text, each word shaded by how much the chosen query looks at it.
+  drawText() {
+    const found = this.weightsOf(Math.max(this.row, 0));
+    const names = this.data.columns;
+    const middle = this.seenKey(found);
+    const first = Math.max(0, Math.min(middle - WINDOW / 2, names.length - WINDOW));
+    this.from = first;
+    this.spans = names.slice(first, first + WINDOW).map((name, place) => make("span", { "data-key": first + place }, name));
+    const text = make("p", { class: "text" }, ...this.spans.flatMap((span) => [span, make("wbr")]));
+    text.addEventListener("pointerover", (event) => this.pointKey(event.target.dataset.key));
+    text.addEventListener("click", (event) => this.askFrom(event.target.dataset.key));
+    const notice = names.length > WINDOW ? [make("p", { class: "quiet" }, `Shown: tokens ${first} to ${first + this.spans.length - 1} of ${names.length.toLocaleString("en")}.`)] : [];
+    this.words.replaceChildren(text, ...notice);
+    this.shadeText(found);
+  }
+
+  seenKey(found) {
+    if (this.column >= 0) return this.column * this.data.tile;
+    return found ? found.place : 0;
+  }
+
+  shadeText(given) {
+    const found = given ?? this.weightsOf(Math.max(this.row, 0));
+    const wanted = this.seenKey(found);
+    if (given === undefined && (wanted < this.from || wanted >= this.from + this.spans.length)) return this.drawText();
+    const map = this.mapAt(this.down, this.across);
+    const most = found ? this.most(found) : 1;
+    for (const [place, span] of this.spans.entries()) {
+      const key = this.from + place;
+      const value = found ? found.at(key) : NaN;
+      const share = Number.isNaN(value) ? -1 : shareOf(value, { low: map.range.signed ? -most : 0, high: most });
+      span.style.background = share < 0 ? "" : cssColour(map.ramp, share);
+      span.style.color = share < 0 ? "" : inkOn(map.ramp, share);
+      span.classList.toggle("asks", this.data.own && found?.place === key);
+      span.classList.toggle("seen", Math.floor(key / this.data.tile) === this.column);
+    }
+    return undefined;
+  }
+
+  most(found) {
+    let most = 0;
+    for (let key = 0; key < found.count; key++) most = Math.max(most, Math.abs(found.at(key)) || 0);
+    return most || 1;
+  }
+
+  pointKey(key) {
+    if (key !== undefined) this.point(Math.max(this.row, 0), Math.floor(Number(key) / this.data.tile));
+  }
+
+  askFrom(key) {
+    if (key !== undefined && this.data.own) this.point(Math.floor(Number(key) / this.data.tile), this.column);
+  }
+
+  listen(canvas) {
+    canvas.addEventListener("pointermove", (event) => {
+      const found = this.chart.cellAt(event);
+      if (found && (found[0] !== this.row || found[1] !== this.column)) this.point(...found);
+    });
+    canvas.addEventListener("click", () => this.tell({ down: this.down, across: this.across, row: this.row, column: this.column }));
+  }
+
+  step(rows, columns) {
+    const row = Math.min(Math.max(this.row + rows, 0), this.rows - 1);
+    this.point(row, Math.min(Math.max(this.column + columns, 0), this.columns - 1));
+  }
+
+  movedInOverview(event) {
+    const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.choose(this.down + move[0], this.across + move[1]);
+    this.thumbs[this.down * this.acrosses + this.across].button.focus();
+  }
+
+  pressed(event) {
+    const onSelect = event.composedPath()[0].tagName === "SELECT";
+    if (event.ctrlKey || event.metaKey || event.altKey || onSelect) return;
+    const turn = { "[": [-1, 0], "]": [1, 0], ",": [0, -1], ".": [0, 1] }[event.key];
+    const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    if (turn) this.choose(this.down + turn[0], this.across + turn[1]);
+    else if (move && event.composedPath()[0] === this.chart.canvas) this.step(...move);
+    else return;
+    event.preventDefault();
+  }
+}
+
+function spansOf(names, tile) {
+  const spans = [];
+  for (let first = 0; first < names.length; first += tile) {
+    spans.push(`${first}–${Math.min(first + tile, names.length) - 1} ${names[first]} …`);
+  }
+  return spans;
+}
+
+define("peasy-maps", PeasyMaps);

@@ -27,6 +27,12 @@ def both(position, *parts, **more) -> kinds.EncoderDecoderConfig:
     )
 
 
+def shifted(config):
+    """The same with a token shift in every stack."""
+    stacks = {name: getattr(config, name) for name in ("stack", "encoder", "decoder") if hasattr(config, name)}
+    return replace(config, **{name: replace(each, shift=True) for name, each in stacks.items()})
+
+
 BANDS = part.BandScaling(factor=4.0, low=1.0, high=4.0, context=16)
 DECODERS: dict[str, kinds.Config] = {
     "learned": decoder(part.Learned()),
@@ -43,6 +49,8 @@ DECODERS: dict[str, kinds.Config] = {
     "window": decoder(part.Rotary(), part.Attention(4, window=5)),
     "windowed-layers": decoder(part.Alibi(), part.Attention(4, window=3, windowed=(1,))),
     "softcap": decoder(part.Rotary(), part.Attention(4, softcap=2.0), head=part.Head(softcap=5.0)),
+    "shift": shifted(decoder(part.Rotary(), part.Attention(4, **BARE), part.Plain(48, "relu-squared"))),
+    "shift-after-window": shifted(decoder(part.Alibi(), part.Attention(4, window=5), WIDE, part.LayerNorm("after"))),
 }
 ENCODERS: dict[str, kinds.Config] = {
     "encoder": kinds.EncoderConfig(VOCABULARY, 32, stack(), CONTEXT, head=part.Head(bias=True, transform="gelu")),
@@ -54,11 +62,13 @@ ENCODERS: dict[str, kinds.Config] = {
     "encoder-alibi": kinds.EncoderConfig(
         VOCABULARY, 32, stack(part.Attention(4, window=4)), None, part.Alibi(), head=part.Head()
     ),
+    "encoder-shift": shifted(kinds.EncoderConfig(VOCABULARY, 32, stack(), CONTEXT, head=part.Head())),
 }  # fmt: skip
 TRANSLATORS: dict[str, kinds.Config] = {
     "both": both(part.Sinusoidal(), None, part.Plain(48, "relu"), part.LayerNorm("after")),
     "both-relative": both(part.Relative(8, 12), part.Attention(4, scale=1.0, **BARE), WIDE, part.RootNorm()),
     "both-two-vocabularies": replace(both(part.Sinusoidal("halves")), target_vocabulary=67),
+    "both-shift": shifted(both(part.Sinusoidal(), None, part.Plain(48, "relu"))),
 }
 BASELINES: dict[str, kinds.Config] = {
     "lstm": kinds.RecurrentConfig(VOCABULARY, 32, 2),

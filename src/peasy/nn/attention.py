@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from peasy.nn import part
+from peasy.nn.backward import LONGEST, ShortAttention, learns
 from peasy.nn.cache import LayerCache
+from peasy.nn.edit import edit_context, edit_look
 from peasy.nn.norm import make_norm
 from peasy.nn.position import turn
 from peasy.nn.scene import Scene
@@ -50,11 +52,11 @@ class Attention(nn.Module):
         sight = scene.source_sight if self.cross else scene.sight
         assert sight is not None, "cross-attention needs a source"
         look = Look(query, key, value, sight.visible(self.window, key.shape[2]), self.scale, self.softcap)
+        look = edit_look(scene.edit, self.place, look, sight)
         context = attend_fused(look)
         if scene.tap is not None and scene.tap.wants(self.place):
             watch(scene.tap, self.place, look, context)
-        if scene.edit is not None:
-            context = scene.edit(self.place, context)
+        context = edit_context(scene.edit, self.place, context, sight.query)
         return context.transpose(1, 2).flatten(2)
 
     def says(self) -> str:
@@ -104,11 +106,20 @@ def attend_fused(look: Look) -> Tensor:
     query, key, value = look.query, look.key, look.value
     if look.softcap or (look.visible.hides and not _finite(key, value)):
         return look.calculate().context.to(query.dtype)
+    if is_short(look) and learns(query, key, value):
+        return ShortAttention.apply(query, key, value, look.scale)
     mask, causal = look.visible.for_kernel(query)
     grouped = query.shape[1] != key.shape[1]
     return functional.scaled_dot_product_attention(
         query, key, value, mask, is_causal=causal, scale=look.scale, enable_gqa=grouped
     )
+
+
+def is_short(look: Look) -> bool:
+    """Is it plain causal attention over a text short enough for products of its own?"""
+    query, key, visible = look.query, look.key, look.visible
+    plain = visible.causal and visible.mask is None and visible.bias is None and query.shape == key.shape
+    return plain and query.shape[2] <= LONGEST and query.dtype in (torch.float32, torch.float64)
 
 
 def _split(x: Tensor, heads: int) -> Tensor:

@@ -7,6 +7,7 @@ from peasy.nn.attention import Attention
 from peasy.nn.feedforward import FeedForward
 from peasy.nn.norm import make_norm
 from peasy.nn.scene import Scene
+from peasy.nn.shift import shift
 from peasy.nn.tap import Place
 
 
@@ -15,7 +16,7 @@ class Block(nn.Module):
 
     def __init__(self, d_model: int, settings: part.Stack, place: Place, cross: bool, dropout: float) -> None:
         super().__init__()
-        self.before = settings.norm.place == "before"
+        self.before, self.shift = settings.norm.place == "before", settings.shift
         self.attention = Attention(d_model, settings.attention, settings.norm, place._replace(part="attention"))
         self.attention_norm = make_norm(settings.norm, d_model)
         self.cross_attention = self.cross_attention_norm = None
@@ -37,9 +38,11 @@ class Block(nn.Module):
     def add(self, x: Tensor, sublayer: Attention | FeedForward, norm: nn.Module, scene: Scene) -> Tensor:
         """What the sublayer found, added to what was there; the norm stands before the sublayer or after the sum."""
         read = norm(x) if self.before else x
+        if self.shift and sublayer.place.part != "cross_attention":
+            read = shift(read, scene, sublayer.place)
         scene.show(sublayer.place, "normed", read)
         found = sublayer(read, scene)
-        scene.show(sublayer.place, "output", found)
+        found = scene.hand_on(sublayer.place, "output", found)
         x = x + self.dropout(found)
         return x if self.before else norm(x)
 
@@ -53,7 +56,8 @@ class Block(nn.Module):
 
     def says(self) -> str:
         """What it is, in words."""
-        return "norm, part, add" if self.before else "part, add, norm"
+        part = "shift, part" if self.shift else "part"
+        return f"norm, {part}, add" if self.before else f"{part}, add, norm"
 
     def adding(self) -> list[nn.Linear]:
         """The last map of each sublayer: what they give is added to the stream."""

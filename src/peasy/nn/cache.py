@@ -1,6 +1,6 @@
 """The cache: keys and values of what was read already, so that each new token is computed once."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -12,10 +12,47 @@ BLOCK = 256
 
 
 @dataclass(eq=False)
+class Trail:
+    """What one part of a layer read of every token, `[batch, time, width]`: the next token may ask for the one before.
+
+    All of it is kept, because a text may be cropped to any length.
+    """
+
+    length: int = 0
+    held: Tensor | None = None
+
+    def extend(self, new: Tensor) -> Tensor:
+        """Put new vectors at the end; get all of them."""
+        end = self.length + new.shape[1]
+        if self.held is None or end > self.held.shape[1]:
+            room = -(-max(end, self.length + self.length // 2) // BLOCK) * BLOCK
+            grown = new.new_empty(new.shape[0], room, new.shape[2])
+            if self.held is not None:
+                grown[:, : self.length] = self.held[:, : self.length]
+            self.held = grown
+        self.held[:, self.length : end] = new
+        self.length = end
+        return self.held[:, :end]
+
+    def crop(self, length: int) -> None:
+        """Forget everything after the first `length` tokens."""
+        self.length = min(self.length, length)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Row i of the batch becomes what row `rows[i]` was."""
+        self.held = None if self.held is None else self.held[rows]
+
+    def fork(self) -> "Trail":
+        """A copy that goes its own way."""
+        return replace(self, held=None if self.held is None else self.held.clone())
+
+
+@dataclass(eq=False)
 class LayerCache:
     """Keys and values of one attention, `[batch, key_head, time, d_head]`, in room that grows by blocks.
 
-    With a `window`, what no query can see any more is dropped: `dropped` tells how much is gone.
+    With a `window`, what no query can see any more is dropped: `dropped` tells how much is gone. `trails` are there
+    where a part of the layer reads the token before as well, by the name of the part.
     """
 
     window: int | None = None
@@ -25,6 +62,11 @@ class LayerCache:
     keys: Tensor | None = None
     values: Tensor | None = None
     source: tuple[Tensor, Tensor] | None = None
+    trails: dict[str, Trail] = field(default_factory=dict)
+
+    def trail(self, part: str) -> Trail:
+        """What this part of the layer has read."""
+        return self.trails.setdefault(part, Trail())
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Put new keys and values at the end; get all that are kept."""
@@ -47,6 +89,8 @@ class LayerCache:
                 hint=f"It kept what comes after the first {self.dropped}.",
             )
         self.length = min(self.length, length - self.dropped)
+        for trail in self.trails.values():
+            trail.crop(length)
 
     def reorder(self, rows: Tensor) -> None:
         """Row i of the batch becomes what row `rows[i]` was."""
@@ -54,12 +98,14 @@ class LayerCache:
             self.keys, self.values = self.keys[rows], self.values[rows]
         if self.source is not None:
             self.source = (self.source[0][rows], self.source[1][rows])
+        for trail in self.trails.values():
+            trail.reorder(rows)
 
     def fork(self) -> "LayerCache":
         """A copy that goes its own way; what was computed from the source is never written, so both keep the same."""
         keys = None if self.keys is None else self.keys.clone()
         values = None if self.values is None else self.values.clone()
-        return replace(self, keys=keys, values=values)
+        return replace(self, keys=keys, values=values, trails={part: t.fork() for part, t in self.trails.items()})
 
     def _forget(self) -> None:
         if self.window is None or self.length < self.window + BLOCK:
@@ -128,8 +174,9 @@ class Cache:
     @property
     def nbytes(self) -> int:
         """How many bytes of memory it holds."""
-        held = [t for layer in self.layers for t in (layer.keys, layer.values, *(layer.source or ())) if t is not None]
-        return sum(t.numel() * t.element_size() for t in held)
+        held = [t for layer in self.layers for t in (layer.keys, layer.values, *(layer.source or ()))]
+        held += [trail.held for layer in self.layers for trail in layer.trails.values()]
+        return sum(t.numel() * t.element_size() for t in held if t is not None)
 
 
 def extend_places(

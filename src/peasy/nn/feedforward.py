@@ -8,13 +8,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from peasy.nn import part
+from peasy.nn.backward import ReluSquared, learns
 from peasy.nn.scene import Scene
 from peasy.nn.tap import Place
 
 
 def relu_squared(x: Tensor) -> Tensor:
     """x² above zero, zero below."""
-    return torch.square(functional.relu(x))
+    return ReluSquared.apply(x) if learns(x) else torch.square(functional.relu(x))
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

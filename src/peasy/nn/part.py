@@ -203,12 +203,16 @@ FeedForward = Plain | Gated
 
 @dataclass(frozen=True)
 class Stack:
-    """So many blocks, all alike."""
+    """So many blocks, all alike.
+
+    `shift`: half of what attention and feed-forward read of a token is what they read of the token before.
+    """
 
     layers: int
     attention: Attention
     feedforward: FeedForward
     norm: Norm = LayerNorm()
+    shift: bool = False
 
     def __post_init__(self) -> None:
         check(self, layers=1)

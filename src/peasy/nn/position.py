@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from peasy.nn import part
+from peasy.nn.backward import Turned, learns
 
 Turn = tuple[Tensor, Tensor]
 """Cosine and sine of each place's angles, `[batch or 1, 1, time, d_head / 2]`."""
@@ -50,9 +51,10 @@ def scale_frequency(frequency: Tensor, scaling: part.LinearScaling | part.BandSc
 
 def turn(x: Tensor, by: Turn) -> Tensor:
     """Turn each pair (i, i + half) of `[batch, head, time, d_head]`."""
-    cos, sin = by
+    cos, sin = by[0].to(x.dtype), by[1].to(x.dtype)
+    if learns(x):
+        return Turned.apply(x, cos, sin)
     left, right = x.chunk(2, dim=-1)
-    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
 
 

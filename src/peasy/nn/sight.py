@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 Bias = Callable[[Tensor], Tensor]
 """From distances `[batch or 1, query, key]` to what is added to the scores, `[batch or 1, head, query, key]`."""
@@ -110,6 +111,17 @@ class Sight:
         if self.real is not None:
             allowed = allowed & self.real[:, None, -n_key:]
         return allowed[:, None]
+
+    def before(self) -> Tensor | None:
+        """Where among the keys the real token before each query lies, -1 = nowhere; None = right before it.
+
+        `[batch, query]`, of all keys there are.
+        """
+        if self.real is None:
+            return None
+        count = torch.arange(self.real.shape[1], device=self.real.device)
+        last = torch.where(self.real, count, -1).cummax(dim=1).values
+        return functional.pad(last[:, :-1], (1, 0), value=-1)[:, -self.query.shape[1] :]
 
     def distances(self, n_key: int) -> Tensor:
         """How many places each of the last `n_key` keys lies before each query: `[batch or 1, query, key]`."""

@@ -7,7 +7,14 @@ import torch
 from tests.models.zoo import BASELINES, DECODERS, ENCODERS, SOURCED, WRITERS, make, some_ids
 
 from peasy.errors import InvalidInput
-from peasy.generation.decode import Sampling, decode, generate, pad_left
+from peasy.generation import decode as room
+from peasy.generation.decode import Pass, decode, generate
+from peasy.generation.request import Ended, Token
+from peasy.generation.sampling import Chooser, NoChoice, Sampling
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.nn.cache import LayerCache
+from peasy.text import train
 
 PROMPTS = [[5, 9, 2], [7], [3, 3, 8, 1, 4, 9]]
 SOURCES = [[4, 8, 15, 16], [23], [42, 4, 8]]
@@ -49,17 +56,6 @@ def test_greedy_takes_the_best_each_time(name):
         text.append(new)
 
 
-def test_draws_follow_the_chances():
-    """Ten thousand first tokens against the softmax they are drawn from, within four standard deviations."""
-    model = make(DECODERS["learned"])
-    count, temperature = 10_000, 3.0
-    drawn = generate(model, [[5, 9]] * count, Sampling(1, temperature, seed=1))
-    with torch.inference_mode():
-        chance = torch.softmax(model(torch.tensor([[5, 9]]))[0, -1].double() / temperature, dim=-1)
-    found = torch.bincount(torch.tensor(drawn)[:, 0], minlength=61) / count
-    assert ((found - chance).abs() < 4 * (chance * (1 - chance) / count).sqrt() + 1e-4).all()
-
-
 def test_what_has_no_chance_is_never_drawn():
     model = make(DECODERS["learned-offset"])
     with torch.no_grad():
@@ -81,8 +77,8 @@ def test_the_end_ends_one_text_and_not_the_others():
 def test_closing_stops_the_work():
     model = make(DECODERS["rotary"])
     steps = decode(model, PROMPTS, Sampling(1000))
-    assert next(steps).step == 0
-    assert next(steps).step == 1
+    assert isinstance(next(steps), Pass)
+    assert next(steps).chosen.id >= 0
     steps.close()
     assert list(steps) == []
 
@@ -115,13 +111,293 @@ def test_learned_places_run_out(cached):
         generate(model, some_ids(1, 65).tolist(), Sampling(20), cached=cached)
 
 
-def test_padding_on_the_left():
-    ids, real = pad_left([[1, 2], [3]], padding=9)
-    assert ids.tolist() == [[1, 2], [9, 3]]
-    assert real.tolist() == [[True, True], [False, True]]
+def test_no_mode_leaks_out_between_two_steps():
+    steps = decode(make(DECODERS["rotary"]), PROMPTS, Sampling(3))
+    for _ in steps:
+        assert not torch.is_inference_mode_enabled()
 
 
 def test_no_gradients_are_kept():
     model = make(DECODERS["rotary"])
     generate(model, some_ids(1, 5).tolist(), Sampling(3))
     assert all(weight.grad is None for weight in model.parameters())
+
+
+# Reading: in chunks, once for what is shared, in whatever room was left.
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+def test_prompts_in_chunks(name, chunk):
+    model = make(WRITERS[name], double=True)
+    given = asked(model)
+    assert generate(model, sampling=Sampling(6), chunk=chunk, **given) == generate(model, sampling=Sampling(6), **given)
+
+
+def test_a_short_text_is_written_while_a_long_one_is_still_read():
+    model = make(DECODERS["rotary"])
+    events = list(decode(model, [[1] * 9, [2]], Sampling(4), chunk=3))
+    first = next(event for event in events if isinstance(event, Token))
+    passes = [event for event in events if isinstance(event, Pass)]
+    assert first.choice == 1
+    assert [{n: new for n, new, _ in one.rows} for one in passes[:3]] == [{0: 3, 1: 1}] * 3
+    assert passes[0].rows == ((0, 3, 0), (1, 1, 0))
+
+
+def test_what_is_shared_is_read_once():
+    model = make(DECODERS["rotary"], double=True)
+    sampling = Sampling(5, 1.0, seed=4)
+    events = list(decode(model, [[5, 9, 2]] * 3 + [[5, 9]], sampling))
+    passes = [event for event in events if isinstance(event, Pass)]
+    assert passes[0].rows == ((0, 3, 0), (3, 2, 0))
+    assert passes[1].rows == ((0, 1, 3), (1, 1, 3), (2, 1, 3), (3, 1, 2))
+    alone = [generate(model, [[5, 9, 2]], replace(sampling, seed=4 + row))[0] for row in range(3)]
+    assert generate(model, [[5, 9, 2]] * 3, sampling) == alone
+
+
+def agree(model, prompts, seed):
+    """Greedy tokens with a memory in random chunks against those read anew each time."""
+    draw = torch.Generator().manual_seed(seed)
+    chunk = int(torch.randint(1, 9, (), generator=draw))
+    cached = generate(model, prompts, Sampling(6), chunk=chunk)
+    return cached == generate(model, prompts, Sampling(6), cached=False)
+
+
+def some_prompts(count, seed):
+    draw = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 24, (count,), generator=draw).tolist()
+    return [torch.randint(1, 61, (length,), generator=draw).tolist() for length in lengths]
+
+
+@pytest.fixture
+def poisoned(monkeypatch):
+    """Free room of a cache holds NaN: whoever looks there is found out."""
+    grow = LayerCache._grow
+
+    def grow_poisoned(self, end, key, value):
+        grow(self, end, key, value)
+        self.keys[:, :, self.length :] = torch.nan
+        self.values[:, :, self.length :] = torch.nan
+
+    monkeypatch.setattr(LayerCache, "_grow", grow_poisoned)
+
+
+@pytest.mark.parametrize("name", ["learned", "rotary", "window", "alibi", "grouped"])
+def test_cached_is_uncached_with_poison_in_free_room(name, poisoned):
+    model = make(DECODERS[name], double=True)
+    for seed in range(5):
+        assert agree(model, some_prompts(2, seed), seed)
+
+
+@pytest.mark.slow
+def test_cached_is_uncached_for_a_thousand_prompts(poisoned):
+    model = make(DECODERS["rotary"], double=True)
+    for seed in range(125):
+        assert agree(model, some_prompts(8, seed), seed)
+
+
+def test_a_cache_that_shows_its_free_room_is_noticed(poisoned, monkeypatch):
+    """The inverse: a memory that hands out one place too many."""
+    extend = LayerCache.extend
+
+    def extend_too_far(self, key, value):
+        extend(self, key, value)
+        end = self.length + 1
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    monkeypatch.setattr(LayerCache, "extend", extend_too_far)
+    model = make(DECODERS["nowhere"], double=True)
+    with pytest.raises((AssertionError, RuntimeError, InvalidInput)):
+        assert agree(model, some_prompts(2, 1), 1)
+
+
+# What goes wrong with one text, and leaves the others alone.
+
+
+def ended(events):
+    return {event.choice: event for event in events if isinstance(event, Ended)}
+
+
+def test_one_bad_text_ends_and_the_others_go_on():
+    model = make(DECODERS["learned"])
+    good = generate(model, [[5, 9, 2]], Sampling(4))[0]
+    events = list(decode(model, [[5, 9, 2], [], [61], [-1], [1] * 65], Sampling(4)))
+    assert [event.chosen.id for event in events if isinstance(event, Token)] == good
+    last = ended(events)
+    assert last[0].reason == "length"
+    assert {n: e.reason for n, e in last.items() if n} == dict.fromkeys((1, 2, 3, 4), "error")
+    said = [last[n].error.message for n in (1, 2, 3, 4)]
+    assert "nothing to write on" in said[0]
+    assert "no token 61" in said[1]
+    assert "no token -1" in said[2]
+    assert "has 65 tokens; this model reads at most 64" in said[3]
+
+
+def test_an_empty_prompt_begins_with_the_begin_token():
+    model = make(DECODERS["rotary"])
+    model.config = replace(model.config, special=replace(model.config.special, begin=7))
+    assert generate(model, [[]], Sampling(5)) == generate(model, [[7]], Sampling(5))
+
+
+def test_a_long_prompt_keeps_its_last_tokens_if_asked():
+    model = make(DECODERS["learned"])
+    text = some_ids(1, 90).tolist()[0]
+    found = generate(model, [text], Sampling(10), long="last")[0]
+    assert len(found) == 10
+    assert found == generate(model, [text[-55:]], Sampling(10))[0]
+    assert len(generate(model, [text], Sampling(1000), long="last")[0]) == 64
+
+
+class Sick(torch.nn.Module):
+    """A model whose scores become NaN after the token 9, for that text alone."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.inner, self.config, self.reads_source = model, model.config, False
+
+    device = property(lambda self: torch.device("cpu"))
+
+    def start(self, **how):
+        return self.inner.start(**how)
+
+    def read(self, texts, memories, **how):
+        found = self.inner.read(texts, memories, **how)
+        return [torch.full_like(s, torch.nan) if 9 in t else s for t, s in zip(texts, found, strict=True)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_scores_that_are_no_numbers_end_one_text(temperature):
+    model = make(DECODERS["rotary"])
+    prompts, sampling = [[5, 3], [9], [4]], Sampling(6, temperature, seed=1)
+    events = list(decode(Sick(model), prompts, sampling))
+    last = ended(events)
+    assert (last[1].reason, last[1].tokens) == ("error", 0)
+    assert isinstance(last[1].error, NoChoice)
+    for row in (0, 2):
+        got = [e.chosen.id for e in events if isinstance(e, Token) and e.choice == row]
+        whole = generate(model, [prompts[row]], replace(sampling, seed=1 + row))[0]
+        assert got == whole[: whole.index(9) + 1 if 9 in whole else None]
+    with pytest.raises(NoChoice):
+        generate(Sick(model), prompts, sampling)
+
+
+def test_without_the_guard_a_nan_would_be_chosen(monkeypatch):
+    from peasy.generation import sampling
+
+    monkeypatch.setattr(sampling, "_best", lambda scores: int(scores.argmax()))
+    events = list(decode(Sick(make(DECODERS["rotary"])), [[9]], Sampling(1)))
+    assert ended(events)[0].reason == "length"
+
+
+def test_a_source_is_needed_where_one_is_answered():
+    model = make(SOURCED["both"])
+    events = list(decode(model, None, Sampling(3), source=[[4, 8], [], [99]]))
+    last = ended(events)
+    assert last[0].error is None
+    assert "there is none" in last[1].error.message
+    assert "no token 99" in last[2].error.message
+
+
+# Text: whole characters, and nothing of a stop text.
+
+
+@pytest.fixture(scope="module")
+def words():
+    return train(["the pizza came out of the oven, naïve café 日本語 🍕🍕"] * 9, "bpe", 300)
+
+
+class Script(torch.nn.Module):
+    """A model that writes what it is told: the next id of a script, whatever it reads."""
+
+    reads_source = False
+    device = property(lambda self: torch.device("cpu"))
+
+    def __init__(self, ids, vocabulary):
+        super().__init__()
+        self.ids, self.config = ids, preset("gpt-tiny", vocabulary=vocabulary)
+        self.vocabulary = vocabulary
+
+    def start(self, **how):
+        return [0]
+
+    def read(self, texts, memories, **how):
+        found = []
+        for memory in memories:
+            scores = torch.zeros(self.vocabulary)
+            scores[self.ids[memory[0]]] = 9.0
+            memory[0] += 1
+            found.append(scores)
+        return found
+
+
+def told(words, text, **how):
+    ids = words.ids([text])[0]
+    events = list(decode(Script(ids, len(words)), [[1]], Sampling(len(ids), **how), tokenizer=words))
+    pieces = [event.text for event in events if isinstance(event, Token | Ended)]
+    return pieces, ended(events)[0]
+
+
+def test_never_half_a_character(words):
+    text = "naïve café 日本語 🍕 ok"
+    pieces, last = told(words, text)
+    assert "".join(pieces) == text
+    assert not any("\ufffd" in piece for piece in pieces)
+    assert last.reason == "length"
+    assert len(words.ids(["日"])[0]) > 1 or len(words.ids(["🍔"])[0]) > 1
+
+
+@pytest.mark.parametrize("cut", range(1, 18))
+def test_nothing_of_a_stop_text_is_told_wherever_it_begins(words, cut):
+    text = "the pizza came out of the oven"
+    stop = text[cut : cut + 5]
+    pieces, last = told(words, text, stop=("zzz", stop))
+    assert "".join(pieces) == text[: text.index(stop)]
+    assert last.reason == "stop"
+
+
+def test_what_only_looked_like_a_stop_text_is_told(words):
+    pieces, last = told(words, "the pizza came out", stop=("came in", "outside"))
+    assert "".join(pieces) == "the pizza came out"
+    assert last.reason == "length"
+
+
+def test_a_stop_text_needs_a_tokenizer():
+    with pytest.raises(InvalidInput, match="no tokenizer"):
+        generate(make(DECODERS["rotary"]), [[1]], Sampling(3, stop=("x",)))
+
+
+def test_events_tell_chances(words):
+    model = build(preset("gpt-tiny", vocabulary=len(words)), seed=1)
+    events = list(decode(model, [[5, 9]], Sampling(3, logprobs=4), tokenizer=words))
+    tokens = [event for event in events if isinstance(event, Token)]
+    with torch.inference_mode():
+        expected = torch.log_softmax(model(torch.tensor([[5, 9]]))[0, -1].double(), -1)
+    assert tokens[0].chosen.logprob == pytest.approx(float(expected.max()), abs=1e-5)
+    assert [c.id for c in tokens[0].chosen.candidates] == expected.topk(4).indices.tolist()
+
+
+def test_each_text_may_choose_in_its_own_way():
+    model = make(DECODERS["rotary"], double=True)
+    ways = [Sampling(3), Sampling(6, 1.0, seed=5)]
+    together = generate(model, [[5, 9], [5, 9]], ways)
+    assert together == [generate(model, [[5, 9]], [way])[0] for way in ways]
+    with pytest.raises(InvalidInput, match="2 texts and 1 ways"):
+        generate(model, [[5], [9]], ways[:1])
+
+
+def test_a_batch_that_shared_its_chance_would_be_noticed(monkeypatch):
+    """The inverse of "a batch is each text alone": one source of chance for all."""
+    import random
+
+    shared = random.Random(0)
+    plain = Chooser.__init__
+
+    def init(self, sampling, prompt=()):
+        plain(self, sampling, prompt)
+        self.chance = shared
+
+    model = make(DECODERS["rotary"])
+    alone = [generate(model, [prompt], Sampling(8, 1.0, seed=3 + row))[0] for row, prompt in enumerate(PROMPTS)]
+    assert generate(model, PROMPTS, Sampling(8, 1.0, seed=3)) == alone
+    monkeypatch.setattr(room, "Chooser", type("Shared", (Chooser,), {"__init__": init}))
+    assert generate(model, PROMPTS, Sampling(8, 1.0, seed=3)) != alone

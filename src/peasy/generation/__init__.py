@@ -8,11 +8,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peasy.generation.decode import Sampling, Written, generate
+    from peasy.generation.beam import Beams, search
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling import Chooser, Sampling
 
-_HOMES = dict.fromkeys(("Sampling", "Written", "generate"), "peasy.generation.decode")
+_HOMES = {
+    "Beams": "peasy.generation.beam",
+    "Chooser": "peasy.generation.sampling",
+    "Sampling": "peasy.generation.sampling",
+    "generate": "peasy.generation.decode",
+    "search": "peasy.generation.beam",
+}
 
-__all__ = ["Sampling", "Written", "generate"]
+__all__ = ["Beams", "Chooser", "Sampling", "generate", "search"]
 
 
 def __getattr__(name: str) -> Any:

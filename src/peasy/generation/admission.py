@@ -2,11 +2,10 @@
 
 from peasy.errors import InvalidInput, NoRoom
 from peasy.generation.answer import Answer
-from peasy.generation.decode import _begin as begin
-from peasy.generation.decode import _steps as most_tokens
 from peasy.generation.footprint import Footprint
 from peasy.generation.glance import check_watch
 from peasy.generation.limit import Limits
+from peasy.generation.prompt import begin, most_tokens
 from peasy.generation.request import Request
 from peasy.generation.waiting import Entry
 from peasy.models.protocol import Model

@@ -1,41 +1,48 @@
 """The one loop of generation: read the prompt, then one token at a time, each from all tokens before."""
 
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
-from peasy.models.protocol import Memory, Model
-from peasy.nn.part import Learned, check
-
-Ids = Sequence[Sequence[int]]
+from peasy.generation.prompt import (
+    Ids,
+    Long,
+    begin_one,
+    check_ids,
+    count_texts,
+    fit,
+    most_tokens,
+    writing_vocabulary,
+)
+from peasy.generation.request import Ended, Reason, Token
+from peasy.generation.sampling import Chooser, Sampling
+from peasy.generation.teller import Teller
+from peasy.models.protocol import Model
+from peasy.text import Tokenizer
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """How the next token is chosen. `temperature` 0 takes the best; above 0 draws, row i from `seed` + i."""
-
-    max_tokens: int = 20
-    temperature: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check(self, max_tokens=1, temperature=0)
-
-
-@dataclass(frozen=True, eq=False)
-class Written:
-    """One step: the new id of each text, or None where the text had ended before."""
+class Pass:
+    """One pass through the model. For each text in it: its number, tokens computed now, tokens remembered before."""
 
     step: int
-    ids: tuple[int | None, ...]
+    rows: tuple[tuple[int, int, int], ...]
+    seconds: float
+
+
+Event = Pass | Token | Ended
+"""What the loop tells; `choice` counts the texts."""
 
 
 def generate(model: Model, prompts: Ids | None = None, sampling: Sampling | None = None, **how: Any) -> list[list[int]]:
     """What the model writes after each prompt, the prompt not included. `how` is that of `decode`.
+
+    The first text that cannot be written is an error here; `decode` tells it and goes on with the others.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -45,114 +52,172 @@ def generate(model: Model, prompts: Ids | None = None, sampling: Sampling | None
     """
     written: list[list[int]] = [[] for _ in (prompts or how.get("source") or [])]
     for event in decode(model, prompts, sampling, **how):
-        for text, new in zip(written, event.ids, strict=True):
-            if new is not None:
-                text.append(new)
+        if isinstance(event, Token):
+            written[event.choice].append(event.chosen.id)
+        elif isinstance(event, Ended) and event.error is not None:
+            raise event.error
     return written
 
 
 def decode(
     model: Model,
     prompts: Ids | None = None,
-    sampling: Sampling | None = None,
+    sampling: Sampling | Sequence[Sampling] | None = None,
     *,
     source: Ids | None = None,
+    tokenizer: Tokenizer | None = None,
     cached: bool = True,
-) -> Iterator[Written]:
+    chunk: int | None = None,
+    long: Long = "refuse",
+) -> Iterator[Event]:
     """Write on after `prompts`, step by step; closing the iterator stops the work.
 
-    A text ends with one of the model's end ids, which is the last it gets. A model that answers a source needs
-    `source`, and begins with its start id unless there are prompts. Without `cached` every step reads all again.
-    Where a model has learned only so many places, all texts end when the longest has filled them.
+    Each text has its own memory and its own chance: with one `sampling` for all, text i draws from `seed` + i. It ends
+    with one of the model's end ids, which is the last it gets, at a stop text, or when it is long enough. One that
+    cannot be written ends with an error, and the others go on. A model that answers a source needs `source`. With a
+    `tokenizer` events have text. Without `cached` every step reads all again. `chunk`: prompts are read so many tokens
+    at a time, while other texts are already written on. `long` says what becomes of a prompt longer than the context.
     """
-    sampling = sampling or Sampling()
-    prompts = _begin(model, prompts, source)
-    ids, real = pad_left(prompts)
-    shown: Tensor | None = real  # after the prompts everything is
-    choose = _Chooser(sampling, len(ids))
-    end = torch.tensor(model.config.special.end, dtype=ids.dtype)
-    running = torch.ones(len(ids), dtype=torch.bool)
+    texts: list[Text] = []
+    for row, one in enumerate(_each(sampling, count_texts(prompts, source))):
+        try:
+            texts.append(
+                open_text(model, prompts and prompts[row], source and source[row], one, tokenizer, cached, long)
+            )
+            texts[-1].number = row
+        except InvalidInput as error:
+            yield Ended(row, "error", 0, "", error)
+    if cached:
+        _join_alike(texts)
+    step = 0
+    while running := [text for text in texts if not text.over and text.leader is None]:
+        done, ready = _pass(model, step, running, chunk if cached else None)
+        yield done
+        for text, scores in ready:
+            yield from text.write(scores, model.config.special.end)
+        step += 1
+
+
+@dataclass(eq=False)
+class Text:
+    """A text while it is written: the first `read` of its `ids` are in `memory`; None = nothing is remembered.
+
+    With a `leader` it waits until that one has read the beginning that both share.
+    """
+
+    ids: list[int]
+    memory: Any
+    source: Tensor | None
+    chooser: Chooser
+    teller: Teller
+    most: int
+    number: int = 0
+    read: int = 0
+    written: int = 0
+    over: bool = False
+    leader: "Text | None" = None
+    alike: list["Text"] = field(default_factory=list)
+
+    def write(self, scores: Tensor, end: tuple[int, ...]) -> Iterator[Token | Ended]:
+        """Choose the next token and tell it, and the end if this was the last."""
+        try:
+            chosen = self.chooser.choose(scores)
+        except InvalidInput as error:
+            yield self._finish("error", error)
+            return
+        self.ids.append(chosen.id)
+        self.written += 1
+        text, stopped = self.teller.push(chosen.id)
+        reason: Reason | None = "end" if chosen.id in end else "stop" if stopped else None
+        if reason is None and self.written == self.most:
+            reason = "length"
+        self.over = reason is not None
+        yield Token(self.number, self.written - 1, chosen, text)
+        if reason is not None:
+            yield self._finish(reason)
+
+    def _finish(self, reason: Reason, error: InvalidInput | None = None) -> Ended:
+        self.over = True
+        rest = "" if reason == "stop" else self.teller.finish()
+        return Ended(self.number, reason, self.written, rest, error)
+
+    def follow(self, leader: "Text") -> "Text":
+        """Go on from what another text has read: it began alike."""
+        self.leader, self.memory, self.read = None, leader.memory.fork(), leader.read
+        return self
+
+
+def _each(sampling: Sampling | Sequence[Sampling] | None, count: int) -> list[Sampling]:
+    """One way of choosing for each text."""
+    if sampling is None or isinstance(sampling, Sampling):
+        one = sampling or Sampling()
+        return [replace(one, seed=one.seed + row) for row in range(count)]
+    if len(sampling) != count:
+        raise InvalidInput(f"There are {count} texts and {len(sampling)} ways to choose.", hint="Give one each.")
+    return list(sampling)
+
+
+def open_text(
+    model: Model,
+    prompt: Sequence[int] | None,
+    source: Sequence[int] | None,
+    sampling: Sampling,
+    tokenizer: Tokenizer | None = None,
+    cached: bool = True,
+    long: Long = "refuse",
+) -> Text:
+    """A text that can be written: all that can be known to fail is refused here; a source is read here, once."""
+    if sampling.stop and tokenizer is None:
+        raise InvalidInput("There are stop texts, but no tokenizer to find them by.", hint="Give tokenizer=.")
+    ids = fit(model, begin_one(model, prompt or ()), sampling, long)
+    check_ids(ids, writing_vocabulary(model))
+    read = _source(model, source)
+    most = most_tokens(model, sampling, len(ids))
     with torch.inference_mode():
-        reader = _Reader(model, source, cached, room=ids.shape[1] + sampling.max_tokens)
-        for step in range(_steps(model, sampling, ids.shape[1])):
-            chosen = choose(reader.read(ids, shown))
-            yield Written(step, tuple(int(new) if on else None for new, on in zip(chosen, running, strict=True)))
-            running = running & ~torch.isin(chosen, end)
-            if not running.any():
-                return
-            ids, shown = chosen[:, None], None
+        memory = model.start(room=len(ids) + most, source=read) if cached else None
+    return Text(ids, memory, read, Chooser(sampling, ids), Teller(tokenizer, sampling.stop), most)
 
 
-class _Reader:
-    """Reads what is new and gives the scores of what comes next, with a memory or from the start each time."""
-
-    def __init__(self, model: Model, source: Ids | None, cached: bool, room: int) -> None:
-        self.model, self.device = model, model.device
-        self.source = _source(source, self.device)
-        self.memory: Memory | None = model.start(room=room, **self.source) if cached else None
-        self.ids: Tensor | None = None
-        self.real: Tensor | None = None
-
-    def read(self, ids: Tensor, real: Tensor | None) -> Tensor:
-        ids = ids.to(self.device)
-        real = torch.ones_like(ids, dtype=torch.bool) if real is None else real.to(self.device)
-        if self.memory is not None:
-            return self.model(ids, real=real, cache=self.memory, last=True)[:, -1]
-        self.ids = ids if self.ids is None else torch.cat([self.ids, ids], dim=1)
-        self.real = real if self.real is None else torch.cat([self.real, real], dim=1)
-        return self.model(self.ids, real=self.real, last=True, **self.source)[:, -1]
+def _source(model: Model, source: Sequence[int] | None) -> Tensor | None:
+    if not model.reads_source:
+        return None
+    if not source:
+        hint = "Give source=ids, with at least one id for each text."
+        raise InvalidInput("This model answers a source, and there is none.", hint=hint)
+    check_ids(source, model.config.vocabulary)
+    return torch.tensor([list(source)], device=model.device)
 
 
-class _Chooser:
-    """The best token, or one drawn: each row of a batch has its own random numbers, whoever stands beside it."""
-
-    def __init__(self, sampling: Sampling, batch: int) -> None:
-        self.temperature = sampling.temperature
-        self.draws = [torch.Generator().manual_seed(sampling.seed + row) for row in range(batch)]
-
-    def __call__(self, scores: Tensor) -> Tensor:
-        scores = scores.float().cpu()
-        if self.temperature == 0:
-            return scores.argmax(dim=-1)
-        # The largest of scores with Gumbel noise is a draw from their softmax; what has no chance stays at -inf.
-        noise = torch.stack([torch.empty(scores.shape[-1]).exponential_(generator=draw) for draw in self.draws])
-        return (scores / self.temperature - noise.log()).argmax(dim=-1)
+def _join_alike(texts: list[Text]) -> None:
+    """Texts that begin alike read their beginning once: the first leads, the others will fork its memory."""
+    leaders: dict[Any, Text] = {}
+    for text in texts:
+        key = (tuple(text.ids), None if text.source is None else tuple(text.source[0].tolist()))
+        if (leader := leaders.setdefault(key, text)) is not text:
+            text.leader = leader
+            leader.alike.append(text)
 
 
-def pad_left(rows: Ids, padding: int = 0) -> tuple[Tensor, Tensor]:
-    """Rows of different lengths as one array, their ends aligned, and which entries are real.
-
-    >>> pad_left([[5, 6, 7], [8]])[0].tolist()
-    [[5, 6, 7], [0, 0, 8]]
-    """
-    longest = max(len(row) for row in rows)
-    ids = torch.tensor([[padding] * (longest - len(row)) + list(row) for row in rows])
-    real = torch.tensor([[False] * (longest - len(row)) + [True] * len(row) for row in rows])
-    return ids, real
-
-
-def _begin(model: Model, prompts: Ids | None, source: Ids | None) -> Ids:
-    special = model.config.special
-    first = special.start if model.reads_source else special.begin
-    if prompts is None and source is not None and first is not None:
-        prompts = [[first]] * len(source)
-    if not prompts or not all(prompts):
-        raise InvalidInput("There is nothing to write on from.", hint="Give at least one id in every prompt.")
-    if source is not None and len(source) != len(prompts):
-        raise InvalidInput(f"There are {len(source)} sources and {len(prompts)} prompts.", hint="Give as many of each.")
-    return prompts
+@torch.inference_mode()
+def _pass(model: Model, step: int, texts: list[Text], chunk: int | None) -> tuple[Pass, list[tuple[Text, Tensor]]]:
+    """Every text reads what is new to it, in one pass; those that have read all get the scores of what comes next."""
+    began = time.perf_counter()
+    news = [text.ids[text.read : None if chunk is None else text.read + chunk] for text in texts]
+    rows = tuple((text.number, len(new), text.read) for text, new in zip(texts, news, strict=True))
+    if texts[0].memory is None:
+        scores = [_read_all(model, text) for text in texts]
+        return Pass(step, rows, time.perf_counter() - began), list(zip(texts, scores, strict=True))
+    scores = model.read(news, [text.memory for text in texts])
+    ready = []
+    for text, new, found in zip(texts, news, scores, strict=True):
+        text.read += len(new)
+        if text.read == len(text.ids):
+            ready += [(text, found), *((other.follow(text), found) for other in text.alike)]
+            text.alike = []
+    return Pass(step, rows, time.perf_counter() - began), ready
 
 
-def _steps(model: Model, sampling: Sampling, length: int) -> int:
-    """How many tokens can be written: learned places may run out before."""
-    if not isinstance(getattr(model.config, "position", None), Learned):
-        return sampling.max_tokens
-    context = getattr(model.config, "context", None) or length
-    return min(sampling.max_tokens, max(context - length + 1, 1))
-
-
-def _source(source: Ids | None, device: torch.device) -> dict[str, Any]:
-    if source is None:
-        return {}
-    ids, real = pad_left(source)
-    return {"source": ids.to(device), "source_real": real.to(device)}
+def _read_all(model: Model, text: Text) -> Tensor:
+    """Without a memory: everything from the start."""
+    source = {} if text.source is None else {"source": text.source}
+    return model(torch.tensor([text.ids], device=model.device), last=True, **source)[0, -1]

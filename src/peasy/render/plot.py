@@ -62,7 +62,7 @@ def plane_piece(plane: Plane) -> Piece:
     segments = [line for line in plane.lines if all(map(math.isfinite, line))]
     xs = [x for _, x, _ in points] + [v for line in segments for v in line[::2]]
     ys = [y for _, _, y in points] + [v for line in segments for v in line[1::2]]
-    axes = _square(_span(xs, plane.arrows), _span(ys, plane.arrows))
+    axes = _square(_span(xs, plane.arrows), _span(ys, plane.arrows), 300 if plane.arrows else 440)
     drawn = axes.draw(plane.title, plane.x_axis, plane.y_axis)
     for x1, y1, x2, y2 in segments:
         drawn.append(
@@ -142,12 +142,12 @@ def _span(values: list[float], from_zero: bool) -> tuple[float, float]:
     return low - (air if low < 0 or not from_zero else 0), high + air
 
 
-def _square(x: tuple[float, float], y: tuple[float, float]) -> Axes:
+def _square(x: tuple[float, float], y: tuple[float, float], side: float) -> Axes:
     """Both axes with one measure, so that angles are seen as they are."""
     wide, high = x[1] - x[0], y[1] - y[0]
     if max(wide, high) > 20 * min(wide, high):  # a needle would show nothing: let each axis have its own measure
         return Axes(*x, *y, width=320, height=280)
-    unit = 300 / max(wide, high)
+    unit = side / max(wide, high)
     return Axes(*x, *y, width=max(wide * unit, 120), height=max(high * unit, 120))
 
 

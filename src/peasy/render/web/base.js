@@ -105,15 +105,17 @@ const STYLE = `
 h3{margin:0 0 .5rem;font-size:1.05rem;overflow-wrap:anywhere}
 p{margin:.35rem 0}.quiet{color:var(--s);font-size:.85rem;max-width:60rem}
 .bar{display:flex;flex-wrap:wrap;gap:.4rem .9rem;align-items:center;margin:0 0 .8rem}
-label{color:var(--s);white-space:nowrap}
-select,button.plain{font:inherit;color:var(--i);background:var(--w);border:1px solid var(--e);border-radius:.35rem;padding:.2rem .4rem;min-height:1.8rem;max-width:100%}
-.body{display:grid;grid-template-columns:minmax(0,1fr);gap:1rem 1.4rem}
+label{color:var(--s);display:inline-flex;align-items:center;gap:.35rem;max-width:100%}
+select,button.plain{font:inherit;color:var(--i);background:var(--w);border:1px solid var(--e);border-radius:.35rem;padding:.2rem .4rem;min-height:1.8rem;min-width:0;flex:0 1 auto}
+.body{display:grid;grid-template-columns:minmax(0,1fr);gap:.8rem 1.6rem}
+.side-by-side{display:contents}.overview{order:1}.main{order:2;min-width:0}.best{order:3;min-width:0}.words{order:4}
 .overview{display:grid;gap:3px;align-content:start;overflow-x:auto;padding:3px}
 .overview span{color:var(--s);font-size:11px;text-align:center;align-self:center;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-.overview span.side{text-align:right;padding-right:.3rem}
+.overview span.side{text-align:right;padding-right:.3rem;overflow:visible}.overview span.axes{grid-column:1/-1;text-align:left}
 .overview button{padding:0;border:1px solid var(--e);border-radius:2px;background:var(--w);aspect-ratio:1;min-width:24px;width:100%;cursor:pointer;line-height:0}
 .overview canvas{width:100%;height:100%;display:block;border-radius:1px}
-.overview.sharp canvas{image-rendering:pixelated}
+.overview canvas{image-rendering:pixelated}
+.overview.line div{display:grid;gap:2px}
 .overview button[aria-pressed=true]{outline:3px solid var(--m);outline-offset:0}
 .large{min-width:0;overflow-x:auto;padding:3px}
 .large canvas{display:block;max-width:none;cursor:crosshair;border-radius:3px}
@@ -135,10 +137,12 @@ svg text.axis{fill:var(--s);font-size:11px;cursor:default}
 svg text:focus{outline:none}
 svg text:focus-visible,svg text.held{font-weight:700;text-decoration:underline 2px;text-underline-offset:3px}
 .line{fill:none;stroke:var(--l);pointer-events:none}.ribbon{pointer-events:none}
-.away{opacity:.06}
+.away{opacity:.1}
 .known{fill:none;stroke:var(--m);stroke-width:1.5;stroke-dasharray:5 3;pointer-events:none}
 :focus-visible{outline:3px solid var(--a);outline-offset:2px}
-@container (min-width:46rem){.body.two{grid-template-columns:minmax(16rem,5fr) minmax(0,6fr)}}
+@container (min-width:46rem){
+.body{grid-template-columns:minmax(16rem,5fr) minmax(0,6fr)}.body.one{grid-template-columns:minmax(0,6fr) minmax(16rem,5fr)}
+.side-by-side{display:grid;gap:.8rem;align-content:start;grid-template-columns:minmax(0,1fr)}}
 .frame{container-type:inline-size}
 @media (prefers-reduced-motion:no-preference){.line,.ribbon{transition:opacity .12s}}
 @media (prefers-contrast:more){.frame{border-color:currentColor}.quiet,label{color:var(--i)}}

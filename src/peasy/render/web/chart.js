@@ -27,14 +27,15 @@ export class Chart {
     const context = this.canvas.getContext("2d");
     context.font = FONT;
     const longest = (labels) => labels.reduce((most, label) => Math.max(most, context.measureText(label).width), 0);
-    this.left = Math.min(longest(this.rowLabels.slice(0, 400)), Math.max(room * 0.22, 56)) + 8;
-    const fits = (room - this.left - 40) / columns;
-    this.cell = Math.max(Math.min(fits, 46, 640 / Math.max(rows, 1)), Math.min(fits, 1), 280 / Math.max(rows, columns));
+    this.left = Math.min(longest(this.rowLabels.slice(0, 400)) * 1.1, Math.max(room * 0.22, 56)) + 10;
+    const labelRoom = Math.min(longest(this.columnLabels.slice(0, 400)) * 1.1, 110);
+    const over = Math.round(labelRoom * Math.cos(TURN)) + 6;
+    const fits = (room - this.left - over - 8) / columns;
+    this.cell = Math.max(Math.min(fits, 46, Math.max(640, room * 0.7) / Math.max(rows, 1)), 0.5);
     this.named = this.cell >= 11;
-    const labelRoom = Math.min(longest(this.columnLabels.slice(0, 400)), 110);
     this.flat = this.named && longest(this.columnLabels) <= this.cell - 4;
     this.top = this.flat ? 22 : Math.round(labelRoom * Math.sin(-TURN)) + 14;
-    const width = this.left + this.cell * columns + (this.flat ? 6 : Math.round(labelRoom * Math.cos(TURN)) + 6);
+    const width = this.left + this.cell * columns + (this.flat ? 6 : over);
     const height = this.top + this.cell * rows + 30;
     const fine = Math.min(window.devicePixelRatio || 1, 2);
     [this.canvas.width, this.canvas.height] = [Math.round(width * fine), Math.round(height * fine)];
@@ -80,21 +81,21 @@ export class Chart {
     const { cell, left, top } = this;
     context.font = FONT;
     context.textBaseline = "middle";
-    const skip = Math.max(1, Math.ceil(13 / cell));
-    const label = (labels, place, chosen, paint) => {
+    const label = (labels, place, chosen, room, paint) => {
+      const skip = Math.max(1, Math.ceil(room / cell));
       if (place !== chosen && (place % skip || (chosen >= 0 && Math.abs(place - chosen) < skip))) return;
       context.fillStyle = place === chosen ? this.ink : this.soft;
       context.font = place === chosen ? `bold ${FONT}` : FONT;
       paint(shorten(context, labels[place] ?? String(place), left - 8));
     };
     for (let place = 0; place < this.map.rows; place++) {
-      label(this.rowLabels, place, row, (said) => {
+      label(this.rowLabels, place, row, 14, (said) => {
         context.textAlign = "right";
         context.fillText(said, left - 6, top + cell * (place + 0.5));
       });
     }
     for (let place = 0; place < this.map.columns; place++) {
-      label(this.columnLabels, place, column, () => {
+      label(this.columnLabels, place, column, this.flat ? 14 : 19, () => {
         const said = shorten(context, this.columnLabels[place] ?? String(place), 110);
         context.save();
         context.translate(left + cell * (place + 0.5), top - 6);

@@ -53,6 +53,25 @@ export function paintMap(canvas, numbers, start, rows, columns, range, ramp) {
   context.putImageData(image, 0, 0);
 }
 
+// A small picture of many cells: each pixel is the strongest of a square of cells, so that thin lines stay visible.
+export function paintSmall(canvas, numbers, start, rows, columns, range, ramp, most) {
+  const side = Math.ceil(Math.max(rows, columns) / most);
+  if (side <= 1) return paintMap(canvas, numbers, start, rows, columns, range, ramp);
+  const [height, width] = [Math.ceil(rows / side), Math.ceil(columns / side)];
+  const { codes, last, low, step } = numbers;
+  const small = new codes.constructor(height * width).fill(last);
+  const zero = range.signed ? -low / step : 0;
+  for (let row = 0, place = start; row < rows; row++) {
+    const line = Math.floor(row / side) * width;
+    for (let column = 0; column < columns; column++, place++) {
+      const at = line + ((column / side) | 0);
+      const code = codes[place];
+      if (code !== last && (small[at] === last || Math.abs(code - zero) > Math.abs(small[at] - zero))) small[at] = code;
+    }
+  }
+  return paintMap(canvas, { ...numbers, codes: small }, 0, height, width, range, ramp);
+}
+
 function channels(stop) {
   return [0, 2, 4].map((place) => parseInt(stop.slice(place, place + 2), 16));
 }

@@ -2,7 +2,7 @@
 
 import { Figure, chooser, define, make } from "./base.js";
 import { Chart } from "./chart.js";
-import { cssColour, inkOn, paintMap, rampOf, shareOf } from "./colour.js";
+import { paintSmall, rampOf } from "./colour.js";
 import { drawLinks } from "./links.js";
 import { rangeOf, unpackNumbers, writeNumber } from "./numbers.js";
 
@@ -24,11 +24,23 @@ class PeasyMaps extends Figure {
     this.whole = rangeOf(this.numbers, 0, this.numbers.codes.length);
     this.furnish(data);
     this.repaint();
-    this.step(0, 0); // a first cell, so that there is something to read
+    this.start();
+  }
+
+  // A first cell, so that there is something to read: the last query that was kept, and what it looks at most.
+  start() {
+    const { tile, exact } = this.data;
+    const row = tile > 1 && exact?.places.length ? Math.floor(exact.places.at(-1) / tile) : this.rows - 1;
+    const first = this.mapAt(this.down, this.across).start + row * this.columns;
+    let column = 0;
+    for (let place = 1; place < this.columns; place++) {
+      if (!(this.numbers.at(first + place) <= this.numbers.at(first + column)) && !Number.isNaN(this.numbers.at(first + place))) column = place;
+    }
+    this.point(row, column);
   }
 
   furnish(data) {
-    const labels = (names) => (data.tile === 1 ? names : spansOf(names, data.tile));
+    const labels = (names) => (data.tile === 1 ? names : startsOf(names, data.tile));
     this.chart = new Chart(this, labels(data.rows), labels(data.columns));
     this.read = make("p", { class: "read", role: "status" });
     this.top = make("ol", { class: "top" });
@@ -36,13 +48,13 @@ class PeasyMaps extends Figure {
     this.listen(this.chart.canvas);
     const several = this.downs * this.acrosses > 1;
     this.large = make("div", { class: "large" }, this.chart.canvas);
-    const body = make("div", { class: several ? "body two" : "body" });
-    if (several) body.append(this.overview(data));
-    body.append(make("div", {}, this.large, this.read));
-    const below = make("div", { class: "body two" }, this.words, make("div", {}, this.top));
+    this.asked = make("p", {});
+    const [main, best] = [make("div", { class: "main" }, this.large, this.read), make("div", { class: "best" }, this.asked, this.top)];
+    const columns = several ? [[this.overview(data), best], [main, this.words]] : [[main], [best, this.words]];
+    const body = make("div", { class: several ? "body" : "body one" }, ...columns.map((parts) => make("div", { class: "side-by-side" }, ...parts)));
     const said = [data.says, this.stated(data), several ? `${KEYS} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : ""];
     const quiet = said.filter(Boolean).map((sentence) => make("p", { class: "quiet" }, sentence));
-    this.open(make("div", { class: "frame" }, make("h3", {}, data.title), this.bar(data, several), body, below, ...quiet));
+    this.open(make("div", { class: "frame" }, make("h3", {}, data.title), this.bar(data, several), body, ...quiet));
     this.onkeydown = (event) => this.pressed(event);
   }
 
@@ -72,22 +84,31 @@ class PeasyMaps extends Figure {
   overview(data) {
     this.thumbs = [];
     const grid = make("div", { class: "overview", role: "group", "aria-label": `${data.title}: ${data.downAxis} by ${data.acrossAxis}` });
-    grid.classList.toggle("sharp", Math.max(this.rows, this.columns) <= 40);
+    grid.addEventListener("keydown", (event) => this.movedInOverview(event));
+    if (this.downs === 1) return this.inOneLine(grid, data);
     grid.style.gridTemplateColumns = `auto repeat(${this.acrosses}, minmax(24px, 110px))`;
-    grid.append(make("span", { class: "side" }, `${data.downAxis} ↓ ${data.acrossAxis} →`.trim()));
+    grid.append(make("span", { class: "axes" }, `${data.downAxis} ↓ ${data.acrossAxis} →`), make("span", { class: "side" }));
     data.across.forEach((name) => grid.append(make("span", {}, name)));
     data.down.forEach((name, down) => {
-      grid.append(make("span", { class: "side" }, name));
-      data.across.forEach((other, across) => {
-        const canvas = document.createElement("canvas");
-        const called = `${data.downAxis} ${name} ${data.acrossAxis} ${other}`.trim();
-        const button = make("button", { type: "button", "aria-label": called, title: called, onclick: () => this.choose(down, across, false) }, canvas);
-        this.thumbs.push({ button, canvas });
-        grid.append(button);
-      });
+      grid.append(make("span", { class: "side" }, name), ...data.across.map((_, across) => this.thumb(data, down, across)));
     });
-    grid.addEventListener("keydown", (event) => this.movedInOverview(event));
     return grid;
+  }
+
+  inOneLine(grid, data) {
+    grid.classList.add("line");
+    grid.style.gridTemplateColumns = "repeat(auto-fill, minmax(84px, 1fr))";
+    grid.append(make("span", { class: "axes" }, `${data.acrossAxis} →`));
+    data.across.forEach((name, across) => grid.append(make("div", {}, this.thumb(data, 0, across), make("span", {}, name))));
+    return grid;
+  }
+
+  thumb(data, down, across) {
+    const canvas = document.createElement("canvas");
+    const called = `${data.downAxis} ${data.down[down]}, ${data.acrossAxis} ${data.across[across]}`;
+    const button = make("button", { type: "button", "aria-label": called, title: called, onclick: () => this.choose(down, across) }, canvas);
+    this.thumbs.push({ button, canvas });
+    return button;
   }
 
   mapAt(down, across) {
@@ -101,9 +122,10 @@ class PeasyMaps extends Figure {
 
   repaint() {
     if (!this.chart) return;
+    const dots = Math.max(Math.round((this.thumbs?.[0].canvas.clientWidth || 40) * (window.devicePixelRatio || 1)), 24);
     this.thumbs?.forEach(({ canvas }, place) => {
       const map = this.mapAt(Math.floor(place / this.acrosses), place % this.acrosses);
-      paintMap(canvas, map.numbers, map.start, map.rows, map.columns, map.range, map.ramp);
+      paintSmall(canvas, map.numbers, map.start, map.rows, map.columns, map.range, map.ramp, dots);
     });
     this.redraw();
   }
@@ -148,10 +170,16 @@ class PeasyMaps extends Figure {
   said(row, column) {
     const { rowAxis, columnAxis, decimals } = this.data;
     const bold = (text) => make("b", {}, make("bdi", {}, text));
-    const words = [`${this.nameOf()}: ${rowAxis} `, bold(this.chart.rowLabels[row] ?? row)];
+    const words = [`${this.nameOf()}: ${rowAxis} `, bold(this.called(this.data.rows, row))];
     if (column < 0) return words;
     const value = this.numbers.at(this.mapAt(this.down, this.across).start + row * this.columns + column);
-    return [...words, ` → ${columnAxis} `, bold(this.chart.columnLabels[column] ?? column), ": ", bold(writeNumber(value, decimals))];
+    return [...words, ` → ${columnAxis} `, bold(this.called(this.data.columns, column)), ": ", bold(writeNumber(value, decimals))];
+  }
+
+  called(names, place) {
+    const { tile } = this.data;
+    if (tile === 1) return names[place] ?? String(place);
+    return `${place * tile}–${Math.min((place + 1) * tile, names.length) - 1} ${names[place * tile]}…`;
   }
 
   // All numbers of one query: of the map itself, or of a row that was kept in full.
@@ -169,19 +197,21 @@ class PeasyMaps extends Figure {
 
   listTop(row) {
     const found = this.weightsOf(row);
-    if (!found) {
-      this.top.replaceChildren(make("li", { class: "quiet" }, this.missing()));
-      return;
-    }
+    this.asked.replaceChildren(...(found ? this.question(found) : [this.missing()]));
+    if (!found) return this.top.replaceChildren();
     const all = Array.from({ length: found.count }, (_, key) => [key, found.at(key)]).filter(([, value]) => Math.abs(value) > 0);
     const best = all.sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
     const most = Math.abs(best[0]?.[1] ?? 1);
-    const head = make("li", {}, make("bdi", {}, this.data.rows[found.place] ?? ""), make("span", { class: "quiet" }, `looks at (place ${found.place})`));
-    this.top.replaceChildren(head, ...best.map(([key, value]) => {
+    return this.top.replaceChildren(...best.map(([key, value]) => {
       const bar = make("i");
       bar.style.width = `${(100 * Math.abs(value)) / most}%`;
       return make("li", {}, make("bdi", {}, this.data.columns[key] ?? key), bar, make("span", {}, writeNumber(value, this.data.decimals)));
     }));
+  }
+
+  question(found) {
+    const word = make("b", {}, make("bdi", {}, this.data.rows[found.place] ?? String(found.place)));
+    return [`${this.data.rowAxis} `, word, ` (place ${found.place}), largest first:`];
   }
 
   missing() {
@@ -237,14 +267,12 @@ class PeasyMaps extends Figure {
     const found = given ?? this.weightsOf(Math.max(this.row, 0));
     const wanted = this.seenKey(found);
     if (given === undefined && (wanted < this.from || wanted >= this.from + this.spans.length)) return this.drawText();
-    const map = this.mapAt(this.down, this.across);
     const most = found ? this.most(found) : 1;
     for (const [place, span] of this.spans.entries()) {
       const key = this.from + place;
       const value = found ? found.at(key) : NaN;
-      const share = Number.isNaN(value) ? -1 : shareOf(value, { low: map.range.signed ? -most : 0, high: most });
-      span.style.background = share < 0 ? "" : cssColour(map.ramp, share);
-      span.style.color = share < 0 ? "" : inkOn(map.ramp, share);
+      const share = Number.isNaN(value) ? 0 : Math.round((45 * Math.abs(value)) / most);
+      span.style.background = share ? `color-mix(in srgb, var(${value < 0 ? "--m" : "--l"}) ${share}%, transparent)` : "";
       span.classList.toggle("asks", this.data.own && found?.place === key);
       span.classList.toggle("seen", Math.floor(key / this.data.tile) === this.column);
     }
@@ -299,12 +327,8 @@ class PeasyMaps extends Figure {
   }
 }
 
-function spansOf(names, tile) {
-  const spans = [];
-  for (let first = 0; first < names.length; first += tile) {
-    spans.push(`${first}–${Math.min(first + tile, names.length) - 1} ${names[first]} …`);
-  }
-  return spans;
+function startsOf(names, tile) {
+  return Array.from({ length: Math.ceil(names.length / tile) }, (_, place) => String(place * tile));
 }
 
 define("peasy-maps", PeasyMaps);

@@ -211,9 +211,9 @@ class Engine:
 
     def _reuse(self, row: Row) -> None:
         saved = row.reuse(self.prefixes)
-        row.answer.reused += saved
+        self.counters.prefix_hits += saved > 0 and not row.answer.reused
         self.counters.reused_tokens += saved
-        self.counters.prefix_hits += saved > 0
+        row.answer.reused += saved
 
     def _read(self, turns: list[Turn]) -> None:
         try:
@@ -235,7 +235,6 @@ class Engine:
             try:
                 if not row.restore():
                     self._start_again(row)
-                    continue
                 (scores,) = self._pass([(row, end)])
             except Exception as error:
                 self._end(row.answer, "error", error)
@@ -243,7 +242,7 @@ class Engine:
                 self._advance((row, end), scores)
 
     def _start_again(self, row: Row) -> None:
-        """A state cannot go back: its text is read once more, from the start, by the next steps."""
+        """A state cannot go back: its text is read once more, from the start."""
         source = row.answer.request.source
         given = {} if source is None else {"source": torch.tensor([source], device=self.model.device)}
         row.memory, row.read, row.chain = self.model.start(room=len(row.ids), **given), 0, None

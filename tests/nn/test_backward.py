@@ -25,6 +25,7 @@ def angles(time: int, half: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 CASES = {
     "relu-squared": (backward.ReluSquared.apply, [drawn(3, 5)]),
+    "root-normed": (lambda x, w: backward.RootNormed.apply(x, w, 1e-6), [drawn(2, 3, 5), drawn(5, seed=1)]),
     "turned": (lambda x: backward.Turned.apply(x, *angles(4, 3)), [drawn(2, 2, 4, 6)]),
     "turned-heads-apart": (lambda x: backward.Turned.apply(x.transpose(1, 2), *angles(4, 3)), [drawn(2, 4, 2, 6)]),
     "shifted": (backward.Shifted.apply, [drawn(2, 4, 6)]),
@@ -70,7 +71,7 @@ def test_short_attention_is_the_fused_kernel_and_the_formula(dtype):
 
 
 def plain(monkeypatch) -> None:
-    for room in ("attention", "feedforward", "position", "shift"):
+    for room in ("attention", "feedforward", "norm", "position", "shift"):
         monkeypatch.setattr(f"peasy.nn.{room}.learns", lambda *arrays: False)
 
 

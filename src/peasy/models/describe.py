@@ -78,7 +78,7 @@ _WORDS: dict[str, Callable[[Any], str]] = {
     "Linear": lambda m: f"{m.in_features} to {m.out_features}{'' if m.bias is None else ', bias'}",
     "Embedding": lambda m: f"{m.num_embeddings} vectors of {m.embedding_dim}",
     "LayerNorm": lambda m: "mean 0, variance 1",
-    "RMSNorm": lambda m: "mean square 1",
+    "RootNorm": lambda m: "mean square 1",
     "Conv1d": lambda m: f"{m.in_channels} to {m.out_channels}, {m.kernel_size[0]} places",
     "LSTM": lambda m: "long short-term memory",
     "GRU": lambda m: "gated recurrent unit",

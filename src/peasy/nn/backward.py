@@ -39,6 +39,28 @@ class ReluSquared(Function):
         return (gradient * above).mul_(2)
 
 
+class RootNormed(Function):
+    """x over the root of its mean square, times a weight; what is kept is x at its new size."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:  # type: ignore[no-untyped-def]
+        """The normed vectors."""
+        mean = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1])
+        factor = mean.add_(epsilon).rsqrt_()
+        normed = x * factor
+        ctx.save_for_backward(normed, factor, weight)
+        return normed * weight
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[no-untyped-def]
+        """What points along x is taken out: it would only change the size, which is fixed."""
+        normed, factor, weight = ctx.saved_tensors
+        each = (gradient * normed).flatten(0, -2)
+        along = torch.mv(each, weight).view(factor.shape).div_(-normed.shape[-1])
+        return torch.mul(gradient, weight).addcmul_(normed, along).mul_(factor), each.sum(0), None
+
+
 class Turned(Function):
     """Pairs turned by their angles; the way back turns them the other way, and keeps nothing but the angles."""
 

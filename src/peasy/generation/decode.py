@@ -79,14 +79,11 @@ def decode(
     at a time, while other texts are already written on. `long` says what becomes of a prompt longer than the context.
     """
     texts: list[Text] = []
-    for row, one in enumerate(_each(sampling, count_texts(prompts, source))):
-        try:
-            texts.append(
-                open_text(model, prompts and prompts[row], source and source[row], one, tokenizer, cached, long)
-            )
-            texts[-1].number = row
-        except InvalidInput as error:
-            yield Ended(row, "error", 0, "", error)
+    for opened in open_texts(model, prompts, sampling, source=source, tokenizer=tokenizer, cached=cached, long=long):
+        if isinstance(opened, Ended):
+            yield opened
+        else:
+            texts.append(opened)
     if cached:
         _join_alike(texts)
     step = 0
@@ -155,6 +152,20 @@ def _each(sampling: Sampling | Sequence[Sampling] | None, count: int) -> list[Sa
     if len(sampling) != count:
         raise InvalidInput(f"There are {count} texts and {len(sampling)} ways to choose.", hint="Give one each.")
     return list(sampling)
+
+
+def open_texts(
+    model: Model, prompts: Ids | None, sampling: Sampling | Sequence[Sampling] | None, *, source: Ids | None, **how: Any
+) -> Iterator[Text | Ended]:
+    """Every text that can be written, and the end of those that cannot; `how` is that of `open_text`."""
+    for row, one in enumerate(_each(sampling, count_texts(prompts, source))):
+        try:
+            text = open_text(model, prompts[row] if prompts else None, source[row] if source else None, one, **how)
+        except InvalidInput as error:
+            yield Ended(row, "error", 0, "", error)
+        else:
+            text.number = row
+            yield text
 
 
 def open_text(

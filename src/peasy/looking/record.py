@@ -6,65 +6,18 @@ without what a reader must know to read it: edits, scaling, how exactly it is ke
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from peasy.formula.step import Step
+from peasy.looking.label import CAVEAT, MERGED, Candidate, Grid, Part, Tokens
 from peasy.nn.place import Place
 
-CAVEAT = "weights show where a head looked, not why the model answered; switch it off to test."
-"""Stands beside every attention picture."""
-
-MERGED = "Words: weights summed over the tokens of a key word, averaged over those of a query word."
-"""How sub-words become words; stands wherever words are shown."""
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """A text as the model read it, along one axis.
-
-    `pieces` are readable (`·the`, `⏎`, `<eos>`). `words` are whole words, and `groups` the places of the tokens of
-    each: every token is in exactly one group, in order; `<eos>` and blanks are words of their own.
-    """
-
-    text: str
-    ids: tuple[int, ...]
-    pieces: tuple[str, ...]
-    words: tuple[str, ...]
-    groups: tuple[tuple[int, ...], ...]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """Numbers with a name for each row and column: `np.asarray(grid)` is the bare array.
-
-    Rows are queries and columns are keys unless the axes say otherwise.
-    """
-
-    values: np.ndarray
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    row_axis: str = "query"
-    column_axis: str = "key"
-    name: str = ""
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self.values, dtype=dtype, copy=copy)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.values[index]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """How many rows and columns."""
-        return self.values.shape
+__all__ = [
+    "CAVEAT", "MERGED", "Alignment", "AlignmentScore", "Candidate", "Capture", "Effect", "Frame", "GenerationTrace",
+    "Grid", "HeadReport", "HeadScore", "LensTable", "LongLook", "Look", "Looked", "Overview", "Part", "Similarity",
+    "Tokens", "TraceStep", "TrainingFilm",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,37 +43,6 @@ class Capture:
         """Contributions: each weight times the length of the value that it carries; they do not add up to 1."""
         assert self.sizes is not None, "only weights carry values"
         return self.array.astype(np.float32) * self.sizes[:, None, :]
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one attention of a model is: facts that a picture of it must not hide.
-
-    `key_head[h]` is the head of keys and values that query head h shares with others (h itself, where none does).
-    `window`: how many places back (and forward, in an encoder) it sees at most; None = all. `causal`: it only looks
-    back. `cross`: its keys are the source's.
-    """
-
-    place: Place
-    heads: int
-    key_head: tuple[int, ...]
-    window: int | None = None
-    causal: bool = False
-    cross: bool = False
-
-    @property
-    def grouped(self) -> bool:
-        """Do query heads share keys and values?"""
-        return len(set(self.key_head)) < self.heads
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A token that could come next, and its probability."""
-
-    piece: str
-    id: int
-    chance: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +175,7 @@ class LensTable:
     """What each layer would say next, read by the model's own head: layer 0 is the embedding, the last is the model.
 
     `pieces[layer][row]` are the best tokens at a place of the text, best first; `chances` `[layer, row, best]` their
-    probabilities; `rows` the places. `final[row]` is the model's own first choice.
+    probabilities; `rows` the places.
     """
 
     model: str

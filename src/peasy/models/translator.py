@@ -11,9 +11,9 @@ from peasy.models.config import RecurrentTranslatorConfig
 from peasy.models.protocol import Model
 from peasy.models.transformer import check_ids, padding_or_none
 from peasy.nn.additive import AdditiveAttention
+from peasy.nn.edit import Edit, edit_context, edit_row
 from peasy.nn.head import Head
 from peasy.nn.recurrent import Recurrent, RecurrentMemory, State
-from peasy.nn.scene import Edit
 from peasy.nn.tap import HEAD_STEPS, Place, Seen, Tap, show
 
 LOOK = Place("decoder", 0, "cross_attention")
@@ -84,7 +84,7 @@ class RecurrentTranslator(Model):
         real, words = padding_or_none(real), self.dropout(self.writing(ids))
         found, looks = [], []
         for t in range(ids.shape[1]):
-            steps, one = self._write(memory, words[:, t : t + 1], None if real is None else real[:, t : t + 1], edit)
+            steps, one = self._write(memory, t, words[:, t : t + 1], None if real is None else real[:, t : t + 1], edit)
             looks.append(steps)
             found.append(one)
         memory.length += ids.shape[1]
@@ -93,14 +93,15 @@ class RecurrentTranslator(Model):
         return torch.cat(found, dim=1)
 
     def _write(
-        self, memory: RecurrentMemory, word: Tensor, real: Tensor | None, edit: Edit | None
+        self, memory: RecurrentMemory, t: int, word: Tensor, real: Tensor | None, edit: Edit | None
     ) -> tuple[AttentionSteps, Tensor]:
         assert memory.state is not None
         assert memory.source is not None
         query = memory.state[0][-1][:, None, None]
-        steps = self.attention(query, memory.source, memory.source_real)
-        context = steps.context if edit is None else edit(LOOK, steps.context)
-        context = context[:, 0].to(word.dtype)
+        row = memory.length + t
+        steps = self.attention(query, memory.source, *edit_row(edit, LOOK, row, memory.source_real, memory.source))
+        places = torch.tensor([[row]], device=word.device)
+        context = edit_context(edit, LOOK, steps.context, places)[:, 0].to(word.dtype)
         found, state = self.decoder(torch.cat([word, context], dim=-1), memory.state)
         memory.state = state if real is None else _keep(real, state, memory.state)
         return steps, self.dropout(torch.tanh(self.combine(torch.cat([found, context, word], dim=-1))))

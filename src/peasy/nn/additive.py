@@ -15,11 +15,15 @@ class AdditiveAttention(nn.Module):
         self.key = nn.Parameter(torch.empty(d_key, d_attention))
         self.sum = nn.Parameter(torch.empty(d_attention))
 
-    def forward(self, query: Tensor, source: Tensor, real: Tensor | None) -> AttentionSteps:
-        """Steps of `query` `[batch, 1, query, d]` over `source` `[batch, key, d]`, where `real` `[batch, key]`."""
+    def forward(self, query: Tensor, source: Tensor, real: Tensor | None, even: bool = False) -> AttentionSteps:
+        """Steps of `query` `[batch, 1, query, d]` over `source` `[batch, key, d]`, where `real` `[batch, key]`.
+
+        `even` gives every key the same weight.
+        """
         looked_at = source[:, None]
         mask = None if real is None else real[:, None, None]
-        return attend(query, looked_at, looked_at, mask=mask, scoring=Additive(self.query, self.key, self.sum))
+        scoring = Additive(self.query, self.key, self.sum * 0 if even else self.sum)
+        return attend(query, looked_at, looked_at, mask=mask, scoring=scoring)
 
     def says(self) -> str:
         """What it is, in words."""

@@ -1,17 +1,15 @@
 """What all layers of one pass share: who may look where, the cache, the tap. Made at the top, handed down."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from peasy.nn.cache import Cache
+from peasy.nn.edit import Edit, edit_stream
 from peasy.nn.position import Turn
 from peasy.nn.sight import Sight
 from peasy.nn.tap import Place, Tap, show
-
-Edit = Callable[[Place, Tensor], Tensor]
-"""Changes the context of an attention, `[batch, head, query, d_value]`, before its heads are joined."""
 
 
 @dataclass(eq=False)
@@ -43,3 +41,13 @@ class Scene:
         elif any(text.tap is not None for text in self.texts):
             for text, own in zip(self.texts, array.split(self.sizes, dim=1), strict=True):
                 show(text.tap, place, step, own)
+
+    def hand_on(self, place: Place, step: str, array: Tensor) -> Tensor:
+        """A step of the stream as it goes on: changed where somebody edits it, and shown as it then is."""
+        if not self.texts:
+            array = edit_stream(self.edit, place, step, array, self.sight.query)
+        elif any(text.edit is not None for text in self.texts):
+            own = zip(self.texts, array.split(self.sizes, dim=1), strict=True)
+            array = torch.cat([edit_stream(t.edit, place, step, new, t.sight.query) for t, new in own], dim=1)
+        self.show(place, step, array)
+        return array

@@ -42,7 +42,10 @@ class Visible:
         if rows == tuple(range(query.shape[2])):
             return Visible(self.mask, bias, self.causal)
         chosen = list(rows)
-        return Visible(_rows(self._whole_mask(query), chosen), None if bias is None else bias[..., chosen, :])
+        mask = _rows(self.mask, chosen)
+        if self.causal:  # only these rows: a long text has no room for the whole mask
+            mask = torch.arange(query.shape[2], device=query.device) <= torch.tensor(rows, device=query.device)[:, None]
+        return Visible(mask, None if bias is None else bias[..., chosen, :])
 
     def block(self, rows: slice, n_key: int, query: Tensor) -> "Visible":
         """The same for some rows of `query` in a row and the first `n_key` keys."""

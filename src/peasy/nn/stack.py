@@ -51,10 +51,10 @@ class Stack(nn.Module):
         if isinstance(self.position, part.Rotary):
             scene.turn = turns(scene.sight.query, self.d_head, self.position)
         for layer, block in enumerate(self.blocks):
-            scene.show(Place(self.name, layer, "stream"), "residual", x)
+            x = scene.hand_on(Place(self.name, layer, "stream"), "residual", x)
             x = block(x, scene)
         last = Place(self.name, len(self.blocks), "stream")
-        scene.show(last, "residual", x)
+        x = scene.hand_on(last, "residual", x)
         x = x if self.norm is None else self.norm(x)
         scene.show(last, "final", x)
         return x

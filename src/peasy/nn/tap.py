@@ -5,12 +5,16 @@ Looking is an argument. Without a tap nothing here runs; with one, the model's o
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.formula import Step
 from peasy.nn.place import Place
+
+if TYPE_CHECKING:
+    from peasy.nn.watch import Look
 
 FORMULA_STEPS = ("scores", "scaled", "masked", "weights")
 """Steps that the fused kernel never shows: the formula computes them, for the asked rows and heads only."""
@@ -44,7 +48,8 @@ class Tap:
     """What somebody wants to see, and the callable that gets it, piece by piece, while the model runs.
 
     None = all of them. `rows` are queries of this pass, -1 is the last. `parts` are attention,
-    cross_attention, feedforward, stream. With `block`, tall steps come in pieces of so many rows.
+    cross_attention, feedforward, stream. With `block`, tall steps come in pieces of so many rows. `examine` gets the
+    attention itself (queries, keys, values and who may look where), for those who can do without its steps.
 
     >>> seen = []
     >>> Tap(seen.append, layers=[2], heads=[0, 3], steps=["weights"]).wants(Place("decoder", 2, "attention"))
@@ -62,8 +67,9 @@ class Tap:
         parts: Iterable[str] | None = None,
         stacks: Iterable[str] | None = None,
         block: int | None = None,
+        examine: Callable[[Place, "Look"], object] | None = None,
     ) -> None:
-        self.hand = hand
+        self.hand, self.examine = hand, examine
         self.steps = frozenset(steps)
         self.layers = None if layers is None else frozenset(layers)
         self.heads = None if heads is None else tuple(heads)

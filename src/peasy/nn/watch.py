@@ -13,8 +13,8 @@ from peasy.formula import AttentionSteps, attend
 from peasy.nn.sight import Visible
 from peasy.nn.tap import FORMULA_STEPS, Place, Seen, Tap
 
-BLOCK = 64
-"""So many rows are calculated at a time: their scores stay in the processor's own memory."""
+BLOCK, CELLS = 64, 1 << 20
+"""So many rows are calculated at a time, or fewer where so many cells are reached: the processor keeps them near."""
 
 HIDDEN = {"masked": -torch.inf, "weights": 0.0}
 """What stands where nobody may look. Where only this is asked for, keys after a block's last row cost nothing."""
@@ -57,6 +57,8 @@ class Look:
 
 def watch(tap: Tap, place: Place, look: Look, context: Tensor) -> None:
     """Hand over the asked steps of one attention."""
+    if tap.examine is not None:
+        tap.examine(place, look)
     heads, rows = tap.heads_of(look.query.shape[1]), tap.rows_of(look.query.shape[2])
     some = look.pick(heads, rows)
     at_hand = {"query": some.query, "key": some.key, "value": some.value}
@@ -85,7 +87,8 @@ def _hand_piece(
 ) -> None:
     n_key, found, steps = look.key.shape[2], {}, None
     short = look.visible.causal and set(asked) <= HIDDEN.keys()
-    for block in _cut(piece.start, piece.stop, BLOCK):
+    rows_at_once = max(1, min(BLOCK, CELLS // (look.query.shape[1] * n_key)))
+    for block in _cut(piece.start, piece.stop, rows_at_once):
         last = block.stop if short else n_key
         steps = look.block(block, last).calculate()
         for step in asked:

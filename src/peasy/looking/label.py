@@ -19,7 +19,8 @@ class Tokens:
     """A text as the model read it, along one axis.
 
     `pieces` are readable (`·the`, `⏎`, `<eos>`). `words` are whole words, and `groups` the places of the tokens of
-    each: every token is in exactly one group, in order; `<eos>` and blanks are words of their own.
+    each: every token is in exactly one group, in order; `<eos>` and blanks are words of their own. `numbers` gives
+    each word its number as `split_words` counts the text's words, None for what is not one of them.
     """
 
     text: str
@@ -27,6 +28,7 @@ class Tokens:
     pieces: tuple[str, ...]
     words: tuple[str, ...]
     groups: tuple[tuple[int, ...], ...]
+    numbers: tuple[int | None, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -7,6 +7,7 @@ import numpy as np
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.looking.label import Tokens
 from peasy.text import Encoding, Tokenizer
+from peasy.text.encoding import split_words
 
 
 def tokens_of(
@@ -14,33 +15,28 @@ def tokens_of(
 ) -> Tokens:
     """The tokens of a text, with ids that were put before and after it; each of those is a word of its own."""
     first, last = list(before), list(after)
-    words, groups, current = list[str](), list[tuple[int, ...]](), None
-    spans = dict(enumerate(text for text, _ in encoding.groups()))
-    named = {place: number for number, (_, places) in enumerate(encoding.groups()) for place in places}
-    for place, piece in enumerate(encoding.pieces):
-        number = named.get(place)
-        if number is not None and number == current:
-            groups[-1] = (*groups[-1], len(first) + place)
-        else:
-            words.append(piece if number is None else spans[number])
-            groups.append((len(first) + place,))
-        current = number
-    start = [tokenizer.piece(id) for id in first]
-    end = [tokenizer.piece(id) for id in last]
-    count = len(first) + len(encoding)
-    return Tokens(
-        encoding.text,
-        (*first, *encoding.ids, *last),
-        (*start, *encoding.pieces, *end),
-        (*start, *words, *end),
-        (*((place,) for place in range(len(first))), *groups, *((count + i,) for i in range(len(last)))),
-    )
+    ids = (*first, *encoding.ids, *last)
+    pieces = (*map(tokenizer.piece, first), *encoding.pieces, *map(tokenizer.piece, last))
+    numbers = (*[None] * len(first), *encoding.words, *[None] * len(last))
+    spans = split_words(encoding.text)
+    groups: list[list[int]] = []
+    for place, number in enumerate(numbers):
+        if number is None or place == 0 or numbers[place - 1] != number:
+            groups.append([])
+        groups[-1].append(place)
+    named = [numbers[group[0]] for group in groups]
+    words = [
+        pieces[group[0]] if number is None else encoding.text[slice(*spans[number])]
+        for group, number in zip(groups, named, strict=True)
+    ]
+    return Tokens(encoding.text, ids, pieces, tuple(words), tuple(map(tuple, groups)), tuple(named))
 
 
 def tokens_of_ids(ids: Sequence[int], pieces: Sequence[str] | None = None, text: str = "") -> Tokens:
     """Tokens without a text: every one is a word of its own."""
     shown = tuple(pieces) if pieces is not None else tuple(f"#{id}" for id in ids)
-    return Tokens(text, tuple(ids), shown, shown, tuple((place,) for place in range(len(ids))))
+    places = tuple((place,) for place in range(len(ids)))
+    return Tokens(text, tuple(ids), shown, shown, places, (None,) * len(ids))
 
 
 def merge(array: np.ndarray, queries: Tokens, keys: Tokens, rows: Sequence[int] | None = None) -> np.ndarray:

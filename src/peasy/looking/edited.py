@@ -19,6 +19,7 @@ class Edited:
         return getattr(self._model, name)
 
     def __call__(self, ids: Tensor, **more: Any) -> Tensor:
+        """Scores of what comes after each token, under the edit."""
         return self._model(ids, **{**more, "edit": self._edit})
 
     def hidden(self, ids: Tensor, **more: Any) -> Tensor:

@@ -266,7 +266,8 @@ class AlignmentScore:
     """How well one head aligns. `right`: share of known pairs it finds (None: nothing is known about the pair).
 
     `monotony`: how far its best source place moves with what is written (1 = in step, 0 = it stands still or goes
-    back). `sharpness`: mean of the largest weight. `score` is what heads are ranked by: `right` where it is known, else monotony x sharpness.
+    back). `sharpness`: mean of the largest weight. `score` is what heads are ranked by: `right` where it is known,
+    else monotony x sharpness.
     """
 
     place: Place

@@ -51,6 +51,8 @@ DECODERS: dict[str, kinds.Config] = {
     "softcap": decoder(part.Rotary(), part.Attention(4, softcap=2.0), head=part.Head(softcap=5.0)),
     "shift": shifted(decoder(part.Rotary(), part.Attention(4, **BARE), part.Plain(48, "relu-squared"))),
     "shift-after-window": shifted(decoder(part.Alibi(), part.Attention(4, window=5), WIDE, part.LayerNorm("after"))),
+    "ngrams": decoder(part.Rotary(), embedding=part.Embedding(ngrams=3, buckets=50)),
+    "ngrams-shift": shifted(decoder(part.Learned(), embedding=part.Embedding(ngrams=2, buckets=9, scaled=True))),
 }
 ENCODERS: dict[str, kinds.Config] = {
     "encoder": kinds.EncoderConfig(VOCABULARY, 32, stack(), CONTEXT, head=part.Head(bias=True, transform="gelu")),

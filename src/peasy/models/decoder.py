@@ -48,7 +48,7 @@ class Decoder(Model):
     ) -> Tensor:
         """The last vector of every token."""
         scene = set_scene(self.embedding, ids, real, causal=True, cache=cache, tap=tap, edit=edit)
-        return self.decoder(self.embedding(ids, scene.sight.query), scene)
+        return self.decoder(self.embedding(ids, scene), scene)
 
     def read(
         self,
@@ -63,7 +63,7 @@ class Decoder(Model):
         if not texts:
             return []
         ids, scene = stand_side_by_side(self.embedding, texts, memories, tap, edit)
-        hidden = self.decoder(self.embedding(ids, scene.sight.query), scene)
+        hidden = self.decoder(self.embedding(ids, scene), scene)
         return last_or_every(hidden, scene, every, self.scores)
 
     def scores(self, hidden: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ class Encoder(Model):
     ) -> Tensor:
         """The last vector of every token."""
         scene = set_scene(self.embedding, ids, real, causal=False, tap=tap, edit=edit)
-        return self.encoder(self.embedding(ids, scene.sight.query, segments), scene)
+        return self.encoder(self.embedding(ids, scene, segments), scene)
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Scores of the word that stands at each place."""

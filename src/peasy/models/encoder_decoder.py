@@ -68,7 +68,7 @@ class EncoderDecoder(Model):
     ) -> Tensor:
         """The source's vectors, `[batch, time, d_model]`."""
         scene = set_scene(self.embedding, source, real, causal=False, tap=tap, edit=edit)
-        return self.encoder(self.embedding(source, scene.sight.query), scene)
+        return self.encoder(self.embedding(source, scene), scene)
 
     def hidden(
         self,
@@ -90,7 +90,7 @@ class EncoderDecoder(Model):
             self._point(scene, self.encode(source, real=source_real, tap=tap, edit=edit), padding_or_none(source_real))
         else:
             raise InvalidInput("This model answers a source, and there is none.", hint="Give source=ids.")
-        return self.decoder(self.writing(ids, scene.sight.query), scene)
+        return self.decoder(self.writing(ids, scene), scene)
 
     def read(
         self,
@@ -108,7 +108,7 @@ class EncoderDecoder(Model):
         for text, memory in zip(scene.texts, memories, strict=True):
             assert memory.source is not None, "a memory of this model comes from start(source=ids)"
             self._point(text, memory.source, memory.source_real)
-        hidden = self.decoder(self.writing(ids, scene.sight.query), scene)
+        hidden = self.decoder(self.writing(ids, scene), scene)
         return last_or_every(hidden, scene, every, self.scores)
 
     def _point(self, scene: Scene, source: Tensor, real: Tensor | None) -> None:

@@ -6,6 +6,8 @@ from peasy.errors import InvalidInput
 from peasy.nn import part
 from peasy.nn.norm import make_norm
 from peasy.nn.position import sinusoids
+from peasy.nn.scene import Scene
+from peasy.nn.shift import before
 
 
 class Embedding(nn.Module):
@@ -29,24 +31,38 @@ class Embedding(nn.Module):
         if isinstance(position, part.Learned):
             assert context is not None, "learned positions need a context"
             self.position = nn.Embedding(context + position.offset, d_model)
+        tables = [nn.Embedding(settings.buckets, d_model) for _ in range(settings.ngrams - 1)]
+        self.ngram = nn.ModuleList(tables) if tables else None
         self.segment = nn.Embedding(settings.segments, d_model) if settings.segments else None
         self.norm = make_norm(norm, d_model) if settings.norm else None
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, ids: Tensor, places: Tensor, segments: Tensor | None = None) -> Tensor:
-        """`ids` `[batch, time]` at `places` `[batch or 1, time]` to `[batch, time, d_model]`."""
-        x = self.token(ids)
+    def forward(self, ids: Tensor, scene: Scene, segments: Tensor | None = None) -> Tensor:
+        """`ids` `[batch, time]`, at the places of the scene's queries, to `[batch, time, d_model]`."""
+        x = self.token(ids) if self.ngram is None else self._together(ids, scene, self.ngram)
         if self.factor != 1.0:
             x = x * self.factor
         if self.segment is not None:
             x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
-        x = self._placed(x, places)
+        x = self._placed(x, scene.sight.query)
         return self.dropout(x if self.norm is None else self.norm(x))
 
     def says(self) -> str:
         """What it is, in words."""
         place = "" if self.places is None else f", {self.places.kind} places"
-        return f"ids to vectors{place}"
+        runs = "" if self.ngram is None else f", runs of up to {len(self.ngram) + 1} tokens"
+        return f"ids to vectors{runs}{place}"
+
+    def _together(self, ids: Tensor, scene: Scene, tables: nn.ModuleList) -> Tensor:
+        """The vector of each token and those of its n-grams; tokens count from 1 here, 0 is the start of the text."""
+        x, base = self.token(ids), self.token.num_embeddings + 1
+        number = earlier = ids + 1
+        for length, table in enumerate(tables, 2):
+            earlier = before(earlier[..., None], scene, 0, f"{length}-gram")[..., 0]
+            number = number * base + earlier
+            assert isinstance(table, nn.Embedding)
+            x = x + table(number % table.num_embeddings)
+        return x
 
     def _placed(self, x: Tensor, places: Tensor) -> Tensor:
         if self.position is not None:

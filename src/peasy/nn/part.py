@@ -223,14 +223,20 @@ class Stack:
 
 @dataclass(frozen=True)
 class Embedding:
-    """Token vectors, `scaled` by the root of their width; with vectors for `segments`; with a `norm` of their own."""
+    """Token vectors, `scaled` by the root of their width; with vectors for `segments`; with a `norm` of their own.
+
+    `ngrams`: each token also gets a vector for itself with the one before, and so on up to so many tokens together,
+    each length from a table of `buckets` vectors that its n-grams share by chance.
+    """
 
     scaled: bool = False
     segments: int = 0
     norm: bool = False
+    ngrams: int = 1
+    buckets: int = 16_384
 
     def __post_init__(self) -> None:
-        check(self, segments=0)
+        check(self, segments=0, ngrams=1, buckets=1)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,140 @@
+"""Records as looking makes them, small and with numbers whose sums are known."""
+
+import numpy as np
+import pytest
+
+from peasy.formula import attend
+from peasy.looking.record import (
+    Alignment,
+    AlignmentScore,
+    Candidate,
+    Capture,
+    Effect,
+    Frame,
+    GenerationTrace,
+    HeadReport,
+    HeadScore,
+    LensTable,
+    LongLook,
+    Look,
+    Looked,
+    Overview,
+    Part,
+    Similarity,
+    Tokens,
+    TraceStep,
+    TrainingFilm,
+)
+from peasy.nn.place import Place
+
+SELF, CROSS = Place("decoder", 0, "attention"), Place("decoder", 0, "cross_attention")
+LATER = Place("decoder", 1, "attention")
+
+
+def tokens(*pieces: str, groups=None) -> Tokens:
+    groups = groups or tuple((place,) for place in range(len(pieces)))
+    words = tuple("".join(pieces[place] for place in group).lstrip("·") for group in groups)
+    text = "".join(pieces).replace("·", " ")
+    return Tokens(text, tuple(range(len(pieces))), tuple(pieces), words, groups)
+
+
+PIZZA = tokens("The", "·piz", "za", "·was", "·hot", groups=((0,), (1, 2), (3,), (4,)))
+
+
+def head(seed: int, count: int = 5, width: int = 4):
+    """Queries, keys, values and all steps of one causal head."""
+    q, k, v = np.random.default_rng(seed).normal(size=(3, count, width))
+    return q, k, v, attend(q, k, v, causal=True)
+
+
+@pytest.fixture
+def look() -> Look:
+    """Two layers of two heads, with queries, keys and values of the first layer."""
+    steps = {(layer, number): head(10 * layer + number) for layer in (0, 1) for number in (0, 1)}
+    weights = [
+        Capture(place, "weights", np.stack([np.asarray(steps[place.layer, h][3].weights) for h in (0, 1)]), (0, 1),
+                tuple(range(5)), sizes=np.full((2, 5), 2.0))
+        for place in (SELF, LATER)
+    ]  # fmt: skip
+    rest = [
+        Capture(SELF, name, np.stack([steps[0, h][at] for h in (0, 1)]), (0, 1), rows)
+        for at, (name, rows) in enumerate((("query", tuple(range(5))), ("key", None), ("value", None)))
+    ]
+    parts = tuple(Part(place, 2, (0, 0), causal=True) for place in (SELF, LATER))
+    after = (Candidate("·and", 7, 0.6), Candidate(".", 8, 0.2))
+    return Look("tiny", "decoder", PIZZA, None, (*weights, *rest), parts, next=after)
+
+
+@pytest.fixture
+def long_look() -> LongLook:
+    """Sixty-four tokens in tiles of eight, two rows in full."""
+    many = tokens(*(f"·w{place}" for place in range(64)))
+    weights = np.tril(np.ones((2, 64, 64))) / np.arange(1, 65)[None, :, None]
+    tiles = weights.reshape(2, 8, 8, 8, 8).mean(axis=(2, 4))
+    rows = Capture(SELF, "weights", weights[:, [9, 63]], (0, 1), (9, 63))
+    overview = Overview(SELF, (0, 1), 8, "mean", tiles, 64, 64)
+    return LongLook("tiny", many, (overview,), (rows,), (Part(SELF, 2, (0, 1), causal=True),))
+
+
+@pytest.fixture
+def report() -> HeadReport:
+    scores = [
+        HeadScore(Place("decoder", number, "attention"), 0, 1.0, 0.5, share, 0.0, 0.1, 0.1, 0.0, (0.3, None)[number],
+                  0.2, 1.5, np.array([0.2, 0.5, 0.3]))
+        for number, share in enumerate((0.2, 0.9))
+    ]  # fmt: skip
+    return HeadReport("tiny", tuple(scores), 3, 40, ("A note.",))
+
+
+@pytest.fixture
+def lens() -> LensTable:
+    pieces = ((("a", "b"), ("c", "d")), (("·piz", "b"), ("za", "c")))
+    chances = np.array([[[0.4, 0.1], [0.2, 0.1]], [[0.9, 0.05], [0.7, 0.2]]])
+    return LensTable("tiny", PIZZA, (0, 1), (0, 1), pieces, chances)
+
+
+@pytest.fixture
+def trace() -> GenerationTrace:
+    def step(piece, number, reused, computed):
+        looked = Looked(SELF, np.array([[0, 1], [1, 0]]), np.array([[0.7, 0.2], [0.6, 0.3]]))
+        both = (Candidate("·x", 1, 0.3), Candidate(piece, number, 0.5))
+        return TraceStep(number, piece, 0.5, -0.7, both, (looked,), computed, reused)
+
+    steps = (step("·hot", 2, 0, 3), step(".", 3, 3, 1))
+    alone = GenerationTrace("tiny", tokens("The", "·piz", "za"), None, steps, "The pizza hot.")
+    return GenerationTrace("tiny", alone.prompt, None, steps, alone.text, beams=(alone, alone))
+
+
+@pytest.fixture
+def alignment() -> Alignment:
+    weights = np.array([[0.9, 0.1, 0.0], [0.1, 0.1, 0.8]])
+    scores = tuple(AlignmentScore(CROSS, number, right, 1.0, 0.8, right) for number, right in ((1, 1.0), (0, 0.5)))
+    return Alignment(
+        "tiny",
+        tokens("Sunday", "·the", "·15th"),
+        tokens("dimanche", "·15"),
+        weights,
+        CROSS,
+        1,
+        scores,
+        ((0, 0), (2, 1)),
+    )
+
+
+@pytest.fixture
+def film() -> TrainingFilm:
+    frames = tuple(Frame(step, {SELF: np.full((2, 5, 5), step / 100)}) for step in (0, 10, 20))
+    return TrainingFilm("quiet-fox", PIZZA, None, frames)
+
+
+@pytest.fixture
+def similarity() -> Similarity:
+    pairs = np.array([[0.5, -0.1], [0.05, 0.3]])
+    return Similarity("tiny", tokens("hot", "·pizza"), tokens("warm", "·bread"), pairs, pairs, 0.75)
+
+
+@pytest.fixture
+def effect() -> Effect:
+    before, after = (Candidate("·good", 1, 0.9), Candidate("·bad", 2, 0.05)), (Candidate("·good", 1, 0.4),)
+    measures = (("loss", 2.0, 2.5),)
+    return Effect("tiny", "it was", ("layer 0, head 1 off",), before, after, (("·hot", 0.1, 0.2),), 0.5, 1.25, measures)

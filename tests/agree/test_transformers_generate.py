@@ -1,10 +1,14 @@
 """ours = transformers' generate: greedy continuations are equal, with and without a cache, alone and in a batch."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import transformers
 
-from peasy.generation.decode import Sampling, generate
+from peasy.generation.beam import Beams, search
+from peasy.generation.decode import generate
+from peasy.generation.sampling import Sampling
 
 NEW = 12
 LENGTHS = (9, 3, 6)
@@ -91,3 +95,51 @@ def test_a_wrong_turn_is_noticed(case_of, monkeypatch):
     right = generate(case.ours, texts, Sampling(NEW))
     monkeypatch.setattr(position, "scale_frequency", lambda frequency, scaling: frequency)
     assert generate(case.ours, texts, Sampling(NEW)) != right
+
+
+ENDS = tuple(range(1, 61, 6))
+"""Many ends, so that beams do end, some early and some late."""
+
+
+def their_beams(theirs, text, patience, penalty, width=4):
+    theirs.generation_config.forced_eos_token_id = None
+    with torch.no_grad():
+        found = theirs.generate(
+            input_ids=torch.tensor([text]), max_new_tokens=NEW, do_sample=False, num_beams=width,
+            eos_token_id=list(ENDS), num_return_sequences=width, length_penalty=penalty, pad_token_id=60,
+            early_stopping={"first": True, "likely": False, "sure": "never"}[patience],
+            return_dict_in_generate=True, output_scores=True, use_cache=not theirs.config.is_encoder_decoder,
+        )  # fmt: skip
+    start = 1 if theirs.config.is_encoder_decoder else len(text)
+    rows = [until_end(row[start:], ENDS) for row in found.sequences.tolist()]
+    return rows, found.sequences_scores.tolist()
+
+
+def our_beams(ours, text, patience, penalty, width=4):
+    special = ours.config.special
+    ours.config = replace(ours.config, special=replace(special, end=ENDS))
+    beams = Beams(width, NEW, penalty, n=width, patience=patience)
+    given = {"source": [text]} if ours.reads_source else {"prompts": [text]}
+    try:
+        best = search(ours, beams=beams, **given)[0].best
+    finally:
+        ours.config = replace(ours.config, special=special)
+    return [list(one.ids) for one in best], [one.score for one in best]
+
+
+@pytest.mark.parametrize(("patience", "penalty"), [("likely", 1.0), ("first", 0.6), ("sure", 2.0), ("likely", 0.0)])
+@pytest.mark.parametrize("name", ["marian", "t5", "llama-bands"])
+def test_beams(case_of, name, patience, penalty):
+    case = case_of(name)
+    for text in some_texts():
+        rows, scores = their_beams(case.theirs, text, patience, penalty)
+        found, ours = our_beams(case.ours, text, patience, penalty)
+        assert found == rows
+        assert ours == pytest.approx(scores, abs=1e-4)
+
+
+def test_beams_end_at_different_lengths(case_of):
+    """Beams that all ran to the last token would make the test above easy."""
+    cases = [case_of(name).ours for name in ("marian", "t5", "llama-bands")]
+    lengths = {len(ids) for ours in cases for text in some_texts() for ids in our_beams(ours, text, "likely", 0.0)[0]}
+    assert len(lengths) > 2

@@ -78,7 +78,7 @@ def search(
     """
     beams = beams or Beams()
     searches = [
-        _start(model, beams, prompts and prompts[row], source and source[row])
+        _start(model, beams, prompts[row] if prompts else None, source[row] if source else None)
         for row in range(count_texts(prompts, source))
     ]
     while running := [each for each in searches if isinstance(each, _Search) and not each.over]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from peasy.workbench.embedding import check_ids, embed_texts
 if TYPE_CHECKING:
     from peasy.models.describe import Box
     from peasy.models.protocol import Model
+    from peasy.workbench.embedding import Pooling
+    from peasy.workbench.translate import Translation
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -40,6 +42,7 @@ class LoadedModel(Displayed):
     folder: Path | None = None
     family: str | None = None
     unused: tuple[str, ...] = field(default=())
+    packed: "dict[str, Model]" = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -50,40 +53,64 @@ class LoadedModel(Displayed):
         """Figure 1 of this very model: boxes in boxes, with shapes, parameters and memory."""
         return self.model.describe()
 
-    def embed(self, texts: str | Sequence[str], *, half: bool = False) -> np.ndarray:
-        """One vector for each text, `[texts, d_model]`; for a single text `[d_model]`. Only encoders can.
+    def embed(self, texts: str | Sequence[str], *, pooling: "Pooling | None" = None, half: bool = False) -> np.ndarray:
+        """One vector for each text, `[texts, d_model]`; for a single text `[d_model]`.
 
-        `half` multiplies in bfloat16: faster where the processor has instructions for it, to about four digits.
+        An encoder pools as it was trained for; `pooling` "mean", "cls" or "last" takes the mean of the tokens' vectors,
+        the first or the last one, and is needed for models of other kinds. `half` multiplies in bfloat16: faster where
+        the processor has instructions for it, to about four digits.
         """
-        if self.kind != "encoder":
-            raise InvalidInput(f"{self.name} is a {self.kind}: only an encoder embeds texts.")
+        if self.kind != "encoder" and (pooling is None or self.model.reads_source or self.kind == "ngram"):
+            hint = "Give pooling: mean or last." if self.kind in ("decoder", "recurrent", "convolution") else None
+            raise InvalidInput(f"{self.name} is a {self.kind}: only an encoder embeds texts by itself.", hint=hint)
         single = [texts] if isinstance(texts, str) else list(texts)
-        vectors = embed_texts(self.model, self.need_tokenizer(), single, half)
+        vectors = embed_texts(self.model, self.need_tokenizer(), single, half, pooling)
         return vectors[0] if isinstance(texts, str) else vectors
 
-    def generate(self, text: str, *, max_tokens: int = 20, temperature: float = 0.0, seed: int = 0) -> str:
-        """What the model writes after a text, or as its answer to one if it is an encoder-decoder."""
-        return "".join(self.stream(text, max_tokens=max_tokens, temperature=temperature, seed=seed))
+    @overload
+    def generate(self, text: str, **how: Any) -> str: ...
+    @overload
+    def generate(self, text: Sequence[str], **how: Any) -> list[str]: ...
+    def generate(self, text: str | Sequence[str], **how: Any) -> str | list[str]:
+        """What the model writes after a text, or as its answer to one if it is an encoder-decoder; many give a list.
 
-    def stream(self, text: str, *, max_tokens: int = 20, temperature: float = 0.0, seed: int = 0) -> Iterator[str]:
+        `how`: max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty,
+        stop, seed, ... `peasy.generate` also tells chances and what the cache saved.
+        """
+        from peasy.workbench.generate import Writer
+
+        writer = Writer(self, [text] if isinstance(text, str) else list(text), **how)
+        for _ in writer.events():
+            pass
+        writer.check()
+        texts = [draft.text for draft in writer.drafts]
+        return texts[0] if isinstance(text, str) else texts
+
+    def stream(self, text: str, **how: Any) -> Iterator[str]:
         """The same, piece by piece as it is written; never half a character. Closing it stops the work."""
-        from peasy.generation.decode import Sampling, decode
+        from peasy.workbench.generate import Writer
 
-        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, seed=seed)
-        ids = self._prompt(text)
-        how: dict[str, Any] = {"source": [ids]} if self.model.reads_source else {"prompts": [ids]}
-        return self._answers().decode_stream(
-            new for event in decode(self.model, sampling=sampling, **how) for new in event.ids if new is not None
-        )
+        return Writer(self, [text], **how).pieces()
 
-    def _prompt(self, text: str) -> list[int]:
+    def translate(self, text: str, **how: Any) -> "Translation":
+        """The translation of a text: `.text`, `.score`, `.others`, `.alignment()`. `how`: beam, n, max_tokens, ..."""
+        from peasy.workbench.translate import translate
+
+        found = translate(self, text, **how).translations[0]
+        if found.error is not None:
+            raise found.error
+        return found
+
+    def prompt(self, text: str) -> list[int]:
+        """The ids of a text as the model is to read it."""
         tokenizer = self.need_tokenizer()
         begin = tokenizer.special.bos
         ids = list(tokenizer.encode(text).ids)
         check_ids([ids], self.model.config.vocabulary)
         return ids if ids or begin is None else [begin]
 
-    def _answers(self) -> Tokenizer:
+    def answers(self) -> Tokenizer:
+        """The tokenizer of what the model writes."""
         return self.target_tokenizer or self.need_tokenizer()
 
     def need_tokenizer(self) -> Tokenizer:

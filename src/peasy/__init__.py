@@ -8,20 +8,26 @@ from peasy import display
 if TYPE_CHECKING:
     from peasy.errors import PeasyError
     from peasy.formula import Additive, AttentionSteps, attend, attend_with_weights
+    from peasy.looking.edit import cut, even, off, patch
+    from peasy.workbench.chat import chat
     from peasy.workbench.check import check
     from peasy.workbench.compare import compare
     from peasy.workbench.data import data
+    from peasy.workbench.embed import embed
     from peasy.workbench.evaluate import evaluate
     from peasy.workbench.examples import examples
     from peasy.workbench.exercise import exercise
     from peasy.workbench.experiment import experiment, experiments
     from peasy.workbench.explain import explain
     from peasy.workbench.exporting import export_model
+    from peasy.workbench.generate import generate
     from peasy.workbench.importing import import_model
     from peasy.workbench.load import load
+    from peasy.workbench.look import look
     from peasy.workbench.plan import plan
     from peasy.workbench.tokenize import tokenize
     from peasy.workbench.train import train
+    from peasy.workbench.translate import translate
 
 __version__ = "0.1.0"
 
@@ -31,21 +37,30 @@ _HOMES = {
     "PeasyError": "peasy.errors",
     "attend": "peasy.formula",
     "attend_with_weights": "peasy.formula",
+    "chat": "peasy.workbench.chat",
     "check": "peasy.workbench.check",
     "compare": "peasy.workbench.compare",
+    "cut": "peasy.looking.edit",
     "data": "peasy.workbench.data",
+    "embed": "peasy.workbench.embed",
     "evaluate": "peasy.workbench.evaluate",
+    "even": "peasy.looking.edit",
     "examples": "peasy.workbench.examples",
     "exercise": "peasy.workbench.exercise",
     "experiment": "peasy.workbench.experiment",
     "experiments": "peasy.workbench.experiment",
     "explain": "peasy.workbench.explain",
     "export_model": "peasy.workbench.exporting",
+    "generate": "peasy.workbench.generate",
     "import_model": "peasy.workbench.importing",
     "load": "peasy.workbench.load",
+    "look": "peasy.workbench.look",
+    "off": "peasy.looking.edit",
+    "patch": "peasy.looking.edit",
     "plan": "peasy.workbench.plan",
     "tokenize": "peasy.workbench.tokenize",
     "train": "peasy.workbench.train",
+    "translate": "peasy.workbench.translate",
 }
 """Where each public name lives; it is imported when first asked for, so that `import peasy` stays light."""
 
@@ -56,21 +71,30 @@ __all__ = [
     "__version__",
     "attend",
     "attend_with_weights",
+    "chat",
     "check",
     "compare",
+    "cut",
     "data",
+    "embed",
     "evaluate",
+    "even",
     "examples",
     "exercise",
     "experiment",
     "experiments",
     "explain",
     "export_model",
+    "generate",
     "import_model",
     "load",
+    "look",
+    "off",
+    "patch",
     "plan",
     "tokenize",
     "train",
+    "translate",
 ]
 
 

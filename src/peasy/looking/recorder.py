@@ -1,5 +1,7 @@
 """The recorder: keeps what a tap hands it, as NumPy arrays in the dtype that fits, and nothing else."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -8,6 +10,7 @@ from peasy.looking.question import Question
 from peasy.looking.record import Capture
 from peasy.nn.place import Place
 from peasy.nn.tap import FORMULA_STEPS, Seen, Tap
+from peasy.nn.watch import Look
 
 BLOCK = 256
 """So many rows are handed over at a time: beside what is kept, only they are held in full precision."""
@@ -26,13 +29,13 @@ class Recorder:
         self._filled: dict[tuple[Place, str], tuple[int, ...]] = {}
         self._sizes: dict[Place, np.ndarray] = {}
 
-    def tap(self) -> Tap:
-        """The tap that asks for it."""
+    def tap(self, examine: Callable[[Place, Look], object] | None = None) -> Tap:
+        """The tap that asks for it; `examine` may look at the attentions themselves in the same pass."""
         asked = self.question
         steps = {*asked.steps, "value"} if "weights" in asked.steps else set(asked.steps)
         return Tap(
             self.hand, steps=steps, layers=asked.layers, heads=asked.heads, rows=asked.rows,
-            parts=asked.parts, stacks=asked.stacks, block=BLOCK,
+            parts=asked.parts, stacks=asked.stacks, block=BLOCK, examine=examine,
         )  # fmt: skip
 
     def hand(self, seen: Seen) -> None:

@@ -1,4 +1,4 @@
-"""What was seen of a whole data set, streamed to disk: shards of safetensors, each written when the budget is reached."""
+"""What was seen of a whole data set, streamed to disk in shards of safetensors, one whenever the budget is reached."""
 
 import json
 from collections.abc import Iterable, Iterator

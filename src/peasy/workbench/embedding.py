@@ -32,7 +32,7 @@ def embed_texts(
         raise InvalidInput(f'There is no pooling "{pooling}".', hint="Choose mean, cls or last.")
     settings: Any = model.config
     longest = getattr(settings, "longest", None) or getattr(settings, "context", None)
-    ids = [_cut(each, tokenizer, longest) for each in tokenizer.ids(texts)]
+    ids = [cut_ids(each, tokenizer, longest) for each in tokenizer.ids(texts)]
     check_ids(ids, settings.vocabulary)
     if pooling is None:
         encoder: Any = model
@@ -75,7 +75,7 @@ def check_ids(rows: Sequence[Sequence[int]], vocabulary: int) -> None:
         )
 
 
-def _cut(ids: list[int], tokenizer: Tokenizer, context: int | None) -> list[int]:
+def cut_ids(ids: list[int], tokenizer: Tokenizer, context: int | None) -> list[int]:
     """The end is kept as it was: an encoder expects its closing token."""
     if not ids:
         raise InvalidInput("An empty text has no tokens to embed.")

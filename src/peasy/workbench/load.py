@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from peasy.models.describe import Box
     from peasy.models.protocol import Model
     from peasy.workbench.embedding import Pooling
+    from peasy.workbench.finding import Finding
+    from peasy.workbench.looked import LookResult
     from peasy.workbench.translate import Translation
 
 
@@ -100,6 +102,30 @@ class LoadedModel(Displayed):
         if found.error is not None:
             raise found.error
         return found
+
+    def look(self, text: str, target: str | None = None, **how: Any) -> "LookResult":
+        """Look into the model while it reads a text: `.weights[layer, head]`, `.heads(query=...)`, `.lens()`, ..."""
+        from peasy.workbench.look import look
+
+        return look(self, text, target, **how)
+
+    def heads(self, texts: str | Sequence[str], **how: Any) -> "Finding":
+        """What every head does across some texts, ranked. `how`: by, seed."""
+        from peasy.workbench.heads import study
+
+        return study(self, texts, **how)
+
+    def trace(self, text: str, **how: Any) -> "Finding":
+        """Write on after a text, and keep what every token looked at. `how`: beam, max_tokens, temperature, ..."""
+        from peasy.workbench.trace import trace
+
+        return trace(self, text, **how)
+
+    def why(self, first: str, second: str) -> "Finding":
+        """Why two sentences are alike: their cosine in pairs of words that add up to it. Only encoders can."""
+        from peasy.workbench.why import explain_why
+
+        return explain_why(self, first, second)
 
     def prompt(self, text: str) -> list[int]:
         """The ids of a text as the model is to read it."""

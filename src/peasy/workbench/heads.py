@@ -1,0 +1,36 @@
+"""What the heads of a model do, ranked: across sentences, and on random tokens that are repeated."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from peasy.errors import InvalidInput, did_you_mean
+from peasy.looking.record import HeadReport, HeadScore
+from peasy.views.ranking import ranking_document
+from peasy.workbench.finding import Finding
+from peasy.workbench.load import LoadedModel
+
+if TYPE_CHECKING:
+    from peasy.looking.reading import Reading
+
+RANKS = tuple(f.name for f in fields(HeadScore) if f.name not in ("place", "head", "profile"))
+"""What heads can be ranked by."""
+
+
+def study(loaded: LoadedModel, texts: str | Sequence[str], *, by: str = "sharpness", seed: int = 0) -> Finding:
+    """What every head does across these texts, the heads with most of `by` first."""
+    from peasy.looking.head import study_heads
+
+    if by not in RANKS:
+        raise InvalidInput(
+            f'Heads cannot be ranked by "{by}".', hint=did_you_mean(by, RANKS) or f"By {', '.join(RANKS)}."
+        )
+    sentences = [texts] if isinstance(texts, str) else list(texts)
+    found: HeadReport = study_heads(loaded.model, _readings(loaded, sentences), name=loaded.name, seed=seed)
+    return Finding(found, lambda: ranking_document(found, by))
+
+
+def _readings(loaded: LoadedModel, texts: Sequence[str]) -> "Iterator[Reading]":
+    from peasy.workbench.passage import open_passage
+
+    return (open_passage(loaded, text).reading for text in texts)

@@ -1,0 +1,130 @@
+"""Which weights of a module make queries, keys and values, told by their names."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from peasy.proof.doctor.variant import Array
+
+_DROPPED = {"w", "proj", "linear", "layer", "to", "weight", "matrix", "net", "fc", "lin", "in", "project", "projection",
+            "transform", "map", "dense", "attn", "attention"}  # fmt: skip
+_PARTS = {
+    "q": {"q", "query", "queries", "wq", "wquery"},
+    "k": {"k", "key", "keys", "wk", "wkey"},
+    "v": {"v", "value", "values", "wv", "wvalue"},
+    "o": {"o", "out", "output", "wo", "c", "combine", "final", "last", "merge", "outproj", "unify", "unifyheads"},
+    "qkv": {"qkv", "wqkv", "kqv"},
+    "kv": {"kv", "wkv"},
+}
+_WHOLE = {"c_attn": "qkv", "in_proj": "qkv", "in_proj_weight": "qkv", "query_key_value": "qkv", "attn": "qkv",
+          "c_proj": "o", "proj": "o", "dense": "o", "fc": "o", "fc_out": "o", "linear": "o", "projection": "o",
+          "out_linear": "o", "w_concat": "o"}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """x · weight + bias, with `weight` `[in, out]`."""
+
+    weight: Array
+    bias: Array | None = None
+
+    def __call__(self, x: Array) -> Array:
+        """The map."""
+        found = x @ self.weight
+        return found if self.bias is None else found + self.bias
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """The maps of a module; `says` names the weights they are."""
+
+    query: Linear
+    key: Linear
+    value: Linear
+    output: Linear | None
+    says: str
+
+    @property
+    def width(self) -> int:
+        """How wide its inputs are."""
+        return self.query.weight.shape[0]
+
+
+def read_projections(state: Mapping[str, Array]) -> list[Projection]:
+    """The likeliest readings of a module's weights, best first; none where the names say nothing."""
+    return [found for turned in (False, True) for found in _read(state, turned) if _fits(found)]
+
+
+def _fits(maps: Projection) -> bool:
+    """Whether the maps can follow one another: queries meet keys, and what the values make enters the last map."""
+    query, key, value = (each.weight.shape[1] for each in (maps.query, maps.key, maps.value))
+    return query % key == 0 and key == value and (maps.output is None or maps.output.weight.shape[0] == query)
+
+
+def _read(state: Mapping[str, Array], turned: bool) -> Iterator[Projection]:
+    linears = _linears(state, turned)
+    parts: dict[str, list[str]] = {}
+    for stem in linears:
+        part = _part(stem, list(linears))
+        if part:
+            parts.setdefault(part, []).append(stem)
+    named = {part: ", ".join(stems) for part, stems in parts.items()}
+    joined = {part: _joined([linears[stem] for stem in stems]) for part, stems in parts.items()}
+    output = joined.get("o")
+    if {"q", "k", "v"} <= joined.keys():
+        said = f"{named['q']}; {named['k']}; {named['v']}"
+        yield Projection(joined["q"], joined["k"], joined["v"], output, said)
+    elif {"q", "kv"} <= joined.keys():
+        key, value = _cut(joined["kv"], 2)
+        yield Projection(joined["q"], key, value, output, f"{named['q']}; {named['kv']}")
+    elif "qkv" in joined and joined["qkv"].weight.shape[1] % 3 == 0:
+        query, key, value = _cut(joined["qkv"], 3)
+        yield Projection(query, key, value, output, f"{named['qkv']} in thirds")
+
+
+def _linears(state: Mapping[str, Array], turned: bool) -> dict[str, Linear]:
+    """Maps by their names. A Linear keeps `[out, in]`; a bare matrix is `[in, out]`, or, `turned`, the other way."""
+    found = {}
+    for name, array in state.items():
+        stem = name.removesuffix(".weight").removesuffix("_weight")
+        if name.endswith("bias") or array.ndim not in (2, 3):
+            continue
+        bias = state.get(f"{stem}.bias", state.get(f"{stem}_bias"))
+        if array.ndim == 3:  # one matrix for each head
+            array = np.moveaxis(array, 0, 1).reshape(array.shape[1], -1)
+        elif name.endswith("weight") != turned:
+            array = array.T
+        if bias is None or len(bias) == array.shape[1]:
+            found[stem] = Linear(array, bias)
+    return found
+
+
+def _part(stem: str, stems: list[str]) -> str | None:
+    parts = stem.split(".")
+    while len(parts) > 1 and parts[-1].isdigit():
+        family = [each for each in stems if each.rpartition(".")[0] == ".".join(parts[:-1])]
+        if len(family) in (3, 4):  # a list of equal layers, in the order of the paper
+            return "qkvo"[family.index(stem)]
+        parts.pop()
+    last = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", parts[-1]).lower()
+    if last in _WHOLE:
+        return _WHOLE[last]
+    left = "".join(word for word in last.split("_") if word not in _DROPPED)
+    return next((part for part, words in _PARTS.items() if left in words), None)
+
+
+def _joined(linears: list[Linear]) -> Linear:
+    """Heads with maps of their own stand side by side."""
+    if len(linears) == 1:
+        return linears[0]
+    biases = [each.bias for each in linears if each.bias is not None]
+    weight = np.concatenate([each.weight for each in linears], axis=1)
+    return Linear(weight, np.concatenate(biases) if len(biases) == len(linears) else None)
+
+
+def _cut(linear: Linear, count: int) -> list[Linear]:
+    weights = np.split(linear.weight, count, axis=1)
+    biases = [None] * count if linear.bias is None else np.split(linear.bias, count)
+    return [Linear(weight, bias) for weight, bias in zip(weights, biases, strict=True)]

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -194,6 +195,53 @@ def test_a_killed_process_ends_the_others_and_is_named(way, place):
     assert time.monotonic() - died < 15
     assert code == 6
     assert re.search(rf"Process 1 \(pid {started[1].pid} on .*\) of 2 is gone", said), said
+
+
+def test_a_frozen_process_is_noticed_and_named(place, monkeypatch):
+    """It does not die and its connections stay open, but it does not answer."""
+    monkeypatch.setenv("PEASY_PATIENCE", "3")
+    started = start(place, [("frozen", "ddp", 40_000, {"validate": 0, "sample": 0})])
+    while not losses(place / "frozen") and started[0].poll() is None:
+        time.sleep(0.05)
+    try:
+        started[1].send_signal(signal.SIGSTOP)
+        since = time.monotonic()
+        code, said = finish(started[:1], 60)[0]
+        assert time.monotonic() - since < 30
+    finally:
+        started[1].kill()
+        started[1].communicate()
+    assert code == 6
+    assert re.search(rf"Process 1 \(pid {started[1].pid} on .*\) of 2 is gone", said), said
+
+
+def test_processes_that_peasy_starts_itself(place, one):
+    """One command; the others are started, found and ended by it, and nobody outside this machine can reach them."""
+    settings = ["--preset", "tiny", "--set", "tokenizer.by=characters", "--set", "batch=4", "--set", "context=16"]
+    quick = ["--set", "short=null", "--set", "validate=0", "--set", "sample=0", "--set", "save=1"]
+    words = [sys.executable, "-m", "peasy", "train", "gpt", "--data", str(place / "lines.txt"), "--json", *quick]
+    runs = {count: place / f"started-{count}" for count in (1, 2)}
+    for count, run in runs.items():
+        more = ["--steps", "60", "--processes", str(count), "--run", str(run), *settings]
+        env = os.environ | {"OMP_NUM_THREADS": "1", "PEASY_HOME": str(place / "home")}
+        began = subprocess.Popen([*words, *more], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not losses(run) and began.poll() is None:
+            time.sleep(0.02)
+        crew = [began.pid, *children(began.pid)]
+        assert sys.platform != "linux" or len(crew) == count
+        assert {address for pid in crew for address in listening(pid)} <= {"127.0.0.1"}
+        ((code, said),) = finish([began])
+        assert code == 0, said
+        assert not any(Path(f"/proc/{pid}").exists() for pid in crew), "nobody stays behind"
+    curves = [{step: loss for step, loss in losses(run).items() if step <= 8} for run in runs.values()]
+    assert close(*curves)
+
+
+def children(pid: int) -> list[int]:
+    if sys.platform != "linux":
+        return []
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(each) for path in tasks for each in path.read_text(encoding="ascii").split()]
 
 
 class Beside(Crew):

@@ -26,6 +26,7 @@ def train(
     preset: Literal["tiny", "small", "base"] | None = None,
     minutes: float | None = None,
     steps: int | None = None,
+    processes: int | None = None,
     run: str | None = None,
     from_: Annotated[str | None, Parameter(name="--from")] = None,
     set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
@@ -41,6 +42,7 @@ def train(
         peasy train translator --data locales:en-fr
         peasy train encoder --data pairs.tsv --from my-encoder
         peasy train gpt --data book.txt --steps 500 --set tokenizer.by=characters --set keep=5
+        peasy train gpt --data my-texts/ --processes 2
         peasy train gpt --run my-model --resume
 
     Ctrl-C saves and prints the line that goes on; a second one ends at once.
@@ -51,6 +53,7 @@ def train(
         preset: The size of the model and the recipe that goes with it; small unless you say so.
         minutes: Stop after so much time; the rate of learning falls until then.
         steps: Or after so many steps.
+        processes: Share every batch among so many processes on this machine.
         run: The name or the folder of the run; a new name if you give none.
         from_: Go on from this model's weights, with its tokenizer.
         set_: Change the recipe: optimizer.lr=0.01, model.dropout=0.1, keep=5, compile=true, ...
@@ -67,8 +70,8 @@ def train(
     with stoppable() as stop:
         events = training(
             kind, data[0] if data and len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
-            seed=flags.seed, device=flags.device, run=run, from_=from_, settings=settings, resume=resume,
-            progress=_Preparing(stop, quiet=flags.quiet or flags.json),
+            seed=flags.seed, device=flags.device, processes=processes, run=run, from_=from_, settings=settings,
+            resume=resume, progress=_Preparing(stop, quiet=flags.quiet or flags.json),
         )  # fmt: skip
         for event in events:
             shown.show(event)

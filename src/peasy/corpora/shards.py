@@ -122,24 +122,33 @@ class Shards:
 _AGAIN = "Delete the folder and prepare the corpus again."
 
 
-def fingerprint(corpus: Corpus, tokenizer: Tokenizer) -> str:
+def fingerprint(corpus: Corpus, tokenizer: Tokenizer, answers: Tokenizer | None = None) -> str:
     """What the shards of a corpus depend on, as one hash: a good name for their folder."""
     parts = [FORMAT, corpus.kind, corpus.surveyed.hash, _tokenizer_hash(tokenizer)]
+    parts += [] if answers is None else [_tokenizer_hash(answers)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def prepare(corpus: Corpus, tokenizer: Tokenizer, folder: str | Path, progress: Progress | None = None) -> Shards:
+def prepare(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    folder: str | Path,
+    progress: Progress | None = None,
+    answers: Tokenizer | None = None,
+) -> Shards:
     """Write a corpus as token shards, in constant memory; a folder that already holds them is opened as it is.
+
+    `answers` cuts the targets of pairs, where that is another tokenizer.
 
     The folder appears when all of it is safe on the disk, and not before: a run that was cut off starts again.
     After each document of a text stands the tokenizer's end token, where it has one.
     """
     folder = Path(folder)
-    wanted = fingerprint(corpus, tokenizer)
+    wanted = fingerprint(corpus, tokenizer, answers)
     if folder.exists():
         return _reopen(folder, wanted)
     with committed(folder) as part:
-        _write(part, corpus, tokenizer, wanted, progress or (lambda done, total: None))
+        _write(part, corpus, (tokenizer, answers or tokenizer), wanted, progress or (lambda done, total: None))
     return open_shards(folder)
 
 
@@ -168,13 +177,15 @@ def _reopen(folder: Path, wanted: str) -> Shards:
     return shards
 
 
-def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, wanted: str, progress: Progress) -> None:
+def _write(
+    folder: Path, corpus: Corpus, tokenizers: tuple[Tokenizer, Tokenizer], wanted: str, progress: Progress
+) -> None:
     total, done = sum(size.characters for size in corpus.surveyed.sizes.values()), 0
     splits: dict[str, dict[str, Any]] = {}
     labels: dict[str, int] = {}
     for split in corpus.splits:
         assert _SPLIT.fullmatch(split)
-        with _SplitWriter(folder, split, corpus.kind, tokenizer, labels) as writer:
+        with _SplitWriter(folder, split, corpus.kind, tokenizers, labels) as writer:
             for batch in _batches(corpus.pieces(split)):
                 done += writer.add(batch)
                 progress(done, total)
@@ -183,9 +194,9 @@ def _write(folder: Path, corpus: Corpus, tokenizer: Tokenizer, wanted: str, prog
         **FORMAT,
         "kind": corpus.kind,
         "corpus": {"name": corpus.name, "hash": corpus.surveyed.hash},
-        "tokenizer": _tokenizer_hash(tokenizer),
-        "vocabulary": tokenizer.vocabulary,
-        "end": tokenizer.special.eos,
+        "tokenizer": _tokenizer_hash(tokenizers[0]),
+        "vocabulary": max(each.vocabulary for each in tokenizers),
+        "end": tokenizers[0].special.eos,
         "labels": list(labels),
         "fingerprint": wanted,
         "splits": splits,
@@ -217,9 +228,12 @@ def _columns_of(sample: Sample) -> tuple[str, ...]:
 class _SplitWriter:
     """Writes the columns of one split side by side."""
 
-    def __init__(self, folder: Path, split: str, kind: str, tokenizer: Tokenizer, labels: dict[str, int]) -> None:
-        self._tokenizer, self._labels, self._kind = tokenizer, labels, kind
-        width = np.dtype(np.uint16 if tokenizer.vocabulary <= 1 << 16 else np.uint32)
+    def __init__(
+        self, folder: Path, split: str, kind: str, tokenizers: tuple[Tokenizer, Tokenizer], labels: dict[str, int]
+    ) -> None:
+        self._tokenizers, self._labels, self._kind = tokenizers, labels, kind
+        vocabulary = max(each.vocabulary for each in tokenizers)
+        width = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
         self._names = [name for name in COLUMNS[kind] if name != "labels"]
         kinds = {f"{name}.bin": width for name in self._names} | {f"{n}.ends": np.dtype(np.int64) for n in self._names}
         if kind == "labelled":
@@ -240,7 +254,7 @@ class _SplitWriter:
         """Write some pieces; tells how many characters they had."""
         texts = [_columns_of(sample) for sample, _ in batch]
         for place, name in enumerate(self._names):
-            ids = self._tokenizer.ids([text[place] for text in texts], special=False)
+            ids = self._tokenizers[place].ids([text[place] for text in texts], special=False)
             self._add_column(name, ids, [ends for _, ends in batch])
         if self._kind == "labelled":
             numbers = [self._labels.setdefault(s.label, len(self._labels)) for s, _ in batch if isinstance(s, Labelled)]
@@ -248,7 +262,7 @@ class _SplitWriter:
         return sum(len(text) for row in texts for text in row)
 
     def _add_column(self, name: str, ids: list[list[int]], ends: list[bool]) -> None:
-        end = self._tokenizer.special.eos if self._kind == "text" else None
+        end = self._tokenizers[0].special.eos if self._kind == "text" else None
         closing = [[end] if ended and end is not None else [] for ended in ends]
         file = self._files[f"{name}.bin"]
         lengths = np.array([len(row) + len(close) for row, close in zip(ids, closing, strict=True)], dtype=np.int64)

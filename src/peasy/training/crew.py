@@ -2,11 +2,13 @@
 
 import os
 import socket
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -14,13 +16,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from peasy.errors import PeasyError
+from peasy.errors import InvalidInput, PeasyError
 
-_PATIENCE = timedelta(minutes=30)
-"""How long a process waits for the others: the lead may be writing a large checkpoint."""
+PATIENCE = "PEASY_PATIENCE"
+"""The variable that says how many seconds the processes wait for one that does not answer; 100 unless it is set."""
 
-_BEAT, _SILENCE = 0.5, 2.5
+_HERE = "127.0.0.1"
+_GOODBYE = 30.0
+
+_BEAT, _SILENCE, _LOOK = 0.5, 2.5, 0.05
 _READY = "ready"
+_SLOW = "The other processes live, but they did not answer in time."
 T = TypeVar("T")
 
 
@@ -39,7 +45,7 @@ class Crew:
     def __init__(self, rank: int = 0, size: int = 1, local: int = 0, backend: str = "", store: Any = None) -> None:
         self.rank, self.size, self.local, self.backend = rank, size, local, backend
         self.wish, self.stopping = False, False
-        self._now = time.monotonic()
+        self._now, self._said = time.monotonic(), 0
         self._heart = None if store is None else _Heart(store, rank, size)
 
     def __enter__(self) -> "Crew":
@@ -70,14 +76,19 @@ class Crew:
         """The lead's time at the last step, the same for all: so all agree when a run of minutes is over."""
         return self._now
 
-    def agree(self, text: str) -> str:
-        """What the lead says."""
-        if self.alone:
+    def agree(self, text: str = "") -> str:
+        """What the lead says. The others wait for it as long as it lives, whatever it does meanwhile."""
+        if self._heart is None:
             return text
-        held: list[Any] = [text]
+        self._said += 1
         with self.watched():
-            dist.broadcast_object_list(held, src=0)
-        return str(held[0])
+            return self._heart.say(self._said, text) if self.lead else self._heart.hear(self._said)
+
+    def all_heard(self) -> None:
+        """The lead waits a moment until what it said last is known, for it is about to leave."""
+        end = time.monotonic() + _SILENCE
+        while self._heart is not None and not self._heart.heard(self._said) and time.monotonic() < end:
+            time.sleep(_LOOK)
 
     def meet(self) -> None:
         """Wait until everybody is here."""
@@ -120,7 +131,7 @@ class Crew:
     def _lost(self, error: RuntimeError) -> BaseException:
         missing = self._heart.missing() if self._heart is not None else []
         if not missing:
-            return error
+            return Lost(_SLOW, hint=f"{PATIENCE}=1000 waits longer.") if "imed out" in str(error) else error
         if self.rank != min(set(range(self.size)) - {number for number, _ in missing}):
             return SystemExit(Lost.exit_code)  # one voice is enough
         names = ", ".join(f"{number} ({who})" for number, who in missing)
@@ -153,6 +164,28 @@ class _Heart:
             except (RuntimeError, OSError):
                 return
 
+    def say(self, number: int, text: str) -> str:
+        """Let the others know."""
+        self.store.set(self._key("said", number), text)
+        return text
+
+    def hear(self, number: int) -> str:
+        """What the lead says, as soon as it does; an error where its heart stands still."""
+        key, beat, since = self._key("said", number), b"", time.monotonic()
+        while not self.store.check([key]):
+            time.sleep(_LOOK)
+            if (now := self.store.get(self._key("beat", 0))) != beat:
+                beat, since = now, time.monotonic()
+            elif time.monotonic() - since > _patience().total_seconds():
+                raise RuntimeError("The lead does not answer.")
+        said = self.store.get(key).decode()
+        self.store.add(self._key("heard", number), 1)
+        return str(said)
+
+    def heard(self, number: int) -> bool:
+        """Whether everybody knows."""
+        return int(self.store.add(self._key("heard", number), 0)) >= self.size - 1
+
     def missing(self) -> list[tuple[int, str]]:
         """The numbers of those whose heart stands still, with who they were."""
         try:
@@ -184,34 +217,118 @@ def is_crew(environment: Mapping[str, str] = os.environ) -> bool:
     return "RANK" in environment and int(environment.get("WORLD_SIZE", "1")) > 1
 
 
-def join() -> Crew:
-    """The crew that torchrun started this process in; a crew of one where nobody did."""
-    if not is_crew():
-        return Crew()
-    env = os.environ
-    rank, size, local = int(env["RANK"]), int(env["WORLD_SIZE"]), int(env.get("LOCAL_RANK", "0"))
+@dataclass(frozen=True)
+class Post:
+    """One process's place in a crew: its number, of how many, and where the list is by which they find each other.
+
+    `inside` tells that all are on this machine; `kept` that torchrun keeps the list.
+    """
+
+    rank: int
+    size: int
+    local: int
+    host: str
+    port: int
+    inside: bool = True
+    kept: bool = False
+
+    @classmethod
+    def given(cls, environment: Mapping[str, str]) -> "Post":
+        """As torchrun tells it."""
+        rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+        inside = int(environment.get("LOCAL_WORLD_SIZE", size)) == size
+        kept = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+        return cls(rank, size, int(environment.get("LOCAL_RANK", "0")), host, port, inside, kept)
+
+    def tell(self) -> dict[str, str]:
+        """The same in the words of torchrun, for a process that is to stand here."""
+        told = {"RANK": self.rank, "LOCAL_RANK": self.local, "WORLD_SIZE": self.size, "LOCAL_WORLD_SIZE": self.size}
+        return {name: str(number) for name, number in told.items()} | {
+            "MASTER_ADDR": self.host,
+            "MASTER_PORT": str(self.port),
+        }
+
+
+@contextmanager
+def join(processes: int | None = None, command: Sequence[str] = ()) -> Iterator[Crew]:
+    """The crew that torchrun started this process in; else this one leads `processes`, the others run `command`.
+
+    A crew of one where nobody else is asked for.
+    """
+    if is_crew():
+        if processes is not None:
+            raise InvalidInput("torchrun has started the processes already.", hint="Leave out --processes.")
+        with _enter(Post.given(os.environ), None) as crew:
+            yield crew
+    elif processes is None or processes == 1:
+        yield Crew()
+    elif processes < 1:
+        raise InvalidInput(f"processes is {processes}.", hint="It takes at least 1.")
+    else:
+        listening = socket.create_server((_HERE, 0), backlog=128)
+        post = Post(0, processes, 0, _HERE, listening.getsockname()[1])
+        with _hired(post, command), _enter(post, listening) as crew:
+            yield crew
+
+
+@contextmanager
+def _hired(lead: Post, command: Sequence[str]) -> Iterator[None]:
+    """The others, started on this machine, each with its share of the cores; they end with the lead."""
+    threads, each = torch.get_num_threads(), max(1, torch.get_num_threads() // lead.size)
+    more = {"OMP_NUM_THREADS": str(each)}
+    posts = [replace(lead, rank=rank, local=rank) for rank in range(1, lead.size)]
+    started = [
+        subprocess.Popen(command, env=os.environ | more | post.tell(), stdin=subprocess.DEVNULL) for post in posts
+    ]
+    torch.set_num_threads(each)
+    try:
+        yield
+        for process in started:
+            process.wait(_GOODBYE)
+    finally:
+        torch.set_num_threads(threads)
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def _enter(post: Post, listening: socket.socket | None) -> Crew:
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     if backend == "nccl":
-        torch.cuda.set_device(local)
-    host, port, inside = env["MASTER_ADDR"], int(env["MASTER_PORT"]), int(env.get("LOCAL_WORLD_SIZE", size)) == size
-    if inside:
+        torch.cuda.set_device(post.local)
+    host = post.host
+    if post.inside:
         stay_inside()
-    if inside and env.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        host = "127.0.0.1"
-        store = keep_store(port) if rank == 0 else dist.TCPStore(host, port, is_master=False, timeout=_PATIENCE)
-        dist.init_process_group(backend, timeout=_PATIENCE, store=store, rank=rank, world_size=size)
+    if post.inside and not post.kept:
+        host = _HERE
+        store = keep_store(post.port, listening) if post.rank == 0 else _find_store(post.port)
+        dist.init_process_group(backend, timeout=_patience(), store=store, rank=post.rank, world_size=post.size)
     else:  # torchrun keeps the store, or it is on another host
-        dist.init_process_group(backend, timeout=_PATIENCE)
-    own = dist.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=5))
-    return Crew(rank, size, local, backend, own)
+        dist.init_process_group(backend, timeout=_patience())
+    own = dist.TCPStore(host, post.port, is_master=False, timeout=timedelta(seconds=5))
+    return Crew(post.rank, post.size, post.local, backend, own)
 
 
-def keep_store(port: int) -> dist.TCPStore:
+def _find_store(port: int) -> dist.TCPStore:
+    return dist.TCPStore(_HERE, port, is_master=False, timeout=_patience())
+
+
+def keep_store(port: int, listening: socket.socket | None = None) -> dist.TCPStore:
     """The list by which processes find each other, kept where only this host can read it."""
-    listening = socket.create_server(("127.0.0.1", port), backlog=128)
+    own = listening or socket.create_server((_HERE, port), backlog=128)
     return dist.TCPStore(
-        "127.0.0.1", port, is_master=True, timeout=_PATIENCE, master_listen_fd=listening.detach(), use_libuv=True
+        _HERE, port, is_master=True, timeout=_patience(), master_listen_fd=own.detach(), use_libuv=True
     )
+
+
+def _patience() -> timedelta:
+    said = os.environ.get(PATIENCE, "100")
+    try:
+        return timedelta(seconds=max(1.0, float(said)))
+    except (ValueError, OverflowError):
+        raise InvalidInput(f"{PATIENCE} is {said}.", hint="It is a number of seconds.") from None
 
 
 def stay_inside() -> None:
@@ -224,13 +341,14 @@ def stay_inside() -> None:
 def led(crew: Crew, first: Callable[[], T], then: Callable[[], T]) -> T:
     """The lead does `first`; when it is done, the others do `then`. Where the lead fails, they leave without a word."""
     if not crew.lead:
-        if crew.agree("") != _READY:
+        if crew.agree() != _READY:
             raise SystemExit(1)
         return then()
     try:
         found = first()
     except BaseException:
         crew.agree("failed")
+        crew.all_heard()
         raise
     crew.agree(_READY)
     return found

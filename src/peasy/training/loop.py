@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import torch
 
@@ -41,7 +42,10 @@ _SAVE_SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Task:
-    """What the loop needs: a run folder, a recipe, a model to change, and where batches and samples come from."""
+    """What the loop needs: a run folder, a recipe, a model to change, and where batches and samples come from.
+
+    `answers` is the tokenizer of a translator's targets, where that is another one.
+    """
 
     run: Path
     recipe: Recipe
@@ -54,6 +58,7 @@ class Task:
     sinks: Sequence[Sink | str] = ()
     clock: Clock = time.monotonic
     warning: str | None = None
+    answers: Tokenizer | None = None
 
 
 def train(task: Task) -> Iterator[Event]:
@@ -63,34 +68,48 @@ def train(task: Task) -> Iterator[Event]:
     """
     with locked(task.run):
         clean(task.run)
-        with _Run(task) as run:
+        with Run(task) as run:
             yield from run.events()
 
 
-class _Run:
-    """A run while it runs."""
+class Run:
+    """A run while it runs. What several processes do in another way are the methods without an underscore."""
+
+    learner: Learner
+    place: Place
+    saved: Path | None
+    warning: str | None
 
     def __init__(self, task: Task) -> None:
         self.task, self.recipe, self.model = task, task.recipe, task.model
         self.device = str(task.model.device)
         self.precision = choose_precision(task.recipe.precision, self.device)
-        self.learner = _choose_learner(task, self.precision)
-        folder, damaged = latest_state(task.run)
-        self.warning = " ".join(filter(None, (damaged, task.warning))) or None
-        self.place = Place() if folder is None else load_state(folder, task.model, self.learner.optimizer)
-        self.saved = folder
+        self.take_up()
         self.budget = _budget(task, self.place)
         self.done = self.budget.done(self.place.step)
         self.seconds_per_step, self.last_save = 0.0, self.budget.elapsed
         self.loss: float | None = None
         self.valid: float | None = None
-        for name in (METRICS, SAMPLES):
-            trim(task.run / name, self.place.step)
-        attention.trim_records(task.run, self.place.step)
-        self.metrics, self.samples = Journal(task.run / METRICS), Journal(task.run / SAMPLES)
-        self.sinks = [open_sink(sink, task.run) for sink in (*task.recipe.sinks, *task.sinks)]
+        self.sinks: list[Sink] = []
+        self.open()
 
-    def __enter__(self) -> "_Run":
+    def take_up(self) -> None:
+        """A learner, and the state that the run folder holds."""
+        self.learner = _choose_learner(self.task, self.precision)
+        self.saved, damaged = latest_state(self.task.run)
+        self.warning = " ".join(filter(None, (damaged, self.task.warning))) or None
+        self.place = Place() if self.saved is None else load_state(self.saved, self.model, self.learner.optimizer)
+
+    def open(self) -> None:
+        """The records, cut to where the run stands."""
+        run, recipe = self.task.run, self.recipe
+        for name in (METRICS, SAMPLES):
+            trim(run / name, self.place.step)
+        attention.trim_records(run, self.place.step)
+        self.metrics, self.samples = Journal(run / METRICS), Journal(run / SAMPLES)
+        self.sinks = [open_sink(sink, run) for sink in (*recipe.sinks, *self.task.sinks)]
+
+    def __enter__(self) -> Self:
         self.model.train()
         return self
 
@@ -101,7 +120,7 @@ class _Run:
 
     def events(self) -> Iterator[Event]:
         """Everything that happens until the budget is used up."""
-        yield self._tell(self._started())
+        yield self.tell(self._started())
         while self.done < 1.0:
             happening = self._step()
             for event in happening:
@@ -110,11 +129,11 @@ class _Run:
                 except GeneratorExit:
                     for _ in happening:  # a step is saved with all that belongs to it, so that nothing is missed
                         pass
-                    self._save()
+                    self.save()
                     raise
-        folder = self.saved or self._save().folder
+        folder = self.saved or self.save().folder
         digest, place = weights_hash(self.model.state_dict()), self.place
-        yield self._tell(Finished(place.step, folder, digest, self.loss, self.valid, place.tokens, self.budget.elapsed))
+        yield self.tell(Finished(place.step, folder, digest, self.loss, self.valid, place.tokens, self.budget.elapsed))
 
     def _started(self) -> Started:
         recipe, minutes = self.recipe, self.recipe.minutes
@@ -125,16 +144,16 @@ class _Run:
 
     def _step(self) -> Iterator[Event]:
         before = self.done
-        yield self._tell(self._learn(before))
+        yield self.tell(self._learn(before))
         if due(self.recipe.validate, before, self.done) and (found := self._validate()) is not None:
-            yield self._tell(found)
+            yield self.tell(found)
         if self.task.write is not None and due(self.recipe.sample, before, self.done):
-            yield self._tell(self._sample(self.task.write))
+            yield self.tell(self.sample(self.task.write))
         if self.task.sentence is not None and due(self.recipe.save, before, self.done):
-            self._watch(self.task.sentence)
+            self.watch(self.task.sentence)
         late = self.budget.elapsed - self.last_save > _SAVE_SECONDS
         if late or self.done >= 1.0 or due(self.recipe.save, before, self.done):
-            yield self._save()
+            yield self.save()
 
     def _learn(self, before: float) -> Step:
         start, place = self.task.clock(), self.place
@@ -183,31 +202,35 @@ class _Run:
         self.valid = total / count
         return Validated(self.place.step, self.valid, count, self.budget.elapsed)
 
-    def _sample(self, write: Write) -> Sampled:
+    def sample(self, write: Write) -> Sampled:
+        """What the model writes now."""
         self.model.eval()
         found = write(self.model, self.place.step)
         self.model.train()
         return found
 
-    def _watch(self, sentence: attention.Sentence) -> None:
+    def watch(self, sentence: attention.Sentence) -> None:
+        """Where the model looks now."""
         self.model.eval()
         attention.record(self.task.run, self.place.step, self.model, sentence)
         self.model.train()
 
-    def _save(self) -> Saved:
+    def save(self) -> Saved:
         """Metrics first, then the checkpoint that vouches for them."""
         self.place = replace(self.place, elapsed=self.budget.elapsed)
         self.metrics.keep()
         self.samples.keep()
         recipe, place = self.recipe, self.place
         optimizer = self.learner.optimizer
-        self.saved = save_state(self.task.run, self.model, optimizer, place, self.task.tokenizer, recipe.keep)
+        cut = self.task.tokenizer, self.task.answers
+        self.saved = save_state(self.task.run, self.model, optimizer, place, *cut, keep=recipe.keep)
         self.last_save = self.budget.elapsed
         event = Saved(place.step, self.saved, weights_hash(self.model.state_dict()))
-        self._tell(event)
+        self.tell(event)
         return event
 
-    def _tell(self, event: Event) -> Event:
+    def tell(self, event: Event) -> Event:
+        """Write an event down, and hand it on."""
         (self.samples if isinstance(event, Sampled) else self.metrics).write(data(event))
         for sink in self.sinks:
             sink(event)

@@ -25,13 +25,11 @@ from peasy.training.chance import drawing
 from peasy.training.crew import Crew
 from peasy.training.event import Event, Finished, Sampled, Saved
 from peasy.training.finite import Diverged, broken
-from peasy.training.journal import Journal, trim
 from peasy.training.learner import GradientLearner, Learned
 from peasy.training.lock import locked
 from peasy.training.objective import Batch, Contrastive, Counting, Objective
 from peasy.training.optimizer import Optimizer
-from peasy.training.precision import cast, choose_precision
-from peasy.training.sink import open_sink
+from peasy.training.precision import cast
 from peasy.training.state import CHECKPOINTS, STATE, Place, clean, latest_state, load_state, save_state, weights_hash
 
 
@@ -160,31 +158,29 @@ def rows_of(batch: Batch, crew: Crew) -> Batch:
     return {name: array if name == "label" else array[mine] for name, array in batch.items()}
 
 
-class SharedRun(loop._Run):
+class SharedRun(loop.Run):
     """A run seen by one of its processes: all do the same steps, the lead alone writes."""
 
     def __init__(self, task: loop.Task, crew: Crew) -> None:
-        self.task, self.recipe, self.model, self.crew = task, task.recipe, task.model, crew
-        self.way = task.recipe.parallel
-        self.device = str(task.model.device)
-        self.precision = choose_precision(task.recipe.precision, self.device)
+        self.crew, self.way = crew, task.recipe.parallel
+        self.digest = ""
+        super().__init__(task)
+
+    def take_up(self) -> None:
+        """The state that the lead found, for all; then the model is shared, and so is its optimizer."""
+        task, crew = self.task, self.crew
         folder, self.warning = latest_state(task.run) if crew.lead else (None, None)
         told = crew.agree("" if folder is None else str(folder))
         self.saved = Path(told) if told else None
         self.place = Place() if self.saved is None else load_state(self.saved, task.model, None)
         self.digest = weights_hash(task.model.state_dict()) if crew.lead else ""
         asked = self._share(Asked(task.model, task.objective, crew))
-        self.learner = self._learner(asked)
+        learner = self._learner(asked)
         if self.saved is not None:
             file = TensorFile(read_checkpoint(self.saved, verified=True).folder, STATE)
-            self.learner.optimizer.restore({name: file.tensor(name) for name in file.info})
+            learner.optimizer.restore({name: file.tensor(name) for name in file.info})
+        self.learner = learner
         self.task = replace(task, objective=_Together(task.objective, asked, crew))
-        self.budget = loop._budget(task, self.place)
-        self.done = self.budget.done(self.place.step)
-        self.seconds_per_step, self.last_save = 0.0, self.budget.elapsed
-        self.loss: float | None = None
-        self.valid: float | None = None
-        self._open()
 
     def _share(self, asked: Asked) -> nn.Module:
         if self.way == "fsdp":
@@ -204,15 +200,10 @@ class SharedRun(loop._Run):
             precision=self.precision, compile=recipe.compile and self.way == "ddp",
         )  # fmt: skip
 
-    def _open(self) -> None:
-        if not self.crew.lead:
-            self.sinks = []
-            return
-        for name in (loop.METRICS, loop.SAMPLES):
-            trim(self.task.run / name, self.place.step)
-        attention.trim_records(self.task.run, self.place.step)
-        self.metrics, self.samples = Journal(self.task.run / loop.METRICS), Journal(self.task.run / loop.SAMPLES)
-        self.sinks = [open_sink(sink, self.task.run) for sink in (*self.recipe.sinks, *self.task.sinks)]
+    def open(self) -> None:
+        """The lead alone keeps records."""
+        if self.crew.lead:
+            super().open()
 
     def __exit__(self, *error: object) -> None:
         if self.crew.lead:
@@ -220,26 +211,30 @@ class SharedRun(loop._Run):
 
     def events(self) -> Iterator[Event]:
         """Everything that happens, until the budget is used up or all have agreed to stop."""
-        yield self._tell(self._started())
+        yield self.tell(self._started())
         while self.done < 1.0:
             yield from self._step()
             if self.crew.stopping:
-                self._save()
+                self.save()
                 return
-        folder = self.saved or self._save().folder
+        folder = self.saved or self.save().folder
         step, tokens, elapsed = self.place.step, self.place.tokens, self.budget.elapsed
-        yield self._tell(Finished(step, folder, self.digest, self.loss, self.valid, tokens, elapsed))
+        yield self.tell(Finished(step, folder, self.digest, self.loss, self.valid, tokens, elapsed))
 
-    def _sample(self, write: loop.Write) -> Sampled:
+    def sample(self, write: loop.Write) -> Sampled:
+        """What the lead's model writes; the others only help to make it whole."""
         model = self._whole()
         found = Sampled(self.place.step, (), ()) if model is None else write(model, self.place.step)
+        self.crew.agree()
         self.model.train()
         return found
 
-    def _watch(self, sentence: attention.Sentence) -> None:
+    def watch(self, sentence: attention.Sentence) -> None:
+        """Where the lead's model looks."""
         model = self._whole()
         if model is not None:
             attention.record(self.task.run, self.place.step, model, sentence)
+        self.crew.agree()
         self.model.train()
 
     def _whole(self) -> Model | None:
@@ -249,23 +244,25 @@ class SharedRun(loop._Run):
                 return sharded.gather(self.model, keep=self.crew.lead)
         return self.model.eval() if self.crew.lead else None
 
-    def _tell(self, event: Event) -> Event:
-        return super()._tell(event) if self.crew.lead else event
+    def tell(self, event: Event) -> Event:
+        """Only the lead writes it down."""
+        return super().tell(event) if self.crew.lead else event
 
-    def _save(self) -> Saved:
+    def save(self) -> Saved:
         """The lead writes one checkpoint, the same as if it had trained alone."""
         self.place = replace(self.place, elapsed=self.budget.elapsed)
         target = self.task.run / CHECKPOINTS / f"step-{self.place.step:06}"
         model, optimizer = self._gathered(target)
         self.saved, self.last_save = target, self.budget.elapsed
-        if not self.crew.lead:
-            return Saved(self.place.step, target, "")
-        self.metrics.keep()
-        self.samples.keep()
-        save_state(self.task.run, model, optimizer, self.place, self.task.tokenizer, self.recipe.keep)
-        self.digest = weights_hash(model.state_dict())
+        if self.crew.lead:
+            self.metrics.keep()
+            self.samples.keep()
+            cut = self.task.tokenizer, self.task.answers
+            save_state(self.task.run, model, optimizer, self.place, *cut, keep=self.recipe.keep)
+            self.digest = weights_hash(model.state_dict())
+        self.crew.agree()  # however long the lead writes, nobody takes it for lost
         event = Saved(self.place.step, target, self.digest)
-        self._tell(event)
+        self.tell(event)
         return event
 
     def _gathered(self, target: Path) -> tuple[Any, Any]:

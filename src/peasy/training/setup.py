@@ -14,7 +14,8 @@ from peasy import config as settings
 from peasy import text
 from peasy.checkpoint.folder import Folder
 from peasy.checkpoint.manifest import versions
-from peasy.checkpoint.tokenizer import read_tokenizer
+from peasy.checkpoint.store import TARGET, TOKENIZER
+from peasy.checkpoint.tokenizer import read_target_tokenizer, read_tokenizer
 from peasy.commit import committed
 from peasy.corpora import Corpus
 from peasy.errors import InvalidInput, NotFound
@@ -43,20 +44,25 @@ _ENOUGH = 20_000_000
 
 @dataclass(frozen=True)
 class Origin:
-    """A trained model that a run goes on from, with its own tokenizer."""
+    """A trained model that a run goes on from, with its own tokenizer; `answers` is that of a translator's targets."""
 
     name: str
     model: Model
     tokenizer: Tokenizer
+    answers: Tokenizer | None = None
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A run before its first step: what it does, what it trains, and how text is cut."""
+    """A run before its first step: what it does, what it trains, and how text is cut.
+
+    `answers` cuts the targets of a translator, where that is another tokenizer.
+    """
 
     recipe: Recipe
     config: Config
     tokenizer: Tokenizer
+    answers: Tokenizer | None = None
 
 
 def set_up(recipe: Recipe, corpus: Corpus, origin: Origin | None = None, device: str = "cpu") -> Setup:
@@ -66,7 +72,8 @@ def set_up(recipe: Recipe, corpus: Corpus, origin: Origin | None = None, device:
     objective = recipe.objective or fitting_objective(recipe, config, corpus.kind)
     context = min(recipe.context, getattr(config, "context", None) or recipe.context)
     precision = choose_precision(recipe.precision, device)
-    return Setup(replace(recipe, objective=objective, context=context, precision=precision), config, tokenizer)
+    settled = replace(recipe, objective=objective, context=context, precision=precision)
+    return Setup(settled, config, tokenizer, None if origin is None else origin.answers)
 
 
 def make_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizer:
@@ -101,8 +108,10 @@ def write_run(folder: Path, setup: Setup, corpus: Corpus) -> None:
     with committed(folder) as part:
         _write(part / RECIPE, settings.plain(setup.recipe))
         _write(part / MODEL, settings.plain(setup.config))
-        setup.tokenizer.save(part / "tokenizer.json")
-        _write(part / ABOUT, _about(part / "tokenizer.json", corpus))
+        setup.tokenizer.save(part / TOKENIZER)
+        if setup.answers is not None:
+            setup.answers.save(part / TARGET)
+        _write(part / ABOUT, _about(part / TOKENIZER, corpus))
         (part / CHECKPOINTS).mkdir()
 
 
@@ -116,7 +125,7 @@ def read_run(run: Path) -> Setup:
     tokenizer = read_tokenizer(folder)
     if tokenizer is None:
         raise InvalidInput(f"{run} has no tokenizer.json.", hint="Start the run anew under another name.")
-    return Setup(recipe, config, tokenizer)
+    return Setup(recipe, config, tokenizer, read_target_tokenizer(folder))
 
 
 def changed_ground(run: Path) -> str | None:

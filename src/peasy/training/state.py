@@ -46,7 +46,14 @@ class Place:
 
 
 def save_state(
-    run: Path, model: Model, optimizer: Optimizer | None, place: Place, tokenizer: Tokenizer | None, keep: int
+    run: Path,
+    model: Model,
+    optimizer: Optimizer | None,
+    place: Place,
+    tokenizer: Tokenizer | None = None,
+    answers: Tokenizer | None = None,
+    *,
+    keep: int,
 ) -> Path:
     """Write the checkpoint of a step; when it is safe, those before the newest `keep` go."""
     target = run / CHECKPOINTS / f"step-{place.step:06}"
@@ -63,7 +70,8 @@ def save_state(
         STATE: to_bytes({name: tensor.detach().contiguous() for name, tensor in state.items()}),
     }
     try:
-        save_model(target, model, tokenizer, extras=extras, notes={"step": str(place.step), "run": run.name})
+        notes = {"step": str(place.step), "run": run.name}
+        save_model(target, model, tokenizer, target_tokenizer=answers, extras=extras, notes=notes)
     except NoRoom as error:
         needed = model.memory() + sum(map(len, extras.values()))
         hint = "The checkpoints before it are untouched. Make room, then go on with --resume."

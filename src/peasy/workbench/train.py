@@ -1,12 +1,14 @@
 """`train`: from a kind and some data to a run that can be loaded, looked at and continued."""
 
+import inspect
 import itertools
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from peasy import config as reader
 from peasy.checkpoint.home import home, place_for, runs
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 
 Data = str | Path | Sequence[str | Path] | Corpus
 Progress = Callable[[int, int], None]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MAY_CHANGE = ("steps", "minutes", "parallel")
+"""What a run that goes on may be told anew."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -69,58 +76,6 @@ class TrainResult(Result):
         return f"TrainResult({self.name}: {self.run.facts().state})"
 
 
-def train(
-    kind: str,
-    data: Data | None = None,
-    *,
-    preset: str | None = None,
-    minutes: float | None = None,
-    steps: int | None = None,
-    seed: int | None = None,
-    device: str = "auto",
-    run: str | Path | None = None,
-    from_: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
-    resume: bool = False,
-    sinks: Sequence["Sink | str"] = (),
-) -> TrainResult:
-    """Train a model: gpt, encoder, translator, rnn, cnn, rnn-translator, ngram or words.
-
-    `data` is a built-in corpus or files; `preset` tiny, small (if none is named) or base; `minutes` or `steps` the
-    budget. `run` is a name or a folder; `resume` goes on where it stands. `from_` goes on from another model's weights.
-    `settings` change the recipe. Ctrl-C saves first; the same call with `resume=True` goes on.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = train("ngram", "copy", preset="tiny", steps=2, run=f"{folder}/pairs")
-    >>> found.name
-    'pairs'
-    """
-    from peasy.training.event import Started
-    from peasy.training.stop import stoppable
-
-    events = training(
-        kind, data, preset=preset, minutes=minutes, steps=steps, seed=seed, device=device, run=run, from_=from_,
-        settings=settings, resume=resume, sinks=sinks,
-    )  # fmt: skip
-    folder = None
-    with stoppable() as stop:
-        for event in events:
-            if isinstance(event, Started):
-                folder = event.run
-                if event.warning:
-                    warnings.warn(event.warning, stacklevel=2)
-            if stop.asked:
-                events.close()
-                break
-    assert folder is not None
-    if stop.signal == signal.SIGINT:
-        raise KeyboardInterrupt(f"Saved. Go on with peasy.train({kind!r}, run={str(folder)!r}, resume=True)")
-    if stop.signal == signal.SIGTERM:
-        raise SystemExit(0)
-    return TrainResult(open_run(folder))
-
-
 def training(
     kind: str,
     data: Data | None = None,
@@ -130,6 +85,7 @@ def training(
     steps: int | None = None,
     seed: int | None = None,
     device: str = "auto",
+    processes: int | None = None,
     run: str | Path | None = None,
     from_: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -147,7 +103,7 @@ def training(
 
     given = {"preset": preset, "steps": steps, "minutes": minutes, "seed": seed, "origin": from_ and str(from_)}
     asked = _Asked(kind, data, {key: value for key, value in given.items() if value is not None}, dict(settings or {}))
-    with join() as crew:
+    with join(processes, asked.follower(device)) as crew:
         folder, where = Path(crew.agree(str(_folder(run)))), crew.device(choose_device(device))
 
         def lead() -> "Task":
@@ -158,6 +114,54 @@ def training(
 
         task = led(crew, lead, lambda: asked.follow(folder, where))
         yield from parallel.train(replace(task, sinks=tuple(sinks)), crew)
+
+
+def _asked_like(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """The parameters of another function, so that they are written down once."""
+
+    def give(function: Callable[..., R]) -> Callable[P, R]:
+        found, told = inspect.signature(other), inspect.signature(function)
+        function.__signature__ = found.replace(return_annotation=told.return_annotation)  # type: ignore[attr-defined]
+        return function
+
+    return give
+
+
+@_asked_like(training)
+def train(kind: str, *given: Any, **asked: Any) -> TrainResult:
+    """Train a model: gpt, encoder, translator, rnn, cnn, rnn-translator, ngram or words.
+
+    `data` is a built-in corpus or files; `preset` tiny, small (if none is named) or base; `minutes` or `steps` the
+    budget. `run` is a name or a folder; `resume` goes on where it stands. `from_` goes on from another model's weights.
+    `settings` change the recipe. `processes` share the work on this machine. Ctrl-C saves first; the same call with
+    `resume=True` goes on.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = train("ngram", "copy", preset="tiny", steps=2, run=f"{folder}/pairs")
+    >>> found.name
+    'pairs'
+    """
+    from peasy.training.event import Started
+    from peasy.training.stop import stoppable
+
+    events = training(kind, *given, **asked)
+    folder = None
+    with stoppable() as stop:
+        for event in events:
+            if isinstance(event, Started):
+                folder = event.run
+                if event.warning:
+                    warnings.warn(event.warning, stacklevel=2)
+            if stop.asked:
+                events.close()
+                break
+    assert folder is not None
+    if stop.signal == signal.SIGINT:
+        raise KeyboardInterrupt(f"Saved. Go on with peasy.train({kind!r}, run={str(folder)!r}, resume=True)")
+    if stop.signal == signal.SIGTERM:
+        raise SystemExit(0)
+    return TrainResult(open_run(folder))
 
 
 def refuse_run(folder: Path, resume: bool) -> None:
@@ -194,7 +198,7 @@ class _Asked:
     def go_on(self, folder: Path, device: str, progress: Progress | None) -> "Task":
         """The run in this folder, as it was begun; only its budget and how it is shared may change."""
         from peasy.training.recipe import Recipe, differing, over
-        from peasy.training.setup import Setup, changed_ground, read_run
+        from peasy.training.setup import changed_ground, read_run
 
         setup = read_run(folder)
         new: dict[str, Any] = {"trains": self.kind} | self.given
@@ -204,20 +208,26 @@ class _Asked:
         if ("steps" in new) != ("minutes" in new):
             plain["minutes" if "steps" in new else "steps"] = None
         recipe = reader.read(Recipe, plain, where="recipe")
-        changed = [path for path in differing(setup.recipe, recipe) if path not in ("steps", "minutes", "parallel")]
+        changed = [path for path in differing(setup.recipe, recipe) if path not in _MAY_CHANGE]
         if changed:
             told = ", ".join(changed)
             raise InvalidInput(f"{folder} was begun with another {told}.", hint="Leave it out, or begin a new run.")
-        setup = Setup(recipe, setup.config, setup.tokenizer)
+        setup = replace(setup, recipe=recipe)
         corpus = open_corpus(self.corpus if self.corpus is not None else recipe.data, **recipe.corpus)
         task = _task(folder, setup, corpus, _origin(recipe), device, progress)
         return replace(task, warning=changed_ground(folder))
 
     def follow(self, folder: Path, device: str) -> "Task":
         """The run that another process has just begun, or goes on with."""
-        may_change = ("steps", "minutes", "parallel")
-        given, settings = ({k: v for k, v in each.items() if k in may_change} for each in (self.given, self.settings))
+        given, settings = ({k: v for k, v in each.items() if k in _MAY_CHANGE} for each in (self.given, self.settings))
         return _Asked(self.kind, self.corpus, given, settings).go_on(folder, device, None)
+
+    def follower(self, device: str) -> list[str]:
+        """The words that start another process of this run: it reads from the run's folder what is not said here."""
+        said = {**self.settings, **self.given}
+        budget = [word for key in ("steps", "minutes") if key in said for word in (f"--{key}", str(said[key]))]
+        way = ["--set", f"parallel={said['parallel']}"] if "parallel" in said else []
+        return [sys.executable, "-m", "peasy", "train", self.kind, "--quiet", "--device", device, *budget, *way]
 
 
 def _task(
@@ -227,8 +237,9 @@ def _task(
     from peasy.training.loop import Task
     from peasy.training.setup import build_model
 
-    recipe, tokenizer = setup.recipe, setup.tokenizer
-    shards = prepare(corpus, tokenizer, home() / "shards" / fingerprint(corpus, tokenizer)[:24], progress)
+    recipe, tokenizer, answers = setup.recipe, setup.tokenizer, setup.answers
+    place = home() / "shards" / fingerprint(corpus, tokenizer, answers)[:24]
+    shards = prepare(corpus, tokenizer, place, progress, answers)
     if corpus.problems:
         where, why = corpus.problems.named[0]
         warnings.warn(f"{corpus.problems.count} lines could not be used, the first: {where}: {why}.", stacklevel=2)
@@ -238,7 +249,7 @@ def _task(
     shown = list(itertools.islice(corpus.documents("valid"), 2)) if "valid" in corpus.splits else []
     return Task(
         folder, recipe, model, recipe.objective, feed, tokenizer,
-        _writer(setup, shown), _sentence(setup, model, shown),
+        _writer(setup, shown), _sentence(setup, model, shown), answers=answers,
     )  # fmt: skip
 
 
@@ -269,9 +280,7 @@ def _origin(recipe: "Recipe") -> "Origin | None":
     if recipe.origin is None:
         return None
     loaded = load(recipe.origin, device="cpu")
-    if loaded.target_tokenizer is not None:
-        raise InvalidInput(f"{recipe.origin} cuts sources and targets differently: it cannot be trained further.")
-    return Origin(recipe.origin, loaded.model, loaded.need_tokenizer())
+    return Origin(recipe.origin, loaded.model, loaded.need_tokenizer(), loaded.target_tokenizer)
 
 
 def _writer(setup: "Setup", shown: Sequence[Any]) -> "Write | None":
@@ -290,7 +299,8 @@ def _writer(setup: "Setup", shown: Sequence[Any]) -> "Write | None":
     def write(model: Any, step: int) -> "Sampled":
         how: dict[str, Any] = {"source": ids} if answers else {"prompts": ids}
         found = generate(model, sampling=sampling, **how)
-        return Sampled(step, prompts, tuple(map(tokenizer.decode, found)), tuple(map(tuple, found)))
+        texts = map((setup.answers or tokenizer).decode, found)
+        return Sampled(step, prompts, tuple(texts), tuple(map(tuple, found)))
 
     return write
 
@@ -316,9 +326,10 @@ def _sentence(setup: "Setup", model: Any, shown: Sequence[Any]) -> Any:
         return Sentence(found.ids[:32], found.pieces[:32]) if found.ids else None
     if not isinstance(first, Pair):
         return None
-    source, target = tokenizer.encode(recipe.sentence or first.source), tokenizer.encode(first.target, special=False)
+    answers = setup.answers or tokenizer
+    source, target = tokenizer.encode(recipe.sentence or first.source), answers.encode(first.target, special=False)
     start = model.config.special.start
-    ids, pieces = ((), ()) if start is None else ((start,), (tokenizer.piece(start),))
+    ids, pieces = ((), ()) if start is None else ((start,), (answers.piece(start),))
     return Sentence((*ids, *target.ids[:31]), (*pieces, *target.pieces[:31]), source.ids[:32], source.pieces[:32])
 
 

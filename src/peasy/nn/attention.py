@@ -15,16 +15,23 @@ from peasy.nn.edit import edit_context, edit_look
 from peasy.nn.norm import make_norm
 from peasy.nn.position import turn
 from peasy.nn.scene import Scene
+from peasy.nn.sight import Sight, Visible
 from peasy.nn.tap import Place
 from peasy.nn.watch import Look, watch
 
 
 class Attention(nn.Module):
-    """Multi-head attention over the text itself, or (part "cross_attention") over a source."""
+    """Multi-head attention over the text itself, or (part "cross_attention") over a source.
+
+    For decoding, `joined` may hold the maps to queries, keys and values as one product, and `apart` lets every query
+    look alone at exactly the keys it sees: its bits then do not depend on who is read in the same pass.
+    """
 
     def __init__(self, d_model: int, settings: part.Attention, norm: part.Norm, place: Place) -> None:
         super().__init__()
         self.place, self.cross = place, place.part == "cross_attention"
+        self.joined: nn.Module | None = None
+        self.apart = False
         self.heads, self.key_heads = settings.heads, settings.key_heads or settings.heads
         self.d_head = settings.d_head or d_model // settings.heads
         self.scale = self.d_head**-0.5 if settings.scale is None else settings.scale
@@ -39,7 +46,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, scene: Scene) -> Tensor:
         """`[batch, time, d_model]` to the same."""
-        new = [self._queries(x, scene)] if self.cross else [self._queries(x, scene), *self._new(x, scene)]
+        new = self._project(x, scene)
         if not scene.texts:
             return self.output(self._look(scene, *new))
         apart = zip(*(array.split(scene.sizes, dim=2) for array in new), strict=True)
@@ -53,7 +60,7 @@ class Attention(nn.Module):
         assert sight is not None, "cross-attention needs a source"
         look = Look(query, key, value, sight.visible(self.window, key.shape[2]), self.scale, self.softcap)
         look = edit_look(scene.edit, self.place, look, sight)
-        context = attend_fused(look)
+        context = attend_apart(look, self.window, sight.causal) if self._alone(sight, look) else attend_fused(look)
         if scene.tap is not None and scene.tap.wants(self.place):
             watch(scene.tap, self.place, look, context)
         context = edit_context(scene.edit, self.place, context, sight.query)
@@ -67,18 +74,33 @@ class Attention(nn.Module):
         near = f", {self.window} places" if self.window else ""
         return f"{self.heads} heads of {self.d_head}{shared}, {way}{near}"
 
-    def _queries(self, x: Tensor, scene: Scene) -> Tensor:
-        query = _split(self.query(x), self.heads)
-        query = query if self.query_norm is None else self.query_norm(query)
-        return query if self.cross or scene.turn is None else turn(query, scene.turn)
+    def _project(self, x: Tensor, scene: Scene) -> list[Tensor]:
+        """Queries, and of the own text keys and values: by heads, and turned by their places."""
+        if self.cross:
+            return [self._queries(self.query(x))]
+        query, key, value = self._maps(x)
+        query, (key, value) = self._queries(query), self._keys_and_values(key, value)
+        return [query, key, value] if scene.turn is None else [turn(query, scene.turn), turn(key, scene.turn), value]
 
-    def _keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        key, value = _split(self.key(x), self.key_heads), _split(self.value(x), self.key_heads)
+    def _maps(self, x: Tensor) -> tuple[Tensor, ...]:
+        if self.joined is None:
+            return self.query(x), self.key(x), self.value(x)
+        width = self.key_heads * self.d_head
+        return self.joined(x).split([self.heads * self.d_head, width, width], dim=-1)
+
+    def _queries(self, query: Tensor) -> Tensor:
+        query = _split(query, self.heads)
+        return query if self.query_norm is None else self.query_norm(query)
+
+    def _keys_and_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        key, value = _split(key, self.key_heads), _split(value, self.key_heads)
         return (key if self.key_norm is None else self.key_norm(key)), value
 
-    def _new(self, x: Tensor, scene: Scene) -> tuple[Tensor, Tensor]:
-        key, value = self._keys_and_values(x)
-        return (key if scene.turn is None else turn(key, scene.turn)), value
+    def _alone(self, sight: Sight, look: Look) -> bool:
+        """Does every query look alone? Not in an encoder, nor where there is padding or an edit has cut edges."""
+        if not self.apart or sight.real is not None or not (sight.causal or self.cross):
+            return False
+        return look.visible is sight.visible(self.window, look.key.shape[2])
 
     def _remember(self, scene: Scene, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         memory = self._memory(scene)
@@ -89,7 +111,7 @@ class Attention(nn.Module):
         if memory is not None and memory.source is not None:
             return memory.source
         assert scene.source is not None, "cross-attention needs a source"
-        found = self._keys_and_values(scene.source)
+        found = self._keys_and_values(self.key(scene.source), self.value(scene.source))
         if memory is not None:
             memory.source = found
         return found
@@ -113,6 +135,20 @@ def attend_fused(look: Look) -> Tensor:
     return functional.scaled_dot_product_attention(
         query, key, value, mask, is_causal=causal, scale=look.scale, enable_gqa=grouped
     )
+
+
+def attend_apart(look: Look, window: int | None, causal: bool) -> Tensor:
+    """The same with every query alone and exactly the keys it sees, however many are read in one pass."""
+    query, time, n_key = look.query, look.query.shape[2], look.key.shape[2]
+    found = []
+    for row in range(time):
+        last = n_key - time + row + 1 if causal else n_key
+        first = 0 if window is None else max(last - window, 0)
+        bias = None if look.visible.bias is None else look.visible.bias[:, :, row : row + 1, first:last]
+        key, value = look.key[:, :, first:last], look.value[:, :, first:last]
+        one = Look(query[:, :, row : row + 1], key, value, Visible(bias=bias), look.scale, look.softcap)
+        found.append(attend_fused(one))
+    return found[0] if time == 1 else torch.cat(found, dim=2)
 
 
 def is_short(look: Look) -> bool:

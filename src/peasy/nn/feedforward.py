@@ -28,11 +28,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """Up, bend (or gate), down: the same for every token."""
+    """Up, bend (or gate), down: the same for every token. `joined` may hold gate and up as one product."""
 
     def __init__(self, d_model: int, settings: part.FeedForward, place: Place) -> None:
         super().__init__()
         self.place, self.settings = place, settings
+        self.joined: nn.Module | None = None
         self.bend = ACTIVATIONS[settings.activation]
         self.up = nn.Linear(d_model, settings.width, bias=settings.bias)
         self.gate = nn.Linear(d_model, settings.width, bias=settings.bias) if isinstance(settings, part.Gated) else None
@@ -45,6 +46,10 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, scene: Scene) -> Tensor:
         """`[batch, time, d_model]` to the same."""
-        inner = self.bend(self.up(x)) if self.gate is None else self.bend(self.gate(x)) * self.up(x)
+        if self.joined is not None:
+            gate, up = self.joined(x).chunk(2, dim=-1)
+            inner = self.bend(gate) * up
+        else:
+            inner = self.bend(self.up(x)) if self.gate is None else self.bend(self.gate(x)) * self.up(x)
         scene.show(self.place, "activation", inner)
         return self.down(inner)

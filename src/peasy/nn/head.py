@@ -10,10 +10,14 @@ from peasy.nn.norm import make_norm
 
 
 class Head(nn.Module):
-    """Scores of the next word; tied heads borrow the token vectors and own no weight."""
+    """Scores of the next word; tied heads borrow the token vectors and own no weight.
+
+    For decoding, `product` may hold weights and bias packed.
+    """
 
     def __init__(self, vocabulary: int, d_model: int, settings: part.Head, norm: part.Norm | None = None) -> None:
         super().__init__()
+        self.product: nn.Module | None = None
         self.factor = d_model**-0.5 if settings.scaled else 1.0
         self.softcap = settings.softcap
         self.bend = ACTIVATIONS[settings.transform] if settings.transform else None
@@ -32,5 +36,8 @@ class Head(nn.Module):
             x = self.norm(self.bend(self.transform(x)))
         if self.factor != 1.0:
             x = x * self.factor
-        scores = functional.linear(x, tokens if self.weight is None else self.weight, self.bias)
+        if self.product is None:
+            scores = functional.linear(x, tokens if self.weight is None else self.weight, self.bias)
+        else:
+            scores = self.product(x)
         return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap

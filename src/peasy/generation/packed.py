@@ -1,0 +1,137 @@
+"""Packed weights: the same model with its products laid out for decoding on this processor.
+
+A packed model keeps the protocol, shares everything but its products with the model it came from, and only answers.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from peasy.errors import InvalidInput, MissingPart, did_you_mean
+from peasy.generation import packed_product as product
+from peasy.generation.packed_check import Held, hold_bits
+from peasy.models.protocol import Model
+from peasy.nn.attention import Attention
+from peasy.nn.feedforward import FeedForward
+from peasy.nn.head import Head
+
+Kind = Literal["auto", "float32", "bfloat16", "int8", "int8-tensor"]
+KINDS = ("auto", "float32", "bfloat16", "int8", "int8-tensor")
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What was chosen for a model, and why; `held` tells whether equal bits were asked for and found."""
+
+    kind: str
+    why: str
+    nbytes: int
+    held: Held | None = None
+
+    def says(self) -> str:
+        """One line about it."""
+        bits = "bits depend on the batch" if self.held is None else self.held.says()
+        return f"{self.kind} ({self.why}), {self.nbytes / 2**20:.0f} MiB of products; {bits}"
+
+
+def pack(model: Model, kind: Kind = "auto", *, deterministic: bool | None = None) -> Model:
+    """The model with packed products; `packing_of(packed).says()` tells what was chosen.
+
+    float32 is exact; bfloat16 and int8 are near, int8 with a scale for each row, "int8-tensor" with one for all rows
+    of a pass. "auto" takes bfloat16 where the processor has it, else float32. `deterministic`: the same prompt gives
+    the same bits alone and in any batch, order and chunking, which is tried out here; None = where it can be had.
+
+    >>> from peasy.models.build import build
+    >>> from peasy.models.preset import preset
+    >>> packed = pack(build(preset("gpt-tiny"), seed=1), "float32", deterministic=False)
+    >>> packing_of(packed).kind
+    'float32'
+    """
+    chosen, why, make = _choose(kind, deterministic)
+    invariant = chosen in ("float32", "int8") and deterministic is not False
+    with torch.no_grad():
+        packed = _share(model, make).eval()
+        for part in list(packed.modules()):
+            if isinstance(part, Attention):
+                part.apart = invariant
+            if isinstance(part, Head):
+                part.product = _head(packed, part, make["any"])
+    nbytes = sum(part.nbytes() for part in packed.modules() if isinstance(part, product.Product))
+    packing = Packing(chosen, why, nbytes)
+    packed.packing = packing if not invariant else replace(packing, held=hold_bits(packed))
+    return packed
+
+
+def packing_of(model: Model) -> Packing | None:
+    """How a model was packed; None for one that was not."""
+    return getattr(model, "packing", None)
+
+
+Makes = dict[str, product.Make]
+"""How products are made: "any", and "bent" for what follows an activation."""
+
+
+def _choose(kind: str, deterministic: bool | None) -> tuple[str, str, Makes]:
+    if kind not in KINDS:
+        raise InvalidInput(
+            f'There is no packing "{kind}".', hint=did_you_mean(kind, KINDS) or f"Known: {', '.join(KINDS)}."
+        )
+    why = "as asked"
+    if kind == "auto":
+        half = product.has_bfloat16() and deterministic is not True
+        kind = "bfloat16" if half else "float32"
+        why = "this processor has instructions for it" if half else "exact"
+    if deterministic and kind not in ("float32", "int8"):
+        raise InvalidInput(f"{kind} cannot give the same bits in every batch.", hint="float32 and int8 can.")
+    if kind.startswith("int8"):
+        return kind, why, _bytes(kind)
+    ready = product.Prepacked if product.has_onednn() else product.Plain
+    if kind == "bfloat16" and not product.has_bfloat16():
+        ready, why = product.Plain, "as asked; slow, since this processor has no instructions for it"
+    dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
+    make: product.Make = lambda weight, bias: ready(weight.to(dtype), None if bias is None else bias.to(dtype))  # noqa: E731
+    return kind, why, {"any": make, "bent": make}
+
+
+def _bytes(kind: str) -> Makes:
+    if not product.has_bytes():
+        raise MissingPart("This build of torch cannot multiply in 8 bits.", hint="Choose float32.")
+    if kind == "int8-tensor":
+        return {"any": product.ByTensor, "bent": product.ByTensor}
+    return {"any": product.ByRow, "bent": product.ByRowFromLeast}
+
+
+def _share(module: Any, make: Makes) -> Any:
+    """The same module once more, with packed products; all other parameters are shared."""
+    twin = object.__new__(type(module))
+    twin.__dict__ = module.__dict__ | {"_modules": dict(module._modules)}
+    if isinstance(module, Attention) and not module.cross:
+        _join(twin, make["any"], "query", "key", "value")
+    if isinstance(module, FeedForward) and module.gate is not None:
+        _join(twin, make["any"], "gate", "up")
+    for name, child in twin._modules.items():
+        if type(child) is nn.Linear:
+            bent = isinstance(module, FeedForward) and name == "down"
+            twin._modules[name] = make["bent" if bent else "any"](child.weight, child.bias)
+        elif child is not None and not isinstance(child, product.Product):
+            twin._modules[name] = _share(child, make)
+    return twin
+
+
+def _join(twin: Any, make: product.Make, *names: str) -> None:
+    """Several maps of the same vector become one product."""
+    maps = [twin._modules[name] for name in names]
+    bias = None if maps[0].bias is None else torch.cat([each.bias for each in maps])
+    twin.joined = make(torch.cat([each.weight for each in maps]), bias)
+    for name in names:
+        twin._modules[name] = None
+
+
+def _head(model: Any, head: Head, make: product.Make) -> product.Product:
+    """The head's own weights, or the token vectors it borrows."""
+    if head.weight is not None:
+        return make(head.weight, head.bias)
+    embedding = getattr(model, "writing", model.embedding)
+    return make(getattr(embedding, "token", embedding).weight, head.bias)

@@ -163,4 +163,15 @@ def test_one_unknown_setting_more_is_refused(name):
     ("kind", "family"), [("gpt", "arcee"), ("encoder", "roberta-prelayernorm"), ("translator", "pegasus")]
 )
 def test_what_is_trained_here_can_leave(kind, family, size):
-    assert family_for(preset(f"{kind}-{size}")).name == family
+    plain = {"stack": {"shift": False}, "embedding": {"ngrams": 1}} if kind == "gpt" else {}
+    assert family_for(preset(f"{kind}-{size}", **plain)).name == family
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [({"stack": {"shift": True}}, "stack.shift"), ({"embedding": {"ngrams": 2}}, "embedding.ngrams")],
+)
+def test_what_nobody_else_knows_is_named(changes, named):
+    with pytest.raises(InvalidInput, match="No supported Hugging Face family") as refused:
+        family_for(preset("gpt-tiny", **changes))
+    assert named in refused.value.hint

@@ -68,6 +68,15 @@ def test_grouped_heads_make_the_cache_smaller():
     assert Sizes.of(build(preset("rnn-tiny"), seed=None), AdamW()).cached == 0
 
 
+def test_what_is_known_of_the_token_before_is_cached_and_tables_cost_no_work():
+    plain, more = preset("gpt-tiny"), preset("gpt-tiny", stack={"shift": True}, embedding={"ngrams": 2, "buckets": 100})
+    before, after = (Sizes.of(build(config, seed=None), AdamW()) for config in (plain, more))
+    assert after.cached == before.cached + plain.stack.layers * plain.d_model
+    assert after.tables == after.parameters - before.parameters == 100 * plain.d_model
+    machine = Machine(1, 1e12, 1e9, 1e9)
+    assert Estimate(after, machine, 4, 64).work == Estimate(before, machine, 4, 64).work
+
+
 @pytest.mark.parametrize("said", ["much", "80 pigs", ""])
 def test_an_amount_that_is_none(said):
     with pytest.raises(InvalidInput, match="amount"):

@@ -18,7 +18,10 @@ ACTIVATIONS = 34
 
 @dataclass(frozen=True)
 class Sizes:
-    """What of a model decides its cost. `cached` is how many numbers one token leaves in a cache."""
+    """What of a model decides its cost. `cached` is how many numbers one token leaves in a cache.
+
+    `tables` are the parameters of n-grams: they are looked up and never multiplied.
+    """
 
     parameters: int
     tensors: int
@@ -28,6 +31,7 @@ class Sizes:
     d_model: int
     vocabulary: int
     cached: int
+    tables: int = 0
 
     @classmethod
     def of(cls, model: Model, recipe: OptimizerRecipe) -> "Sizes":
@@ -46,6 +50,7 @@ class Sizes:
             getattr(config, "d_model", 1),
             config.vocabulary,
             _cached(config),
+            sum(weight.numel() for name, weight in model.named_parameters() if "embedding.ngram." in name),
         )
 
     @property
@@ -60,13 +65,14 @@ class Sizes:
 
 
 def _cached(config: Any) -> int:
-    """Keys and values of one token, over all layers that write."""
+    """Keys and values of one token, over all layers that write; with a token shift half a vector for each part."""
     stack = getattr(config, "decoder", None) or getattr(config, "stack", None)
     if stack is None or config.kind == "encoder":
         return 0
     attention = stack.attention
     width = attention.d_head or config.d_model // attention.heads
-    return 2 * stack.layers * (attention.key_heads or attention.heads) * width
+    shifted = 2 * (config.d_model // 2) if stack.shift else 0
+    return stack.layers * (2 * (attention.key_heads or attention.heads) * width + shifted)
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,8 @@ class Estimate:
     @property
     def work(self) -> float:
         """FLOP for each token: six for every weight, and attention over half the context on average."""
-        return 6 * self.sizes.parameters + 6 * self.sizes.layers * self.sizes.d_model * self.context
+        sizes = self.sizes
+        return 6 * (sizes.parameters - sizes.tables) + 6 * sizes.layers * sizes.d_model * self.context
 
     @property
     def computing(self) -> float:

@@ -301,6 +301,11 @@ def _why(recipe: "Recipe") -> str:
     return f"as many as fit into {recipe.minutes:g} minutes" if recipe.minutes is not None else "once through the data"
 
 
+def _multiplied(sizes: "Sizes") -> str:
+    """What of the parameters takes part in products: vectors of n-grams are only looked up."""
+    return f"(parameters - {sizes.tables:,} of n-grams)" if sizes.tables else "parameters"
+
+
 def _state_sums(sizes: "Sizes", held: Mapping[str, int]) -> tuple[str, tuple[str, ...]]:
     n, muon, rest = sizes.parameters, sizes.matrices, sizes.parameters - sizes.matrices
     remembered = f"4 · ({f'{muon:,} + ' if muon else ''}2 · {rest:,} + {sizes.tensors})"
@@ -365,7 +370,7 @@ def _paper_sums(estimate: "Estimate") -> tuple[tuple[str, tuple[str, ...]], ...]
             f"FSDP = {state} / {n} + one whole block + activations = {show_bytes(estimate.held('fsdp'))}",
         )),
         ("time of a step", (
-            "work = 6 · parameters + 6 · layers · d_model · context FLOP for each token",
+            f"work = 6 · {_multiplied(sizes)} + 6 · layers · d_model · context FLOP for each token",
             f"computing = tokens · work / (FLOP/s · {machine.use:g}) = {estimate.computing:.4g} s",
             f"sending, DDP = 2 · ({n} - 1) / {n} · weights / bandwidth = {estimate.sending('ddp'):.4g} s",
             f"sending, FSDP = 3 · ({n} - 1) / {n} · weights / bandwidth = {estimate.sending('fsdp'):.4g} s",

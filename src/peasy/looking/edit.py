@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from peasy.errors import InvalidInput
+
 Word = str | int
 """A word of the text, or the place of a token."""
 
@@ -84,6 +86,21 @@ def off(layer: int, head: int | None = None, *, part: str | None = None, stack: 
     'layer 2, head 3 switched off'
     """
     return Off(layer, head, part, stack)
+
+
+def read_off(told: Iterable[str]) -> list[Off]:
+    """Layers and heads as they are typed: 2.3 is layer 2, head 3; 2 is the whole layer.
+
+    >>> read_off(["2.3", "1"])
+    [Off(layer=2, head=3, part=None, stack=None), Off(layer=1, head=None, part=None, stack=None)]
+    """
+    found = []
+    for each in told:
+        layer, _, head = each.partition(".")
+        if not layer.isdecimal() or not (head.isdecimal() or each == layer):
+            raise InvalidInput(f'"{each}" names no head.', hint="2.3 is layer 2, head 3; 2 is the whole layer.")
+        found.append(Off(int(layer), int(head) if head else None))
+    return found
 
 
 def cut(query: Word, key: Word, *, layer: int | None = None, head: int | None = None, part: str = "attention") -> Cut:

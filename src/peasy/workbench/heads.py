@@ -1,5 +1,6 @@
 """What the heads of a model do, ranked: across sentences, and on random tokens that are repeated."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
 
 RANKS = tuple(f.name for f in fields(HeadScore) if f.name not in ("place", "head", "profile"))
 """What heads can be ranked by."""
+
+
+def split_sentences(text: str) -> list[str]:
+    """A text in sentences: at line ends, and after a stop that a blank follows.
+
+    >>> split_sentences("It rained. We stayed in!\\nThen 3.5 cm fell.")
+    ['It rained.', 'We stayed in!', 'Then 3.5 cm fell.']
+    """
+    return [part for part in re.split(r"(?<=[.!?])\s+|\n+", text.strip()) if part]
 
 
 def study(loaded: LoadedModel, texts: str | Sequence[str], *, by: str = "sharpness", seed: int = 0) -> Finding:

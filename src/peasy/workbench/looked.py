@@ -15,7 +15,7 @@ from peasy.looking.words import find_word, merge, words_there
 from peasy.nn.place import Place
 from peasy.views.attention import look_document
 from peasy.views.document import Document
-from peasy.views.query import HeadLine, QueryLook, query_document
+from peasy.views.query import BriefLook, HeadLine, QueryLook, brief_document, query_document
 from peasy.workbench.finding import Finding, plain
 from peasy.workbench.load import LoadedModel
 from peasy.workbench.result import Result
@@ -232,7 +232,7 @@ class LookResult(Result):
         again = look(
             self.loaded,
             self.text or self.look.tokens.ids,
-            self._target(),
+            self.answer,
             layers=layer,
             heads=head,
             steps=steps,
@@ -247,7 +247,31 @@ class LookResult(Result):
 
         return compare_looks(self, other, tuple(words), data, **how)
 
-    def _target(self) -> str | None:
+    def brief(self, top: int = 3) -> Finding:
+        """The strongest links of every head that was looked at, in words."""
+        lines = [
+            line for place, capture in self.look.of("weights").items() for line in self._strongest(place, capture, top)
+        ]
+        found = BriefLook(self.look.model, tuple(lines), self.look.edits, self.scaled)
+        return Finding(found, lambda: brief_document(self.look, found))
+
+    def _strongest(self, place: Place, capture: Capture, top: int) -> Iterator[HeadLine]:
+        """A word that looks at itself or at the first word says little: such links are told only if nothing else is."""
+        queries, keys = self.look.axes(place)
+        names = words_there(queries, capture.rows)
+        for index, head in enumerate(capture.heads):
+            array = merge((capture.scaled() if self.scaled else capture.array)[index], queries, keys, capture.rows)
+            shown = array.copy()
+            if place.part == "attention" and len(names) == len(keys.words):
+                np.fill_diagonal(shown, 0)
+                shown[:, 0] = 0
+            best = np.argsort(-(shown if shown.any() else array), axis=None, kind="stable")[:top]
+            pairs = [(*np.unravel_index(at, array.shape),) for at in best]
+            yield HeadLine(place, head, tuple((f"{names[q]}→{keys.words[k]}", float(array[q, k])) for q, k in pairs))
+
+    @property
+    def answer(self) -> str | None:
+        """A translator's answer."""
         return None if self.look.target is None else self.look.target.text
 
     def document(self) -> Document:

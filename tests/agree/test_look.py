@@ -1,0 +1,52 @@
+"""What `peasy.look` shows of a transformers object is what transformers itself shows: every family, to 1e-5."""
+
+import numpy as np
+import torch
+
+from peasy.workbench.look import look
+
+CLOSE = {"atol": 1e-5, "rtol": 0}
+IDS, TARGET = [7, 31, 5, 5, 44, 12, 9], [4, 17, 30, 8]
+
+
+def ids(values: list[int]) -> torch.Tensor:
+    return torch.tensor([values])
+
+
+def test_decoders(decoder):
+    with torch.no_grad():
+        expected = decoder.theirs(ids(IDS), output_attentions=True).attentions
+    found = look(decoder.theirs, IDS)
+    assert found.weights.layers == tuple(range(len(expected)))
+    for layer, weights in enumerate(expected):
+        for head in range(weights.shape[1]):
+            np.testing.assert_allclose(found.weights[layer, head], weights[0, head].numpy(), **CLOSE)
+
+
+def test_encoders(encoder):
+    with torch.no_grad():
+        expected = encoder.theirs(ids(IDS), output_attentions=True).attentions
+    found = look(encoder.theirs, IDS)
+    np.testing.assert_allclose(np.asarray(found.weights), torch.stack(expected)[:, 0].numpy(), **CLOSE)
+
+
+def test_translators(translator):
+    """All three kinds of attention; the answer is given as ids, so that nothing is written first."""
+    from dataclasses import replace
+
+    from peasy.looking.reading import Reading, read
+    from peasy.looking.recorder import Recorder
+    from peasy.workbench.look import _open
+    from peasy.workbench.looked import Question
+
+    loaded = _open(translator.theirs, None)
+    recorder = Recorder(replace(Question(), steps=("weights",)))
+    reading = Reading(tuple(IDS), tuple(TARGET))
+    recorder.expect(reading.lengths(loaded.model))
+    read(loaded.model, reading, recorder.tap())
+    with torch.no_grad():
+        expected = translator.theirs(input_ids=ids(IDS), decoder_input_ids=ids(TARGET), output_attentions=True)
+    for capture in recorder.captures():
+        stack, layer, part = capture.place
+        theirs = expected.cross_attentions if part == "cross_attention" else getattr(expected, f"{stack}_attentions")
+        np.testing.assert_allclose(capture.array, theirs[layer][0].numpy(), **CLOSE)

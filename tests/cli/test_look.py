@@ -1,0 +1,68 @@
+"""`peasy look`."""
+
+import pytest
+
+TEXT = "I love pizza"
+
+
+def test_every_head_in_a_line(peasy, model_folder):
+    ran = peasy("look", model_folder, TEXT)
+    assert ran.code == 0
+    assert "strongest links" in ran.out
+    assert "What could come next" in ran.out
+    assert "switch it off to" in ran.out
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_what_a_word_looked_at(peasy, model_folder):
+    ran = peasy("look", model_folder, TEXT, "--query", "pizza", "--top", 2)
+    assert '"pizza" looks at' in ran.out
+    lines = [line for line in ran.out.splitlines() if line[:4].strip() in ("0.0", "0.1", "1.0", "1.1")]
+    assert len(lines) == 4
+
+
+def test_one_head_lens_steps_ranks_and_tiles(peasy, model_folder):
+    one = ("--layer", 1, "--head", 0)
+    assert "layer 1, head 0" in peasy("look", model_folder, TEXT, *one).out.lower()
+    assert "would say" in peasy("look", model_folder, TEXT, "--lens").out
+    assert "Softmax" in peasy("look", model_folder, TEXT, *one, "--steps").out
+    assert "What the heads of" in peasy("look", model_folder, f"{TEXT}. I love AI.", "--rank", "induction").out
+    assert "3 tokens" in peasy("look", model_folder, "-", "--overview", "max", "--tile", 2, stdin=f"{TEXT}\n").out
+
+
+def test_switching_off(peasy, model_folder):
+    ran = peasy("look", model_folder, TEXT, "--off", "1.0", "--off", "0")
+    assert ran.code == 0
+    assert "layer 1, head 0 switched off" in ran.out
+    assert "before" in ran.out
+
+
+def test_json_and_files(peasy, model_folder, tmp_path):
+    result = peasy("look", model_folder, TEXT, "--json").json["result"]
+    assert result["tokens"]["pieces"] == ["I", "love", "pizza"]
+    assert len(result["captures"]) == 2
+    assert peasy("look", model_folder, TEXT, "--out", "look.html").code == 0
+    assert "pizza" in (tmp_path / "look.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (("--layer", 9), 4, "no layer 9"),
+        (("--query", "oven"), 4, "not in the text"),
+        (("--rank", "size"), 4, "cannot be ranked"),
+        (("--off", "x"), 4, "names no head"),
+        (("--steps",), 2, "needs one --layer"),
+        (("--budget", 10), 6, "the budget is 10 bytes"),
+        (("--align",), 4, "no attention to a source"),
+    ],
+)
+def test_what_is_wrong_is_said(peasy, model_folder, more, code, said):
+    ran = peasy("look", model_folder, TEXT, *more)
+    assert ran.code == code
+    assert said in " ".join(ran.err.split())
+
+
+def test_no_such_model_and_no_text(peasy, model_folder):
+    assert peasy("look", "no-such", TEXT).code == 3
+    assert peasy("look", model_folder, "").code == 4

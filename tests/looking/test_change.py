@@ -1,0 +1,153 @@
+"""Edits do what they say, and nothing else; without the guard in nn they would do nothing."""
+
+import pytest
+import torch
+from tests.models.zoo import DECODERS, EVERYONE, TRANSFORMERS, make, some_ids
+
+from peasy.errors import InvalidInput
+from peasy.looking.change import make_change
+from peasy.looking.edit import cut, even, off, patch, read_off
+from peasy.looking.edited import Edited
+from peasy.looking.reading import Reading, read, run
+from peasy.nn import attention
+from peasy.nn.tap import Tap
+
+READING = Reading(tuple(some_ids(1, 9)[0].tolist()))
+OTHER = Reading(tuple(some_ids(1, 9, seed=4)[0].tolist()))
+
+
+def reading_of(model) -> Reading:
+    return Reading(READING.ids, (3, 4, 5, 6)) if model.reads_source else READING
+
+
+def weights(model, reading, change, **asked):
+    seen = []
+    run(model, reading, Tap(seen.append, **asked), change)
+    return {one.place: one.array[0] for one in seen}
+
+
+@pytest.mark.parametrize("name", ["learned", "grouped", "alibi", "window", "encoder", "both-relative"])
+def test_a_cut_edge_has_no_weight_and_the_others_share_it(name):
+    model = make(TRANSFORMERS[name])
+    reading = reading_of(model)
+    stack = "encoder" if name == "encoder" else "decoder"
+    change = make_change([cut(3, 2, layer=0, head=1)], model)
+    before, after = weights(model, reading, None), weights(model, reading, change)
+    first, second = (next(w for p, w in found.items() if p == (stack, 0, "attention")) for found in (before, after))
+    assert second[1, 3, 2] == 0
+    rest = first[1, 3].clone()
+    rest[2] = 0
+    torch.testing.assert_close(second[1, 3], rest / rest.sum(), atol=1e-6, rtol=0)
+    untouched = [head for head in range(4) if head != 1]
+    torch.testing.assert_close(first[untouched], second[untouched], atol=1e-6, rtol=0)
+    assert not torch.allclose(read(model, reading), read(model, reading, None, change))
+
+
+@pytest.mark.parametrize("name", ["learned", "alibi", "relative", "softcap", "window"])
+def test_an_even_head_looks_everywhere_alike(name):
+    model = make(DECODERS[name])
+    found = weights(model, READING, make_change([even(1, 2)], model), layers=[1])
+    (after,) = found.values()
+    shared = (after[2] > 0).float()
+    torch.testing.assert_close(after[2], shared / shared.sum(-1, keepdim=True), atol=1e-6, rtol=0)
+
+
+def test_without_the_edit_in_the_attention_the_tests_go_red(monkeypatch):
+    monkeypatch.setattr(attention, "edit_look", lambda edit, place, look, sight: look)
+    with pytest.raises(AssertionError):
+        test_a_cut_edge_has_no_weight_and_the_others_share_it("learned")
+    with pytest.raises(AssertionError):
+        test_an_even_head_looks_everywhere_alike("learned")
+
+
+@pytest.mark.parametrize("name", ["learned", "after", "both"])
+def test_what_is_off_adds_nothing(name):
+    model = make(TRANSFORMERS[name])
+    reading = reading_of(model)
+    change = make_change([off(1, part="feedforward")], model)
+    found = weights(model, reading, change, steps=["output"], layers=[1], parts=["feedforward"], stacks=["decoder"])
+    assert all(not array.any() for array in found.values())
+    whole = weights(model, reading, make_change([off(1)], model), steps=["output"], layers=[1], stacks=["decoder"])
+    assert len(whole) >= 2
+    assert all(not array.any() for array in whole.values())
+
+
+def test_a_head_that_is_off_brings_nothing_and_the_others_the_same():
+    model = make(DECODERS["learned"])
+    change = make_change([off(0, 1)], model)
+    seen = []
+    run(model, READING, Tap(seen.append, steps=["context", "output"], layers=[0], parts=["attention"]))
+    context, output = seen[0].array, seen[1].array
+    after = []
+    run(model, READING, Tap(after.append, steps=["output"], layers=[0], parts=["attention"]), change)
+    lost = context[:, 1] @ model.decoder.blocks[0].attention.output.weight.detach()[:, 8:16].T
+    torch.testing.assert_close(after[0].array, output - lost, atol=1e-5, rtol=0)
+
+
+def test_a_patch_from_the_same_text_changes_no_bit_and_from_another_brings_its_answer():
+    model = make(DECODERS["rotary"])
+    texts = {"same": READING, "other": OTHER}
+    for step in ("context", "residual", "output"):
+        change = make_change([patch("same", 1, step=step)], model, None, texts.__getitem__)
+        assert torch.equal(read(model, READING, None, change), read(model, READING))
+    all_of_it = make_change([patch("other", 0, step="residual")], model, None, texts.__getitem__)
+    torch.testing.assert_close(read(model, READING, None, all_of_it), read(model, OTHER))
+    one_row = make_change([patch("other", 2, step="residual", rows=[4])], model, None, texts.__getitem__)
+    streams = weights(model, READING, one_row, steps=["residual"], layers=[2])
+    plain, theirs = (weights(model, r, None, steps=["residual"], layers=[2]) for r in (READING, OTHER))
+    (place,) = streams
+    assert torch.equal(streams[place][4], theirs[place][4])
+    assert torch.equal(streams[place][3], plain[place][3])
+
+
+def test_an_edit_through_the_cache_is_the_edit_of_the_whole_text():
+    model = make(DECODERS["learned"])
+    change = make_change([off(1, 2), cut(6, 3, layer=0), even(2, 0)], model)
+    whole = read(model, READING, None, change, every=True)
+    edited = Edited(model, change)
+    memory = edited.start()
+    with torch.inference_mode():
+        first = edited.read([READING.ids[:5]], [memory], every=True)[0]
+        rest = [edited.read([[id]], [memory])[0] for id in READING.ids[5:]]
+    torch.testing.assert_close(torch.cat([first, torch.stack(rest)]), whole, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["recurrent-translator", "recurrent-translator-lstm"])
+def test_recurrent_translators_are_edited_too(name):
+    model = make(EVERYONE[name])
+    reading = reading_of(model)
+    change = make_change([cut(2, 5, layer=0, part="cross_attention")], model)
+    (after,) = weights(model, reading, change).values()
+    assert after[0, 2, 5] == 0
+    torch.testing.assert_close(after.sum(-1), torch.ones(1, 4))
+    (flat,) = weights(model, reading, make_change([even(0, part="cross_attention")], model)).values()
+    torch.testing.assert_close(flat, torch.full_like(flat, 1 / 9))
+    gone = make_change([off(0, 0, part="cross_attention")], model)
+    assert not torch.allclose(read(model, reading), read(model, reading, None, gone))
+
+
+def test_a_query_that_may_look_at_nothing_gives_no_nan():
+    model = make(DECODERS["learned"])
+    change = make_change([cut(0, 0)], model)
+    assert torch.isfinite(read(model, READING, None, change, every=True)).all()
+
+
+def test_what_cannot_be_edited_is_refused():
+    model = make(DECODERS["learned"])
+    texts = {"short": Reading((5, 6))}
+    for edits, said in (
+        ([off(7)], "no layer 7"),
+        ([off(0, 9)], "no head 9"),
+        ([off(0, part="norm")], "no part"),
+        ([off(0, stack="encoder")], "no stack"),
+        ([cut("it", 2)], "only places"),
+        ([patch("short", 0, step="weights")], "cannot be patched"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            make_change(edits, model, None, texts.__getitem__)
+    short = make_change([patch("short", 0)], model, None, texts.__getitem__)
+    with pytest.raises(InvalidInput, match="2 tokens"):
+        read(model, READING, None, short)
+    with pytest.raises(InvalidInput, match="names no head"):
+        read_off(["2."])
+    assert make_change([], model) is None

@@ -1,0 +1,120 @@
+"""What is kept is what was seen, in the dtype that fits, and watching changes no bit."""
+
+import numpy as np
+import pytest
+import torch
+from tests.models.zoo import DECODERS, EVERYONE, make, some_ids
+
+from peasy.errors import InvalidInput, NoRoom
+from peasy.looking import recorder as recording
+from peasy.looking.budget import choose_storage, read_bytes
+from peasy.looking.part import parts_of, widths_of
+from peasy.looking.question import Question
+from peasy.looking.reading import Reading, read
+from peasy.looking.recorder import Recorder
+from peasy.nn.tap import KNOWN_STEPS, Tap
+
+
+def reading_of(model, length: int = 11) -> Reading:
+    ids = tuple(some_ids(1, length)[0].tolist())
+    return Reading(ids, (3, 4, 5, 6)) if model.reads_source else Reading(ids)
+
+
+def keep(model, reading, storage="float32", **asked):
+    recorder = Recorder(Question(**asked), storage)
+    recorder.expect(reading.lengths(model))
+    return read(model, reading, recorder.tap()), recorder.captures()
+
+
+@pytest.mark.parametrize("name", EVERYONE)
+def test_every_family_is_seen_and_unchanged(name):
+    model = make(EVERYONE[name])
+    reading = reading_of(model)
+    steps = tuple(step for step in KNOWN_STEPS if step != "logits")
+    scores, captures = keep(model, reading, steps=steps)
+    assert torch.equal(scores, read(model, reading))
+    seen = []
+    read(model, reading, Tap(seen.append, steps=steps))
+    direct = {(one.place, one.step): one.array[0].numpy() for one in seen}
+    assert len(captures) == len(direct)
+    for one in captures:
+        np.testing.assert_allclose(one.array, direct[one.place, one.step], atol=1e-6)
+        assert one.rows is not None or one.step in ("key", "value")
+
+
+@pytest.mark.parametrize("name", ["learned", "grouped", "both", "recurrent-translator"])
+def test_the_estimate_is_what_is_kept(name):
+    model = make(EVERYONE[name])
+    reading = reading_of(model)
+    for asked in ({"steps": ("weights", "query", "value")}, {"rows": (1, 2)}, {"layers": (0,), "heads": (0,)}):
+        _, captures = keep(model, reading, **asked)
+        told = Question(**asked).numbers(parts_of(model), widths_of(model), reading.lengths(model))
+        assert told == sum(one.array.size for one in captures)
+
+
+def test_pieces_of_tall_steps_are_put_together(monkeypatch):
+    model = make(DECODERS["rotary"])
+    reading = reading_of(model, 17)
+    _, whole = keep(model, reading)
+    monkeypatch.setattr(recording, "BLOCK", 5)
+    _, pieces = keep(model, reading)
+    for one, other in zip(whole, pieces, strict=True):
+        np.testing.assert_allclose(one.array, other.array, atol=1e-6)
+        assert one.rows == other.rows == tuple(range(17))
+
+
+def test_half_precision_is_near():
+    model = make(DECODERS["learned"])
+    _, full = keep(model, reading_of(model))
+    _, half = keep(model, reading_of(model), "float16")
+    for one, other in zip(full, half, strict=True):
+        assert other.array.dtype == np.float16
+        np.testing.assert_allclose(one.array, other.array, atol=5e-4)
+
+
+def test_sizes_are_the_lengths_of_the_values():
+    model = make(DECODERS["grouped"])
+    _, captures = keep(model, reading_of(model), steps=("weights", "value"))
+    at = {(one.place.layer, one.step): one for one in captures}
+    for layer in range(3):
+        expected = np.linalg.norm(at[layer, "value"].array, axis=-1)
+        np.testing.assert_allclose(at[layer, "weights"].sizes, expected, rtol=1e-5)
+        np.testing.assert_allclose(
+            at[layer, "weights"].scaled(), at[layer, "weights"].array * expected[:, None], rtol=1e-4, atol=1e-6
+        )
+
+
+def test_what_does_not_fit_is_refused_with_the_figure():
+    assert choose_storage(100, 400) == "float32"
+    with pytest.raises(NoRoom, match=r"195\.3 KiB in float16.*1000 bytes"):
+        choose_storage(100_000, 1000)
+    with pytest.raises(NoRoom, match="float32"):
+        choose_storage(100, 399, "float32")
+    with pytest.raises(InvalidInput, match="no number of bytes"):
+        read_bytes("much")
+
+
+def test_what_a_model_has_not_is_refused():
+    model = make(DECODERS["learned"])
+    parts, widths = parts_of(model), widths_of(model)
+    for asked, said in (
+        ({"layers": (9,)}, "no layer 9"),
+        ({"heads": (4,)}, "no head 4"),
+        ({"steps": ("wieghts",)}, "wieghts"),
+        ({"steps": ()}, "No step"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            Question(**asked).check("it", parts, widths)
+    lstm = make(EVERYONE["lstm"])
+    with pytest.raises(InvalidInput, match="no attention"):
+        Question().check("it", parts_of(lstm), widths_of(lstm))
+
+
+def test_facts_about_heads():
+    grouped, window, both = (parts_of(make(EVERYONE[name])) for name in ("grouped", "windowed-layers", "both"))
+    assert grouped[0].key_head == (0, 0, 1, 1)
+    assert grouped[0].grouped
+    assert [part.window for part in window] == [None, 3, None]
+    assert [part.cross for part in both] == [False] * 3 + [False, True] * 3
+    assert not both[0].causal
+    assert both[3].causal

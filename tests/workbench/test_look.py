@@ -1,0 +1,309 @@
+"""The verb look: what a person asks, on every kind of model, with words on every axis."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import peasy
+from peasy.checkpoint.model import save_model
+from peasy.errors import InvalidInput, NoRoom, NotFound
+from peasy.looking.record import CAVEAT
+from peasy.looking.shards import read_looks
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.training.attention import Sentence, record
+from peasy.workbench.effect import edited
+from peasy.workbench.film import film
+from peasy.workbench.looks import keep_looks
+
+TEXT = "The pizza came out of the oven and it tasted good."
+
+
+@pytest.fixture
+def model(decoder):
+    return peasy.load(decoder)
+
+
+@pytest.fixture(scope="session", params=["translator-tiny", "rnn-translator-tiny"])
+def translator(request, tokenizer, tmp_path_factory):
+    special = {"start": 0, "end": [1]}
+    settings = preset(request.param, vocabulary=280, d_model=16, special=special)
+    return save_model(tmp_path_factory.mktemp("models") / request.param, build(settings, seed=3), tokenizer)
+
+
+def test_weights_by_layer_and_head_with_their_tokens(model):
+    x = model.look(TEXT, layers=[1], heads=[0, 1])
+    grid = x.weights[1, 0]
+    assert grid.rows == grid.columns == x.look.tokens.pieces
+    assert np.asarray(x.weights).shape == (1, 2, len(grid), len(grid))
+    np.testing.assert_allclose(np.asarray(grid).sum(-1), 1, atol=1e-5)
+    assert x.text == TEXT
+    assert "pizza" in x.weights.by_words[1, 0].rows
+    np.testing.assert_allclose(x.contributions[1, 0], np.asarray(grid) * x.look.captures[0].sizes[0], rtol=1e-5)
+    for wrong in (x.weights.__getitem__, lambda at: x.cross[at]):
+        with pytest.raises(NotFound):
+            wrong((0, 0))
+    with pytest.raises(NotFound, match="Head 5"):
+        x.weights[1, 5]
+    with pytest.raises(InvalidInput, match="by layer and head"):
+        x.weights[1]
+
+
+def test_a_name_a_folder_a_loaded_model_and_an_object_give_the_same(foreign):
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(foreign)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(foreign / "tokenizer.json"))
+    looks = [
+        peasy.look(foreign, TEXT), peasy.look(str(foreign), TEXT), peasy.load(foreign).look(TEXT),
+        peasy.look(theirs, TEXT, tokenizer=tokenizer), peasy.look(peasy.load(foreign).model, list(looked_ids(foreign))),
+    ]  # fmt: skip
+    for other in looks[1:]:
+        np.testing.assert_allclose(np.asarray(other.weights), np.asarray(looks[0].weights), atol=1e-6)
+    with pytest.raises(InvalidInput, match="no model that peasy can look into"):
+        peasy.look(object(), TEXT)
+
+
+def looked_ids(folder):
+    return peasy.load(folder).prompt(TEXT)
+
+
+def test_what_a_word_looked_at(model):
+    x = model.look(TEXT)
+    lines = x.heads(query="it", top=3).heads
+    assert [(line.place.layer, line.head) for line in lines] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    grid = x.weights.by_words[1, 1]
+    row = grid.values[grid.rows.index("it")]
+    word, weight = lines[-1].looked[0]
+    assert weight == pytest.approx(row.max())
+    assert word == grid.columns[row.argmax()]
+    page = str(x.heads("it"))
+    assert '"it" looks at' in page
+    assert CAVEAT[1:40] in " ".join(page.split())
+    assert max(map(len, page.splitlines())) <= 80
+    only = model.look(TEXT, rows=["it"]).heads("it", top=3).heads
+    assert [line.looked[0][0] for line in only] == [line.looked[0][0] for line in lines]
+    with pytest.raises(InvalidInput, match='"them" is not in the text'):
+        x.heads("them")
+    with pytest.raises(NotFound, match="not among the rows"):
+        model.look(TEXT, rows=[2]).heads("it")
+
+
+def test_every_step_and_the_stream(model):
+    steps = ["scores", "scaled", "masked", "weights", "context", "query", "key", "value", "residual", "activation"]
+    x = model.look(TEXT, steps=steps)
+    q, k = (np.asarray(x.step(name)[1, 0], dtype=np.float64) for name in ("query", "key"))
+    np.testing.assert_allclose(x.step("scores")[1, 0], q @ k.T, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        np.asarray(x.weights[1, 0]) @ np.asarray(x.step("value")[1, 0]), x.step("context")[1, 0], atol=1e-4
+    )
+    assert x.stream("residual", 2).shape == (len(q), 16)
+    assert x.stream("activation", 1, "feedforward").shape == (len(q), 32)
+    with pytest.raises(NotFound):
+        x.stream("normed")
+    with pytest.raises(NotFound, match="No weights"):
+        _ = model.look(TEXT, steps="residual").weights[0, 0]
+
+
+def test_refused_before_the_run_with_the_figure(model, monkeypatch):
+    monkeypatch.setattr(model.model, "hidden", lambda *given, **more: pytest.fail("it ran"))
+    with pytest.raises(NoRoom, match=r"[\d.]+ KiB in float16, and the budget is 1000 bytes") as error:
+        model.look(TEXT, budget=1000)
+    assert "overview" in str(error.value.hint)
+
+
+def test_storage_is_halved_where_that_fits_and_it_is_said(model):
+    count = len(model.prompt(TEXT))
+    x = model.look(TEXT, budget=4 * count * count * 3)
+    assert x.look.storage == "float16"
+    assert "float16" in str(x)
+    assert model.look(TEXT).look.storage == "float32"
+
+
+def test_an_edit_is_said_everywhere_and_its_effect_shown(model):
+    x = model.look(TEXT)
+    y = model.look(x.text, edit=peasy.off(layer=1, head=0))
+    for shown in (str(y), str(y.heads("it")), y.html(), str(y.brief())):
+        assert "layer 1, head 0 switched off" in " ".join(shown.split())
+    effect = x.against(y, words=["good"])
+    assert effect.divergence > 0
+    assert effect.scores == pytest.approx(np.abs(x.scores - y.scores).max())
+    (word, before, after) = effect.words[0]
+    assert (word, before != after) == ("good", True)
+    chances = torch.softmax(torch.from_numpy(x.scores), -1)
+    assert effect.before[0].chance == pytest.approx(float(chances.max()), abs=1e-6)
+    assert x.against(model.look(TEXT)).divergence == 0
+    with pytest.raises(InvalidInput, match="same text"):
+        x.against(model.look("The oven"))
+
+
+def test_words_are_cut_and_patched(model):
+    x = model.look(TEXT)
+    y = model.look(TEXT, edit=peasy.cut("it", "pizza", layer=0))
+    assert y.weights.by_words[0, 1].values[x.weights.by_words[0, 1].rows.index("it"), 2] == 0
+    z = model.look(TEXT, edit=[peasy.patch(TEXT, 1), peasy.even(0, 1)])
+    assert len(z.look.edits) == 2
+    assert "looks everywhere alike" in z.look.edits[1]
+
+
+def test_loss_on_data_under_an_edit(model, tmp_path):
+    (tmp_path / "held.txt").write_text((TEXT + "\n") * 30)
+    x, y = model.look("The pizza"), model.look("The pizza", edit=peasy.off(0))
+    effect = x.against(y, data=str(tmp_path / "held.txt"), split="all")
+    loss = next(each for each in effect.measures if each[0] == "loss")
+    assert loss[1] != loss[2]
+    plain = peasy.evaluate(model, str(tmp_path / "held.txt"), split="all")
+    assert loss[1] == pytest.approx(plain["loss"])
+    assert edited(x) is model
+
+
+def test_lens_rollout_and_steps_on_paper(model):
+    x = model.look(TEXT)
+    assert x.lens(rows=["it"]).layers == (0, 1, 2)
+    assert "would say" in str(x.lens())
+    np.testing.assert_allclose(np.asarray(x.rollout()).sum(1), 1, atol=1e-5)
+    page = str(x.work(1, 0, query="it"))
+    assert "Softmax" in page
+
+
+def test_heads_are_ranked(model):
+    found = model.heads([TEXT, "The oven tasted good"], by="previous")
+    ranked = [score.previous for score in found.ranked("previous")]
+    assert ranked == sorted(ranked, reverse=True)
+    assert found.sentences == 2
+    assert "What the heads" in str(found)
+    with pytest.raises(InvalidInput, match="cannot be ranked"):
+        model.heads(TEXT, by="previus")
+
+
+def test_a_trace_of_what_is_written(model):
+    found = model.trace("The pizza", max_tokens=4, top=3)
+    assert found.text == model.generate("The pizza", max_tokens=4)
+    assert [step.reused for step in found.steps][1:] == [len(found.prompt) + n for n in range(len(found.steps) - 1)]
+    assert all(step.candidates[0].id == step.id for step in found.steps)
+    assert found.steps[0].looked[0].keys.shape == (2, 3)
+    beams = model.trace("The pizza", max_tokens=4, beam=3)
+    assert len(beams.beams) == 3
+    assert beams.beams[0].steps[-1].score >= beams.beams[-1].steps[-1].score - 1e-9
+    assert json.dumps(found.data())
+
+
+def test_translators_look_at_their_source(translator):
+    model = peasy.load(translator)
+    x = model.look("The pizza came out", "it tasted good")
+    assert x.cross.layers
+    grid = x.cross[x.cross.layers[-1], 0]
+    assert grid.columns == x.look.tokens.pieces
+    assert len(grid.rows) == len(x.passage.written)
+    found = x.alignment()
+    assert found.weights.shape == (len(x.passage.written.words), len(x.look.tokens.words))
+    np.testing.assert_allclose(found.weights.sum(1), 1, atol=1e-4)
+    assert "Alignment" in str(found)
+    own = model.look("The pizza came out")
+    assert own.look.target is not None
+    assert model.trace("The pizza", max_tokens=3).source is not None
+    y = model.look("The pizza came out", "it tasted good", edit=peasy.off(0, 0, part="cross_attention"))
+    assert x.against(y).divergence > 0
+    assert str(x.brief())
+
+
+def test_known_pairs_choose_the_head(translator):
+    model = peasy.load(translator)
+    x = model.look("The pizza came", "it tasted good")
+    found = x.alignment(known=[(0, 0), (1, 1), (2, 2)])
+    assert found.scores[0].right is not None
+    assert found.scores[0].right == max(score.right for score in found.scores)
+    assert len(found.known) == 3
+
+
+def test_bleu_under_an_edit(translator, tmp_path):
+    model = peasy.load(translator)
+    (tmp_path / "pairs.tsv").write_text("The pizza\tit tasted\nThe oven\tcame out of it\n")
+    part = "cross_attention" if model.kind == "recurrent-translator" else None
+    x, y = model.look("The pizza"), model.look("The pizza", edit=peasy.off(0, 0 if part else None, part=part))
+    names = (
+        [name for name, *_ in x.against(y, data=str(tmp_path / "pairs.tsv"), split="all").measures]
+        if (x.look.target == y.look.target)
+        else ["BLEU"]
+    )
+    assert "BLEU" in names
+
+
+def test_encoders_look_both_ways_and_say_why(encoder):
+    model = peasy.load(encoder)
+    x = model.look("The pizza came out")
+    assert np.asarray(x.weights)[0, 0, 0, -1] > 0
+    assert x.look.next == ()
+    found = model.why("The pizza came out", "it tasted good")
+    first, second = model.embed(["The pizza came out", "it tasted good"])
+    assert found.cosine == pytest.approx(float(first @ second), abs=1e-6)
+    assert found.pairs.sum() == pytest.approx(found.cosine, abs=1e-6)
+    assert "pizza" in str(found)
+
+
+def test_long_texts_in_tiles_and_exact_rows(model):
+    whole = model.look(TEXT)
+    found = model.look(TEXT, overview="max", tile=4, rows=["it"], layers=[1])
+    (overview,) = found.overviews
+    matrix = np.asarray(whole.weights)[0, 1] if whole.weights.layers == (1,) else np.asarray(whole.weights)[1, 1]
+    assert overview.tiles[1, 0, 0] == pytest.approx(matrix[:4, :4].max(), abs=1e-6)
+    (rows,) = found.rows
+    np.testing.assert_allclose(rows.array[1], matrix[list(rows.rows)], atol=1e-6)
+    assert "tokens" in str(found)
+    with pytest.raises(NoRoom):
+        model.look(TEXT, overview="mean", tile=1, budget=100)
+
+
+def test_a_data_set_in_shards(model, tmp_path):
+    kept = keep_looks(model, [TEXT, "The oven"], tmp_path / "looks", layers=[1])
+    assert kept.texts == 2
+    (first, arrays), _ = read_looks(tmp_path / "looks")
+    assert first.ids == tuple(model.prompt(TEXT))
+    assert [place.layer for place, step in arrays if step == "weights"] == [1]
+
+
+def test_attention_over_training(model, tmp_path):
+    ids = tuple(model.prompt("The pizza"))
+    pieces = tuple(model.tokenizer.piece(id) for id in ids)
+    for step in (1, 5):
+        record(tmp_path, step, model.model, Sentence(ids, pieces))
+    found = film(tmp_path)
+    assert [frame.step for frame in found.frames] == [1, 5]
+    expected = np.asarray(model.look("The pizza").weights)[1]
+    np.testing.assert_allclose(found.frames[1].weights["decoder", 1, "attention"], expected, atol=1e-3)
+    assert "The pizza" in str(found)
+    with pytest.raises(NotFound, match="no attention"):
+        film(tmp_path / "attention")
+
+
+def test_saved_and_told_as_data(model, tmp_path):
+    x = model.look(TEXT, layers=[1])
+    for name in ("x.html", "x.svg", "x.json", "x.csv", "x.md"):
+        assert x.save(tmp_path / name).stat().st_size > 100
+    told = json.loads((tmp_path / "x.json").read_text())
+    assert told["captures"][0]["place"] == {"stack": "decoder", "layer": 1, "part": "attention"}
+    assert told["tokens"]["pieces"] == list(x.look.tokens.pieces)
+    assert told["caveat"] == CAVEAT
+    assert "LookResult" in repr(x)
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "said"),
+    [
+        ("", {}, "no text|nothing"),
+        (TEXT, {"layers": [7]}, "no layer 7"),
+        (TEXT, {"heads": 9}, "no head 9"),
+        (TEXT, {"rows": ["them"]}, "not in the text"),
+        (TEXT, {"steps": ["wieghts"]}, "wieghts"),
+        (TEXT, {"target": "x"}, "has a target"),
+        (TEXT, {"budget": "lots"}, "no number of bytes"),
+        (TEXT, {"overview": "median"}, "median"),
+        (TEXT, {"edit": peasy.off(9)}, "no layer 9"),
+    ],
+)
+def test_wrong_questions(model, text, more, said):
+    loaded = replace(model, tokenizer=model.tokenizer)
+    with pytest.raises(InvalidInput, match=said):
+        loaded.look(text, **more)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from peasy.workbench.load import load
     from peasy.workbench.look import look
     from peasy.workbench.plan import plan
+    from peasy.workbench.prove import prove
     from peasy.workbench.tokenize import tokenize
     from peasy.workbench.train import train
     from peasy.workbench.translate import translate
@@ -58,6 +59,7 @@ _HOMES = {
     "off": "peasy.looking.edit",
     "patch": "peasy.looking.edit",
     "plan": "peasy.workbench.plan",
+    "prove": "peasy.workbench.prove",
     "tokenize": "peasy.workbench.tokenize",
     "train": "peasy.workbench.train",
     "translate": "peasy.workbench.translate",
@@ -92,6 +94,7 @@ __all__ = [
     "off",
     "patch",
     "plan",
+    "prove",
     "tokenize",
     "train",
     "translate",
@@ -118,4 +121,9 @@ def _paint(shown: Any) -> dict[str, str]:
     return import_module("peasy.render").mimebundle(shown)
 
 
+def _make_widget(shown: Any) -> Any:
+    return import_module("peasy.notebook").widget(shown)
+
+
 display.painter = _paint
+display.make_widget = _make_widget

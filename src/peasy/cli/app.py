@@ -62,7 +62,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     flags = _before_parsing(words)
     try:
         command, bound, flags = _parse(words, flags)
-        _prepare(flags)
+        _prepare(flags, words[0] if words else "")
         answer = command(*bound.args, **bound.kwargs)
         if not isinstance(answer, Answer):  # cyclopts' own: --help, --version, --install-completion
             return answer if isinstance(answer, int) else 0
@@ -116,9 +116,10 @@ def _before_parsing(words: list[str]) -> Flags:
     return Flags(json=on("json"), debug=on("debug"))
 
 
-def _prepare(flags: Flags) -> None:
+def _prepare(flags: Flags, asked: str) -> None:
     """Refuse early what cannot be saved, and tell the libraries below, which read these when they are imported."""
-    if flags.out:
+    also = next((verb.saves for verb in VERBS if verb.name == asked), ())
+    if flags.out and flags.out.suffix.lstrip(".").lower() not in also:
         from peasy.render import format_of
 
         format_of(flags.out)

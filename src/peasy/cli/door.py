@@ -70,6 +70,7 @@ class Answer:
 
     `next` are commands worth typing now. `brief` is one line for when the document itself goes to a file.
     `files` are files the verb wrote itself. `exit_code` is 8 when a check ran and found something wrong.
+    `told`: the result is on the screen already, since it was streamed.
     """
 
     shown: Result
@@ -77,6 +78,7 @@ class Answer:
     exit_code: int = 0
     brief: str = ""
     files: Sequence[str | Path] = field(default=())
+    told: bool = False
 
 
 STDIN = "\0stdin"
@@ -89,6 +91,33 @@ def _text(_: type, tokens: Sequence[Token]) -> str:
 
 Text = Annotated[str, Parameter(converter=_text)]
 """A TEXT argument: as typed, or all of stdin for `-`."""
+
+
+Source = Annotated[str | None, Parameter(converter=lambda _, tokens: tokens[0].value)]
+"""A TEXT argument that may also be a file, or `-` for stdin; `read_source` reads it."""
+
+
+def read_source(given: str | None, what: str, *, lines: bool = True) -> list[str]:
+    """The texts that a person means: one as typed; each line of a file, or of stdin unless `lines` is False.
+
+    Without a text, stdin is read where it is a pipe.
+    """
+    if given is None and sys.stdin.isatty():
+        raise UsageError(f"{what} needs a TEXT.", hint="Type one in quotes, name a file, or give - to read stdin.")
+    if given is None or given == STDIN:
+        text = read_stdin()
+        return text.splitlines() if lines else [text]
+    path = Path(given)
+    if len(given) < 4096 and "\n" not in given and "\0" not in given and path.is_file():
+        return _read_lines(path)
+    return [given]
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from None
 
 
 def read_stdin() -> str:

@@ -64,7 +64,9 @@ def quiet_pipe() -> Iterator[None]:
 
 
 def _print(answer: Answer, files: list[str], flags: Flags) -> None:
-    if not flags.out:
+    if answer.told:
+        pass
+    elif not flags.out:
         print(_draw(answer.shown.document(), flags), end="")
     elif answer.brief:
         print(answer.brief)

@@ -9,11 +9,15 @@ TRAIN, KEEP = "Training", "Managing"
 
 @dataclass(frozen=True)
 class Verb:
-    """A command: its name, the one line that `peasy --help` shows, and the heading it stands under."""
+    """A command: its name, the one line that `peasy --help` shows, and the heading it stands under.
+
+    `saves` are suffixes that its result can be saved by besides those of every result.
+    """
 
     name: str
     does: str
     group: str
+    saves: tuple[str, ...] = ()
 
     @property
     def home(self) -> str:
@@ -35,6 +39,12 @@ VERBS = (
     Verb("check", "Find the wrong cells in hand-worked tables.", PAPER),
     Verb("exercise", "A worksheet with small numbers, and its answer key.", PAPER),
     Verb("tokenize", "Text into tokens and ids, and back.", MODEL),
+    Verb("generate", "A model writes on from a text, word by word.", MODEL),
+    Verb("translate", "A translator answers a text, and shows which word came from which.", MODEL),
+    Verb("embed", "Texts into vectors, and how near they are.", MODEL, saves=("npy", "jsonl")),
+    Verb("chat", "Talk with a model that was made for it.", MODEL),
+    Verb("look", "Where the heads of a model looked, in words and pictures.", MODEL),
+    Verb("prove", "Two roads to one truth: for a model, or for your own attention.", MODEL),
     Verb("train", "Train a model on built-in text or on your own.", TRAIN),
     Verb("evaluate", "How good a model is on data that it has not learned from.", TRAIN),
     Verb("compare", "Several kinds on the same data, with the same budget and seed.", TRAIN),

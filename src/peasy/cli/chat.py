@@ -1,0 +1,95 @@
+"""`peasy chat`."""
+
+import json
+import random
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from peasy.cli.consent import asking
+from peasy.cli.door import STDIN, Answer, Flags, Source
+
+if TYPE_CHECKING:
+    from peasy.workbench.chat import Chat
+
+
+def chat(
+    model: str,
+    text: Source = None,
+    *,
+    system: str | None = None,
+    max_tokens: int = 256,
+    temperature: float = 0.7,
+    top_p: float = 0.95,
+    stop: Annotated[list[str] | None, Parameter(negative="")] = None,
+    flags: Flags = Flags(),
+) -> Answer:
+    """Talk with a model that was made for it: its checkpoint has a chat template.
+
+    For example:
+
+        peasy chat ./my-chat-model
+        peasy chat ./my-chat-model "What is attention?"
+        peasy chat ./my-chat-model --system "Answer in one sentence." --temperature 0
+        echo "What is attention?" | peasy chat ./my-chat-model
+
+    Each line is a question. Ctrl-C stops an answer, Ctrl-D ends the conversation. The template runs in a process of its
+    own, sandboxed, with limits on time and memory.
+
+    Args:
+        model: A run, a folder, a built-in or a hub id.
+        text: A single question; without it, each line that is typed or piped is one.
+        system: What the model is told before the first question.
+        max_tokens: Stop an answer after so many tokens.
+        temperature: 0 takes the best token each time; higher is more daring.
+        top_p: Draw only from the likeliest tokens that have this share together.
+        stop: End an answer before this text; may be given several times.
+    """
+    from peasy.workbench.chat import chat as verb
+
+    seed = flags.seed if flags.seed is not None else random.randrange(2**31) if temperature > 0 else 0
+    talk = verb(
+        model, system=system, device=flags.device, offline=flags.offline, ask=asking(flags), max_tokens=max_tokens,
+        temperature=temperature, top_p=top_p, stop=tuple(stop or ()), seed=seed,
+    )  # fmt: skip
+    interrupted = False
+    for question in [text] if text not in (None, STDIN) else _questions(flags):
+        interrupted = _answer(talk, question or "", flags)
+        if interrupted and not sys.stdin.isatty():
+            break
+    if temperature > 0 and not flags.quiet:
+        print(f"seed {seed}", file=sys.stderr)
+    return Answer(talk, told=not flags.out, exit_code=130 if interrupted else 0)
+
+
+def _questions(flags: Flags) -> Iterator[str]:
+    """Lines of stdin; where a person types them, with a sign that it is their turn."""
+    live = sys.stdin.isatty() and not flags.quiet
+    while True:
+        if live:
+            print("› ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()
+
+
+def _answer(talk: "Chat", question: str, flags: Flags) -> bool:
+    """Print an answer as it comes; whether it was interrupted."""
+    pieces = talk.say(question)
+    try:
+        for piece in pieces:
+            if flags.json:
+                print(json.dumps({"event": "piece", "text": piece}, ensure_ascii=False), flush=True)
+            else:
+                print(piece, end="", flush=True)
+    except KeyboardInterrupt:
+        pieces.close()  # type: ignore[attr-defined]  # it is a generator
+        return True
+    finally:
+        if not flags.json:
+            print(flush=True)
+    return False

@@ -12,7 +12,7 @@ from peasy.proof.copy import export_again, save_again
 from peasy.proof.kernel import compare_kernels
 from peasy.proof.parting import furthest, of_scores, part_ways
 from peasy.proof.road import Outcome, Road, Text
-from peasy.proof.thrift import compare_bits, compare_packed
+from peasy.proof.thrift import compare_packed
 from peasy.proof.tolerance import tolerance_of
 from peasy.proof.verdict import ABSENT, FAILS, HOLDS, Equality, Proof
 
@@ -62,7 +62,7 @@ def prove_model(
 def _tried(model: Model, texts: Sequence[Text], progress: Progress | None) -> Iterator[Equality]:
     question = Question(model, texts, roads.alone(model, texts), tolerance_of(_dtype(model)))
     trials: list[Callable[[Question], list[Equality]]] = [
-        _cached, _batched, _padded, _chunked, _fused, _bits, _packed, _exported, _saved,
+        _cached, _batched, _padded, _chunked, _fused, _packed, _exported, _saved,
     ]  # fmt: skip
     for done, trial in enumerate(trials):
         if progress is not None:
@@ -102,11 +102,8 @@ def _fused(question: Question) -> list[Equality]:
 
 
 def _packed(question: Question) -> list[Equality]:
-    return compare_packed(question.model, question.texts, question.plain, question.tolerance)
-
-
-def _bits(question: Question) -> list[Equality]:
-    return [compare_bits(question.model, question.texts, _memory_reason(question.model))]
+    reason = _memory_reason(question.model)
+    return compare_packed(question.model, question.texts, question.plain, question.tolerance, reason)
 
 
 def _exported(question: Question) -> list[Equality]:
@@ -157,7 +154,11 @@ def _compare(question: Question, name: str, says: str, road: Road, other: Model 
         return Equality(name, says, HOLDS, max(distance, vector_distance), tolerance)
     why = ""
     if distance <= tolerance:
-        distance, worst, why = vector_distance, vector_worst, "The vectors of its tokens agree; that of the text does not."
+        distance, worst, why = (
+            vector_distance,
+            vector_worst,
+            "The vectors of its tokens agree; that of the text does not.",
+        )
     where = part_ways(question.model, other, road, question.texts, worst, tolerance)
     if where is None and not why:
         where = of_scores(*pairs[worst], tolerance)

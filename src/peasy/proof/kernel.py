@@ -1,6 +1,6 @@
 """Fused = formula: what the kernel gives, against the weights of the formula times the values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -26,9 +26,10 @@ class _Pairs(Watch):
     where: Where | None = None
     compared: int = 0
 
-    def tap(self, row: int = 0, new: int | None = None, **shown: Tensor | None) -> Tap:
+    def tap(self, row: int = 0, new: int | None = None, shown: Mapping[str, Tensor | None] | None = None) -> Tap:
         """A tap on what the formula needs and what the kernel gave."""
-        self.row, self.held = row, {}
+        self.row = row
+        self.held: dict[str, Tensor] = {}
         return Tap(self._take, steps=("value", "weights", "context"), parts=("attention", "cross_attention"))
 
     def _take(self, seen: Seen) -> None:
@@ -51,14 +52,18 @@ def compare_kernels(model: Model, texts: Sequence[Text], tolerance: float) -> Eq
     modules = list(model.modules())
     if not any(isinstance(each, Attention) for each in modules):
         own = any(isinstance(each, AdditiveAttention) for each in modules)
-        why = "Its attention is calculated by the formula itself: there is no kernel." if own else "It has no attention."
+        why = (
+            "Its attention is calculated by the formula itself: there is no kernel." if own else "It has no attention."
+        )
         return Equality(NAME, SAYS, ABSENT, why=why)
     ways: list[Road] = [alone, in_a_batch]
     ways += [in_chunks] if any(each.place.stack == "decoder" for each in modules if isinstance(each, Attention)) else []
     pairs = [_watched(model, texts, index, way, tolerance) for way in ways for index in range(len(texts))]
     worst = max(pairs, key=lambda pair: pair.distance)
     if worst.distance <= tolerance:
-        return Equality(NAME, SAYS, HOLDS, worst.distance, tolerance, measures={"compared": sum(p.compared for p in pairs)})
+        return Equality(
+            NAME, SAYS, HOLDS, worst.distance, tolerance, measures={"compared": sum(p.compared for p in pairs)}
+        )
     return Equality(NAME, SAYS, FAILS, worst.distance, tolerance, where=worst.where, text=worst.index)
 
 

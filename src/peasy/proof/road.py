@@ -3,7 +3,7 @@
 A road takes all texts and may be watched on one of them, so that two roads can be compared step by step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,10 +45,10 @@ class Watch:
     shown: dict[str, Tensor] = field(default_factory=dict)
     new: int | None = None
 
-    def tap(self, row: int = 0, new: int | None = None, **shown: Tensor | None) -> Tap:
+    def tap(self, row: int = 0, new: int | None = None, shown: Mapping[str, Tensor | None] | None = None) -> Tap:
         """A tap for the next pass: the text is row `row`, has `new` new tokens, and is `shown` where True."""
         self.row, self.new = row, new
-        self.shown = {stack: real[row] for stack, real in shown.items() if real is not None}
+        self.shown = {stack: real[row] for stack, real in (shown or {}).items() if real is not None}
         return Tap(self._take, steps=STEPS)
 
     def _take(self, seen: Seen) -> None:
@@ -73,7 +73,7 @@ Road = Callable[[Model, Sequence[Text], Watch | None], list[Outcome]]
 def alone(model: Model, texts: Sequence[Text], watch: Watch | None = None) -> list[Outcome]:
     """Each text by itself, all of it at once, with no cache: the road that every other is compared with."""
     return [
-        _outcome(model, _ids(model, [text.ids]), tap=_tap(watch, index), **_source(model, [text]))
+        _outcome(model, _ids(model, [text.ids]), tap=_tap(watch, index), **source_of(model, [text]))
         for index, text in enumerate(texts)
     ]
 
@@ -83,8 +83,8 @@ def in_a_batch(model: Model, texts: Sequence[Text], watch: Watch | None = None) 
     order = list(reversed(range(len(texts))))
     ids, real = pad([texts[index].ids for index in order])
     ids, real = ids.to(model.device), real.to(model.device)
-    source = _source(model, [texts[index] for index in order])
-    tap = None if watch is None else watch.tap(order.index(watch.index), **_shown(model, real, source))
+    source = source_of(model, [texts[index] for index in order])
+    tap = None if watch is None else watch.tap(order.index(watch.index), shown=_shown(model, real, source))
     answer, vector = _answer(model, ids, real=real, tap=tap, **source)
     found = {
         index: Outcome(answer[row][real[row]], None if vector is None else vector[row])
@@ -95,7 +95,7 @@ def in_a_batch(model: Model, texts: Sequence[Text], watch: Watch | None = None) 
 
 def side_by_side(model: Model, texts: Sequence[Text], watch: Watch | None = None) -> list[Outcome]:
     """As generation reads: each into its own memory, in one pass, first a part of each and then the rest."""
-    memories = [model.start(**_source(model, [text])) for text in texts]
+    memories = [model.start(**source_of(model, [text])) for text in texts]
     pieces: list[list[Tensor]] = [[] for _ in texts]
     for begin in (True, False):
         parts = [_half(text.ids, begin) for text in texts]
@@ -128,7 +128,7 @@ def padded(side: str) -> Road:
             if text.source is not None:
                 source = dict(zip(("source", "source_real"), _pad_one(model, text.source, side), strict=True))
             watched = _for(watch, index)
-            tap = None if watched is None else watched.tap(0, **_shown(model, real, source))
+            tap = None if watched is None else watched.tap(0, shown=_shown(model, real, source))
             answer, vector = _answer(model, ids, real=real, tap=tap, **source)
             found.append(Outcome(answer[0][real[0]], None if vector is None else vector[0]))
         return found
@@ -148,7 +148,7 @@ def _outcome(model: Model, ids: Tensor, **how: Any) -> Outcome:
 
 
 def _in_pieces(model: Model, text: Text, sizes: list[int], watch: Watch | None) -> Outcome:
-    memory = model.start(room=len(text.ids), **_source(model, [text]))
+    memory = model.start(room=len(text.ids), **source_of(model, [text]))
     pieces = _ids(model, [text.ids]).split(sizes, dim=1)
     found = [
         model(piece, cache=memory, tap=None if watch is None else watch.tap(0, piece.shape[1]))[0] for piece in pieces
@@ -193,7 +193,8 @@ def _ids(model: Model, rows: Sequence[Sequence[int]]) -> Tensor:
     return torch.tensor([list(row) for row in rows], device=model.device)
 
 
-def _source(model: Model, texts: Sequence[Text]) -> dict[str, Tensor]:
+def source_of(model: Model, texts: Sequence[Text]) -> dict[str, Any]:
+    """What a model that answers a source is given beside the ids."""
     sources = [text.source for text in texts if text.source is not None]
     if not sources:
         return {}

@@ -1,44 +1,78 @@
 """Packed close to full: how far the scores of thrifty weights diverge; and whether company changes any bit."""
 
-from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from peasy.errors import PeasyError
+from peasy.generation.packed import pack, packing_of
 from peasy.models.protocol import Model
+from peasy.nn.head import Head
 from peasy.proof.parting import of_scores, part_ways
-from peasy.proof.road import Outcome, Text, alone
+from peasy.proof.road import Outcome, Text, alone, source_of
 from peasy.proof.tolerance import INT8, apart
 from peasy.proof.verdict import ABSENT, FAILS, HOLDS, Equality
 
-PACKED = "peasy.generation.packed"
-KINDS = {
-    "float32": "weights laid out for this processor, same numbers",
-    "int8": "weights in 8 bits, rows of activations too",
+Kind = Literal["float32", "int8"]
+KINDS: dict[Kind, tuple[str, str]] = {
+    "float32": ("packed float32 = full", "weights laid out for this processor, the same numbers"),
+    "int8": ("packed int8 near full", "weights in 8 bits, and each row of what they meet"),
 }
 
 
-def compare_packed(model: Model, texts: Sequence[Text], plain: Sequence[Outcome], tolerance: float) -> list[Equality]:
-    """Each kind of packing against the model as it is."""
-    return [_compare_kind(kind, says, model, texts, plain, tolerance) for kind, says in KINDS.items()]
+def compare_packed(
+    model: Model, texts: Sequence[Text], plain: Sequence[Outcome], tolerance: float, no_memory: str | None
+) -> list[Equality]:
+    """Each kind of packing against the model as it is, and against itself in company."""
+    return [
+        each
+        for kind, (name, says) in KINDS.items()
+        for each in _compare_kind(kind, name, says, model, texts, plain, tolerance, no_memory)
+    ]
 
 
 def _compare_kind(
-    kind: str, says: str, model: Model, texts: Sequence[Text], plain: Sequence[Outcome], tolerance: float
-) -> Equality:
-    name = f"packed {kind} = full" if kind == "float32" else f"packed {kind} near full"
-    pack, why = _packer(model)
-    if pack is None:
-        return Equality(name, says, ABSENT, why=why)
+    kind: Kind,
+    name: str,
+    says: str,
+    model: Model,
+    texts: Sequence[Text],
+    plain: Sequence[Outcome],
+    tolerance: float,
+    no_memory: str | None,
+) -> Iterator[Equality]:
+    packed, why = _packed(model, kind)
+    if packed is None:
+        yield Equality(name, says, ABSENT, why=why)
+        return
+    yield _near(kind, name, says, model, packed, texts, plain, tolerance)
+    yield compare_bits(f"same bits in any batch, {kind}", packed, texts, no_memory)
+
+
+def _packed(model: Model, kind: Kind) -> tuple[Model | None, str]:
+    if not any(isinstance(each, nn.Linear | Head) for each in model.modules()):
+        return None, "It has no products to pack."
+    if model.device.type != "cpu":
+        return None, "Weights are packed for the processor, and this model is elsewhere."
     try:
-        packed = pack(model, kind)
+        return pack(model, kind), ""
     except PeasyError as error:
-        return Equality(name, says, ABSENT, why=error.message)
+        return None, error.message
+
+
+def _near(
+    kind: Kind,
+    name: str,
+    says: str,
+    model: Model,
+    packed: Model,
+    texts: Sequence[Text],
+    plain: Sequence[Outcome],
+    tolerance: float,
+) -> Equality:
     found = alone(packed, texts)
     measures = measure(torch.cat([each.rows for each in found]), torch.cat([each.rows for each in plain]))
     allowed, distance = (tolerance, measures["largest"]) if kind == "float32" else (INT8, measures["relative"])
@@ -70,21 +104,15 @@ def measure(found: Tensor, right: Tensor) -> dict[str, float]:
     }
 
 
-def _packer(model: Model) -> tuple[Callable[[Model, Any], Model] | None, str]:
-    if find_spec(PACKED) is None:
-        return None, "This peasy packs no weights."
-    if not any(isinstance(each, torch.nn.Linear) for each in model.modules()):
-        return None, "It has no linear maps to pack."
-    return import_module(PACKED).pack, ""
-
-
-def compare_bits(model: Model, texts: Sequence[Text], no_memory: str | None) -> Equality:
+def compare_bits(name: str, model: Model, texts: Sequence[Text], no_memory: str | None = None) -> Equality:
     """The same text read alone, in company and in other pieces: how many of its numbers differ in any bit?"""
-    name, says = "same bits in any batch", "alone, in company, in another order and in pieces"
+    says = "alone, in company, in another order and in pieces"
+    packing = packing_of(model)
     if no_memory:
         return Equality(name, says, ABSENT, why=no_memory)
-    if find_spec(PACKED) is None or not _promises_bits(model):
-        return Equality(name, says, ABSENT, why="Only a deterministic model promises it, and this one is not.")
+    if packing is None or packing.held is None or not packing.held.equal:
+        held = "" if packing is None or packing.held is None else packing.held.says()
+        return Equality(name, says, ABSENT, why=f"It is not promised here. {held}".strip())
     right, differing, worst = [_read(model, [text])[0] for text in texts], 0, None
     for order, cut in _companies(len(texts)):
         found = _read(model, [texts[index] for index in order], cut)
@@ -98,21 +126,19 @@ def compare_bits(model: Model, texts: Sequence[Text], no_memory: str | None) -> 
     return Equality(name, says, FAILS, None, 0.0, f"{differing:,} numbers differ.", None, worst, measures)
 
 
-def _promises_bits(model: Model) -> bool:
-    return bool(getattr(model, "deterministic", False))
-
-
 def _companies(count: int) -> Iterator[tuple[list[int], int]]:
+    """Who is read with whom, and how many tokens come first."""
     everybody = list(range(count))
     yield everybody, 0
     yield everybody[::-1], 1
+    yield everybody[:1], 3
     for one, other in pairwise(everybody):
         yield [other, one], 2
 
 
 def _read(model: Model, texts: Sequence[Text], cut: int = 0) -> list[Tensor]:
     """The scores after every token, read in one piece or in two with `cut` tokens in the first."""
-    memories = [model.start(**_source(model, text)) for text in texts]
+    memories = [model.start(**source_of(model, [text])) for text in texts]
     pieces: list[list[Tensor]] = [[] for _ in texts]
     for part in (slice(0, cut), slice(cut, None)):
         rows = [index for index, text in enumerate(texts) if text.ids[part]]
@@ -121,7 +147,3 @@ def _read(model: Model, texts: Sequence[Text], cut: int = 0) -> list[Tensor]:
             for row, scores in zip(rows, read, strict=True):
                 pieces[row].append(scores)
     return [torch.cat(each) for each in pieces]
-
-
-def _source(model: Model, text: Text) -> dict[str, Tensor]:
-    return {} if text.source is None else {"source": torch.tensor([text.source], device=model.device)}

@@ -195,7 +195,8 @@ class Odd(nn.Module):
 
 
 RIGHT = [
-    F.scaled_dot_product_attention, torch_fused, nn.MultiheadAttention, with_einsum, numpy_loops, grouped, additive_mask,
-    true_is_hidden, ones_are_seen, renormalised, causal_from_the_end, from_inputs, FromScratch, FourLinears,
+    F.scaled_dot_product_attention, torch_fused, nn.MultiheadAttention, with_einsum, numpy_loops, grouped,
+    additive_mask, true_is_hidden, ones_are_seen, renormalised, causal_from_the_end,
+    from_inputs, FromScratch, FourLinears,
     HeadsInAList, BareMatrices, Grouped, TimeFirst, Cached, Odd,
 ]  # fmt: skip

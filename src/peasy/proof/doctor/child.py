@@ -52,7 +52,9 @@ class Server:
             return self._describe()
         assert self.subject is not None, "describe comes first"
         if question["do"] == "make":
-            made = self.subject.make({name: _read(each, {}) for name, each in question["kwargs"].items()}, question["seed"])
+            made = self.subject.make(
+                {name: _read(each, {}) for name, each in question["kwargs"].items()}, question["seed"]
+            )
             if isinstance(made, Fault):
                 return {"fault": asdict(made)}
             return {"description": asdict(made[0]), "file": self._keep(made[1])}

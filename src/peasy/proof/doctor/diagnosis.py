@@ -39,7 +39,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All that is known of one function or module. `explained` is False where something is wrong and nobody knows what."""
+    """All that is known of a function or module. `explained` False: something is wrong, and nobody knows what."""
 
     name: str
     kind: str

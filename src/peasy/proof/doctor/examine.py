@@ -18,7 +18,7 @@ from peasy.proof.doctor.role import declares
 from peasy.proof.doctor.search import Explanation, Observation, explain, first_difference
 from peasy.proof.doctor.stage import STAGES
 from peasy.proof.doctor.stance import Question, Stance
-from peasy.proof.doctor.subject import Answer, Description, Patient
+from peasy.proof.doctor.subject import Answer, Patient
 from peasy.proof.doctor.variant import Variant
 from peasy.proof.doctor.way import Way, way_of
 from peasy.proof.doctor.weights import Linear, Projection, read_projections
@@ -99,8 +99,9 @@ def _weighted(plain: Stance, numbers: Numbers) -> Iterator[Stance]:
     """A function of inputs: with matrices as arguments, or with queries, keys and values that are the inputs."""
     heads, width = (sizes.HEADS, sizes.MODEL) if plain.way.has("heads") else (1, sizes.WIDTH)
     if plain.way.has("w_q"):
-        maps = [Linear(numbers.array(name, width, width) / np.sqrt(width) * 1.5) for name in ("w_q", "w_k", "w_v", "w_o")]
-        projection = Projection(*maps[:3], maps[3] if plain.way.has("w_o") else None, "its arguments")
+        size = 1.5 / np.sqrt(width)  # so that scores are neither all alike nor one alone
+        q, k, v, o = (Linear(numbers.array(name, width, width) * size) for name in ("w_q", "w_k", "w_v", "w_o"))
+        projection = Projection(q, k, v, o if plain.way.has("w_o") else None, "its arguments")
     else:
         same = Linear(np.eye(width))
         projection = Projection(same, same, same, None, "none: queries, keys and values are the inputs")

@@ -157,13 +157,15 @@ MISTAKES = (
 
 CACHED = (
     Mistake(
-        "causal top-left with a cache", "With a cache the causal mask starts at the first key: new queries see too little.",
+        "causal top-left with a cache",
+        "With a cache the causal mask starts at the first key: new queries see too little.",
         _CAUSAL, "torch.tril(torch.ones(queries, keys)), or is_causal=True",
         "torch.tril(torch.ones(queries, keys), diagonal=keys - queries)",
         [{"corner": "start"}], ("is_causal", *_TRIANGLE),
     ),
     Mistake(
-        "positions not shifted with the cache", "New tokens are placed from 0 again, though cached ones stand before them.",
+        "positions not shifted with the cache",
+        "New tokens are placed from 0 again, though cached ones stand before them.",
         "place of a new token = tokens in the cache + its index", "positions = torch.arange(x.size(1))",
         "positions = torch.arange(past, past + x.size(1))",
         [{"shifted": False}], ("arange", "pos", "rope", "rotary", "freqs"),
@@ -187,6 +189,7 @@ DROPOUT = Mistake(
 )  # fmt: skip
 NAN_ROWS = Mistake(
     "NaN on fully masked rows", "A query that may look at nothing gets NaN, which spreads from there.",
-    "a row without a visible key gets zeros", "softmax of a row of -∞", "torch.nan_to_num(weights), or zeros for such rows",
+    "a row without a visible key gets zeros", "softmax of a row of -∞",
+    "torch.nan_to_num(weights), or zeros for such rows",
     (), ("softmax",), CAUTION,
 )  # fmt: skip

@@ -38,14 +38,16 @@ def make_module(
 def _settings(description: Description, call: Way | None) -> dict[str, Any]:
     if call is not None and call.made is not None:
         args, kwargs = call.made
-        return dict(zip((each.name for each in description.parameters), args, strict=False)) | kwargs
+        return dict(zip((each.name for each in description.parameters), args, strict=False)) | dict(kwargs)
     roles = roles_of(description, making=True)
     found: dict[str, Any] = {}
     for parameter in description.parameters:
         role = roles.get(parameter.name)
         if role == "config":
             found[parameter.name] = Named(_named())
-        elif role == "dropout" or (role is not None and parameter.required) or role in ("d_model", "heads", "key_heads"):
+        elif (
+            role == "dropout" or (role is not None and parameter.required) or role in ("d_model", "heads", "key_heads")
+        ):
             found[parameter.name] = SETTINGS.get(role or "")
     return found
 

@@ -83,7 +83,7 @@ def _runner(chart: Chart, patient: Patient, numbers: Numbers) -> tuple[Callable[
             found = next((array for array in answer.arrays.values() if array.shape[:-1] == laid.shape[:-1]), None)
             if found is None:
                 raise ValueError
-            return found.swapaxes(0, 1) if axes == "tbd" else found[None] if axes == "td" else found
+            return {"tbd": found.swapaxes(0, 1), "td": found[None]}.get(frame.axes, found)
 
         try:
             run(numbers.array("x", frame.batch, TIME, sizes.MODEL))

@@ -99,7 +99,9 @@ class Remote:
 
     def make(self, kwargs: Mapping[str, Any], seed: int = 0) -> tuple[Description, dict[str, np.ndarray]] | Fault:
         """Make the module of a class in there."""
-        told = self._ask({"do": "make", "kwargs": {name: _written(each) for name, each in kwargs.items()}, "seed": seed})
+        told = self._ask(
+            {"do": "make", "kwargs": {name: _written(each) for name, each in kwargs.items()}, "seed": seed}
+        )
         if "fault" in told:
             return _fault(told["fault"])
         return _description(told["description"]), self._arrays(told)
@@ -124,7 +126,9 @@ class Remote:
         self.number += 1
         if arrays:
             question["file"] = f"in-{self.number}.safetensors"
-            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, self.folder / question["file"])
+            save_file(
+                {name: np.ascontiguousarray(array) for name, array in arrays.items()}, self.folder / question["file"]
+            )
         try:
             os.write(self.questions, json.dumps(question).encode() + b"\n")
         except BrokenPipeError:
@@ -149,7 +153,9 @@ class Remote:
     def _gone(self) -> PeasyError:
         code = self.process.wait()
         if code == -signal.SIGXCPU:
-            return InvalidInput(f"{self.file.name} was stopped after {self.limits.processor} s of processor time, its limit.")
+            return InvalidInput(
+                f"{self.file.name} was stopped after {self.limits.processor} s of processor time, its limit."
+            )
         said = (self.folder / "said.txt").read_text(encoding="utf-8", errors="replace").strip()[-500:]
         how = f"ended by signal {-code}" if code < 0 else f"left with exit code {code}"
         return InvalidInput(f"{self.file.name} {how} while it was examined.", hint=said or None)

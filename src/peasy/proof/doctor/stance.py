@@ -119,7 +119,8 @@ class Stance:
             else self.numbers.array(role, frame.batch, heads, time, WIDTH)
             for role, (heads, time) in sizes.items()
         }
-        return arrays, Case(**arrays, heads=frame.heads, key_heads=key_heads, flat=frame.flat)
+        case = Case(arrays["query"], arrays["key"], arrays["value"], frame.heads, key_heads, frame.flat)
+        return arrays, case
 
     def _projected(self, question: Question) -> tuple[dict[str, Array], Case]:
         assert self.projection is not None

@@ -6,6 +6,7 @@ The same three questions (describe, make, call) are answered by a patient in a p
 import contextlib
 import inspect
 import re
+import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ class Description:
     kind: str
     parameters: tuple[Parameter, ...]
     told: str = ""
-    source: Source = Source()
+    source: Source = field(default_factory=Source)
     library: str = ""
     numbers: Mapping[str, int] = field(default_factory=dict)
 
@@ -162,14 +163,11 @@ class Subject:
 
 def kind_of(thing: Any) -> str | None:
     """function, class or module; None = nothing that can be called."""
-    try:
-        from torch.nn import Module
-    except ModuleNotFoundError:
-        Module = ()  # type: ignore[misc,assignment]
-    if isinstance(thing, Module):
+    modules: Any = getattr(sys.modules.get("torch.nn"), "Module", ())  # whoever has a module has imported torch
+    if isinstance(thing, modules):
         return "module"
     if inspect.isclass(thing):
-        return "class" if Module and issubclass(thing, Module) else None
+        return "class" if issubclass(thing, modules) else None
     return "function" if callable(thing) else None
 
 
@@ -277,8 +275,13 @@ def _quiet(library: str) -> Iterator[None]:
             return
         import torch
 
-        with torch.no_grad():
-            yield
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # what is asked is tiny: threads would only wait for each other
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager
@@ -288,7 +291,7 @@ def _still() -> Iterator[None]:
     from torch.nn import functional
 
     held = functional.dropout, torch.dropout
-    functional.dropout = lambda x, *_, **__: x  # type: ignore[assignment]
+    functional.dropout = lambda x, *_, **__: x
     torch.dropout = lambda x, *_, **__: x
     try:
         yield

@@ -29,7 +29,7 @@ class Way:
 
     name: str
     slots: tuple[Slot, ...]
-    made: Mapping[str, Any] | Sequence[Any] | None = None
+    made: tuple[Sequence[Any], Mapping[str, Any]] | None = None
 
     def has(self, *roles: str) -> bool:
         """Whether all these roles are in it."""

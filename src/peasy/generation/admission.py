@@ -5,16 +5,14 @@ from peasy.generation.answer import Answer
 from peasy.generation.footprint import Footprint
 from peasy.generation.glance import check_watch
 from peasy.generation.limit import Limits
-from peasy.generation.prompt import begin, most_tokens
+from peasy.generation.prompt import begin_one, check_ids, fit, most_tokens, writing_vocabulary
 from peasy.generation.request import Request
 from peasy.generation.waiting import Entry
 from peasy.models.protocol import Model
 from peasy.text import Tokenizer
 
 
-def admit(
-    model: Model, tokenizer: Tokenizer | None, answer: Answer, limits: Limits, footprint: Footprint
-) -> Entry:
+def admit(model: Model, tokenizer: Tokenizer | None, answer: Answer, limits: Limits, footprint: Footprint) -> Entry:
     """The request with all that it will take, or an error that says what to change."""
     request = answer.request
     if request.n > limits.choices or request.n > limits.rows:
@@ -36,25 +34,15 @@ def admit(
 
 
 def _prompt(model: Model, request: Request) -> tuple[int, ...]:
-    prompts = [request.prompt] if request.prompt else None
-    if model.reads_source != (request.source is not None):
+    if model.reads_source != bool(request.source):
         raise InvalidInput(
             "This model answers a source, and there is none." if model.reads_source else "This model has no source.",
             hint="Give source=ids." if model.reads_source else "Give the ids as the prompt.",
         )
-    prompt = tuple(begin(model, prompts, None if request.source is None else [request.source])[0])
-    _check_ids(request.source or (), model.config.vocabulary)
-    _check_ids(prompt, getattr(model.config, "target_vocabulary", None) or model.config.vocabulary)
-    return prompt
-
-
-def _check_ids(ids: tuple[int, ...], vocabulary: int) -> None:
-    for id in ids:
-        if not 0 <= id < vocabulary:
-            raise InvalidInput(
-                f"There is no token {id}: this model knows 0 to {vocabulary - 1}.",
-                hint="Was the text cut into tokens by this model's own tokenizer?",
-            )
+    prompt = fit(model, begin_one(model, request.prompt), request.sampling)
+    check_ids(request.source or (), model.config.vocabulary)
+    check_ids(prompt, writing_vocabulary(model))
+    return tuple(prompt)
 
 
 def _check_room(entry: Entry, limits: Limits) -> None:

@@ -1,4 +1,4 @@
-"""The answer to one request while it is written: the engine puts events in at one end, a reader takes them at the other.
+"""The answer to one request while it is written: the engine puts events in at one end, a reader takes them out.
 
 A reader may be slow. At most `buffer` events wait for it; then the request pauses: it keeps its memory but no longer
 takes part. When nothing was taken for `patience` seconds, it ends ("slow") and its memory is freed.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from peasy.errors import InvalidInput
+from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.prompt import (
     Ids,
     Long,
@@ -120,7 +120,7 @@ class Text:
         try:
             chosen = self.chooser.choose(scores)
         except InvalidInput as error:
-            yield self._finish("error", error)
+            yield self.finish("error", error)
             return
         self.ids.append(chosen.id)
         self.written += 1
@@ -131,9 +131,10 @@ class Text:
         self.over = reason is not None
         yield Token(self.number, self.written - 1, chosen, text)
         if reason is not None:
-            yield self._finish(reason)
+            yield self.finish(reason)
 
-    def _finish(self, reason: Reason, error: InvalidInput | None = None) -> Ended:
+    def finish(self, reason: Reason, error: PeasyError | None = None) -> Ended:
+        """It is over: what is told of it last."""
         self.over = True
         rest = "" if reason == "stop" else self.teller.finish()
         return Ended(self.number, reason, self.written, rest, error)

@@ -16,10 +16,12 @@ from peasy.generation.admission import admit
 from peasy.generation.answer import Answer
 from peasy.generation.counter import Counters
 from peasy.generation.footprint import measure
+from peasy.generation.glance import Glance
 from peasy.generation.limit import Limits
-from peasy.generation.prefix import Prefixes
+from peasy.generation.prefix import Chain, Prefixes
 from peasy.generation.request import Ended, Fault, Reason, Request
 from peasy.generation.row import Row
+from peasy.generation.sampling import Chooser
 from peasy.generation.teller import Teller
 from peasy.generation.waiting import Entry, Waiting
 from peasy.models.protocol import Model
@@ -66,7 +68,9 @@ class Engine:
         """Wait in line to be answered. What cannot be answered is refused here, before any work is done."""
         answer = Answer(request, self.clock(), self.limits.buffer, lambda: self.wake())
         try:
-            self.waiting.put(admit(self.model, self.tokenizer, answer, self.limits, self.footprint), self.counters.speed)
+            self.waiting.put(
+                admit(self.model, self.tokenizer, answer, self.limits, self.footprint), self.counters.speed
+            )
         except PeasyError:
             self.counters.refused += 1
             raise
@@ -150,20 +154,26 @@ class Engine:
 
     def _begin(self, entry: Entry) -> Row:
         """The first row of a request. A source is read here, in one piece, unless it was before."""
-        room, source = len(entry.prompt) + entry.most, entry.answer.request.source
-        if source is None:
-            return Row.begin(entry.answer, entry.prompt, self.model.start(room=room), self._teller(entry.answer), entry.most)
-        page = self.prefixes.find((), (-1, *source))
-        if page is None:
-            memory = self.model.start(room=room, source=torch.tensor([source], device=self.model.device))
-            chain = self.prefixes.keep((), (-1, *source), memory.fork()) if self.prefixes.most else None
-        else:
-            memory, chain = page.content.fork(), (page,)
-            for layer in memory.layers if isinstance(memory, Cache) else ():
-                layer.room = room
-        row = Row.begin(entry.answer, entry.prompt, memory, self._teller(entry.answer), entry.most)
-        row.chain = chain
-        return row
+        request, ids = entry.answer.request, list(entry.prompt)
+        source = None if request.source is None else torch.tensor([request.source], device=self.model.device)
+        memory, chain = self._start(source, request.source, len(ids) + entry.most)
+        chooser, glance = Chooser(request.sampling, ids), None if request.watch is None else Glance(request.watch)
+        return Row(
+            ids, memory, source, chooser, self._teller(entry.answer), entry.most,
+            answer=entry.answer, chain=chain, glance=glance,
+        )  # fmt: skip
+
+    def _start(self, source: Tensor | None, ids: tuple[int, ...] | None, room: int) -> tuple[Any, Chain | None]:
+        """An empty memory; one that has read the source is shared like a page, its ids marked as no text's."""
+        if source is None or ids is None:
+            return self.model.start(room=room), ()
+        if (page := self.prefixes.find((), (-1, *ids))) is None:
+            memory = self.model.start(room=room, source=source)
+            return memory, self.prefixes.keep((), (-1, *ids), memory.fork()) if self.prefixes.most else None
+        memory = page.content.fork()
+        for layer in memory.layers if isinstance(memory, Cache) else ():
+            layer.room = room
+        return memory, (page,)
 
     def _teller(self, answer: Answer) -> Teller:
         return Teller(self.tokenizer, answer.request.sampling.stop)
@@ -182,9 +192,11 @@ class Engine:
             self.counters.ended[reason] += 1
 
     def _end_row(self, row: Row, reason: Reason, error: Exception | None = None) -> None:
+        self._remove(row, row.end(reason, _for_people(error)))
+
+    def _remove(self, row: Row, last: Ended) -> None:
         self.rows.remove(row)
-        row.end(reason, _for_people(error))
-        self.counters.ended[reason] += 1
+        self.counters.ended[last.reason] += 1
         if row.answer.done:
             self.reserved.pop(row.answer, None)
 
@@ -243,13 +255,12 @@ class Engine:
 
     def _start_again(self, row: Row) -> None:
         """A state cannot go back: its text is read once more, from the start."""
-        source = row.answer.request.source
-        given = {} if source is None else {"source": torch.tensor([source], device=self.model.device)}
-        row.memory, row.read, row.chain = self.model.start(room=len(row.ids), **given), 0, None
+        row.memory = self.model.start(room=len(row.ids) + row.most, source=row.source)
+        row.read, row.chain = 0, None
 
     def _advance(self, turn: Turn, scores: Tensor) -> None:
         row, end = turn
-        if row.choice not in row.answer.open:  # a fault of another choice has ended the request in this very step
+        if row.number not in row.answer.open:  # a fault of another choice has ended the request in this very step
             return
         try:
             self.counters.prompt_tokens += max(0, min(end, len(row.ids) - row.written) - row.read)
@@ -263,7 +274,7 @@ class Engine:
     def _choices(self, row: Row) -> list[Row]:
         """The row; and when its prompt has just been read, all choices of the request."""
         n = row.answer.request.n
-        if n == 1 or row.written or row.choice:
+        if n == 1 or row.written or row.number:
             return [row]
         others = [row.fork(choice, self._teller(row.answer)) for choice in range(1, n)]
         at = self.rows.index(row) + 1
@@ -271,10 +282,11 @@ class Engine:
         return [row, *others]
 
     def _write(self, row: Row, scores: Tensor) -> None:
-        reason = row.write(scores, self.model.config.special.end)
-        self.counters.written_tokens += 1
-        if reason is not None:
-            self._end_row(row, reason)
+        before = row.written
+        last = row.say(scores, self.model.config.special.end)
+        self.counters.written_tokens += row.written - before
+        if last is not None:
+            self._remove(row, last)
 
 
 def _for_people(error: Exception | None) -> PeasyError | None:

@@ -1,7 +1,7 @@
 """How many bytes the memory of a text takes, so that a budget can be kept before anything is read."""
 
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +21,8 @@ def held_bytes(thing: Any) -> int:
     """
     if isinstance(thing, Tensor):
         return thing.numel() * thing.element_size()
+    if isinstance(thing, dict):
+        return sum(map(held_bytes, thing.values()))
     if isinstance(thing, (list, tuple)):
         return sum(map(held_bytes, thing))
     if is_dataclass(thing) and not isinstance(thing, type):
@@ -28,26 +30,34 @@ def held_bytes(thing: Any) -> int:
     return 0
 
 
+class Part(NamedTuple):
+    """Bytes of each token in one part of a memory; its room is taken at once, or grows by half whenever it is full."""
+
+    width: int
+    window: int | None = None
+    grows: bool = False
+
+
 @dataclass(frozen=True)
 class Footprint:
-    """What one text takes: bytes in any case, for each source token, and for each token in each layer with its window.
+    """What one text takes: bytes in any case, for each source token, and for each token in each part of its memory.
 
-    `at_once`: how many tokens are read in one go at most; a layer with a window holds them beside the window.
+    `at_once`: how many tokens are read in one go at most; a part with a window holds them beside the window.
     """
 
     fixed: int
     source: int
-    layers: tuple[tuple[int, int | None], ...]
+    parts: tuple[Part, ...]
     at_once: int
 
     def bytes(self, tokens: int, source: int = 0) -> int:
         """The most that a text of so many tokens will ever hold, answering a source of so many."""
-        room = sum(width * self._room(tokens, window) for width, window in self.layers)
-        return self.fixed + source * self.source + room
+        return self.fixed + source * self.source + sum(part.width * self._room(tokens, part) for part in self.parts)
 
-    def _room(self, tokens: int, window: int | None) -> int:
-        if window is not None:  # such a layer grows by half when it is full, and forgets a block at a time
-            tokens = min(tokens, window + BLOCK + self.at_once) * 3 // 2
+    def _room(self, tokens: int, part: Part) -> int:
+        if part.window is not None:  # it forgets a block at a time
+            tokens = min(tokens, part.window + BLOCK + self.at_once)
+        tokens = tokens * 3 // 2 if part.grows else tokens
         return -(-tokens // BLOCK) * BLOCK
 
 
@@ -62,17 +72,19 @@ def measure(model: Model, at_once: int = 1) -> Footprint:
     True
     """
     tokens = min(_TRIED, getattr(model.config, "context", None) or _TRIED)
-    source = {"source": torch.zeros(1, 1, dtype=torch.long, device=model.device)} if model.reads_source else {}
-    memory = model.start(room=tokens, **source)
+    source = torch.zeros(1, 1, dtype=torch.long, device=model.device) if model.reads_source else None
+    memory = model.start(room=tokens, source=source)
     model.read([[0] * tokens], [memory])
     if not isinstance(memory, Cache):
         looked_at = held_bytes(getattr(memory, "source", None))
         return Footprint(held_bytes(memory) - looked_at, looked_at, (), at_once)
     looked_at = held_bytes(memory.source) + sum(held_bytes(layer.source) for layer in memory.layers)
-    return Footprint(0, looked_at, tuple((_width(layer), layer.window) for layer in memory.layers), at_once)
+    return Footprint(0, looked_at, tuple(part for layer in memory.layers for part in _parts(layer)), at_once)
 
 
-def _width(layer: LayerCache) -> int:
-    """Bytes of one token in one layer."""
+def _parts(layer: LayerCache) -> list[Part]:
     assert layer.keys is not None
-    return held_bytes((layer.keys, layer.values)) // layer.keys.shape[2]
+    width = held_bytes((layer.keys, layer.values)) // layer.keys.shape[2]
+    trails = [trail.held for trail in layer.trails.values() if trail.held is not None]
+    grown = [Part(held_bytes(held) // held.shape[1], grows=True) for held in trails]
+    return [Part(width, layer.window, grows=layer.window is not None), *grown]

@@ -56,6 +56,12 @@ class Glance:
         self.watch, self._seen = watch, list[Seen]()
         self.tap = Tap(self._seen.append, layers=watch.layers, heads=watch.heads, rows=[-1], stacks=["decoder"])
 
+    def fork(self) -> "Glance":
+        """Another that has seen the same so far."""
+        other = Glance(self.watch)
+        other._seen.extend(self._seen)
+        return other
+
     def take(self, length: int) -> tuple[Looked, ...]:
         """What was seen in the last pass, which ended at `length` tokens."""
         found = tuple(looked for seen in self._seen for looked in self._tell(seen, length))
@@ -69,9 +75,7 @@ class Glance:
         best = weights.topk(min(self.watch.keys, weights.shape[-1]))
         return [
             Looked(seen.place.part, seen.place.layer, head, _pairs(places, values, first))
-            for head, places, values in zip(
-                seen.heads or (), best.indices.tolist(), best.values.tolist(), strict=True
-            )
+            for head, places, values in zip(seen.heads or (), best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from peasy.generation.footprint import held_bytes
-from peasy.nn.cache import Cache
+from peasy.nn.cache import Cache, LayerCache
 
 PAGE = 32
 """So many tokens make a page; only whole pages are shared."""
@@ -99,13 +99,16 @@ def cut(memory: Any, start: int, end: int) -> Any | None:
         return memory.fork() if memory.length == end else None
     if memory.real is not None or any(layer.dropped > start for layer in memory.layers):
         return None
-    page = []
-    for layer in memory.layers:
-        where = slice(start - layer.dropped, end - layer.dropped)
-        assert layer.keys is not None
-        assert layer.values is not None
-        page.append((layer.keys[:, :, where].clone(), layer.values[:, :, where].clone()))
-    return page if all(_finite(both) for pair in page for both in pair) else None
+    page = [_cut_layer(layer, start, end) for layer in memory.layers]
+    return page if all(_finite(numbers) for layer in page for numbers in layer.values()) else None
+
+
+def _cut_layer(layer: LayerCache, start: int, end: int) -> dict[str, Tensor]:
+    assert layer.keys is not None
+    assert layer.values is not None
+    where = slice(start - layer.dropped, end - layer.dropped)
+    trails = {part: trail.held[:, start:end].clone() for part, trail in layer.trails.items() if trail.held is not None}
+    return {"key": layer.keys[:, :, where].clone(), "value": layer.values[:, :, where].clone()} | trails
 
 
 def paste(memory: Any, pages: Sequence[Any]) -> Any:
@@ -113,8 +116,11 @@ def paste(memory: Any, pages: Sequence[Any]) -> Any:
     if not isinstance(memory, Cache):
         return pages[-1].fork()
     for number, layer in enumerate(memory.layers):
-        layer.extend(*(torch.cat([page[number][which] for page in pages], dim=2) for which in (0, 1)))
-    memory.length += sum(page[0][0].shape[2] for page in pages)
+        parts = [page[number] for page in pages]
+        layer.extend(*(torch.cat([part[name] for part in parts], dim=2) for name in ("key", "value")))
+        for name in parts[0].keys() - {"key", "value"}:
+            layer.trail(name).extend(torch.cat([part[name] for part in parts], dim=1))
+    memory.length += sum(page[0]["key"].shape[2] for page in pages)
     return memory
 
 

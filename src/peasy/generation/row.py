@@ -1,12 +1,12 @@
-"""One text that the engine writes: what it has read, what it remembers of it, and how it chooses what comes next."""
+"""One text that the engine writes: a text of the one loop, that shares what it reads and tells what it writes."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor
 
-from peasy.errors import InvalidInput
+from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.answer import Answer
+from peasy.generation.decode import Text
 from peasy.generation.glance import Glance
 from peasy.generation.prefix import PAGE, Chain, Prefixes, cut, paste
 from peasy.generation.request import Ended, Reason, Token
@@ -15,40 +15,24 @@ from peasy.generation.teller import Teller
 from peasy.nn.cache import Cache
 
 
-@dataclass(eq=False)
-class Row:
-    """`ids` are prompt and written tokens; the first `read` of them are in `memory`, pages of `chain` among them.
+@dataclass(eq=False, kw_only=True)
+class Row(Text):
+    """One choice of a request, `number` says which; `chain` are the pages it has read.
 
     A chain of None is broken: a page of it could not be kept, so nothing after it can be found.
     """
 
     answer: Answer
-    choice: int
-    ids: list[int]
-    memory: Any
-    chooser: Chooser
-    teller: Teller
-    most: int
     chain: Chain | None = ()
-    read: int = 0
-    written: int = 0
     glance: Glance | None = None
-
-    @classmethod
-    def begin(cls, answer: Answer, prompt: tuple[int, ...], memory: Any, teller: Teller, most: int) -> "Row":
-        """The first choice of a request, nothing read yet."""
-        request = answer.request
-        glance = None if request.watch is None else Glance(request.watch)
-        return cls(answer, 0, list(prompt), memory, Chooser(request.sampling, prompt), teller, most, glance=glance)
 
     def fork(self, choice: int, teller: Teller) -> "Row":
         """Another choice from here; what was read is read."""
         sampling = self.answer.request.sampling
         chooser = Chooser(replace(sampling, seed=sampling.seed + choice), self.ids)
-        watch = self.answer.request.watch
-        glance = None if watch is None else Glance(watch)
+        glance = None if self.glance is None else self.glance.fork()
         return replace(
-            self, choice=choice, ids=list(self.ids), memory=self.memory.fork(), chooser=chooser, teller=teller,
+            self, number=choice, ids=list(self.ids), memory=self.memory.fork(), chooser=chooser, teller=teller,
             glance=glance,
         )  # fmt: skip
 
@@ -98,19 +82,14 @@ class Row:
         content = cut(self.memory, start, start + PAGE) if prefixes.most else None
         return None if content is None else prefixes.keep(chain, ids, content)
 
-    def write(self, scores: Tensor, end: tuple[int, ...]) -> Reason | None:
-        """Choose the next token and tell it; why the text has ended, if it has."""
-        chosen = self.chooser.choose(scores)
+    def say(self, scores: Tensor, end: tuple[int, ...]) -> Ended | None:
+        """Choose the next token and tell it; the end too, if this was the last."""
         looked = () if self.glance is None else self.glance.take(self.read)
-        self.ids.append(chosen.id)
-        self.written += 1
-        text, stopped = self.teller.push(chosen.id)
-        self.answer.put(Token(self.choice, self.written - 1, chosen, text, looked))
-        if chosen.id in end:
-            return "end"
-        if stopped:
-            return "stop"
-        return "length" if self.written == self.most else None
+        for event in self.write(scores, end):
+            self.answer.put(replace(event, looked=looked) if isinstance(event, Token) else event)
+            if isinstance(event, Ended):
+                return event
+        return None
 
     def restore(self) -> bool:
         """Back to what was read before a pass that failed; False where the memory cannot go back."""
@@ -120,7 +99,8 @@ class Row:
             return False
         return bool(self.memory.length == self.read)
 
-    def end(self, reason: Reason, error: Any = None) -> None:
+    def end(self, reason: Reason, error: PeasyError | None = None) -> Ended:
         """Tell that it is over."""
-        rest = "" if reason == "stop" else self.teller.finish()
-        self.answer.put(Ended(self.choice, reason, self.written, rest, error))
+        last = self.finish(reason, error)
+        self.answer.put(last)
+        return last

@@ -83,10 +83,10 @@ class LayerCache:
 
     def crop(self, length: int) -> None:
         """Forget everything after the first `length` tokens."""
-        if length < self.dropped:
+        if self.window is not None and self.dropped and length < self.dropped + self.window - 1:
             raise InvalidInput(
                 f"A cache with a window of {self.window} cannot go back to {length} tokens.",
-                hint=f"It kept what comes after the first {self.dropped}.",
+                hint=f"It kept what comes after the first {self.dropped}, and the next token looks further back.",
             )
         self.length = min(self.length, length - self.dropped)
         for trail in self.trails.values():

@@ -28,8 +28,23 @@ def test_a_batch_is_each_alone():
     torch.testing.assert_close(together, alone)
 
 
-def test_nothing_stays_nothing():
-    assert not orthogonalise(torch.zeros(1, 4, 4)).isnan().any()
+@pytest.mark.parametrize("small", [1.0, 1e-2, 1e-4], ids=str)
+def test_long_matrices_take_a_shorter_way_to_the_same_end(small, monkeypatch):
+    """Also where some singular values are small, and none at all."""
+    left, _, right = torch.linalg.svd(drawn(3, 24, 96), full_matrices=False)
+    values = torch.linspace(1, small, 24)
+    values[-1] = 0.0
+    matrices = left * values @ right
+    short = orthogonalise(matrices)
+    monkeypatch.setattr("peasy.training.muon._LONG", 1000)
+    monkeypatch.setattr("peasy.training.muon._gather", lambda *_: pytest.fail("taken"))
+    torch.testing.assert_close(short, orthogonalise(matrices), rtol=0, atol=2e-3)
+    torch.testing.assert_close(short.double(), orthogonalise(matrices.double(), dtype=torch.float64), rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("columns", [4, 12])
+def test_nothing_stays_nothing(columns):
+    assert not orthogonalise(torch.zeros(1, 4, columns)).isnan().any()
 
 
 @pytest.mark.parametrize("shapes", [[(24, 24), (24, 24)], [(16, 48), (48, 16), (16, 48)], [(10, 7), (7, 10), (5, 5)]])

@@ -13,6 +13,8 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the odd polynomial a·x + b·x³ + c·x⁵ that pulls singular values towards 1, steeply at 0."""
 
 _TINY = 1e-7
+_LONG = 2
+"""From this proportion on, few products of squares are cheaper than many of long matrices."""
 
 
 def orthogonalise(matrices: Tensor, iterations: int = 5, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -25,10 +27,29 @@ def orthogonalise(matrices: Tensor, iterations: int = 5, dtype: torch.dtype = to
     a, b, c = COEFFICIENTS
     x = matrices.to(dtype)
     x = x / torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True).clamp(min=_TINY)
+    if x.shape[-1] >= _LONG * x.shape[-2] and dtype in (torch.float32, torch.float64):
+        return _gather(x @ x.mT, iterations) @ x
     for _ in range(iterations):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x
+
+
+def _gather(gram: Tensor, iterations: int) -> Tensor:
+    """The product of all steps' factors, from x xᵀ alone: a long x is then multiplied twice instead of every time.
+
+    A step is x' = q x with q = a + b g + c g², where g = x xᵀ, and then g' = q g q. In 16 bits g would be too coarse.
+    """
+    a, b, c = COEFFICIENTS
+    found = None
+    for step in range(iterations):
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        factor.diagonal(dim1=-2, dim2=-1).add_(a)
+        found = factor if found is None else factor @ found
+        if step + 1 < iterations:
+            gram = factor @ gram @ factor
+    assert found is not None, "at least one step"
+    return found
 
 
 class MuonSteps:

@@ -15,6 +15,7 @@ from peasy.training import attention
 from peasy.training.chance import generator
 from peasy.training.event import Event, Finished, Sampled, Saved, Started, Step, Validated, data
 from peasy.training.feed import Feed
+from peasy.training.finite import check_weights
 from peasy.training.journal import Journal, trim
 from peasy.training.learner import CountingLearner, GradientLearner, Learner
 from peasy.training.lock import locked
@@ -203,7 +204,8 @@ class Run:
         return Validated(self.place.step, self.valid, count, self.budget.elapsed)
 
     def sample(self, write: Write) -> Sampled:
-        """What the model writes now."""
+        """What the model writes now; weights that are no numbers are told as such."""
+        check_weights(self.model, self.place.step)
         self.model.eval()
         found = write(self.model, self.place.step)
         self.model.train()

@@ -13,7 +13,12 @@ def _no_painter(shown: Any) -> dict[str, str]:
     return {"text/plain": repr(shown)}
 
 
+def _no_widget(shown: Any) -> Any:
+    raise AssertionError("import peasy puts the maker of widgets in")
+
+
 painter: Painter = _no_painter
+make_widget: Callable[[Any], Any] = _no_widget
 
 
 class Displayed:
@@ -24,3 +29,7 @@ class Displayed:
 
     def _repr_html_(self) -> str | None:
         return painter(self).get("text/html")
+
+    def widget(self) -> Any:
+        """A live view for notebooks: point at cells, move through layers and heads. Needs the part `notebook`."""
+        return make_widget(self)

@@ -10,15 +10,19 @@ from peasy.formula import attend_with_weights
 from peasy.views import (
     Arithmetic,
     Block,
+    Cache,
     Curves,
     Diagram,
     Document,
     Formula,
     Heading,
+    Links,
+    Maps,
     Matrix,
     Paragraph,
     Part,
     Plane,
+    Rows,
     Table,
 )
 
@@ -95,7 +99,25 @@ def every_part(word: str = "love") -> tuple[Part, ...]:
         Plane(word, ((word, 1.0, 2.0),)),
         Curves(word, ((word, ((0.0, 1.0), (1.0, 0.5))), ("b", ((0.0, 2.0),))), word, word),
         Diagram(word, ((Block(word, word, word, (Block(word, word), Block("b", word, word, (Block(word),), 2))),), ())),
+        *looking(word),
     )
+
+
+def looking(word: str = "love") -> tuple[Part, ...]:
+    """The pictures of looking, with `word` everywhere a text can stand."""
+    words, weights = (word, "love", word), np.array([[1.0, np.nan, np.nan], [0.25, 0.75, np.nan], [0.2, 0.3, 0.5]])
+    near = ((1, 2), (0, 2), (0, 1))
+    points = ((word, 1.0, 2.0), ("b", -1.0, 0.5), (word, 0.0, 0.0))
+    return (
+        Maps(word, np.stack([weights, weights**2])[None], words, words, (word,), (word, "1"), *[word] * 5),
+        Maps(word, weights[None, None], words * 2, words * 2, tile=2, reduced=word,
+             exact=Rows((1, 4), np.full((1, 1, 2, 6), 0.125))),
+        Links(word, words, words, weights, word, word, word),
+        Links(word, words, words, weights, word, word, word, ribbons=True, known=((0, 0), (2, 1))),
+        Cache(word, words, ((0, 2), (2, 1)), word),
+        Plane(word, points, word, word, groups=(word, "b", word), neighbours=near),
+        Matrix(word, ((word, "x"),), (word,), (word, "y"), shaded=True, shades=((0.1, 0.9),)),
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

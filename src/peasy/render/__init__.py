@@ -28,7 +28,7 @@ FORMATS = {
 SUFFIXES = tuple(name for name in FORMATS if name != "text")
 """What a file's name may end in; terminal text is for the screen."""
 
-__all__ = ["FORMATS", "SUFFIXES", "draw", "format_of", "mimebundle", "save", "write"]
+__all__ = ["FORMATS", "SUFFIXES", "document_of", "draw", "format_of", "mimebundle", "save", "write"]
 
 
 def draw(document: Document, format: str = "text") -> str | bytes:
@@ -70,7 +70,7 @@ def save(document: Document, path: str | Path) -> Path:
 
 def mimebundle(shown: Any) -> dict[str, str]:
     """What a notebook shows: plain text, HTML without scripts, and SVG where there is a picture."""
-    document = _document_of(shown)
+    document = document_of(shown)
     if document is None:
         return {"text/plain": repr(shown)}
     page = import_module("peasy.render.html")
@@ -81,7 +81,8 @@ def mimebundle(shown: Any) -> dict[str, str]:
     return bundle
 
 
-def _document_of(shown: Any) -> Document | None:
+def document_of(shown: Any) -> Document | None:
+    """The document of anything that can be shown; None where there is none."""
     if isinstance(shown, Document):
         return shown
     if callable(getattr(type(shown), "document", None)):

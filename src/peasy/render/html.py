@@ -69,6 +69,19 @@ def draw(document: Document) -> str:
     )
 
 
+def live_parts(document: Document) -> tuple[str, str, str]:
+    """What a widget shows: the content of the page, its style for a shadow root, and its arithmetic as JSON."""
+    page = _Page(document)
+    content = f"<main><h1>{escape(glyph.prose(document.title))}</h1>\n{page.body()}</main>"
+    style = style_sheet().replace(":root[data-theme=light]", ":host([data-theme=light])")
+    style = style.replace(":root[data-theme=dark]", ":host([data-theme=dark])").replace(":root", ":host")
+    return content, style + WIDGET_STYLE, _safe_json(page.arithmetic)
+
+
+WIDGET_STYLE = (
+    ":host{display:block;color:var(--ink);background:var(--paper)}main{padding:.5rem 1rem 1rem;max-width:none}"
+)
+
 NOTEBOOK = {
     "<figure": '<figure style="display:inline-block;vertical-align:top;margin:0 2em 1em 0"',
     "<caption>": '<caption style="caption-side:top;text-align:left;padding:0 0 .4em;max-width:26em">',

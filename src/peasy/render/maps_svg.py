@@ -121,10 +121,9 @@ def _ticks(
 def _image(values: np.ndarray, scale: palette.Scale, x: float, y: float, width: float, height: float) -> str:
     # Cells are made large here: not everyone who draws a picture keeps the edges of enlarged dots sharp.
     times = max(1, round(2 * width / max(values.shape[1], 1)))
-    fine = np.kron(values, np.ones((times, times))) if times > 1 else values
     return (
         f'<image x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" preserveAspectRatio="none" '
-        f'href="{heat_uri(fine, scale)}"/>'
+        f'href="{heat_uri(values, scale, times)}"/>'
     )
 
 

@@ -3,6 +3,7 @@
 import base64
 import struct
 import zlib
+from functools import cache
 
 import numpy as np
 
@@ -12,30 +13,29 @@ _SHADES = 200
 """Colours of a picture's palette; one more stands for what is not there and is see-through."""
 
 
-def heat_png(values: np.ndarray, scale: palette.Scale) -> bytes:
-    """One pixel a cell; NaN is see-through, so that the paper behind it shows."""
+def heat_png(values: np.ndarray, scale: palette.Scale, times: int = 1) -> bytes:
+    """`times` by `times` pixels a cell; NaN is see-through, so that the paper behind it shows."""
     span = scale.high - scale.low
     with np.errstate(invalid="ignore"):
         share = np.clip((values - scale.low) / span, 0, 1) if span > 0 else np.where(np.isfinite(values), 0.5, np.nan)
         codes = np.where(np.isfinite(share), np.rint(share * (_SHADES - 1)), _SHADES).astype(np.uint8)
-    colours = [palette.colour(scale.palette, each / (_SHADES - 1)) for each in range(_SHADES)]
-    table = b"".join(bytes.fromhex(each[1:]) for each in colours) + b"\0\0\0"
+    codes = codes.repeat(times, axis=0).repeat(times, axis=1)
     height, width = codes.shape
     lines = np.concatenate([np.zeros((height, 1), np.uint8), codes], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     chunks = (
         (b"IHDR", header),
-        (b"PLTE", table),
+        (b"PLTE", _table(scale.palette)),
         (b"tRNS", b"\xff" * _SHADES + b"\0"),
-        (b"IDAT", zlib.compress(lines.tobytes(), 9)),
+        (b"IDAT", zlib.compress(lines.tobytes(), 6)),
         (b"IEND", b""),
     )
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*each) for each in chunks)
 
 
-def heat_uri(values: np.ndarray, scale: palette.Scale) -> str:
+def heat_uri(values: np.ndarray, scale: palette.Scale, times: int = 1) -> str:
     """The picture as an address that holds all of it: no request is made."""
-    return "data:image/png;base64," + base64.b64encode(heat_png(values, scale)).decode("ascii")
+    return "data:image/png;base64," + base64.b64encode(heat_png(values, scale, times)).decode("ascii")
 
 
 def shrunk(values: np.ndarray, most: int) -> tuple[np.ndarray, int]:
@@ -52,6 +52,12 @@ def shrunk(values: np.ndarray, most: int) -> tuple[np.ndarray, int]:
     padded = np.pad(np.where(np.isfinite(values), values, -np.inf), pad, constant_values=-np.inf)
     tiles = padded.reshape(*values.shape[:-2], rows // side, side, columns // side, side).max(axis=(-3, -1))
     return np.where(np.isfinite(tiles), tiles, np.nan), side
+
+
+@cache
+def _table(name: str) -> bytes:
+    colours = (palette.colour(name, each / (_SHADES - 1)) for each in range(_SHADES))
+    return b"".join(bytes.fromhex(each[1:]) for each in colours) + b"\0\0\0"
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

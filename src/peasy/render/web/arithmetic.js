@@ -2,9 +2,10 @@
 
 const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
-export function explainCells(page, arithmetic) {
-  const popover = makePopover(page);
-  for (const table of page.querySelectorAll("figure.matrix table")) {
+// `root` is a document, or an element or shadow root of one.
+export function explainCells(root, arithmetic) {
+  const popover = makePopover(root.ownerDocument ?? root, root.querySelector("main") ?? root);
+  for (const table of root.querySelectorAll("figure.matrix table")) {
     const cells = table.querySelectorAll("td[data-cell]");
     if (cells.length === 0) continue;
     // One stop for the tab key per table, arrows inside it: a hundred cells are not a hundred stops.
@@ -15,20 +16,20 @@ export function explainCells(page, arithmetic) {
     };
     table.addEventListener("pointerover", open);
     table.addEventListener("focusin", open);
-    table.addEventListener("pointerleave", () => popover.settle(page.activeElement, arithmetic));
+    table.addEventListener("pointerleave", () => popover.settle(root.activeElement, arithmetic));
     table.addEventListener("focusout", () => popover.hide());
     table.addEventListener("click", (event) => event.target.closest("td[data-cell]")?.focus());
     table.addEventListener("keydown", (event) => moveInGrid(event, table, popover));
   }
-  page.addEventListener("scroll", popover.follow, { passive: true, capture: true });
+  root.addEventListener("scroll", popover.follow, { passive: true, capture: true });
 }
 
-function makePopover(page) {
+function makePopover(page, home) {
   const box = page.createElement("div");
   box.id = "popover";
   box.setAttribute("role", "tooltip");
   box.hidden = true;
-  page.querySelector("main").append(box);
+  home.append(box);
   let shown = null;
   const hide = () => {
     box.hidden = true;

@@ -1,0 +1,49 @@
+"""A browser with the network off, and pages of which every request, dialog and complaint is written down."""
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def browser(chromium):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+class Watched:
+    """A page of which every request, dialog and complaint is written down."""
+
+    def __init__(self, browser, path, ready="", **options):
+        self.context = browser.new_context(offline=True, **options)
+        self.page = self.context.new_page()
+        self.own = path.as_uri()
+        self.requests, self.dialogs, self.complaints = [], [], []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.goto(self.own)
+        if ready:
+            self.page.wait_for_selector(f"{ready}[data-ready]", state="attached")
+
+    def assert_quiet(self):
+        assert self.requests == [self.own]
+        assert self.dialogs == []
+        assert self.complaints == []
+
+
+@pytest.fixture
+def opened(browser):
+    """Open a saved page; all are closed at the end of the test."""
+    pages = []
+
+    def open_page(path, ready="", **options):
+        pages.append(Watched(browser, path, ready, **options))
+        return pages[-1]
+
+    yield open_page
+    for each in pages:
+        each.context.close()

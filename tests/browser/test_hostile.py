@@ -1,0 +1,94 @@
+"""Five hundred hostile strings as tokens in saved pages: no dialog, no request, no new element; and the inverse."""
+
+import numpy as np
+import pytest
+from tests.render.conftest import HOSTILE
+
+from peasy import render
+from peasy.render import glyph, html
+from peasy.views import Cache, Document, Links, Maps, Plane
+
+pytestmark = pytest.mark.browser
+
+EVERYTHING = """(() => {
+    const count = {};
+    const walk = (root) => {
+        for (const element of root.querySelectorAll("*")) {
+            count[element.localName] = (count[element.localName] ?? 0) + 1;
+            for (const { name } of element.attributes) if (name.startsWith("on")) count[name] = (count[name] ?? 0) + 1;
+            if (element.shadowRoot) walk(element.shadowRoot);
+        }
+    };
+    walk(document);
+    return count;
+})()"""
+
+
+def document(words):
+    """Each word as a token of maps, links, a cache, a map of points; as title, axis and sentence too."""
+    parts = []
+    for start in range(0, len(words), 50):
+        some = tuple(words[start : start + 50])
+        size = len(some)
+        weights = np.full((size, size), 1 / size)
+        parts += [
+            Maps(some[0], weights[None, None], some, some, (some[1],), (some[2],), *some[3:8]),
+            Links(some[8], some, some, weights, some[9], some[10], some[11], least=0.5),
+            Cache(some[12], some, ((0, 4), (4, 1)), some[13]),
+            Plane(some[14], tuple((word, float(i), float(i % 7)) for i, word in enumerate(some)), some[15], some[16],
+                  groups=some, neighbours=tuple(((i + 1) % size,) for i in range(size))),
+        ]  # fmt: skip
+    return Document(words[0], tuple(parts))
+
+
+def used(watched):
+    """Point at things as a person would; then count what is on the page."""
+    page = watched.page
+    page.wait_for_function(
+        "[...document.querySelectorAll('peasy-maps, peasy-links, peasy-plane')].every((e) => 'ready' in e.dataset)"
+    )
+    for row in range(3):
+        page.evaluate(f"document.querySelectorAll('peasy-maps').forEach((e) => e.point({row}, {row}))")
+    for kind in ("peasy-maps", "peasy-links"):
+        page.locator(f"{kind} svg text[data-side]").first.focus()
+    page.locator("path.point").first.focus()
+    page.evaluate("document.querySelectorAll('details').forEach((e) => (e.open = true))")
+    return page.evaluate(EVERYTHING)
+
+
+def test_hostile_tokens_are_inert(opened, tmp_path):
+    hostile = opened(render.save(document(HOSTILE), tmp_path / "hostile.html"))
+    tame = opened(render.save(document(tuple(f"w{place}" for place in range(500))), tmp_path / "tame.html"))
+    found, expected = used(hostile), used(tame)
+    # How many labels have room depends on how wide they are; no other element may be more or fewer.
+    assert {k: v for k, v in found.items() if k != "text"} == {k: v for k, v in expected.items() if k != "text"}
+    hostile.assert_quiet()
+    tame.assert_quiet()
+
+
+def test_the_tokens_are_there_as_text(opened, tmp_path):
+    page = opened(render.save(document(HOSTILE[:50]), tmp_path / "page.html"), "peasy-maps").page
+    words = page.locator("peasy-maps svg text[data-side='0']").all_text_contents()
+    assert words == [glyph.label(word) for word in HOSTILE[:50]]
+
+
+def test_without_the_escapes_the_page_would_break(opened, tmp_path, monkeypatch):
+    """The inverse: with the guards of data and markup taken away, the same test goes red."""
+    import json
+
+    monkeypatch.setattr(html, "_safe_json", lambda data: json.dumps(data, ensure_ascii=False))
+    monkeypatch.setattr(html, "escape", lambda text: text)
+    words = tuple(word for word in HOSTILE if word.isprintable())[:150]
+    hostile = opened(render.save(document(words), tmp_path / "hostile.html"))
+    tame = opened(render.save(document(tuple(f"w{place}" for place in range(len(words)))), tmp_path / "tame.html"))
+    assert hostile.page.evaluate(EVERYTHING) != tame.page.evaluate(EVERYTHING)
+
+
+def test_without_the_policy_a_slipped_in_script_would_speak(opened, tmp_path):
+    """The inverse of the policy: the same spoilt file is silent with it, and speaks without it."""
+    whole = html.draw(document(HOSTILE[:50])).replace("<h1>", "<script>alert(1)</script><h1>", 1)
+    (tmp_path / "with.html").write_text(whole)
+    start, end = whole.index("<meta http-equiv"), whole.index('<meta name="viewport')
+    (tmp_path / "without.html").write_text(whole[:start] + whole[end:])
+    assert opened(tmp_path / "with.html").dialogs == []
+    assert opened(tmp_path / "without.html").dialogs == ["1"]

@@ -1,0 +1,126 @@
+"""Pictures of looking in every format: drawn, described, and readable as tables."""
+
+import io
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from tests.render.conftest import looking
+
+from peasy import render
+from peasy.render import svg
+from peasy.render.dots import Dot, label_dots
+from peasy.render.figure import tables_of
+from peasy.views import Cache, Document, Links, Maps, Matrix, Plane, Rows
+
+WORDS = ("I", "love", "AI")
+WEIGHTS = np.array([[1.0, np.nan, np.nan], [0.25, 0.75, np.nan], [0.2, 0.3, 0.5]])
+
+
+def maps(**changes):
+    given = {"rows": WORDS, "columns": WORDS, "down": ("2",), "across": ("0", "3"), "chosen": (0, 1)}
+    return Maps("Weights", np.stack([WEIGHTS, WEIGHTS**2])[None], **(given | changes))
+
+
+@pytest.mark.parametrize("format", render.FORMATS)
+def test_every_picture_is_drawn_in_every_format(format):
+    assert render.draw(Document("Looking", looking()), format)
+
+
+def test_the_chosen_map_is_the_table():
+    matrix, table = tables_of(maps())
+    assert matrix.name == "layer 2, head 3"
+    assert matrix.values[1] == (0.0625, 0.5625, None)
+    assert table.rows == (("2", "0", 1.0, "I", "I"), ("2", "3", 1.0, "I", "I"))
+
+
+def test_tiles_say_what_they_are_and_exact_rows_come_first():
+    tiled = Maps("Long", WEIGHTS[None, None], WORDS * 2, WORDS * 2, tile=2, reduced="mean")
+    [matrix] = tables_of(tiled)
+    assert matrix.rows == ("0–1", "2–3", "4–5")
+    assert "the mean of 2 by 2 tokens" in matrix.says
+    exact = Maps("Long", WEIGHTS[None, None], WORDS * 2, WORDS * 2, tile=2, reduced="max",
+                 exact=Rows((4,), np.full((1, 1, 1, 6), 0.5)))  # fmt: skip
+    assert tables_of(exact)[0].rows == ("4 love",)
+
+
+def test_links_are_listed_with_the_strongest_first_and_the_known_named():
+    [table] = tables_of(Links("Head", WORDS, WORDS, WEIGHTS, known=((2, 2),)))
+    assert [row[2] for row in table.rows] == [1.0, 0.75, 0.5, 0.3, 0.25, 0.2]
+    assert [row[3] for row in table.rows] == ["", "", "yes", "", "", ""]
+
+
+def test_the_cache_adds_up():
+    [table] = tables_of(Cache("Cache", WORDS, ((0, 2), (2, 1))))
+    assert table.rows[0] == ("1", "love", "0", "2", "2")
+    assert table.rows[-1] == ("all", "", "2", "3", "5")
+
+
+def test_the_drawing_holds_every_map_every_link_and_every_step():
+    drawn = ElementTree.fromstring(svg.draw(Document("t", (maps(),))))
+    space = "{http://www.w3.org/2000/svg}"
+    assert len(list(drawn.iter(f"{space}image"))) == 2
+    links = svg.draw(Document("t", (Links("Head", WORDS, WORDS, WEIGHTS),)))
+    assert links.count('class="link"') == 6
+    ribbons = svg.draw(Document("t", (Links("Words", WORDS, WORDS, WEIGHTS, ribbons=True, known=((0, 0),)),)))
+    assert ribbons.count('class="ribbon"') == 6
+    assert ribbons.count('class="known"') == 1
+    cache = svg.draw(Document("t", (Cache("Cache", WORDS, ((0, 2), (2, 1))),)))
+    assert cache.count('class="reused"') == 2 + 1, "two cells and the key"
+    assert cache.count('class="computed"') == 3 + 1
+
+
+def test_large_maps_are_dots_with_some_of_their_tokens():
+    count = 200
+    words = tuple(f"w{place}" for place in range(count))
+    drawn = svg.draw(Document("t", (Maps("m", np.random.default_rng(0).random((1, 1, count, count)), words, words),)))
+    assert drawn.count("<image") == 1
+    assert drawn.count("<rect") < 60
+    assert "0 w0" in drawn
+
+
+def test_long_alignments_stand_in_columns():
+    words = tuple(f"word{place}" for place in range(60))
+    drawn = svg.draw(Document("t", (Links("long", words, words, np.eye(60), ribbons=True),)))
+    assert 'class="ribbon"' not in drawn
+    assert drawn.count('class="link"') == 60
+
+
+def test_labels_of_dots_do_not_lie_on_each_other():
+    dots = [Dot(f"w{place}", f"word{place}", 100 + place % 5, 100 + place // 5, 0) for place in range(30)]
+    assert 0 < len(list(label_dots(dots))) < 30
+    spread = [Dot(f"w{place}", f"word{place}", 100, 100 + 40 * place, 0) for place in range(10)]
+    assert len(list(label_dots(spread))) == 10
+
+
+def test_kinds_differ_in_shape_too():
+    plane = Plane("p", (("a", 0.0, 0.0), ("b", 1.0, 1.0)), groups=("x", "y"))
+    drawn = svg.draw(Document("t", (plane,)))
+    shapes = {line.split('"')[0] for line in drawn.split('<path d="')[1:] if 'class="point"' in line.split("/>")[0]}
+    assert len(shapes) == 2
+
+
+def test_words_can_be_shaded_by_numbers_of_their_own():
+    lens = Matrix("lens", (("a", "b"),), ("0",), ("x", "y"), shaded=True, shades=((0.0, 1.0),))
+    page = render.draw(Document("t", (lens,)), "html")
+    assert '<td class="s0">a</td>' in page
+    assert '<td class="s24">b</td>' in page
+    assert "b █" in render.draw(Document("t", (lens,)))
+
+
+def test_numpy_gets_arrays_with_their_labels():
+    data = np.load(
+        io.BytesIO(render.draw(Document("t", (maps(), maps(), Links("Head", WORDS, WORDS, WEIGHTS))), "npz"))
+    )
+    assert np.allclose(data["Weights"][0, 0], WEIGHTS, equal_nan=True)
+    assert data["Weights.across"].tolist() == ["0", "3"]
+    assert data["Weights_2.rows"].tolist() == list(WORDS)
+    assert data["Head.left"].tolist() == list(WORDS)
+
+
+def test_json_holds_every_number():
+    import json
+
+    part = json.loads(render.draw(Document("t", (maps(),)), "json"))["parts"][0]
+    assert part["kind"] == "maps"
+    assert part["values"][0][0][1] == [0.25, 0.75, "nan"]

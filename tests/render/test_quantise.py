@@ -1,0 +1,38 @@
+"""Numbers in steps: within the stated error, what is not there kept apart, small."""
+
+import numpy as np
+import pytest
+
+from peasy.render.quantise import decimals_left, quantise, unpack
+
+
+@pytest.mark.parametrize("fine", [0, 10**6])
+@pytest.mark.parametrize("low", [0.0, -3.0])
+def test_every_number_is_within_the_stated_error(fine, low):
+    values = np.random.default_rng(1).random((3, 40, 40)) * (2 - low) + low
+    packed = quantise(values, fine)
+    assert packed["bytes"] == (2 if fine else 1)
+    assert np.abs(unpack(packed) - values).max() <= packed["error"] * 1.001
+    assert packed["error"] < (1e-4 if fine else 0.02)
+
+
+def test_what_is_not_there_stays_apart():
+    values = np.array([0.0, np.nan, 1.0, np.inf, -np.inf])
+    assert np.array_equal(np.isnan(unpack(quantise(values))), ~np.isfinite(values))
+
+
+@pytest.mark.parametrize("values", [np.full((2, 2), 0.25), np.full((2, 2), np.nan), np.zeros((0, 3))])
+def test_equal_missing_and_no_numbers(values):
+    packed = quantise(values)
+    assert packed["error"] == 0.0
+    assert np.array_equal(unpack(packed), values, equal_nan=True)
+
+
+def test_attention_of_many_heads_is_small():
+    weights = np.tril(np.random.default_rng(2).dirichlet(np.full(128, 0.05), size=(12, 12, 128)))
+    assert len(quantise(weights)["data"]) < 1.5e6 < weights.astype(np.float32).nbytes / 6
+
+
+def test_no_decimal_is_shown_that_the_error_hides():
+    for error in (0.002, 7.6e-6, 0.04, 3.0):
+        assert 10.0 ** -decimals_left(error, 4) / 2 >= error or decimals_left(error, 4) in (0, 4)

@@ -1,0 +1,54 @@
+"""The picture of many cells, read back by another road: its bytes taken apart by hand."""
+
+import struct
+import zlib
+
+import numpy as np
+
+from peasy.render import palette
+from peasy.render.raster import heat_png, heat_uri, shrunk
+
+SCALE = palette.Scale(0.0, 1.0, "by-size")
+
+
+def read(png: bytes):
+    """Width, height, palette and codes of a PNG of palette colours."""
+    chunks, at = {}, 8
+    while at < len(png):
+        size, kind = struct.unpack(">I4s", png[at : at + 8])
+        data = png[at + 8 : at + 8 + size]
+        assert struct.unpack(">I", png[at + 8 + size : at + 12 + size])[0] == zlib.crc32(kind + data)
+        chunks[kind], at = data, at + 12 + size
+    width, height = struct.unpack(">II", chunks[b"IHDR"][:8])
+    codes = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, width + 1)
+    return chunks, codes[:, 1:]
+
+
+def test_the_largest_is_the_lightest_and_what_is_not_there_is_see_through():
+    chunks, codes = read(heat_png(np.array([[0.0, 1.0], [np.nan, 0.5]]), SCALE))
+    colours = chunks[b"PLTE"]
+    assert colours[3 * codes[0, 1] : 3 * codes[0, 1] + 3].hex() == palette.CIVIDIS[-1][1:]
+    assert colours[:3].hex() == palette.CIVIDIS[0][1:]
+    assert chunks[b"tRNS"][codes[1, 0]] == 0
+    assert chunks[b"tRNS"][codes[1, 1]] == 255
+
+
+def test_cells_can_be_many_pixels():
+    _, codes = read(heat_png(np.array([[0.0, 1.0]]), SCALE, times=3))
+    assert codes.shape == (3, 6)
+    assert set(codes[:, :3].ravel()) == {0}
+
+
+def test_the_address_holds_all_of_it():
+    assert heat_uri(np.eye(2), SCALE).startswith("data:image/png;base64,")
+
+
+def test_tiles_keep_the_largest_and_forget_what_is_not_there():
+    values = np.full((5, 7), np.nan)
+    values[4, 6] = 0.25
+    tiles, side = shrunk(values, 3)
+    assert side == 3
+    assert tiles.shape == (2, 3)
+    assert tiles[1, 2] == 0.25
+    assert np.isnan(tiles[0]).all()
+    assert shrunk(values, 10)[1] == 1

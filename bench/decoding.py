@@ -199,13 +199,15 @@ def make_gguf(model: Any, where: Path) -> None:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     from peasy.checkpoint.gguf import write_gguf
+    from peasy.text import Tokenizer as Words
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     words = {word: index for index, word in enumerate([*letters, *(f"w{n}" for n in range(VOCABULARY - len(letters)))])}
     tokenizer = Tokenizer(models.BPE(words, []))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     for kind in ("f32", "q8_0"):
-        write_gguf(where / f"gguf-{kind}", model.config, model.state_dict(), tokenizer, numbers=kind)  # type: ignore[arg-type]
+        words_ = Words.from_json(tokenizer.to_str())
+        write_gguf(where / f"gguf-{kind}", model.config, model.state_dict(), words_, numbers=kind)  # type: ignore[arg-type]
 
 
 def make_ctranslate2(model: Any, where: Path, kind: str) -> None:

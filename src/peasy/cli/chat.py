@@ -1,7 +1,6 @@
 """`peasy chat`."""
 
 import json
-import random
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from cyclopts import Parameter
 
 from peasy.cli.consent import asking
 from peasy.cli.door import STDIN, Answer, Flags, Source
+from peasy.cli.generate import pick_seed
 
 if TYPE_CHECKING:
     from peasy.workbench.chat import Chat
@@ -49,7 +49,7 @@ def chat(
     """
     from peasy.workbench.chat import chat as verb
 
-    seed = flags.seed if flags.seed is not None else random.randrange(2**31) if temperature > 0 else 0
+    seed = pick_seed(flags, temperature)
     talk = verb(
         model, system=system, device=flags.device, offline=flags.offline, ask=asking(flags), max_tokens=max_tokens,
         temperature=temperature, top_p=top_p, stop=tuple(stop or ()), seed=seed,

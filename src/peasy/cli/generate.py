@@ -2,13 +2,15 @@
 
 import random
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from peasy.cli.choosing import Choosing
 from peasy.cli.consent import asking
 from peasy.cli.door import Answer, Flags, Source, read_source
 from peasy.cli.stream import Pieces, say_event
+from peasy.views.writing import unknown_note
 
 if TYPE_CHECKING:
     from peasy.workbench.generate import Writer
@@ -22,14 +24,6 @@ def generate(
     *,
     n: int = 1,
     max_tokens: int = 64,
-    temperature: float = 0.0,
-    top_k: int | None = None,
-    top_p: float = 1.0,
-    min_p: float = 0.0,
-    repetition_penalty: float = 1.0,
-    presence_penalty: float = 0.0,
-    frequency_penalty: float = 0.0,
-    stop: Annotated[list[str] | None, Parameter(negative="")] = None,
     long: Literal["refuse", "last"] = "refuse",
     weights: Literal["auto", "float32", "bfloat16", "int8"] = "auto",
     lookup: Switch = False,
@@ -37,6 +31,7 @@ def generate(
     show_cache: Switch = False,
     show_probabilities: Switch = False,
     lines: Switch = False,
+    choosing: Choosing = Choosing(),
     flags: Flags = Flags(),
 ) -> Answer:
     """Let a model write on from a text; it is shown as it is written.
@@ -45,8 +40,7 @@ def generate(
 
         peasy generate stories "The pizza"
         peasy generate stories "The pizza" --temperature 0.8 --n 3 --seed 1
-        peasy generate stories "Once" --show-probabilities --max-tokens 12
-        peasy generate stories "Once" --show-cache --max-tokens 12
+        peasy generate stories "Once" --show-probabilities --show-cache --max-tokens 12
         peasy generate stories prompts.txt --json
         cat prompt.txt | peasy generate stories -
 
@@ -57,14 +51,6 @@ def generate(
         text: What to go on from; a file has one text on each line; - reads stdin.
         n: So many texts from each, drawn from seed, seed + 1, ...
         max_tokens: Stop after so many tokens.
-        temperature: 0 takes the best token each time; higher is more daring.
-        top_k: Draw only from so many of the likeliest tokens.
-        top_p: Draw only from the likeliest tokens that have this share together.
-        min_p: Draw only from tokens with this share of the likeliest one's chance.
-        repetition_penalty: Above 1, tokens that were there already are less likely.
-        presence_penalty: Taken from the score of every token that was written before.
-        frequency_penalty: The same, for each time it was written.
-        stop: End before this text; may be given several times.
         long: A prompt longer than the model's context: refuse it, or keep its last tokens.
         weights: How weights are held while writing; float32 is exact, int8 is smaller and faster.
         lookup: Guess tokens from the text so far and check several at once; the result is the same.
@@ -76,31 +62,42 @@ def generate(
     from peasy.workbench.generate import Writer
     from peasy.workbench.load import load
 
-    seed = flags.seed if flags.seed is not None else random.randrange(2**31) if temperature > 0 else 0
     texts = read_source(text, "generate", lines=lines)
-    how: dict[str, Any] = {
-        "max_tokens": max_tokens, "temperature": temperature, "seed": seed, "top_k": top_k, "top_p": top_p,
-        "min_p": min_p, "repetition_penalty": repetition_penalty, "presence_penalty": presence_penalty,
-        "frequency_penalty": frequency_penalty, "stop": tuple(stop or ()),
-        "logprobs": 5 if show_probabilities else 0 if flags.json else None,
-    }  # fmt: skip
+    how = choosing.settings() | {"max_tokens": max_tokens, "seed": pick_seed(flags, choosing.temperature)}
+    told = 5 if show_probabilities else 0 if flags.json else None
     loaded = load(model, device=flags.device, offline=flags.offline, ask=asking(flags))
-    writer = Writer(loaded, texts, n=n, weights=weights, cached=not no_cache, long=long, lookup=lookup, **how)
-    told, interrupted = _stream(writer, flags)
-    if len(texts) == n == 1:
+    writer = Writer(
+        loaded, texts, n=n, weights=weights, cached=not no_cache, long=long, lookup=lookup, logprobs=told, **how
+    )
+    return _answer(writer, model, flags, show_cache, show_cache or show_probabilities)
+
+
+def pick_seed(flags: Flags, temperature: float) -> int:
+    """The seed that was given; where something is drawn, any, which is then said."""
+    if flags.seed is not None:
+        return flags.seed
+    return random.randrange(2**31) if temperature > 0 else 0
+
+
+def _answer(writer: "Writer", model: str, flags: Flags, show_cache: bool, more: bool) -> Answer:
+    told, interrupted = _stream(writer, flags, more)
+    if len(writer.drafts) == 1:
         writer.check()
     result = writer.result(show_cache=show_cache and not interrupted)
-    more = show_cache or show_probabilities
-    if told and not flags.quiet and not more:
-        print(result.note, file=sys.stderr)
-    first = texts[0] if len(texts[0]) < 60 else texts[0][:57] + "..."
+    if told and not flags.quiet:
+        notes = [unknown_note(count)] if (count := writer.drafts[0].unknown) else []
+        print(*notes, result.note, sep="\n", file=sys.stderr)
+    first = writer.texts[0] if len(writer.texts[0]) < 60 else writer.texts[0][:57] + "..."
     advice = [] if more else [f'peasy generate {model} "{first}" --show-probabilities']
-    return Answer(result, next=advice, exit_code=130 if interrupted else 0, told=told and not more)
+    return Answer(result, next=advice, exit_code=130 if interrupted else 0, told=told)
 
 
-def _stream(writer: "Writer", flags: Flags) -> tuple[bool, bool]:
-    """Run it: (whether the text is on the screen already, whether it was interrupted)."""
-    pieces = Pieces(writer.texts[0], flags) if len(writer.drafts) == 1 else None
+def _stream(writer: "Writer", flags: Flags, more: bool) -> tuple[bool, bool]:
+    """Run it: (whether the text is on the screen already, whether it was interrupted).
+
+    Several texts, or one with `more` beside it, are shown when they are done.
+    """
+    pieces = Pieces(writer.texts[0], flags) if len(writer.drafts) == 1 and not more else None
     try:
         for event in writer.events():
             if flags.json:

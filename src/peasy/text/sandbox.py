@@ -29,12 +29,16 @@ def render(template: str, values: dict[str, Any]) -> str:
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False
     )
     place.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
-    place.globals |= {"raise_exception": _refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
+    place.globals |= {"raise_exception": _refuse, "strftime_now": _now}
     return place.from_string(template).render(**values)
 
 
 def _refuse(message: object) -> None:
     raise ValueError(str(message))
+
+
+def _now(form: str) -> str:
+    return datetime.now().strftime(form)
 
 
 def main() -> None:

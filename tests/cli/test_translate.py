@@ -1,0 +1,62 @@
+"""`peasy translate` from argv."""
+
+import json
+
+import pytest
+
+from peasy.checkpoint.model import save_model
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.text import train
+
+
+@pytest.fixture
+def folder(tmp_path):
+    words = train(["the cat sat on the mat"] * 9, "words")
+    settings = preset("translator-tiny", vocabulary=len(words), d_model=16, special={"start": 1, "end": [2]})
+    return save_model(tmp_path / "cats", build(settings, seed=3), words)
+
+
+HOW = ("--max-tokens", "5")
+
+
+def test_one_text(peasy, folder):
+    ran = peasy("translate", folder, "the cat sat", "--beam", "3", "--n", "2", *HOW)
+    assert ran.code == 0
+    assert "log-probability" in ran.out
+    result = peasy("translate", folder, "the cat sat", "--beam", "3", "--n", "2", *HOW, "--json").json["result"]
+    assert len(result["translations"][0]["found"]) == 2
+    assert result["translations"][0]["text"] in ran.out
+
+
+def test_lines_in_lines_out(peasy, folder, tmp_path):
+    lines = ["the cat", "sat on the mat", "the"]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    ran = peasy("translate", folder, "lines.txt", *HOW)
+    told = peasy("translate", folder, "-", *HOW, "--json", stdin="\n".join(lines)).json["result"]["translations"]
+    assert [one["source"] for one in told] == lines
+    assert ran.out.splitlines() == [" ".join(one["text"].split()) for one in told]
+
+
+def test_a_bad_line_leaves_the_others(peasy, folder):
+    ran = peasy("translate", folder, "-", *HOW, stdin="the cat\n\nthe mat\n")
+    assert ran.code == 0
+    assert len(ran.out.splitlines()) == 3
+    assert "Line 2" in ran.err
+
+
+def test_alignment(peasy, folder, tmp_path):
+    ran = peasy("translate", folder, "the cat sat", "--align", *HOW)
+    assert "Alignment" in ran.out
+    assert "sat" in ran.out
+    assert peasy("translate", folder, "the cat sat", "--align", *HOW, "--out", "a.html").code == 0
+    assert "<svg" in (tmp_path / "a.html").read_text()
+    data = json.loads(peasy("translate", folder, "the cat sat", "--align", *HOW, "--json").out)
+    assert len(data["result"]["translations"][0]["alignment"]["weights"][0]) == 3
+
+
+def test_mistakes(peasy, folder, model_folder):
+    assert "does not translate" in peasy("translate", model_folder, "I love").err
+    ran = peasy("translate", folder, "")
+    assert ran.code == 4
+    assert peasy("translate", folder, "the", "--beam", "0").code == 4

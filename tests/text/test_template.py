@@ -1,0 +1,81 @@
+"""Chat templates: the text that transformers makes, and nothing that a template should not do."""
+
+import time
+
+import pytest
+import transformers
+
+from peasy.errors import InvalidInput
+from peasy.text import Tokenizer, train
+from peasy.text import template as room
+from peasy.text.template import render_chat
+
+MESSAGES = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": 'Hallo <b>&</b> "you"'}]
+CHATML = (
+    "{%- for message in messages %}\n"
+    "    {{- '<|im_start|>' + message.role + '\\n' + message.content | trim + '<|im_end|>' }}\n"
+    "    {%- if loop.last %}{% continue %}{% endif %}{{ '\\n' }}\n"
+    "{%- endfor %}\n"
+    "{%- if add_generation_prompt %}{{ bos_token }}<|im_start|>assistant\n{% endif %}{{ messages | tojson }}"
+)
+
+
+@pytest.fixture(scope="module")
+def words():
+    return train(["hello there"] * 9, "bpe", 280)
+
+
+def with_template(words, template):
+    return Tokenizer(words._data, words.settings | {"chat_template": template})
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_the_text_is_that_of_the_other_road(words, answer, tmp_path):
+    tokenizer = with_template(words, CHATML)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    begin = tokenizer.token(tokenizer.special.bos) if tokenizer.special.bos is not None else ""
+    theirs.bos_token = begin or None
+    expected = theirs.apply_chat_template(
+        MESSAGES, chat_template=CHATML, tokenize=False, add_generation_prompt=answer, bos_token=begin
+    )
+    assert render_chat(tokenizer, MESSAGES, answer=answer) == expected
+
+
+HOSTILE = {
+    "reaches classes": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "reaches globals": "{{ cycler.__init__.__globals__.os.system('touch /tmp/peasy-was-here') }}",
+    "imports": "{% import 'os' as os %}{{ os }}",
+    "changes its input": "{{ messages.append(1) }}",
+    "never ends": "{% set r = range(99999) %}{% for a in r %}{% for b in r %}{% for c in r %}{% endfor %}{% endfor %}"
+    "{% endfor %}",
+    "writes too much": "{% for a in range(99999) %}{{ 'x' * 1000 }}{% endfor %}",
+    "doubles": "{% set ns = namespace(x='xxxxxxxxxx') %}{% for a in range(60) %}{% set ns.x = ns.x ~ ns.x %}"
+    "{% endfor %}{{ ns.x }}",
+    "refuses": "{{ raise_exception('Only user and assistant roles!') }}",
+    "is not a template": "{% for %}",
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_template_that_does_what_it_should_not(words, what):
+    began = time.monotonic()
+    with pytest.raises(InvalidInput, match="chat template cannot be used") as caught:
+        render_chat(with_template(words, HOSTILE[what]), MESSAGES, seconds=2 if what == "never ends" else 30)
+    assert time.monotonic() - began < 60
+    if what == "refuses":
+        assert "Only user and assistant roles!" in caught.value.message
+
+
+def test_a_wider_limit_lets_it_through(words, monkeypatch):
+    """The inverse: what is too much under one limit is written under another."""
+    monkeypatch.setattr(room, "MOST", 20)
+    with pytest.raises(InvalidInput, match="writes 50 characters"):
+        render_chat(with_template(words, "{{'x' * 50}}"), MESSAGES)
+    monkeypatch.setattr(room, "MOST", 1000)
+    assert render_chat(with_template(words, "{{'x' * 50}}"), MESSAGES) == "x" * 50
+
+
+def test_no_template(words):
+    with pytest.raises(InvalidInput, match="no chat template"):
+        render_chat(words, MESSAGES)

@@ -1,0 +1,100 @@
+"""`translate`: the search of generation, in order, with scores and with where the model looked."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import peasy
+from peasy.checkpoint.model import save_model
+from peasy.errors import InvalidInput
+from peasy.generation.beam import Beams, search
+from peasy.models.build import build
+from peasy.models.config import RecurrentTranslatorConfig, Special
+from peasy.models.preset import preset
+from peasy.text import train
+from peasy.workbench.translate import translate
+
+TEXTS = ["the cat", "the dog sat on the mat", "sat", "on the mat"]
+
+
+@pytest.fixture(scope="module", params=["transformer", "recurrent"])
+def loaded(request, tmp_path_factory):
+    words = train(["the cat sat on the mat", "the dog"] * 9, "words")
+    ends = Special(start=1, end=(2,))
+    if request.param == "transformer":
+        settings = preset("translator-tiny", vocabulary=len(words), d_model=16, special={"start": 1, "end": [2]})
+    else:
+        settings = RecurrentTranslatorConfig(len(words), 16, special=ends)
+    place = tmp_path_factory.mktemp("models") / request.param
+    save_model(place, build(settings, seed=3), words)
+    return peasy.load(place)
+
+
+def test_translations_are_those_of_the_search(loaded):
+    found = translate(loaded, TEXTS, beam=3, n=2, max_tokens=6)
+    for text, one in zip(TEXTS, found.translations, strict=True):
+        ids = list(loaded.tokenizer.encode(text).ids)
+        best = search(loaded.model, beams=Beams(3, 6, n=2), source=[ids])[0].best
+        assert [each.ids for each in one.found] == [each.ids for each in best]
+        assert one.source == text
+        assert one.text == loaded.tokenizer.decode(best[0].ids)
+        assert one.score == best[0].score
+        assert [each.ids for each in one.others] == [best[1].ids]
+    assert json.dumps(found.data())
+    assert found.texts[0] in found.text()
+
+
+def test_one_beam_is_what_generate_writes(loaded):
+    assert loaded.translate("the cat sat", max_tokens=6).text == loaded.generate("the cat sat", max_tokens=6)
+
+
+def test_alignment_is_where_it_looked(loaded):
+    found = loaded.translate("the dog sat on the mat", beam=2, max_tokens=5)
+    aligned = found.alignment()
+    assert aligned.weights.shape == (len(found.found[0].ids), 6)
+    np.testing.assert_allclose(np.asarray(aligned).sum(axis=1), 1, atol=1e-5)
+    assert aligned.source == ("the", "dog", "sat", "on", "the", "mat")
+    assert [piece for piece, _ in aligned.best()] == list(found.found[0].pieces)
+    assert "sat" in aligned.text()
+    assert json.dumps(aligned.data())
+    with pytest.raises(InvalidInput, match="no layer 9"):
+        found.alignment(layer=9)
+    with pytest.raises(InvalidInput, match="no head 9"):
+        found.alignment(head=9)
+    layer, heads = aligned.layer, 2 if loaded.kind == "encoder-decoder" else 1
+    each = [found.alignment(layer=layer, head=head).weights for head in range(heads)]
+    np.testing.assert_allclose(np.mean(each, axis=0), aligned.weights, atol=1e-6)
+
+
+def test_a_row_belongs_to_the_token_that_was_written(loaded):
+    """The weights of a token are those of the pass that wrote it: step by step, with a tap, gives the same rows."""
+    from peasy.nn.tap import Tap
+
+    found = loaded.translate("the dog sat", max_tokens=4)
+    aligned, model, rows = found.alignment(), loaded.model, []
+    seen = []
+    tap = Tap(seen.append, steps=["weights"], parts=["cross_attention"])
+    with torch.inference_mode():
+        memory = model.start(source=torch.tensor([loaded.prompt("the dog sat")]))
+        for id in (1, *found.found[0].ids[:-1]):
+            seen.clear()
+            model.read([[id]], [memory], tap=tap)
+            rows.append(next(s.array[0, :, -1].mean(dim=0) for s in seen if s.place.layer == aligned.layer))
+    np.testing.assert_allclose(aligned.weights, torch.stack(rows).numpy(), atol=1e-5)
+
+
+def test_one_that_fails_leaves_the_others(loaded):
+    found = translate(loaded, ["the cat", "", "sat"], max_tokens=4)
+    assert [one.error is None for one in found.translations] == [True, False, True]
+    assert found.texts[2] == loaded.translate("sat", max_tokens=4).text
+    with pytest.raises(InvalidInput):
+        loaded.translate("")
+
+
+def test_only_translators_translate(decoder):
+    with pytest.raises(InvalidInput, match="does not translate"):
+        peasy.load(decoder).translate("The pizza")
+    with pytest.raises(InvalidInput, match="no text"):
+        translate(peasy.load(decoder), [])

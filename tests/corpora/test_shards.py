@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
-from peasy.corpora import Labelled, Pair, open_corpus, open_shards, prepare
+from peasy.corpora import Labelled, Pair, fingerprint, open_corpus, open_shards, prepare
 from peasy.corpora import block as blocks
 from peasy.corpora.block import BlockFile
 from peasy.errors import InvalidInput, NoRoom, NotFound
@@ -36,6 +36,16 @@ def test_pairs_stand_side_by_side(pairs, tokenizer, tmp_path):
     for number, pair in enumerate(pairs.documents("train")):
         assert tokenizer.decode(shards.column("train", "source").document(number)) == pair.source
         assert tokenizer.decode(shards.column("train", "target").document(number)) == pair.target
+
+
+def test_targets_may_be_cut_by_another_tokenizer(pairs, tokenizer, tmp_path):
+    words = train(pairs.texts("train"), kind="words")
+    shards = prepare(pairs, tokenizer, tmp_path / "shards", answers=words)
+    pair = next(pairs.documents("train"))
+    assert shards.column("train", "source").document(0).tolist() == tokenizer.ids([pair.source], special=False)[0]
+    assert shards.column("train", "target").document(0).tolist() == words.ids([pair.target], special=False)[0]
+    assert fingerprint(pairs, tokenizer, words) != fingerprint(pairs, tokenizer)
+    assert shards.vocabulary == max(len(tokenizer), len(words))
 
 
 def test_labels_are_numbers_with_names(given, tokenizer, tmp_path):

@@ -75,3 +75,12 @@ def test_what_cannot_be_trained_says_so(corpus, kind, size, said):
 
 def test_all_kinds_are_here():
     assert set(KINDS) == {"characters", "words", "bpe", "wordpiece", "unigram"}
+
+
+def test_numbers_are_read_digit_by_digit():
+    """However often a number is seen: another one that never was is made of the same tokens."""
+    tokenizer = train(["in 1984 and 1984 again"] * 50, kind="bpe", vocabulary=320)
+    found = tokenizer.encode(" again 1984, 4891")
+    assert [piece for piece in found.pieces if any(map(str.isdigit, piece))] == list("19844891")
+    assert tokenizer.decode(found.ids) == " again 1984, 4891"
+    assert "·again" in found.pieces

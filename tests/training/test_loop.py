@@ -183,6 +183,15 @@ def test_the_last_validation_of_a_run_of_minutes_is_bounded(task, finish):
     assert 16 <= tokens[0] < tokens[-1] == len(task().feed.valid) - 1
 
 
+def test_a_small_run_learns_more_than_it_looks(task, finish):
+    """Whatever the recipe would like to look at: a glance on the way, at the end no more than was learned from."""
+    it = task(steps=10, validate=5, valid_tokens=10_000, save=0, sample=0, batch=1)
+    looked = [event.tokens for event in finish(it) if isinstance(event, Validated)]
+    assert len(looked) == 5
+    assert max(looked[:-1]) <= 2 * it.recipe.context  # one batch of held-out windows
+    assert looked[-1] == len(it.feed.valid) - 1
+
+
 def test_a_continued_run_of_minutes_has_only_the_rest(task, finish):
     clock = Ticking(0.5)
     given = {"minutes": 1.0, "save": 0, "validate": 0, "sample": 0}

@@ -1,12 +1,17 @@
 """`peasy.train`: from data to a run that loads, goes on and can be told apart."""
 
+import inspect
 import json
 import signal
 
 import pytest
 
 import peasy
+from peasy.checkpoint.home import home
+from peasy.checkpoint.model import save_model
+from peasy.corpora import fingerprint, open_corpus, open_shards
 from peasy.errors import InvalidInput, NotFound, UsageError
+from peasy.text import Tokenizer
 from peasy.training.attention import read_records
 from peasy.training.event import Finished, Started, Step
 from peasy.workbench.train import train, training
@@ -115,6 +120,43 @@ def test_a_run_is_not_begun_twice_nor_changed_on_the_way(place):
         train("rnn", run="fox", resume=True)
     longer = train("gpt", run="fox", resume=True, steps=5)
     assert longer.run.facts().step == 5
+
+
+def test_a_translator_with_two_tokenizers_goes_on(place):
+    """Sources and targets are cut by different tokenizers with one list of ids, as imported translators have them."""
+    first = small("translator", "pairs.tsv", "first").model
+    letters = sorted({letter for line in LINES for letter in line})
+    turned = {letter: first.tokenizer.id(other) for letter, other in zip(letters, letters[::-1], strict=True)}
+    data = json.loads((first.folder / "tokenizer.json").read_text(encoding="utf-8"))
+    data["model"]["vocab"] |= turned
+    answers = Tokenizer(data, first.tokenizer.settings)
+    save_model(place / "two", first.model, first.tokenizer, target_tokenizer=answers)
+    second = small("translator", "pairs.tsv", "second", from_=place / "two", settings=SMALL)
+    assert second.model.target_tokenizer.encode("cat").ids == answers.encode("cat").ids
+    again = small("translator", "pairs.tsv", "second", from_=place / "two", settings=SMALL, steps=5, resume=True)
+    assert (
+        again.model.target_tokenizer.encode("cat").ids == answers.encode("cat").ids != first.tokenizer.encode("cat").ids
+    )
+    (shards,) = set((place / "home" / "shards").iterdir()) - {_shards_of(first)}
+    target = open_shards(shards).column("train", "target").document(0).tolist()
+    pair = next(open_corpus(place / "pairs.tsv").documents("train"))
+    assert target == list(answers.encode(pair.target, special=False).ids)
+
+
+def _shards_of(loaded):
+    return home() / "shards" / fingerprint(open_corpus("pairs.tsv"), loaded.tokenizer)[:24]
+
+
+def test_what_train_takes_is_what_training_takes():
+    """One list of parameters for both, seen by whoever asks."""
+    taken, events = inspect.signature(train), inspect.signature(training)
+    assert taken.parameters == events.parameters
+    assert taken.return_annotation is not events.return_annotation
+
+
+def test_an_opened_corpus_stays_in_its_process(place):
+    with pytest.raises(InvalidInput, match="cannot see a corpus that was opened here"):
+        small("gpt", open_corpus("lines.txt"), processes=2)
 
 
 def test_weights_come_from_another_model_with_its_tokenizer(place):

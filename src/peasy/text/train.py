@@ -53,7 +53,9 @@ def _words(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
 
 def _bytes(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
     inner.normalizer = normalizers.Lowercase() if lowercase else None
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    # Digits stand alone: a number that was never seen is read, copied and translated like any other.
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    inner.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     inner.decoder = decoders.ByteLevel()
 
 

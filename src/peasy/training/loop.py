@@ -34,6 +34,9 @@ Write = Callable[[Model, int], Sampled]
 _FULL = 50
 """The last validation may look at so many times as much as those before it."""
 
+_GLANCE = 16
+"""On the way at most one token is looked at for so many that were learned from."""
+
 _LATE = 0.1
 """The last validation of a run of minutes may take this share of them again, and no more."""
 
@@ -185,7 +188,7 @@ class Run:
         objective, total, count = self.task.objective, 0.0, 0
         last = self.done >= 1.0
         context = self.recipe.context if last else self.place.context
-        most = self.recipe.valid_tokens * (_FULL if last else 1)
+        most = self._to_validate(last)
         rows = max(1, min(2 * self.recipe.batch, 16_384 // context))
         latest = math.inf if self.budget.seconds is None else self.budget.elapsed + _LATE * self.budget.seconds
         self.model.eval()
@@ -195,13 +198,18 @@ class Run:
             with cast(self.precision, self.device):
                 total += float(objective.total(self.model, batch))
             count += objective.count(batch)
-            if count >= most or (count >= self.recipe.valid_tokens and self.budget.elapsed > latest):
+            if count >= most or (count >= min(most, self.recipe.valid_tokens) and self.budget.elapsed > latest):
                 break
         self.model.train()
         if not count or not math.isfinite(total):
             return None
         self.valid = total / count
         return Validated(self.place.step, self.valid, count, self.budget.elapsed)
+
+    def _to_validate(self, last: bool) -> int:
+        """How many held-out tokens to look at: in a small run few, so that looking never takes longer than learning."""
+        wanted, learned = self.recipe.valid_tokens, self.place.tokens
+        return min(_FULL * wanted, max(wanted, learned)) if last else min(wanted, learned // _GLANCE)
 
     def sample(self, write: Write) -> Sampled:
         """What the model writes now; weights that are no numbers are told as such."""

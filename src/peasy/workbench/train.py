@@ -98,6 +98,8 @@ def training(
     `progress` hears how many characters of the data are cut into tokens, and of how many.
     """
     need("torch")
+    if processes is not None and processes > 1 and isinstance(data, Corpus):
+        raise InvalidInput("Other processes cannot see a corpus that was opened here.", hint="Give its name or files.")
     from peasy.training import parallel
     from peasy.training.crew import join, led
 

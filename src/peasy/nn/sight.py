@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 Bias = Callable[[Tensor], Tensor]
 """From distances `[batch or 1, query, key]` to what is added to the scores, `[batch or 1, head, query, key]`."""
@@ -122,9 +121,14 @@ class Sight:
         """
         if self.real is None:
             return None
-        count = torch.arange(self.real.shape[1], device=self.real.device)
-        last = torch.where(self.real, count, -1).cummax(dim=1).values
-        return functional.pad(last[:, :-1], (1, 0), value=-1)[:, -self.query.shape[1] :]
+        one = self.real.long()
+        earlier = one.cumsum(dim=1) - one  # how many real tokens come before
+        end = torch.full_like(one[:, :1], -1)
+        index = (torch.ones_like(one).cumsum(dim=1) - 1).masked_fill(~self.real, -1)
+        place = torch.where(self.real, earlier, one.shape[1])  # padding goes where nobody asks
+        stands = torch.cat([end.expand_as(one), end], dim=1).scatter(1, place, index)
+        found = torch.where(earlier > 0, stands.gather(1, (earlier - 1).clamp(min=0)), -1)
+        return found[:, -self.query.shape[1] :]
 
     def distances(self, n_key: int) -> Tensor:
         """How many places each of the last `n_key` keys lies before each query: `[batch or 1, query, key]`."""

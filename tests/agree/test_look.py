@@ -50,3 +50,14 @@ def test_translators(translator):
         stack, layer, part = capture.place
         theirs = expected.cross_attentions if part == "cross_attention" else getattr(expected, f"{stack}_attentions")
         np.testing.assert_allclose(capture.array, theirs[layer][0].numpy(), **CLOSE)
+
+
+def test_weights_are_shared_and_nothing_is_written(anyone, monkeypatch):
+    """Every family: the very same memory, by views where a layout is turned or split."""
+    from peasy.workbench.load import load
+
+    monkeypatch.setattr(type(anyone.theirs), "save_pretrained", lambda *given, **how: 1 / 0)
+    ours = load(anyone.theirs).model
+    held = {tensor.untyped_storage().data_ptr() for tensor in anyone.theirs.state_dict().values()}
+    own = [tensor.untyped_storage().data_ptr() in held for tensor in ours.state_dict().values()]
+    assert sum(own) >= len(own) - 1, "at most a bias that no layer of theirs has is made anew"

@@ -108,6 +108,32 @@ class Tensors(Mapping[str, "torch.Tensor"]):
         return sum(self.info(name).bytes for name in self)
 
 
+class HeldTensors(Tensors):
+    """Tensors that somebody's program holds: handed out as they are, in the same memory."""
+
+    def __init__(self, held: Mapping[str, "torch.Tensor"]) -> None:
+        super().__init__({})
+        self._held = dict(held)
+
+    def __getitem__(self, name: str) -> "torch.Tensor":
+        check_finite(self._held[name], f"tensor {short(name)}")
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._held
+
+    def info(self, name: str) -> TensorInfo:
+        """Type, shape and size of a tensor."""
+        held = self._held[name]
+        return TensorInfo(name, str(held.dtype).removeprefix("torch."), tuple(held.shape), 0, held.nbytes)
+
+
 def open_tensors(folder: Folder) -> Tensors:
     """The tensors of a folder with `model.safetensors`, or with shards and their index."""
     if folder.has(INDEX):

@@ -1,5 +1,6 @@
 """`load`: a model by name, ready to be asked."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -222,13 +223,34 @@ def choose_device(device: str) -> str:
 
 
 def _open_object(model: Any, tokenizer: Any) -> LoadedModel:
-    """A model that somebody's program holds takes the way of every other: through a folder, with all checks."""
+    """A model that somebody's program holds, with all checks of a folder; the weights stay where they are.
+
+    Only where its names are not those of its own files, it takes the way of every other: through a folder.
+    """
     with TemporaryDirectory(ignore_cleanup_errors=True) as place:
-        for each in (model, tokenizer):
-            if each is not None:
-                each.save_pretrained(place)
-        loaded = open_found(Found("path", type(model).__name__, Path(place)))
+        if tokenizer is not None:
+            tokenizer.save_pretrained(place)
+        try:
+            loaded = _share(model, Path(place))
+        except InvalidInput:
+            model.save_pretrained(place)
+            loaded = open_found(Found("path", type(model).__name__, Path(place)))
     return replace(loaded, folder=None)
+
+
+def _share(model: Any, place: Path) -> LoadedModel:
+    """The settings through the folder, the weights through memory: what is changed in one is changed in the other."""
+    from peasy.checkpoint.huggingface import load_model, read_folder
+    from peasy.checkpoint.tensors import HeldTensors
+
+    told = model.config.to_dict() | {"architectures": [type(model).__name__]}
+    (place / CONFIG).write_text(json.dumps(told, default=str), encoding="utf-8")
+    arrival = read_folder(place, tensors=HeldTensors(model.state_dict()))
+    folder = Folder(place)
+    return LoadedModel(
+        type(model).__name__, load_model(arrival), read_tokenizer(folder), read_target_tokenizer(folder), None,
+        arrival.family, arrival.unused,
+    )  # fmt: skip
 
 
 def _open_own(found: Found) -> LoadedModel:

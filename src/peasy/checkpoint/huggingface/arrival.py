@@ -16,7 +16,7 @@ from peasy.checkpoint.huggingface.registry import match, read_settings, recognis
 from peasy.checkpoint.huggingface.rule import Pair, Table, bring_in, matches
 from peasy.checkpoint.huggingface.sentence import read_pooling
 from peasy.checkpoint.store import CONFIG
-from peasy.checkpoint.tensors import open_tensors
+from peasy.checkpoint.tensors import Tensors, open_tensors
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.config import Config
@@ -53,10 +53,11 @@ class Arrival:
         return sum(self.stored.info(source).bytes for source in self.sources.values())
 
 
-def read_folder(folder: str | Path, *, ignore: Iterable[str] = ()) -> Arrival:
+def read_folder(folder: str | Path, *, ignore: Iterable[str] = (), tensors: Tensors | None = None) -> Arrival:
     """Read a Hugging Face folder: its settings, and all names and shapes of its weights against them.
 
-    `ignore` names settings of config.json that peasy does not know and that are known to change nothing.
+    `ignore` names settings of config.json that peasy does not know and that are known to change nothing. `tensors`
+    are the weights where the folder has only the settings.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.checkpoint.huggingface import write_folder
@@ -72,7 +73,7 @@ def read_folder(folder: str | Path, *, ignore: Iterable[str] = ()) -> Arrival:
     where = str(place.path / CONFIG)
     data = place.read_json(CONFIG)
     family = recognise(data, where)
-    stored = Stored(open_tensors(place), family.prefix)
+    stored = Stored(open_tensors(place) if tensors is None else tensors, family.prefix)
     fields = Fields(data, where)
     fields.ignore(ignore)
     config = read_pooling(place, read_settings(family, fields, stored))

@@ -1,21 +1,18 @@
 """`peasy prove`."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags, Text
+from peasy.cli.door import Answer, Flags, Source, read_source
 from peasy.cli.meter import Meter
 
 
 def prove(
     model: str,
-    text: Text | None = None,
-    /,
-    *,
+    *texts: Source,
     prompt: Annotated[list[str] | None, Parameter(negative="")] = None,
     call: str | None = None,
     tokens: int = 128,
@@ -38,8 +35,8 @@ def prove(
 
     Args:
         model: A run, a folder, a built-in or a hub id; or file.py:name for your own code, which is then run.
-        text: A text to prove it on, or - for stdin.
-        prompt: A further text, or a file with one in each line; may be given several times.
+        texts: Texts to prove it on; a file or stdin (-) has one on each line.
+        prompt: The same by name; may be given several times.
         call: How your function is called, in the words q, k, v, x, mask, heads, cache, ...
         tokens: So many tokens of each text are read at most.
         seconds: So long your own code may take.
@@ -49,19 +46,13 @@ def prove(
 
     if tokens < 1 or seconds <= 0:
         raise UsageError("--tokens and --seconds should be above 0.")
-    texts = [*([text] if text is not None else []), *(line for each in prompt or () for line in _lines(each))]
+    rows = [line for each in (*texts, *(prompt or ())) for line in read_source(each, "prove") if line.strip()]
+    if (texts or prompt) and not rows:
+        raise UsageError("The texts are empty.", hint=f'For example: peasy prove {model} "The pizza came out"')
     tell = None if flags.quiet or flags.json else lambda line: print(line, file=sys.stderr)
     result = verb(
-        model, texts or None, call=call, tokens=tokens, seconds=seconds, seed=flags.seed or 0, device=flags.device,
+        model, rows or None, call=call, tokens=tokens, seconds=seconds, seed=flags.seed or 0, device=flags.device,
         offline=flags.offline, ask=asking(flags), tell=tell, progress=Meter("proving", flags),
     )  # fmt: skip
     advice = [] if result.passed else [f"peasy prove {model} --out proof.html"]
     return Answer(result, next=advice, exit_code=0 if result.passed else 8, brief=result.verdict)
-
-
-def _lines(prompt: str) -> list[str]:
-    """The texts of a file, or the text itself."""
-    path = Path(prompt)
-    if len(prompt) > 255 or not path.is_file():
-        return [prompt]
-    return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]

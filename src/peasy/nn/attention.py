@@ -140,6 +140,8 @@ def attend_fused(look: Look) -> Tensor:
 def attend_apart(look: Look, window: int | None, causal: bool) -> Tensor:
     """The same with every query alone and exactly the keys it sees, however many are read in one pass."""
     query, time, n_key = look.query, look.query.shape[2], look.key.shape[2]
+    if time == 1 and not look.visible.hides:
+        return attend_fused(look)
     found = []
     for row in range(time):
         last = n_key - time + row + 1 if causal else n_key

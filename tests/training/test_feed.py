@@ -8,8 +8,8 @@ from peasy import text
 from peasy.corpora import open_corpus, prepare
 from peasy.errors import InvalidInput
 from peasy.models.config import Special
-from peasy.training.feed import Frame, PairFeed, SentenceFeed, TextFeed, choose_feed
-from peasy.training.objective import HIDDEN, Contrastive, NextToken, SourceToTarget
+from peasy.training.feed import DocumentFeed, Frame, PairFeed, SentenceFeed, TextFeed, choose_feed
+from peasy.training.objective import HIDDEN, Contrastive, MaskedToken, NextToken, SourceToTarget
 
 SPECIAL = Special(padding=0, begin=3, end=(3,), start=2, mask=4, unknown=1)
 
@@ -44,6 +44,39 @@ def test_held_out_text_is_asked_for_once(shards):
     feed = TextFeed(opened.column("train"), opened.column("valid"), seed=1)
     asked = sum(int((batch["targets"] != HIDDEN).sum()) for batch in feed.held_out(3, 16))
     assert asked == len(opened.column("valid")) - 1
+
+
+@pytest.fixture(scope="module")
+def stories(tmp_path_factory):
+    corpus = open_corpus("stories", size=64, held_out=9)
+    tokenizer = text.train(corpus.texts("train"), kind="words")
+    return corpus, prepare(corpus, tokenizer, tmp_path_factory.mktemp("stories") / "shards"), tokenizer
+
+
+def test_whole_documents_are_rows(stories):
+    corpus, shards, tokenizer = stories
+    feed = choose_feed(shards, NextToken(), SPECIAL, Frame(), seed=1, rows="documents")
+    assert isinstance(feed, DocumentFeed)
+    seen = []
+    for position in range(0, feed.samples(64), 2):  # as many as are sorted by length together
+        batch = feed.batch(position, 2, 64)
+        assert (batch["ids"][:, 0] == SPECIAL.begin).all()
+        assert ((batch["targets"] != HIDDEN).sum(1) - batch["ids"].shape[1]).max() == 0, "as wide as the longest"
+        seen += [tuple(id for id in row if id != HIDDEN) for row in batch["targets"].tolist()]
+    assert sorted(seen) == sorted((*tokenizer.encode(t, special=False).ids, 3) for t in corpus.texts("train"))
+
+
+def test_a_long_document_is_cut(stories):
+    _, shards, _ = stories
+    (batch,) = DocumentFeed(shards, 3, seed=1).held_out(9, 5)
+    assert batch["ids"].shape == batch["targets"].shape == (9, 5)
+    assert (batch["ids"][:, 1:] == batch["targets"][:, :-1]).all()
+
+
+def test_covered_words_are_asked_in_windows(stories):
+    """A model that looks both ways would see padding: its rows have none."""
+    _, shards, _ = stories
+    assert isinstance(choose_feed(shards, MaskedToken(), SPECIAL, Frame(), seed=1, rows="documents"), TextFeed)
 
 
 def test_targets_begin_with_start_and_end_with_end(pairs):

@@ -75,3 +75,9 @@ def test_a_card_can_be_saved(tmp_path):
     shown = data("copy", size=10, held_out=5)
     for suffix in ("html", "md", "json", "tex"):
         assert shown.save(tmp_path / f"card.{suffix}").stat().st_size > 100
+
+
+def test_a_card_tells_what_the_corpus_suggests():
+    shown = data("stories")
+    assert shown.data()["suggests"] == {"rows": "documents", "context": 64, "short": None, "batch": 48}
+    assert "rows=documents, context=64, short=null, batch=48" in shown.text()

@@ -65,6 +65,22 @@ def test_windows_do_not_depend_on_how_the_text_comes():
     assert whole.nats == pytest.approx(parts.nats, rel=1e-6)
 
 
+def test_whole_texts_are_read_one_by_one():
+    """The other road: each alone, after an end token, with its own end asked for."""
+    tokenizer = train_tokenizer([LINES], kind="characters")
+    loaded, texts = small("gpt", tokenizer), ["it tasted good.", "The oven", "The pizza came out of the oven"]
+    found, _ = measure.measure_text(loaded, [(text, True) for text in texts], 64, lambda done: None, whole=True)
+    wanted, end = 0.0, tokenizer.special.eos
+    for text in texts:
+        ids = torch.tensor([[end, *tokenizer.encode(text, special=False).ids, end]])
+        with torch.inference_mode():
+            chances = loaded.model(ids[:, :-1]).log_softmax(-1).gather(2, ids[:, 1:, None])
+        wanted -= float(chances.double().sum())
+    assert found.nats == pytest.approx(wanted, rel=1e-5)
+    assert found.tokens == sum(map(len, texts)) + len(texts)
+    assert found.bytes == sum(map(len, texts))
+
+
 class _Knows:
     """Scores as if the model knew which words belong together: 5 for the next token of a known text, else 0."""
 

@@ -154,6 +154,15 @@ def test_what_train_takes_is_what_training_takes():
     assert taken.return_annotation is not events.return_annotation
 
 
+def test_a_corpus_suggests_and_a_person_decides(place):
+    little = {"model": TINY, "validate": 0, "sample": 0, "corpus": {"size": 60, "held_out": 5}}
+    recipe = small("gpt", "stories", "one", settings=little).run.recipe()
+    assert (recipe["rows"], recipe["context"], recipe["short"]) == ("documents", 64, None)
+    recipe = small("gpt", "stories", "two", settings=little | {"rows": "windows", "context": 16}).run.recipe()
+    assert (recipe["rows"], recipe["context"], recipe["batch"]) == ("windows", 16, 48)
+    assert small("ngram", "stories", "three", settings={"corpus": little["corpus"]}).run.recipe()["rows"] == "windows"
+
+
 def test_an_opened_corpus_stays_in_its_process(place):
     with pytest.raises(InvalidInput, match="cannot see a corpus that was opened here"):
         small("gpt", open_corpus("lines.txt"), processes=2)

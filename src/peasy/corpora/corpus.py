@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from peasy.corpora.sample import Labelled, Pair, Probe, Sample, texts_of
@@ -47,7 +48,10 @@ class Problems:
 
 @dataclass(frozen=True)
 class Card:
-    """What a corpus is. `notes` holds what else it depends on: versions, options, files that were left out."""
+    """What a corpus is. `notes` holds what else it depends on: versions, options, files that were left out.
+
+    `suggests` are settings of a recipe that suit it; they hold unless a person says otherwise.
+    """
 
     name: str
     kind: str
@@ -57,6 +61,7 @@ class Card:
     sizes: Mapping[str, Size]
     examples: tuple[Sample, ...]
     notes: Mapping[str, str] = field(default_factory=dict)
+    suggests: Mapping[str, Any] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -69,6 +74,7 @@ class Card:
             "sizes": {split: {"documents": s.documents, "characters": s.characters} for split, s in self.sizes.items()},
             "examples": [_plain(sample) for sample in self.examples],
             "notes": dict(self.notes),
+            "suggests": dict(self.suggests),
         }
 
 
@@ -92,6 +98,8 @@ class Corpus(ABC):
     says = ""
     licence = ""
     splits: tuple[str, ...] = ("train", "valid")
+    suggests: Mapping[str, Any] = MappingProxyType({})
+    """Settings of a training recipe that suit these data; see `Card`."""
 
     def __init__(self) -> None:
         self.problems = Problems()
@@ -143,7 +151,9 @@ class Corpus(ABC):
         found = self.surveyed
         examples = tuple(self.examples())
         notes = dict(self.notes())
-        return Card(self.name, self.kind, self.says, self.licence, found.hash, found.sizes, examples, notes)
+        return Card(
+            self.name, self.kind, self.says, self.licence, found.hash, found.sizes, examples, notes, self.suggests
+        )
 
     def _known(self, split: str) -> str:
         if split not in self.splits:

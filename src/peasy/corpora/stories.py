@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Literal
 
 from peasy import config
@@ -91,6 +92,8 @@ class Stories(Generated):
 
     name = "stories"
     says = "small stories in which a pronoun must be understood: only what it stands for decides the ending"
+    suggests = MappingProxyType({"rows": "documents", "context": 64, "short": None, "batch": 48})
+    """A story is short and whole: nothing before it helps to understand it."""
 
     def __init__(self, options: StoriesOptions | None = None, *, seed: int = 0) -> None:
         options = options or StoriesOptions()

@@ -14,7 +14,7 @@ from peasy.corpora.batches import Padded, Windows
 from peasy.errors import InvalidInput
 from peasy.models.config import Special
 from peasy.text import Tokenizer
-from peasy.training.objective import HIDDEN, Batch, Contrastive, Objective, SourceToTarget
+from peasy.training.objective import HIDDEN, Batch, Contrastive, NextToken, Objective, SourceToTarget
 
 Ids = NDArray[np.int64]
 
@@ -50,6 +50,32 @@ class TextFeed:
     def samples(self, context: int) -> int:
         """How many windows an epoch has."""
         return window_count(self.train, context)
+
+
+class DocumentFeed:
+    """Whole texts as rows, each after an end token as in running text; what is longer than the context is cut."""
+
+    def __init__(self, shards: Shards, begin: int | None, *, seed: int) -> None:
+        self.shards, self.begin, self.seed = shards, begin, seed
+
+    def batch(self, position: int, rows: int, context: int) -> Batch:
+        """Each text once per epoch, those of similar length together."""
+        return self._rows("train", picks(self.shards, rows, seed=self.seed, position=position), context)
+
+    def held_out(self, rows: int, context: int) -> Iterator[Batch]:
+        """All held-out texts."""
+        for some in _in_order(self.shards, rows):
+            yield self._rows("valid", some, context)
+
+    def samples(self, context: int) -> int:
+        """How many texts there are."""
+        return self.shards.documents("train")
+
+    def _rows(self, split: str, chosen: Ids, context: int) -> Batch:
+        """Nothing is said about what is real: padding stands at the end, where nobody who looks back can see it."""
+        found = padded(self.shards.column(split), chosen, begin=self.begin)
+        ids, real = found.ids[:, : context + 1], found.real[:, 1 : context + 1]
+        return tensors({"ids": ids[:, :-1], "targets": np.where(real, ids[:, 1:], HIDDEN)})
 
 
 @dataclass(frozen=True)
@@ -181,8 +207,13 @@ def _in_order(shards: Shards, rows: int) -> Iterator[Ids]:
         yield np.arange(first, min(first + rows, count), dtype=np.int64)
 
 
-def choose_feed(shards: Shards, objective: Objective, special: Special, frame: Frame, *, seed: int) -> Feed:
-    """The feed for what is asked: pairs to translate, texts that belong together to embed, else running text."""
+def choose_feed(
+    shards: Shards, objective: Objective, special: Special, frame: Frame, *, seed: int, rows: str = "windows"
+) -> Feed:
+    """The feed for what is asked: pairs to translate, texts that belong together to embed, else running text.
+
+    `rows` says how running text is cut for the next token: into windows, or into its documents.
+    """
     if isinstance(objective, Contrastive):
         if shards.kind == "text":
             raise InvalidInput("Sentence vectors need pairs or labelled texts.", hint="Give a .tsv of pairs.")
@@ -193,5 +224,7 @@ def choose_feed(shards: Shards, objective: Objective, special: Special, frame: F
         raise InvalidInput(f"This kind learns from {wanted}, and the data are {given}.", hint="See: peasy data")
     if pairs:
         return PairFeed(shards, special, frame, seed=seed)
+    if rows == "documents" and isinstance(objective, NextToken):
+        return DocumentFeed(shards, special.begin, seed=seed)
     valid = shards.column("valid") if "valid" in shards.splits else None
     return TextFeed(shards.column("train"), valid, seed=seed)

@@ -50,7 +50,8 @@ class Recipe:
     """What a run does.
 
     `trains` and `preset` name the model, `model` says what differs from its preset; `corpus` holds options of the data,
-    `origin` is the model that the weights come from. `batch` counts samples of a step, taken in `accumulate` parts.
+    `origin` is the model that the weights come from. `batch` counts samples of a step, taken in `accumulate` parts;
+    of a text the samples are `rows`: windows of running text, or whole documents.
     `steps` or `minutes` is the budget. `validate`, `sample` and `save` say how often in a run, evenly spread; the
     newest `keep` checkpoints stay. `prompts` are written on, `sentence` is watched. `parallel` says how several
     processes share a model: all of it in each (ddp), or in shards (fsdp).
@@ -69,6 +70,7 @@ class Recipe:
     objective: AnyObjective | None = None
     context: int = 128
     short: ShortStart | None = None
+    rows: Literal["windows", "documents"] = "windows"
     batch: int = 16
     accumulate: int = 1
     optimizer: OptimizerRecipe = AdamW()

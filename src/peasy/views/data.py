@@ -30,9 +30,14 @@ def _parts(card: Card, problems: Problems) -> Iterator[Part]:
     yield Table(("split", "documents", "characters"), tuple(sizes))
     yield Heading("Examples")
     yield _examples(card)
-    facts = {"kind": card.kind, "licence": card.licence, **card.notes, "hash": card.hash[:16]}
+    facts = {"kind": card.kind, "licence": card.licence, **card.notes, **_suggested(card), "hash": card.hash[:16]}
     yield Heading("About")
     yield Table(("what", "is"), tuple(facts.items()))
+
+
+def _suggested(card: Card) -> dict[str, str]:
+    told = ", ".join(f"{name}={'null' if value is None else value}" for name, value in card.suggests.items())
+    return {"suggests": told} if told else {}
 
 
 def _problems(problems: Problems) -> Iterator[Part]:

@@ -134,9 +134,10 @@ class _Asked:
     def _text(self) -> EvaluationFacts:
         from peasy.workbench.measure import measure_endings, measure_text
 
-        context = self._context()
-        tally, unknown = measure_text(self.loaded, self._pieces(), context, self._hear("characters"))
-        measures, notes = _tallied(tally), [f"Windows of {context:,} tokens that do not overlap."]
+        context, whole = self._context(), self._trained("rows") == "documents"
+        tally, unknown = measure_text(self.loaded, self._pieces(), context, self._hear("characters"), whole)
+        said = "Text by text, as it was trained." if whole else f"Windows of {context:,} tokens that do not overlap."
+        measures, notes = _tallied(tally), [said]
         if unknown:
             share = unknown / tally.tokens
             notes.append(f"{share:.1%} of the tokens are unknown to the tokenizer: they are easier than real ones.")
@@ -228,8 +229,15 @@ class _Asked:
             if self.context < 1 or (own is not None and self.context > own):
                 raise InvalidInput(f"A context of {self.context} is not possible here.", hint=f"1 to {own or 'any'}.")
             return self.context
-        known = [size for size in (own, _trained_context(self.loaded.folder)) if size]
+        known = [size for size in (own, self._trained("context")) if size]
         return min(known, default=_WINDOW)
+
+    def _trained(self, setting: str) -> Any:
+        """What the recipe says, where the model is the checkpoint of a run."""
+        run = self.loaded.folder.parent.parent if self.loaded.folder is not None else None
+        if run is None or not (run / "recipe.json").is_file():
+            return None
+        return Folder(run).read_json("recipe.json").get(setting)
 
 
 def _adding(progress: Progress, total: int) -> Callable[[int], None]:
@@ -241,15 +249,6 @@ def _adding(progress: Progress, total: int) -> Callable[[int], None]:
         progress(min(done, total), total)
 
     return add
-
-
-def _trained_context(folder: Path | None) -> int | None:
-    """The context of the recipe, where the model is the checkpoint of a run."""
-    run = folder.parent.parent if folder is not None else None
-    if run is None or not (run / "recipe.json").is_file():
-        return None
-    found = Folder(run).read_json("recipe.json").get("context")
-    return found if isinstance(found, int) and found > 0 else None
 
 
 def _tallied(tally: "Tally") -> list[Measure]:

@@ -31,16 +31,19 @@ _POOL, _ROWS = 512, 64
 
 
 def measure_text(
-    loaded: "LoadedModel", pieces: Iterable[tuple[Sample, bool]], context: int, hear: Hear
+    loaded: "LoadedModel", pieces: Iterable[tuple[Sample, bool]], context: int, hear: Hear, whole: bool = False
 ) -> tuple[Tally, int]:
     """The cost of every token of a running text but the first, in windows that do not overlap.
 
+    `whole`: text by text instead, each after an end token, as a model reads that was trained on whole documents.
     Also tells how many tokens the tokenizer did not know.
     """
     model, tokenizer = loaded.model, loaded.need_tokenizer()
     rows = max(1, min(_ROWS, _SCORES // (context * model.config.vocabulary)))
-    tally, unknown, first = Tally(), 0, True
-    for ids, characters, size in _tokens(tokenizer, pieces, context, rows):
+    begin = model.config.special.begin if whole else None
+    tally, unknown, first = Tally(), 0, begin is None
+    found = _tokens(tokenizer, pieces, context, rows) if begin is None else _texts(tokenizer, pieces, begin, context)
+    for ids, characters, size in found:
         if first:
             size -= len(tokenizer.decode([ids.inputs[0, 0]]).encode())
             first = False
@@ -62,7 +65,32 @@ class _Windows:
         inputs, targets = np.zeros(rows * context, np.int64), np.full(rows * context, HIDDEN, np.int64)
         inputs[:count], targets[:count] = ids[:-1], ids[1:]
         self.inputs, self.targets = inputs.reshape(rows, context), targets.reshape(rows, context)
-        self.real = self.targets != HIDDEN
+
+    @property
+    def real(self) -> NDArray[np.bool_]:
+        """Where a target is asked for."""
+        return self.targets != HIDDEN
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[NDArray[np.int64]], context: int) -> "_Windows":
+        """Each text cut into rows of its own."""
+        each = [cls(text, context) for text in texts]
+        width = max(int(one.real.sum(axis=1).max()) for one in each)  # no longer than the longest
+        together = cls.__new__(cls)
+        together.inputs = np.concatenate([one.inputs for one in each])[:, :width]
+        together.targets = np.concatenate([one.targets for one in each])[:, :width]
+        return together
+
+
+def _texts(
+    tokenizer: Tokenizer, pieces: Iterable[tuple[Sample, bool]], begin: int, context: int
+) -> Iterator[tuple[_Windows, int, int]]:
+    """Text by text, each after `begin`; those of a batch with the characters and bytes that were read for it."""
+    for some in _chunks(pieces, _ROWS):
+        texts = [(sample.text if isinstance(sample, Labelled) else str(sample), ends) for sample, ends in some]
+        rows = [np.concatenate([[begin], ids]) for ids in _with_ends(tokenizer, texts)]
+        said = [text for text, _ in texts]
+        yield _Windows.of_texts(rows, context), sum(map(len, said)), sum(len(text.encode()) for text in said)
 
 
 def _tokens(

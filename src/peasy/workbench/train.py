@@ -184,14 +184,16 @@ class _Asked:
 
     def begin(self, folder: Path, device: str, progress: Progress | None) -> "Task":
         """A new run."""
-        from peasy.training.recipe import make_recipe
+        from peasy.training.recipe import make_recipe, over
         from peasy.training.setup import set_up, write_run
 
         if self.corpus is None:
             raise UsageError("Training needs data.", hint="For example: --data stories. See all: peasy data")
         given = dict(self.given)
-        recipe = make_recipe(self.kind, given.pop("preset", "small"), self.settings, data=_said(self.corpus), **given)
-        corpus, origin = open_corpus(self.corpus, **recipe.corpus), _origin(recipe)
+        corpus = open_corpus(self.corpus, **self.settings.get("corpus", {}))
+        settings = self.settings if self.kind == "ngram" else over(corpus.suggests, self.settings)
+        recipe = make_recipe(self.kind, given.pop("preset", "small"), settings, data=_said(self.corpus), **given)
+        origin = _origin(recipe)
         setup = set_up(recipe, corpus, origin, device)
         task = _task(folder, setup, corpus, origin, device, progress)
         write_run(folder, setup, corpus)  # last: what cannot be trained leaves no folder behind
@@ -247,7 +249,8 @@ def _task(
         warnings.warn(f"{corpus.problems.count} lines could not be used, the first: {where}: {why}.", stacklevel=2)
     model = build_model(setup, origin).to(device)
     assert recipe.objective is not None, "settled when the run was begun"
-    feed = choose_feed(shards, recipe.objective, model.config.special, Frame.of(tokenizer), seed=recipe.seed)
+    special, frame = model.config.special, Frame.of(tokenizer)
+    feed = choose_feed(shards, recipe.objective, special, frame, seed=recipe.seed, rows=recipe.rows)
     shown = list(itertools.islice(corpus.documents("valid"), 2)) if "valid" in corpus.splits else []
     return Task(
         folder, recipe, model, recipe.objective, feed, tokenizer,

@@ -12,8 +12,9 @@ run, and the third where it can. The runs are kept under `runs/tasks`. A broken 
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import peasy
 from bench.measure import machine
@@ -48,7 +49,7 @@ def tatoeba() -> bool:
         return True
     scores = {}
     for kind in ("translator", "rnn-translator"):
-        found = peasy.evaluate(_train(kind, folder, 20).folder, folder)
+        found = peasy.evaluate(_train(kind, folder, 20, {"batch": 96}).folder, folder)
         scores[kind] = found["BLEU"]
         says = found.data()["says"]["BLEU"]
         print(f"tatoeba: {kind} BLEU {found['BLEU']:.2f}, chrF {found['chrF2']:.2f} (greedy, {says})")
@@ -58,9 +59,10 @@ def tatoeba() -> bool:
 TASKS: dict[str, Callable[[], bool]] = {"stories": stories, "locales": locales, "tatoeba": tatoeba}
 
 
-def _train(kind: str, data: str, minutes: float) -> TrainResult:
+def _train(kind: str, data: str, minutes: float, settings: Mapping[str, Any] | None = None) -> TrainResult:
     start, used = time.monotonic(), time.process_time()
-    run = peasy.train(kind, data, minutes=minutes, run=_free(RUNS / f"{Path(data).name.replace(':', '-')}-{kind}"))
+    folder = _free(RUNS / f"{Path(data).name.replace(':', '-')}-{kind}")
+    run = peasy.train(kind, data, minutes=minutes, run=folder, settings=settings)
     seconds, used = time.monotonic() - start, time.process_time() - used
     steps = sum(line["event"] == "step" for line in run.metrics)
     print(f"{kind} on {data}: {steps:,} steps, {seconds:.0f} s on the clock, {used:.0f} s of processor time")

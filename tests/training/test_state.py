@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import shutil
 
 import pytest
 import torch
@@ -60,6 +61,19 @@ def test_a_mutated_newest_checkpoint_is_passed_over(saved, trial):
     folder, warning = latest_state(saved.run)
     assert folder.name == "step-000004"
     assert "step-000006 is damaged" in warning
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+def test_a_thousand_mutations_of_the_newest_checkpoint(saved, tmp_path):
+    for trial in range(1000):
+        run = tmp_path / "trial"
+        shutil.copytree(saved.run, run)
+        mutate(checkpoints(run)[0], random.Random(f"thousand {trial}"))
+        folder, warning = latest_state(run)
+        assert folder.name == "step-000004", trial
+        assert "step-000006 is damaged" in warning, trial
+        shutil.rmtree(run)
 
 
 def mutate(folder, chance: random.Random) -> None:

@@ -39,7 +39,7 @@ def _run_folder(run: str | Path) -> Path:
     if (Path(run) / "attention").is_dir():
         return Path(run)
     found = resolve(run, offline=True).folder
-    for folder in (found, *found.parents[:3]):
+    for folder in (found, *found.parents[:2]):
         if (folder / "attention").is_dir():
             return folder
     return found

@@ -19,6 +19,8 @@ class Finding(Result):
 
     def __init__(self, record: Any, draw: Callable[[], Document]) -> None:
         self.record, self._draw = record, draw
+        if hasattr(record, "text"):
+            self.text = record.text  # type: ignore[method-assign]  # what it is about; str(x) is the drawing
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "record":
@@ -32,6 +34,9 @@ class Finding(Result):
     def data(self) -> dict[str, Any]:
         """The record as plain data."""
         return plain(self.record)
+
+    def __str__(self) -> str:
+        return self._drawn("text")
 
     def __repr__(self) -> str:
         return f"{type(self.record).__name__}({getattr(self.record, 'model', '')})"

@@ -30,6 +30,8 @@ class Passage:
 def open_passage(loaded: LoadedModel, text: str | Sequence[int], target: str | None = None) -> Passage:
     """The text as the model reads it. A translator that is given no target writes one itself, greedily."""
     if isinstance(text, str):
+        if not text.strip():
+            raise InvalidInput("There is no text to look at.", hint="Give at least one word.")
         ids = loaded.prompt(text)
         tokens = _named(ids, loaded.need_tokenizer(), text)
     else:

@@ -163,7 +163,7 @@ def test_properties_tell_where_names_do_not():
             scores = self.alpha(x) @ self.beta(x).transpose(1, 2) / math.sqrt(x.size(-1))
             return scores.masked_fill(~seen, float("-inf")).softmax(-1) @ self.gamma(x)
 
-    assert doctor(Ahead).mistakes == ("causal sees the next token",)
+    assert doctor(Ahead).mistakes == doctor(Ahead(10)).mistakes == ("causal sees the next token",)
     assert doctor(right.Odd).notes
 
 

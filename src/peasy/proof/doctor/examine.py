@@ -50,13 +50,13 @@ def examine(patient: Patient, *, call: Way | None = None, seed: int = 0) -> Diag
     stances = list(_stances(patient, chart, state, Numbers(seed)))
     if not stances:
         chart.notes.append("Its weights could not be read by their names, so it was tested by its properties alone.")
-        study_properties(chart, patient, Numbers(seed))
+        widths = dict.fromkeys([sizes.MODEL, *(each.shape[-1] for each in state.values() if each.ndim > 1)])
+        study_properties(chart, patient, Numbers(seed), list(widths))
         return chart.close(name, kind)
     working = _working(stances, chart)
     found = _likeliest(working)
     if found is None:
         _unexplained(chart, working)
-        study_properties(chart, patient, Numbers(seed))
         return chart.close(name, kind)
     stance, form, explanation, observation = found
     _note(chart, stance, explanation, observation)

@@ -1,9 +1,10 @@
 """What can be told of a patient whose weights nobody can read: which input tokens move which outputs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from peasy.errors import InvalidInput
 from peasy.proof.doctor import frame as sizes
 from peasy.proof.doctor.chart import Chart
 from peasy.proof.doctor.frame import FLAT, Frame, Numbers
@@ -15,15 +16,15 @@ NAMED = {each.name: each for each in MISTAKES}
 TIME = sizes.QUERIES
 
 
-def study_properties(chart: Chart, patient: Patient, numbers: Numbers) -> None:
-    """Is it the same twice, do texts of a batch stay apart, and who sees whom?"""
-    found = _runner(chart, patient, numbers)
+def study_properties(chart: Chart, patient: Patient, numbers: Numbers, widths: Sequence[int]) -> None:
+    """Is it the same twice, do texts of a batch stay apart, and who sees whom? Inputs have one of these `widths`."""
+    found = next((each for width in widths if (each := _runner(chart, patient, numbers, width))), None)
     if found is None:
-        chart.notes.append("It could not be called with one input, so nothing was tested.")
-        chart.explained = False
-        return
-    run, frame = found
-    x = numbers.array("x", frame.batch, TIME, sizes.MODEL)
+        raise InvalidInput(
+            f"{chart.way.says()} did not work with one input of batch, time and width.",
+            hint=f'Say how to call it: --call "{chart.way.name}({sizes.MODEL}, {sizes.HEADS})(x)"',
+        )
+    run, frame, x = found
     once, again = run(x), run(x)
     chart.checked.append("the same input twice")
     if not np.array_equal(once, again, equal_nan=True):
@@ -69,8 +70,10 @@ def _judge(seen: Array) -> str | None:
     return names[0] if names else "mask inverted" if (seen == np.triu(ones, 1)).all() else None
 
 
-def _runner(chart: Chart, patient: Patient, numbers: Numbers) -> tuple[Callable[[Array], Array], Frame] | None:
-    """A function from `[batch, time, width]` to the same, in the first order of axes that works."""
+def _runner(
+    chart: Chart, patient: Patient, numbers: Numbers, width: int
+) -> tuple[Callable[[Array], Array], Frame, Array] | None:
+    """A function from `[batch, time, width]` to the same, in the first order of axes that works; and such an input."""
     for axes in FLAT:
         frame = Frame(axes, True)
 
@@ -85,9 +88,10 @@ def _runner(chart: Chart, patient: Patient, numbers: Numbers) -> tuple[Callable[
                 raise ValueError
             return {"tbd": found.swapaxes(0, 1), "td": found[None]}.get(frame.axes, found)
 
+        x = numbers.array("x", frame.batch, TIME, width)
         try:
-            run(numbers.array("x", frame.batch, TIME, sizes.MODEL))
+            run(x)
         except ValueError:
             continue
-        return run, frame
+        return run, frame, x
     return None

@@ -102,7 +102,7 @@ class Subject:
     """A patient in this very process."""
 
     def __init__(self, thing: Any, name: str = "", file: str = "") -> None:
-        self.thing, self.file = thing, file
+        self.thing, self.file = thing, file or _file_of(thing)
         self.name = name or getattr(thing, "__name__", type(thing).__name__)
         self.results: list[Any] = []
 
@@ -110,7 +110,8 @@ class Subject:
         """What it is, from its signature and its text."""
         kind = kind_of(self.thing)
         if kind is None:
-            raise InvalidInput(f"{self.name} is a {type(self.thing).__name__}: it cannot be called.")
+            said = "a class, but no nn.Module" if inspect.isclass(self.thing) else f"a {type(self.thing).__name__}"
+            raise InvalidInput(f"{self.name} is {said}: it cannot be called.", hint="Give a function or an nn.Module.")
         called = self.thing.forward if kind == "module" else self.thing
         return Description(
             self.name, kind, parameters_of(called), _told(self.thing), _source(self.thing), _library(self.thing),
@@ -159,6 +160,12 @@ class Subject:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
         said = f"{type(error).__name__}: {str(error).strip()[:300]}"
         return Fault(said, frames[-1].lineno, frames[-1].line or "") if frames else Fault(said)
+
+
+def _file_of(thing: Any) -> str:
+    """The file of a function, or of a module's forward."""
+    code = getattr(thing if inspect.isroutine(thing) else getattr(thing, "forward", None), "__code__", None)
+    return getattr(code, "co_filename", "")
 
 
 def kind_of(thing: Any) -> str | None:

@@ -52,8 +52,7 @@ def _recorded(storage: str = "float32", **asked: Any) -> Any:
     from peasy.looking.question import Question
     from peasy.looking.recorder import Recorder
 
-    recorder = Recorder(Question(**asked), storage)
-    recorder.expect({"decoder": ids().shape[1]})
+    recorder = Recorder(Question(**asked), {"decoder": ids().shape[1]}, storage)
     ours()(ids(), tap=recorder.tap())
     return recorder.captures()
 
@@ -94,8 +93,7 @@ def overview() -> Any:
 
     length = layer()[1].shape[1]
     rows = tuple(range(0, length, length // ROWS))[:ROWS]
-    recorder, tiler = Recorder(Question(rows=rows)), Tiler(64)
-    recorder.expect({"decoder": length})
+    recorder, tiler = Recorder(Question(rows=rows), {"decoder": length}), Tiler(64)
     _pass(recorder.tap(tiler.examine))
     return recorder.captures(), tiler.overviews
 

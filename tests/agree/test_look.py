@@ -32,17 +32,14 @@ def test_encoders(encoder):
 
 def test_translators(translator):
     """All three kinds of attention; the answer is given as ids, so that nothing is written first."""
-    from dataclasses import replace
-
+    from peasy.looking.question import Question
     from peasy.looking.reading import Reading, read
     from peasy.looking.recorder import Recorder
     from peasy.workbench.look import _open
-    from peasy.workbench.looked import Question
 
     loaded = _open(translator.theirs, None)
-    recorder = Recorder(replace(Question(), steps=("weights",)))
     reading = Reading(tuple(IDS), tuple(TARGET))
-    recorder.expect(reading.lengths(loaded.model))
+    recorder = Recorder(Question(), reading.lengths(loaded.model))
     read(loaded.model, reading, recorder.tap())
     with torch.no_grad():
         expected = translator.theirs(input_ids=ids(IDS), decoder_input_ids=ids(TARGET), output_attentions=True)

@@ -21,8 +21,7 @@ def reading_of(model, length: int = 11) -> Reading:
 
 
 def keep(model, reading, storage="float32", **asked):
-    recorder = Recorder(Question(**asked), storage)
-    recorder.expect(reading.lengths(model))
+    recorder = Recorder(Question(**asked), reading.lengths(model), storage)
     return read(model, reading, recorder.tap()), recorder.captures()
 
 

@@ -1,10 +1,10 @@
 """The recorder: keeps what a tap hands it, as NumPy arrays in the dtype that fits, and nothing else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from peasy.looking.question import Question
 from peasy.looking.record import Capture
@@ -17,16 +17,15 @@ BLOCK = 256
 
 
 class Recorder:
-    """Keeps the asked steps of one text (the first of a batch).
+    """Keeps the asked steps of one text (the first of a batch), which has so many tokens in each stack.
 
-    With weights it also keeps how long each key's value is, so that contributions can be shown wherever weights are.
+    Arrays are made once, in their full size; no piece is held beside them. With weights it also keeps how long each key's value is, so that contributions can be shown wherever weights are.
     """
 
-    def __init__(self, question: Question, storage: str = "float32") -> None:
-        self.question, self.storage = question, storage
+    def __init__(self, question: Question, lengths: Mapping[str, int], storage: str = "float32") -> None:
+        self.question, self.lengths = question, lengths
         self._dtype = torch.float16 if storage == "float16" else torch.float32
-        self._kept: dict[tuple[Place, str], tuple[Tensor, Seen]] = {}
-        self._filled: dict[tuple[Place, str], tuple[int, ...]] = {}
+        self._kept: dict[tuple[Place, str], Seen] = {}
         self._sizes: dict[Place, np.ndarray] = {}
 
     def tap(self, examine: Callable[[Place, Look], object] | None = None) -> Tap:
@@ -47,29 +46,27 @@ class Recorder:
             return
         key = (seen.place, seen.step)
         if seen.step not in FORMULA_STEPS:
-            self._kept[key] = (array.to(self._dtype, copy=True), seen)
+            self._kept[key] = replace(seen, array=array.to(self._dtype, copy=True))
             return
         if key not in self._kept:
-            self._kept[key] = (torch.empty(len(array), self._tall(seen), array.shape[-1], dtype=self._dtype), seen)
-            self._filled[key] = ()
-        done, rows = len(self._filled[key]), tuple(seen.rows or ())
-        self._kept[key][0][:, done : done + array.shape[1]].copy_(array)
-        self._filled[key] += rows or tuple(range(done, done + array.shape[1]))
+            kept = torch.empty(len(array), self._tall(seen.place), array.shape[-1], dtype=self._dtype)
+            self._kept[key] = replace(seen, array=kept, rows=())
+        before, rows = self._kept[key].rows or (), seen.rows or ()
+        self._kept[key].array[:, len(before) : len(before) + len(rows)].copy_(array)
+        self._kept[key] = replace(self._kept[key], rows=(*before, *rows))
 
-    def _tall(self, seen: Seen) -> int:
-        return self._lengths[seen.place.stack] if self.question.rows is None else len(self.question.rows)
-
-    def expect(self, lengths: dict[str, int]) -> None:
-        """How many tokens each stack will read: the arrays are made once, in their full size."""
-        self._lengths = lengths
+    def _tall(self, place: Place) -> int:
+        return self.lengths[place.stack] if self.question.rows is None else len(self.question.rows)
 
     def captures(self) -> tuple[Capture, ...]:
         """All that was kept, in the order in which the text met it."""
-        return tuple(self._capture(place, step, kept, seen) for (place, step), (kept, seen) in self._kept.items())
+        return tuple(self._capture(seen) for seen in self._kept.values())
 
-    def _capture(self, place: Place, step: str, kept: Tensor, seen: Seen) -> Capture:
-        rows = self._filled.get((place, step), seen.rows)
-        if rows is None and step not in ("key", "value"):
-            rows = tuple(range(kept.shape[-2]))
-        sizes = self._sizes.get(place) if step == "weights" else None
-        return Capture(place, step, kept.cpu().numpy(), tuple(seen.heads or ()), rows, sizes, seen.caption)
+    def _capture(self, seen: Seen) -> Capture:
+        rows = seen.rows
+        if rows is None and seen.step not in ("key", "value"):
+            rows = tuple(range(seen.array.shape[-2]))
+        sizes = self._sizes.get(seen.place) if seen.step == "weights" else None
+        return Capture(
+            seen.place, seen.step, seen.array.cpu().numpy(), tuple(seen.heads or ()), rows, sizes, seen.caption
+        )

@@ -105,8 +105,7 @@ def _look(
     parts, widths, lengths = parts_of(loaded.model), widths_of(loaded.model), passage.reading.lengths(loaded.model)
     question.check(loaded.name, parts, widths)
     kept = choose_storage(question.numbers(parts, widths, lengths), budget, storage)
-    recorder = Recorder(question, kept)
-    recorder.expect(lengths)
+    recorder = Recorder(question, lengths, kept)
     scores = read(loaded.model, passage.reading, recorder.tap(), change)
     found = Look(
         loaded.name, loaded.kind, passage.tokens, passage.target, recorder.captures(), parts,
@@ -141,8 +140,7 @@ def _look_long(
     cells = sum((len(question.heads) if question.heads else part.heads) for part in shown)
     numbers = exact.numbers(parts, widths, lengths) + cells * (-(-max(lengths.values()) // size)) ** 2
     kept = choose_storage(numbers, budget)
-    tiler, recorder = Tiler(size, how, question.heads, scaled), Recorder(exact, kept)
-    recorder.expect(lengths)
+    tiler, recorder = Tiler(size, how, question.heads, scaled), Recorder(exact, lengths, kept)
     run(loaded.model, passage.reading, recorder.tap(tiler.examine), change)
     return LongLook(
         loaded.name, passage.target or passage.tokens, tuple(tiler.overviews), recorder.captures(), tuple(shown),

@@ -11,6 +11,7 @@ from peasy.checkpoint.onnx import write_onnx
 from peasy.errors import InvalidInput, MissingPart
 from peasy.models.build import build
 from peasy.models.config import NGramConfig
+from peasy.models.preset import preset
 
 CLOSE = {"atol": 1e-4, "rtol": 0}
 SHAPES = [(1, 1), (2, 5), (3, 12), (1, 20)]
@@ -118,3 +119,16 @@ def test_without_the_extra_the_line_that_installs_it_is_given(case_of, tmp_path,
     with pytest.raises(MissingPart) as caught:
         write_onnx(tmp_path / "out", case_of("llama").ours)
     assert "peasy[export]" in caught.value.hint
+
+
+def test_the_token_before(tmp_path):
+    """Token shift and vectors of n-grams, with padding on either side."""
+    runtime = pytest.importorskip("onnxruntime")
+    more = {"stack": {"layers": 1, "shift": True}, "embedding": {"ngrams": 3, "buckets": 50}}
+    model = build(preset("gpt-tiny", vocabulary=60, d_model=16, **more), seed=1)
+    session = runtime.InferenceSession(write_onnx(tmp_path / "out", model) / "model.onnx")
+    for side in ("left", "right"):
+        ids, real = texts(3, 9, side)
+        with torch.no_grad():
+            expected = model(ids, real=real)
+        torch.testing.assert_close(run(session, ids, real)["logits"][real.bool()], expected[real.bool()], **CLOSE)

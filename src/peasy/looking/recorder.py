@@ -19,7 +19,8 @@ BLOCK = 256
 class Recorder:
     """Keeps the asked steps of one text (the first of a batch), which has so many tokens in each stack.
 
-    Arrays are made once, in their full size; no piece is held beside them. With weights it also keeps how long each key's value is, so that contributions can be shown wherever weights are.
+    Arrays are made once, in their full size; no piece is held beside them. With weights it also keeps how long each
+    key's value is, so that contributions can be shown wherever weights are.
     """
 
     def __init__(self, question: Question, lengths: Mapping[str, int], storage: str = "float32") -> None:

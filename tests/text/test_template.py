@@ -61,8 +61,8 @@ HOSTILE = {
 def test_a_template_that_does_what_it_should_not(words, what):
     began = time.monotonic()
     with pytest.raises(InvalidInput, match="chat template cannot be used") as caught:
-        render_chat(with_template(words, HOSTILE[what]), MESSAGES, seconds=2 if what == "never ends" else 30)
-    assert time.monotonic() - began < 60
+        render_chat(with_template(words, HOSTILE[what]), MESSAGES, seconds=1 if what == "never ends" else 10)
+    assert time.monotonic() - began < 130
     if what == "refuses":
         assert "Only user and assistant roles!" in caught.value.message
 

@@ -4,14 +4,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from peasy.formula import attend
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.nn import attention, backward
+from peasy.nn import backward
 from peasy.nn.feedforward import relu_squared
 from peasy.nn.position import turn
-from peasy.nn.sight import Visible
-from peasy.nn.watch import Look
 
 
 def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
@@ -30,10 +27,6 @@ CASES = {
     "turned-heads-apart": (lambda x: backward.Turned.apply(x.transpose(1, 2), *angles(4, 3)), [drawn(2, 4, 2, 6)]),
     "shifted": (backward.Shifted.apply, [drawn(2, 4, 6)]),
     "shifted-odd": (backward.Shifted.apply, [drawn(2, 3, 5)]),
-    "attention": (
-        lambda q, k, v: backward.ShortAttention.apply(q, k, v, 0.4),
-        [drawn(2, 2, 5, 3, seed=seed) for seed in range(3)],
-    ),
 }
 
 
@@ -51,27 +44,8 @@ def test_nobody_is_given_a_slope_of_a_slope_that_is_wrong(name):
         slope.sum().backward()
 
 
-def both_ways(function, *arrays):
-    found = function(*arrays)
-    weight = drawn(*found.shape, seed=9, dtype=found.dtype).detach()
-    return found, torch.autograd.grad((found * weight).sum(), arrays)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_short_attention_is_the_fused_kernel_and_the_formula(dtype):
-    arrays = [drawn(2, 3, 7, 4, seed=seed, dtype=dtype) for seed in range(3)]
-    close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-10, "atol": 1e-10}
-    own = both_ways(lambda q, k, v: backward.ShortAttention.apply(q, k, v, 0.3), *arrays)
-    fused = both_ways(
-        lambda q, k, v: functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3), *arrays
-    )
-    formula = both_ways(lambda q, k, v: attend(q, k, v, causal=True, scale=0.3).context, *arrays)
-    torch.testing.assert_close(own, fused, **close)
-    torch.testing.assert_close(own, formula, **close)
-
-
 def plain(monkeypatch) -> None:
-    for room in ("attention", "feedforward", "norm", "position", "shift"):
+    for room in ("feedforward", "norm", "position", "shift"):
         monkeypatch.setattr(f"peasy.nn.{room}.learns", lambda *arrays: False)
 
 
@@ -110,20 +84,3 @@ def test_only_who_learns_takes_it():
         assert relu_squared(x).grad_fn is None
     assert type(relu_squared(x).grad_fn).__name__ == "ReluSquaredBackward"
     assert type(turn(drawn(1, 1, 4, 6), angles(4, 3)).grad_fn).__name__ == "TurnedBackward"
-
-
-@pytest.mark.parametrize(
-    "look",
-    [
-        Look(*[drawn(1, 2, backward.LONGEST + 1, 4)] * 3, Visible(causal=True), 0.5),
-        Look(*[drawn(1, 2, 4, 4)] * 3, Visible(), 0.5),
-        Look(*[drawn(1, 2, 4, 4)] * 3, Visible(torch.ones(4, 4, dtype=torch.bool).tril()), 0.5),
-        Look(*[drawn(1, 2, 4, 4)] * 3, Visible(bias=torch.zeros(1, 2, 4, 4), causal=True), 0.5),
-        Look(drawn(1, 4, 4, 4), *[drawn(1, 2, 4, 4)] * 2, Visible(causal=True), 0.5),
-        Look(*[drawn(1, 2, 4, 4, dtype=torch.bfloat16)] * 3, Visible(causal=True), 0.5),
-    ],
-    ids=["long", "both-ways", "mask", "bias", "grouped", "bfloat16"],
-)
-def test_other_attention_stays_with_the_kernel(look, monkeypatch):
-    monkeypatch.setattr(backward.ShortAttention, "apply", lambda *_: pytest.fail("taken"))
-    assert attention.attend_fused(look).shape == look.query.shape

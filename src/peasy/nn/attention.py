@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from peasy.nn import part
-from peasy.nn.backward import LONGEST, ShortAttention, learns
 from peasy.nn.cache import LayerCache
 from peasy.nn.edit import edit_context, edit_look
 from peasy.nn.norm import make_norm
@@ -128,8 +127,6 @@ def attend_fused(look: Look) -> Tensor:
     query, key, value = look.query, look.key, look.value
     if look.softcap or (look.visible.hides and not _finite(key, value)):
         return look.calculate().context.to(query.dtype)
-    if is_short(look) and learns(query, key, value):
-        return ShortAttention.apply(query, key, value, look.scale)
     mask, causal = look.visible.for_kernel(query)
     grouped = query.shape[1] != key.shape[1]
     return functional.scaled_dot_product_attention(
@@ -151,13 +148,6 @@ def attend_apart(look: Look, window: int | None, causal: bool) -> Tensor:
         one = Look(query[:, :, row : row + 1], key, value, Visible(bias=bias), look.scale, look.softcap)
         found.append(attend_fused(one))
     return found[0] if time == 1 else torch.cat(found, dim=2)
-
-
-def is_short(look: Look) -> bool:
-    """Is it plain causal attention over a text short enough for products of its own?"""
-    query, key, visible = look.query, look.key, look.visible
-    plain = visible.causal and visible.mask is None and visible.bias is None and query.shape == key.shape
-    return plain and query.shape[2] <= LONGEST and query.dtype in (torch.float32, torch.float64)
 
 
 def _split(x: Tensor, heads: int) -> Tensor:

@@ -2,11 +2,13 @@
 
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peasy.cli.door import Flags
 from peasy.render.json import plain
-from peasy.text import Tokenizer
+
+if TYPE_CHECKING:
+    from peasy.text import Tokenizer
 
 
 class Pieces:
@@ -35,7 +37,7 @@ class Pieces:
         return self.began
 
 
-def say_event(event: Any, tokenizer: Tokenizer) -> None:
+def say_event(event: Any, tokenizer: "Tokenizer") -> None:
     """One line of JSON for a token or an end; passes through the model are not told."""
     if hasattr(event, "chosen"):
         chosen = event.chosen

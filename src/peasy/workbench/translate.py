@@ -201,7 +201,7 @@ def translating(
     sources: dict[int, list[int]] = {}
     for place, text in enumerate(texts):
         try:
-            sources[place] = loaded.prompt(text)
+            sources[place] = _source(loaded, text)
         except InvalidInput as error:
             yield place, Translation(text, (), loaded, error)
     order = sorted(sources, key=lambda place: len(sources[place]))
@@ -210,6 +210,12 @@ def translating(
         settings = beams if fixed else replace(beams, max_tokens=_most(loaded, len(sources[rows[-1]])))
         for place, found in zip(rows, _search(loaded, [sources[row] for row in rows], settings), strict=True):
             yield place, Translation(texts[place], _told(loaded, found), loaded, found.error)
+
+
+def _source(loaded: LoadedModel, text: str) -> list[int]:
+    if not text.strip():
+        raise InvalidInput("There is nothing to translate.", hint="Give at least one word.")
+    return loaded.prompt(text)
 
 
 def _search(loaded: LoadedModel, sources: list[list[int]], beams: "Beams") -> "list[Found]":

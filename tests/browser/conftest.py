@@ -19,6 +19,7 @@ class Watched:
     def __init__(self, browser, path, ready="", **options):
         self.context = browser.new_context(offline=True, **options)
         self.page = self.context.new_page()
+        self.page.set_default_timeout(120_000)  # a busy machine is slow, not wrong
         self.own = path.as_uri()
         self.requests, self.dialogs, self.complaints = [], [], []
         self.page.on("request", lambda request: self.requests.append(request.url))

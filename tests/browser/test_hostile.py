@@ -81,7 +81,7 @@ def test_without_the_escapes_the_page_would_break(opened, tmp_path, monkeypatch)
     words = tuple(word for word in HOSTILE if word.isprintable())[:150]
     hostile = opened(render.save(document(words), tmp_path / "hostile.html"))
     tame = opened(render.save(document(tuple(f"w{place}" for place in range(len(words)))), tmp_path / "tame.html"))
-    assert hostile.page.evaluate(EVERYTHING) != tame.page.evaluate(EVERYTHING)
+    assert hostile.page.locator("img").count() > tame.page.locator("img").count() == 0
 
 
 def test_without_the_policy_a_slipped_in_script_would_speak(opened, tmp_path):

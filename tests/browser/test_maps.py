@@ -63,7 +63,8 @@ def point_at(page, row, column):
 def test_every_number_is_the_models_to_within_what_is_stated(opened, saved, maps):
     page = opened(saved, "peasy-maps").page
     error = page.evaluate("document.querySelector('peasy-maps').numbers.error")
-    assert f"stored to within {error:.2g}"[:24] in page.locator("peasy-maps .frame").inner_text()
+    assert error < 8e-6
+    assert f"stored to within {error:.7f}" in page.locator("peasy-maps .frame").inner_text()
     read = page.evaluate(
         "(() => { const { numbers } = document.querySelector('peasy-maps');"
         " return Array.from(numbers.codes, (code, i) => code === numbers.last ? null : numbers.at(i)); })()"

@@ -1,10 +1,11 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peasy.render.grid import lay_out, table_cells, window
 from peasy.views import Document, Matrix, Table
 
 
+@settings(deadline=None)  # a busy machine is no mistake
 @given(st.integers(0, 500), st.integers(2, 60))
 def test_a_window_keeps_the_ends_and_the_order(count, most):
     places = window(count, most)

@@ -23,11 +23,11 @@ def links_piece(links: Links) -> Piece:
 
 def _columns(links: Links) -> Piece:
     left, right = ([fitted(glyph.label(w), 13, WORD_ROOM) for w in side[:MOST_WORDS]] for side in _sides(links))
-    room = max([measure(word, 13) for word in left] + [measure(links.left_axis, 11)]) + 8
+    room = max([measure(word, 13) for word in left] + [measure(_axes(links)[0], 11)]) + 8
     body = [text_at(0, 13, fitted(glyph.prose(links.title), 13, WIDEST), "name")]
     body += [
-        text_at(room - 8, 36, links.left_axis, "axis", "end"),
-        text_at(room + MIDDLE + 8, 36, links.right_axis, "axis"),
+        text_at(room - 8, 36, _axes(links)[0], "axis", "end"),
+        text_at(room + MIDDLE + 8, 36, _axes(links)[1], "axis"),
     ]
     for words, x, anchor in ((left, room - 8, "end"), (right, room + MIDDLE + 8, "start")):
         body += [text_at(x, 58 + LINE * place, word, "label", anchor) for place, word in enumerate(words)]
@@ -46,7 +46,7 @@ def _columns(links: Links) -> Piece:
     if left_out > 0:
         body.append(text_at(0, height + 14, f"{left_out:,} more words are left out.", "small"))
         height += 20
-    return Piece(Size(max(width, measure(links.title, 13) * BOLD), height), "".join(body), ends_line=True)
+    return Piece(Size(max(width, min(measure(glyph.prose(links.title), 13) * BOLD, WIDEST)), height), "".join(body), ends_line=True)
 
 
 def _bow(room: float, a: int, b: int) -> str:
@@ -59,7 +59,7 @@ def _ribbons(links: Links) -> Piece:
     tops, bottoms = (_laid_out(side) for side in _sides(links))
     body = [text_at(0, 13, fitted(glyph.prose(links.title), 13, WIDEST), "name")]
     above, below = 62, 62 + BAND
-    body += [text_at(0, 36, links.left_axis, "axis"), text_at(0, below + 42, links.right_axis, "axis")]
+    body += [text_at(0, 36, _axes(links)[0], "axis"), text_at(0, below + 42, _axes(links)[1], "axis")]
     body += list(_bands(links, tops, bottoms, above + 4, below - 4))
     for a, b in links.known:
         x, z = tops[a][0] + tops[a][1] / 2, bottoms[b][0] + bottoms[b][1] / 2
@@ -68,7 +68,9 @@ def _ribbons(links: Links) -> Piece:
         for (x, width), word in zip(places, words, strict=True):
             body.append(text_at(x + width / 2, y, fitted(glyph.label(word), 13, WORD_ROOM), "label", "middle"))
     ends = [places[-1][0] + places[-1][1] for places in (tops, bottoms) if places]
-    return Piece(Size(max([*ends, measure(links.title, 13) * BOLD]), below + 46), "".join(body), ends_line=True)
+    return Piece(
+        Size(max([*ends, min(measure(glyph.prose(links.title), 13) * BOLD, WIDEST)]), below + 46), "".join(body), ends_line=True
+    )
 
 
 def _bands(
@@ -108,6 +110,10 @@ def _laid_out(words: tuple[str, ...]) -> list[tuple[float, float]]:
 def _row_width(words: tuple[str, ...]) -> float:
     places = _laid_out(words)
     return places[-1][0] + places[-1][1] if places else 0.0
+
+
+def _axes(links: Links) -> tuple[str, str]:
+    return glyph.prose(links.left_axis), glyph.prose(links.right_axis)
 
 
 def _sides(links: Links) -> tuple[tuple[str, ...], tuple[str, ...]]:

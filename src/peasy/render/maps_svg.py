@@ -60,7 +60,7 @@ def overview_piece(maps: Maps) -> Piece:
             for place, each in enumerate(shown):
                 body.append(_small(maps, row, each, left + place * (side + GAP), y, side))
         top += down * (side + GAP) + 26
-    width = max(left + columns * (side + GAP), measure(said, 13) * BOLD)
+    width = max(left + columns * (side + GAP), measure(glyph.prose(said), 13) * BOLD)
     return Piece(Size(min(width, ROOM + LABEL), top - 20), "".join(body))
 
 
@@ -71,7 +71,7 @@ def _title(maps: Maps, across: int, side: float) -> str:
 
 
 def _short(axis: str, label: str) -> str:
-    return f"{axis} {glyph.label(label)}".strip()
+    return f"{glyph.prose(axis)} {glyph.label(label)}".strip()
 
 
 def _small(maps: Maps, down: int, across: int, x: float, y: float, side: float) -> str:
@@ -90,7 +90,10 @@ def _dots(maps: Maps, decimals: int) -> Piece:
     width, height = (LARGE, LARGE / ratio) if ratio >= 1 else (LARGE * ratio, LARGE)
     width, height = max(width, 60), max(height, 60)
     name = glyph.prose(maps.name(*maps.chosen) or maps.title)
-    body = [text_at(0, 13, name, "name"), text_at(0, 31, f"{maps.row_axis} ↓ {maps.column_axis} →", "axis")]
+    body = [
+        text_at(0, 13, name, "name"),
+        text_at(0, 31, f"{glyph.prose(maps.row_axis)} ↓ {glyph.prose(maps.column_axis)} →", "axis"),
+    ]
     top, left = 36.0 + LABEL * 0.75, float(LABEL)
     body.append(_image(values, scale, left, top, width, height))
     body.append(f'<rect x="{left}" y="{top}" width="{width:.1f}" height="{height:.1f}" class="edge"/>')
@@ -98,7 +101,7 @@ def _dots(maps: Maps, decimals: int) -> Piece:
     body += _ticks(maps.columns, tile, values.shape[1], width, left, top, turned=True)
     body.append(legend(scale, left, top + height + 10, decimals))
     piece = Piece(Size(left + max(width + 60, 140), top + height + 40), "".join(body))
-    said = [tiled_sentence(maps)] if maps.tile > 1 else []
+    said = [glyph.prose(tiled_sentence(maps))] if maps.tile > 1 else []
     if more > 1:
         said = [f"Drawn by the largest of {tile} by {tile} tokens."]
     return _below([piece, words_piece(said)]) if said else piece

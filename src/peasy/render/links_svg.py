@@ -46,7 +46,7 @@ def _columns(links: Links) -> Piece:
     if left_out > 0:
         body.append(text_at(0, height + 14, f"{left_out:,} more words are left out.", "small"))
         height += 20
-    return Piece(Size(max(width, min(measure(glyph.prose(links.title), 13) * BOLD, WIDEST)), height), "".join(body), ends_line=True)
+    return Piece(Size(max(width, _title_width(links)), height), "".join(body), ends_line=True)
 
 
 def _bow(room: float, a: int, b: int) -> str:
@@ -110,6 +110,10 @@ def _laid_out(words: tuple[str, ...]) -> list[tuple[float, float]]:
 def _row_width(words: tuple[str, ...]) -> float:
     places = _laid_out(words)
     return places[-1][0] + places[-1][1] if places else 0.0
+
+
+def _title_width(links: Links) -> float:
+    return min(measure(glyph.prose(links.title), 13) * BOLD, WIDEST)
 
 
 def _axes(links: Links) -> tuple[str, str]:

@@ -157,17 +157,17 @@ def server(kind: str) -> Any:
     return xllamacpp.Server(settings)
 
 
-def _llama(kind: str) -> list[list[int]]:
-    asked = {"n_predict": NEW, "temperature": 0, "ignore_eos": True, "return_tokens": True, "cache_prompt": False}
+def _llama(kind: str) -> list[str]:
+    asked = {"n_predict": NEW, "temperature": 0, "ignore_eos": True, "cache_prompt": False}
 
     async def all_of_them() -> list[Any]:
         call = server(kind).handle_completions
         return await asyncio.gather(*(asyncio.to_thread(call, asked | {"prompt": each}) for each in prompts()))
 
     made = asyncio.run(all_of_them())
-    found = [each["tokens"] for each in made]
-    assert all(len(text) == NEW for text in found), [len(text) for text in found]
-    return found
+    counts = [each["usage"]["completion_tokens"] for each in made]
+    assert counts == [NEW] * batch(), counts
+    return [each["choices"][0]["text"] for each in made]
 
 
 def llama_f32() -> Any:
@@ -202,8 +202,9 @@ def make_gguf(model: Any, where: Path) -> None:
     from peasy.text import Tokenizer as Words
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = {word: index for index, word in enumerate([*letters, *(f"w{n}" for n in range(VOCABULARY - len(letters)))])}
-    tokenizer = Tokenizer(models.BPE(words, []))
+    invented = [*letters, "ab", *(f"w{n}" for n in range(VOCABULARY - len(letters) - 1))]
+    words = {word: index for index, word in enumerate(invented)}
+    tokenizer = Tokenizer(models.BPE(words, [("a", "b")]))  # llama.cpp wants at least one merge
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     for kind in ("f32", "q8_0"):
         words_ = Words.from_json(tokenizer.to_str())

@@ -62,6 +62,9 @@ class Grid:
         """How many rows and columns."""
         return self.values.shape
 
+    def __repr__(self) -> str:
+        return f"Grid({self.name}: {len(self.rows)} x {len(self.columns)}, {self.row_axis} x {self.column_axis})"
+
 
 @dataclass(frozen=True)
 class Part:

@@ -68,9 +68,7 @@ def _ribbons(links: Links) -> Piece:
         for (x, width), word in zip(places, words, strict=True):
             body.append(text_at(x + width / 2, y, fitted(glyph.label(word), 13, WORD_ROOM), "label", "middle"))
     ends = [places[-1][0] + places[-1][1] for places in (tops, bottoms) if places]
-    return Piece(
-        Size(max([*ends, min(measure(glyph.prose(links.title), 13) * BOLD, WIDEST)]), below + 46), "".join(body), ends_line=True
-    )
+    return Piece(Size(max([*ends, _title_width(links)]), below + 46), "".join(body), ends_line=True)
 
 
 def _bands(

@@ -138,3 +138,12 @@ def test_an_answer_needs_a_source():
     for ask in (lambda: model(some_ids()), lambda: model.start()):
         with pytest.raises(InvalidInput, match="answers a source, and there is none"):
             ask()
+
+
+@pytest.mark.parametrize(("name", "spread"), [("gpt-tiny", 0.02), ("rnn-tiny", 0.3), ("rnn-translator-tiny", 0.3)])
+def test_token_vectors_are_as_large_as_their_readers_need(name, spread):
+    """A norm makes any vector large enough; a gate takes it as it is, and hardly moves where it is almost nothing."""
+    model = build(preset(name), seed=3)
+    tables = [module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)]
+    assert tables
+    assert all(float(table.detach().std()) == pytest.approx(spread, rel=0.05) for table in tables)

@@ -62,13 +62,18 @@ def initialise(model: nn.Module, seed: int) -> None:
     """Draw every weight from `seed`, in the order of the modules.
 
     Maps get a spread of one over the root of their inputs' width, token vectors 0.02 (tied heads read them
-    too), norms 1, biases 0; what is added to a residual stream is made smaller the more of it is added.
+    too) or, where no norm makes them larger before a gate reads them, 0.3; norms 1, biases 0; what is added to a
+    residual stream is made smaller the more of it is added.
     """
     draw = torch.Generator().manual_seed(seed)
+    gated = any(isinstance(module, nn.RNNBase) for module in model.modules())
     with torch.no_grad():
         for name, module in model.named_modules():
             for own, weight in module.named_parameters(recurse=False):
-                _draw(f"{name}.{own}", module, weight, draw)
+                if gated and isinstance(module, nn.Embedding):
+                    weight.normal_(0, 0.3, generator=draw)
+                else:
+                    _draw(f"{name}.{own}", module, weight, draw)
         _calm_residuals(model)
 
 

@@ -1,5 +1,6 @@
 """Every kind of model proves itself; one that is broken on purpose is caught, and the right place is named."""
 
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -89,7 +90,7 @@ def test_every_family_proves_itself_exported_too(name):
     config = preset(name, vocabulary=61, d_model=32, context=64, **FAMILIES[name])
     proof = prove(build(config, seed=3))
     assert proof.passed, [each for each in proof.equalities if each.verdict == FAILS]
-    assert proof["exported = original"].distance == 0.0
+    assert proof["exported = original"].distance < 1e-6  # the same weights, elsewhere in memory
 
 
 def test_a_family_that_nobody_else_has_says_why_it_is_not_exported(monkeypatch):
@@ -220,7 +221,8 @@ def test_an_export_that_loses_a_head_is_found_by_layer_and_head(monkeypatch):
 def test_packing_that_goes_too_far_is_found_and_measured(monkeypatch):
     def wrong(model, kind, **how):
         packed = packing.pack(model, kind, deterministic=False)
-        packed.decoder.blocks[1].feedforward = model.decoder.blocks[0].feedforward
+        packed.decoder.blocks[1].feedforward = other = copy.deepcopy(model.decoder.blocks[1].feedforward)
+        other.up.weight.mul_(1.5)
         return packed
 
     monkeypatch.setattr(thrift, "pack", wrong)

@@ -120,4 +120,4 @@ def _finding(finding: Finding) -> Iterator[Part]:
     rows.append(("write instead", finding.fix))
     if finding.difference is not None:
         rows.append(("first difference", finding.difference.says()))
-    yield Table(("", ""), tuple(rows))
+    yield Table((finding.level, finding.name), tuple(rows))

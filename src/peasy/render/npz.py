@@ -9,6 +9,10 @@ from peasy.render import glyph
 from peasy.views.document import Cache, Cell, Curves, Document, Links, Maps, Matrix, Part, Plane
 
 
+RESERVED = {"file", "allow_pickle"}
+"""What NumPy takes as its own when an archive is written."""
+
+
 def draw(document: Document) -> bytes:
     """The archive: `NAME`, and beside it `NAME.rows`, `NAME.columns` and whatever else names its axes."""
     arrays: dict[str, np.ndarray] = {}
@@ -55,7 +59,8 @@ def _words(words: object) -> np.ndarray:
 
 def _name(part: Part) -> str:
     said = getattr(part, "name", "") if isinstance(part, Matrix) else getattr(part, "title", "")
-    return re.sub(r"\W+", "_", str(said)).strip("_") or type(part).__name__.lower()
+    name = re.sub(r"\W+", "_", str(said)).strip("_") or type(part).__name__.lower()
+    return f"{name}_" if name in RESERVED else name
 
 
 def _free(name: str, taken: dict[str, np.ndarray]) -> str:

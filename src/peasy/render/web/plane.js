@@ -9,6 +9,7 @@ class PeasyPlane extends HTMLElement {
     this.points = [...this.querySelectorAll("path.point")];
     this.read = make("p", { class: "note", role: "status" }, "Point at a name, or move with the arrow keys, to see its neighbours.");
     this.append(this.read);
+    this.querySelector("svg").setAttribute("role", "group"); // an image would hide its points from screen readers
     const show = (place) => {
       if (place < 0) return;
       const near = neighbours[place] ?? [];

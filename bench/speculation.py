@@ -26,10 +26,9 @@ LEAST, TOKENS, PASSAGES, LENGTH = 1.5, 256, 5, 40
 
 
 def passages(loaded: Any, data: str) -> list[list[int]]:
-    """Passages of several files of the corpus, as ids, each three times."""
-    texts = [text for text in islice(open_corpus(data).texts(), 60) if len(text) > 2000]
-    cut = [loaded.tokenizer.encode(text[500:2000]).ids[:LENGTH] for text in texts[:: len(texts) // PASSAGES][:PASSAGES]]
-    return [list(ids) * 3 for ids in cut]
+    """The beginnings of the first texts of the corpus that are long enough, as ids, each three times."""
+    cut = (list(loaded.tokenizer.encode(text[:2000]).ids[:LENGTH]) for text in open_corpus(data).texts())
+    return [ids * 3 for ids in islice((ids for ids in cut if len(ids) == LENGTH), PASSAGES)]
 
 
 def write(decoding: Any, model: Any, prompts: list[list[int]], guessed: list[Guessed]) -> list[list[int]]:

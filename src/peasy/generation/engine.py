@@ -19,7 +19,7 @@ from peasy.generation.footprint import measure
 from peasy.generation.glance import Glance
 from peasy.generation.limit import Limits
 from peasy.generation.prefix import Chain, Prefixes
-from peasy.generation.request import Ended, Fault, Reason, Request
+from peasy.generation.request import Ended, Reason, Request, for_people
 from peasy.generation.row import Row
 from peasy.generation.sampling import Chooser
 from peasy.generation.teller import Teller
@@ -188,11 +188,11 @@ class Engine:
     def _tell(self, answer: Answer, reason: Reason, error: Exception | None = None) -> None:
         """The end of choices that never had a row."""
         for choice in sorted(answer.open):
-            answer.put(Ended(choice, reason, 0, "", _for_people(error)))
+            answer.put(Ended(choice, reason, 0, "", for_people(error)))
             self.counters.ended[reason] += 1
 
     def _end_row(self, row: Row, reason: Reason, error: Exception | None = None) -> None:
-        self._remove(row, row.end(reason, _for_people(error)))
+        self._remove(row, row.end(reason, for_people(error)))
 
     def _remove(self, row: Row, last: Ended) -> None:
         self.rows.remove(row)
@@ -287,12 +287,3 @@ class Engine:
         self.counters.written_tokens += row.written - before
         if last is not None:
             self._remove(row, last)
-
-
-def _for_people(error: Exception | None) -> PeasyError | None:
-    """The error alone: what it drags behind it would keep the memories of the failed pass alive."""
-    if error is None:
-        return None
-    told = error if isinstance(error, PeasyError) else Fault(f"{type(error).__name__}: {error}")
-    told.__traceback__ = told.__context__ = told.__cause__ = None
-    return told

@@ -79,3 +79,12 @@ class Fault(PeasyError):
     """Something went wrong while this request was answered; others were not affected."""
 
     code = "fault"
+
+
+def for_people(error: Exception | None) -> PeasyError | None:
+    """The error alone: what it drags behind it would keep the memories of the failed pass alive."""
+    if error is None:
+        return None
+    told = error if isinstance(error, PeasyError) else Fault(f"{type(error).__name__}: {error}")
+    told.__traceback__ = told.__context__ = told.__cause__ = None
+    return told

@@ -9,7 +9,7 @@ from peasy.generation.answer import Answer
 from peasy.generation.decode import Text
 from peasy.generation.glance import Glance
 from peasy.generation.prefix import PAGE, Chain, Prefixes, cut, paste
-from peasy.generation.request import Ended, Reason, Token
+from peasy.generation.request import Ended, Reason, Token, for_people
 from peasy.generation.sampling import Chooser
 from peasy.generation.teller import Teller
 from peasy.nn.cache import Cache
@@ -88,6 +88,7 @@ class Row(Text):
         for event in self.write(scores, end):
             self.answer.put(replace(event, looked=looked) if isinstance(event, Token) else event)
             if isinstance(event, Ended):
+                for_people(event.error)
                 return event
         return None
 

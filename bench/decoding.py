@@ -23,6 +23,7 @@ import torch
 from bench.measure import Measured, Peer, alternate, machine
 
 PROMPT, NEW, VOCABULARY = 32, 128, 50257
+THREADS = int(os.environ.get("OMP_NUM_THREADS", 2))
 PEASY = ("float32", "int8", "int8-tensor")
 PROMISES = {
     1: (("float32", "transformers", 1.7), ("int8", "llama_q8", 0.75), ("int8", "ctranslate2_int8", 1.6)),
@@ -123,7 +124,7 @@ def transformers() -> list[list[int]]:
 def generator(kind: str) -> Any:
     import ctranslate2
 
-    return ctranslate2.Generator(str(home() / f"ct2-{kind}"), compute_type=kind, intra_threads=2, inter_threads=1)
+    return ctranslate2.Generator(str(home() / f"ct2-{kind}"), compute_type=kind, intra_threads=THREADS, inter_threads=1)
 
 
 def _ctranslate2(kind: str) -> list[list[int]]:
@@ -151,7 +152,7 @@ def server(kind: str) -> Any:
     settings = xllamacpp.CommonParams()
     settings.model.path = str(home() / f"gguf-{kind}" / "model.gguf")
     settings.n_parallel, settings.n_ctx = batch(), 256 * batch()
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 2
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = THREADS
     settings.cache_prompt = settings.warmup = False
     settings.verbosity = -1
     return xllamacpp.Server(settings)
@@ -304,7 +305,7 @@ def _installed() -> list[str]:
 @torch.inference_mode()
 def one_more(length: int, cached: bool) -> Callable[[], object]:
     """One new token after `length`: with what is remembered, or all over again."""
-    model, text = ours("float32"), prompts(1, length)[0]
+    model, text = ours("plain"), prompts(1, length)[0]
     if not cached:
         return lambda: model.read([text], [model.start(room=length)])
     memory = model.start(room=length)

@@ -4,6 +4,7 @@ Every product here takes `[..., width]` and gives what `x Wᵀ + b` gives, exact
 """
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -38,13 +39,13 @@ class Product(nn.Module):
         )
         return found.view(*x.shape[:-1], self.shape[0])
 
+    @abstractmethod
     def multiply(self, rows: Tensor) -> Tensor:
         """`[row, width]` to `[row, width']`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def nbytes(self) -> int:
         """How many bytes the packed weights take."""
-        raise NotImplementedError
 
 
 class Plain(Product):

@@ -60,9 +60,7 @@ class Chat(Result):
 
     def _ids(self) -> list[int]:
         """The conversation as ids. What no longer fits is forgotten, the oldest question and answer first."""
-        from peasy.generation.prompt import places
-
-        room = places(self.model)
+        room = getattr(self.model.config, "context", None)
         while True:
             ids = list(self.loaded.need_tokenizer().encode(self.template(), special=False).ids)
             old = [place for place, each in enumerate(self.messages[:-1]) if each["role"] != "system"][:2]

@@ -186,7 +186,7 @@ def make_beams(beam: int = 1, n: int = 1, **how: Any) -> "Beams":
     """How to search; more texts than beams are not found."""
     from peasy.generation.beam import Beams
 
-    return Beams(width=max(beam, n), n=n, **how)
+    return Beams(width=max(beam, n) if beam > 0 else beam, n=n, **how)
 
 
 def translating(

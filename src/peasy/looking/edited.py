@@ -28,7 +28,7 @@ class Edited:
 
     def start(self, batch: int = 1, **more: Any) -> Any:
         """A memory; the source is read under the edit too."""
-        memory = self._model.start(batch, **more)
+        memory: Any = self._model.start(batch, **more)
         encode = getattr(self._model, "encode", None)
         if encode is not None and more.get("source") is not None:
             memory.source = encode(more["source"], real=more.get("source_real"), edit=self._edit)

@@ -56,11 +56,11 @@ def _chances(scores: np.ndarray) -> np.ndarray:
 def _id(loaded: LoadedModel, word: str) -> int:
     """The first token of a word, as it would stand after a space or as it is."""
     tokenizer = loaded.answers()
-    known = [tokenizer.encode(text, special=False).ids for text in (f" {word}", word)]
-    one = [ids for ids in known if len(ids) == 1] or [ids for ids in known if ids]
+    known: list[tuple[int, ...]] = [tokenizer.encode(text, special=False).ids for text in (f" {word}", word)]
+    one = next((ids for ids in known if len(ids) == 1), next((ids for ids in known if ids), None))
     if not one:
         raise InvalidInput(f'"{word}" is no word that this model could say.')
-    return one[0][0]
+    return one[0]
 
 
 def _measures(before: LookResult, after: LookResult, data: Any, **how: Any) -> tuple[tuple[str, float, float], ...]:

@@ -15,12 +15,17 @@ DIGITS = 6
 
 
 class Finding(Result):
-    """A record and how it is drawn; all that the record has can be asked of the finding itself."""
+    """A record and how it is drawn; all that the record has can be asked of the finding itself.
+
+    Where the record has a text of its own, `.text` is that; `str(x)` is the drawing.
+    """
+
+    text: Any
 
     def __init__(self, record: Any, draw: Callable[[], Document]) -> None:
         self.record, self._draw = record, draw
         if hasattr(record, "text"):
-            self.text = record.text  # type: ignore[method-assign]  # what it is about; str(x) is the drawing
+            self.text = record.text
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "record":
@@ -55,8 +60,10 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, np.ndarray):
-        numbers = np.round(value.astype(np.float64), DIGITS) if value.dtype.kind == "f" else value
-        return np.where(np.isfinite(numbers), numbers, None).tolist() if value.dtype.kind == "f" else numbers.tolist()
+        if value.dtype.kind != "f":
+            return value.tolist()
+        numbers = np.round(value.astype(np.float64), DIGITS)
+        return np.where(np.isfinite(numbers), numbers.astype(object), np.array(None)).tolist()
     if isinstance(value, Mapping):
         return {_name(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

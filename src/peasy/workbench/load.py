@@ -243,8 +243,9 @@ def _share(model: Any, place: Path) -> LoadedModel:
     from peasy.checkpoint.huggingface import load_model, read_folder
     from peasy.checkpoint.tensors import HeldTensors
 
-    told = model.config.to_dict() | {"architectures": [type(model).__name__]}
-    (place / CONFIG).write_text(json.dumps(told, default=str), encoding="utf-8")
+    model.config.save_pretrained(place)
+    told = Folder(place).read_json(CONFIG) | {"architectures": [type(model).__name__]}
+    (place / CONFIG).write_text(json.dumps(told), encoding="utf-8")
     arrival = read_folder(place, tensors=HeldTensors(model.state_dict()))
     folder = Folder(place)
     return LoadedModel(

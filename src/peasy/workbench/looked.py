@@ -95,7 +95,12 @@ class Heads:
 
 
 class LookResult(Result):
-    """What was asked of one text through one model. The plain arrays are in `.look`, with all that labels them."""
+    """What was asked of one text through one model. The plain arrays are in `.look`, with all that labels them.
+
+    `.text` is the sentence; `str(x)` is the drawing.
+    """
+
+    text: str  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -112,7 +117,7 @@ class LookResult(Result):
         self.look, self.loaded, self.passage, self.question = look, loaded, passage, question
         self.edits, self.change, self.scores = edits, change, scores
         self.scaled, self.words = scaled, words
-        self.text = look.tokens.text  # type: ignore[assignment,method-assign]  # the sentence; str(x) is the drawing
+        self.text = look.tokens.text
 
     @property
     def _stack(self) -> str:

@@ -39,7 +39,7 @@ def trace(
     traced = Traced(loaded.model, top=top, layers=layers, heads=heads, edit=make_change(edits, loaded.model))
     source, prompt = _start(loaded, text)
     texts = _search(loaded, traced, source, prompt, beam, max_tokens, sampling)
-    told = {
+    told: dict[str, Any] = {
         "parts": tuple(part for part in parts_of(loaded.model) if part.place.stack == "decoder"),
         "edits": tuple(each.says() for each in edits),
     }

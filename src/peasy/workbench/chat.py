@@ -35,7 +35,8 @@ class Chat(Result):
 
     def say(self, text: str) -> Iterator[str]:
         """Ask something; the answer comes piece by piece. What was answered when it is closed is kept."""
-        from peasy.generation.decode import Token, decode
+        from peasy.generation.decode import decode
+        from peasy.generation.request import Ended, Token
 
         self.messages.append({"role": "user", "content": text})
         try:
@@ -47,8 +48,8 @@ class Chat(Result):
         events = decode(self.model, [ids], [self.sampling], tokenizer=words)
         try:
             for event in events:
-                if getattr(event, "error", None) is not None:
-                    raise event.error  # type: ignore[union-attr]
+                if isinstance(event, Ended) and event.error is not None:
+                    raise event.error
                 if isinstance(event, Token) and event.chosen.id == words.special.eos:
                     break
                 if piece := getattr(event, "text", ""):

@@ -1,14 +1,45 @@
 """`peasy look`."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from peasy.cli.consent import asking
 from peasy.cli.door import Answer, Flags, Text
+from peasy.errors import UsageError
+from peasy.workbench.result import Result
 
 Some = Annotated[list[int] | None, Parameter(negative="")]
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Ways:
+    """What to show instead of the heads, and how."""
+
+    lens: Switch = False
+    "What each layer would say next."
+    rank: str | None = None
+    "What every head does, most of this first: entropy, sharpness, previous, first, same, induction, ..."
+    align: Switch = False
+    "Which source words a translator's words came from."
+    steps: Switch = False
+    "One head step by step, as on paper; needs --layer and --head."
+    off: Annotated[list[str] | None, Parameter(negative="")] = None
+    "Switch off a head (2.3 is layer 2, head 3) or a layer (2), and tell what that changes."
+    overview: Literal["mean", "max"] | None = None
+    "A long text in tiles, each the mean or the largest of its weights."
+    tile: int | None = None
+    "How many tokens a tile has each way; chosen by the length of the text unless you say so."
+    tokens: Switch = False
+    "Sub-words as the model reads them, not words."
+    top: int = 5
+    "How many words to tell for each head."
+
+
+HEADS = Ways()
 
 
 def look(
@@ -19,17 +50,9 @@ def look(
     head: Some = None,
     query: str | None = None,
     target: str | None = None,
-    top: int = 5,
-    lens: Switch = False,
-    rank: str | None = None,
-    align: Switch = False,
-    steps: Switch = False,
-    off: Annotated[list[str] | None, Parameter(negative="")] = None,
-    tokens: Switch = False,
     scaled: Switch = False,
-    overview: Literal["mean", "max"] | None = None,
-    tile: int | None = None,
     budget: str = "512MB",
+    ways: Ways = HEADS,
     flags: Flags = Flags(),
 ) -> Answer:
     """Look into a model while it reads a text: where each head looked, in words.
@@ -50,53 +73,42 @@ def look(
         head: Only these heads, counted from 0.
         query: What this word looked at, in every head.
         target: A translator's answer; without one it writes its own.
-        top: How many words to tell for each head.
-        lens: What each layer would say next.
-        rank: What every head does, most of this first: entropy, sharpness, previous, first, same, induction, ...
-        align: Which source words a translator's words came from.
-        steps: One head step by step, as on paper; needs --layer and --head.
-        off: Switch off a head (2.3 is layer 2, head 3) or a layer (2), and tell what that changes.
-        tokens: Sub-words as the model reads them, not words.
         scaled: Each weight times the size of the value that it carries.
-        overview: A long text in tiles, each the mean or the largest of its weights.
-        tile: How many tokens a tile has each way; chosen by the length of the text unless you say so.
         budget: The most memory that what is kept may take.
     """
     from peasy.workbench.load import load
 
     loaded = load(model, device=flags.device, offline=flags.offline, ask=asking(flags))
-    if rank is not None:
+    asked: dict[str, Any] = {"layers": layer, "heads": head, "budget": budget, "scaled": scaled}
+    if ways.rank is not None:
         from peasy.workbench.heads import split_sentences
 
-        return Answer(loaded.heads(split_sentences(text), by=rank, seed=flags.seed or 0))
-    asked: dict[str, Any] = {"layers": layer, "heads": head, "budget": budget, "scaled": scaled}
-    if overview is not None:
+        return Answer(loaded.heads(split_sentences(text), by=ways.rank, seed=flags.seed or 0))
+    if ways.overview is not None:
         rows = [query] if query is not None else None
-        return Answer(loaded.look(text, target, overview=overview, tile=tile, rows=rows, **asked))
+        return Answer(loaded.look(text, target, overview=ways.overview, tile=ways.tile, rows=rows, **asked))
     found = loaded.look(text, target, **asked)
-    found.words = not tokens
-    if off:
-        from peasy.looking.edit import read_off
-
-        changed = loaded.look(text, target if target is not None else found.answer, edit=read_off(off), **asked)
-        return Answer(found.against(changed))
-    if steps:
-        return Answer(found.work(*_one(layer, head), query))
-    if lens:
-        return Answer(found.lens())
-    if align:
-        return Answer(found.alignment())
-    whole = flags.out is not None or flags.json or (layer and head)
-    shown = found.heads(query, top) if query is not None else found if whole else found.brief(top)
+    found.words = not ways.tokens
+    whole = flags.out is not None or flags.json or bool(layer and head)
+    shown = _shown(loaded, found, asked, query, ways, whole)
     return Answer(shown, next=_next(model, text, query), brief=f"{len(found.look.tokens)} tokens")
 
 
-def _one(layer: list[int] | None, head: list[int] | None) -> tuple[int, int]:
-    from peasy.errors import UsageError
+def _shown(loaded: Any, found: Any, asked: dict[str, Any], query: str | None, ways: Ways, whole: bool) -> Result:
+    """The view that was asked for."""
+    if ways.off:
+        from peasy.looking.edit import read_off
 
-    if not layer or not head:
-        raise UsageError("--steps needs one --layer and one --head.", hint="For example --layer 0 --head 1 --steps")
-    return layer[0], head[0]
+        return found.against(loaded.look(found.text, found.answer, edit=read_off(ways.off), **asked))
+    if ways.steps:
+        if not asked["layers"] or not asked["heads"]:
+            raise UsageError("--steps needs one --layer and one --head.", hint="For example --layer 0 --head 1 --steps")
+        return found.work(asked["layers"][0], asked["heads"][0], query)
+    if ways.lens or ways.align:
+        return found.lens() if ways.lens else found.alignment()
+    if query is not None:
+        return found.heads(query, ways.top)
+    return found if whole else found.brief(ways.top)
 
 
 def _next(model: str, text: str, query: str | None) -> list[str]:

@@ -219,16 +219,20 @@ def test_known_pairs_choose_the_head(translator):
 
 
 def test_bleu_under_an_edit(translator, tmp_path):
+    """Both columns are evaluations of their own: the first is the model's, the second the edited model's."""
     model = peasy.load(translator)
-    (tmp_path / "pairs.tsv").write_text("The pizza\tit tasted\nThe oven\tcame out of it\n")
-    part = "cross_attention" if model.kind == "recurrent-translator" else None
-    x, y = model.look("The pizza"), model.look("The pizza", edit=peasy.off(0, 0 if part else None, part=part))
-    names = (
-        [name for name, *_ in x.against(y, data=str(tmp_path / "pairs.tsv"), split="all").measures]
-        if (x.look.target == y.look.target)
-        else ["BLEU"]
-    )
-    assert "BLEU" in names
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("The pizza\tit tasted\nThe oven\tcame out of it\n")
+    edit = peasy.off(0, 0, part="cross_attention")
+    x, y = model.look("The pizza", "it tasted"), model.look("The pizza", "it tasted", edit=edit)
+    measures = {name: rest for name, *rest in x.against(y, data=str(pairs), split="all").measures}
+    assert "BLEU" in measures
+    for column, each in enumerate((model, edited(y))):
+        expected = peasy.evaluate(each, str(pairs), split="all")
+        assert {name: values[column] for name, values in measures.items()} == {
+            name: pytest.approx(expected[name]) for name in measures
+        }
+    assert measures["loss"][0] != measures["loss"][1], "the edit is felt"
 
 
 def test_encoders_look_both_ways_and_say_why(encoder):

@@ -94,9 +94,7 @@ class ByRow(Product):
     def multiply(self, rows: Tensor) -> Tensor:
         """In whole numbers, and back."""
         size = rows.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST)
-        found = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            rows / size, 1 / 127, 128, self.packed
-        )
+        found = _multiply_bytes(rows / size, 1 / 127, 128, self.packed)
         return found.mul_(size) if self.bias is None else torch.addcmul(self.bias, found, size)
 
     def nbytes(self) -> int:
@@ -115,11 +113,9 @@ class ByRowFromLeast(ByRow):
         """x = least + range · u, so that x Wᵀ = least · (sums of W) + range · u Wᵀ."""
         least, most = rows.aminmax(dim=1, keepdim=True)
         spread = most.sub_(least).clamp_(min=SMALLEST)
-        found = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            (rows - least).div_(spread), 1 / 255, 0, self.packed
-        )
-        found = found.mul_(spread).addcmul_(least, self.sums)
-        return found if self.bias is None else found.add_(self.bias)
+        found = _multiply_bytes((rows - least).div_(spread), 1 / 255, 0, self.packed)
+        found = found.mul_(spread) if self.bias is None else torch.addcmul(self.bias, found, spread)
+        return found.addcmul_(least, self.sums)
 
 
 class ByTensor(ByRow):
@@ -129,6 +125,11 @@ class ByTensor(ByRow):
         """In whole numbers, and back."""
         found = torch.ops.quantized.linear_dynamic(rows.contiguous(), self.packed, False)
         return found if self.bias is None else found.add_(self.bias)
+
+
+def _multiply_bytes(rows: Tensor, step: float, zero: int, packed: torch.ScriptObject) -> Tensor:
+    """Rows become bytes in the given steps. The overload is named, since finding it takes as long as a small product."""
+    return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default(rows, step, zero, packed)
 
 
 Make = Callable[[Tensor, Tensor | None], Product]

@@ -36,10 +36,11 @@ def stand_side_by_side(
     embedding: Embedding, texts: Sequence[Sequence[int]], memories: Sequence[Cache], tap: Taps, edit: Edits
 ) -> tuple[Tensor, Scene]:
     """The new tokens of all texts in one row, `[1, total]`, and its scene. All is checked before a memory changes."""
-    ids = torch.tensor([[token for text in texts for token in text]], device=embedding.token.weight.device)
     if not all(texts):
         raise InvalidInput("A text has no new token.", hint="Leave out the texts that have nothing to be read.")
-    check_ids(ids, embedding.token.num_embeddings)
+    row = [token for text in texts for token in text]
+    check_range(min(row), max(row), embedding.token.num_embeddings)
+    ids = torch.tensor([row], device=embedding.token.weight.device)
     for text, memory in zip(texts, memories, strict=True):
         embedding.check_length(memory.length + len(text))
     scenes = []
@@ -56,8 +57,10 @@ def last_or_every(hidden: Tensor, scene: Scene, every: bool, score: Callable[[Te
     """The scores of each text of a row, after its last token or after every one."""
     if every:
         return list(score(hidden)[0].split(scene.sizes))
+    if max(scene.sizes) == 1:
+        return list(score(hidden[0]).unbind())
     last = torch.tensor(scene.sizes, device=hidden.device).cumsum(0) - 1
-    return list(score(hidden[0, last]))
+    return list(score(hidden[0, last]).unbind())
 
 
 def padding_or_none(real: Tensor | None) -> Tensor | None:
@@ -76,7 +79,11 @@ def check_ids(ids: Tensor, vocabulary: int) -> None:
         )
     if torch.compiler.is_compiling() or ids.device.type == "meta":
         return
-    least, most = (int(end) for end in ids.aminmax())
+    check_range(*(int(end) for end in ids.aminmax()), vocabulary)
+
+
+def check_range(least: int, most: int, vocabulary: int) -> None:
+    """Refuse ids outside the vocabulary."""
     if least < 0 or most >= vocabulary:
         raise InvalidInput(
             f"There is no token {least if least < 0 else most}: this model knows 0 to {vocabulary - 1}.",

@@ -48,6 +48,8 @@ class Attention(nn.Module):
         new = self._project(x, scene)
         if not scene.texts:
             return self.output(self._look(scene, *new))
+        if len(scene.texts) == 1:
+            return self.output(self._look(scene.texts[0], *new))
         apart = zip(*(array.split(scene.sizes, dim=2) for array in new), strict=True)
         found = [self._look(text, *own) for text, own in zip(scene.texts, apart, strict=True)]
         return self.output(torch.cat(found, dim=1))
@@ -77,15 +79,20 @@ class Attention(nn.Module):
         """Queries, and of the own text keys and values: by heads, and turned by their places."""
         if self.cross:
             return [self._queries(self.query(x))]
-        query, key, value = self._maps(x)
-        query, (key, value) = self._queries(query), self._keys_and_values(key, value)
+        if self.joined is None:
+            query, (key, value) = self._queries(self.query(x)), self._keys_and_values(self.key(x), self.value(x))
+        else:
+            query, key, value = self._together(x)
         return [query, key, value] if scene.turn is None else [turn(query, scene.turn), turn(key, scene.turn), value]
 
-    def _maps(self, x: Tensor) -> tuple[Tensor, ...]:
-        if self.joined is None:
-            return self.query(x), self.key(x), self.value(x)
-        width = self.key_heads * self.d_head
-        return self.joined(x).split([self.heads * self.d_head, width, width], dim=-1)
+    def _together(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same from one product: cut into heads once, then told apart."""
+        assert self.joined is not None
+        heads = _split(self.joined(x), self.heads + 2 * self.key_heads)
+        query, key, value = heads.split_with_sizes([self.heads, self.key_heads, self.key_heads], dim=1)
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
+        return query, key, value
 
     def _queries(self, query: Tensor) -> Tensor:
         query = _split(query, self.heads)

@@ -43,7 +43,7 @@ class Block(nn.Module):
         scene.show(sublayer.place, "normed", read)
         found = sublayer(read, scene)
         found = scene.hand_on(sublayer.place, "output", found)
-        x = x + self.dropout(found)
+        x = x + (self.dropout(found) if self.training else found)
         return x if self.before else norm(x)
 
     def parts(self) -> list[tuple[str, nn.Module]]:

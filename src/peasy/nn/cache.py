@@ -71,15 +71,16 @@ class LayerCache:
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Put new keys and values at the end; get all that are kept."""
         self._forget()
-        end = self.length + key.shape[2]
+        start, new = self.length, key.shape[2]
+        end = start + new
         if self.keys is None or self.values is None or end > self.keys.shape[2]:
             self._grow(end, key, value)
         assert self.keys is not None
         assert self.values is not None
-        self.keys[:, :, self.length : end] = key
-        self.values[:, :, self.length : end] = value
+        self.keys.narrow(2, start, new).copy_(key)
+        self.values.narrow(2, start, new).copy_(value)
         self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        return self.keys.narrow(2, 0, end), self.values.narrow(2, 0, end)
 
     def crop(self, length: int) -> None:
         """Forget everything after the first `length` tokens."""

@@ -29,16 +29,17 @@ class Scene:
     turn: Turn | None = None
     texts: tuple["Scene", ...] = ()
 
-    @property
-    def sizes(self) -> list[int]:
-        """How many new tokens each text has."""
-        return [text.sight.query.shape[1] for text in self.texts]
+    def __post_init__(self) -> None:
+        self.sizes = [text.sight.query.shape[1] for text in self.texts]  # how many new tokens each text has
+        # Asked many times in every step of decoding, where nobody looks.
+        self.watched = any(text.tap is not None for text in self.texts)
+        self.edited = any(text.edit is not None for text in self.texts)
 
     def show(self, place: Place, step: str, array: Tensor) -> None:
         """Hand a step of the stream, `[batch, time, width]`, to whoever asked for it."""
         if not self.texts:
             show(self.tap, place, step, array)
-        elif any(text.tap is not None for text in self.texts):
+        elif self.watched:
             for text, own in zip(self.texts, array.split(self.sizes, dim=1), strict=True):
                 show(text.tap, place, step, own)
 
@@ -46,7 +47,7 @@ class Scene:
         """A step of the stream as it goes on: changed where somebody edits it, and shown as it then is."""
         if not self.texts:
             array = edit_stream(self.edit, place, step, array, self.sight.query)
-        elif any(text.edit is not None for text in self.texts):
+        elif self.edited:
             own = zip(self.texts, array.split(self.sizes, dim=1), strict=True)
             array = torch.cat([edit_stream(t.edit, place, step, new, t.sight.query) for t, new in own], dim=1)
         self.show(place, step, array)

@@ -8,7 +8,6 @@ import numpy as np
 from peasy.render import glyph
 from peasy.views.document import Cache, Cell, Curves, Document, Links, Maps, Matrix, Part, Plane
 
-
 RESERVED = {"file", "allow_pickle"}
 """What NumPy takes as its own when an archive is written."""
 

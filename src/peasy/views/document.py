@@ -6,8 +6,10 @@ once per document (`decimals`) and done by whoever draws.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 Cell = float | str | None
 """A number, a text (symbols, verdicts), or nothing."""
@@ -147,7 +149,7 @@ class Rows:
     """Single rows of maps in full, where the maps themselves are tiled: `values` is [down, across, row, column]."""
 
     places: tuple[int, ...]
-    values: np.ndarray
+    values: "np.ndarray"
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +162,7 @@ class Maps:
     """
 
     title: str
-    values: np.ndarray
+    values: "np.ndarray"
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     down: tuple[str, ...] = ("",)
@@ -197,7 +199,7 @@ class Links:
     title: str
     left: tuple[str, ...]
     right: tuple[str, ...]
-    weights: np.ndarray
+    weights: "np.ndarray"
     left_axis: str = "query"
     right_axis: str = "key"
     says: str = ""
@@ -207,6 +209,8 @@ class Links:
 
     def strongest(self, most: int) -> list[tuple[int, int, float]]:
         """(left, right, weight) of links of at least `least`, the strongest first."""
+        import numpy as np  # only here: a page of help needs no arrays
+
         weights = np.nan_to_num(np.asarray(self.weights, dtype=float))
         left, right = np.nonzero(weights >= self.least)
         order = np.argsort(-weights[left, right], kind="stable")[:most]

@@ -91,9 +91,9 @@ def conclude(
     better = loss["looks ahead"] < 0.5 * loss["looks back"]
     worse = surprise["looks ahead"] > surprise["looks back"] + 0.5
     verdict = (
-        f"The model that looks ahead has a loss of {loss['looks ahead']:.3f} against {loss['looks back']:.3f}; a counting "
-        f"judge finds what it writes {'more' if worse else 'not more'} surprising: {surprise['looks ahead']:.2f} against "
-        f"{surprise['looks back']:.2f} nats a token."
+        f"The model that looks ahead has a loss of {loss['looks ahead']:.3f} against {loss['looks back']:.3f}; a "
+        f"counting judge finds what it writes {'more' if worse else 'not more'} surprising: "
+        f"{surprise['looks ahead']:.2f} against {surprise['looks back']:.2f} nats a token."
     )
     rows = tuple((name, f"{loss[name]:.3f}", f"{surprise[name]:.2f}", written[name][0]) for name in both)
     parts: tuple[Part, ...] = (
@@ -102,8 +102,8 @@ def conclude(
         Curves("Learning the stories", tuple((name, each.valid) for name, each in both.items()), "step", "loss"),
     )
     caveat = (
-        "Both models have the same blocks, data and steps; only the mask differs. The judge counts up to three words, so it "
-        "knows good wording, not good stories."
+        "Both models have the same blocks, data and steps; only the mask differs. The judge counts up to three words: "
+        "it knows good wording, not good stories."
     )
     numbers = {"loss": loss, "surprise": surprise, "written": written}
     return Finding("look-back", QUESTION, parts, verdict, better and worse, caveat, numbers, seed)

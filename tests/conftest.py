@@ -53,6 +53,17 @@ def chromium():
     return find_chromium() or pytest.skip("Chromium is not installed")
 
 
+@pytest.fixture(scope="session")
+def browser(chromium):
+    """One browser for all tests of a process: its driver has one event loop, and a second beside it is refused."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
 @dataclass(frozen=True)
 class Ran:
     """What a command line did."""

@@ -1,5 +1,7 @@
 """The widget: the same modules, a still form beside it, and a notebook that is executed, saved and opened offline."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from tests.render.conftest import every_part
 
@@ -62,32 +64,28 @@ widget.render({{ model: {{ get: (name) => traits[name] }}, el: document.getEleme
 
 
 @pytest.mark.browser
-def test_the_widget_lives_in_a_page_of_its_own(made, chromium, tmp_path):
+def test_the_widget_lives_in_a_page_of_its_own(made, browser, tmp_path):
     """As a notebook's front end does it: the module is imported from a blob and rendered into an element."""
-    from playwright.sync_api import sync_playwright
-
     traits = html._safe_json({"content": made.content, "style": made.style, "arithmetic": made.arithmetic})
     path = tmp_path / "widget.html"
     path.write_text(PAGE.format(esm=html._safe_json(made._esm), traits=traits))
     complaints = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_context(offline=True).new_page()
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.goto(path.as_uri())
-        page.wait_for_selector("peasy-maps[data-ready]")
-        page.locator("td[data-cell]").first.focus()
-        assert page.locator("#popover").is_visible(), "cells open to their arithmetic"
-        assert page.locator("peasy-maps .read").first.inner_text()
-        assert page.evaluate("getComputedStyle(document.body).fontSize") == "16px"
-        assert page.evaluate("document.getElementById('home').offsetHeight") > 500
-        browser.close()
+    page = browser.new_context(offline=True).new_page()
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.goto(path.as_uri())
+    page.wait_for_selector("peasy-maps[data-ready]")
+    page.locator("td[data-cell]").first.focus()
+    assert page.locator("#popover").is_visible(), "cells open to their arithmetic"
+    assert page.locator("peasy-maps .read").first.inner_text()
+    assert page.evaluate("getComputedStyle(document.body).fontSize") == "16px"
+    assert page.evaluate("document.getElementById('home').offsetHeight") > 500
+    page.context.close()
     assert complaints == []
 
 
 @pytest.mark.browser
-def test_an_executed_and_converted_notebook_opens_offline(chromium, tmp_path):
+def test_an_executed_and_converted_notebook_opens_offline(browser, tmp_path):
     """Run with nbclient, converted with nbconvert, opened with the network off: the still pictures are there.
 
     Without the widgets' state in the notebook, as on GitHub: with it, nbconvert fetches a manager from the network.
@@ -95,7 +93,6 @@ def test_an_executed_and_converted_notebook_opens_offline(chromium, tmp_path):
     import nbclient
     import nbconvert
     import nbformat
-    from playwright.sync_api import sync_playwright
 
     code = [
         "import numpy, peasy\nfrom peasy.views import Document, Maps\nfrom peasy import notebook",
@@ -104,7 +101,9 @@ def test_an_executed_and_converted_notebook_opens_offline(chromium, tmp_path):
         " ('a', 'b', 'c'), ('0',), ('0', '1')),)))",
     ]
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in code])
-    nbclient.NotebookClient(book, timeout=120, kernel_name="python3", store_widget_state=False).execute()
+    client = nbclient.NotebookClient(book, timeout=120, kernel_name="python3", store_widget_state=False)
+    with ThreadPoolExecutor(1) as apart:  # the browser's driver has the event loop of this thread
+        apart.submit(client.execute).result()
     kinds = [set(output["data"]) for cell in book.cells for output in cell.outputs]
     assert {"text/plain", "text/html", "image/svg+xml"} <= kinds[0]
     assert {"application/vnd.jupyter.widget-view+json", "text/html"} <= kinds[1]
@@ -112,10 +111,8 @@ def test_an_executed_and_converted_notebook_opens_offline(chromium, tmp_path):
     body, _ = exporter.from_notebook_node(book)
     path = tmp_path / "book.html"
     path.write_text(f'<!doctype html><meta charset="utf-8">{body}')
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_context(offline=True).new_page()
-        page.goto(path.as_uri())
-        assert page.locator("td", has_text="0.4011").first.is_visible()
-        assert page.locator("svg image").first.is_visible(), "a map as a still picture, where no widget can live"
-        browser.close()
+    page = browser.new_context(offline=True).new_page()
+    page.goto(path.as_uri())
+    assert page.locator("td", has_text="0.4011").first.is_visible()
+    assert page.locator("svg image").first.is_visible(), "a map as a still picture, where no widget can live"
+    page.context.close()

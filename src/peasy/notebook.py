@@ -50,7 +50,7 @@ def _make_kind() -> Any:
             hint='Install it with: pip install "peasy[notebook]" (what a notebook shows by itself needs nothing).',
         ) from None
 
-    class PeasyWidget(anywidget.AnyWidget):  # type: ignore[misc]
+    class PeasyWidget(anywidget.AnyWidget):
         """A document, alive."""
 
         _esm = bundle(MODULES)

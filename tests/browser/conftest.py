@@ -3,16 +3,6 @@
 import pytest
 
 
-@pytest.fixture(scope="session")
-def browser(chromium):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
 class Watched:
     """A page of which every request, dialog and complaint is written down."""
 

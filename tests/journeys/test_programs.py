@@ -16,11 +16,12 @@ READY = {
     "explain": ["journey"],
     "check": ["003-i-love-ai"],
     "exercise": ["--seed", "5"],
+    "experiment": [],
     "models": [],
     "runs": [],
     "data": [],
 }
-WITH_A_MODEL = {"tokenize", "import", "export"}
+WITH_A_MODEL = {"tokenize", "generate", "chat", "translate", "embed", "look", "prove", "import", "export"}
 THAT_TAKE_TIME = {"train", "evaluate", "compare", "plan"}
 """These walk the same path in tests of their own, in tests/cli: they speak in events, or of seconds that differ."""
 

@@ -1,42 +1,13 @@
 """The saved page in a real browser, with the network off."""
 
 import pytest
+from tests.browser.conftest import Watched
 from tests.render.conftest import HOSTILE, every_part
 
 from peasy import render
 from peasy.views import Document, Matrix
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-class Watched:
-    """A page of which every request, dialog and complaint is written down."""
-
-    def __init__(self, browser, path, **options):
-        self.context = browser.new_context(offline=True, **options)
-        self.page = self.context.new_page()
-        self.requests, self.dialogs, self.complaints = [], [], []
-        self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(path.as_uri())
-        self.own = path.as_uri()
-
-    def assert_quiet(self):
-        assert self.requests == [self.own]
-        assert self.dialogs == []
-        assert self.complaints == []
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ def read(png: bytes):
 
 def test_the_largest_is_the_lightest_and_what_is_not_there_is_see_through():
     chunks, codes = read(heat_png(np.array([[0.0, 1.0], [np.nan, 0.5]]), SCALE))
-    colours = chunks[b"PLTE"]
+    colours, codes = chunks[b"PLTE"], codes.astype(int)
     assert colours[3 * codes[0, 1] : 3 * codes[0, 1] + 3].hex() == palette.CIVIDIS[-1][1:]
     assert colours[:3].hex() == palette.CIVIDIS[0][1:]
     assert chunks[b"tRNS"][codes[1, 0]] == 0

@@ -127,8 +127,8 @@ class Engine:
         for entry, reason in self.waiting.leave(self._over):
             self._tell(entry.answer, reason)
         for answer in list(self.reserved):
-            if (reason := self._over(answer)) is not None:
-                self._end(answer, reason)
+            if (over := self._over(answer)) is not None:
+                self._end(answer, over)
 
     def _over(self, answer: Answer) -> Reason | None:
         now = self.clock()

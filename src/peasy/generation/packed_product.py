@@ -128,7 +128,7 @@ class ByTensor(ByRow):
 
 
 def _multiply_bytes(rows: Tensor, step: float, zero: int, packed: torch.ScriptObject) -> Tensor:
-    """Rows become bytes in the given steps. The overload is named, since finding it takes as long as a small product."""
+    """Rows become bytes in the given steps. The overload is named: finding it takes as long as a small product."""
     return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default(rows, step, zero, packed)
 
 

@@ -79,7 +79,8 @@ def check_ids(ids: Tensor, vocabulary: int) -> None:
         )
     if torch.compiler.is_compiling() or ids.device.type == "meta":
         return
-    check_range(*(int(end) for end in ids.aminmax()), vocabulary)
+    least, most = ids.aminmax()
+    check_range(int(least), int(most), vocabulary)
 
 
 def check_range(least: int, most: int, vocabulary: int) -> None:

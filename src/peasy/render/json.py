@@ -5,8 +5,6 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import numpy as np
-
 from peasy.render import glyph
 from peasy.views.document import Document
 
@@ -35,7 +33,7 @@ def plain(thing: Any) -> Any:
     if is_dataclass(thing) and not isinstance(thing, type):
         named = {each.name: plain(getattr(thing, each.name)) for each in fields(thing) if each.name != "explain"}
         return {"kind": type(thing).__name__.lower(), **named}
-    if isinstance(thing, np.ndarray | np.generic):
+    if hasattr(thing, "tolist"):  # an array or one of its numbers; a page of help needs no NumPy to know that
         return plain(thing.tolist())
     if isinstance(thing, dict):
         return {str(plain(key)): plain(value) for key, value in thing.items()}

@@ -52,7 +52,7 @@ class Experiments(Result):
         return {"experiments": told}
 
 
-def experiment(name: str, *, seed: int = 0, hear: Hear = unheard, **how: Any) -> Finding:
+def experiment(name: str, *, seed: int = 0, hear: Hear | None = None, **how: Any) -> Finding:
     """Run one of the experiments by name; `experiments()` lists them.
 
     >>> experiment("matrix-form", tokens=8).holds
@@ -62,7 +62,7 @@ def experiment(name: str, *, seed: int = 0, hear: Hear = unheard, **how: Any) ->
     if name not in named:
         hint = did_you_mean(name, named) or "See all: peasy experiment"
         raise NotFound(f'There is no experiment "{name}".', hint=hint)
-    return named[name].run(seed, hear, **how)
+    return named[name].run(seed, hear or unheard, **how)
 
 
 def experiments() -> Experiments:

@@ -14,8 +14,8 @@ TOLERANCE = {
 """Relative to the largest number. Two orders of sums of a deep model differ by a few hundred roundings."""
 
 INT8 = 0.10
-"""Weights in 8 bits: how large the error may be, root mean square over root mean square. Random models, whose scores are
-small sums of large parts, had up to 0.04."""
+"""Weights in 8 bits: how large the error may be, root mean square over root mean square. Random models, whose scores
+are small sums of large parts, had up to 0.04."""
 
 
 def tolerance_of(dtype: torch.dtype) -> float:

@@ -204,13 +204,13 @@ def test_a_new_run_has_a_name_that_can_be_said(place):
 
 def test_minutes_are_a_budget(place):
     events = list(
-        training("gpt", "lines.txt", preset="tiny", minutes=0.02, run="fox", settings=SMALL | {"model": TINY})
+        training("gpt", "lines.txt", preset="tiny", minutes=0.05, run="fox", settings=SMALL | {"model": TINY})
     )
     assert isinstance(events[0], Started)
     assert isinstance(events[-1], Finished)
-    assert events[-1].elapsed >= 1.2
+    assert events[-1].elapsed >= 3
     rates = [event.lr for event in events if isinstance(event, Step)]
-    assert rates[-1] < max(rates)  # by how much depends on how long the last step took
+    assert rates[-1] < max(rates) / 2
 
 
 def test_an_interrupt_saves_first(place):

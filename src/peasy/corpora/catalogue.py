@@ -43,6 +43,7 @@ def _at(home: str, name: str, kind: str, says: str, variant: str, usage: str) ->
 BUILT_IN = dict(
     [
         _at("stories", "stories", "text", "small stories in which a pronoun must be understood", "topic", "stories"),
+        _at("opinions", "opinions", "labelled", "what people like and do not like, and say so", "topic", "opinions"),
         _at("stdlib", "stdlib", "text", "what Python says about itself", "part", "stdlib:docstrings|topics|source"),
         _at("locales", "locales", "pairs", "dates, units, money, lists, times and names", "languages", "locales:en-fr"),
         _at("puzzles", "copy", "text", "letters to be repeated", "length", "copy:12"),

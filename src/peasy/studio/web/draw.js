@@ -7,12 +7,12 @@ import "/web/render/plane.js";
 import { element } from "./element.js";
 
 /**
- * The drawing of an answer (`answer.html`, asked for with `html: true`) as an element.
+ * The drawing of an answer (asked for with `html: true`) as an element.
  * The server escapes every text in it, and scripts that come this way never run.
- * @param {{content: string, arithmetic: Record<string, string[]>}} drawn
+ * @param {{html: string, arithmetic: Record<string, string[]>}} answer
  */
-export function drawing(drawn) {
-  const parsed = new DOMParser().parseFromString(drawn.content, "text/html");
+export function drawing(answer) {
+  const parsed = new DOMParser().parseFromString(answer.html, "text/html");
   const content = parsed.querySelector("main") ?? parsed.body;
   content.querySelector(":scope > h1")?.remove();
   const home = element("div", { class: "drawn" });
@@ -21,7 +21,7 @@ export function drawing(drawn) {
   home.querySelectorAll("figure, div.formula").forEach((scroller) => {
     if (!scroller.querySelector("[data-cell]")) scroller.tabIndex = 0;
   });
-  explainCells(home, drawn.arithmetic);
+  explainCells(home, answer.arithmetic ?? {});
   return home;
 }
 

@@ -122,7 +122,7 @@ class Shell {
     const { verb, body } = given();
     this.bar.flash(`Drawing ${suffix} …`);
     try {
-      const { blob, name } = await fetchFile(`/api/${verb}`, { ...body, out: suffix }, { signal: this.signal });
+      const { blob, name } = await fetchFile(`/api/${verb}`, { ...body, format: suffix }, { signal: this.signal });
       const { saveBlob } = await import("./draw.js");
       saveBlob(blob, name);
       this.bar.flash(`Saved ${name}.`);

@@ -67,7 +67,7 @@ def train(
     settings: dict[str, Any] = {}
     for setting in set_ or ():
         settings = assign(settings, setting)
-    shown = _Lines() if flags.json else _Screen(quiet=flags.quiet)
+    shown = _Lines() if flags.json else Screen(quiet=flags.quiet)
     with stoppable() as stop:
         events = training(
             kind, data[0] if data and len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
@@ -105,7 +105,7 @@ class _Lines:
         print(json.dumps(plain(data(event)), ensure_ascii=False, allow_nan=False), flush=True)
 
 
-class _Screen:
+class Screen:
     """One line on stderr that is written over and over: loss, validation loss, tokens per second, time left."""
 
     folder: Any = None
@@ -116,6 +116,7 @@ class _Screen:
         self.live = sys.stderr.isatty()
 
     def show(self, event: "Event") -> None:
+        """Say what is worth a line, and write the progress over itself."""
         from peasy.training.event import Finished, Sampled, Started, Step, Validated
 
         if isinstance(event, Started):

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from peasy.workbench.translate import Translation
 
 
+STORED = "stored"
+"""The note of a checkpoint that is kept in fewer bits than it runs in."""
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class LoadedModel(Displayed):
     """A model with its tokenizer, as `peasy.load` gives it. What it can do depends on its kind."""
@@ -260,6 +264,8 @@ def _open_own(found: Found) -> LoadedModel:
     checkpoint = read_checkpoint(found.folder, verified=found.verified)
     model = load_model(checkpoint)
     notes = checkpoint.manifest.notes
+    if STORED in notes:
+        model = model.float()
     return LoadedModel(
         found.name,
         model,

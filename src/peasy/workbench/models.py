@@ -1,7 +1,7 @@
 """`models`: what is here (built-in, runs, the hub's cache), and what one of them is made of."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,14 +77,18 @@ class ModelResult(Result):
 
     card: Card
     box: "Box"
+    story: Mapping[str, Any] | None = None
+    """Of a built-in model: what it was trained on and how, what it can do and what it cannot."""
 
     def document(self) -> Document:
-        """The boxes of the model with their weights."""
-        return model_document(self.box, self.card.name)
+        """What a built-in model says of itself, and the boxes of the model with their weights."""
+        figure = model_document(self.box, self.card.name)
+        return figure if self.story is None else replace(figure, parts=(*_told(self.story), *figure.parts))
 
     def data(self) -> dict[str, Any]:
         """The card and the boxes as plain data."""
-        return self.card.data() | {"parameters": self.box.parameters, "boxes": box_data(self.box)}
+        plain = self.card.data() | {"parameters": self.box.parameters, "boxes": box_data(self.box)}
+        return plain if self.story is None else plain | {"card": dict(self.story)}
 
     def __repr__(self) -> str:
         return f"ModelResult({self.card.name}: {self.card.is_a})"
@@ -101,7 +105,15 @@ def model(name: str | Path, *, offline: bool = False, ask: Ask | None = None) ->
 
     need("torch")
     found = resolve(name, offline=offline, ask=ask)
-    return ModelResult(_card(found.name, found.kind, found.folder), _empty(found.folder).describe())
+    card = _card(found.name, found.kind, found.folder)
+    return ModelResult(card, _empty(found.folder).describe(), read_card(found.folder))
+
+
+def read_card(folder: Path | None) -> dict[str, Any] | None:
+    """What a model's folder says of it in words and figures, where it does."""
+    from peasy.models.ready import CARD
+
+    return Folder(folder).read_json(CARD) if folder is not None and (folder / CARD).is_file() else None
 
 
 def box_data(box: "Box") -> dict[str, Any]:
@@ -115,6 +127,18 @@ def box_data(box: "Box") -> dict[str, Any]:
         "weights": {name: list(shape) for name, shape in box.weights},
         "boxes": [box_data(inner) for inner in box.boxes],
     }
+
+
+def _told(story: Mapping[str, Any]) -> tuple[Part, ...]:
+    """A card as a document shows it."""
+    figures: tuple[tuple[Cell, ...], ...] = tuple((key, f"{value:,.4g}") for key, value in story["figures"].items())
+    rows: tuple[tuple[Cell, ...], ...] = (
+        ("trained on", f"{story['data']['name']}: {story['data']['says']} ({story['data']['licence']})"),
+        ("made by", story["command"]),
+        ("cannot", story["limits"]),
+        ("licence", story["licence"]),
+    )
+    return Paragraph(story["says"]), Table(("", ""), rows), Table(("on what was held out", ""), figures)
 
 
 def _empty(folder: Path) -> Any:

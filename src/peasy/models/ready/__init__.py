@@ -1,0 +1,63 @@
+"""The models that come with peasy: how each was made (`recipes.toml`), and one folder for each with its card."""
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from peasy import config
+from peasy.errors import NotFound, did_you_mean
+
+CARD = "card.json"
+
+
+@dataclass(frozen=True)
+class ReadyRecipe:
+    """How a built-in model is trained: by steps, not by the clock, so that it can be made again."""
+
+    kind: str
+    data: str
+    steps: int
+    says: str
+    limits: str
+    seed: int = 0
+    sentence: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def command(self) -> str:
+        """The line that trains it.
+
+        >>> ReadyRecipe("gpt", "stories", 9, "", "", settings={"model": {"dropout": 0.1}}).command()
+        'peasy train gpt --data stories --steps 9 --seed 0 --set model.dropout=0.1'
+        """
+        told = [f"--set {path}={value}" for path, value in _flat(self.settings)]
+        return " ".join([f"peasy train {self.kind} --data {self.data} --steps {self.steps} --seed {self.seed}", *told])
+
+
+@cache
+def recipes() -> dict[str, ReadyRecipe]:
+    """Every built-in model by its name."""
+    return config.read_file(_Recipes, Path(__file__).with_name("recipes.toml")).ready
+
+
+def recipe(name: str) -> ReadyRecipe:
+    """One of them; an unknown name is an error."""
+    if name not in recipes():
+        hint = did_you_mean(name, recipes()) or f"There are {', '.join(recipes())}."
+        raise NotFound(f'No built-in model "{name}".', hint=hint)
+    return recipes()[name]
+
+
+@dataclass(frozen=True)
+class _Recipes:
+    ready: dict[str, ReadyRecipe]
+
+
+def _flat(settings: dict[str, Any], where: str = "") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            found += _flat(value, f"{where}{key}.")
+        else:
+            found.append((where + key, str(value).lower() if isinstance(value, bool) else str(value)))
+    return found

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 
 FIRST, PAPER, MODEL = "The first minute", "On paper", "Running models"
-TRAIN, KEEP = "Training", "Managing"
+TRAIN, KEEP, DOORS = "Training", "Managing", "Doors"
 
 
 @dataclass(frozen=True)
@@ -55,5 +55,6 @@ VERBS = (
     Verb("data", "What can be learned from: built in, or your own files.", KEEP),
     Verb("import", "Take a checkpoint in.", KEEP),
     Verb("export", "Write a model in a standard format.", KEEP),
+    Verb("studio", "All of peasy on one page in your browser.", DOORS),
 )
 """In the order in which `peasy --help` lists them."""

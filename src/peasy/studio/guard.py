@@ -1,0 +1,164 @@
+"""The guard at the door: who may come in, how much they may carry, and what is said to browsers.
+
+Everything is refused unless a rule lets it in. The rules hold on loopback too, where any page of a browser can knock.
+"""
+
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+from fastapi import Response
+
+from peasy.errors import PeasyError, UsageError
+from peasy.studio.reply import complain
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+BODY = 2**20
+"""Bytes of a request's body, unless the guard is told otherwise."""
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Refused(PeasyError):
+    """The guard did not let it in; `status` says why to programs."""
+
+    code, status = "refused", 403
+
+    def __init__(self, status: int, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+def is_loopback(host: str) -> bool:
+    """Does this address stay on this machine?
+
+    >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("localhost")
+    (True, False, True)
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Guard:
+    """Wraps an application. `hosts` are the names it may be called by; None = any, where a key is asked for."""
+
+    def __init__(
+        self, key: str | None = None, hosts: Iterable[str] | None = LOOPBACK, body: int = BODY, open: Iterable[str] = ()
+    ) -> None:
+        if hosts is None and key is None:
+            raise UsageError("Without a key only this machine may ask.", hint="Give --api-key.")
+        self.key, self.body, self.open = key, body, frozenset(open)
+        self.hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
+        self.token = secrets.token_urlsafe(24)
+
+    def welcome(self, page: Response) -> None:
+        """Give the page the word that its own requests carry; other sites can neither read nor send it."""
+        page.set_cookie("peasy", self.token, httponly=True, samesite="strict", path="/")
+
+    def check(self, method: str, path: str, headers: dict[str, str]) -> None:
+        """Refuse what may not come in."""
+        self._check_host(headers)
+        self._check_origin(method, headers)
+        if self.key is not None and path not in self.open:
+            self._check_key(headers)
+        if headers.get("content-length", "").isdecimal() and int(headers["content-length"]) > self.body:
+            raise self.too_large()
+
+    def too_large(self) -> Refused:
+        """The error for a body that is larger than it may be."""
+        return Refused(413, f"The body has more than {self.body:,} bytes.", hint="Send less at once.")
+
+    def _check_host(self, headers: dict[str, str]) -> None:
+        name = headers.get("host", "").lower()
+        host = name.rpartition(":")[0] if name.rpartition(":")[2].isdecimal() else name
+        if self.hosts is not None and host.strip("[]") not in self.hosts:
+            raise Refused(421, "This server does not go by that name.", hint="Call it localhost, or give --allow-host.")
+
+    def _check_origin(self, method: str, headers: dict[str, str]) -> None:
+        """Browsers say where a request comes from: only our own pages may ask, and what they ask carries our word."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if origin is None and site is None:
+            return
+        foreign = origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").lower()
+        arrives = method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate" and origin is None
+        if foreign or (site not in (None, "same-origin", "none") and not arrives):
+            raise Refused(403, "Pages of other sites may not ask this server.")
+        if method not in ("GET", "HEAD") and not hmac.compare_digest(_cookie(headers).encode(), self.token.encode()):
+            raise Refused(403, "This page is older than the server.", hint="Reload it.")
+
+    def _check_key(self, headers: dict[str, str]) -> None:
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        assert self.key is not None
+        if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self.key.encode()):
+            raise Refused(401, "The key is missing or wrong.", hint="Send it as: Authorization: Bearer KEY")
+
+
+def _cookie(headers: dict[str, str]) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get("peasy")
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+class Guarded:
+    """The application behind its guard."""
+
+    def __init__(self, app: Any, guard: Guard) -> None:
+        self.app, self.guard = app, guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, as ASGI hands it over."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        started, taken = False, 0
+
+        async def polite(message: dict[str, Any]) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                there = {name.lower() for name, _ in message["headers"]}
+                more = [(name.encode(), text.encode()) for name, text in HEADERS.items() if name.encode() not in there]
+                message = message | {"headers": [*message["headers"], *more]}
+            await send(message)
+
+        async def counted() -> dict[str, Any]:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > self.guard.body:
+                raise self.guard.too_large()
+            return message
+
+        try:
+            self.guard.check(scope["method"], scope["path"], headers)
+            await self.app(scope, counted, polite)
+        except Refused as refused:
+            if started:
+                raise
+            await complain(refused)(scope, receive, polite)  # type: ignore[arg-type]

@@ -91,10 +91,11 @@ class Explanation(Result):
             yield symbolic_document(self.worked, self.letters(), self.decimals)
 
     def data(self) -> dict[str, Any]:
-        """`tokens`, `steps` and what else was asked for; where a score is hidden, null stands for minus infinity."""
+        """`tokens`, `steps`, the `example` they follow from, and what else was asked for; a hidden score is null."""
         example = self.worked.example
         data: dict[str, Any] = {"title": example.title, "tokens": list(self.tokens), "keys": list(self.worked.keys)}
         data |= {"source": example.source, "note": example.note, "steps": [_plain_step(step) for step in self.steps]}
+        data["example"] = config.plain(example)
         if self.variants:
             data["variants"] = [
                 {"name": name, "steps": [_plain_step(step) for step in worked.steps]} for name, worked in self.variants

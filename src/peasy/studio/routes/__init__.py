@@ -8,7 +8,7 @@ from importlib import import_module
 
 from fastapi import APIRouter
 
-FAMILIES = ("paper", "model", "looking", "learning")
+FAMILIES = ("paper", "model", "looking", "learning", "work")
 """Files beside this one, each with a `router`; a page that needs more brings a file and a word here."""
 
 

@@ -36,13 +36,15 @@ def run(seed: int = 0, hear: Hear = unheard, steps: int = 200, scale: float | No
     return conclude(plain, scaled, curves, seed)
 
 
-def spread(random: np.random.Generator, width: int, scale: float) -> Spread:
+def spread(
+    random: np.random.Generator, width: int, scale: float, keys: int = KEYS, draws: int = DRAWS
+) -> Spread:
     """Some hundred queries against some keys, numbers of variance 1."""
-    query, key = random.standard_normal((DRAWS, 1, width)), random.standard_normal((DRAWS, KEYS, width))
-    steps = attend(query, key, np.zeros((DRAWS, KEYS, 1)), scale=scale)
+    query, key = random.standard_normal((draws, 1, width)), random.standard_normal((draws, keys, width))
+    steps = attend(query, key, np.zeros((draws, keys, 1)), scale=scale)
     weights = steps.weights[:, 0]
-    entropy = -(weights * np.log(weights + 1e-300)).sum(axis=-1) / np.log(KEYS)
-    slopes = weights[:, :, None] * (np.eye(KEYS) - weights[:, None])  # how each weight answers to each score
+    entropy = -(weights * np.log(weights + 1e-300)).sum(axis=-1) / np.log(keys)
+    slopes = weights[:, :, None] * (np.eye(keys) - weights[:, None])  # how each weight answers to each score
     gradient = np.sqrt((slopes**2).sum(axis=(1, 2)))
     return Spread(float(steps.scaled.var()), float(entropy.mean()), float(np.median(gradient)))
 

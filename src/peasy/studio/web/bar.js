@@ -42,12 +42,13 @@ export class TopBar {
     if (this.chooser && state.m) this.#choose(state.m);
   }
 
-  /** Models of the kinds the page takes; each `{name, where, is, …}`. Asked once, again with `anew`. */
+  /** Models a page takes (true for all, a list of kinds, or a test); each `{name, where, is, …}`. Asked once, again with `anew`. */
   async known(kinds = true, anew = false) {
     if (!this.models || anew) this.models = ask("models", {}).then((answer) => answer.result.models.filter((model) => !model.fault));
     try {
       const all = await this.models;
-      return kinds === true ? all : all.filter((model) => kinds.includes(model.is));
+      if (kinds === true) return all;
+      return all.filter(typeof kinds === "function" ? kinds : (model) => kinds.includes(model.is));
     } catch (error) {
       this.models = null;
       throw error;
@@ -60,6 +61,7 @@ export class TopBar {
       if (page !== this.#page) return;
       this.chooser = select(found.map((model) => [model.name, model.name]), "", (name) => this.#set({ m: name }), { "aria-label": "Model" });
       this.model.replaceChildren(this.chooser);
+      if (!found.length) this.model.replaceChildren(element("span", { class: "quiet" }, "no model for this page yet"));
       this.#choose(this.shell.state.m ?? found[0]?.name);
     } catch (error) {
       this.shell.fail(error);

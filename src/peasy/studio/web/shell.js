@@ -72,6 +72,13 @@ class Shell {
     return stream(path, body, onEvent, { signal: this.signal, ...how });
   }
 
+  /** The model that the URL names, or the first that fits the page; an error in words where there is none. */
+  async model(kinds = true) {
+    const named = this.state.m ?? (await this.bar.known(kinds))[0]?.name;
+    if (!named) throw Object.assign(new Error("There is no model for this page yet."), { hint: "Train one (g r), or bring one in: peasy import." });
+    return named;
+  }
+
   /** Say something to who cannot see it. */
   say(text) {
     this.told.textContent = text;

@@ -1,8 +1,228 @@
-// Not furnished yet.
+// Look: one's own sentence through any model; from all heads to one head to one number, never losing the sentence.
 
-export const page = { name: "look", title: "Look", letter: "l" };
+import { drawing } from "../draw.js";
+import { button, element } from "../element.js";
+import { asEdits, effect, nextLine, readHeads, writeHeads } from "../look/effect.js";
+import { quiet, ranking } from "../look/heads.js";
+import { tabs } from "../tabs.js";
+
+const BLIND = ["ngram", "words", "recurrent", "convolution"];
+const sees = (model) => !BLIND.includes(model.is);
+
+export const page = { name: "look", title: "Look", letter: "l", model: sees, text: "A sentence to look into" };
+
+const FIRST = "The pizza came out of the oven and it tasted good";
+const LONG = 600; // characters from which the tokens are counted before all is asked for
+const MOST_TOKENS = 160; // more are shown as an overview with a window
+const WINDOW = 16; // rows kept in full of a long text, around the chosen one
 
 export async function open(place, state, shell) {
-  place.append(shell.element("h1", {}, page.title));
+  const view = new View(place, shell);
+  await view.start(state);
   return () => {};
+}
+
+class View {
+  constructor(place, shell) {
+    [this.place, this.shell] = [place, shell];
+    this.top = element("header", {});
+    this.picture = element("section", { "aria-label": "Attention" });
+    this.beside = element("section", { class: "card", "aria-label": "Switch heads off" });
+    this.under = element("section", { class: "under" });
+    this.tabs = tabs([
+      { name: "attention", title: "Attention", show: () => this.showAttention() },
+      { name: "steps", title: "Step by step", show: () => this.showSteps() },
+      { name: "heads", title: "Heads", show: () => this.showHeads() },
+      { name: "lens", title: "Lens", show: () => this.showLens() },
+    ], (name) => { this.shell.set({ tab: name === "attention" ? null : name }); this.state.tab = name; });
+    place.append(this.top, this.tabs.element);
+    const turn = (down, across) => () => this.maps && this.maps.choose(this.maps.down + down, this.maps.across + across);
+    const move = (rows, columns) => () => this.maps?.step(rows, columns);
+    shell.keys.here([
+      { key: "[", says: "Layer before", run: turn(-1, 0) }, { key: "]", says: "Next layer", run: turn(1, 0) },
+      { key: ",", says: "Head before", run: turn(0, -1) }, { key: ".", says: "Next head", run: turn(0, 1) },
+      { key: "ArrowUp", says: "Query before", run: move(-1, 0) }, { key: "ArrowDown", says: "Next query", run: move(1, 0) },
+      { key: "ArrowLeft", says: "Key before", run: move(0, -1) }, { key: "ArrowRight", says: "Next key", run: move(0, 1) },
+      { key: "o", says: "Switch this head off or on", run: () => this.turnOff(this.l, this.h) },
+      { key: "s", says: "This row step by step", run: () => this.tabs.choose("steps") },
+    ]);
+    shell.exports(() => ({ verb: "look", body: this.exported() }));
+    shell.copies(() => [{ label: "The answer as JSON", text: () => JSON.stringify(this.answer?.result) }]);
+    shell.onState((next) => this.start(next));
+  }
+
+  async start(state) {
+    this.state = { ...state };
+    [this.l, this.h] = [Number(state.l) || 0, Number(state.h) || 0];
+    [this.q, this.k] = [state.q === undefined ? null : Number(state.q), state.k === undefined ? null : Number(state.k)];
+    this.off = readHeads(state.off);
+    try {
+      this.model = await this.shell.model(sees);
+    } catch (error) {
+      return this.shell.fail(error);
+    }
+    this.text = state.t?.trim() || FIRST;
+    this.long = await this.isLong();
+    await Promise.all([this.tabs.choose(state.tab ?? "attention", false), this.told()]);
+    return undefined;
+  }
+
+  asked(more = {}) {
+    return { model: this.model, text: this.text, ...more };
+  }
+
+  exported() {
+    const edit = asEdits(this.off);
+    const tab = this.state.tab ?? "attention";
+    if (tab === "lens") return this.asked({ view: "lens", edit });
+    if (tab === "heads") return this.asked({ view: "rank", by: this.state.by ?? "sharpness" });
+    if (tab === "steps") return this.asked({ view: "work", layers: [this.l], heads: [this.h], edit, ...(this.q === null ? {} : { query: this.q }) });
+    return this.asked(this.long ? { ...this.windowed(), edit } : { edit });
+  }
+
+  async isLong() {
+    if (this.text.length < LONG) return false;
+    const { result } = await this.shell.ask("tokenize", this.asked());
+    return (result.ids ?? result.tokens).length > MOST_TOKENS;
+  }
+
+  /** Of a long text: every tile of one layer, and the rows around the chosen one in full. */
+  windowed() {
+    const first = Math.max(0, (this.q ?? 0) - WINDOW / 2);
+    return { overview: "max", layers: [this.l], rows: Array.from({ length: WINDOW }, (_, at) => first + at) };
+  }
+
+  /** The sentence, what comes next, and what is switched off. */
+  async told() {
+    this.top.replaceChildren(element("h1", {}, "Look"), element("p", { class: "sentence" }, element("bdi", {}, this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text)));
+  }
+
+  async showAttention() {
+    const home = element("div", {}, this.picture, this.beside);
+    this.picture.classList.add("busy");
+    this.ask(async () => {
+      const edit = asEdits(this.off);
+      const answer = await this.shell.ask("look", this.asked({ ...(this.long ? this.windowed() : {}), edit, html: true }));
+      this.answer = answer;
+      this.draw(answer);
+      await this.drawOff();
+    }, this.picture);
+    return home;
+  }
+
+  /** Do it; errors are shown where the picture would be. Answers of an older question are left aside. */
+  async ask(work, where) {
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    try {
+      await work(() => turn === this.turn);
+      if (turn === this.turn) this.shell.well();
+    } catch (error) {
+      if (turn === this.turn) this.shell.fail(error, where);
+    } finally {
+      where.classList.remove("busy");
+    }
+  }
+
+  draw(answer) {
+    const drawn = drawing(answer);
+    this.next = nextLine(answer.result.next);
+    this.maps = drawn.querySelector("peasy-maps");
+    this.layers = this.long ? [this.l] : null;
+    // The first figure is the one that layer, head and cell of the URL speak about.
+    this.maps?.addEventListener("peasy-select", ({ detail }) => this.selected(detail));
+    const caveat = answer.result.caveat ?? answer.result.overviews?.[0]?.caveat ?? "";
+    this.picture.replaceChildren(...[this.next, this.long && this.longNote(answer.result), drawn, caveat && quiet(caveat)].filter(Boolean));
+    this.maps?.ready?.then(() => this.restore());
+  }
+
+  longNote(result) {
+    const count = result.tokens.ids.length;
+    return element("p", { class: "note" }, `${count.toLocaleString("en")} tokens: the map is an overview in tiles of one layer. Click a tile to read its rows in full below.`);
+  }
+
+  restore() {
+    const { maps } = this;
+    const [down, across] = [this.long ? 0 : this.l, this.h];
+    if (down !== maps.down || across !== maps.across) maps.choose(down, across);
+    const tile = maps.data.tile;
+    if (this.q !== null) maps.point(Math.min(Math.floor(this.q / tile), maps.rows - 1), this.k === null ? maps.column : Math.min(Math.floor(this.k / tile), maps.columns - 1));
+  }
+
+  selected({ down, across, row, column }) {
+    const tile = this.maps.data.tile;
+    const [before, rowBefore] = [this.l, this.q];
+    this.l = this.long ? this.l : down;
+    this.h = across;
+    [this.q, this.k] = [row < 0 ? null : row * tile, column < 0 ? null : column * tile];
+    this.shell.set({ l: this.l || null, h: this.h || null, q: this.q, k: this.k });
+    this.drawOff(before !== this.l);
+    if (this.long && tile > 1 && rowBefore !== this.q) this.tabs.choose("attention", false);
+  }
+
+  /** Which heads are off, and what that does to the next word. */
+  async drawOff() {
+    const here = this.off.some(({ layer, head }) => layer === this.l && head === this.h);
+    const listed = this.off.map(({ layer, head }) => button(`layer ${layer}, head ${head} ×`, () => this.turnOff(layer, head), { "aria-label": `Switch layer ${layer}, head ${head} on again` }));
+    const changed = element("div", { role: "status" });
+    this.beside.replaceChildren(
+      element("h2", {}, "Switch it off"),
+      element("p", { class: "quiet" }, "A head that looks at a word need not be why the next word comes. Take it away and see."),
+      element("div", { class: "row" },
+        button(here ? `Switch layer ${this.l}, head ${this.h} on again` : `Switch layer ${this.l}, head ${this.h} off`, () => this.turnOff(this.l, this.h), { "aria-pressed": String(here), class: "plain switch" }),
+        listed.length > 0 && element("span", { class: "quiet" }, "off:"), listed,
+        button("Step by step of this row", () => this.tabs.choose("steps"))),
+      changed);
+    if (!this.off.length) return;
+    try {
+      const { result } = await this.shell.ask("look", this.asked({ view: "effect", edit: asEdits(this.off), layers: [this.l], heads: [this.h] }));
+      changed.replaceChildren(effect(result));
+    } catch (error) {
+      this.shell.fail(error, changed);
+    }
+  }
+
+  turnOff(layer, head) {
+    const there = this.off.some((each) => each.layer === layer && each.head === head);
+    this.off = there ? this.off.filter((each) => each.layer !== layer || each.head !== head) : [...this.off, { layer, head }];
+    this.state.off = writeHeads(this.off);
+    this.shell.set({ off: this.state.off || null }, { push: true });
+    this.tabs.choose(this.state.tab ?? "attention", false);
+  }
+
+  showSteps() {
+    const home = element("div", { class: "busy" });
+    const row = this.q === null ? {} : { query: this.q };
+    this.ask(async () => {
+      const answer = await this.shell.ask("look", this.asked({ view: "work", layers: [this.l], heads: [this.h], edit: asEdits(this.off), html: true, ...row }));
+      const head = element("div", { class: "row" }, element("b", {}, `Layer ${this.l}, head ${this.h}`), this.q !== null && element("span", {}, "query: ", element("bdi", {}, answer.result.tokens.pieces[this.q] ?? "")), button("All rows", () => { this.q = null; this.shell.set({ q: null, k: null }); this.tabs.choose("steps", false); }, { disabled: this.q === null }), button("Back to the picture", () => this.tabs.choose("attention")));
+      home.replaceChildren(head, drawing(answer), quiet(answer.result.caveat));
+    }, home);
+    return home;
+  }
+
+  showHeads() {
+    const home = element("div", { class: "busy" });
+    const by = this.state.by ?? "sharpness";
+    this.ask(async () => {
+      const answer = await this.shell.ask("look", this.asked({ view: "rank", by, html: true }));
+      const show = (rank) => home.replaceChildren(ranking(answer, rank, (layer, head) => this.goTo(layer, head), (chosen) => { this.state.by = chosen; this.shell.set({ by: chosen }); show(chosen); }));
+      show(by);
+    }, home);
+    return home;
+  }
+
+  goTo(layer, head) {
+    [this.l, this.h] = [layer, head];
+    this.shell.set({ l: layer || null, h: head || null }, { push: true });
+    this.tabs.choose("attention");
+  }
+
+  showLens() {
+    const home = element("div", { class: "busy" });
+    this.ask(async () => {
+      const answer = await this.shell.ask("look", this.asked({ view: "lens", edit: asEdits(this.off), html: true }));
+      home.replaceChildren(drawing(answer));
+    }, home);
+    return home;
+  }
 }

@@ -25,7 +25,7 @@ def experiment(name: str | None = None, *, flags: Flags = Flags()) -> Answer:
     if name is None:
         return Answer(experiments(), next=["peasy experiment why-root-dk"])
     hear = (lambda _: None) if flags.quiet or flags.json else _say
-    return Answer(verb(name, seed=flags.seed or 0, hear=hear), next=["peasy experiment"])
+    return Answer(verb(name, seed=flags.seed or 0, hear=hear, keep=True), next=["peasy experiment"])
 
 
 def _say(doing: str) -> None:

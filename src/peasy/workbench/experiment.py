@@ -1,14 +1,16 @@
 """`experiment`: what the documents claim, measured against a control."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from peasy.errors import NotFound, did_you_mean
+from peasy.errors import NotFound, PeasyError, did_you_mean
 from peasy.views.document import Document
 from peasy.views.experiment import experiments_document
 from peasy.workbench.experiments.finding import Finding, Hear, unheard
+from peasy.workbench.experiments.memory import remember
 from peasy.workbench.result import Result
 
 
@@ -53,8 +55,8 @@ class Experiments(Result):
         return {"experiments": told}
 
 
-def experiment(name: str, *, seed: int = 0, hear: Hear | None = None, **how: Any) -> Finding:
-    """Run one of the experiments by name; `experiments()` lists them.
+def experiment(name: str, *, seed: int = 0, hear: Hear | None = None, keep: bool = False, **how: Any) -> Finding:
+    """Run one of the experiments by name; `experiments()` lists them. `keep` makes it the one that `recall` gives.
 
     >>> experiment("matrix-form", tokens=8).holds
     True
@@ -63,7 +65,11 @@ def experiment(name: str, *, seed: int = 0, hear: Hear | None = None, **how: Any
     if name not in named:
         hint = did_you_mean(name, named) or "See all: peasy experiment"
         raise NotFound(f'There is no experiment "{name}".', hint=hint)
-    return named[name].run(seed, hear or unheard, **how)
+    found = named[name].run(seed, hear or unheard, **how)
+    if keep:
+        with suppress(PeasyError, OSError):  # what was found is worth showing also where nothing can be kept
+            remember(found)
+    return found
 
 
 def experiments() -> Experiments:

@@ -117,6 +117,28 @@ class RunResult(Result):
 
 
 @dataclass(frozen=True, repr=False)
+class MetricsResult(Result):
+    """What happened in a run from the `since`-th event on; `live` while it is being trained."""
+
+    run: Run
+    events: tuple[dict[str, Any], ...]
+    since: int
+    live: bool
+
+    def document(self) -> Document:
+        """The run as it stands."""
+        return run_document(self.run.facts())
+
+    def data(self) -> dict[str, Any]:
+        """The events, from where to ask next, and the newest texts that the model wrote."""
+        told = {"since": self.since, "next": self.since + len(self.events), "live": self.live}
+        return {"run": self.run.name, **told, "events": list(self.events), "samples": self.run.samples()[-6:]}
+
+    def __repr__(self) -> str:
+        return f"MetricsResult({self.run.name}: {len(self.events)} events)"
+
+
+@dataclass(frozen=True, repr=False)
 class DiffResult(Result):
     """Two runs, side by side."""
 
@@ -167,6 +189,14 @@ def runs() -> RunsResult:
 def show_run(run: str | Path) -> RunResult:
     """One run in full."""
     return RunResult(open_run(run))
+
+
+def metrics_since(run: Run, since: int = 0) -> MetricsResult:
+    """The events of a run as they were told while it was trained, from the `since`-th on."""
+    live = held(run.folder)  # asked first: what is written after this is told next time
+    events = run.metrics()
+    since = since if since <= len(events) else 0  # a run that goes on takes back what its checkpoint does not know
+    return MetricsResult(run, tuple(events[since:]), since, live)
 
 
 def diff_runs(left: str | Path, right: str | Path) -> DiffResult:

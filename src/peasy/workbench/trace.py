@@ -37,7 +37,7 @@ def trace(
 
     edits = () if edit is None else tuple(edit) if isinstance(edit, list | tuple) else (edit,)
     traced = Traced(loaded.model, top=top, layers=layers, heads=heads, edit=make_change(edits, loaded.model))
-    source, prompt = _start(loaded, text)
+    source, prompt = start_of(loaded, text)
     texts = _search(loaded, traced, source, prompt, beam, max_tokens, sampling)
     told: dict[str, Any] = {
         "parts": tuple(part for part in parts_of(loaded.model) if part.place.stack == "decoder"),
@@ -50,7 +50,7 @@ def trace(
     return Finding(first, lambda: trace_document(first))
 
 
-def _start(loaded: LoadedModel, text: str) -> tuple[Tokens | None, Tokens]:
+def start_of(loaded: LoadedModel, text: str) -> tuple[Tokens | None, Tokens]:
     """(source, what stands before the first written token)."""
     from peasy.looking.words import tokens_of, tokens_of_ids
 

@@ -1,7 +1,6 @@
 """`peasy studio`."""
 
 import sys
-import threading
 import webbrowser
 from typing import Annotated
 
@@ -15,9 +14,8 @@ Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 def studio(
-    model: str | None = None,
-    *,
-    port: int | None = None,
+    *models: str,
+    port: int = 0,
     no_browser: Switch = False,
     flags: Flags = Flags(),
 ) -> Answer:
@@ -32,21 +30,28 @@ def studio(
     Ctrl-C ends it.
 
     Args:
-        model: A model of your own, besides those that are here.
-        port: Where to listen; any free port unless you say so.
+        models: Folders of your own models, besides those that are here by name.
+        port: Where to listen; 0 takes any that is free.
         no_browser: Only print the address.
     """
     need("torch")
     from peasy.studio.app import build
-    from peasy.studio.door import bind, run
+    from peasy.studio.door import address_of, bind, run
     from peasy.studio.house import House
+    from peasy.studio.meter import write_log
 
-    listening = bind("127.0.0.1", port or 0)
-    house = House(device=flags.device)
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    if not flags.quiet:
-        print(f"The studio is open at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
-    if not no_browser:
-        threading.Timer(0.5, webbrowser.open, [address]).start()
-    run(build(house, pages=True), listening)
-    return Answer(Page(Document("Studio", (Paragraph("The studio is closed."),)), {"address": address}), told=True)
+    house = House(models, device=flags.device, only=False)
+    listening = bind("127.0.0.1", port)
+    address = address_of(listening)
+    if flags.verbose:
+        write_log()
+
+    def opened() -> None:
+        if not flags.quiet:
+            print(f"The studio is open at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+        if not no_browser:
+            webbrowser.open(address)
+
+    run(build(house, pages=True), listening, 5.0, opened)
+    page = Document("Studio", (Paragraph("The studio is closed."),))
+    return Answer(Page(page, {"address": address}), told=not flags.json)

@@ -55,6 +55,7 @@ VERBS = (
     Verb("data", "What can be learned from: built in, or your own files.", KEEP),
     Verb("import", "Take a checkpoint in.", KEEP),
     Verb("export", "Write a model in a standard format.", KEEP),
+    Verb("serve", "An API for any client: the one that openai's speaks, and peasy's own.", DOORS),
     Verb("studio", "All of peasy on one page in your browser.", DOORS),
 )
 """In the order in which `peasy --help` lists them."""

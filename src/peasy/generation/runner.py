@@ -34,6 +34,11 @@ class Runner:
         """Ask; refuses at once what cannot be answered, and with `Overloaded` what cannot be answered now."""
         return self.engine.submit(request)
 
+    @property
+    def thread(self) -> int | None:
+        """The system's number of the thread; None when it has ended."""
+        return self._thread.native_id if self._thread.is_alive() else None
+
     def healthy(self, within: float = 5.0) -> bool:
         """Does the engine's heart beat? A long step is no illness, a step that does not end is."""
         return self._thread.is_alive() and self.engine.clock() - self.engine.heartbeat < within

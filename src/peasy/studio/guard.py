@@ -6,21 +6,20 @@ Everything is refused unless a rule lets it in. The rules hold on loopback too, 
 import hmac
 import ipaddress
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable, Sequence
 from http.cookies import CookieError, SimpleCookie
-from typing import Any
 
 from fastapi import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peasy.errors import PeasyError, UsageError
 from peasy.studio.reply import complain
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
 BODY = 2**20
 """Bytes of a request's body, unless the guard is told otherwise."""
+
+LARGEST_HEADERS = 16 * 1024
+"""Bytes of a request's headers and path together."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -38,6 +37,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+
+SAID = [(name.encode(), text.encode()) for name, text in HEADERS.items()]
 
 
 class Refused(PeasyError):
@@ -63,23 +64,36 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Wraps an application. `hosts` are the names it may be called by; None = any, where a key is asked for."""
+    """Who may come in. `hosts` are the names it may be called by; with `by_number` it also answers to addresses.
+
+    Only a name can be pointed at this machine by somebody else, so an address needs no list. `open` needs no key.
+    """
 
     def __init__(
-        self, key: str | None = None, hosts: Iterable[str] | None = LOOPBACK, body: int = BODY, open: Iterable[str] = ()
+        self,
+        key: str | None = None,
+        hosts: Iterable[str] = LOOPBACK,
+        by_number: bool = False,
+        body: int = BODY,
+        open: Iterable[str] = (),
     ) -> None:
-        if hosts is None and key is None:
-            raise UsageError("Without a key only this machine may ask.", hint="Give --api-key.")
-        self.key, self.body, self.open = key, body, frozenset(open)
-        self.hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
-        self.token = secrets.token_urlsafe(24)
+        if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key and key):
+            raise UsageError("The key cannot be sent in a header.", hint="Use letters, digits and signs, no spaces.")
+        self.key, self.by_number, self.body, self.open = key, by_number, body, frozenset(open)
+        self.hosts = frozenset(host.lower() for host in hosts)
+        self.token, self.closing = secrets.token_urlsafe(24), False
 
     def welcome(self, page: Response) -> None:
         """Give the page the word that its own requests carry; other sites can neither read nor send it."""
         page.set_cookie("peasy", self.token, httponly=True, samesite="strict", path="/")
 
-    def check(self, method: str, path: str, headers: dict[str, str]) -> None:
+    def check(self, method: str, path: str, raw: Sequence[tuple[bytes, bytes]]) -> None:
         """Refuse what may not come in."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+        if self.closing:
+            raise Refused(503, "This server is closing.", hint="Ask again when it is back.")
+        if sum(len(name) + len(text) + 4 for name, text in raw) + len(path) > LARGEST_HEADERS:
+            raise Refused(431, "The headers are too large.", hint=f"At most {LARGEST_HEADERS:,} bytes.")
         self._check_host(headers)
         self._check_origin(method, headers)
         if self.key is not None and path not in self.open:
@@ -93,8 +107,8 @@ class Guard:
 
     def _check_host(self, headers: dict[str, str]) -> None:
         name = headers.get("host", "").lower()
-        host = name.rpartition(":")[0] if name.rpartition(":")[2].isdecimal() else name
-        if self.hosts is not None and host.strip("[]") not in self.hosts:
+        host = (name.rpartition(":")[0] if name.rpartition(":")[2].isdecimal() else name).strip("[]")
+        if host not in self.hosts and not (self.by_number and _is_address(host)):
             raise Refused(421, "This server does not go by that name.", hint="Call it localhost, or give --allow-host.")
 
     def _check_origin(self, method: str, headers: dict[str, str]) -> None:
@@ -116,6 +130,14 @@ class Guard:
             raise Refused(401, "The key is missing or wrong.", hint="Send it as: Authorization: Bearer KEY")
 
 
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def _cookie(headers: dict[str, str]) -> str:
     try:
         found = SimpleCookie(headers.get("cookie", "")).get("peasy")
@@ -127,7 +149,7 @@ def _cookie(headers: dict[str, str]) -> str:
 class Guarded:
     """The application behind its guard."""
 
-    def __init__(self, app: Any, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app, self.guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,19 +157,17 @@ class Guarded:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         started, taken = False, 0
 
-        async def polite(message: dict[str, Any]) -> None:
+        async def polite(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
                 there = {name.lower() for name, _ in message["headers"]}
-                more = [(name.encode(), text.encode()) for name, text in HEADERS.items() if name.encode() not in there]
-                message = message | {"headers": [*message["headers"], *more]}
+                message["headers"] = [*message["headers"], *(each for each in SAID if each[0] not in there)]
             await send(message)
 
-        async def counted() -> dict[str, Any]:
+        async def counted() -> Message:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
@@ -156,9 +176,9 @@ class Guarded:
             return message
 
         try:
-            self.guard.check(scope["method"], scope["path"], headers)
+            self.guard.check(scope["method"], scope["path"], scope["headers"])
             await self.app(scope, counted, polite)
         except Refused as refused:
             if started:
                 raise
-            await complain(refused)(scope, receive, polite)  # type: ignore[arg-type]
+            await complain(refused, scope["path"])(scope, receive, polite)

@@ -4,7 +4,9 @@ A caller can only name what is here already: a built-in, a run, the hub's cache,
 Nothing a caller says is ever opened as a path.
 """
 
+import contextlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,7 +52,9 @@ class Kept:
 
 
 class House:
-    """Models by name. With `models` only those are here; without, all that this machine has.
+    """Models by name: those that are given, and unless `only` those are meant, all that this machine has.
+
+    `weights` says how those that write hold theirs, `limits` bound each engine, `memory` all weights together.
 
     >>> House(["no-such-model"])
     Traceback (most recent call last):
@@ -65,14 +69,17 @@ class House:
         limits: "Limits | None" = None,
         weights: str = "auto",
         device: str = "auto",
+        only: bool | None = None,
     ) -> None:
+        self.only = bool(models) if only is None else only
         self.memory, self.limits, self.weights, self.device = memory, limits, weights, device
         self._given: dict[str, Callable[[], Found | LoadedModel]] = {}
         for model in models:
             self._give(model)
         self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self.opened = time.time()
+        self._old: list[Kept] = []
         self._lock, self._loading = threading.RLock(), dict[str, threading.Lock]()
-        self.closed = False
 
     def _give(self, model: str | Path | LoadedModel) -> None:
         if isinstance(model, LoadedModel):
@@ -85,7 +92,8 @@ class House:
     @property
     def names(self) -> tuple[str, ...]:
         """What may be asked for."""
-        return tuple(self._given) or tuple(dict.fromkeys((*built_in(), *runs(), *all_cached())))
+        found = () if self.only else (*built_in(), *runs(), *all_cached())
+        return tuple(dict.fromkeys((*self._given, *found)))
 
     @property
     def kept(self) -> dict[str, Kept]:
@@ -96,12 +104,8 @@ class House:
     @contextmanager
     def use(self, name: str) -> Iterator[LoadedModel]:
         """The model of that name; it is not let go as long as it is used."""
-        kept = self._take(name)
-        try:
+        with self._used(name) as kept:
             yield kept.loaded
-        finally:
-            with self._lock:
-                kept.users -= 1
 
     def check(self, name: str) -> str:
         """The name itself, or an error with the nearest one."""
@@ -113,21 +117,43 @@ class House:
     @contextmanager
     def engine(self, name: str) -> Iterator["tuple[LoadedModel, Runner]"]:
         """The model with the engine that answers for it, which is made once."""
-        with self.use(name) as loaded:
-            yield loaded, self._runner(self._kept[name])
+        with self._used(name) as kept:
+            yield kept.loaded, self._runner(kept)
 
-    def close(self, timeout: float | None = None) -> bool:
-        """Answer what was asked, take nothing more, let everything go; False if that took too long."""
-        self.closed, done = True, True
+    def warm(self) -> None:
+        """Load what was given now, so that nobody has to wait for it; those that write get their engines."""
+        for name in self._given:
+            with contextlib.suppress(InvalidInput), self.engine(name):  # what does not write is loaded all the same
+                pass
+
+    def ready(self, name: str) -> bool:
+        """Is this model loaded, with its engine running?"""
+        kept = self.kept.get(name)
+        return kept is not None and kept.runner is not None
+
+    def cancel(self) -> None:
+        """Take nothing more, and end what is being written; each is told so."""
         for kept in self.kept.values():
-            done = (kept.runner is None or kept.runner.drain(timeout)) and done
-        for kept in self.kept.values():
+            if kept.runner is not None:
+                kept.runner.close(timeout=0)
+
+    def close(self) -> None:
+        """Let everything go."""
+        for kept in (*self.kept.values(), *self._old):
             kept.close()
         with self._lock:
             self._kept.clear()
-        return done
 
     # Coming and going.
+
+    @contextmanager
+    def _used(self, name: str) -> Iterator[Kept]:
+        kept = self._take(name)
+        try:
+            yield kept
+        finally:
+            with self._lock:
+                kept.users -= 1
 
     def _take(self, name: str) -> Kept:
         found = self._find(self.check(name))
@@ -142,10 +168,21 @@ class House:
 
     def _mark(self, name: str, kept: Kept) -> Kept:
         with self._lock:
+            before = self._kept.get(name)
+            self._old += [before] if before is not None and before is not kept else []
             self._kept[name] = kept
             self._kept.move_to_end(name)
             kept.users += 1
-            return kept
+        self._sweep()
+        return kept
+
+    def _sweep(self) -> None:
+        """Models in whose place a newer checkpoint stands go when nobody reads them any more."""
+        with self._lock:
+            gone = [kept for kept in self._old if not kept.busy]
+            self._old = [kept for kept in self._old if kept not in gone]
+        for kept in gone:
+            kept.close()
 
     def _find(self, name: str) -> Found | LoadedModel:
         with self._lock:

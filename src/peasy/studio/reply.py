@@ -1,8 +1,9 @@
 """What leaves the door: a verb's result as the same object that `--json` prints, or an error in words."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
@@ -15,6 +16,9 @@ from peasy.render.json import plain
 from peasy.workbench.result import Result
 
 SCHEMA = 1
+
+Text = Annotated[str, Field(max_length=200_000)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 Format = Literal["html", "svg", "png", "tex", "md", "csv", "json", "npz"]
 
@@ -71,9 +75,39 @@ def download(verb: str, result: Result, format: str) -> Response:
     return Response(drawn, media_type=MEDIA[format], headers=headers)
 
 
-def complain(error: PeasyError) -> JSONResponse:
-    """An error of ours as a response."""
-    said = {"code": error.code, "message": error.message, "hint": error.hint}
-    status = getattr(error, "status", None) or STATUS.get(error.code, 500)
-    headers = {} if status != 429 else {"retry-after": str(max(1, round(getattr(error, "retry_after", 1.0))))}
-    return JSONResponse(plain({"ok": False, "error": said, "exit": error.exit_code}), status, headers)
+class Fault(PeasyError):
+    """Something went wrong inside; it is no fault of who asked."""
+
+    code = "fault"
+
+
+TYPES = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    429: "rate_limit_error",
+}  # fmt: skip
+"""What kind of error a status is, in the words of the common clients."""
+
+
+def status_of(error: PeasyError) -> int:
+    """The status that says the same to programs."""
+    return getattr(error, "status", None) or STATUS.get(error.code, 500)
+
+
+def openai_error(error: PeasyError, param: str | None = None) -> dict[str, Any]:
+    """An error as the common clients read it."""
+    status = status_of(error)
+    kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    said = error.message if error.hint is None else f"{error.message} {error.hint}"
+    return {"error": {"message": said, "type": kind, "param": param, "code": error.code}}
+
+
+def complain(error: PeasyError, path: str = "/api", param: str | None = None) -> JSONResponse:
+    """An error as a response: in the words of the common clients under /v1, in ours everywhere else."""
+    status = status_of(error)
+    said: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    body = {"ok": False, "error": said, "exit": error.exit_code}
+    wait = getattr(error, "retry_after", None if status != 503 else 1.0)
+    headers = {} if wait is None else {"retry-after": str(max(1, math.ceil(wait)))}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return JSONResponse(plain(openai_error(error, param) if path.startswith("/v1") else body), status, headers)

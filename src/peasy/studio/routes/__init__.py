@@ -8,10 +8,15 @@ from importlib import import_module
 
 from fastapi import APIRouter
 
-FAMILIES = ("paper", "model", "looking", "learning", "work")
+FAMILIES = (
+    "completions", "embeddings", "paper", "model", "looking", "learning", "state", "work", "generate", "translation", "meaning",
+)  # fmt: skip
 """Files beside this one, each with a `router`; a page that needs more brings a file and a word here."""
 
+STUDIO = ("training", "experiment", "models")
+"""What only the studio may: it starts processes and writes into the user's own folder."""
 
-def routers() -> list[APIRouter]:
+
+def routers(studio: bool = False) -> list[APIRouter]:
     """The routers of all families."""
-    return [import_module(f"peasy.studio.routes.{name}").router for name in FAMILIES]
+    return [import_module(f"peasy.studio.routes.{name}").router for name in FAMILIES + (STUDIO if studio else ())]

@@ -7,8 +7,7 @@ from pydantic import Field
 
 from peasy.corpora import BUILT_IN
 from peasy.errors import NotFound, did_you_mean
-from peasy.studio.reply import Asked, reply
-from peasy.studio.routes.model import Name
+from peasy.studio.reply import Asked, Name, reply
 from peasy.workbench.data import data
 from peasy.workbench.experiment import experiment, experiments
 from peasy.workbench.runs import runs, show_run

@@ -7,8 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from peasy.errors import InvalidInput
 from peasy.looking.edit import Cut, Edit, Even, Off, Patch
-from peasy.studio.reply import Asked, reply
-from peasy.studio.routes.model import Name, Text
+from peasy.studio.reply import Asked, Name, Text, reply
 from peasy.workbench.heads import split_sentences
 from peasy.workbench.load import LoadedModel
 from peasy.workbench.result import Result

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from peasy.studio.house import House
-from peasy.studio.reply import Asked, reply
+from peasy.studio.reply import Asked, Name, Text, reply
 from peasy.workbench.embed import embed
 from peasy.workbench.generate import generate
 from peasy.workbench.models import Card, ModelResult, ModelsResult, models
@@ -17,9 +17,7 @@ from peasy.workbench.translate import translate
 
 router = APIRouter(prefix="/api")
 
-Text = Annotated[str, Field(max_length=200_000)]
 Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=256)]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Models(Asked):

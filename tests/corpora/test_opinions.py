@@ -51,3 +51,16 @@ def test_the_same_number_is_the_same_text():
 def test_no_sentences_is_refused():
     with pytest.raises(InvalidInput, match="at least 1"):
         open_corpus("opinions", sentences=0)
+
+
+def test_without_labels_texts_end_where_they_end(tmp_path):
+    """A model of running text must see where one opinion stops and the next begins."""
+    from peasy.corpora import Unlabelled, prepare
+    from peasy.text import train
+
+    corpus = Unlabelled(open_corpus("opinions", size=20, held_out=5))
+    tokenizer = train(corpus.texts(), kind="words", vocabulary=300)
+    shards = prepare(corpus, tokenizer, tmp_path / "shards")
+    column = shards.column("train")
+    assert shards.kind == "text"
+    assert all(column.document(number)[-1] == tokenizer.special.eos for number in range(20))

@@ -6,7 +6,7 @@ In: the name of a corpus, or files. Out: documents with a card, and batches as p
 
 from peasy.corpora.batches import Padded, Windows, padded, picks, window_count, windows, windows_in_order
 from peasy.corpora.catalogue import BUILT_IN, open_corpus
-from peasy.corpora.corpus import Card, Corpus, Problems, Size
+from peasy.corpora.corpus import Card, Corpus, Problems, Size, Unlabelled
 from peasy.corpora.order import indices, permute, share
 from peasy.corpora.sample import Labelled, Pair, Probe, Sample
 from peasy.corpora.shards import Column, Shards, fingerprint, open_shards, prepare
@@ -24,6 +24,7 @@ __all__ = [
     "Sample",
     "Shards",
     "Size",
+    "Unlabelled",
     "Windows",
     "fingerprint",
     "indices",

@@ -162,6 +162,27 @@ class Corpus(ABC):
         return split
 
 
+class Unlabelled(Corpus):
+    """The texts of a labelled corpus without their labels, for models that read running text."""
+
+    def __init__(self, labelled: Corpus) -> None:
+        self.labelled, self.problems = labelled, labelled.problems
+        self.name, self.says, self.licence = labelled.name, labelled.says, labelled.licence
+        self.splits, self.suggests = labelled.splits, labelled.suggests
+
+    def read(self, split: str) -> Iterator[Sample]:
+        """Text by text."""
+        return self.labelled.texts(split)
+
+    def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
+        """The texts again, each with whether it ends here."""
+        return ((texts_of(document)[0], ends) for document, ends in self.labelled.pieces(split))
+
+    def notes(self) -> Mapping[str, str]:
+        """What the corpus itself says."""
+        return self.labelled.notes()
+
+
 def digest_of(documents: Iterator[Sample]) -> tuple[Size, str]:
     """How many documents and characters there are, and their hash; in constant memory."""
     digest, count, characters = hashlib.sha256(), 0, 0

@@ -17,6 +17,7 @@ from peasy.views.document import Document
 from peasy.views.evaluation import EvaluationFacts, Measure, evaluation_document
 from peasy.workbench.load import LoadedModel, load
 from peasy.workbench.result import Result
+from peasy.workbench.runs import RECIPE
 
 if TYPE_CHECKING:
     from peasy.training.metric import Right, Tally
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Data = str | Path | Sequence[str | Path] | Corpus
 Progress = Callable[[int, int], None]
 """Called with how much is done, and of how much."""
+
 
 _WINDOW = 256
 """A model that has no context of its own reads so many tokens at once."""
@@ -233,11 +235,10 @@ class _Asked:
         return min(known, default=_WINDOW)
 
     def _trained(self, setting: str) -> Any:
-        """What the recipe says, where the model is the checkpoint of a run."""
-        run = self.loaded.folder.parent.parent if self.loaded.folder is not None else None
-        if run is None or not (run / "recipe.json").is_file():
-            return None
-        return Folder(run).read_json("recipe.json").get(setting)
+        """What the recipe says, where the model is the checkpoint of a run or came with its recipe."""
+        own = self.loaded.folder
+        found = next((each for each in (own, own.parent.parent) if (each / RECIPE).is_file()), None) if own else None
+        return Folder(found).read_json(RECIPE).get(setting) if found is not None else None
 
 
 def _adding(progress: Progress, total: int) -> Callable[[int], None]:

@@ -19,6 +19,7 @@ from peasy.workbench.evaluate import evaluate
 from peasy.workbench.load import STORED, LoadedModel, load
 from peasy.workbench.models import read_card
 from peasy.workbench.result import Result
+from peasy.workbench.runs import RECIPE
 from peasy.workbench.train import training
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def _store(loaded: LoadedModel, folder: Path, made: ReadyRecipe) -> Path:
     from peasy.checkpoint.model import save_model
 
     model = loaded.model.half().float()
+    told = (folder.parent / RECIPE).read_bytes()  # how it was trained is how it is measured
     card = json.dumps(_card(loaded, made), indent=2, ensure_ascii=False) + "\n"
     return save_model(
         folder,
@@ -131,7 +133,7 @@ def _store(loaded: LoadedModel, folder: Path, made: ReadyRecipe) -> Path:
         loaded.tokenizer,
         target_tokenizer=loaded.target_tokenizer,
         notes={STORED: "float16"},
-        extras={CARD: card.encode()},
+        extras={CARD: card.encode(), RECIPE: told},
     )
 
 

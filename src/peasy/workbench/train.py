@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from peasy import config as reader
 from peasy.checkpoint.home import home, place_for, runs
 from peasy.commit import refuse_existing
-from peasy.corpora import BUILT_IN, Corpus, Labelled, Pair, fingerprint, open_corpus, prepare
+from peasy.corpora import BUILT_IN, Corpus, Labelled, Pair, Unlabelled, fingerprint, open_corpus, prepare
 from peasy.errors import InvalidInput, UsageError
 from peasy.parts import need
 from peasy.views.document import Document
@@ -190,7 +190,7 @@ class _Asked:
         if self.corpus is None:
             raise UsageError("Training needs data.", hint="For example: --data stories. See all: peasy data")
         given = dict(self.given)
-        corpus = open_corpus(self.corpus, **self.settings.get("corpus", {}))
+        corpus = _open(self.kind, self.corpus, self.settings.get("corpus", {}))
         settings = self.settings if self.kind == "ngram" else over(corpus.suggests, self.settings)
         recipe = make_recipe(self.kind, given.pop("preset", "small"), settings, data=_said(self.corpus), **given)
         origin = _origin(recipe)
@@ -217,7 +217,7 @@ class _Asked:
             told = ", ".join(changed)
             raise InvalidInput(f"{folder} was begun with another {told}.", hint="Leave it out, or begin a new run.")
         setup = replace(setup, recipe=recipe)
-        corpus = open_corpus(self.corpus if self.corpus is not None else recipe.data, **recipe.corpus)
+        corpus = _open(self.kind, self.corpus if self.corpus is not None else recipe.data, recipe.corpus)
         task = _task(folder, setup, corpus, _origin(recipe), device, progress)
         return replace(task, warning=changed_ground(folder))
 
@@ -256,6 +256,12 @@ def _task(
         folder, recipe, model, recipe.objective, feed, tokenizer,
         _writer(setup, shown), _sentence(setup, model, shown), answers=answers,
     )  # fmt: skip
+
+
+def _open(kind: str, data: Data, options: Mapping[str, Any]) -> Corpus:
+    """The data as this kind reads them: only an encoder has a use for labels."""
+    corpus = open_corpus(data, **options)
+    return Unlabelled(corpus) if corpus.kind == "labelled" and kind != "encoder" else corpus
 
 
 def _folder(run: str | Path | None) -> Path:

@@ -1,0 +1,87 @@
+"""The models that come with peasy: there, small, with a card that is true, working without a network."""
+
+import pytest
+import torch
+
+from peasy.checkpoint.folder import Folder
+from peasy.checkpoint.manifest import read_manifest
+from peasy.checkpoint.resolve import built_in
+from peasy.models.ready import recipes
+from peasy.workbench.evaluate import evaluate
+from peasy.workbench.load import load
+from peasy.workbench.models import model, read_card
+
+NAMES = list(recipes())
+
+
+@pytest.fixture(autouse=True)
+def _nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def test_every_recipe_has_its_model():
+    assert sorted(built_in()) == sorted(NAMES)
+
+
+def test_small_enough_for_every_installation():
+    sizes = {name: sum(file.stat().st_size for file in folder.iterdir()) for name, folder in built_in().items()}
+    assert max(sizes.values()) <= 3_000_000
+    assert sum(sizes.values()) <= 8_000_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_card_says_how_it_was_made(name):
+    card = read_card(built_in()[name])
+    assert card["command"] == recipes()[name].command()
+    assert card["says"] == recipes()[name].says
+    assert card["limits"] == recipes()[name].limits
+    assert card["figures"]
+    assert card["parameters"] == load(name).model.count_parameters()
+    told = str(model(name))
+    assert card["says"][:20] in told
+    assert read_manifest(Folder(built_in()[name])).notes["stored"] == "float16"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "measure", "least"),
+    [
+        ("stories", "stories", "endings", 0.98),
+        ("locales-fr", "locales:en-fr", "exact match", 0.9),
+        ("sentences", "opinions", "label found", 0.9),
+    ],
+)
+def test_the_figures_of_the_card_hold(name, data, measure, least):
+    """Measured again on the first held-out texts; the card has all of them."""
+    told = read_card(built_in()[name])["figures"][measure]
+    found = evaluate(name, data, limit=100)[measure]
+    assert told >= least
+    assert abs(found - told) < 0.06
+
+
+def test_the_pizza_tastes_good():
+    stories = load("stories")
+    pizza, oven = (stories.generate(text, max_tokens=12, temperature=0) for text in (
+        "The pizza came out of the oven and it", "The oven baked the pizza and it"))  # fmt: skip
+    food, cooker = ({ending.split()[-1].strip(".") for ending in endings} for endings in _endings())
+    assert pizza.split(".")[0].split()[-1] in food
+    assert oven.split(".")[0].split()[-1] in cooker
+
+
+def _endings():
+    from peasy.corpora.stories import world
+
+    return world().classes["food"].endings, world().classes["cooker"].endings
+
+
+def test_a_date_in_french():
+    assert load("locales-fr").translate("Sunday, November 15, 2026").text == "dimanche 15 novembre 2026"
+
+
+def test_awesome_is_next_to_great():
+    words = load("words")
+    table, ids = words.model.embedding.weight.detach(), words.need_tokenizer()
+    great, awesome, pizza, soup = (table[ids.encode(word).ids[0]] for word in ("great", "awesome", "pizza", "soup"))
+    assert torch.cosine_similarity(great, awesome, dim=0) > 0.9
+    assert torch.cosine_similarity(pizza, soup, dim=0) > 0.9
+    assert torch.cosine_similarity(great, pizza, dim=0) < 0.5

@@ -1,6 +1,6 @@
 """A small model, trained for an experiment and forgotten afterwards: its curves, and the model itself."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,9 +39,10 @@ def learn(
     seed: int,
     settings: Mapping[str, Any] | None = None,
     preset: str = "tiny",
+    watch: Callable[[int, LoadedModel], None] | None = None,
 ) -> Learned:
-    """Train `kind` on `data` in a folder of its own, which is gone afterwards."""
-    from peasy.training.event import Step, Validated
+    """Train `kind` on `data` in a folder of its own, which is gone afterwards; `watch` is shown every checkpoint."""
+    from peasy.training.event import Saved, Step, Validated
 
     valid, losses, rates = [], [], []
     with TemporaryDirectory() as folder:
@@ -54,4 +55,6 @@ def learn(
             elif isinstance(event, Step):
                 losses.append((float(event.step), event.loss))
                 rates.append(event.rate)
+            elif isinstance(event, Saved) and watch is not None:
+                watch(event.step, load(event.folder, device="cpu"))
         return Learned(load(run), tuple(valid), tuple(losses), sorted(rates)[len(rates) // 2])

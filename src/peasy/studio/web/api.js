@@ -63,14 +63,24 @@ function hear(part, onEvent) {
   onEvent({ event, data });
 }
 
+// How many questions are open, for a sign of work on the page and for who tests it.
+function waits(change) {
+  const open = Number(document.documentElement.dataset.waiting ?? 0) + change;
+  document.documentElement.dataset.waiting = open;
+  document.getElementById("place")?.setAttribute("aria-busy", String(open > 0));
+}
+
 async function send(path, body, signal, accept = "application/json") {
   let response;
+  waits(1);
   try {
     const headers = { "content-type": "application/json", accept };
     response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refusal("The server does not answer.", "Is peasy studio still running in its terminal? Start it again, then reload.");
+  } finally {
+    waits(-1);
   }
   if (response.ok) return response;
   const said = await response.json().catch(() => ({}));

@@ -15,6 +15,8 @@ help: ## This list
 
 demo: $(VENV)/.all ## Install peasy with all its parts into .venv and show a worked result
 	@$(BIN)/peasy demo
+	@echo; $(BIN)/peasy look stories "The pizza came out of the oven and it tasted good" --query it
+	@echo; echo "All of it on a page: $(BIN)/peasy studio"
 
 test: $(VENV)/.dev browser ## Install what the tests need too, and run them
 	@status=0; $(BIN)/python -m pytest -n $(JOBS) || status=$$?; $(BIN)/python tests/system.py; exit $$status

@@ -13,7 +13,8 @@ def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
 
 
-def test_nothing_yet(peasy):
+def test_nothing_yet(peasy, monkeypatch):
+    monkeypatch.setattr("peasy.workbench.models.built_in", dict)
     ran = peasy("models")
     assert ran.code == 0
     assert "No models yet" in ran.out
@@ -34,3 +35,16 @@ def test_a_typo(peasy, tmp_path):
     ran = peasy("models", "quite-fox")
     assert ran.code == 3
     assert ran.err == '✗ No model "quite-fox".\n  Did you mean quiet-fox? See all: peasy models\n'
+
+
+def test_what_comes_with_peasy(peasy):
+    assert "stories" in peasy("models").out
+    told = peasy("models", "stories")
+    assert told.code == 0
+    assert "peasy train gpt --data stories" in " ".join(told.out.split())
+
+
+def test_retrain_needs_the_name_of_a_built_in(peasy):
+    assert peasy("models", "retrain", "storys").code != 0
+    ran = peasy("models", "stories", "words")
+    assert "one model" in ran.err

@@ -1,8 +1,15 @@
 import json
 import shutil
 
+import pytest
+
 from peasy.workbench import models as room
 from peasy.workbench.importing import import_model
+
+
+@pytest.fixture(autouse=True)
+def _no_built_in(monkeypatch):
+    monkeypatch.setattr(room, "built_in", dict)
 
 
 def test_nothing_yet():

@@ -4,16 +4,19 @@ A packed model keeps the protocol, shares everything but its products with the m
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from peasy.errors import InvalidInput, MissingPart, did_you_mean
+from peasy.generation import packed_compiled as compiled
 from peasy.generation import packed_product as product
 from peasy.generation.packed_check import Held, hold_bits
 from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
+from peasy.nn.even import evenly
 from peasy.nn.feedforward import FeedForward
 from peasy.nn.head import Head
 
@@ -21,27 +24,36 @@ Kind = Literal["auto", "float32", "bfloat16", "int8", "int8-tensor"]
 KINDS = ("auto", "float32", "bfloat16", "int8", "int8-tensor")
 
 
+SMALL = 4_000_000
+"""Below so many weights a step of float32 is not the time of reading them, and a kernel is not worth its loading."""
+
+
 @dataclass(frozen=True)
 class Packing:
-    """What was chosen for a model, and why; `held` tells whether equal bits were asked for and found."""
+    """What was chosen for a model, and why; `held` tells whether equal bits were asked for, found, and at what cost."""
 
     kind: str
     why: str
     nbytes: int
     held: Held | None = None
+    compiled: bool = False
 
     def says(self) -> str:
         """One line about it."""
         bits = "bits depend on the batch" if self.held is None else self.held.says()
-        return f"{self.kind} ({self.why}), {self.nbytes / 2**20:.0f} MiB of products; {bits}"
+        how = ", compiled for this processor" if self.compiled else ""
+        return f"{self.kind} ({self.why}), {self.nbytes / 2**20:.0f} MiB of products{how}; {bits}"
 
 
-def pack(model: Model, kind: Kind = "auto", *, deterministic: bool | None = None) -> Model:
+def pack(
+    model: Model, kind: Kind = "auto", *, deterministic: bool | None = None, kernel: bool | None = None
+) -> Model:
     """The model with packed products; `packing_of(packed).says()` tells what was chosen.
 
     float32 is exact; bfloat16 and int8 are near, int8 with a scale for each row, "int8-tensor" with one for all rows
     of a pass. "auto" takes bfloat16 where the processor has it, else float32. `deterministic`: the same prompt gives
-    the same bits alone and in any batch, order and chunking, which is tried out here; None = where it can be had.
+    the same bits alone and in any batch, order and chunking, which is tried out here; None = where it can be had for
+    at most 15 % of the time. `kernel`: products compiled by numba; None = where it is installed and of use.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -49,18 +61,14 @@ def pack(model: Model, kind: Kind = "auto", *, deterministic: bool | None = None
     >>> packing_of(packed).kind
     'float32'
     """
-    chosen, why, make = _choose(kind, deterministic)
-    invariant = chosen in ("float32", "int8") and deterministic is not False
-    with torch.no_grad():
-        packed = _share(model, make).eval()
-        for part in list(packed.modules()):
-            if isinstance(part, Attention):
-                part.apart = invariant
-            if isinstance(part, Head):
-                part.product = _head(packed, part, make["any"])
+    plan = _choose(model, kind, deterministic, kernel)
+    packed = _lay_out(model, plan)
+    if plan.compiled and not _proved(packed):
+        plan = _choose(model, kind, deterministic, kernel=False)
+        packed = _lay_out(model, replace(plan, why=f"{plan.why}; the kernel is not exact here"))
     nbytes = sum(part.nbytes() for part in packed.modules() if isinstance(part, product.Product))
-    packing = Packing(chosen, why, nbytes)
-    packed.packing = packing if not invariant else replace(packing, held=hold_bits(packed))
+    packing = Packing(plan.kind, plan.why, nbytes, compiled=plan.compiled)
+    packed.packing = replace(packing, held=hold_bits(packed, deterministic)) if plan.invariant else packing
     return packed
 
 
@@ -73,7 +81,18 @@ Makes = dict[str, product.Make]
 """How products are made: "any", and "bent" for what follows an activation."""
 
 
-def _choose(kind: str, deterministic: bool | None) -> tuple[str, str, Makes]:
+@dataclass(frozen=True)
+class _Plan:
+    """What will be made, and why; `invariant`: equal bits are wanted."""
+
+    kind: str
+    why: str
+    make: Makes
+    invariant: bool
+    compiled: bool = False
+
+
+def _choose(model: Model, kind: str, deterministic: bool | None, kernel: bool | None) -> _Plan:
     if kind not in KINDS:
         raise InvalidInput(
             f'There is no packing "{kind}".', hint=did_you_mean(kind, KINDS) or f"Known: {', '.join(KINDS)}."
@@ -85,14 +104,50 @@ def _choose(kind: str, deterministic: bool | None) -> tuple[str, str, Makes]:
         why = "this processor has instructions for it" if half else "exact"
     if deterministic and kind not in ("float32", "int8"):
         raise InvalidInput(f"{kind} cannot give the same bits in every batch.", hint="float32 and int8 can.")
+    invariant = kind in ("float32", "int8") and deterministic is not False
+    if _compiles(model, kind, kernel):
+        each = compiled.Whole if kind == "int8" else compiled.Floating
+        return _Plan(kind, why, {"any": each, "bent": each}, invariant, compiled=True)
     if kind.startswith("int8"):
-        return kind, why, _bytes(kind)
+        return _Plan(kind, why, _bytes(kind), invariant)
     ready = product.Prepacked if product.has_onednn() else product.Plain
     if kind == "bfloat16" and not product.has_bfloat16():
         ready, why = product.Plain, "as asked; slow, since this processor has no instructions for it"
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
     make: product.Make = lambda weight, bias: ready(weight.to(dtype), None if bias is None else bias.to(dtype))  # noqa: E731
-    return kind, why, {"any": make, "bent": make}
+    return _Plan(kind, why, {"any": make, "bent": make}, invariant)
+
+
+def _compiles(model: Model, kind: str, kernel: bool | None) -> bool:
+    """Are products compiled? Only those that the kernel has, and unless asked only where it pays."""
+    if kind not in ("float32", "int8") or kernel is False:
+        return False
+    if kernel and not compiled.has_kernel():
+        raise MissingPart("The kernel needs numba.", hint="pip install 'peasy[kernel]'")
+    return compiled.has_kernel() and (bool(kernel) or kind == "int8" or model.count_parameters() >= SMALL)
+
+
+@torch.no_grad()
+def _lay_out(model: Model, plan: _Plan) -> Any:
+    """The model with the products of a plan, and attention that goes with them."""
+    packed = _share(model, plan.make).eval()
+    looker = compiled.Looker() if plan.compiled else None
+    for part in list(packed.modules()):
+        if isinstance(part, FeedForward) and plan.invariant:
+            part.bend = partial(evenly, part.bend)
+        if isinstance(part, Attention):
+            part.apart = plan.invariant
+            part.looker = looker if part.d_head % 8 == 0 and not part.softcap else None
+        if isinstance(part, Head):
+            part.product = _head(packed, part, plan.make["any"])
+    return packed
+
+
+@torch.inference_mode()
+def _proved(packed: Any) -> bool:
+    """Does the kernel multiply as it should? Each shape is tried once."""
+    parts = {part.shape: part for part in packed.modules() if isinstance(part, compiled.Compiled)}
+    return all(part.agrees() for part in parts.values())
 
 
 def _bytes(kind: str) -> Makes:

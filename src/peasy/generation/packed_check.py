@@ -3,6 +3,7 @@
 It depends on processor, threads and shapes, so it is asked of the model at hand, once, before it is used.
 """
 
+import copy
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from torch import Tensor
 from peasy.errors import InvalidInput
 from peasy.generation.packed_product import Product
 from peasy.models.protocol import Model
+from peasy.nn.attention import Attention
+from peasy.nn.stack import Stack
 
 COMPANY = (2, 3, 5, 8, 17)
 """A row is tried among so many."""
@@ -30,24 +33,40 @@ TURNS = (
 """Which texts are read side by side, and by how many tokens at a time."""
 
 
+DEAR, PROMPT, TIMES = 0.15, 512, 3
+"""Equal bits may cost so much of the time of reading so many tokens; each way is timed so often."""
+
+
 @dataclass(frozen=True)
 class Held:
-    """Do the same prompt's bits stay the same? `least` is the row count that needed filling up, 1 = none."""
+    """Do the same prompt's bits stay the same? `least` is the row count that needed filling up, 1 = none.
+
+    `cost` is how much longer a long prompt takes for it, 0.1 = 10 %. With `given_up` it could be had, and is not worth
+    that.
+    """
 
     equal: bool
     least: int
     seconds: float
+    cost: float = 0.0
+    given_up: bool = False
 
     def says(self) -> str:
         """One line about it."""
-        if not self.equal:
+        if not self.equal and not self.given_up:
             return "on this processor bits depend on the batch"
-        return f"same bits alone and in any batch, order and chunking (tried here in {self.seconds:.1f} s)"
+        price = f"{max(self.cost, 0):.0%} of the time of a long prompt"
+        if self.given_up:
+            return f"bits depend on the batch (the same bits in any would cost {price})"
+        return f"same bits alone and in any batch, order and chunking, for {price} (tried in {self.seconds:.1f} s)"
 
 
 @torch.inference_mode()
-def hold_bits(model: Model) -> Held:
-    """Fill rows up where that is needed for equal bits, then try the whole model."""
+def hold_bits(model: Model, deterministic: bool | None = None) -> Held:
+    """Fill rows up where that is needed for equal bits, then try the whole model.
+
+    What is not asked for (None) is given up where it is dear.
+    """
     began, equal = time.perf_counter(), True
     found: dict[tuple[type, tuple[int, ...]], int | None] = {}
     for part in model.modules():
@@ -58,7 +77,52 @@ def hold_bits(model: Model) -> Held:
             part.least = found[alike] or 1
             equal &= found[alike] is not None
     equal = equal and reads_alike(model)
-    return Held(equal, max([least or 1 for least in found.values()], default=1), time.perf_counter() - began)
+    cost = measure_cost(model) if equal else 0.0
+    given_up = deterministic is None and cost > DEAR
+    if given_up:
+        _let(_looks(model), [(False, None)] * len(_looks(model)))
+    least = max([least or 1 for least in found.values()], default=1)
+    return Held(equal and not given_up, least, time.perf_counter() - began, cost, given_up)
+
+
+def measure_cost(model: Model) -> float:
+    """How much longer a prompt takes because every query looks alone, by the first layer: 0.1 = 10 %."""
+    first = _first_layer(model)
+    if first is None:
+        return 0.0
+    ids = [index % _vocabulary(model) for index in range(min(PROMPT, getattr(model.config, "context", None) or PROMPT))]
+    looks = _looks(first)
+    ways = {True: [(part.apart, part.looker) for part in looks], False: [(False, None)] * len(looks)}
+    took: dict[bool, list[float]] = {True: [], False: []}
+    for way in [True, False] * (1 + TIMES):
+        _let(looks, ways[way])
+        memory = _start(first, 0)
+        began = time.perf_counter()
+        first.read([ids], [memory])
+        took[way].append(time.perf_counter() - began)
+    _let(looks, ways[True])
+    return min(took[True][1:]) / min(took[False][1:]) - 1
+
+
+def _first_layer(model: Any) -> Any:
+    """The model with the first layer of what writes; None for one that has no such layers."""
+    stack = getattr(model, "decoder", None)
+    if not isinstance(stack, Stack):
+        return None
+    short, twin = copy.copy(stack), copy.copy(model)
+    short._modules = stack._modules | {"blocks": stack.blocks[:1]}
+    twin._modules = model._modules | {"decoder": short}
+    return twin
+
+
+def _looks(model: Any) -> list[Attention]:
+    return [part for part in model.modules() if isinstance(part, Attention)]
+
+
+def _let(looks: list[Attention], ways: list[tuple[bool, Any]]) -> None:
+    """Let each attention look apart or not, by its looker or none."""
+    for part, (apart, looker) in zip(looks, ways, strict=True):
+        part.apart, part.looker = apart, looker
 
 
 def least_rows(product: Product) -> int | None:
@@ -74,8 +138,7 @@ def least_rows(product: Product) -> int | None:
 
 def reads_alike(model: Model) -> bool:
     """Does every text get the same bits alone, in company, in another order and in pieces?"""
-    limit = getattr(model.config, "context", None) or 12
-    vocabulary = getattr(model.config, "target_vocabulary", None) or model.config.vocabulary
+    limit, vocabulary = getattr(model.config, "context", None) or 12, _vocabulary(model)
     draw = torch.Generator().manual_seed(0)
     texts = [torch.randint(0, vocabulary, (min(size, limit),), generator=draw).tolist() for size in (9, 4, 12)]
     try:
@@ -100,6 +163,10 @@ def _read(model: Model, texts: list[list[int]], order: list[int], sizes: list[in
             found |= dict(zip(now, model.read(list(now.values()), [memories[index] for index in now]), strict=True))
         waiting = {index: waiting[index] for index in now}
     return found
+
+
+def _vocabulary(model: Model) -> int:
+    return getattr(model.config, "target_vocabulary", None) or model.config.vocabulary
 
 
 def _pieces(text: list[int], size: int) -> Iterator[list[int]]:

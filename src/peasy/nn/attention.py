@@ -4,6 +4,8 @@ Projects, turns by place, takes cache and mask, and runs fused. Steps that a tap
 formula for the asked rows and heads; what leaves the module is always the kernel's, so looking changes no bit.
 """
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -19,11 +21,17 @@ from peasy.nn.tap import Place
 from peasy.nn.watch import Look, watch
 
 
+Looker = Callable[[Tensor, Sequence[tuple[Tensor, Tensor]], Sequence[int], tuple[float, bool, int | None]], Tensor]
+"""From queries side by side, each text's keys and values, how many queries each has, and (scale, causal, window) to
+what they find, heads joined."""
+
+
 class Attention(nn.Module):
     """Multi-head attention over the text itself, or (part "cross_attention") over a source.
 
     For decoding, `joined` may hold the maps to queries, keys and values as one product, and `apart` lets every query
-    look alone at exactly the keys it sees: its bits then do not depend on who is read in the same pass.
+    look alone at exactly the keys it sees: its bits then do not depend on who is read in the same pass. A `looker`
+    does that for all texts of a pass at once, where the scores are nothing but scaled products.
     """
 
     def __init__(self, d_model: int, settings: part.Attention, norm: part.Norm, place: Place) -> None:
@@ -31,6 +39,7 @@ class Attention(nn.Module):
         self.place, self.cross = place, place.part == "cross_attention"
         self.joined: nn.Module | None = None
         self.apart = False
+        self.looker: Looker | None = None
         self.heads, self.key_heads = settings.heads, settings.key_heads or settings.heads
         self.d_head = settings.d_head or d_model // settings.heads
         self.scale = self.d_head**-0.5 if settings.scale is None else settings.scale
@@ -46,6 +55,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, scene: Scene) -> Tensor:
         """`[batch, time, d_model]` to the same."""
         new = self._project(x, scene)
+        if self.looker is not None and len(x) == 1 and self._plain(scene):
+            return self.output(self._look_at_once(scene, *new))
         if not scene.texts:
             return self.output(self._look(scene, *new))
         if len(scene.texts) == 1:
@@ -54,6 +65,31 @@ class Attention(nn.Module):
         found = [self._look(text, *own) for text, own in zip(scene.texts, apart, strict=True)]
         return self.output(torch.cat(found, dim=1))
 
+    def _look_at_once(self, scene: Scene, query: Tensor, *new: Tensor) -> Tensor:
+        """The same for all texts by one call."""
+        assert self.looker is not None
+        texts, sizes = scene.texts or (scene,), scene.sizes or [query.shape[2]]
+        if self.cross:
+            known = [self._source(text) for text in texts]
+        elif len(texts) == 1:
+            known = [self._remember(texts[0], *new)]
+        else:
+            own = zip(*(array.split(sizes, dim=2) for array in new), strict=True)
+            known = [self._remember(text, *pair) for text, pair in zip(texts, own, strict=True)]
+        return self.looker(query, known, sizes, (self.scale, not self.cross, self.window))
+
+    def _plain(self, scene: Scene) -> bool:
+        """Can all texts be looked up at once? Nobody watches or edits, and nothing is hidden or added."""
+        for text in scene.texts or (scene,):
+            sight = text.source_sight if self.cross else text.sight
+            if text.tap is not None or text.edit is not None or sight is None or not self._bare(sight):
+                return False
+        return True
+
+    def _bare(self, sight: Sight) -> bool:
+        """Are the scores nothing but scaled products with all keys up to the own one, or of a whole source?"""
+        return sight.real is None and sight.bias is None and sight.causal is not self.cross
+
     def _look(self, scene: Scene, query: Tensor, *new: Tensor) -> Tensor:
         """What the queries find, heads joined: `[batch, time, heads * d_head]`."""
         key, value = self._source(scene) if self.cross else self._remember(scene, *new)
@@ -61,7 +97,7 @@ class Attention(nn.Module):
         assert sight is not None, "cross-attention needs a source"
         look = Look(query, key, value, sight.visible(self.window, key.shape[2]), self.scale, self.softcap)
         look = edit_look(scene.edit, self.place, look, sight)
-        context = attend_apart(look, self.window, sight.causal) if self._alone(sight, look) else attend_fused(look)
+        context = self._attend(sight, look)
         if scene.tap is not None and scene.tap.wants(self.place):
             watch(scene.tap, self.place, look, context)
         context = edit_context(scene.edit, self.place, context, sight.query)
@@ -101,6 +137,14 @@ class Attention(nn.Module):
     def _keys_and_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         key, value = _split(key, self.key_heads), _split(value, self.key_heads)
         return (key if self.key_norm is None else self.key_norm(key)), value
+
+    def _attend(self, sight: Sight, look: Look) -> Tensor:
+        if not self._alone(sight, look):
+            return attend_fused(look)
+        if self.looker is None or not self._bare(sight) or len(look.query) > 1:
+            return attend_apart(look, self.window, sight.causal)
+        size, how = look.query.shape[2], (self.scale, sight.causal, self.window)
+        return _split(self.looker(look.query, [(look.key, look.value)], [size], how), self.heads)
 
     def _alone(self, sight: Sight, look: Look) -> bool:
         """Does every query look alone? Not in an encoder, nor where there is padding or an edit has cut edges."""

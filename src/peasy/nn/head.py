@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from peasy.nn import part
+from peasy.nn.even import evenly
 from peasy.nn.feedforward import ACTIVATIONS
 from peasy.nn.norm import make_norm
 
@@ -36,8 +37,8 @@ class Head(nn.Module):
             x = self.norm(self.bend(self.transform(x)))
         if self.factor != 1.0:
             x = x * self.factor
-        if self.product is None:
-            scores = functional.linear(x, tokens if self.weight is None else self.weight, self.bias)
-        else:
+        if self.product is not None:
             scores = self.product(x)
+            return scores if self.softcap is None else evenly(torch.tanh, scores / self.softcap) * self.softcap
+        scores = functional.linear(x, tokens if self.weight is None else self.weight, self.bias)
         return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap

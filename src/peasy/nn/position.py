@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from peasy.nn import part
 from peasy.nn.backward import Turned, learns
+from peasy.nn.even import evenly
 
 Turn = tuple[Tensor, Tensor]
 """Cosine and sine of each place's angles, `[batch or 1, 1, time, d_head / 2]`."""
@@ -25,9 +26,10 @@ def sinusoids(places: Tensor, width: int, layout: str) -> Tensor:
     half = (width + 1) // 2
     frequency = torch.exp(torch.arange(half, device=places.device) * (-2 * math.log(10_000.0) / width))
     angle = places[..., None].float() * frequency
+    sin, cos = evenly(torch.sin, angle), evenly(torch.cos, angle)
     if layout == "halves":
-        return torch.cat([angle.sin(), angle.cos()], dim=-1)[..., :width]
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)[..., :width]
+        return torch.cat([sin, cos], dim=-1)[..., :width]
+    return torch.stack([sin, cos], dim=-1).flatten(-2)[..., :width]
 
 
 def turns(places: Tensor, d_head: int, settings: part.Rotary) -> Turn:
@@ -35,7 +37,7 @@ def turns(places: Tensor, d_head: int, settings: part.Rotary) -> Turn:
     exponent = torch.arange(0, d_head, 2, device=places.device).float() / d_head
     frequency = scale_frequency(1.0 / settings.base**exponent, settings.scaling)
     angle = places[:, None, :, None].float() * frequency
-    return angle.cos(), angle.sin()
+    return evenly(torch.cos, angle), evenly(torch.sin, angle)
 
 
 def scale_frequency(frequency: Tensor, scaling: part.LinearScaling | part.BandScaling | None) -> Tensor:

@@ -249,7 +249,9 @@ class Desk {
     if (!this.steps.length || (!asked && this.steps.length < 2)) return;
     try {
       const answer = await this.shell.ask("cache", { model: this.model, text: this.text, written: this.steps.map(({ id }) => id), html: true });
-      this.compared.replaceChildren(drawing(answer));
+      const drawn = drawing(answer);
+      drawn.querySelector("h2")?.remove();
+      this.compared.replaceChildren(element("h2", {}, "With and without the cache"), drawn);
     } catch (error) {
       this.shell.fail(error, this.compared);
     }

@@ -27,7 +27,7 @@ class View {
     [this.place, this.shell] = [place, shell];
     this.top = element("header", {});
     this.picture = element("section", { "aria-label": "Attention" });
-    this.beside = element("section", { class: "card", "aria-label": "Switch heads off" });
+    this.beside = element("section", { class: "card", "aria-label": "The next word, and heads switched off" });
     this.under = element("section", { class: "under" });
     this.tabs = tabs([
       { name: "attention", title: "Attention", show: () => this.showAttention() },
@@ -53,6 +53,7 @@ class View {
 
   async start(state) {
     this.state = { ...state };
+    this.named = state.l !== undefined || state.h !== undefined;
     [this.l, this.h] = [Number(state.l) || 0, Number(state.h) || 0];
     [this.q, this.k] = [state.q === undefined ? null : Number(state.q), state.k === undefined ? null : Number(state.k)];
     this.off = readHeads(state.off);
@@ -98,13 +99,13 @@ class View {
   }
 
   async showAttention() {
-    const home = element("div", {}, this.picture, this.beside);
+    const home = element("div", {}, this.beside, this.picture);
     this.picture.classList.add("busy");
     this.ask(async () => {
       const edit = asEdits(this.off);
       const answer = await this.shell.ask("look", this.asked({ ...(this.long ? this.windowed() : {}), edit, html: true }));
       this.answer = answer;
-      this.draw(answer);
+      await this.draw(answer);
       await this.drawOff();
     }, this.picture);
     return home;
@@ -125,14 +126,14 @@ class View {
 
   draw(answer) {
     const drawn = drawing(answer);
-    this.next = nextLine(answer.result.next);
     this.maps = drawn.querySelector("peasy-maps");
-    this.layers = this.long ? [this.l] : null;
-    // The first figure is the one that layer, head and cell of the URL speak about.
+    // The live map draws its own words and lines, and what comes next stands above it already.
+    if (this.maps) drawn.querySelectorAll(".figure:has(peasy-links), figure.table:not(details *)").forEach((figure) => figure.remove());
     this.maps?.addEventListener("peasy-select", ({ detail }) => this.selected(detail));
-    const caveat = answer.result.caveat ?? answer.result.overviews?.[0]?.caveat ?? "";
-    this.picture.replaceChildren(...[this.next, this.long && this.longNote(answer.result), drawn, caveat && quiet(caveat)].filter(Boolean));
-    this.maps?.ready?.then(() => this.restore());
+    const caveat = answer.result.caveat ?? "";
+    const said = !drawn.textContent.toLowerCase().includes(caveat.toLowerCase());
+    this.picture.replaceChildren(...[this.long && this.longNote(answer.result), drawn, caveat && said && quiet(caveat)].filter(Boolean));
+    return this.maps?.ready?.then(() => this.restore());
   }
 
   longNote(result) {
@@ -140,22 +141,27 @@ class View {
     return element("p", { class: "note" }, `${count.toLocaleString("en")} tokens: the map is an overview in tiles of one layer. Click a tile to read its rows in full below.`);
   }
 
+  /** The head and the cell that the URL names; without them, the head that the server thinks worth a look. */
   restore() {
     const { maps } = this;
-    const [down, across] = [this.long ? 0 : this.l, this.h];
-    if (down !== maps.down || across !== maps.across) maps.choose(down, across);
+    if (!this.named && !this.long) [this.l, this.h, this.named] = [maps.down, maps.across, true];
+    maps.down = this.long ? 0 : Math.min(this.l, maps.downs - 1);
+    maps.across = Math.min(this.h, maps.acrosses - 1);
     const tile = maps.data.tile;
-    if (this.q !== null) maps.point(Math.min(Math.floor(this.q / tile), maps.rows - 1), this.k === null ? maps.column : Math.min(Math.floor(this.k / tile), maps.columns - 1));
+    const row = this.q === null ? maps.row : Math.min(Math.floor(this.q / tile), maps.rows - 1);
+    const column = this.k === null ? maps.column : Math.min(Math.floor(this.k / tile), maps.columns - 1);
+    maps.point(row, column);
+    maps.redraw();
   }
 
   selected({ down, across, row, column }) {
     const tile = this.maps.data.tile;
-    const [before, rowBefore] = [this.l, this.q];
+    const rowBefore = this.q;
     this.l = this.long ? this.l : down;
     this.h = across;
     [this.q, this.k] = [row < 0 ? null : row * tile, column < 0 ? null : column * tile];
-    this.shell.set({ l: this.l || null, h: this.h || null, q: this.q, k: this.k });
-    this.drawOff(before !== this.l);
+    this.shell.set({ l: this.l, h: this.h, q: this.q, k: this.k });
+    this.drawOff();
     if (this.long && tile > 1 && rowBefore !== this.q) this.tabs.choose("attention", false);
   }
 
@@ -165,8 +171,7 @@ class View {
     const listed = this.off.map(({ layer, head }) => button(`layer ${layer}, head ${head} ×`, () => this.turnOff(layer, head), { "aria-label": `Switch layer ${layer}, head ${head} on again` }));
     const changed = element("div", { role: "status" });
     this.beside.replaceChildren(
-      element("h2", {}, "Switch it off"),
-      element("p", { class: "quiet" }, "A head that looks at a word need not be why the next word comes. Take it away and see."),
+      nextLine(this.answer?.result.next) ?? "",
       element("div", { class: "row" },
         button(here ? `Switch layer ${this.l}, head ${this.h} on again` : `Switch layer ${this.l}, head ${this.h} off`, () => this.turnOff(this.l, this.h), { "aria-pressed": String(here), class: "plain switch" }),
         listed.length > 0 && element("span", { class: "quiet" }, "off:"), listed,
@@ -213,7 +218,7 @@ class View {
 
   goTo(layer, head) {
     [this.l, this.h] = [layer, head];
-    this.shell.set({ l: layer || null, h: head || null }, { push: true });
+    this.shell.set({ l: layer, h: head }, { push: true });
     this.tabs.choose("attention");
   }
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from peasy.errors import PeasyError
     from peasy.formula import Additive, AttentionSteps, attend, attend_with_weights
     from peasy.looking.edit import cut, even, off, patch
+    from peasy.workbench.bench import bench
     from peasy.workbench.chat import chat
     from peasy.workbench.check import check
     from peasy.workbench.compare import compare
@@ -38,6 +39,7 @@ _HOMES = {
     "PeasyError": "peasy.errors",
     "attend": "peasy.formula",
     "attend_with_weights": "peasy.formula",
+    "bench": "peasy.workbench.bench",
     "chat": "peasy.workbench.chat",
     "check": "peasy.workbench.check",
     "compare": "peasy.workbench.compare",
@@ -73,6 +75,7 @@ __all__ = [
     "__version__",
     "attend",
     "attend_with_weights",
+    "bench",
     "chat",
     "check",
     "compare",

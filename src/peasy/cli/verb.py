@@ -57,5 +57,6 @@ VERBS = (
     Verb("export", "Write a model in a standard format.", KEEP),
     Verb("serve", "An API for any client: the one that openai's speaks, and peasy's own.", DOORS),
     Verb("studio", "All of peasy on one page in your browser.", DOORS),
+    Verb("bench", "How fast a model reads and writes on this machine.", DOORS),
 )
 """In the order in which `peasy --help` lists them."""

@@ -16,9 +16,12 @@ export class Curves {
     this.svg = element("svg", { class: "curves", height: HEIGHT, tabindex: 0, role: "application", "aria-roledescription": "chart", "data-arrows": "" });
     this.read = element("p", { class: "read quiet", role: "status" });
     this.legend = element("ul", { class: "legend" });
+    this.log = false;
+    const scale = element("input", { type: "checkbox", onchange: () => { this.log = scale.checked; this.draw(); } });
+    const scaled = element("label", { class: "quiet scale" }, scale, " logarithmic");
     this.numbers = asTable(element("div", {}));
     this.numbers.addEventListener("toggle", () => this.list());
-    this.element = element("figure", { class: "chart" }, element("figcaption", {}, title), this.legend, this.svg, this.read, this.numbers);
+    this.element = element("figure", { class: "chart" }, element("figcaption", {}, title, scaled), this.legend, this.svg, this.read, this.numbers);
     this.svg.addEventListener("pointermove", (event) => this.point(this.xAt(event)));
     this.svg.addEventListener("pointerleave", () => this.point(null));
     this.svg.addEventListener("keydown", (event) => this.pressed(event));
@@ -45,9 +48,10 @@ export class Curves {
     const width = Math.floor(this.element.clientWidth);
     if (!width) return;
     const all = this.lines.flatMap(({ points }) => points);
-    const [xs, ys] = [spanOf(all.map(([x]) => x)), spanOf(all.map(([, y]) => y))];
+    const lift = this.log ? (y) => Math.log10(Math.max(y, 1e-9)) : (y) => y;
+    const [xs, ys] = [spanOf(all.map(([x]) => x)), spanOf(all.map(([, y]) => lift(y)))];
     this.x = (value) => LEFT + ((value - xs[0]) / (xs[1] - xs[0])) * (width - LEFT - RIGHT);
-    this.y = (value) => TOP + ((ys[1] - value) / (ys[1] - ys[0])) * (HEIGHT - TOP - BOTTOM);
+    this.y = (value) => TOP + ((ys[1] - lift(value)) / (ys[1] - ys[0])) * (HEIGHT - TOP - BOTTOM);
     this.back = (pixel) => xs[0] + ((pixel - LEFT) / (width - LEFT - RIGHT)) * (xs[1] - xs[0]);
     this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     this.svg.setAttribute("width", width);
@@ -61,7 +65,7 @@ export class Curves {
     for (const tick of ticks(...xs, width < 500 ? 4 : 7)) {
       drawn.push(element("path", { class: "rule", d: `M${this.x(tick)} ${TOP}V${HEIGHT - BOTTOM}` }), label(this.x(tick), HEIGHT - BOTTOM + 16, shortly(tick), "middle"));
     }
-    for (const tick of ticks(...ys, 5)) {
+    for (const tick of this.log ? decades(...ys) : ticks(...ys, 5)) {
       drawn.push(element("path", { class: "rule", d: `M${LEFT} ${this.y(tick)}H${width - RIGHT}` }), label(LEFT - 6, this.y(tick) + 4, shortly(tick), "end"));
     }
     const turned = label(12, TOP + (HEIGHT - TOP - BOTTOM) / 2, this.yAxis, "middle");
@@ -135,6 +139,12 @@ function ticks(low, high, about) {
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => (high - low) / each <= about);
   const first = Math.ceil(low / step - 1e-9);
   return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, at) => (first + at) * step);
+}
+
+/** 1, 2 and 5 of every power of ten between two logarithms. */
+function decades(low, high) {
+  const powers = Array.from({ length: Math.floor(high) - Math.floor(low) + 1 }, (_, at) => 10 ** (Math.floor(low) + at));
+  return powers.flatMap((power) => [power, 2 * power, 5 * power]).filter((tick) => Math.log10(tick) >= low && Math.log10(tick) <= high);
 }
 
 function shortly(value) {

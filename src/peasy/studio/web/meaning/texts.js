@@ -64,7 +64,13 @@ export class TextMap extends Part {
   }
 
   draw(result, drawn) {
+    drawn.classList.add("map");
     this.home.replaceChildren(this.pairs(result), drawn);
+    const points = drawn.querySelector("peasy-plane")?.points ?? [];
+    result.points.forEach(({ kind }, at) => points[at]?.classList.toggle("document", kind === "document"));
+    const table = drawn.querySelector("figure.table:last-of-type");
+    if (result.points.some(({ kind }) => kind === "document")) drawn.querySelector("peasy-plane")?.after(element("p", { class: "note" }, "Points with an outline are documents: the mean of their sentences."));
+    if (table && result.points.length > 24) table.replaceWith(element("details", { class: "more" }, element("summary", {}, "Neighbours of all texts"), table.cloneNode(true)));
   }
 
   /** Two of the texts, to ask why they match. */

@@ -127,7 +127,8 @@ class Desk {
 
   /** Other numbers or settings: worked out anew by the server, and kept in the link. */
   change(example) {
-    this.own = { ...compact(example) };
+    this.own = compact(example);
+    this.example = example; // another change may come before the answer to this one
     const text = link(this.own);
     if (text === null) this.shell.bar.flash("Too large for a link: export it as JSON to keep it.");
     this.shell.set({ d: text, t: null, x: null, s: this.at });

@@ -122,7 +122,7 @@ export class RunView {
 
   drawSamples(samples) {
     const listed = [...samples].reverse().flatMap(({ step, prompts, texts }) => prompts.map((prompt, at) => element("li", {}, element("small", {}, `after step ${step.toLocaleString("en")}`), element("bdi", {}, element("b", {}, prompt), " ▸ ", texts[at]))));
-    this.samples.replaceChildren(listed.length ? element("ul", { class: "samples" }, listed.slice(0, 8)) : element("p", { class: "quiet" }, "Nothing yet; models that do not write have no samples."));
+    this.samples.replaceChildren(listed.length ? element("ul", { class: "samples" }, listed.slice(0, 6)) : element("p", { class: "quiet" }, "Nothing yet; models that do not write have no samples."));
   }
 
   close() {

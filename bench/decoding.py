@@ -70,7 +70,7 @@ def write(kind: str) -> list[list[int]]:
     memories = [model.start(room=PROMPT + NEW) for _ in texts]
     written, new = [], texts
     for _ in range(NEW):
-        best = torch.stack(model.read(new, memories)).argmax(dim=-1).tolist()
+        best = [int(scores.argmax()) for scores in model.read(new, memories)]
         written.append(best)
         new = [[token] for token in best]
     return [list(text) for text in zip(*written, strict=True)]

@@ -3,6 +3,7 @@
 A packed model keeps the protocol, shares everything but its products with the model it came from, and only answers.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -65,7 +66,8 @@ def pack(
     packed = _lay_out(model, plan)
     if plan.compiled and not _proved(packed):
         plan = _choose(model, kind, deterministic, kernel=False)
-        packed = _lay_out(model, replace(plan, why=f"{plan.why}; the kernel is not exact here"))
+        plan = replace(plan, why=f"{plan.why}; the kernel is not exact here")
+        packed = _lay_out(model, plan)
     nbytes = sum(part.nbytes() for part in packed.modules() if isinstance(part, product.Product))
     packing = Packing(plan.kind, plan.why, nbytes, compiled=plan.compiled)
     packed.packing = replace(packing, held=hold_bits(packed, deterministic)) if plan.invariant else packing
@@ -133,14 +135,26 @@ def _lay_out(model: Model, plan: _Plan) -> Any:
     packed = _share(model, plan.make).eval()
     looker = compiled.Looker() if plan.compiled else None
     for part in list(packed.modules()):
-        if isinstance(part, FeedForward) and plan.invariant:
-            part.bend = partial(evenly, part.bend)
+        if isinstance(part, FeedForward):
+            part.bend = _bend(part, plan)
         if isinstance(part, Attention):
             part.apart = plan.invariant
             part.looker = looker if part.d_head % 8 == 0 and not part.softcap else None
         if isinstance(part, Head):
             part.product = _head(packed, part, plan.make["any"])
     return packed
+
+
+def _bend(part: Any, plan: _Plan) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The activation: done by the product before it, or evenly where equal bits are wanted."""
+    before = part.joined or part.up
+    if plan.compiled and before.bend_too(part.settings.activation, part.settings.width):
+        return _as_it_is
+    return partial(evenly, part.bend) if plan.invariant else part.bend
+
+
+def _as_it_is(x: torch.Tensor) -> torch.Tensor:
+    return x
 
 
 @torch.inference_mode()
@@ -166,10 +180,13 @@ def _share(module: Any, make: Makes) -> Any:
         _join(twin, make["any"], "query", "key", "value")
     if isinstance(module, FeedForward) and module.gate is not None:
         _join(twin, make["any"], "gate", "up")
+    norms = make["any"] in (compiled.Whole, compiled.Floating) and not isinstance(module, Attention)
     for name, child in twin._modules.items():
         if type(child) is nn.Linear:
             bent = isinstance(module, FeedForward) and name == "down"
             twin._modules[name] = make["bent" if bent else "any"](child.weight, child.bias)
+        elif norms and isinstance(child, nn.LayerNorm | nn.RMSNorm) and child.eps is not None:
+            twin._modules[name] = compiled.CompiledNorm(child)
         elif child is not None and not isinstance(child, product.Product):
             twin._modules[name] = _share(child, make)
     return twin

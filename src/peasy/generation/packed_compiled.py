@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from peasy.generation.packed_product import SMALLEST, Product
@@ -15,6 +15,9 @@ from peasy.generation.packed_team import share
 
 CHANNELS, PIECES = 4, 16
 """Channels are multiplied four at a time; so many pieces of them are shared by the threads, so that none waits long."""
+
+NINE, FOURTEEN = ctypes.c_int64 * 9, ctypes.c_int64 * 14
+"""Tasks are words of 64 bits."""
 
 SOME = 64
 """So many channels at either end are looked at when the kernel is tried out."""
@@ -32,6 +35,7 @@ class Compiled(Product):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
+        self.bend = self.bent = 0
         channels, width = self.shape
         self.padded = -(-width // self.step) * self.step
         self.span = max(CHANNELS, channels // PIECES // CHANNELS * CHANNELS)
@@ -45,6 +49,13 @@ class Compiled(Product):
 
         return multiply_floating.address
 
+    def bend_too(self, activation: str, channels: int) -> bool:
+        """End with an activation of the first channels, if the kernel has it."""
+        from peasy.generation.packed_kernel import BENDS
+
+        self.bend, self.bent = BENDS.get(activation, 0), channels
+        return self.bend > 0
+
     def pad(self, weight: Tensor) -> Tensor:
         """Zeros up to whole steps and whole tiles."""
         channels, width = self.shape
@@ -57,8 +68,9 @@ class Compiled(Product):
         words = (
             0, found.numel() // self.shape[0], self.shape[1], self.padded, self.shape[0], self.span, self.most,
             rows.data_ptr(), self.packed.data_ptr(), self.scale.data_ptr(), self.added.data_ptr(), found.data_ptr(),
+            self.bend, self.bent,
         )  # fmt: skip
-        share(self.address, (ctypes.c_int64 * 12)(*words))
+        share(self.address, FOURTEEN(*words))
         return found
 
     def multiply(self, rows: Tensor) -> Tensor:
@@ -88,9 +100,9 @@ class Floating(Compiled):
 
     def agrees(self) -> bool:
         """Tried out: are a few rows what they should be?"""
-        rows, some = _try_out(self)
+        rows, some, found = _try_out(self)
         exact = rows.double() @ self.packed[some, : self.shape[1]].double().T + self.added[some]
-        return _near(self(rows)[:, some], exact)
+        return _near(found, exact)
 
 
 class Whole(Compiled):
@@ -117,54 +129,96 @@ class Whole(Compiled):
 
     def agrees(self) -> bool:
         """Tried out: are the sums of whole numbers exact?"""
-        rows, some = _try_out(self)
+        rows, some, found = _try_out(self)
         size = rows.abs().amax(dim=1, keepdim=True)
         codes = (rows * (self.most / size)).round().double()
         sums = codes @ self.packed[some, : self.shape[1]].double().T
-        return _near(self(rows)[:, some], sums * (size.double() / self.most * self.scale[some]) + self.added[some])
+        return _near(found, sums * (size.double() / self.most * self.scale[some]) + self.added[some])
 
 
-def _try_out(product: Compiled) -> tuple[Tensor, Tensor]:
+def _try_out(product: Compiled) -> tuple[Tensor, Tensor, Tensor]:
+    """A few rows, channels at both ends, and the product of these without its activation."""
     channels, width = product.shape
     rows = torch.randn(3, width, generator=torch.Generator().manual_seed(0))
-    ends = range(max(0, channels - SOME), channels)
-    return rows, torch.tensor(sorted({*range(min(SOME, channels)), *ends}))
+    some = torch.tensor(sorted({*range(min(SOME, channels)), *range(max(0, channels - SOME), channels)}))
+    bend, product.bend = product.bend, 0
+    found, product.bend = product(rows)[:, some], bend
+    return rows, some, found
 
 
 def _near(found: Tensor, exact: Tensor) -> bool:
     return bool((found - exact).abs().max() <= 1e-5 * exact.abs().max().clamp(min=SMALLEST))
 
 
+class CompiledNorm(nn.Module):
+    """A norm by the kernel: few rows do not wake a second thread."""
+
+    def __init__(self, norm: Any) -> None:
+        from peasy.generation.packed_kernel import FEW, normalise_rows
+
+        super().__init__()
+        self.weight, self.bias, self.epsilon = norm.weight, getattr(norm, "bias", None), norm.eps
+        self.added = torch.zeros_like(norm.weight) if self.bias is None else self.bias.detach()
+        self.centred, self.bits = isinstance(norm, nn.LayerNorm), _bits(norm.eps)
+        self.address, self.few = normalise_rows.address, FEW
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[..., width]` to the same."""
+        x, width = x.contiguous(), x.shape[-1]
+        found, rows = torch.empty_like(x), x.numel() // width
+        at = x.data_ptr(), self.weight.data_ptr(), self.added.data_ptr(), found.data_ptr()
+        share(self.address, NINE(0, rows, width, self.centred, *at, self.bits), alone=rows <= self.few)
+        return found
+
+
+def _bits(number: float) -> int:
+    return struct.unpack("i", struct.pack("f", number))[0]
+
+
 class Looker:
     """Attention by the kernel: all texts of a pass in one call, every query alone with the keys it sees."""
 
     def __init__(self) -> None:
-        from peasy.generation.packed_look import look
+        from peasy.generation.packed_look import HIGH, look
 
-        self.address = look.address
+        self.address, self.high = look.address, HIGH
 
     def __call__(
-        self, query: Tensor, known: Sequence[tuple[Tensor, Tensor]], sizes: Sequence[int], how: Any
+        self,
+        query: Tensor,
+        new: tuple[Tensor, Tensor] | None,
+        known: Sequence[tuple[Tensor, Tensor, int]],
+        sizes: Sequence[int],
+        how: tuple[float, bool, int | None],
     ) -> Tensor:
-        """`query` `[1, head, all new tokens, d_head]`; for each text its keys and values, `[1, key_head, time, d_head]`.
+        """What the queries of all texts, side by side, find: `[1, all new tokens, heads * d_head]`.
 
-        `how` is (scale, is it causal, window). What they find, heads joined: `[1, all new tokens, heads * d_head]`.
+        `known` are each text's keys and values, `[1, key_head, time, d_head]`, and how many of them count; where `new`
+        ones are given, they are written behind those held before. `how` is (scale, is it causal, window).
         """
         scale, causal, window = how
         _, heads, total, width = query.shape
         found = query.new_empty(1, total, heads * width)
-        _, q_head, q_time, _ = query.stride()
-        at, to, table = query.data_ptr(), found.data_ptr(), []
-        for (key, value), size in zip(known, sizes, strict=True):
-            _, k_head, k_time, _ = key.stride()
-            _, v_head, v_time, _ = value.stride()
-            table += [
-                at, 4 * q_time, 4 * q_head, key.data_ptr(), 4 * k_time, 4 * k_head,
-                value.data_ptr(), 4 * v_time, 4 * v_head, size, key.shape[2], to,
-            ]  # fmt: skip
-            at, to = at + size * 4 * q_time, to + size * 4 * heads * width
-        held = (ctypes.c_int64 * len(table))(*table)
-        (bits,) = struct.unpack("i", struct.pack("f", scale))
-        words = (0, len(known), heads, known[0][0].shape[1], width, causal, window or 0, ctypes.addressof(held), bits)
-        share(self.address, (ctypes.c_int64 * 9)(*words))
+        at, to, fresh, table = _place(query), found.data_ptr(), (0,) * 6, []
+        if new is not None:
+            fresh = (*_place(new[0]), *_place(new[1]))
+        done = 0
+        for (key, value, length), size in zip(known, sizes, strict=True):
+            own = [fresh[0] + done * fresh[1], *fresh[1:3], fresh[3] + done * fresh[4], *fresh[4:]]
+            if new is not None and size > self.high:  # a long text is looked up in several goes
+                own = [0] * 6
+                for held, fresh_one in zip((key, value), new, strict=True):
+                    held.narrow(2, length - size, size).copy_(fresh_one.narrow(2, done, size))
+            table += [at[0] + done * at[1], *at[1:], *_place(key), *_place(value), size, length, to, *own]
+            done, to = done + size, to + size * 4 * heads * width
+        held_words = (ctypes.c_int64 * len(table))(*table)
+        shared, address = known[0][0].shape[1], ctypes.addressof(held_words)
+        words = (0, len(known), heads, shared, width, causal, window or 0, address, _bits(scale))
+        share(self.address, NINE(*words))
         return found
+
+
+def _place(array: Tensor) -> tuple[int, int, int]:
+    """Address of `[1, head, time, width]`, and the bytes to the next token and to the next head."""
+    _, head, time, _ = array.stride()
+    return array.data_ptr(), 4 * time, 4 * head

@@ -9,21 +9,18 @@ from typing import Any
 import numpy as np
 from numba import carray, cfunc, njit
 
-from peasy.generation.packed_kernel import FINITE, MAGNITUDE, TASK, one_floating, two_floating
+from peasy.generation.packed_kernel import FINITE, MAGNITUDE, TASK, exponential, one_floating, two_floating
 from peasy.generation.packed_machine import COLUMNS, at_numbers, at_words, bits_of, make_mix, number_of, take
 
 HIGH = 16
 """So many queries of a text and a head are looked up together: keys and values come near once for all of them."""
 
-LOG2, LN2_HIGH, LN2_LOW = np.float32(1.4426950408889634), np.float32(0.693359375), np.float32(-2.12194440e-4)
-LEAST = np.float32(-87.0)
-
 mix_one_four, mix_two_four = make_mix(1, 4), make_mix(2, 4)
 mix_one_one, mix_two_one = make_mix(1, 1), make_mix(2, 1)
 
-WORDS = 12
-"""A text's words: address and steps (to the next token, to the next head, in bytes) of queries, keys and values;
-how many queries and keys; where the first context goes."""
+WORDS = 18
+"""A text's words: address and steps (to the next token, to the next head, in bytes) of queries, keys and values; how
+many queries and keys; where the first context goes; and address and steps of new keys and values, 0 = none is new."""
 
 
 @njit(error_model="numpy")
@@ -31,6 +28,14 @@ def sight(own: Any, row: Any, causal: Any, window: Any) -> Any:
     """The first key that a query sees, and the one after the last."""
     end = own[10] - own[9] + row + 1 if causal else own[10]
     return (max(end - window, 0) if window else 0), end
+
+
+@njit(error_model="numpy")
+def remember(new: Any, held: Any, start: Any, count: Any, head: Any, width: Any) -> None:
+    """Write a head's new keys or values behind those that are held. Who looks by this head writes the same."""
+    for row in range(count):
+        one = carray(at_numbers(new[0] + row * new[1] + head * new[2]), (width,))
+        carray(at_numbers(held[0] + (start + row) * held[1] + head * held[2]), (width,))[:] = one
 
 
 @njit(error_model="numpy")
@@ -87,18 +92,7 @@ def soften(row: Any, scale: Any) -> None:
         return
     top = find_most(row)
     for index in range(row.size):
-        x = max(np.float32(row[index] - top), LEAST)
-        times = np.int32(np.float32(x * LOG2) - np.float32(0.5))
-        rest = np.float32(np.float32(x - np.float32(times) * LN2_HIGH) - np.float32(times) * LN2_LOW)
-        power = np.float32(1 / 5040)
-        power = np.float32(power * rest) + np.float32(1 / 720)
-        power = np.float32(power * rest) + np.float32(1 / 120)
-        power = np.float32(power * rest) + np.float32(1 / 24)
-        power = np.float32(power * rest) + np.float32(1 / 6)
-        power = np.float32(power * rest) + np.float32(0.5)
-        power = np.float32(power * rest) + np.float32(1)
-        power = np.float32(power * rest) + np.float32(1)
-        row[index] = power * number_of(np.int32((times + np.int32(127)) << 23))
+        row[index] = exponential(np.float32(row[index] - top))
     share = np.float32(1) / add_up(row)
     for index in range(row.size):
         row[index] = np.float32(row[index] * share)
@@ -178,6 +172,9 @@ def look(task: Any) -> None:
             text += 1
         own, head, first = table[text], ticket % heads, ticket // heads * HIGH
         key_head = head // (heads // shared)
+        if own[12]:
+            remember(own[12:15], own[3:6], own[10] - own[9], own[9], key_head, width)
+            remember(own[15:18], own[6:9], own[10] - own[9], own[9], key_head, width)
         score(own, head, key_head, first, width, causal, window, scores, sums)
         for row in range(first, min(first + HIGH, own[9])):
             begin, end = sight(own, row, causal, window)

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 
-def share(address: int, task: Any) -> None:
-    """Call the function at `address` once in each of torch's threads, all with the same task."""
+def share(address: int, task: Any, *, alone: bool = False) -> None:
+    """Call the function at `address` once in each of torch's threads, all with the same task; or only in this one."""
     threads, team = torch.get_num_threads(), find_team()
-    if team is None or threads == 1:
-        _alone(address, task)
+    if alone or team is None or threads == 1:
+        _function(address)(ctypes.addressof(task))
     else:
         team(address, task, threads, 0)
 
@@ -35,8 +35,6 @@ def find_team() -> Callable[..., None] | None:
     return team
 
 
-def _alone(address: int, task: Any) -> None:
-    _FUNCTION(address)(ctypes.cast(task, ctypes.c_void_p))
-
-
-_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+@cache
+def _function(address: int) -> Callable[[int], None]:
+    return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)

@@ -4,7 +4,8 @@ Projects, turns by place, takes cache and mask, and runs fused. Steps that a tap
 formula for the asked rows and heads; what leaves the module is always the kernel's, so looking changes no bit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +22,22 @@ from peasy.nn.tap import Place
 from peasy.nn.watch import Look, watch
 
 
-Looker = Callable[[Tensor, Sequence[tuple[Tensor, Tensor]], Sequence[int], tuple[float, bool, int | None]], Tensor]
-"""From queries side by side, each text's keys and values, how many queries each has, and (scale, causal, window) to
-what they find, heads joined."""
+class Looker(Protocol):
+    """Looks for all texts of a pass at once."""
+
+    def __call__(
+        self,
+        query: Tensor,
+        new: tuple[Tensor, Tensor] | None,
+        known: Sequence[tuple[Tensor, Tensor, int]],
+        sizes: Sequence[int],
+        how: tuple[float, bool, int | None],
+    ) -> Tensor:
+        """What the queries of all texts, side by side, find, heads joined: `[1, all new tokens, heads * d_head]`.
+
+        `known` are each text's keys and values, `[1, key_head, time, d_head]`, and how many of them count; where `new`
+        ones are given, they are written behind those held before. `how` is (scale, is it causal, window).
+        """
 
 
 class Attention(nn.Module):
@@ -69,14 +83,14 @@ class Attention(nn.Module):
         """The same for all texts by one call."""
         assert self.looker is not None
         texts, sizes = scene.texts or (scene,), scene.sizes or [query.shape[2]]
+        how, memories = (self.scale, not self.cross, self.window), [self._memory(text) for text in texts]
         if self.cross:
-            known = [self._source(text) for text in texts]
-        elif len(texts) == 1:
-            known = [self._remember(texts[0], *new)]
-        else:
-            own = zip(*(array.split(sizes, dim=2) for array in new), strict=True)
-            known = [self._remember(text, *pair) for text, pair in zip(texts, own, strict=True)]
-        return self.looker(query, known, sizes, (self.scale, not self.cross, self.window))
+            sources = [self._source(text) for text in texts]
+            return self.looker(query, None, [(key, value, key.shape[2]) for key, value in sources], sizes, how)
+        if memories[0] is None:
+            return self.looker(query, None, [(*new, query.shape[2])], sizes, how)  # type: ignore[list-item]
+        known = [each.make_room(size, *new) for each, size in zip(memories, sizes, strict=True) if each is not None]
+        return self.looker(query, (new[0], new[1]), known, sizes, how)
 
     def _plain(self, scene: Scene) -> bool:
         """Can all texts be looked up at once? Nobody watches or edits, and nothing is hidden or added."""
@@ -144,7 +158,8 @@ class Attention(nn.Module):
         if self.looker is None or not self._bare(sight) or len(look.query) > 1:
             return attend_apart(look, self.window, sight.causal)
         size, how = look.query.shape[2], (self.scale, sight.causal, self.window)
-        return _split(self.looker(look.query, [(look.key, look.value)], [size], how), self.heads)
+        known = [(look.key, look.value, look.key.shape[2])]
+        return _split(self.looker(look.query, None, known, [size], how), self.heads)
 
     def _alone(self, sight: Sight, look: Look) -> bool:
         """Does every query look alone? Not in an encoder, nor where there is padding or an edit has cut edges."""

@@ -70,17 +70,25 @@ class LayerCache:
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Put new keys and values at the end; get all that are kept."""
+        new = key.shape[2]
+        keys, values, end = self.make_room(new, key, value)
+        keys.narrow(2, end - new, new).copy_(key)
+        values.narrow(2, end - new, new).copy_(value)
+        return keys.narrow(2, 0, end), values.narrow(2, 0, end)
+
+    def make_room(self, new: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, int]:
+        """Room for so many more, which whoever asks fills: all keys and values with what is free, and where they end.
+
+        `key` and `value` tell what they are like.
+        """
         self._forget()
-        start, new = self.length, key.shape[2]
-        end = start + new
+        end = self.length + new
         if self.keys is None or self.values is None or end > self.keys.shape[2]:
             self._grow(end, key, value)
         assert self.keys is not None
         assert self.values is not None
-        self.keys.narrow(2, start, new).copy_(key)
-        self.values.narrow(2, start, new).copy_(value)
         self.length = end
-        return self.keys.narrow(2, 0, end), self.values.narrow(2, 0, end)
+        return self.keys, self.values, end
 
     def crop(self, length: int) -> None:
         """Forget everything after the first `length` tokens."""

@@ -58,7 +58,7 @@ def _packed(model: Model, kind: Kind) -> tuple[Model | None, str]:
     if model.device.type != "cpu":
         return None, "Weights are packed for the processor, and this model is elsewhere."
     try:
-        return pack(model, kind), ""
+        return pack(model, kind, deterministic=True), ""
     except PeasyError as error:
         return None, error.message
 

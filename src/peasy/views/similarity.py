@@ -16,13 +16,14 @@ def similarity_document(similarity: Similarity) -> Document:
     rows = tuple(
         (first[i], second[j], float(pairs[i, j])) for i, j in (np.unravel_index(o, pairs.shape) for o in order)
     )
-    share = np.clip(pairs / max(float(np.abs(pairs).max()), 1e-9), 0, 1)
+    above = pairs - max(float(pairs.mean()), 0.0)  # where all pairs bring about as much, what stands out is the rest
+    share = np.clip(above / max(float(above.max()), 1e-9), 0, 1)
     parts: list[Part] = [
         Paragraph(f"Cosine {similarity.cosine:.4f}: the sum of what all pairs of words bring, {pairs.sum():.4f}."),
         Table(("word", "word of the other", "brings"), rows, "What makes most of it"),
         Links(
             "Pairs that bring most", first, second, share, "first sentence", "second sentence", least=0.1,
-            says="A line is as strong as its share of the strongest pair; what takes away is only in the tables.",
+            says="A line is as strong as what its pair brings above the average of all; the tables have every number.",
         ),
         Matrix("pairs", tuple(map(tuple, pairs.tolist())), first, second, "first", "second", shaded=True,
                says="All cells add up to the cosine."),

@@ -166,7 +166,29 @@ class Metrics(Asked):
 @router.post("/metrics")
 async def post_metrics(request: Request, asked: Metrics) -> Response:
     """What happened in a run: steps, validations, samples, as `peasy train --json` tells them."""
-    return await reply(request, "metrics", asked, lambda: metrics_since(known_run(asked.name), asked.since))
+    job = request.app.state.workshop.job
+
+    def work() -> Result:
+        if job is not None and job.running and asked.name in job.runs and not place_for(asked.name).exists():
+            return Awaited(asked.name)
+        return metrics_since(known_run(asked.name), asked.since)
+
+    return await reply(request, "metrics", asked, work)
+
+
+class Awaited(Result):
+    """A run that is being prepared: its data are cut into tokens, and nothing was learned yet."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def document(self) -> Document:
+        """One sentence."""
+        return Document(self.name, (Paragraph("It is being prepared."),))
+
+    def data(self) -> dict[str, Any]:
+        """The same as of a run in which nothing has happened."""
+        return {"run": self.name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
 
 
 class Film(Asked):

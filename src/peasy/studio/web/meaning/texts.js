@@ -1,6 +1,7 @@
 // Sentences and documents on a map, in clusters, with their neighbours.
 
 import { button, element, field, select, slider } from "../element.js";
+import { Near } from "./near.js";
 import { Part } from "./part.js";
 
 const FIRST = `The pizza came out of the oven crisp and warm, wonderful.
@@ -64,13 +65,15 @@ export class TextMap extends Part {
   }
 
   draw(result, drawn) {
-    drawn.classList.add("map");
-    this.home.replaceChildren(this.pairs(result), drawn);
-    const points = drawn.querySelector("peasy-plane")?.points ?? [];
+    const near = new Near([{ points: result.points }]);
+    const picture = drawn.querySelector("figure.picture");
+    const all = element("details", { class: "more" }, element("summary", {}, "Neighbours of all texts"), drawn);
+    this.home.replaceChildren(this.pairs(result), element("div", { class: "map" }, picture, near.element), all);
+    near.follow([picture.querySelector("peasy-plane")]);
+    const points = picture.querySelector("peasy-plane")?.points ?? [];
     result.points.forEach(({ kind }, at) => points[at]?.classList.toggle("document", kind === "document"));
-    const table = drawn.querySelector("figure.table:last-of-type");
-    if (result.points.some(({ kind }) => kind === "document")) drawn.querySelector("peasy-plane")?.after(element("p", { class: "note" }, "Points with an outline are documents: the mean of their sentences."));
-    if (table && result.points.length > 24) table.replaceWith(element("details", { class: "more" }, element("summary", {}, "Neighbours of all texts"), table.cloneNode(true)));
+    if (result.points.some(({ kind }) => kind === "document")) picture.append(element("p", { class: "note" }, "Points with an outline are documents: the mean of their sentences."));
+    picture.append(element("p", { class: "note" }, `The map holds ${Math.round(100 * result.kept)} % of the differences; neighbours are by cosine in all of them.`));
   }
 
   /** Two of the texts, to ask why they match. */

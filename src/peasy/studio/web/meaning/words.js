@@ -1,6 +1,7 @@
 // Words on two maps: with the numbers training began with, and with those it ended with.
 
 import { element, field, slider } from "../element.js";
+import { Near } from "./near.js";
 import { Part } from "./part.js";
 
 const KINDS = ["words", "encoder", "recurrent", "convolution", "decoder"];
@@ -11,7 +12,7 @@ export class Words extends Part {
     super(shell, models, state, KINDS, "mw");
     this.missing = "Train one: page Train, kind words, data opinions.";
     this.words = state.w ?? null;
-    this.clusters = Number(state.k) || 4;
+    this.clusters = Number(state.k) || 5;
     this.input = element("textarea", { rows: 2, spellcheck: "false", maxlength: 4000 }, this.words ?? FIRST);
     this.input.addEventListener("input", () => {
       this.words = this.input.value;
@@ -20,7 +21,7 @@ export class Words extends Part {
     });
     const count = slider("clusters", { min: 1, max: 8, step: 1, value: this.clusters }, (value) => {
       this.clusters = value;
-      shell.set({ k: value === 4 ? null : value });
+      shell.set({ k: value === 5 ? null : value });
       this.soon();
     });
     const input = field("words, with blanks between them", this.input);
@@ -36,9 +37,14 @@ export class Words extends Part {
   draw(result, drawn) {
     const pictures = [...drawn.querySelectorAll("figure.picture")];
     drawn.querySelectorAll("h2").forEach((heading) => heading.remove());
-    const sides = ["Before training", "After training"].map((title, at) => element("section", { class: "side card", "aria-label": title }, element("h2", {}, title), pictures[at], element("p", { class: "quiet" }, `The map holds ${Math.round(100 * result.kept[at])} % of the differences.`)));
-    this.home.replaceChildren(element("div", { class: "sides" }, sides), drawn);
-    this.link(sides.map((side) => side.querySelector("peasy-plane")));
+    const sides = ["Before training", "After training"].map((title, at) => element("section", { class: "side card", "aria-label": title }, pictures[at], element("p", { class: "quiet" }, `The map holds ${Math.round(100 * result.kept[at])} % of the differences.`)));
+    const near = new Near([{ says: "before", points: result.before }, { says: "after", points: result.after }]);
+    const planes = sides.map((side) => side.querySelector("peasy-plane"));
+    const all = element("details", { class: "more" }, element("summary", {}, "Neighbours of all words"), drawn);
+    this.home.replaceChildren(element("div", { class: "sides" }, sides), near.element, element("p", { class: "quiet" }, result.says), all);
+    if (result.unknown.length) this.home.append(element("p", { class: "quiet" }, `Unknown to the model: ${result.unknown.join(", ")}.`));
+    near.follow(planes);
+    this.link(planes);
   }
 
   /** The word that is pointed at on one map is found on the other. */

@@ -19,11 +19,13 @@ export class Film {
     [this.bar, this.home].forEach((part) => part.replaceChildren());
   }
 
-  async show(run, state) {
+  /** `kept`: there is something to ask for. */
+  async show(run, state, kept) {
     this.run = run;
     this.place = state.place ?? null;
     this.at = state.step === undefined ? null : Number(state.step);
-    await this.news();
+    if (kept) await this.news();
+    else this.home.replaceChildren(element("p", { class: "quiet" }, "Nothing was kept yet. Models with attention are watched at every checkpoint; others have none."));
   }
 
   /** Ask again: another checkpoint may have been kept. The last one is shown unless one was chosen. */

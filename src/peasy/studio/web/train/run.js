@@ -30,7 +30,7 @@ export class RunView {
     if (!names.length) return;
     if (other) this.film.forget();
     await this.ask();
-    await this.film.show(names[0], state);
+    await this.film.show(names[0], state, this.saved() > 0);
     this.follow(job);
   }
 
@@ -43,8 +43,8 @@ export class RunView {
         const events = result.since < known.next ? result.events : [...known.events, ...result.events];
         this.heard.set(name, { events, next: result.next, samples: result.samples, live: result.live });
       } catch (error) {
-        if (error.status !== 404) throw error;
-        this.heard.set(name, { ...known, live: true });
+        if (error.status !== 404 || name === this.names[0]) throw error;
+        this.heard.set(name, { ...known, live: false }); // a link may name runs that are gone
       }
     }));
     this.draw();
@@ -71,7 +71,7 @@ export class RunView {
   async finish(job) {
     this.job = null;
     await this.ask().catch(() => {});
-    await this.film.news();
+    if (this.saved() > 0) await this.film.news();
     const { result } = job;
     const fits = job.verb === "compare" && result && result.contenders.every(({ run }) => this.names.includes(run));
     this.compared.replaceChildren(...(fits ? [this.ranking(result)] : []));

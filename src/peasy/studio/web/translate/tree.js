@@ -11,16 +11,17 @@ export function drawTree({ branches, found, width }) {
   let row = 0;
   const place = (group, x) => {
     group.x = x;
-    group.room = widthOf(group.text);
-    group.width = group.room + widthOf(group.mark);
+    group.room = widthOf(group.text, group.won);
+    group.width = group.room + (group.mark ? widthOf(group.mark, group.won) : 0);
     group.children.forEach((child) => place(child, x + group.width + GAP));
     group.y = group.children.length ? (group.children[0].y + group.children.at(-1).y) / 2 : 14 + ROW * row++;
   };
-  roots.forEach((root) => place(root, 8));
+  const root = { text: "", mark: "", children: roots, won: true };
+  place(root, 6);
   const all = roots.flatMap(walk);
   const size = [Math.max(...all.map((group) => group.x + group.width)) + 12, row * ROW + 6];
   const svg = element("svg", { class: "tree", width: size[0], height: size[1], viewBox: `0 0 ${size.join(" ")}`, role: "img", "aria-label": `Beam search with ${width} beams: ${found.map(({ text }) => text).join("; ")}` },
-    all.flatMap(edges), all.map(node));
+    [root, ...all].flatMap(edges), element("circle", { cx: root.x + 3, cy: root.y, r: 4, fill: "currentColor" }), all.map(node));
   const rows = branches.map((branch) => [String(branch.step), beginning(branches, branch), branch.chance.toFixed(4), branch.logprob.toFixed(4), fate(branch)]);
   return [
     element("div", { class: "tree-home", tabindex: 0, role: "group", "aria-label": "Tree of beams" }, svg),
@@ -74,8 +75,8 @@ function beginning(branches, branch) {
   return branch.parent < 0 ? branch.piece : beginning(branches, branches[branch.parent]) + branch.piece;
 }
 
-function widthOf(text) {
+function widthOf(text, bold) {
   pen ??= document.createElement("canvas").getContext("2d");
-  pen.font = `${FONT}px system-ui,"Noto Sans",sans-serif`;
+  pen.font = `${bold ? "bold " : ""}${FONT}px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif`;
   return pen.measureText(text).width + 4;
 }

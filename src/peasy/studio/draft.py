@@ -82,8 +82,12 @@ class Draft:
         return {**self._named(token.chosen.id), "logprob": token.chosen.logprob, "top": others, "offset": self.length}
 
     def _named(self, id: int) -> dict[str, Any]:
+        """A token as text; half a character as the common servers write it, so that no two look alike."""
         raw = self.tokenizer.to_bytes(id) if self.tokenizer.byte_level else self.tokenizer.decode([id]).encode()
-        text = raw.decode("utf-8", "replace") or self.tokenizer.token(id) or ""
+        try:
+            text = raw.decode() or self.tokenizer.token(id) or f"<{id}>"
+        except UnicodeDecodeError:
+            text = "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
         return {"token": text, "bytes": list(raw or text.encode())}
 
     def _looked(self, token: "Token") -> dict[str, Any]:

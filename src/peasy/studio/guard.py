@@ -157,28 +157,45 @@ class Guarded:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, taken = False, 0
 
         async def polite(message: Message) -> None:
-            nonlocal started
             if message["type"] == "http.response.start":
-                started = True
                 there = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(each for each in SAID if each[0] not in there)]
             await send(message)
 
-        async def counted() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > self.guard.body:
-                raise self.guard.too_large()
-            return message
-
         try:
             self.guard.check(scope["method"], scope["path"], scope["headers"])
-            await self.app(scope, counted, polite)
+            body = await self._whole(receive)
         except Refused as refused:
-            if started:
-                raise
             await complain(refused, scope["path"])(scope, receive, polite)
+            return
+        if body is not None:
+            await self.app(scope, _again(body, receive), polite)
+
+    async def _whole(self, receive: Receive) -> bytes | None:
+        """The body, which is no larger than it may be; None if its sender has left before its end."""
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > self.guard.body:
+                raise self.guard.too_large()
+            if not message.get("more_body", False):
+                return body
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Gives the body once, and then what comes after it: that the sender leaves."""
+    given = False
+
+    async def give() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return give

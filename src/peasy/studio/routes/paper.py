@@ -13,11 +13,15 @@ from peasy.workbench.check import check
 from peasy.workbench.examples import examples
 from peasy.workbench.exercise import exercise
 from peasy.workbench.explain import explain
-from peasy.worked import example_names
+from peasy.workbench.result import Result
+from peasy.worked import Example, example_names, read_example
 from peasy.worked.sentence import sentence_example
-from peasy.worked.tables.notes import as_written_names, read_text
+from peasy.worked.tables.notes import Notes, as_written_names, read_text
 
 router = APIRouter(prefix="/api")
+
+MOST_WORDS, MOST_LETTERS = 256, 4096
+"""What is worked out in full, at the most."""
 
 
 class Explain(Asked):
@@ -39,12 +43,26 @@ class Explain(Asked):
 async def post_explain(request: Request, asked: Explain) -> Response:
     """Every step of attention for an example or any sentence."""
     how = asked.given()
-    what = how.pop("what")
-    if isinstance(what, str) and what not in example_names():
-        what = sentence_example(what)  # never a file: a name of the library, or words
+    how["what"] = _example(asked.what)
     if isinstance(how.get("cell"), list):
         how["cell"] = tuple(how["cell"])
-    return await reply(request, "explain", asked, lambda: explain(what, **how))
+    return await reply(request, "explain", asked, lambda: explain(**how))
+
+
+def _example(what: str | dict[str, Any]) -> str | Example:
+    """A name of the library, or words; never a file. Every step has a number for each pair of words: few are enough."""
+    if isinstance(what, str) and what in example_names():
+        return what
+    if isinstance(what, str) and len(what) > MOST_LETTERS:
+        raise InvalidInput(f"The text has {len(what):,} letters.", hint=f"At most {MOST_LETTERS:,} are worked on paper.")
+    return _bounded(sentence_example(what) if isinstance(what, str) else read_example(what))
+
+
+def _bounded(example: Example) -> Example:
+    words = max(len(example.tokens), len(example.source_tokens or ()))
+    if words > MOST_WORDS:
+        raise InvalidInput(f"The example has {words:,} words.", hint=f"At most {MOST_WORDS} are worked on paper.")
+    return example
 
 
 class Check(Asked):
@@ -59,18 +77,25 @@ class Check(Asked):
 @router.post("/check")
 async def post_check(request: Request, asked: Check) -> Response:
     """Find the wrong cells in hand-worked tables."""
-    return await reply(request, "check", asked, lambda: check(_notes(asked)))
+
+    def work() -> Result:
+        notes = _notes(asked)
+        for part in notes.parts if isinstance(notes, Notes) else ():
+            _bounded(part)
+        return check(notes)
+
+    return await reply(request, "check", asked, work)
 
 
 def _notes(asked: Check) -> Any:
     if asked.example is not None:
-        return asked.example
+        return _bounded(read_example(asked.example))
     if asked.text is None:
         if asked.name not in as_written_names():
             raise InvalidInput("There is nothing to check.", hint="Give a text, an example, or a name of the library.")
         return asked.name
     if asked.kind in ("toml", "json"):
-        return _parsed(asked.text, asked.kind)
+        return _bounded(read_example(_parsed(asked.text, asked.kind)))
     return read_text(asked.text, f".{asked.kind}")
 
 

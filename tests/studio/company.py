@@ -1,0 +1,103 @@
+"""Small models, and the server as it is: on a real socket, in a thread of its own."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import uvicorn
+
+from peasy.checkpoint.model import save_model
+from peasy.models.build import build as build_model
+from peasy.models.config import DecoderConfig
+from peasy.models.preset import preset
+from peasy.nn import part
+from peasy.studio import protocol
+from peasy.studio.door import Server, bind
+from peasy.text import Tokenizer, train
+
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
+TEXTS = ["user: hello there\nassistant: hello you\nthe pizza came out of the oven and it tasted good\n"] * 9
+LOCAL = "http://localhost"
+
+
+def save_models(folder):
+    """A writer without a last place, one that can talk, a translator and an encoder, all with random weights."""
+    words = train(TEXTS, "bpe", 300)
+    stack = part.Stack(2, part.Attention(2), part.Plain(32), part.LayerNorm())
+    writer = build_model(DecoderConfig(300, 16, stack, None, part.Rotary()), seed=1)
+    talker = build_model(DecoderConfig(300, 16, stack, 64, part.Learned()), seed=2)
+    pairs = train(TEXTS, "words")
+    special = {"start": 1, "end": [2]}
+    return [
+        save_model(folder / "writer", writer, words),
+        save_model(folder / "talker", talker, Tokenizer(words._data, words.settings | {"chat_template": TEMPLATE})),
+        save_model(
+            folder / "translator",
+            build_model(preset("translator-tiny", vocabulary=len(pairs), special=special), seed=3),
+            pairs,
+        ),
+        save_model(folder / "encoder", build_model(preset("encoder-tiny", vocabulary=300), seed=4), words),
+    ]
+
+
+@contextlib.contextmanager
+def serving(app, drain=5.0):
+    """The application behind a real socket; gives its port."""
+    listening = bind("127.0.0.1", 0)
+    config = uvicorn.Config(
+        app, http=protocol.Protocol, ws="none", loop="asyncio", log_config=None, access_log=False, lifespan="on",
+        server_header=False, timeout_keep_alive=round(protocol.IDLE) or 1, timeout_graceful_shutdown=10,
+        h11_max_incomplete_event_size=protocol.HEADERS,
+    )  # fmt: skip
+    server = Server(config, app, drain)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    until(lambda: server.started)
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+def until(true, seconds=10.0):
+    """Wait for something to become true, or say that it did not."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.005)
+
+
+def knock(port, rcvbuf=None):
+    """A socket that is connected to the server."""
+    link = socket.socket()
+    if rcvbuf is not None:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+    link.settimeout(20)
+    link.connect(("127.0.0.1", port))
+    return link
+
+
+def spoken(path, body, port, **headers):
+    """The bytes of a POST."""
+    text = json.dumps(body).encode()
+    told = {"host": f"localhost:{port}", "content-type": "application/json", "content-length": len(text), **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + text
+
+
+def heard(link):
+    """All that comes until the other side closes, and how long that took; a reset is an end too."""
+    began, said = time.monotonic(), b""
+    with contextlib.suppress(ConnectionError):
+        while got := link.recv(65536):
+            said += got
+    return said, time.monotonic() - began
+
+
+def read_events(said):
+    """The events of a stream, and whether it ended in good form."""
+    lines = [line[6:] for line in said.split("\n\n") if line.startswith("data: ")]
+    return [json.loads(line) for line in lines if line != "[DONE]"], bool(lines) and lines[-1] == "[DONE]"

@@ -1,0 +1,58 @@
+"""The models, the application and the server that the tests of the web door share."""
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.studio.company import LOCAL, save_models, serving
+from tests.studio.walker import Walker
+
+from peasy.studio.app import build
+from peasy.studio.house import House
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    return save_models(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="session")
+def house(folders):
+    return House(folders, weights="float32")
+
+
+@pytest.fixture(scope="session")
+def client(house):
+    """The application without a socket; its end is the end of the session, since it closes the house."""
+    with TestClient(build(house, pages=True), base_url=LOCAL) as client:
+        client.cookies.clear()
+        yield client
+
+
+@pytest.fixture(scope="session")
+def port(folders):
+    """The port of a real server with models of its own."""
+    with serving(build(House(folders, weights="float32"), pages=False)) as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def studio(folders):
+    """The port of the studio itself, pages and all, for every test with a browser."""
+    with serving(build(House(folders, weights="float32"), pages=True)) as port:
+        yield port
+
+
+@pytest.fixture
+def walk(browser, studio):
+    """Windows on the studio; at the end of a test each must be clean, and is closed."""
+    walkers = []
+
+    def open_window(path=None, **options):
+        walkers.append(Walker(browser, studio, **options))
+        if path is not None:
+            walkers[-1].open(path)
+        return walkers[-1]
+
+    yield open_window
+    for each in walkers:
+        each.assert_clean()
+        each.context.close()

@@ -1,0 +1,177 @@
+"""What the door does with the engine: full lines, askers who leave, a heart that stops, an end that is asked for."""
+
+import concurrent.futures
+import threading
+import time
+
+import openai
+import pytest
+from fastapi.testclient import TestClient
+from tests.studio.company import LOCAL, heard, knock, read_events, serving, spoken, until
+
+from peasy.generation.limit import Limits
+from peasy.studio import pulse
+from peasy.studio.app import build
+from peasy.studio.house import House
+
+ASKED = {"model": "writer", "prompt": "the pizza", "temperature": 0}
+
+
+@pytest.fixture
+def models(folders):
+    house = House(folders[:1], weights="float32", limits=Limits(rows=2, queue=2))
+    house.warm()
+    return house
+
+
+@pytest.fixture
+def engine(models):
+    return models.kept["writer"].runner.engine
+
+
+@pytest.fixture
+def slowly(engine, monkeypatch):
+    """Each step takes a while, as that of a large model does."""
+    step = engine.step
+    monkeypatch.setattr(engine, "step", lambda: (time.sleep(0.01), step())[1])
+
+
+def test_when_the_line_is_full_the_next_is_told_when_to_come_back(models, engine, slowly):
+    with serving(build(models, pages=False)) as port, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        ask = openai.OpenAI(base_url=f"http://localhost:{port}/v1", api_key="any", max_retries=0)
+        alone = ask.completions.create(**ASKED, max_tokens=30).choices[0].text
+        asked = [pool.submit(ask.completions.create, **ASKED, max_tokens=30) for _ in range(4)]
+        until(lambda: len(engine.rows) == 2 and len(engine.waiting) == 2)
+        began = time.monotonic()
+        with pytest.raises(openai.RateLimitError) as caught:
+            ask.completions.create(**ASKED, max_tokens=30)
+        assert time.monotonic() - began < 0.5
+        assert int(caught.value.response.headers["retry-after"]) >= 1
+        assert caught.value.body["type"] == "rate_limit_error"
+        assert [each.result().choices[0].text for each in asked] == [alone] * 4
+
+
+def test_without_an_end_the_line_takes_everybody(models, engine, slowly, monkeypatch):
+    monkeypatch.setattr(engine.waiting, "limits", Limits(queue=10_000))
+    with serving(build(models, pages=False)) as port, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        ask = openai.OpenAI(base_url=f"http://localhost:{port}/v1", api_key="any", max_retries=0)
+        asked = [pool.submit(ask.completions.create, **ASKED, max_tokens=20) for _ in range(8)]
+        assert all(each.result().choices for each in asked)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_who_leaves_is_not_written_for(models, engine, slowly, stream):
+    with serving(build(models, pages=False)) as port:
+        link = knock(port)
+        link.sendall(spoken("/v1/completions", ASKED | {"max_tokens": 3000, "stream": stream}, port))
+        until(lambda: engine.rows)
+        time.sleep(0.1)
+        link.close()
+        left = time.monotonic()
+        until(lambda: engine.idle)
+        assert time.monotonic() - left < 0.5
+        assert engine.counters.ended["cancelled"] == 1
+        assert not models.kept["writer"].users
+
+
+def test_an_answer_nobody_closes_goes_on(models, engine, slowly, monkeypatch):
+    from peasy.studio.session import Session
+
+    close = Session.close
+    monkeypatch.setattr(Session, "close", lambda self: None)
+    with serving(build(models, pages=False)) as port:
+        link = knock(port)
+        link.sendall(spoken("/v1/completions", ASKED | {"max_tokens": 3000, "stream": True}, port))
+        until(lambda: engine.rows)
+        link.close()
+        time.sleep(0.5)
+        assert engine.rows
+        monkeypatch.setattr(Session, "close", close)
+        engine.cancel()
+
+
+def test_a_frozen_engine_is_told_from_a_busy_one(models, engine, monkeypatch):
+    monkeypatch.setattr(pulse, "BEAT", 1.2)
+    step, thaw, working = engine.step, threading.Event(), threading.Event()
+
+    def frozen():
+        thaw.wait(30)
+        return step()
+
+    def busy():
+        end = time.monotonic() + 3
+        while time.monotonic() < end and working.is_set():
+            sum(range(1000))
+        return step()
+
+    with TestClient(build(models, pages=False), base_url=LOCAL) as client:
+        until(lambda: client.get("/health").json()["engines"] == {"writer": "ok"})
+        working.set()
+        monkeypatch.setattr(engine, "step", busy)
+        told = []
+        for _ in range(10):
+            time.sleep(0.25)
+            told.append(client.get("/health").status_code)
+        assert set(told) == {200}  # a step of three seconds is no illness
+        working.clear()
+        monkeypatch.setattr(engine, "step", frozen)
+        until(lambda: client.get("/health").status_code == 503, 10)
+        assert client.get("/health").json() == {"status": "frozen", "engines": {"writer": "frozen"}}
+        thaw.set()
+        until(lambda: client.get("/health").status_code == 200, 10)
+
+
+def test_health_stands_on_the_pulse(models, engine, monkeypatch):
+    monkeypatch.setattr(pulse.Pulse, "alive", property(lambda self: True))
+    with TestClient(build(models, pages=False), base_url=LOCAL) as client:
+        monkeypatch.setattr(engine, "heartbeat", -1e9)
+        assert client.get("/health").status_code == 200
+
+
+def test_a_text_that_is_under_way_is_finished_before_the_end(models, engine, slowly):
+    found = {}
+
+    def listen(link, name):
+        found[name] = heard(link)[0].decode()
+
+    with serving(build(models, pages=False), drain=10) as port:
+        links = [knock(port) for _ in range(2)]
+        for link in links:
+            link.sendall(spoken("/v1/completions", ASKED | {"max_tokens": 40, "stream": True}, port))
+        until(lambda: len(engine.rows) == 2)
+        threads = [threading.Thread(target=listen, args=(link, name)) for name, link in enumerate(links)]
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        thread.join(10)
+    for said in found.values():
+        assert said.startswith("HTTP/1.1 200")
+        assert "data: [DONE]" in said
+        assert '"finish_reason":"length"' in said
+    assert len(found) == 2
+
+
+def test_when_time_is_up_streams_end_in_good_form(models, engine, slowly):
+    with serving(build(models, pages=False), drain=0.3) as port:
+        link = knock(port)
+        link.sendall(spoken("/v1/completions", ASKED | {"max_tokens": 3000, "stream": True}, port))
+        until(lambda: engine.rows)
+        time.sleep(0.2)
+    said = heard(link)[0].decode()
+    assert said.endswith("0\r\n\r\n")  # the last chunk of all
+    assert "data: [DONE]" in said
+    assert "This server is closing" in said
+
+
+def test_a_stream_whose_model_fails_ends_with_an_error(models, engine, monkeypatch):
+    def fail(*given, **how):
+        raise RuntimeError("torn")
+
+    with TestClient(build(models, pages=False), base_url=LOCAL) as client:
+        monkeypatch.setattr(engine.model, "read", fail)
+        events, ended = read_events(client.post("/v1/completions", json=ASKED | {"stream": True}).text)
+        assert ended
+        assert events[-1]["error"]["type"] == "server_error"
+        assert client.post("/v1/completions", json=ASKED).status_code == 500
+        monkeypatch.undo()
+        assert client.post("/v1/completions", json=ASKED).status_code == 200

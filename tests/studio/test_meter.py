@@ -1,0 +1,90 @@
+"""Numbers for a meter and lines for a log: nothing that a caller said is in them, unless somebody asked for it."""
+
+import json
+import logging
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.studio.company import LOCAL
+
+from peasy.studio.app import build
+from peasy.studio.meter import LOG, AsJson, _labels
+
+SECRET = "xyzzy-the-secret-words"
+
+
+@pytest.fixture
+def lines(caplog):
+    LOG.propagate = True
+    with caplog.at_level(logging.INFO, logger="peasy.studio"):
+        yield lambda: [json.loads(AsJson().format(record)) for record in caplog.records if record.name == LOG.name]
+
+
+def say(client):
+    client.post("/v1/completions", json={"model": "writer", "prompt": SECRET, "max_tokens": 2})
+    client.post("/v1/completions", json={"model": "writer", "prompt": SECRET, "max_tokens": 2, "stream": True})
+    client.post("/v1/completions", json={"model": SECRET, "prompt": "a"})
+    client.post("/v1/embeddings", json={"model": "encoder", "input": SECRET})
+    client.post("/api/explain", json={"what": f"{SECRET} and more"})
+    client.get(f"/v1/models/{SECRET}")
+    client.get(f"/{SECRET}?x={SECRET}")
+    client.request(SECRET.upper(), "/health")
+
+
+def test_nothing_that_was_said_is_written_down(house, lines):
+    app = build(house, pages=False)
+    client = TestClient(app, base_url=LOCAL)
+    say(client)
+    told = client.get("/metrics").text
+    assert SECRET not in told.lower()
+    assert SECRET not in json.dumps(lines()).lower()
+    assert len(lines()) == 9
+    first = lines()[0]
+    assert first["route"] == "/v1/completions"
+    assert (first["status"], first["model"], first["completion_tokens"]) == (200, "writer", 2)
+    assert first["id"]
+    assert first["ms"] > 0
+
+
+def test_prompts_are_written_down_where_somebody_asks_for_it(house, lines):
+    say(TestClient(build(house, pages=False, log_prompts=True), base_url=LOCAL))
+    assert lines()[0]["prompt"] == SECRET
+
+
+def test_the_numbers_are_those_of_the_requests(house):
+    client = TestClient(build(house, pages=False), base_url=LOCAL)
+    before = _numbers(client.get("/metrics").text)
+    for _ in range(3):
+        client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 5, "temperature": 0})
+    client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 0})
+    after = _numbers(client.get("/metrics").text)
+    written = 'peasy_engine_written_tokens_total{model="writer"}'
+    assert after[written] - before.get(written, 0) == 15
+    route = 'route="/v1/completions",method="POST"'
+    assert after[f'peasy_requests_total{{{route},status="200"}}'] == 3
+    assert after[f'peasy_requests_total{{{route},status="400"}}'] == 1
+    assert after['peasy_request_seconds_count{route="/v1/completions"}'] == 4
+    assert after['peasy_engine_running{model="writer"}'] == 0
+    assert after["process_open_fds"] > 0
+
+
+def _numbers(text):
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            assert re.fullmatch(r"# (HELP|TYPE) [a-z_:]+ .+", line)
+        else:
+            matched = re.fullmatch(r'([a-z_]+(?:\{(?:[a-z]+="(?:[^"\\]|\\.)*",?)*\})?) ([-+0-9.e]+)', line)
+            assert matched, line
+            found[matched[1]] = float(matched[2])
+    return found
+
+
+def test_labels_are_escaped():
+    assert _labels(model='a"b\\c\nd') == '{model="a\\"b\\\\c\\nd"}'
+
+
+def test_every_answer_carries_its_number(client):
+    first, second = client.get("/health"), client.get("/health")
+    assert first.headers["x-request-id"] != second.headers["x-request-id"]

@@ -44,19 +44,20 @@ def test_the_card_says_how_it_was_made(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "measure", "least"),
+    ("name", "data", "measure", "least", "options"),
     [
-        ("stories", "stories", "endings", 0.98),
-        ("locales-fr", "locales:en-fr", "exact match", 0.9),
-        ("sentences", "opinions", "label found", 0.9),
+        ("stories", "stories", "endings", 0.98, {"held_out": 60}),
+        ("locales-fr", "locales:en-fr", "exact match", 0.9, {}),
+        ("locales-fr-2015", "locales:en-fr", "exact match", 0.9, {}),
+        ("sentences", "opinions", "label found", 0.9, {"held_out": 100}),
     ],
 )
-def test_the_figures_of_the_card_hold(name, data, measure, least):
+def test_the_figures_of_the_card_hold(name, data, measure, least, options):
     """Measured again on the first held-out texts; the card has all of them."""
     told = read_card(built_in()[name])["figures"][measure]
-    found = evaluate(name, data, limit=100)[measure]
+    found = evaluate(name, data, limit=40, options=options)[measure]
     assert told >= least
-    assert abs(found - told) < 0.06
+    assert abs(found - told) < 0.1
 
 
 def test_the_pizza_tastes_good():

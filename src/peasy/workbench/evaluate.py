@@ -137,7 +137,7 @@ class _Asked:
         from peasy.workbench.measure import measure_endings, measure_text
 
         context, whole = self._context(), self._trained("rows") == "documents"
-        tally, unknown = measure_text(self.loaded, self._pieces(), context, self._hear("characters"), whole)
+        tally, unknown = measure_text(self.loaded, self._pieces(), context, self._hear(self._characters), whole)
         said = "Text by text, as it was trained." if whole else f"Windows of {context:,} tokens that do not overlap."
         measures, notes = _tallied(tally), [said]
         if unknown:
@@ -148,21 +148,21 @@ class _Asked:
         right: Right | None = None
         if probes := self._probes():
             longest = getattr(self.loaded.model.config, "context", None)
-            right = measure_endings(self.loaded, probes, longest, self._hear("samples", len(probes)))
+            right = measure_endings(self.loaded, probes, longest, self._hear(lambda: len(probes)))
             measures.append(_endings(right, choice=bool(probes[0].wrong)))
         return self._made(f"{tally.tokens:,} tokens", measures, right, notes=tuple(notes))
 
     def _masked(self) -> EvaluationFacts:
         from peasy.workbench.measure import measure_masked
 
-        tally = measure_masked(self.loaded, self._pieces(), self._context(), self._hear("characters"))
+        tally = measure_masked(self.loaded, self._pieces(), self._context(), self._hear(self._characters))
         said = "Every seventh word or so was covered, the same ones each time; the model sees both sides."
         return self._made(f"{tally.tokens:,} covered tokens", _tallied(tally), notes=(said,))
 
     def _translations(self) -> EvaluationFacts:
         from peasy.workbench.measure import measure_translations
 
-        pairs, hear = islice(self._samples(), self.limit), self._hear("samples", self._count())
+        pairs, hear = islice(self._samples(), self.limit), self._hear(self._count)
         tally, scores, exact, wrong = measure_translations(self.loaded, pairs, hear)
         measures = [Measure(name, score, signature) for name, score, signature in scores.scores()]
         measures.append(Measure("exact match", exact.share, "translations that equal the reference", share=True))
@@ -174,7 +174,7 @@ class _Asked:
         from peasy.workbench.measure import measure_partners
 
         samples = islice(self._samples(), self.limit)
-        right = measure_partners(self.loaded, samples, self._hear("samples", self._count()))
+        right = measure_partners(self.loaded, samples, self._hear(self._count))
         pairs = self.corpus.kind == "pairs"
         says = "texts whose partner" if pairs else "texts whose nearest neighbour has their label,"
         says += " is the nearest of all" if pairs else " text by text"
@@ -215,14 +215,13 @@ class _Asked:
         count = sum(sizes[split].documents for split in self._splits())
         return count if self.limit is None else min(count, self.limit)
 
-    def _hear(self, what: str, total: int | None = None) -> Callable[[int], None]:
-        """Adds up what was done and tells it."""
-        if self.progress is None:
-            return lambda done: None
-        if total is None:
-            sizes = self.corpus.surveyed.sizes
-            total = sum(sizes[split].characters for split in self._splits())
-        return _adding(self.progress, total)
+    def _characters(self) -> int:
+        sizes = self.corpus.surveyed.sizes
+        return sum(sizes[split].characters for split in self._splits())
+
+    def _hear(self, total: Callable[[], int]) -> Callable[[int], None]:
+        """Adds up what was done and tells it; the whole is only counted where somebody listens."""
+        return _adding(self.progress, total()) if self.progress is not None else lambda done: None
 
     def _context(self) -> int:
         """What was asked for; else what the model was trained with, else what it can read, else some."""

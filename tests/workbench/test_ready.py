@@ -47,8 +47,6 @@ def test_the_card_says_how_it_was_made(name):
     ("name", "data", "measure", "least", "options"),
     [
         ("stories", "stories", "endings", 0.98, {"held_out": 60}),
-        ("locales-fr", "locales:en-fr", "exact match", 0.9, {}),
-        ("locales-fr-2015", "locales:en-fr", "exact match", 0.9, {}),
         ("sentences", "opinions", "label found", 0.9, {"held_out": 100}),
     ],
 )
@@ -58,6 +56,16 @@ def test_the_figures_of_the_card_hold(name, data, measure, least, options):
     found = evaluate(name, data, limit=40, options=options)[measure]
     assert told >= least
     assert abs(found - told) < 0.1
+
+
+@pytest.mark.parametrize("name", ["locales-fr", "locales-fr-2015"])
+def test_dates_units_and_money_are_right(name):
+    told = read_card(built_in()[name])["figures"]
+    assert told["exact match"] > 0.9
+    found = evaluate(name, "locales:en-fr", limit=60, options={"size": 600}).data()["categories"]
+    right, asked = (sum(found[kind][key] for kind in ("date", "unit", "money")) for key in ("right", "asked"))
+    assert asked > 30
+    assert right / asked >= 0.97
 
 
 def test_the_pizza_tastes_good():

@@ -3,6 +3,7 @@
 import pytest
 from fastapi.testclient import TestClient
 from tests.studio.company import LOCAL, save_models, serving
+from tests.studio.school import fill_hub, save_pupils
 from tests.studio.walker import Walker
 
 from peasy.studio.app import build
@@ -48,6 +49,47 @@ def walk(browser, studio):
 
     def open_window(path=None, **options):
         walkers.append(Walker(browser, studio, **options))
+        if path is not None:
+            walkers[-1].open(path)
+        return walkers[-1]
+
+    yield open_window
+    for each in walkers:
+        each.assert_clean()
+        each.context.close()
+
+
+@pytest.fixture(scope="session")
+def own_home(tmp_path_factory):
+    """A home for runs and uploads, and a cache of the hub."""
+    place = tmp_path_factory.mktemp("own")
+    fill_hub(place / "hub")
+    return place
+
+
+@pytest.fixture
+def at_home(own_home, monkeypatch):
+    """The test, the server in its thread and the processes that it starts all live there."""
+    monkeypatch.setenv("PEASY_HOME", str(own_home / "home"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(own_home / "hub"))
+    return own_home / "home"
+
+
+@pytest.fixture(scope="session")
+def school(own_home, tmp_path_factory):
+    """The port of a studio with a tiny model of each kind, besides all that is in its home."""
+    house = House(save_pupils(tmp_path_factory.mktemp("school")), weights="float32", only=False)
+    with serving(build(house, pages=True)) as port:
+        yield port
+
+
+@pytest.fixture
+def visit(browser, school, at_home):
+    """Windows on that studio, clean at the end of a test."""
+    walkers = []
+
+    def open_window(path=None, **options):
+        walkers.append(Walker(browser, school, **options))
         if path is not None:
             walkers[-1].open(path)
         return walkers[-1]

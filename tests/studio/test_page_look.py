@@ -42,7 +42,7 @@ def test_from_a_sentence_to_all_heads_to_one_number(walk):
     for row, column in ((last, 0), (last, last), (3, 1)):
         page.evaluate(f"document.querySelector('peasy-maps').point({row}, {column})")
         assert shown_number(page) == pytest.approx(weights(truth, 1, 1)[row][column], abs=1e-4)
-    chances = [f"{each['chance']:.2f}".lstrip("0") for each in truth["next"]]
+    chances = [f"{each['chance']:.2f}".lstrip("0").replace(".00", "<.01") for each in truth["next"]]
     assert page.locator(".next .chip b").all_inner_texts() == chances
     assert page.get_by_text("not why the model answered").count() >= 1
     walker.keep("look")
@@ -159,20 +159,25 @@ def test_files_come_from_the_server(walk):
 
 
 def test_axe_finds_nothing_serious(walk):
-    walker = walk(f"/look?m=writer&t={quote(TEXT)}&off=0.0", bypass_csp=True)
+    walker = walk(f"/look?m=writer&t={quote(TEXT)}&off=0.0", bypass_csp=True, color_scheme="dark")
     maps(walker.page)
     assert serious(walker.page) == []
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing_serious_behind_the_tabs(walk):
+    walker = walk(f"/look?m=writer&t={quote(TEXT)}", bypass_csp=True)
     for tab in ("Heads", "Lens", "Step by step"):
         walker.page.get_by_role("tab", name=tab).click()
         walker.settle()
         assert serious(walker.page) == [], tab
 
 
-@pytest.mark.parametrize("some", [4, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("some", [2, pytest.param(500, marks=pytest.mark.slow)])
 def test_hostile_sentences_are_inert(walk, some):
     walker = walk()
     walker.expected = ("status of 400",)
     for words in [each for each in HOSTILE if each.strip()][:some]:
         walker.open(f"/look?m=writer&t={quote(words[:400], errors='replace')}")
-        assert walker.page.evaluate("document.querySelectorAll('#place script:not([type]), #place img, #place iframe').length") == 0
+        assert walker.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0
     assert walker.page.evaluate("window.hacked") is None

@@ -36,9 +36,7 @@ def run(seed: int = 0, hear: Hear = unheard, steps: int = 200, scale: float | No
     return conclude(plain, scaled, curves, seed)
 
 
-def spread(
-    random: np.random.Generator, width: int, scale: float, keys: int = KEYS, draws: int = DRAWS
-) -> Spread:
+def spread(random: np.random.Generator, width: int, scale: float, keys: int = KEYS, draws: int = DRAWS) -> Spread:
     """Some hundred queries against some keys, numbers of variance 1."""
     query, key = random.standard_normal((draws, 1, width)), random.standard_normal((draws, keys, width))
     steps = attend(query, key, np.zeros((draws, keys, 1)), scale=scale)

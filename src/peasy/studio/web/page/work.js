@@ -90,8 +90,8 @@ class Desk {
 
   draw() {
     const heads = headsOf(this.answer.steps);
-    this.head_ = heads.includes(this.chosenHead) ? this.chosenHead : heads[0] ?? 0;
-    this.sections = sectionsOf(this.answer.steps, this.head_);
+    this.shownHead = heads.includes(this.chosenHead) ? this.chosenHead : heads[0] ?? 0;
+    this.sections = sectionsOf(this.answer.steps, this.shownHead);
     const last = this.sections.findIndex((section) => section.number === this.at);
     this.at = this.sections[last < 0 ? (this.at ? this.sections.length - 1 : Math.min(2, this.sections.length - 1)) : last].number;
     this.drawHead(heads);
@@ -106,7 +106,7 @@ class Desk {
     const current = this.own ? "" : this.state.t ? "sentence" : this.state.x || FIRST;
     const extra = [...(this.own ? [["", "own numbers"]] : []), ...(this.state.t && !this.own ? [["sentence", "the sentence above"]] : [])];
     const chooser = select([...extra, ...named], current, (name) => this.choose(name));
-    const headPick = heads.length > 0 && field("head", select(heads.map((head) => [String(head), `head ${head}`]), String(this.head_), (head) => this.pickHead(Number(head))));
+    const headPick = heads.length > 0 && field("head", select(heads.map((head) => [String(head), `head ${head}`]), String(this.shownHead), (head) => this.pickHead(Number(head))));
     const { title, says, source, note } = this.example;
     this.head.replaceChildren(
       element("h1", {}, title || "Work"),
@@ -181,7 +181,7 @@ class Desk {
 
   turnHead(by) {
     const heads = headsOf(this.answer.steps);
-    const next = heads[heads.indexOf(this.head_) + by];
+    const next = heads[heads.indexOf(this.shownHead) + by];
     if (next) this.pickHead(next);
   }
 
@@ -279,22 +279,24 @@ class Desk {
     this.more.replaceChildren(...parts);
   }
 
-  /** The same scores normalised by softmax and by the sum, side by side. */
+  /** The same scores normalised by softmax and by the sum, side by side; what does not go is told in its place. */
   bySum() {
-    const home = element("div", { class: "equation" });
-    const variants = [{ name: "softmax", normalise: "softmax" }, { name: "division by the sum", normalise: "sum" }];
-    const what = { ...compact(this.example), variants };
-    this.shell.ask("explain", { what, decimals: this.decimals() }).then(({ result }) => {
-      const named = this.head_ ? `head-${this.head_}.weights` : "weights";
-      home.replaceChildren(...result.variants.map((variant) => {
-        const step = variant.steps.find((each) => each.name === named);
-        const odd = step.values.flat().some((value) => value < 0 || value > 1);
-        const says = odd ? "Some shares lie below 0 or above 1: these are no shares." : "Every share lies between 0 and 1.";
-        return new Matrix({ ...this.spec(step, {}), edit: null, name: variant.name, says, shaded: true }).element;
-      }));
-    }, (error) => this.shell.fail(error, home));
+    const sides = [["softmax", "softmax"], ["sum", "division by the sum"]].map(([normalise, name]) => {
+      const home = element("div", {});
+      this.normalised(normalise, name).then((made) => home.replaceChildren(made), (error) => this.shell.fail(error, home));
+      return home;
+    });
     return element("section", { class: "card", "aria-label": "Softmax or division by the sum" }, element("h2", {}, "Softmax or division by the sum?"),
-      element("p", { class: "quiet" }, "Both make each row add up to 1. Divided by the sum, a negative score gives a negative share, and a large score stands out less."), home);
+      element("p", { class: "quiet" }, "Both make each row add up to 1. Divided by the sum, a negative score gives a negative share, a row that sums to 0 has none at all, and a large score stands out less."),
+      element("div", { class: "equation" }, sides));
+  }
+
+  async normalised(normalise, name) {
+    const { result } = await this.shell.ask("explain", { what: { ...compact(this.example), normalise }, decimals: this.decimals() });
+    const step = result.steps.find((each) => each.name === (this.shownHead ? `head-${this.shownHead}.weights` : "weights"));
+    const odd = step.values.flat().some((value) => value < 0 || value > 1);
+    const says = odd ? "Some lie below 0 or above 1: these are no shares." : "Every share lies between 0 and 1.";
+    return new Matrix({ ...this.spec(step, {}), edit: null, name, says, shaded: true }).element;
   }
 
   copies() {

@@ -36,7 +36,7 @@ export class Side {
 
   asked(text) {
     const head = this.head === null ? {} : { layer: this.layer, head: this.head };
-    return { model: this.model, text, ...(this.answer ? { answer: this.answer } : {}), ...head };
+    return { model: this.model, text, ...(this.answer === null || this.answer === undefined ? {} : { answer: this.answer }), ...head };
   }
 
   /** The best text that the beams find, then where its words came from. */

@@ -1,0 +1,87 @@
+"""Writing watched as it comes is the writing traced afterwards; chances and cache by a second road."""
+
+import numpy as np
+import pytest
+import torch
+
+from peasy.errors import InvalidInput
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.text import train
+from peasy.workbench.load import LoadedModel
+from peasy.workbench.watch import Start, Stop, saving, watch, weigh
+
+TEXT = "the cat sat"
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    words = train(["the cat sat on the mat and the dog ran"] * 9, "words")
+    return LoadedModel("cats", build(preset("gpt-tiny", vocabulary=len(words)), seed=1), words)
+
+
+def test_tokens_as_they_come_are_those_traced_afterwards(loaded):
+    how = {"max_tokens": 5, "temperature": 0.9, "seed": 4}
+    first, *steps, last = watch(loaded, TEXT, **how)
+    traced = loaded.trace(TEXT, **how)
+    assert isinstance(first, Start)
+    assert isinstance(last, Stop)
+    assert [step.id for step in steps] == [step.id for step in traced.steps]
+    for mine, theirs in zip(steps, traced.steps, strict=True):
+        assert (mine.computed, mine.reused) == (theirs.computed, theirs.reused)
+        assert mine.score == pytest.approx(theirs.score)
+        for one, other in zip(mine.looked, theirs.looked, strict=True):
+            np.testing.assert_array_equal(one.keys, other.keys)
+            np.testing.assert_allclose(one.weights, other.weights)
+
+
+def test_it_goes_on_after_what_was_written(loaded):
+    ids = [step.id for step in watch(loaded, TEXT, max_tokens=4) if hasattr(step, "id")]
+    start, *rest, _ = watch(loaded, TEXT, written=ids[:2], max_tokens=2)
+    assert [step.id for step in rest] == ids[2:]
+    assert start.ids[-2:] == tuple(ids[:2])
+
+
+def test_closing_it_stops_the_work(loaded):
+    events = watch(loaded, TEXT, max_tokens=100)
+    next(events), next(events)
+    events.close()
+    with pytest.raises(StopIteration):
+        next(events)
+
+
+def test_chances_are_those_of_plain_arithmetic(loaded):
+    ids = torch.tensor([loaded.prompt(TEXT)])
+    scores = loaded.model(ids, last=True)[0, -1].detach().double().numpy()
+    found = weigh(loaded, TEXT, temperature=0.7, top_k=3, best=6)
+    order = np.argsort(-scores)[:6]
+    plain = np.exp(scores - scores.max())
+    plain /= plain.sum()
+    kept = np.exp((scores[order[:3]] - scores.max()) / 0.7)
+    assert [each.id for each in found.choices] == order.tolist()
+    np.testing.assert_allclose([each.chance for each in found.choices], plain[order], rtol=1e-4)
+    np.testing.assert_allclose([each.bent for each in found.choices][:3], kept / kept.sum(), rtol=1e-4)
+    assert [each.bent for each in found.choices][3:] == [0, 0, 0]
+    assert found.kept == 3
+    assert found.rest[0] == pytest.approx(1 - plain[order].sum(), abs=1e-4)
+    assert "can be drawn" in found.text()
+
+
+def test_the_cache_gives_the_same_scores_for_less(loaded):
+    ids = [step.id for step in watch(loaded, TEXT, max_tokens=4) if hasattr(step, "id")]
+    found = saving(loaded, TEXT, ids).data()
+    assert found["total"]["apart"] < 1e-4
+    assert found["total"]["work"] < found["total"]["work_without"]
+    assert [step["reused"] for step in found["steps"]] == [0, 3, 4, 5]
+    with pytest.raises(InvalidInput, match="Nothing was written"):
+        saving(loaded, TEXT, [])
+
+
+def test_ids_that_no_model_knows_are_refused(loaded):
+    for work in (
+        lambda: weigh(loaded, TEXT, written=[10**6]),
+        lambda: saving(loaded, TEXT, [10**6]),
+        lambda: list(watch(loaded, TEXT, written=[10**6])),
+    ):
+        with pytest.raises(InvalidInput, match="no token 1000000"):
+            work()

@@ -109,6 +109,21 @@ def test_looking_sees_what_python_sees(client, folders):
     same(found, before.against(after).data() | {"model": "writer"})
 
 
+def test_arrays_come_as_a_block(client, folders):
+    how = {"model": "writer", "text": "the pizza came", "layers": [1], "heads": [1, 0], "rows": [1]}
+    said = ask(client, "look", block=True, **how).content
+    size = int.from_bytes(said[:4], "little")
+    header, numbers = json.loads(said[4 : 4 + size]), said[4 + size :]
+    seen = peasy.load(folders[0]).look("the pizza came", layers=[1], heads=[1, 0], rows=[1]).look
+    assert header["tokens"] == list(seen.tokens.pieces)
+    for told, capture in zip(header["arrays"], seen.captures, strict=True):
+        count = int(np.prod(told["shape"]))
+        array = np.frombuffer(numbers, "<f4", count, told["start"]).reshape(told["shape"])
+        np.testing.assert_array_equal(array, capture.array)
+        assert (told["layer"], told["step"], told["rows"]) == (capture.place.layer, capture.step, [1])
+    assert ask(client, "look", block=True, view="lens", **how).status_code == 400
+
+
 def test_tracing_and_why(client):
     assert result(client, "trace", model="writer", text="the pizza", max_tokens=3)["steps"]
     assert result(client, "why", model="encoder", first="the pizza", second="hello there")

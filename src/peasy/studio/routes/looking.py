@@ -7,9 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from peasy.errors import InvalidInput
 from peasy.looking.edit import Cut, Edit, Even, Off, Patch
+from peasy.studio.block import MEDIA, pack_block
 from peasy.studio.reply import Asked, Name, Text, reply
 from peasy.workbench.heads import split_sentences
 from peasy.workbench.load import LoadedModel
+from peasy.workbench.looked import LookResult
 from peasy.workbench.result import Result
 
 router = APIRouter(prefix="/api")
@@ -73,6 +75,7 @@ class Look(Asked):
     top: int = Field(5, ge=1, le=100)
     by: str = "sharpness"
     words: bool = False
+    block: bool = Field(False, description="Give the captured arrays as one block of numbers instead.")
 
 
 @router.post("/look")
@@ -83,7 +86,13 @@ async def post_look(request: Request, asked: Look) -> Response:
         with request.app.state.house.use(asked.model) as loaded:
             return _seen(loaded, asked)
 
-    return await reply(request, "look", asked, work)
+    def pack() -> Response:
+        found = work()
+        if not isinstance(found, LookResult):
+            raise InvalidInput("A block holds what was captured.", hint='Leave out view and overview, or "block".')
+        return Response(pack_block(found.look), media_type=MEDIA)
+
+    return await request.app.state.desk.run(pack) if asked.block else await reply(request, "look", asked, work)
 
 
 def _seen(loaded: LoadedModel, asked: Look) -> Result:

@@ -54,7 +54,7 @@ def _example(what: str | dict[str, Any]) -> str | Example:
     if isinstance(what, str) and what in example_names():
         return what
     if isinstance(what, str) and len(what) > MOST_LETTERS:
-        raise InvalidInput(f"The text has {len(what):,} letters.", hint=f"At most {MOST_LETTERS:,} are worked on paper.")
+        raise InvalidInput(f"The text has {len(what):,} letters.", hint=f"At most {MOST_LETTERS:,} are worked.")
     return _bounded(sentence_example(what) if isinstance(what, str) else read_example(what))
 
 

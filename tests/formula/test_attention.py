@@ -7,7 +7,7 @@ import torch
 
 from peasy import Additive, PeasyError, attend, attend_with_weights
 from peasy.errors import InvalidInput
-from peasy.formula import inert
+from peasy.formula import inert, weigh
 
 X = [[1, 0], [0, 1], [1, 1]]
 W_Q = [[1, 0], [1, 1]]
@@ -399,3 +399,24 @@ def test_the_guard_is_what_keeps_hidden_nan_inert(monkeypatch):
     assert attend(np.ones((1, 2)), np.ones((2, 2)), value, **hidden).context.tolist() == [[1]]
     monkeypatch.setattr(inert, "set_aside", lambda xp, array: (array, None))
     assert np.isnan(attend(np.ones((1, 2)), np.ones((2, 2)), value, **hidden).context).all()
+
+
+@pytest.mark.parametrize("name", ["plain", "scale", "softcap", "mask", "bias", "hidden row"])
+def test_weights_alone_are_those_of_all_steps(library, name):
+    draw = np.random.default_rng(5)
+    query, key = (library.array(draw.normal(size=size)) for size in ((1, 4, 3, 2), (1, 2, 5, 2)))
+    seen = draw.random((3, 5)) > 0.4
+    seen[:, 0] = True
+    options = {
+        "plain": {}, "scale": {"scale": 0.3}, "softcap": {"softcap": 0.7},
+        "mask": {"mask": library.array(seen, "bool")},
+        "bias": {"bias": library.array(np.where(seen, draw.normal(size=(3, 5)), -np.inf))},
+        "hidden row": {"mask": library.array(seen & (np.arange(3) != 1)[:, None], "bool")},
+    }  # fmt: skip
+    expected = library.numpy(attend(query, key, key, **options[name]).weights)
+    np.testing.assert_array_equal(library.numpy(weigh(query, key, **options[name])), expected)
+
+
+def test_weights_alone_do_not_see_what_is_hidden():
+    key = np.array([[1.0, 0.0], [0.0, 1.0], [NAN, np.inf]])
+    assert weigh(np.ones((1, 2)), key, mask=[[True, True, False]]).tolist() == [[0.5, 0.5, 0.0]]

@@ -20,12 +20,20 @@ def called(tree: ast.AST) -> set[str]:
     return names | {"@" for node in ast.walk(tree) if isinstance(node, ast.MatMult)}
 
 
+def reached(tree: ast.AST) -> list[tuple[str, set[str]]]:
+    """What each function of a file calls, itself or through other functions of that file."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    found = [(each.name, called(each)) for each in functions]
+    for _ in found:
+        found = [(name, calls.union(*(theirs for other, theirs in found if other in calls))) for name, calls in found]
+    return found
+
+
 def second_formulas(name: str, tree: ast.AST) -> list[str]:
-    """Where a file outside `formula/` works attention out itself."""
+    """Where a file outside `formula/` works attention out itself, in one function or in several."""
     if name.startswith(AT_HOME):
         return []
-    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    own = [f.name for f in functions if called(f) & SHARES and called(f) & {*PRODUCTS, "@"}]
+    own = [each for each, calls in reached(tree) if calls & SHARES and calls & {*PRODUCTS, "@"}]
     return own + ([FUSED] if FUSED in called(tree) and name != FUSED_HOME else [])
 
 
@@ -38,6 +46,8 @@ def test_attention_is_written_once(sources):
     [
         ("models/decoder.py", "def f(q, k, v): return torch.softmax(q @ k.T, -1) @ v"),
         ("looking/rows.py", "def f(q, k): return xp.softmax(np.einsum('id,jd->ij', q, k))"),
+        ("looking/tiles.py", "def g(q, k): return q @ k.T\ndef f(q, k): return torch.softmax(g(q, k), -1)"),
+        ("looking/tiles.py", "def f(q, k): return g(q @ k.T)\ndef g(s): return h(s)\ndef h(s): return s.softmax(-1)"),
         ("models/decoder.py", "def f(q, k, v): return F.scaled_dot_product_attention(q, k, v)"),
     ],
 )

@@ -59,14 +59,8 @@ def test_tiles_of_contributions():
 
 
 def test_a_tile_that_forgets_the_bias_is_noticed(monkeypatch):
-    real = tiling._scores
-
-    def without(look, head, query, key, rows):
-        from dataclasses import replace
-
-        return real(replace(look, visible=replace(look.visible, bias=None)), head, query, key, rows)
-
-    monkeypatch.setattr(tiling, "_scores", without)
+    real = tiling.weigh
+    monkeypatch.setattr(tiling, "weigh", lambda query, key, **how: real(query, key, **{**how, "bias": None}))
     with pytest.raises(AssertionError):
         test_tiles_are_those_of_the_whole_matrix("alibi", "mean", 4, pytest.MonkeyPatch())
 

@@ -4,7 +4,7 @@ May import: errors, display. Imported by: every room that shows or uses a number
 In: arrays of any array-API library. Out: steps with their captions.
 """
 
-from peasy.formula.attention import CONTRIBUTIONS, AttentionSteps, attend
+from peasy.formula.attention import CONTRIBUTIONS, AttentionSteps, attend, weigh
 from peasy.formula.heads import attend_with_weights
 from peasy.formula.norms import layer_norm, rms_norm
 from peasy.formula.positions import alibi, rotary, rotary_angles, sinusoidal
@@ -25,4 +25,5 @@ __all__ = [
     "rotary",
     "rotary_angles",
     "sinusoidal",
+    "weigh",
 ]

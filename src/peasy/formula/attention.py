@@ -4,6 +4,8 @@ The same lines run on NumPy, torch and array-api-strict. Everything in peasy tha
 an attention number got it here, and the fused kernels are held equal to it by tests.
 """
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +16,7 @@ from peasy.formula.arrays import together
 from peasy.formula.axes import D_KEY, D_VALUE, KEY, QUERY
 from peasy.formula.inert import score_pairs, sum_values
 from peasy.formula.masks import Window, visible
-from peasy.formula.normalise import NORMALISATIONS, Normalisation
+from peasy.formula.normalise import NORMALISATIONS, SOFTMAX, Normalisation
 from peasy.formula.scoring import SCORINGS, Scoring
 from peasy.formula.sizes import check_number, check_sizes
 from peasy.formula.step import Array, Step, Steps
@@ -89,20 +91,60 @@ def attend(
     key, value = share_heads(xp, query, key), share_heads(xp, query, value)
     may_look = visible(xp, query, key, mask, bias, causal, window)
 
-    scores = score_pairs(xp, scoring.score, query, key, may_look)
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
-    scaled = scores if factor == 1 else scores * factor
-    if softcap:
-        scaled = xp.tanh(scaled / softcap) * softcap
-    masked = scaled if bias is None else scaled + bias
-    if may_look is not None:
-        masked = xp.where(may_look, masked, -xp.inf)
-    weights = normalise.weigh(xp, masked)
+    scores = score_pairs(xp, scoring.score, query, key, may_look)
+    scaled, masked, weights = toward_weights(xp, scores, factor, softcap, bias, may_look, normalise)
     context = sum_values(xp, weights, value, may_look)
 
     arrays = (query, key, value, scores, scaled, masked, weights, context)
     said = captions(scoring, normalise, scale, softcap, changed=masked is not scaled)
     return AttentionSteps(*zip(said, arrays, strict=True))
+
+
+def weigh(
+    query: Array,
+    key: Array,
+    *,
+    mask: Array | None = None,
+    bias: Array | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+) -> Array:
+    """The weights of `attend` alone, by the same lines, for those who make millions of them: no step before is kept.
+
+    What is hidden changes no weight here either; but gradients may meet it, so this is for looking, not for learning.
+
+    >>> weigh([[1., 0.]], [[1., 0.], [0., 1.]], scale=1.0).round(2)
+    array([[0.73, 0.27]])
+    """
+    xp, (query, key, bias) = together(query=query, key=key, bias=bias)
+    check_sizes(query, key, key)
+    key, scoring = share_heads(xp, query, key), SCORINGS["scaled-dot"]
+    may_look = visible(xp, query, key, mask, bias)
+    factor = scoring.scale(key.shape[-1]) if scale is None else scale
+    scores = scoring.score(xp, query, key)
+    return deque(toward_weights(xp, scores, factor, softcap, bias, may_look, SOFTMAX), maxlen=1).pop()
+
+
+def toward_weights(
+    xp: Any,
+    step: Array,
+    factor: float,
+    softcap: float | None,
+    bias: Array | None,
+    may_look: Array | None,
+    normalise: Normalisation,
+) -> Iterator[Array]:
+    """From scores to scaled, masked and weights, one after the other; who does not keep a step frees its room."""
+    step = step if factor == 1 else step * factor
+    if softcap:
+        step = xp.tanh(step / softcap) * softcap
+    yield step
+    step = step if bias is None else step + bias
+    if may_look is not None:
+        step = xp.where(may_look, step, -xp.inf)
+    yield step
+    yield normalise.weigh(xp, step)
 
 
 def share_heads(xp: Any, query: Array, shared: Array) -> Array:

@@ -37,6 +37,32 @@ def test_switching_off(peasy, model_folder):
     assert "before" in ran.out
 
 
+def test_every_edit_can_be_typed(peasy, model_folder):
+    ran = peasy(
+        "look", model_folder, TEXT, "--even", "1.0", "--cut", "pizza:love", "--layer", 0, "--patch", "I love AI",
+        "--word", "pizza",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    said = " ".join(ran.out.split())
+    assert "layer 1, head 0 looks everywhere alike" in said
+    assert '"pizza" may not look at "love" in layer 0' in said
+    assert 'context of layer 0 everywhere from "I love AI"' in said
+
+
+def test_rollout_and_writing(peasy, model_folder):
+    assert "Rollout multiplies" in " ".join(peasy("look", model_folder, TEXT, "--rollout").out.split())
+    ran = peasy("look", model_folder, TEXT, "--write", 2, "--json")
+    assert len(ran.json["result"]["steps"]) == 2
+    assert len(peasy("look", model_folder, TEXT, "--write", 2, "--beam", 2, "--json").json["result"]["beams"]) == 2
+
+
+def test_a_data_set_is_kept(peasy, model_folder, tmp_path):
+    ran = peasy("look", model_folder, "-", "--keep", "looks", "--budget", "1KB", stdin="I love pizza\nI love AI\n")
+    assert ran.code == 0, ran.err
+    assert "2 texts" in ran.out
+    assert sorted(file.name for file in (tmp_path / "looks").iterdir())[-1] == "looks.json"
+
+
 def test_json_and_files(peasy, model_folder, tmp_path):
     result = peasy("look", model_folder, TEXT, "--json").json["result"]
     assert result["tokens"]["pieces"] == ["I", "love", "pizza"]
@@ -52,6 +78,9 @@ def test_json_and_files(peasy, model_folder, tmp_path):
         (("--query", "oven"), 4, "not in the text"),
         (("--rank", "size"), 4, "cannot be ranked"),
         (("--off", "x"), 4, "names no head"),
+        (("--cut", "pizza"), 4, "names no two words"),
+        (("--patch", "I love AI"), 2, "needs one --layer"),
+        (("--word", "AI"), 2, "Nothing is changed"),
         (("--steps",), 2, "needs one --layer"),
         (("--budget", 10), 6, "the budget is 10 bytes"),
         (("--align",), 4, "no attention to a source"),

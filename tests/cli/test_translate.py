@@ -51,6 +51,11 @@ def test_alignment(peasy, folder, tmp_path):
     assert "sat" in ran.out
     assert peasy("translate", folder, "the cat sat", "--align", *HOW, "--out", "a.html").code == 0
     assert "<svg" in (tmp_path / "a.html").read_text()
+    ran = peasy("translate", folder, "the cat sat", "--known", "0-0 1-1", *HOW)
+    assert ran.code == 0
+    assert "known pairs found" in ran.out or "head 0" in ran.out
+    wrong = peasy("translate", folder, "the cat sat", "--known", "0:0", *HOW)
+    assert (wrong.code, "no pair of words" in wrong.err) == (4, True)
     data = json.loads(peasy("translate", folder, "the cat sat", "--align", *HOW, "--json").out)
     assert len(data["result"]["translations"][0]["alignment"]["weights"][0]) == 3
 

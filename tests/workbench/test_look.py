@@ -311,3 +311,38 @@ def test_wrong_questions(model, text, more, said):
     loaded = replace(model, tokenizer=model.tokenizer)
     with pytest.raises(InvalidInput, match=said):
         loaded.look(text, **more)
+
+
+def test_logits_are_the_scores_of_the_model(decoder, translator):
+    """They are there whichever layers are asked for, named by the words they are about, and cost their budget."""
+    model = peasy.load(decoder)
+    x = model.look("The pizza came out", steps=["logits"], layers=[0], rows=[0, -1])
+    grid = x.stream("logits")
+    expected = model.model(torch.tensor([x.look.tokens.ids]))[0, [0, -1]]
+    np.testing.assert_allclose(np.asarray(grid), expected.detach().numpy(), atol=1e-5)
+    assert grid.columns[x.look.next[0].id] == x.look.next[0].piece
+    assert "logits" in str(x)
+    with pytest.raises(NoRoom):
+        model.look("The pizza came out", steps=["logits"], budget="1KB", storage="float32")
+    answered = peasy.load(translator).look("The pizza", "it tasted", steps=["logits"])
+    assert answered.stream("logits").shape[0] == len(answered.look.target)
+    with pytest.raises(NotFound, match="No logits was"):
+        model.look("The pizza").stream("logits")
+
+
+def test_a_map_carries_queries_and_keys_where_they_were_asked_for(decoder):
+    from peasy.formula import weigh
+
+    model = peasy.load(decoder)
+    x = model.look("The pizza came out", steps=("weights", "query", "key"))
+    maps = next(part for part in x.document().parts if hasattr(part, "vectors"))
+    count = maps.values.shape[-1]
+    for place in np.ndindex(*maps.values.shape[:2]):
+        found = weigh(
+            maps.vectors.query[place], maps.vectors.key[place], mask=np.tril(np.ones((count, count), bool)),
+            scale=maps.vectors.scale,
+        )  # fmt: skip
+        np.testing.assert_allclose(found, np.nan_to_num(maps.values[place]), atol=1e-5)
+    plain = next(part for part in model.look("The pizza").document().parts if hasattr(part, "vectors"))
+    assert plain.vectors is None
+    assert plain.command.endswith("'The pizza'")

@@ -53,37 +53,47 @@ def test_one_beam_is_what_generate_writes(loaded):
 def test_alignment_is_where_it_looked(loaded):
     found = loaded.translate("the dog sat on the mat", beam=2, max_tokens=5)
     aligned = found.alignment()
-    assert aligned.weights.shape == (len(found.found[0].ids), 6)
+    assert aligned.weights.shape == (len(aligned.target.words), 6)
     np.testing.assert_allclose(np.asarray(aligned).sum(axis=1), 1, atol=1e-5)
-    assert aligned.source == ("the", "dog", "sat", "on", "the", "mat")
-    assert [piece for piece, _ in aligned.best()] == list(found.found[0].pieces)
-    assert "sat" in aligned.text()
+    assert aligned.source.words == ("the", "dog", "sat", "on", "the", "mat")
+    assert aligned.target.ids == found.found[0].ids, "the very ids that were written, not the text cut anew"
+    assert [word for word, _ in aligned.best()] == list(aligned.target.words)
+    assert "sat" in str(aligned)
     assert json.dumps(aligned.data())
     with pytest.raises(InvalidInput, match="no layer 9"):
         found.alignment(layer=9)
     with pytest.raises(InvalidInput, match="no head 9"):
         found.alignment(head=9)
-    config = loaded.model.config
-    layer, heads = aligned.layer, config.decoder.attention.heads if loaded.kind == "encoder-decoder" else 1
-    each = [found.alignment(layer=layer, head=head).weights for head in range(heads)]
-    np.testing.assert_allclose(np.mean(each, axis=0), aligned.weights, atol=1e-6)
+
+
+def test_known_pairs_rank_the_heads(loaded):
+    found = translate(loaded, ["the dog sat", "the cat"], known=[[(0, 0), (1, 1)], [(0, 0)]], max_tokens=5)
+    first = found.aligned[0]
+    assert first.scores[0].right == max(score.right for score in first.scores)
+    assert first.known == ((0, 0), (1, 1))
+    with pytest.raises(InvalidInput, match="2 texts and 1 known"):
+        translate(loaded, ["the dog", "the cat"], known=[[(0, 0)]], max_tokens=3)
+    with pytest.raises(InvalidInput, match="source has no word 9"):
+        translate(loaded, ["the dog"], known=[[(9, 0)]], max_tokens=3)
 
 
 def test_a_row_belongs_to_the_token_that_was_written(loaded):
     """The weights of a token are those of the pass that wrote it: step by step, with a tap, gives the same rows."""
+    from peasy.looking.words import merge
     from peasy.nn.tap import Tap
 
     found = loaded.translate("the dog sat", max_tokens=4)
     aligned, model, rows = found.alignment(), loaded.model, []
     seen = []
-    tap = Tap(seen.append, steps=["weights"], parts=["cross_attention"])
+    tap = Tap(seen.append, steps=["weights"], parts=["cross_attention"], heads=[aligned.head])
     with torch.inference_mode():
         memory = model.start(source=torch.tensor([loaded.prompt("the dog sat")]))
         for id in (1, *found.found[0].ids[:-1]):
             seen.clear()
             model.read([[id]], [memory], tap=tap)
-            rows.append(next(s.array[0, :, -1].mean(dim=0) for s in seen if s.place.layer == aligned.layer))
-    np.testing.assert_allclose(aligned.weights, torch.stack(rows).numpy(), atol=1e-5)
+            rows.append(next(s.array[0, 0, -1] for s in seen if s.place.layer == aligned.layer))
+    expected = merge(torch.stack(rows).numpy(), aligned.target, aligned.source)
+    np.testing.assert_allclose(aligned.weights, expected, atol=1e-5)
 
 
 def test_one_that_fails_leaves_the_others(loaded):

@@ -6,6 +6,7 @@ from cyclopts import Parameter
 
 from peasy.cli.consent import asking
 from peasy.cli.door import Answer, Flags, Source, read_source
+from peasy.cli.look import read_pairs
 from peasy.cli.meter import Meter
 
 
@@ -16,6 +17,7 @@ def translate(
     beam: int = 1,
     n: int = 1,
     align: Annotated[bool, Parameter(negative="")] = False,
+    known: str | None = None,
     max_tokens: int | None = None,
     length_penalty: float = 1.0,
     flags: Flags = Flags(),
@@ -27,6 +29,7 @@ def translate(
         peasy translate locales-fr "3 days ago"
         peasy translate locales-fr "3 days ago" --beam 4 --n 3
         peasy translate locales-fr "3 days ago" --align --out alignment.html
+        peasy translate locales-fr "3 days ago" --known "0-1 2-0"
         peasy translate locales-fr sentences.txt > translations.txt
         echo "3 days ago" | peasy translate locales-fr -
 
@@ -37,7 +40,9 @@ def translate(
         text: What to translate; a file or stdin (-) has one text on each line.
         beam: Keep so many beginnings at once; 1 takes the best token each time.
         n: Show so many translations, with their scores.
-        align: Show where the model looked while it wrote each token.
+        align: Show which source words the words of a translation came from.
+        known: Pairs of words that belong together, source first (0-0 1-2), or a file with a line of them for each text;
+            heads are ranked by how many they find.
         max_tokens: Stop after so many tokens; three times the source and a few unless you say so.
         length_penalty: Above 0 favours long translations when beams are compared.
     """
@@ -48,15 +53,15 @@ def translate(
     if max_tokens is not None:
         how["max_tokens"] = max_tokens
     found = verb(
-        model, texts, align=align, device=flags.device, offline=flags.offline, ask=asking(flags),
-        progress=Meter("translating", flags), **how,
+        model, texts, align=align, known=() if known is None else read_pairs(known), device=flags.device,
+        offline=flags.offline, ask=asking(flags), progress=Meter("translating", flags), **how,
     )  # fmt: skip
     if len(texts) == 1:
         if found.translations[0].error is not None:
             raise found.translations[0].error
-        advice = [] if align else [f'peasy translate {model} "{texts[0][:60]}" --align']
+        advice = [] if found.aligned else [f'peasy translate {model} "{texts[0][:60]}" --align']
         return Answer(found, next=advice)
-    told = not (flags.json or flags.out or align or n > 1)
+    told = not (flags.json or flags.out or found.aligned or n > 1)
     if told:
         for one in found.translations:
             print(" ".join(one.text.split()))

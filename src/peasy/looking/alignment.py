@@ -1,6 +1,6 @@
 """Which source words an answer was written from, and which head aligns best."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -11,7 +11,24 @@ from peasy.looking.words import merge
 from peasy.nn.place import Place
 
 Known = Sequence[tuple[int, int]]
-"""(source word, target word) as `split_words` counts them."""
+"""(source word, answer word), both counted from 0, blanks and ends left out."""
+
+
+def read_known(text: str) -> tuple[tuple[int, int], ...]:
+    """Pairs as word aligners write them: 0-0 1-2, the source word first, counted from 0.
+
+    >>> read_known("0-0 1-2")
+    ((0, 0), (1, 2))
+    """
+    pairs = [pair.partition("-") for pair in text.split()]
+    for ours, dash, theirs in pairs:
+        if not (ours.isdecimal() and theirs.isdecimal()):
+            raise InvalidInput(
+                f'"{ours}{dash}{theirs}" is no pair of words.', hint='Source word, dash, answer word: "0-0 1-2".'
+            )
+    if not pairs:
+        raise InvalidInput("No pair of words is given.", hint='For example "0-0 1-2": source word, dash, answer word.')
+    return tuple((int(ours), int(theirs)) for ours, _, theirs in pairs)
 
 
 def align(
@@ -27,15 +44,27 @@ def align(
         raise InvalidInput(f"{look.model} has no attention to a source.", hint="Only translators align.")
     tables = {(c.place, h): _by_words(c, i, look.tokens, written) for c in captures for i, h in enumerate(c.heads)}
     links = _links(known, look.tokens, written)
-    scores = sorted((_score(*key, table, links) for key, table in tables.items()), key=lambda one: -one.score)
+    scores = sorted((_score(*key, table, links) for key, table in tables.items()), key=_rank)
     chosen = next((s for s in scores if (place in (None, s.place)) and head in (None, s.head)), None)
     if chosen is None:
-        raise InvalidInput(f"There is no head {head} of that attention to align by.")
+        raise _missing(tables.keys(), place, head)
     weights = tables[chosen.place, chosen.head]
     pairs = tuple((source, target) for target, sources in sorted(links.items()) for source in sorted(sources))
     return Alignment(
         look.model, look.tokens, written, weights, chosen.place, chosen.head, tuple(scores), pairs, look.caveat
     )
+
+
+def _rank(one: AlignmentScore) -> tuple[float, float]:
+    """Best first; where several heads find all known pairs, the one that moves along most sharply."""
+    return -one.score, -one.monotony * one.sharpness
+
+
+def _missing(keys: Collection[tuple[Place, int]], place: Place | None, head: int | None) -> InvalidInput:
+    what, asked, most = "head", head, max(number for _, number in keys)
+    if place is not None and place not in {there for there, _ in keys}:
+        what, asked, most = "layer", place.layer, max(there.layer for there, _ in keys)
+    return InvalidInput(f"There is no {what} {asked}.", hint=f"Here they go from 0 to {most}.")
 
 
 def _by_words(capture: Capture, index: int, source: Tokens, written: Tokens) -> np.ndarray:
@@ -45,13 +74,21 @@ def _by_words(capture: Capture, index: int, source: Tokens, written: Tokens) -> 
 
 def _links(known: Known, source: Tokens, written: Tokens) -> dict[int, set[int]]:
     """For each known target word its source words, by their numbers among the shown words."""
-    left = {number: at for at, number in enumerate(source.numbers) if number is not None}
-    right = {number: at for at, number in enumerate(written.numbers) if number is not None}
+    left, right = _counted(source), _counted(written)
     found: dict[int, set[int]] = {}
     for ours, theirs in known:
-        if ours in left and theirs in right:
-            found.setdefault(right[theirs], set()).add(left[ours])
+        for number, side, what in ((ours, left, "source"), (theirs, right, "answer")):
+            if number not in side:
+                told = f"It has {len(side)}: {' '.join((source if side is left else written).words[:20])}"
+                raise InvalidInput(f"The {what} has no word {number}.", hint=told)
+        found.setdefault(right[theirs], set()).add(left[ours])
     return found
+
+
+def _counted(tokens: Tokens) -> dict[int, int]:
+    """The place among the shown words of each word that counts; where none is known to be one, all do."""
+    found = {number: at for at, number in enumerate(tokens.numbers) if number is not None}
+    return found or {at: at for at in range(len(tokens.words))}
 
 
 def _score(place: Place, head: int, table: np.ndarray, links: dict[int, set[int]]) -> AlignmentScore:

@@ -103,6 +103,24 @@ def read_off(told: Iterable[str]) -> list[Off]:
     return found
 
 
+def read_cut(told: str) -> tuple[Word, Word]:
+    """Two words as they are typed: who may not look, and at whom; numbers are places.
+
+    >>> read_cut("it:pizza"), read_cut("8:1")
+    (('it', 'pizza'), (8, 1))
+    """
+    query, colon, key = told.partition(":")
+    if not (query and colon and key):
+        raise InvalidInput(
+            f'"{told}" names no two words.', hint="it:pizza: the word it may not look at the word pizza."
+        )
+    return _word(query), _word(key)
+
+
+def _word(told: str) -> Word:
+    return int(told) if told.isdecimal() else told
+
+
 def cut(query: Word, key: Word, *, layer: int | None = None, head: int | None = None, part: str = "attention") -> Cut:
     """Cut an edge: `query` may not look at `key` any more, in one head or in all.
 

@@ -72,7 +72,8 @@ class Part:
 
     `key_head[h]` is the head of keys and values that query head h shares with others (h itself, where none does).
     `window`: how many places back (and forward, in an encoder) it sees at most; None = all. `causal`: it only looks
-    back. `cross`: its keys are the source's.
+    back. `cross`: its keys are the source's. `scale` is what products of queries and keys are multiplied with (None: it
+    scores in another way), `softcap` what they are kept within.
     """
 
     place: Place
@@ -81,6 +82,8 @@ class Part:
     window: int | None = None
     causal: bool = False
     cross: bool = False
+    scale: float | None = None
+    softcap: float | None = None
 
     @property
     def grouped(self) -> bool:

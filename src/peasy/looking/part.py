@@ -26,17 +26,19 @@ def parts_of(model: Model) -> tuple[Part, ...]:
 def _part(attention: Attention) -> Part:
     key_head = tuple(head * attention.key_heads // attention.heads for head in range(attention.heads))
     causal = attention.place.stack == "decoder" and not attention.cross
-    return Part(attention.place, attention.heads, key_head, attention.window, causal, attention.cross)
+    how = (attention.window, causal, attention.cross, attention.scale, attention.softcap)
+    return Part(attention.place, attention.heads, key_head, *how)
 
 
 @dataclass(frozen=True)
 class Widths:
-    """How wide the vectors of a model are: the stream, each head, and inside each feed-forward."""
+    """How wide the vectors of a model are: the stream, each head, inside each feed-forward, and its scores."""
 
     stream: int
     head: int
     inner: int
     layers: dict[str, int]
+    scores: int = 0
 
 
 def widths_of(model: Model) -> Widths:
@@ -45,7 +47,12 @@ def widths_of(model: Model) -> Widths:
     inner = [module.up.out_features for module in model.modules() if isinstance(module, FeedForward)]
     stream = getattr(model.config, "d_model", 0)
     own = stream if isinstance(model, RecurrentTranslator) else 0
-    return Widths(stream, max(heads, default=own), max(inner, default=0), _layers(model))
+    return Widths(stream, max(heads, default=own), max(inner, default=0), _layers(model), _scores(model))
+
+
+def _scores(model: Model) -> int:
+    config = model.config
+    return getattr(config, "target_vocabulary", None) or getattr(config, "vocabulary", 0)
 
 
 def _layers(model: Model) -> dict[str, int]:

@@ -68,4 +68,8 @@ class Question:
         rows = length if self.rows is None else len(self.rows)
         each = {"residual": widths.stream, "normed": 2 * widths.stream, "output": 2 * widths.stream}
         each |= {"activation": widths.inner}
-        return rows * (layers + 1) * sum(each.get(step, 0) for step in self.steps)
+        once = {"final": widths.stream, "logits": widths.scores if stack == self._writing(widths) else 0}
+        return rows * sum((layers + 1) * each.get(step, 0) + once.get(step, 0) for step in self.steps)
+
+    def _writing(self, widths: Widths) -> str:
+        return "decoder" if "decoder" in widths.layers else "encoder"

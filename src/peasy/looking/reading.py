@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
+from peasy.looking.part import default_stack, widths_of
 from peasy.models.protocol import Model
 from peasy.nn.edit import Edit
-from peasy.nn.tap import Tap
+from peasy.nn.place import Place
+from peasy.nn.tap import Seen, Tap
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ def read(
 ) -> Any:
     """Run the text; the scores after its last token `[vocabulary]`, with `every` after each, or None without a head."""
     hidden = run(model, reading, tap, edit)
+    if tap is not None and "logits" in tap.steps:
+        _hand_logits(model, hidden, tap)
     if getattr(model, "head", True) is None:
         return None
     scores = model.scores(hidden if every else hidden[:, -1:])[0]
@@ -64,6 +68,15 @@ def read(
 def run(model: Model, reading: Reading, tap: Tap | None = None, edit: Edit | None = None) -> Tensor:
     """The last vector of every token, `[1, time, d_model]`."""
     return model.hidden(_ids(model, reading.writes), tap=tap, edit=edit, **_source(model, reading))
+
+
+def _hand_logits(model: Model, hidden: Tensor, tap: Tap) -> None:
+    """The scores of the asked rows: no layer has them, so they are there whichever layers were asked for."""
+    if getattr(model, "head", True) is None:
+        raise InvalidInput("This model has no head: there are no logits.", hint='Ask for steps=["final"].')
+    rows = tap.rows_of(hidden.shape[1])
+    last = Place(default_stack(model), widths_of(model).layers.get(default_stack(model), 0), "stream")
+    tap.hand(Seen(last, "logits", model.scores(hidden[:, list(rows)]), rows=rows))
 
 
 def _source(model: Model, reading: Reading) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ without what a reader must know to read it: edits, scaling, how exactly it is ke
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -295,6 +296,19 @@ class Alignment:
     scores: tuple[AlignmentScore, ...]
     known: tuple[tuple[int, int], ...] = ()
     caveat: str = CAVEAT
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.weights, dtype=dtype)
+
+    @property
+    def layer(self) -> int:
+        """The layer that is shown."""
+        return self.place.layer
+
+    def best(self) -> list[tuple[str, str]]:
+        """Each word of the answer with the source word that it was written from most."""
+        most = self.weights.argmax(axis=1)
+        return [(word, self.source.words[at]) for word, at in zip(self.target.words, most.tolist(), strict=True)]
 
     def links(self, least: float = 0.1) -> tuple[tuple[int, int, float], ...]:
         """(source word, target word, weight) of all links that strong."""

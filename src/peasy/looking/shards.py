@@ -14,7 +14,7 @@ from peasy.errors import InvalidInput, NotFound
 from peasy.looking.budget import choose_storage
 from peasy.looking.part import parts_of, widths_of
 from peasy.looking.question import Question
-from peasy.looking.reading import Reading, check_reading, run
+from peasy.looking.reading import Reading, check_reading, read, run
 from peasy.looking.record import Capture
 from peasy.looking.recorder import Recorder
 from peasy.models.protocol import Model
@@ -53,7 +53,7 @@ def stream_looks(
             choose_storage(numbers, budget, storage)
             writer.make_room(numbers * (2 if storage == "float16" else 4))
             recorder = Recorder(question, lengths, storage)
-            run(model, reading, recorder.tap(), edit)
+            (read if "logits" in question.steps else run)(model, reading, recorder.tap(), edit)
             writer.add(reading, recorder.captures())
         return writer.finish(Path(folder), question, storage, said)
 

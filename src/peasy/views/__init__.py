@@ -22,9 +22,10 @@ from peasy.views.document import (
     Plane,
     Rows,
     Table,
+    Vectors,
 )
 
 __all__ = [
     "Arithmetic", "Block", "Cache", "Cell", "Curves", "Diagram", "Document", "Formula", "Heading", "Links", "Maps",
-    "Matrix", "Paragraph", "Part", "Plane", "Rows", "Table",
+    "Matrix", "Paragraph", "Part", "Plane", "Rows", "Table", "Vectors",
 ]  # fmt: skip

@@ -1,17 +1,24 @@
 """What heads looked at, as a document: every captured head of every layer, and one of them in words."""
 
 from collections.abc import Iterator, Sequence
+from shlex import quote
 
 import numpy as np
 
 from peasy.errors import NotFound
 from peasy.looking.record import MERGED, Capture, LongLook, Look, Overview, Part, Tokens
 from peasy.nn.place import Place
-from peasy.views.document import Cell, Document, Heading, Links, Maps, Paragraph, Rows, Table
+from peasy.views.document import Cell, Document, Heading, Links, Maps, Paragraph, Rows, Table, Vectors
 from peasy.views.document import Part as Shown
 
 MOST_LINKED = 64
 """Up to so many tokens the words are joined by lines too."""
+
+OPENED = ("query", "key")
+"""With these two a map carries what its weights came from."""
+
+LONGEST = 120
+"""A text longer than this is read from a file by the command that is told."""
 
 STACKS = {"encoder": "Encoder", "decoder": "Decoder"}
 
@@ -21,13 +28,16 @@ def look_document(
 ) -> Document:
     """All captured weights as maps, the asked head (or the sharpest) chosen, and its words joined by lines."""
     parts: list[Shown] = list(opening(look.edits, look.notes, look.storage))
-    for name, captures in attentions(look).items():
+    shown = attentions(look) if look.of("weights") else {}
+    for name, captures in shown.items():
         maps = attention_maps(look, captures, layer, head, words, scaled)
-        if len(attentions(look)) > 1:
+        if len(shown) > 1:
             parts.append(Heading(name))
         parts += [maps, *_lines(maps)]
-    if words:
+    if words and shown:
         parts.append(Paragraph(MERGED, "note"))
+    if not shown or {capture.step for capture in look.captures} - {"weights", *OPENED}:
+        parts.append(_kept(look))
     parts += candidates_parts(look)
     parts.append(Paragraph(_sentence(look.caveat), "note"))
     return Document(short_title(look.tokens.text, look.model), tuple(parts))
@@ -73,11 +83,42 @@ def attention_maps(
     if words:
         values, rows = merge_words(values, queries, keys, places)
         columns = keys.words
+    single = (len(rows), len(columns)) == (len(places), len(keys))  # no cell stands for several tokens
     return Maps(
         "Contributions: weight times the length of the value" if scaled else "Attention weights",
         values, rows, columns, tuple(map(str, layers)), tuple(map(str, heads)),
         says=_facts(look, captures), chosen=_chosen(values, layers, heads, layer, head),
+        vectors=_vectors(look, captures, layers, heads, places) if single and not scaled else None,
+        command="" if scaled else _command(look, captures[0].place),
     )  # fmt: skip
+
+
+def _vectors(
+    look: Look, captures: Sequence[Capture], layers: list[int], heads: list[int], places: list[int]
+) -> Vectors | None:
+    """The queries and keys of these maps, where they were captured and are what the scores were made of."""
+    part, found = look.part(captures[0].place), []
+    for step, size in zip(OPENED, (len(places), len(look.axes(captures[0].place)[1])), strict=True):
+        given = [look.of(step).get(capture.place) for capture in captures]
+        if part is None or part.scale is None or any(each is None for each in given):
+            return None
+        width = given[0].array.shape[-1]
+        array = np.full((len(layers), len(heads), size, width), np.nan, dtype=np.float32)
+        for each in given:
+            at = [places.index(row) for row in _rows(each)] if step == "query" else slice(None)
+            for place, number in enumerate(each.heads):
+                array[layers.index(each.place.layer), heads.index(number), at] = each.array[place]
+        found.append(array)
+    return Vectors(*found, part.scale, part.softcap)
+
+
+def _command(look: Look, place: Place) -> str:
+    """The start of the line that works out one head of this attention; none where a person must ask in Python."""
+    own = "encoder" if look.kind == "encoder" else "decoder"
+    if place.part != "attention" or place.stack != own:
+        return ""
+    short = len(look.tokens.text) <= LONGEST and look.tokens.text.strip()
+    return f"peasy look {quote(look.model)} {quote(look.tokens.text) if short else '- < text.txt'}"
 
 
 def seen_weights(capture: Capture, part: Part | None, scaled: bool = False) -> np.ndarray:
@@ -177,6 +218,20 @@ def short_title(text: str, model: str) -> str:
     """The text and the model it went through, on one line."""
     line = " ".join(text.split())
     return f"{line if len(line) <= 60 else line[:57] + '...'} ({model})"
+
+
+def _kept(look: Look) -> Table:
+    """What else was captured, array by array: what it is, how large, and between which numbers it lies."""
+    rows = []
+    for capture in look.captures:
+        numbers = np.asarray(capture.array, dtype=np.float32)
+        there = numbers[np.isfinite(numbers)]
+        least, most = (float(there.min()), float(there.max())) if there.size else (None, None)
+        place = capture.place
+        where = (place.stack, str(place.layer), place.part.replace("_", "-"), capture.step)
+        rows.append((*where, " x ".join(map(str, numbers.shape)), least, most))
+    columns = ("stack", "layer", "part", "step", "size", "smallest", "largest")
+    return Table(columns, tuple(rows), "What was captured")
 
 
 def _lines(maps: Maps) -> Iterator[Links]:

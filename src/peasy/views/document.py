@@ -153,12 +153,26 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
+class Vectors:
+    """Queries `[down, across, row, width]` and keys `[down, across, column, width]` that the numbers of maps came from.
+
+    A score is their product times `scale`, kept within `softcap` where there is one.
+    """
+
+    query: "np.ndarray"
+    key: "np.ndarray"
+    scale: float
+    softcap: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Maps:
     """Heat maps of one shape on a grid, one of them chosen: layers by heads, or one head over checkpoints.
 
     `values` is [down, across, row, column], and NaN is what is not there (a key that may not be looked at). `rows` and
     `columns` name the tokens, `down` and `across` the maps. Above `tile` 1 each cell of `values` stands for a square
-    of so many tokens, `reduced` by "mean" or "max"; then `exact` may hold some rows in full.
+    of so many tokens, `reduced` by "mean" or "max"; then `exact` may hold some rows in full. With `vectors` a cell can
+    be opened to its arithmetic; without them, `command` is the start of a line that shows it.
     """
 
     title: str
@@ -176,6 +190,8 @@ class Maps:
     tile: int = 1
     reduced: str = ""
     exact: Rows | None = None
+    vectors: Vectors | None = None
+    command: str = ""
 
     @property
     def count(self) -> int:

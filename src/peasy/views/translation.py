@@ -1,10 +1,8 @@
-"""A translation, ready to be shown: the text, others that were found, and which token came from which."""
+"""A translation, ready to be shown: the text, and others that were found."""
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from peasy.views.document import Document, Heading, Links, Matrix, Paragraph, Part, Table
+from peasy.views.document import Document, Paragraph, Part, Table
 
 
 @dataclass(frozen=True)
@@ -35,25 +33,6 @@ def _one(found: tuple[Translated, ...], error: str | None) -> list[Part]:
         rows = tuple((str(i + 1), one.text, f"{one.score:.4f}", f"{one.logprob:.4f}") for i, one in enumerate(found))
         parts.append(Table(("", "translation", "score", "log-probability"), rows, "What was found"))
     return parts
-
-
-def alignment_parts(
-    source: tuple[str, ...], target: tuple[str, ...], weights: np.ndarray, says: str
-) -> tuple[Part, ...]:
-    """Where the model looked while it wrote each token: bands between the two texts, and all weights as a table."""
-    marks = frozenset((row, int(weights[row].argmax())) for row in range(len(target)))
-    return (
-        Heading("Alignment"),
-        Links(
-            "Which came from which", target, source, weights, left_axis="written", right_axis="source", says=says,
-            ribbons=True,
-        ),
-        Matrix(
-            "Weights", tuple(tuple(float(cell) for cell in row) for row in weights), target, source, "written",
-            "source", says=says, shaded=True, marks=marks,
-        ),
-        Paragraph("Weights show where the model looked while it wrote, not why it chose the word.", "note"),
-    )  # fmt: skip
 
 
 def _title(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,11 @@ class Finding(Result):
         if name.startswith("_") or name == "record":
             raise AttributeError(name)
         return getattr(self.record, name)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if not hasattr(self.record, "__array__"):
+            raise TypeError(f"A {type(self.record).__name__} is no single array.")
+        return np.asarray(self.record, dtype=dtype)
 
     def document(self) -> Document:
         """The record as a document."""
@@ -64,6 +70,8 @@ def plain(value: Any) -> Any:
             return value.tolist()
         numbers = np.round(value.astype(np.float64), DIGITS)
         return np.where(np.isfinite(numbers), numbers.astype(object), np.array(None)).tolist()
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, Mapping):
         return {_name(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

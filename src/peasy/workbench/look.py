@@ -73,6 +73,15 @@ def look(
     return LookResult(record, loaded, passage, question, edits, change, scores, scaled)
 
 
+def look_into_source(loaded: LoadedModel, text: str, written: Sequence[int]) -> LookResult:
+    """Only where a translator looked in its source while it wrote these ids."""
+    from peasy.workbench.passage import open_passage
+
+    passage, question = open_passage(loaded, text, written), Question(parts=("cross_attention",))
+    record, scores = _look(loaded, passage, question, None, (), read_bytes("512MB"), "auto")
+    return LookResult(record, loaded, passage, question, (), None, scores)
+
+
 def _open(model: Any, tokenizer: Any, **how: Any) -> LoadedModel:
     if isinstance(model, LoadedModel):
         return model

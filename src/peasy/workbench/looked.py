@@ -151,15 +151,29 @@ class LookResult(Result):
         """Another step of the formula, by layer and head: scores, scaled, masked, context, query, key, value."""
         return Heads(self.look, name, stack or self._stack, part)
 
-    def stream(self, name: str = "residual", layer: int = 0, part: str = "stream") -> Grid:
-        """A step outside attention, `[token, dimension]`: residual, normed, activation, output, final."""
-        found = [c for c in self.look.captures if c.step == name and c.place.layer == layer and part in c.place.part]
+    def stream(self, name: str = "residual", layer: int | None = None, part: str | None = None) -> Grid:
+        """A step outside attention, `[token, dimension]`: residual, normed, activation, output, final, logits.
+
+        None = the first layer and part that were looked at, of the text that the model writes on.
+        """
+        steps = [c for c in self.look.captures if c.step == name and c.place.stack == self._stack]
+        steps = steps or [c for c in self.look.captures if c.step == name]
+        found = [c for c in steps if layer in (None, c.place.layer) and (part is None or part in c.place.part)]
         if not found:
-            raise NotFound(f"No {name} of layer {layer} was looked at.", hint=f'Ask for it: steps=["{name}"].')
-        queries, _ = self.look.axes(found[0].place)
-        rows = tuple(queries.pieces[row] for row in found[0].rows or range(len(queries)))
-        columns = tuple(map(str, range(found[0].array.shape[-1])))
-        return Grid(found[0].array, rows, columns, "token", "dimension", f"{name}, layer {layer}")
+            where = "" if layer is None else f" of layer {layer}"
+            raise NotFound(f"No {name}{where} was looked at.", hint=f'Ask for it: steps=["{name}"].')
+        first = found[0]
+        queries, _ = self.look.axes(first.place)
+        rows = tuple(queries.pieces[row] for row in first.rows or range(len(queries)))
+        columns = self._columns(name, first.array.shape[-1])
+        return Grid(first.array, rows, columns, "token", "dimension", f"{name}, layer {first.place.layer}")
+
+    def _columns(self, name: str, count: int) -> tuple[str, ...]:
+        """Scores are of words, everything else has only numbers."""
+        tokenizer = self.loaded.target_tokenizer or self.loaded.tokenizer
+        if name != "logits" or tokenizer is None:
+            return tuple(map(str, range(count)))
+        return tuple(tokenizer.piece(id) if id < len(tokenizer) else f"#{id}" for id in range(count))
 
     def heads(self, query: str | int, top: int = 5) -> Finding:
         """What a word looked at, in every head that was looked at: its `top` largest weights."""
@@ -206,13 +220,15 @@ class LookResult(Result):
         )  # fmt: skip
         return Finding(found, lambda: lens_document(found))
 
-    def rollout(self) -> Grid:
-        """Weights of all layers multiplied; see `peasy.looking.rollout.CAVEAT` for what it is not."""
+    def rollout(self) -> Finding:
+        """Weights of all layers multiplied, a `Grid`; what it is drawn as says what it is not."""
         from peasy.looking.rollout import roll_out
+        from peasy.views.rollout import rollout_document
 
         array = roll_out(self.look, self._stack)
         queries, keys = self.look.axes(Place(self._stack, 0, "attention"))
-        return Grid(array, queries.pieces, keys.pieces, name="rollout")
+        found = Grid(array, queries.pieces, keys.pieces, name="rollout")
+        return Finding(found, lambda: rollout_document(self.look, found))
 
     def alignment(
         self, known: Iterable[tuple[int, int]] = (), layer: int | None = None, head: int | None = None

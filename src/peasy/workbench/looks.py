@@ -2,10 +2,16 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from peasy.checkpoint.memory import show_bytes
 from peasy.looking.budget import read_bytes
+from peasy.views.document import Document, Paragraph
+from peasy.workbench.finding import Finding
 from peasy.workbench.load import LoadedModel
+
+if TYPE_CHECKING:
+    from peasy.looking.shards import Kept
 
 
 def keep_looks(
@@ -18,7 +24,7 @@ def keep_looks(
     steps: Iterable[str] = ("weights",),
     budget: str | int = "512MB",
     storage: str = "float16",
-) -> Any:
+) -> Finding:
     """Look at every text and write what was asked for to `folder`; `peasy.looking.shards.read_looks` reads it again."""
     from peasy.looking.question import Question
     from peasy.looking.shards import stream_looks
@@ -29,4 +35,12 @@ def keep_looks(
 
     question = Question(tuple(steps), some(layers), some(heads))
     readings = (open_passage(loaded, text).reading for text in texts)
-    return stream_looks(loaded.model, readings, question, folder, budget=read_bytes(budget), storage=storage)
+    kept = stream_looks(loaded.model, readings, question, folder, budget=read_bytes(budget), storage=storage)
+    return Finding(kept, lambda: kept_document(kept, question.steps, storage))
+
+
+def kept_document(kept: "Kept", steps: tuple[str, ...], storage: str) -> Document:
+    """What was written, and how it is read again."""
+    what = f"{', '.join(steps)} of {kept.texts:,} texts: {show_bytes(kept.bytes)} as {storage}"
+    read = f'from peasy.looking.shards import read_looks; next(read_looks("{kept.folder}"))'
+    return Document("Kept", (Paragraph(f"{what}, in {kept.files:,} files in {kept.folder}."), Paragraph(read, "note")))

@@ -27,7 +27,11 @@ class Passage:
         return own, self.tokens if place.part == "cross_attention" else own
 
 
-def open_passage(loaded: LoadedModel, text: str | Sequence[int], target: str | None = None) -> Passage:
+Target = str | Sequence[int] | None
+"""A translator's answer, or the very ids of one that it wrote."""
+
+
+def open_passage(loaded: LoadedModel, text: str | Sequence[int], target: Target = None) -> Passage:
     """The text as the model reads it. A translator that is given no target writes one itself, greedily."""
     if isinstance(text, str):
         if not text.strip():
@@ -46,16 +50,16 @@ def open_passage(loaded: LoadedModel, text: str | Sequence[int], target: str | N
     return passage
 
 
-def _answered(loaded: LoadedModel, tokens: Tokens, target: str | None) -> Passage:
+def _answered(loaded: LoadedModel, tokens: Tokens, target: Target) -> Passage:
     special, answers = loaded.model.config.special, loaded.answers()
     if special.start is None:
         raise InvalidInput(f"{loaded.name} has no start token: its answers cannot be looked at.")
-    if target is None:
-        written = _write(loaded, tokens.ids)
-    else:
+    if isinstance(target, str):
         written = [*answers.encode(target, special=False).ids, *special.end[:1]]
+    else:
+        written = _write(loaded, tokens.ids) if target is None else list(target)
     plain = [id for id in written if id not in special.end]
-    text = answers.decode(plain) if target is None else target
+    text = target if isinstance(target, str) else answers.decode(plain)
     encoding = answers.encode(text, special=False)
     if list(encoding.ids) == plain:
         read = tokens_of(encoding, answers, before=[special.start])

@@ -6,50 +6,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from peasy.checkpoint.hub import Ask
 from peasy.display import Displayed
 from peasy.errors import InvalidInput, PeasyError
-from peasy.views.document import Document
-from peasy.views.translation import Translated, alignment_parts, translations_document
+from peasy.views.document import Document, Heading
+from peasy.views.translation import Translated, translations_document
+from peasy.workbench.finding import Finding
 from peasy.workbench.load import LoadedModel, load
 from peasy.workbench.result import Result
 
 if TYPE_CHECKING:
     from peasy.generation.beam import Beams, Found
-    from peasy.nn.tap import Seen
+    from peasy.looking.alignment import Known
 
 ROWS = 16
 """So many sources are searched side by side, those of like length together."""
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Alignment(Result):
-    """Where the model looked while it wrote each token: `weights` is [written, source], each row shares of 1."""
-
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    weights: np.ndarray
-    layer: int
-    head: int | None
-    says: str
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self.weights, dtype=dtype, copy=copy)
-
-    def document(self) -> Document:
-        """Bands between the two texts, and the weights as a table."""
-        return Document("Alignment", alignment_parts(self.source, self.target, self.weights, self.says))
-
-    def data(self) -> dict[str, Any]:
-        """Tokens of both sides and the weights."""
-        sides = {"source": list(self.source), "target": list(self.target)}
-        return {**sides, "weights": self.weights.tolist(), "layer": self.layer, "head": self.head, "says": self.says}
-
-    def best(self) -> list[tuple[str, str]]:
-        """Each written token with the source token it looked at most."""
-        return [(piece, self.source[int(row.argmax())]) for piece, row in zip(self.target, self.weights, strict=True)]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -76,14 +47,18 @@ class Translation(Displayed):
         """What else was found, best first."""
         return self.found[1:]
 
-    def alignment(self, layer: int | None = None, head: int | None = None, nth: int = 0) -> Alignment:
-        """Where the model looked while it wrote each token of the `nth` translation.
+    def alignment(
+        self, known: "Known" = (), *, layer: int | None = None, head: int | None = None, nth: int = 0
+    ) -> Finding:
+        """Which source words the words of the `nth` translation were written from.
 
-        Of one `layer` and `head`, or the mean of a layer's heads; None is the layer that looks most sharply.
+        By the head that aligns best (against the `known` pairs of words, where they are given), or by the one named.
         """
+        from peasy.workbench.look import look_into_source
+
         if not self.found:
             raise self.error or InvalidInput("There is no translation to align.")
-        return align(self.loaded, self.source, self.found[nth], layer, head)
+        return look_into_source(self.loaded, self.source, self.found[nth].ids).alignment(known, layer, head)
 
     def document(self) -> Document:
         """The translation, and what else was found."""
@@ -114,7 +89,7 @@ class TranslateResult(Result):
     translations: tuple[Translation, ...]
     seconds: float
     beams: "Beams"
-    aligned: tuple[Alignment, ...] = ()
+    aligned: tuple[Finding, ...] = ()
 
     @property
     def texts(self) -> list[str]:
@@ -129,13 +104,14 @@ class TranslateResult(Result):
         page = translations_document(
             tuple(one.row() for one in self.translations), f"{self.name} · {how} · {count:,} tokens{speed}"
         )
-        parts = [part for one in self.aligned for part in one.document().parts]
+        parts = [part for one in self.aligned for part in (Heading("Alignment"), *one.document().parts)]
         return replace(page, parts=(*page.parts, *parts))
 
     def data(self) -> dict[str, Any]:
         """All translations, and their alignments."""
         told = [one.data() for one in self.translations]
-        for one, aligned in zip(told, self.aligned, strict=False):
+        found = [one for one, each in zip(told, self.translations, strict=True) if each.found]
+        for one, aligned in zip(found, self.aligned, strict=False):
             one["alignment"] = aligned.data()
         return {"model": self.name, "translations": told, "seconds": self.seconds, "search": vars(self.beams)}
 
@@ -145,6 +121,7 @@ def translate(
     text: str | Sequence[str],
     *,
     align: bool = False,
+    known: "Sequence[Known]" = (),
     device: str = "auto",
     offline: bool = False,
     ask: Ask | None = None,
@@ -152,6 +129,9 @@ def translate(
     **how: Any,
 ) -> TranslateResult:
     """The translation of a text, or of each of many. `how`: beam, n, max_tokens, length_penalty, patience.
+
+    With `align` each comes with where its words were written from; `known` are the pairs of words that belong together,
+    for each text, by which the heads are then ranked.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.checkpoint.model import save_model
@@ -170,6 +150,10 @@ def translate(
     texts = [text] if isinstance(text, str) else list(text)
     if not texts:
         raise InvalidInput("There is no text to translate.")
+    if known and len(known) != len(texts):
+        raise InvalidInput(
+            f"There are {len(texts)} texts and {len(known)} known alignments.", hint="Give one for each."
+        )
     began, found = time.perf_counter(), dict[int, Translation]()
     beams = make_beams(**how)
     for place, one in translating(loaded, texts, beams, "max_tokens" in how):
@@ -178,7 +162,8 @@ def translate(
             progress(len(found), len(texts))
     seconds = time.perf_counter() - began
     done = tuple(found[place] for place in range(len(texts)))
-    aligned = tuple(one.alignment() for one in done if one.found) if align else ()
+    pairs = zip(done, known or [()] * len(done), strict=True)
+    aligned = tuple(one.alignment(each) for one, each in pairs if one.found) if align or known else ()
     return TranslateResult(loaded.name, done, seconds, beams, aligned)
 
 
@@ -236,39 +221,3 @@ def _told(loaded: LoadedModel, found: "Found") -> tuple[Translated, ...]:
         Translated(words.decode(one.ids), tuple(map(words.piece, one.ids)), one.ids, one.score, one.logprob)
         for one in found.best
     )
-
-
-def align(
-    loaded: LoadedModel, source: str, target: Translated, layer: int | None = None, head: int | None = None
-) -> Alignment:
-    """Where a model looks in a source while it writes a translation, by a tap on its attention to the source."""
-    maps = _look(loaded, loaded.prompt(source), target.ids)
-    if layer is None:
-        layer = max(maps, key=lambda each: float(maps[each].mean(axis=0).max(axis=1).mean()))
-    if layer not in maps:
-        raise InvalidInput(f"There is no layer {layer}.", hint=f"Here they go from 0 to {max(maps)}.")
-    heads = maps[layer]
-    if head is not None and not 0 <= head < len(heads):
-        raise InvalidInput(f"There is no head {head}.", hint=f"Here they go from 0 to {len(heads) - 1}.")
-    weights = heads.mean(axis=0) if head is None else heads[head]
-    whose = f"head {head}" if head is not None else f"the mean of {len(heads)} heads" if len(heads) > 1 else "its head"
-    says = f"Layer {layer}, {whose}: where it looked when it wrote each token."
-    pieces = loaded.need_tokenizer().encode(source).pieces
-    return Alignment(pieces, target.pieces, weights, layer, head, says)
-
-
-def _look(loaded: LoadedModel, source: list[int], target: tuple[int, ...]) -> dict[int, np.ndarray]:
-    """The weights of each layer, [head, written, source]: the row that writes a token is that of the token before."""
-    import torch
-
-    from peasy.generation.prompt import begin_one
-    from peasy.nn.tap import Tap
-
-    seen: list[Seen] = []
-    tap = Tap(seen.append, steps=["weights"], parts=["cross_attention"])
-    model = loaded.model
-    ids = [*begin_one(model, ()), *target[:-1]]
-    with torch.inference_mode():
-        memory = model.start(source=torch.tensor([source], device=model.device))
-        model.read([ids], [memory], tap=tap)
-    return {one.place.layer: one.array[0].float().cpu().numpy() for one in seen}

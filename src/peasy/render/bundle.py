@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
-LOOKING = ("base.js", "numbers.js", "colour.js", "links.js", "chart.js", "maps.js", "plane.js")
+LOOKING = ("base.js", "numbers.js", "colour.js", "links.js", "chart.js", "cell.js", "maps.js", "plane.js")
 """What pictures of looking need; each stands after what it imports."""
 
 PAGE = ("theme.js", "arithmetic.js", "page.js")

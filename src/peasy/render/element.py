@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 
 from peasy.render import glyph
-from peasy.render.quantise import decimals_left, quantise
-from peasy.views.document import Links, Maps, Part, Plane
+from peasy.render.quantise import decimals_left, pack_exactly, quantise
+from peasy.views.document import Links, Maps, Part, Plane, Vectors
 
 NAMES: dict[type, str] = {Maps: "peasy-maps", Links: "peasy-links", Plane: "peasy-plane"}
 
 MOST_CELLS = 24_000_000
 """Cells of all maps of one element; above, only their table and picture are on the page."""
+
+
+MOST_VECTORS = 400_000
+"""Numbers of queries and keys of one element; above, the page tells the command that shows a cell's arithmetic."""
 
 
 def element_name(part: Part) -> str | None:
@@ -62,10 +66,19 @@ def _maps(maps: Maps, decimals: int) -> dict[str, Any]:
         "numbers": numbers,
         "decimals": decimals_left(numbers["error"], decimals),
         "exact": None,
+        "vectors": _vectors(maps.vectors),
+        "command": glyph.prose(maps.command),
     }
     if maps.exact is not None:
         data["exact"] = {"places": list(maps.exact.places), "numbers": quantise(maps.exact.values)}
     return data
+
+
+def _vectors(vectors: Vectors | None) -> dict[str, Any] | None:
+    if vectors is None or vectors.query.size + vectors.key.size > MOST_VECTORS:
+        return None
+    query, key = (pack_exactly(each) for each in (vectors.query, vectors.key))
+    return {"query": query, "key": key, "scale": vectors.scale, "softcap": vectors.softcap}
 
 
 def _links(links: Links, decimals: int) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def draw(document: Document) -> str:
 
 def live_parts(document: Document) -> tuple[str, str, str]:
     """What a widget shows: the content of the page, its style for a shadow root, and its arithmetic as JSON."""
-    page = _Page(document)
+    page = _Page(document, still=False)
     content = f"<main><h1>{escape(glyph.prose(document.title))}</h1>\n{page.body()}</main>"
     style = style_sheet().replace(":root[data-theme=light]", ":host([data-theme=light])")
     style = style.replace(":root[data-theme=dark]", ":host([data-theme=dark])").replace(":root", ":host")
@@ -125,8 +125,8 @@ def inlined_modules(document: Document) -> str:
 class _Page:
     """Draws the parts and gathers the arithmetic of their cells on the way."""
 
-    def __init__(self, document: Document, alone: bool = True) -> None:
-        self.document, self.alone = document, alone
+    def __init__(self, document: Document, alone: bool = True, still: bool = True) -> None:
+        self.document, self.alone, self.still = document, alone, still
         self.arithmetic: dict[str, list[str]] = {}
         self.room = MOST_ARITHMETIC
         self.most = _most(document) if alone else 40
@@ -241,13 +241,21 @@ class _Page:
 
     def figure(self, part: Figure) -> str:
         """A picture of looking: still first, live where scripts may run, and its numbers as tables below."""
-        drawn = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
-        said = "" if not part.says else f'<p class="note">{_inline(part.says)}</p>'
         tables = "".join(
             self.matrix(each, FIGURE_MOST) if isinstance(each, Matrix) else self.table(each) for each in tables_of(part)
         )
         details = f'<details slot="table"><summary>The numbers as a table</summary>{tables}</details>'
-        return f'<div class="figure">{self._live(part, f"<figure>{drawn}{said}</figure>", details)}</div>\n'
+        return f'<div class="figure">{self._live(part, self._unmoved(part), details)}</div>\n'
+
+    def _unmoved(self, part: Figure) -> str:
+        """The still picture; where scripts run nobody sees it, so they are spared reading it."""
+        live = self.alone and element_name(part) is not None
+        if live and not self.still:
+            return ""
+        drawn = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
+        said = "" if not part.says else f'<p class="note">{_inline(part.says)}</p>'
+        still = f"<figure>{drawn}{said}</figure>"
+        return f"<noscript>{still}</noscript>" if live else still
 
     def _live(self, part: Part, still: str, details: str = "") -> str:
         """The still picture inside the element that brings it to life; notebooks keep the picture alone."""

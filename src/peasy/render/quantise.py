@@ -39,6 +39,19 @@ def quantise(values: Any, fine: int = FINE) -> dict[str, Any]:
     }
 
 
+def pack_exactly(values: Any) -> dict[str, Any]:
+    """The numbers as they are, in 32 bits each, deflated and in base64: for what is calculated with.
+
+    >>> pack_exactly([[0.5, 1.0]])["shape"]
+    [1, 2]
+    """
+    array = np.asarray(values, dtype="<f4")
+    return {
+        "shape": list(array.shape),
+        "data": base64.b64encode(zlib.compress(array.tobytes(), 6)).decode("ascii"),
+    }
+
+
 def unpack(packed: dict[str, Any]) -> np.ndarray:
     """The numbers again, as a page reads them."""
     dtype = np.dtype("<u2" if packed["bytes"] == 2 else "u1")

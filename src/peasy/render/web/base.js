@@ -18,7 +18,7 @@ export function chooser(label, options, chosen, choose) {
   return make("label", {}, `${label} `, select);
 }
 
-// An element shows its script-free content until its own picture is ready, and keeps what has slot="table".
+// An element keeps what has slot="table". Its still picture stands in a noscript and is shown if its own cannot be drawn.
 export class Figure extends HTMLElement {
   #data = null;
 
@@ -42,7 +42,7 @@ export class Figure extends HTMLElement {
 
   set data(given) {
     this.#data = given;
-    this.ready = this.build(given).then(() => this.toggleAttribute("data-ready", true));
+    this.ready = this.build(given).then(() => this.drawn(), (error) => this.fallBack(error));
   }
 
   open(...children) {
@@ -52,8 +52,24 @@ export class Figure extends HTMLElement {
     return root;
   }
 
+  drawn() {
+    this.width = this.wide(); // drawn for this width: the first word of its size is no news
+    this.toggleAttribute("data-ready", true);
+  }
+
+  wide() {
+    return Math.round(this.getBoundingClientRect().width);
+  }
+
+  // Better a still picture than none. Its markup is peasy's own, in which every text is escaped.
+  fallBack(error) {
+    const still = this.querySelector(":scope > noscript");
+    if (still) still.replaceWith(...new DOMParser().parseFromString(still.textContent, "text/html").body.childNodes);
+    console.error(error);
+  }
+
   resized() {
-    const width = Math.round(this.getBoundingClientRect().width);
+    const width = this.wide();
     if (width && width !== this.width && this.hasAttribute("data-ready")) {
       this.width = width;
       this.repaint();
@@ -113,14 +129,17 @@ select,button.plain{font:inherit;color:var(--i);background:var(--w);border:1px s
 .overview span{color:var(--s);font-size:11px;text-align:center;align-self:center;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 .overview span.side{text-align:right;padding-right:.3rem;overflow:visible}.overview span.axes{grid-column:1/-1;text-align:left}
 .overview button{padding:0;border:1px solid var(--e);border-radius:2px;background:var(--w);aspect-ratio:1;min-width:24px;width:100%;cursor:pointer;line-height:0}
-.overview canvas{width:100%;height:100%;display:block;border-radius:1px}
-.overview canvas{image-rendering:pixelated}
+.overview{position:relative}.overview canvas{position:absolute;left:0;top:0;pointer-events:none}
 .overview.line div{display:grid;gap:2px}
 .overview button[aria-pressed=true]{outline:3px solid var(--m);outline-offset:0}
 .large{min-width:0;overflow-x:auto;padding:3px}
 .large canvas{display:block;max-width:none;cursor:crosshair;border-radius:3px}
 .read{min-height:1.5em;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .read b{font-weight:600}
+.sum{background:var(--w);border:1px solid var(--e);border-radius:.4rem;padding:.5rem .7rem;margin:.4rem 0}
+.sum strong{display:block;color:var(--s);font-size:.85rem;overflow-wrap:anywhere}
+.sum pre{margin:.25rem 0 0;white-space:pre-wrap;overflow-wrap:anywhere;font:12.5px/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
+.sum[hidden]{display:none}
 ol.top{list-style:none;margin:.3rem 0 0;padding:0;display:grid;gap:2px;max-width:28rem}
 ol.top li{display:grid;grid-template-columns:minmax(4rem,9rem) minmax(2rem,1fr) 4.5rem;gap:.5rem;align-items:center}
 ol.top bdi{text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:pre}

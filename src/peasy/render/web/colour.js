@@ -41,22 +41,31 @@ export function paintMap(canvas, numbers, start, rows, columns, range, ramp) {
   canvas.height = rows;
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
+  paintCells(image, 0, 0, columns, rows, { numbers, start, rows, columns, range, ramp });
+  context.putImageData(image, 0, 0);
+}
+
+// A map on a piece of a picture, `wide` by `tall` pixels from (left, top) on.
+export function paintCells(image, left, top, wide, tall, { numbers, start, rows, columns, range, ramp }) {
   const pixels = new Uint32Array(image.data.buffer);
   const span = range.high > range.low ? range.high - range.low : 1;
   const factor = (numbers.step / span) * (SHADES - 1);
   const shift = ((numbers.low - range.low) / span) * (SHADES - 1) + 0.5;
   const { codes, last } = numbers;
-  for (let place = 0; place < pixels.length; place++) {
-    const code = codes[start + place];
-    if (code !== last) pixels[place] = ramp[Math.min(Math.max((code * factor + shift) | 0, 0), SHADES - 1)];
+  for (let y = 0; y < tall; y++) {
+    const line = start + Math.floor((y * rows) / tall) * columns;
+    for (let x = 0, at = (top + y) * image.width + left; x < wide; x++, at++) {
+      const code = codes[line + (((x * columns) / wide) | 0)];
+      if (code !== last) pixels[at] = ramp[Math.min(Math.max((code * factor + shift) | 0, 0), SHADES - 1)];
+    }
   }
-  context.putImageData(image, 0, 0);
 }
 
-// A small picture of many cells: each pixel is the strongest of a square of cells, so that thin lines stay visible.
-export function paintSmall(canvas, numbers, start, rows, columns, range, ramp, most) {
+// A map of many cells made smaller: each is the strongest of a square of cells, so that thin lines stay visible.
+export function shrinkMap(map, most) {
+  const { numbers, start, rows, columns, range } = map;
   const side = Math.ceil(Math.max(rows, columns) / most);
-  if (side <= 1) return paintMap(canvas, numbers, start, rows, columns, range, ramp);
+  if (side <= 1) return map;
   const [height, width] = [Math.ceil(rows / side), Math.ceil(columns / side)];
   const { codes, last, low, step } = numbers;
   const small = new codes.constructor(height * width).fill(last);
@@ -69,7 +78,7 @@ export function paintSmall(canvas, numbers, start, rows, columns, range, ramp, m
       if (code !== last && (small[at] === last || Math.abs(code - zero) > Math.abs(small[at] - zero))) small[at] = code;
     }
   }
-  return paintMap(canvas, { ...numbers, codes: small }, 0, height, width, range, ramp);
+  return { ...map, numbers: { ...numbers, codes: small }, start: 0, rows: height, columns: width };
 }
 
 function channels(stop) {

@@ -1,34 +1,37 @@
 // Heat maps on a grid: all of them small, one large, its words with lines or as a text, and every number by pointing.
 
 import { Figure, chooser, define, make } from "./base.js";
+import { explainWeight } from "./cell.js";
 import { Chart } from "./chart.js";
-import { paintSmall, rampOf } from "./colour.js";
+import { paintCells, rampOf, shrinkMap } from "./colour.js";
 import { drawLinks } from "./links.js";
-import { rangeOf, unpackNumbers, writeNumber } from "./numbers.js";
+import { rangeOf, rangeOfAll, unpackExactly, unpackNumbers, writeNumber } from "./numbers.js";
 
 const SCALES = ["each map's own range", "own range, small numbers lifted", "one range for all"];
 const MOST_WORDS = 64;
 const WINDOW = 240;
+const OPENS = "A click on a cell, or Enter, opens how its number came about; Escape closes it.";
 const KEYS = "Keys: arrows move in the map, [ and ] change the";
 
 class PeasyMaps extends Figure {
   async build(data) {
     this.numbers = await unpackNumbers(data.numbers);
     this.exact = data.exact ? await unpackNumbers(data.exact.numbers) : null;
+    this.vectors = data.vectors && { query: await unpackExactly(data.vectors.query), key: await unpackExactly(data.vectors.key) };
     [this.downs, this.acrosses, this.rows, this.columns] = data.numbers.shape;
     this.size = this.rows * this.columns;
     [this.down, this.across] = data.chosen;
-    [this.row, this.column, this.scale] = [-1, -1, 0];
+    this.scale = 0;
     this.view = data.tile === 1 && Math.max(this.rows, this.columns) <= MOST_WORDS ? 0 : 1;
     this.ranges = Array.from({ length: this.downs * this.acrosses }, (_, place) => rangeOf(this.numbers, place * this.size, this.size));
-    this.whole = rangeOf(this.numbers, 0, this.numbers.codes.length);
+    this.whole = rangeOfAll(this.ranges);
+    [this.row, this.column] = this.firstCell();
     this.furnish(data);
     this.repaint();
-    this.start();
   }
 
   // A first cell, so that there is something to read: the last query that was kept, and what it looks at most.
-  start() {
+  firstCell() {
     const { tile, exact } = this.data;
     const row = tile > 1 && exact?.places.length ? Math.floor(exact.places.at(-1) / tile) : this.rows - 1;
     const first = this.mapAt(this.down, this.across).start + row * this.columns;
@@ -36,23 +39,24 @@ class PeasyMaps extends Figure {
     for (let place = 1; place < this.columns; place++) {
       if (!(this.numbers.at(first + place) <= this.numbers.at(first + column)) && !Number.isNaN(this.numbers.at(first + place))) column = place;
     }
-    this.point(row, column);
+    return [row, column];
   }
 
   furnish(data) {
     const labels = (names) => (data.tile === 1 ? names : startsOf(names, data.tile));
     this.chart = new Chart(this, labels(data.rows), labels(data.columns));
     this.read = make("p", { class: "read", role: "status" });
+    this.sum = make("div", { class: "sum", role: "status", hidden: "" });
     this.top = make("ol", { class: "top" });
     this.words = make("div", { class: "words" });
     this.listen(this.chart.canvas);
     const several = this.downs * this.acrosses > 1;
     this.large = make("div", { class: "large" }, this.chart.canvas);
     this.asked = make("p", {});
-    const [main, best] = [make("div", { class: "main" }, this.large, this.read), make("div", { class: "best" }, this.asked, this.top)];
+    const [main, best] = [make("div", { class: "main" }, this.large, this.read, this.sum), make("div", { class: "best" }, this.asked, this.top)];
     const columns = several ? [[this.overview(data), best], [main, this.words]] : [[main], [best, this.words]];
     const body = make("div", { class: several ? "body" : "body one" }, ...columns.map((parts) => make("div", { class: "side-by-side" }, ...parts)));
-    const said = [data.says, this.stated(data), several ? `${KEYS} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : ""];
+    const said = [data.says, this.stated(data), this.opens ? OPENS : "", several ? `${KEYS} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : ""];
     const quiet = said.filter(Boolean).map((sentence) => make("p", { class: "quiet" }, sentence));
     this.open(make("div", { class: "frame" }, make("h3", {}, data.title), this.bar(data, several), body, ...quiet));
     this.onkeydown = (event) => this.pressed(event);
@@ -83,8 +87,15 @@ class PeasyMaps extends Figure {
 
   overview(data) {
     this.thumbs = [];
+    this.sheet = make("canvas", { "aria-hidden": true });
     const grid = make("div", { class: "overview", role: "group", "aria-label": `${data.title}: ${data.downAxis} by ${data.acrossAxis}` });
     grid.addEventListener("keydown", (event) => this.movedInOverview(event));
+    this.fillOverview(grid, data);
+    grid.append(this.sheet);
+    return grid;
+  }
+
+  fillOverview(grid, data) {
     if (this.downs === 1) return this.inOneLine(grid, data);
     grid.style.gridTemplateColumns = `auto repeat(${this.acrosses}, minmax(24px, 110px))`;
     grid.append(make("span", { class: "axes" }, `${data.downAxis} ↓ ${data.acrossAxis} →`), make("span", { class: "side" }));
@@ -92,7 +103,7 @@ class PeasyMaps extends Figure {
     data.down.forEach((name, down) => {
       grid.append(make("span", { class: "side" }, name), ...data.across.map((_, across) => this.thumb(data, down, across)));
     });
-    return grid;
+    return undefined;
   }
 
   inOneLine(grid, data) {
@@ -100,14 +111,12 @@ class PeasyMaps extends Figure {
     grid.style.gridTemplateColumns = "repeat(auto-fill, minmax(84px, 1fr))";
     grid.append(make("span", { class: "axes" }, `${data.acrossAxis} →`));
     data.across.forEach((name, across) => grid.append(make("div", {}, this.thumb(data, 0, across), make("span", {}, name))));
-    return grid;
   }
 
   thumb(data, down, across) {
-    const canvas = document.createElement("canvas");
     const called = `${data.downAxis} ${data.down[down]}, ${data.acrossAxis} ${data.across[across]}`;
-    const button = make("button", { type: "button", "aria-label": called, title: called, onclick: () => this.choose(down, across) }, canvas);
-    this.thumbs.push({ button, canvas });
+    const button = make("button", { type: "button", "aria-label": called, title: called, onclick: () => this.choose(down, across) });
+    this.thumbs.push(button);
     return button;
   }
 
@@ -122,17 +131,35 @@ class PeasyMaps extends Figure {
 
   repaint() {
     if (!this.chart) return;
-    const dots = Math.max(Math.round((this.thumbs?.[0].canvas.clientWidth || 40) * (window.devicePixelRatio || 1)), 24);
-    this.thumbs?.forEach(({ canvas }, place) => {
-      const map = this.mapAt(Math.floor(place / this.acrosses), place % this.acrosses);
-      paintSmall(canvas, map.numbers, map.start, map.rows, map.columns, map.range, map.ramp, dots);
-    });
+    this.room = this.large.clientWidth || 560; // sizes are asked for before anything is painted: once, not once a map
+    if (this.thumbs) this.paintOverview();
     this.redraw();
   }
 
+  // All small maps on one sheet that lies over their buttons: a hundred canvases would take longer than their cells.
+  paintOverview() {
+    const { sheet, thumbs } = this;
+    [sheet.width, sheet.height] = [1, 1]; // a sheet of an earlier width would keep its grid from shrinking
+    [sheet.style.width, sheet.style.height] = ["1px", "1px"];
+    const fine = window.devicePixelRatio || 1;
+    const [width, height] = [sheet.parentElement.scrollWidth, sheet.parentElement.scrollHeight];
+    const boxes = thumbs.map(({ offsetLeft, offsetTop, clientLeft, clientWidth, clientHeight }) =>
+      [offsetLeft + clientLeft, offsetTop + clientLeft, clientWidth, clientHeight].map((size) => Math.round(size * fine)));
+    if (!boxes[0][2]) return; // folded away or not in the page yet
+    [sheet.width, sheet.height] = [Math.round(width * fine), Math.round(height * fine)];
+    [sheet.style.width, sheet.style.height] = [`${width}px`, `${height}px`];
+    const context = sheet.getContext("2d");
+    const image = context.createImageData(sheet.width, sheet.height);
+    boxes.forEach((box, place) => {
+      const map = this.mapAt(Math.floor(place / this.acrosses), place % this.acrosses);
+      paintCells(image, ...box, shrinkMap(map, box[2]));
+    });
+    context.putImageData(image, 0, 0);
+  }
+
   redraw() {
-    this.chart.show(this.mapAt(this.down, this.across), this.large.clientWidth || 560);
-    this.thumbs?.forEach(({ button }, place) => {
+    this.chart.show(this.mapAt(this.down, this.across), this.room);
+    this.thumbs?.forEach((button, place) => {
       const chosen = place === this.down * this.acrosses + this.across;
       button.setAttribute("aria-pressed", chosen);
       button.tabIndex = chosen ? 0 : -1;
@@ -153,7 +180,52 @@ class PeasyMaps extends Figure {
     this.down = Math.min(Math.max(down, 0), this.downs - 1);
     this.across = Math.min(Math.max(across, 0), this.acrosses - 1);
     this.redraw();
+    if (!this.sum.hidden) this.openCell();
     this.tell({ down: this.down, across: this.across, row: this.row, column: this.column });
+  }
+
+  // How the number of the chosen cell came about, below the map.
+  openCell() {
+    if (this.row < 0 || this.column < 0 || !this.opens) return;
+    const [title, ...lines] = this.explained();
+    this.sum.replaceChildren(make("strong", {}, title), ...lines.map((line) => make("pre", {}, line)));
+    this.sum.hidden = false;
+  }
+
+  closeCell() {
+    this.sum.hidden = true;
+  }
+
+  // Weights of queries and keys have an arithmetic; other maps say all there is by their numbers.
+  get opens() {
+    return Boolean(this.data.vectors || this.data.command || this.data.rowAxis === "query");
+  }
+
+  explained() {
+    const { row, column, data, vectors } = this;
+    const map = this.mapAt(this.down, this.across);
+    const at = (key) => this.numbers.at(map.start + row * this.columns + key);
+    const title = `${this.nameOf()}: ${this.called(data.rows, row)} → ${this.called(data.columns, column)}`;
+    if (data.tile > 1) return [title, `The ${data.reduced} of up to ${data.tile * data.tile} weights.`, ...this.elsewhere()];
+    if (Number.isNaN(at(column))) return [title, "Hidden: from here this key may not be looked at, so it weighs nothing."];
+    if (!vectors) return [title, ...this.elsewhere()];
+    const width = data.vectors.query.shape.at(-1);
+    const place = this.down * this.acrosses + this.across;
+    const vector = (all, index) => [...all.subarray(index * width, (index + 1) * width)];
+    const seen = Array.from({ length: this.columns }, (_, key) => key).filter((key) => !Number.isNaN(at(key)));
+    const keys = Array.from({ length: this.columns }, (_, key) => vector(vectors.key, place * this.columns + key));
+    const query = vector(vectors.query, place * this.rows + row);
+    const { lines, weight } = explainWeight({ query, keys, seen, at: column, decimals: 4, scale: data.vectors.scale, softcap: data.vectors.softcap });
+    const apart = Math.abs(weight - at(column)) > 2e-3 + this.numbers.error;
+    return [title, ...lines, ...(apart ? [`The model's own weight is ${writeNumber(at(column), data.decimals)}: it adds more here (a bias by distance, or an edit), which this page does not carry.`] : [])];
+  }
+
+  // What to ask for where the page carries no queries and keys.
+  elsewhere() {
+    const { command, rows, down, across, tile } = this.data;
+    if (!command) return ['This page carries no queries and keys. In Python they come with: look(..., steps=("weights", "query", "key"))'];
+    const word = (rows[this.row * tile] ?? "").replaceAll("·", "").replaceAll("'", "'\\''");
+    return ["The whole calculation, with queries and keys:", `${command} --layer ${down[this.down]} --head ${across[this.across]} --query '${word}' --steps`];
   }
 
   // The cell that is spoken about: from the pointer, from the keys, from a word.
@@ -298,12 +370,16 @@ class PeasyMaps extends Figure {
       const found = this.chart.cellAt(event);
       if (found && (found[0] !== this.row || found[1] !== this.column)) this.point(...found);
     });
-    canvas.addEventListener("click", () => this.tell({ down: this.down, across: this.across, row: this.row, column: this.column }));
+    canvas.addEventListener("click", () => {
+      this.openCell();
+      this.tell({ down: this.down, across: this.across, row: this.row, column: this.column });
+    });
   }
 
   step(rows, columns) {
     const row = Math.min(Math.max(this.row + rows, 0), this.rows - 1);
     this.point(row, Math.min(Math.max(this.column + columns, 0), this.columns - 1));
+    if (!this.sum.hidden) this.openCell();
   }
 
   movedInOverview(event) {
@@ -312,7 +388,7 @@ class PeasyMaps extends Figure {
     event.preventDefault();
     event.stopPropagation();
     this.choose(this.down + move[0], this.across + move[1]);
-    this.thumbs[this.down * this.acrosses + this.across].button.focus();
+    this.thumbs[this.down * this.acrosses + this.across].focus();
   }
 
   pressed(event) {
@@ -320,8 +396,11 @@ class PeasyMaps extends Figure {
     if (event.ctrlKey || event.metaKey || event.altKey || onSelect) return;
     const turn = { "[": [-1, 0], "]": [1, 0], ",": [0, -1], ".": [0, 1] }[event.key];
     const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+    const onMap = event.composedPath()[0] === this.chart.canvas;
     if (turn) this.choose(this.down + turn[0], this.across + turn[1]);
-    else if (move && event.composedPath()[0] === this.chart.canvas) this.step(...move);
+    else if (move && onMap) this.step(...move);
+    else if (event.key === "Enter" && onMap) this.openCell();
+    else if (event.key === "Escape" && !this.sum.hidden) this.closeCell();
     else return;
     event.preventDefault();
   }

@@ -9,8 +9,7 @@ from peasy.studio.page import PAGES, listed
 
 pytestmark = pytest.mark.browser
 
-LETTERS = {"work": "w", "look": "l", "generate": "g", "translate": "t", "meaning": "m", "experiments": "e", "train": "r",
-           "models": "o"}  # fmt: skip
+LETTERS = dict(zip(PAGES, "wlgtmero", strict=True))
 
 
 def test_keys_lead_to_every_page_and_back_leads_back(walk):

@@ -53,9 +53,10 @@ def watch(
     source, prompt = start_of(loaded, text)
     traced = Traced(loaded.model, top=top, candidates=candidates)
     read, score = (*prompt.ids, *written), 0.0
-    yield Start(_pieces(loaded, text, read), read, () if source is None else source.pieces)
-    how = {"source": None if source is None else [list(source.ids)]}
-    for event in decode(cast(Any, traced), [list(read)], Sampling(max_tokens=max_tokens, **sampling), **how):
+    yield Start(_pieces(loaded, read), read, () if source is None else source.pieces)
+    asked = None if source is None else [list(source.ids)]
+    chosen = Sampling(max_tokens=max_tokens, **sampling)
+    for event in decode(cast(Any, traced), [list(read)], chosen, source=asked):
         if isinstance(event, Ended):
             if event.error is not None:
                 raise event.error
@@ -76,7 +77,7 @@ def _step(loaded: LoadedModel, traced: Any, read: tuple[int, ...], id: int, scor
     return TraceStep(id, answers.piece(id), exp(log), score + log, best, *looked)
 
 
-def _pieces(loaded: LoadedModel, text: str, ids: Sequence[int]) -> tuple[str, ...]:
+def _pieces(loaded: LoadedModel, ids: Sequence[int]) -> tuple[str, ...]:
     tokenizer = loaded.answers()
     return tuple(tokenizer.piece(id) for id in ids)
 
@@ -143,7 +144,7 @@ def _scores(loaded: LoadedModel, text: str, written: Sequence[int]) -> Any:
     model, ids = loaded.model, [*prompt.ids, *written]
     check_ids(ids, writing_vocabulary(model))
     with torch.inference_mode():
-        given = {} if source is None else {"source": torch.tensor([source.ids], device=model.device)}
+        given: dict[str, Any] = {} if source is None else {"source": torch.tensor([source.ids], device=model.device)}
         return model.read([fit(model, ids, Sampling(max_tokens=1))], [model.start(**given)])[0]
 
 
@@ -179,7 +180,7 @@ def saving(loaded: LoadedModel, text: str, written: Sequence[int]) -> CacheResul
         raise InvalidInput("Nothing was written yet.", hint="Let the model write some tokens first.")
     prompt = begin_one(loaded.model, loaded.prompt(text))
     check_ids([*prompt, *written], loaded.model.config.vocabulary)
-    pieces = _pieces(loaded, text, written)
+    pieces = _pieces(loaded, written)
     told = tuple(
         CacheStep(
             piece, step.kept, step.new, step.work, step.work_without, 1e3 * step.seconds, 1e3 * step.seconds_without,
@@ -187,4 +188,4 @@ def saving(loaded: LoadedModel, text: str, written: Sequence[int]) -> CacheResul
         )
         for piece, step in zip(pieces, compare(loaded.model, prompt, written), strict=True)
     )  # fmt: skip
-    return CacheResult(loaded.name, _pieces(loaded, text, prompt), told)
+    return CacheResult(loaded.name, _pieces(loaded, prompt), told)

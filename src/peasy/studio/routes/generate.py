@@ -1,7 +1,8 @@
 """What only the page Generate asks: a text watched while it is written, bent chances, and what the cache saves."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
@@ -25,7 +26,7 @@ class Bent(Asked):
 
     model: Name
     text: Text
-    written: Ids = []
+    written: Ids = Field(default_factory=list)
     temperature: float = Field(0.0, ge=0, le=100)
     top_k: int | None = Field(None, ge=1)
     top_p: float = Field(1.0, ge=0, le=1)
@@ -58,7 +59,7 @@ async def post_watch(request: Request, asked: Watch) -> Response:
     return StreamingResponse(tell(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 
-def _events(request: Request, asked: Watch) -> Iterator[str]:
+def _events(request: Request, asked: Watch) -> Generator[str, None, None]:
     begun = False
     try:
         with request.app.state.house.use(asked.model) as loaded:
@@ -76,12 +77,10 @@ def _event(kind: str, data: Any) -> str:
     return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
-def _close(events: Iterator[str]) -> None:
+def _close(events: Generator[str, None, None]) -> None:
     """Stop the work; where a step still goes on, it is the last, for nobody holds the iterator any more."""
-    try:
-        events.close()  # type: ignore[attr-defined]
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        events.close()
 
 
 class Chances(Bent):

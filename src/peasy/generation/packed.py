@@ -46,9 +46,7 @@ class Packing:
         return f"{self.kind} ({self.why}), {self.nbytes / 2**20:.0f} MiB of products{how}; {bits}"
 
 
-def pack(
-    model: Model, kind: Kind = "auto", *, deterministic: bool | None = None, kernel: bool | None = None
-) -> Model:
+def pack(model: Model, kind: Kind = "auto", *, deterministic: bool | None = None, kernel: bool | None = None) -> Model:
     """The model with packed products; `packing_of(packed).says()` tells what was chosen.
 
     float32 is exact; bfloat16 and int8 are near, int8 with a scale for each row, "int8-tensor" with one for all rows

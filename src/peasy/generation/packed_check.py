@@ -92,6 +92,7 @@ def measure_cost(model: Model) -> float:
         return 0.0
     ids = [index % _vocabulary(model) for index in range(min(PROMPT, getattr(model.config, "context", None) or PROMPT))]
     looks = _looks(first)
+    ways: dict[bool, list[tuple[bool, Any]]]
     ways = {True: [(part.apart, part.looker) for part in looks], False: [(False, None)] * len(looks)}
     took: dict[bool, list[float]] = {True: [], False: []}
     for way in [True, False] * (1 + TIMES):

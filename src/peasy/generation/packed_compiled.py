@@ -2,6 +2,7 @@
 
 import ctypes
 import struct
+from abc import abstractmethod
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -32,6 +33,7 @@ class Compiled(Product):
     """x Wᵀ + b by the kernel. The weights lie as they are, padded to whole steps of the machine."""
 
     kind, step = "numba", 8
+    packed: Tensor
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
@@ -43,11 +45,13 @@ class Compiled(Product):
         self.scale, self.most = torch.ones(channels), 0
         self.address = self.find()
 
-    def find(self) -> int:
+    @abstractmethod
+    def find(self) -> Any:
         """Where the machine's function is; the first time on a machine it is compiled, and kept for the next."""
-        from peasy.generation.packed_kernel import multiply_floating
 
-        return multiply_floating.address
+    @abstractmethod
+    def agrees(self) -> bool:
+        """Tried out: are a few rows what they should be?"""
 
     def bend_too(self, activation: str, channels: int) -> bool:
         """End with an activation of the first channels, if the kernel has it."""
@@ -75,7 +79,7 @@ class Compiled(Product):
 
     def multiply(self, rows: Tensor) -> Tensor:
         """The same."""
-        return self(rows)
+        return self.forward(rows)
 
     def ready(self, x: Tensor) -> Tensor:
         """The rows as the kernel reads them."""
@@ -93,13 +97,19 @@ class Floating(Compiled):
         super().__init__(weight, bias)
         self.packed = self.pad(weight.detach().float())
 
+    def find(self) -> Any:
+        """The function for float32."""
+        from peasy.generation.packed_kernel import multiply_floating
+
+        return multiply_floating.address
+
     def ready(self, x: Tensor) -> Tensor:
         """Rows are padded like the weights."""
         rows = super().ready(x)
         return rows if self.padded == self.shape[1] else functional.pad(rows, (0, self.padded - self.shape[1]))
 
     def agrees(self) -> bool:
-        """Tried out: are a few rows what they should be?"""
+        """To the rounding of float32."""
         rows, some, found = _try_out(self)
         exact = rows.double() @ self.packed[some, : self.shape[1]].double().T + self.added[some]
         return _near(found, exact)
@@ -121,14 +131,14 @@ class Whole(Compiled):
         self.most = min(2**15 - 1, (2**31 - 1) // max(1, int(whole.abs().sum(dim=1, dtype=torch.float64).max())))
         self.packed = self.pad(whole.to(torch.int8))
 
-    def find(self) -> int:
-        """Where the machine's function is."""
+    def find(self) -> Any:
+        """The function for whole numbers."""
         from peasy.generation.packed_kernel import multiply_whole
 
         return multiply_whole.address
 
     def agrees(self) -> bool:
-        """Tried out: are the sums of whole numbers exact?"""
+        """The sums of whole numbers are exact."""
         rows, some, found = _try_out(self)
         size = rows.abs().amax(dim=1, keepdim=True)
         codes = (rows * (self.most / size)).round().double()
@@ -142,7 +152,7 @@ def _try_out(product: Compiled) -> tuple[Tensor, Tensor, Tensor]:
     rows = torch.randn(3, width, generator=torch.Generator().manual_seed(0))
     some = torch.tensor(sorted({*range(min(SOME, channels)), *range(max(0, channels - SOME), channels)}))
     bend, product.bend = product.bend, 0
-    found, product.bend = product(rows)[:, some], bend
+    found, product.bend = product.forward(rows)[:, some], bend
     return rows, some, found
 
 
@@ -154,13 +164,14 @@ class CompiledNorm(nn.Module):
     """A norm by the kernel: few rows do not wake a second thread."""
 
     def __init__(self, norm: Any) -> None:
+        super().__init__()
         from peasy.generation.packed_kernel import FEW, normalise_rows
 
-        super().__init__()
         self.weight, self.bias, self.epsilon = norm.weight, getattr(norm, "bias", None), norm.eps
         self.added = torch.zeros_like(norm.weight) if self.bias is None else self.bias.detach()
         self.centred, self.bits = isinstance(norm, nn.LayerNorm), _bits(norm.eps)
-        self.address, self.few = normalise_rows.address, FEW
+        self.address: Any = normalise_rows.address
+        self.few = FEW
 
     def forward(self, x: Tensor) -> Tensor:
         """`[..., width]` to the same."""
@@ -181,7 +192,8 @@ class Looker:
     def __init__(self) -> None:
         from peasy.generation.packed_look import HIGH, look
 
-        self.address, self.high = look.address, HIGH
+        self.address: Any = look.address
+        self.high = HIGH
 
     def __call__(
         self,

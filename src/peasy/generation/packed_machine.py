@@ -8,7 +8,7 @@ A mix adds up vectors by weights, one after the other, for one or two rows of we
 
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import binding, ir  # type: ignore[import-untyped,unused-ignore]
 from numba import types
 from numba.extending import intrinsic
 
@@ -54,14 +54,20 @@ def make_mix(rows: int, vectors: int) -> Any:
     return mix
 
 
-@intrinsic
-def take(typing, counter):  # type: ignore[no-untyped-def]
-    """The next number of a counter that all threads share."""
+def _make_take() -> Any:
+    """The next number of a counter that all threads share, at the address of a task."""
 
-    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return builder.atomic_rmw("add", given[0], WORD(1), "monotonic")
+    @intrinsic
+    def take(typing, counter):  # type: ignore[no-untyped-def]
+        def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            return builder.atomic_rmw("add", given[0], WORD(1), "monotonic")
 
-    return types.int64(types.CPointer(types.int64)), write
+        return types.int64(types.CPointer(types.int64)), write
+
+    return take
+
+
+take = _make_take()
 
 
 def _pointer(kind: Any) -> Any:

@@ -1,0 +1,358 @@
+"""The kernel: products, norms, activations and attention by the other road, and the same bits in any company."""
+
+import ctypes
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.generation.company import run, told
+from tests.generation.trial import one_trial
+from tests.models.zoo import DECODERS, TRANSLATORS, make, some_ids, source_of
+from torch import nn
+
+from peasy.errors import MissingPart
+from peasy.generation import packed, packed_check, packed_compiled, packed_product, packed_team
+from peasy.generation.decode import decode, generate
+from peasy.generation.engine import Engine
+from peasy.generation.packed import pack, packing_of
+from peasy.generation.packed_check import Held, hold_bits, least_rows
+from peasy.generation.request import Request, Token
+from peasy.generation.sampling import Sampling
+from peasy.generation.speculation import decode_with_lookup
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.nn.attention import Attention, attend_apart
+from peasy.nn.even import LONGEST, evenly
+from peasy.nn.sight import Visible
+from peasy.nn.watch import Look
+
+pytest.importorskip("numba", reason="the kernel is the extra `kernel`; peasy works without it")
+
+from peasy.generation.packed_compiled import CompiledNorm, Floating, Looker, Whole
+
+SHAPES = [(61, 40), (4, 16), (3, 7), (130, 96)]
+
+
+@pytest.fixture(autouse=True)
+def _the_same_numbers_every_time() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: Any) -> Any:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@cache
+def packed_model(name: str, kind: Any) -> Any:
+    return pack(make((DECODERS | TRANSLATORS)[name]), kind, deterministic=True, kernel=True)
+
+
+# Products.
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_are_what_they_should_be(shape: tuple[int, int], threads: int) -> None:
+    weight, bias, rows = torch.randn(shape), torch.randn(shape[0]), torch.randn(7, shape[1]) * 3
+    exact = rows.double() @ weight.double().T + bias
+    torch.testing.assert_close(Floating(weight, bias)(rows).double(), exact, atol=1e-4, rtol=1e-5)
+    whole = Whole(weight, bias)
+    assert float((whole(rows) - exact).norm() / exact.norm()) < 0.01
+    assert whole.agrees()
+    assert Floating(weight, None).agrees()
+    assert whole(rows.view(7, 1, -1)).shape == (7, 1, shape[0])
+
+
+@pytest.mark.parametrize("width", [64, 4096])
+def test_nothing_is_ever_cut_off(width: int) -> None:
+    """The other road: whole numbers of 64 bits, where all numbers lie at the ends of their range."""
+    signs = torch.randint(0, 2, (8, width)) * 2.0 - 1
+    weight = torch.cat([signs, torch.ones(1, width), -torch.ones(1, width)])
+    product, rows = Whole(weight, None), torch.cat([signs[:2], torch.ones(1, width)])
+    assert int(product.packed.long().abs().sum(dim=1).max()) * product.most < 2**31
+    torch.testing.assert_close(product(rows), rows @ weight.T, atol=0, rtol=1e-6)
+
+
+def test_with_one_bit_more_sums_would_leave_their_room() -> None:
+    """The inverse: rows written in more than the sums leave room for."""
+    weight = torch.ones(4, 4096)
+    product = Whole(weight, None)
+    product.most *= 2
+    assert not product.agrees() or bool((product(torch.ones(1, 4096)) < 0).any())
+
+
+@pytest.mark.parametrize("make_product", [Floating, Whole])
+def test_no_row_feels_another(make_product: Any, threads: int) -> None:
+    product, rows = make_product(torch.randn(48, 40), torch.randn(48)), torch.randn(5, 40)
+    alone = [product(row[None])[0] for row in rows]
+    rows[3] *= 1e6
+    for index in (0, 1, 2, 4):
+        assert torch.equal(product(rows)[index], alone[index])
+    for bad in (torch.nan, torch.inf):
+        rows[3] = bad
+        assert not product(rows)[3].isfinite().any()
+        assert torch.equal(product(rows)[4], alone[4])
+    assert least_rows(product) == 1
+
+
+@pytest.mark.parametrize("row", [torch.zeros(1, 40), torch.full((1, 40), 2.5), torch.full((1, 40), -1e-30)])
+def test_flat_rows(row: torch.Tensor) -> None:
+    weight = torch.randn(48, 40)
+    torch.testing.assert_close(Whole(weight, None)(row), row @ weight.T, atol=0.4, rtol=0.01)
+
+
+@pytest.mark.parametrize("activation", ["relu", "relu-squared", "silu", "gelu-tanh"])
+def test_activations_are_torchs(activation: str) -> None:
+    from peasy.nn.feedforward import ACTIVATIONS
+
+    product = Floating(torch.eye(40), None)
+    x = torch.randn(30, 40) * torch.logspace(-3, 2, 30)[:, None]
+    assert product.bend_too(activation, 24)
+    expected = torch.cat([ACTIVATIONS[activation](x[:, :24]), x[:, 24:]], dim=1)
+    torch.testing.assert_close(product(x), expected, atol=2e-6, rtol=2e-6)
+    assert product(torch.full((1, 40), torch.nan)).isnan().all()
+    assert not product.bend_too("gelu", 24)
+
+
+@pytest.mark.parametrize("width", [8, 13, 768])
+def test_norms_are_torchs(width: int) -> None:
+    x = torch.randn(2, 20, width) + 3
+    for norm in (nn.LayerNorm(width), nn.LayerNorm(width, bias=False), nn.RMSNorm(width, eps=1e-6)):
+        nn.init.normal_(norm.weight)
+        torch.testing.assert_close(CompiledNorm(norm)(x), norm(x), atol=2e-5, rtol=2e-5)
+        assert torch.equal(CompiledNorm(norm)(x)[1, 7], CompiledNorm(norm)(x[1, 7:8])[0])
+
+
+# Attention.
+
+
+@pytest.mark.parametrize(("heads", "shared", "width", "window"), [(4, 4, 8, None), (4, 2, 40, None), (2, 1, 64, 5)])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 37), (5, 5), (23, 40)])
+def test_looking_at_once_is_looking_alone(
+    heads: int, shared: int, width: int, window: int | None, queries: int, keys: int
+) -> None:
+    query, key, value = (
+        torch.randn(1, n, size, width) for n, size in ((heads, queries), (shared, keys), (shared, keys))
+    )
+    look = Look(query, key, value, Visible(causal=True), 0.3)
+    expected = attend_apart(look, window, causal=True).transpose(1, 2).flatten(2)
+    found = Looker()(query, None, [(key, value, keys)], [queries], (0.3, True, window))
+    torch.testing.assert_close(found, expected, atol=2e-6, rtol=2e-6)
+    everything = Look(query, key, value, Visible(), 0.3)
+    expected = attend_apart(everything, None, causal=False).transpose(1, 2).flatten(2)
+    found = Looker()(query, None, [(key, value, keys)], [queries], (0.3, False, None))
+    torch.testing.assert_close(found, expected, atol=2e-6, rtol=2e-6)
+
+
+def test_what_is_not_a_number_stays_where_it_is() -> None:
+    """Later keys and free room are never read; a query that is not finite finds nothing that is."""
+    query, key, value = (torch.randn(1, 2, 6, 8) for _ in range(3))
+    looker, how = Looker(), (0.3, True, None)
+    clean = looker(query, None, [(key, value, 6)], [6], how)
+    key[:, :, 4], value[:, :, 4], query[:, :, 2] = torch.nan, torch.inf, torch.inf
+    found = looker(query, None, [(key, value, 6)], [6], how)
+    assert torch.equal(found[:, [0, 1, 3]], clean[:, [0, 1, 3]])
+    assert not found[:, [2, 4, 5]].isfinite().any()
+
+
+# Whole models.
+
+
+@pytest.mark.parametrize("name", ["learned", "rotary", "one-key-head", "window", "shift", "after", "alibi", "both"])
+@torch.inference_mode()
+def test_models_answer_as_before(name: str) -> None:
+    model = make((DECODERS | TRANSLATORS)[name])
+    source = source_of(model)
+    expected = model(some_ids(), **source)
+    for kind, most in (("float32", 1e-5), ("int8", 0.2)):
+        found = packed_model(name, kind)(some_ids(), **source)
+        assert float((found - expected).norm() / expected.norm()) < most
+
+
+@pytest.mark.parametrize("kind", ["float32", "int8"])
+@pytest.mark.parametrize("name", ["learned", "rotary", "grouped", "window", "windowed-layers", "both"])
+@torch.inference_mode()
+def test_equal_bits_in_any_company(name: str, kind: Any) -> None:
+    model, draw = packed_model(name, kind), random.Random(0)
+    assert packing_of(model).held.equal
+    assert all(one_trial(model, draw) for _ in range(3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["float32", "int8"])
+@torch.inference_mode()
+def test_equal_bits_in_a_thousand_trials(kind: Any, threads: int) -> None:
+    draw = random.Random(threads)
+    assert sum(not one_trial(packed_model("rotary", kind), draw) for _ in range(1000)) == 0
+
+
+@torch.inference_mode()
+def test_looking_changes_no_bit() -> None:
+    from peasy.nn.tap import Tap
+
+    model, seen, text = packed_model("learned", "float32"), [], some_ids(1, 9).tolist()
+    plain = model.read(text, [model.start()], every=True)[0]
+    watched = model.read(text, [model.start()], every=True, tap=Tap(seen.append))[0]
+    assert torch.equal(plain, watched)
+    assert len(seen) == 3
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+@pytest.mark.parametrize("kind", ["float32", "int8"])
+@torch.inference_mode()
+def test_widths_that_leave_an_odd_end(kind: Any, kernel: bool) -> None:
+    """A feed-forward of 40: an activation at the odd end of an array had another last bit than within it."""
+    shape = {"layers": 2, "attention": {"heads": 4}, "feedforward": {"width": 40}}
+    model = build(preset("gpt2", d_model=32, vocabulary=61, context=64, stack=shape), seed=3)
+    twin, draw = pack(model, kind, deterministic=True, kernel=kernel), random.Random(3)
+    assert packing_of(twin).held.equal
+    texts = [[draw.randrange(61) for _ in range(size)] for size in (11, 6, 1)]
+    alone = [twin.read([text], [twin.start()], every=True)[0] for text in texts]
+    together = twin.read(texts, [twin.start() for _ in texts], every=True)
+    assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
+
+
+@torch.inference_mode()
+def test_an_odd_end_is_felt_without_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inverse: torch's own way gives the ends of arrays other bits, and the check at packing finds it."""
+    x = torch.randn(5, 43)
+    gelu = lambda x: nn.functional.gelu(x, approximate="tanh")  # noqa: E731
+    pieces = [x[:, start : start + size] for start in range(40) for size in (1, 2, 3)]
+    if all(
+        torch.equal(gelu(x)[:, s : s + n], gelu(x[:, s : s + n].contiguous())) for s in range(40) for n in (1, 2, 3)
+    ):
+        assert pieces  # a torch whose ends are even needs no guard
+        return
+    monkeypatch.setattr(packed, "evenly", lambda function, x: function(x))
+    shape = {"layers": 2, "attention": {"heads": 4}, "feedforward": {"width": 40}}
+    model = build(preset("gpt2", d_model=32, vocabulary=61, context=64, stack=shape), seed=3)
+    assert not packing_of(pack(model, "float32", deterministic=True, kernel=False)).held.equal
+
+
+def test_evenly_is_the_function() -> None:
+    for size in (1, 63, 64, LONGEST, LONGEST + 5):
+        x = torch.randn(size)
+        torch.testing.assert_close(evenly(torch.exp, x), x.exp())
+    x = torch.randn(6, 10)
+    assert torch.equal(evenly(torch.exp, x.T), evenly(torch.exp, x).T)
+
+
+# Who writes on: the engine, and guessing.
+
+
+@pytest.mark.parametrize("kind", ["float32", "int8"])
+def test_the_engine_answers_each_as_alone(kind: Any) -> None:
+    model, draw = packed_model("rotary", kind), random.Random(1)
+    requests = [
+        Request(
+            tuple(draw.randrange(1, 60) for _ in range(draw.randint(1, 30))), Sampling(9, 0.8, seed=index, logprobs=2)
+        )
+        for index in range(6)
+    ]
+    engine = Engine(model)
+    answers = [engine.submit(request) for request in requests]
+    run(engine)
+    for request, answer in zip(requests, answers, strict=True):
+        events = answer.take()
+        alone = [e for e in decode(model, [request.prompt], [request.sampling]) if isinstance(e, Token)]
+        assert told(events) == [event.chosen.id for event in alone]
+        found = [event.chosen.logprob for event in events if isinstance(event, Token)]
+        assert found == [event.chosen.logprob for event in alone]
+
+
+@pytest.mark.parametrize("kind", ["float32", "int8"])
+@pytest.mark.parametrize("name", ["learned", "window", "both"])
+def test_guessing_writes_the_same(name: str, kind: Any) -> None:
+    model, prompts = packed_model(name, kind), [[5, 9, 2, 7, 7, 3, 1, 8] * 3, [1, 2]]
+    source = {"source": [[4, 8, 15], [16, 23]]} if model.reads_source else {}
+    for sampling in (Sampling(20), Sampling(20, 0.3, seed=5)):
+        *events, last = decode_with_lookup(model, prompts, sampling, **source)
+        guessed = [told(events, choice) for choice in range(2)]
+        assert guessed == generate(model, prompts, sampling, **source)
+        assert last.written == sum(map(len, guessed))
+
+
+# Choosing, and the price.
+
+
+def test_the_kernel_is_said_and_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(DECODERS["learned"])
+    assert "compiled for this processor" in packing_of(pack(model, "int8")).says()
+    assert not packing_of(pack(model, "float32")).compiled  # so small a model gains nothing
+    assert not packing_of(pack(model, "int8", kernel=False)).compiled
+    monkeypatch.setattr(packed_compiled, "has_kernel", lambda: False)
+    assert not packing_of(pack(model, "int8")).compiled
+    with pytest.raises(MissingPart, match="needs numba") as caught:
+        pack(model, "int8", kernel=True)
+    assert "peasy[kernel]" in caught.value.hint
+
+
+def test_a_kernel_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Whole, "agrees", lambda self: False)
+    found = packing_of(pack(make(DECODERS["learned"]), "int8", kernel=True))
+    assert not found.compiled
+    assert "the kernel is not exact here" in found.says()
+
+
+def test_equal_bits_are_given_up_where_they_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(DECODERS["learned"])
+    monkeypatch.setattr(packed_check, "measure_cost", lambda model: 0.4)
+    twin = pack(model, "float32")
+    assert (
+        packing_of(twin)
+        .says()
+        .endswith("bits depend on the batch (the same bits in any would cost 40% of the time of a long prompt)")
+    )
+    assert not any(part.apart for part in twin.modules() if isinstance(part, Attention))
+    asked = pack(model, "float32", deterministic=True)
+    assert packing_of(asked).held.equal
+    assert "for 40% of the time" in packing_of(asked).says()
+    monkeypatch.setattr(packed_check, "measure_cost", lambda model: 0.1)
+    assert packing_of(pack(model, "float32")).held == Held(True, 1, pytest.approx(1, abs=60), 0.1)
+
+
+def test_the_price_is_that_of_looking_alone() -> None:
+    dear = pack(make(DECODERS["learned"]), "float32", deterministic=True, kernel=False)
+    assert packing_of(dear).held.cost > 0.15
+    assert packed_check.measure_cost(pack(make(DECODERS["learned"]), "float32", deterministic=False)) < 0.5
+    assert packed_check.measure_cost(make(DECODERS["learned"]).embedding) == 0.0
+    assert hold_bits(dear, deterministic=True).equal
+
+
+# Threads.
+
+
+def test_work_is_shared_by_torchs_own_threads() -> None:
+    import numba
+
+    @numba.cfunc("void(CPointer(int64))")
+    def count(task: Any) -> None:
+        numba.carray(task, (1,))[0] += 1
+
+    for threads, alone, least in ((1, False, 1), (2, True, 1), (2, False, 1 if packed_team.find_team() is None else 2)):
+        before, words = torch.get_num_threads(), (ctypes.c_int64 * 1)(0)
+        torch.set_num_threads(threads)
+        packed_team.share(count.address, words, alone=alone)
+        torch.set_num_threads(before)
+        assert words[0] in (least, 1)  # two may add at the same moment
+
+
+def test_without_a_team_one_thread_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    product, rows = Floating(torch.randn(64, 64), None), torch.randn(3, 64)
+    before = product(rows)
+    monkeypatch.setattr(packed_team, "find_team", lambda: None)
+    assert torch.equal(product(rows), before)
+
+
+def test_numba_is_loaded_only_where_it_is_used() -> None:
+    """Modules that are loaded with every packing name it in functions alone."""
+    for module in (packed, packed_check, packed_compiled, packed_product, packed_team):
+        lines = Path(module.__file__).read_text(encoding="utf-8").splitlines()
+        at_the_top = [line for line in lines if line.startswith(("import ", "from "))]
+        assert not [line for line in at_the_top if "numba" in line or "packed_kernel" in line or "packed_look" in line]

@@ -153,7 +153,10 @@ class NGramConfig:
 
 @dataclass(frozen=True)
 class RecurrentTranslatorConfig:
-    """A recurrent encoder (both ways) and a recurrent decoder that attends to it by additive scoring."""
+    """A recurrent encoder (both ways) and a recurrent decoder that attends to it by additive scoring.
+
+    Without `attends` the decoder knows of the source only the state that it begins with: one vector of fixed size.
+    """
 
     kind: ClassVar[str] = "recurrent-translator"
     vocabulary: int
@@ -162,6 +165,7 @@ class RecurrentTranslatorConfig:
     target_vocabulary: int | None = None
     layers: int = 1
     cell: Literal["lstm", "gru"] = "gru"
+    attends: bool = True
     head: part.Head = part.Head()
     dropout: float = 0.0
     special: Special = Special()

@@ -102,6 +102,8 @@ class RecurrentTranslator(Model):
         steps = self.attention(query, memory.source, *edit_row(edit, LOOK, row, memory.source_real, memory.source))
         places = torch.tensor([[row]], device=word.device)
         context = edit_context(edit, LOOK, steps.context, places)[:, 0].to(word.dtype)
+        if not self.config.attends:
+            context = context * 0  # the weights stay, so that both are of one size; they never learn
         found, state = self.decoder(torch.cat([word, context], dim=-1), memory.state)
         memory.state = state if real is None else _keep(real, state, memory.state)
         return steps, self.dropout(torch.tanh(self.combine(torch.cat([found, context, word], dim=-1))))

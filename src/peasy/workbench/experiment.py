@@ -31,9 +31,26 @@ class Experiment:
 
 
 EXPERIMENTS = (
+    Experiment(
+        "long-or-parallel",
+        "Long dependency or parallel: n-gram, RNN, CNN or Transformer?",
+        ("000.1", "000.2", "000.3", "000.4"),
+        "minutes",
+    ),
     Experiment("look-back", "What if a token may look ahead in training?", ("000.5", "000.6"), "a minute"),
     Experiment("why-root-dk", "Why are scores divided by the root of d_k?", ("000.9",), "a minute"),
-    Experiment("softmax-or-sum", "Why softmax, and not division by the sum?", ("004.3", "002.2"), "a minute"),
+    Experiment("heads", "One wide head or several narrow ones?", ("002.6",), "minutes"),
+    Experiment("it", 'Where does "it" look, and which heads carry it?', ("001.3",), "minutes"),
+    Experiment(
+        "order-and-size", "Do translators find words in another order and number?", ("001.1", "001.2"), "minutes"
+    ),
+    Experiment(
+        "meaning", "Do similar words and sentences get similar vectors?", ("001.5", "001.6", "001.7"), "seconds"
+    ),
+    Experiment("softmax-or-sum", "Why softmax, and not division by the sum?", ("004.3", "002.1", "002.2"), "a minute"),
+    Experiment("cache", "What does a cache save, and what does it cost?", ("002.9",), "seconds"),
+    Experiment("projections", "What do W_Q, W_K and W_V do to words?", ("002.3", "002.4"), "seconds"),
+    Experiment("first-word", "What does a mask do to the first word?", ("001.8",), "seconds"),
     Experiment("matrix-form", "Token by token or as matrices: the same numbers?", ("000.10",), "seconds"),
 )
 """In the order in which they are listed."""

@@ -1,0 +1,105 @@
+"""A cell of a live map opens to its arithmetic, by pointer and by keys, where the page carries queries and keys."""
+
+import re
+
+import numpy as np
+import pytest
+from tests.browser.test_maps import WORDS, point_at
+
+from peasy import attend, notebook, render
+from peasy.render import html
+from peasy.views import Document, Maps, Vectors
+
+pytestmark = pytest.mark.browser
+
+COUNT, WIDTH = len(WORDS), 12
+
+
+def heads(carried: bool = True, softcap: float | None = None, bias: float = 0.0) -> Maps:
+    draw = np.random.default_rng(3)
+    query, key = (draw.normal(size=(1, 2, COUNT, WIDTH)) * 2 for _ in "qk")
+    added = -bias * np.abs(np.arange(COUNT)[:, None] - np.arange(COUNT))
+    steps = attend(query, key, key, causal=True, softcap=softcap, bias=added if bias else None)
+    weights = np.where(np.tril(np.ones((COUNT, COUNT), bool)), steps.weights, np.nan)
+    vectors = Vectors(query, key, WIDTH**-0.5, softcap) if carried else None
+    return Maps("Weights", weights, WORDS, WORDS, ("0",), ("0", "1"), vectors=vectors, command="peasy look m 'The'")
+
+
+def said(page) -> str:
+    return " ".join(page.locator("peasy-maps .sum").inner_text().split())
+
+
+def weight_of(text: str) -> float:
+    return float(re.search(r"weight = [\d.]+ / [\d.]+ = ([\d.]+)", text)[1])
+
+
+@pytest.fixture
+def show(opened, tmp_path):
+    def show(maps: Maps):
+        return opened(render.save(Document("Heads", (maps,)), tmp_path / "page.html"), "peasy-maps")
+
+    return show
+
+
+@pytest.mark.parametrize("softcap", [None, 1.5])
+def test_a_click_opens_the_very_calculation_of_the_model(show, softcap):
+    maps = heads(softcap=softcap)
+    watched = show(maps)
+    page = watched.page
+    assert page.locator("peasy-maps .sum").is_hidden()
+    point_at(page, 3, 1)
+    page.mouse.down()
+    page.mouse.up()
+    text = said(page)
+    score = maps.vectors.query[0, 0, 3] @ maps.vectors.key[0, 0, 1]
+    assert "head 0: ·out → ·pizza" in text
+    assert f"= {score:.4f} scaled = {score:.4f} / √12 = {score / 12**0.5:.4f}" in text
+    assert "by the sum over 4 keys" in text
+    assert weight_of(text) == pytest.approx(maps.values[0, 0, 3, 1], abs=6e-5)
+    assert ("tanh" in text) is (softcap is not None)
+    assert "does not carry" not in text
+    watched.assert_quiet()
+
+
+def test_enter_opens_arrows_follow_and_escape_closes(show):
+    maps = heads()
+    page = show(maps).page
+    page.locator("peasy-maps .large canvas").focus()
+    page.evaluate("document.querySelector('peasy-maps').point(4, 4)")
+    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowLeft")
+    assert weight_of(said(page)) == pytest.approx(maps.values[0, 0, 4, 3], abs=6e-5)
+    page.keyboard.press(".")
+    assert weight_of(said(page)) == pytest.approx(maps.values[0, 1, 4, 3], abs=6e-5)
+    for _ in range(3):
+        page.keyboard.press("ArrowUp")
+    assert "may not be looked at" in said(page)
+    page.keyboard.press("Escape")
+    assert page.locator("peasy-maps .sum").is_hidden()
+
+
+def test_what_the_page_does_not_carry_is_said(show):
+    page = show(heads(bias=3.0)).page
+    page.locator("peasy-maps .large canvas").focus()
+    page.keyboard.press("Enter")
+    assert "it adds more here" in said(page), "a bias is no part of q · k"
+    page = show(heads(carried=False)).page
+    page.locator("peasy-maps .large canvas").focus()
+    page.evaluate("document.querySelector('peasy-maps').point(2, 1)")
+    page.keyboard.press("Enter")
+    assert "peasy look m 'The' --layer 0 --head 0 --query 'came' --steps" in said(page)
+
+
+def test_the_widget_opens_its_cells_too(browser, tmp_path):
+    from tests.test_notebook import PAGE
+
+    made = notebook.widget(Document("Heads", (heads(),)))
+    traits = html._safe_json({"content": made.content, "style": made.style, "arithmetic": made.arithmetic})
+    path = tmp_path / "widget.html"
+    path.write_text(PAGE.format(esm=html._safe_json(made._esm), traits=traits))
+    page = browser.new_context(offline=True).new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("peasy-maps[data-ready]")
+    page.locator("peasy-maps .large canvas").click(position={"x": 200, "y": 200})
+    assert "score = q · k" in said(page) or "may not be looked at" in said(page)
+    page.context.close()

@@ -1,0 +1,37 @@
+"""What the pages of translation, meaning, training, experiments and models need: one model of each kind, tiny."""
+
+from peasy.checkpoint.huggingface import write_folder
+from peasy.checkpoint.model import save_model
+from peasy.models.build import build
+from peasy.models.config import RecurrentTranslatorConfig, Special
+from peasy.models.preset import preset
+from peasy.text import train
+
+TEXTS = ["the cat sat on the mat and the dog sat under the old tree in 1981"] * 9
+
+
+def save_pupils(folder):
+    """Two translators, an encoder, word vectors and a writer, with random weights."""
+    words = train(TEXTS, "words")
+    count, special = len(words), {"start": 1, "end": [2]}
+    stack = {"layers": 2, "attention": {"heads": 2}, "feedforward": {"width": 32}}
+    models = {
+        "now": preset("translator-tiny", vocabulary=count, d_model=16, special=special),
+        "then": RecurrentTranslatorConfig(count, 16, special=Special(start=1, end=(2,))),
+        "reader": preset("encoder-tiny", vocabulary=count, d_model=16),
+        "dictionary": preset("words-tiny", vocabulary=count),
+        "writer": preset("gpt-tiny", vocabulary=count, d_model=16, stack=stack),
+    }
+    seeds = {"now": 8, "then": 2}  # those that end after a few words
+    return [save_model(folder / name, build(each, seed=seeds.get(name, 3)), words) for name, each in models.items()]
+
+
+def fill_hub(hub):
+    """A cache of the hub with one model in it, as `huggingface_hub` lays it out."""
+    stack = {"layers": 1, "attention": {"heads": 2}, "feedforward": {"width": 32}}
+    words = train(TEXTS, "bpe", 280)
+    settings = preset("gpt2", vocabulary=280, d_model=16, context=32, stack=stack)
+    place = hub / "models--somebody--tiny-gpt2"
+    write_folder(place / "snapshots" / "abc123", settings, build(settings, seed=3).state_dict(), words)
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text("abc123", encoding="ascii")

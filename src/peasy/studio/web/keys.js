@@ -64,8 +64,8 @@ export class Keys {
       element("tbody", {}, [...keys.values()].map((key) => line(before + (WORDS[key.key] ?? key.key), key.says))));
     const close = element("button", { type: "button", class: "plain", onclick: () => dialog.close() }, "Close");
     const dialog = element("dialog", { "aria-label": "Keys", class: "keys-dialog" },
-      element("h2", {}, "Keys"),
-      part("On this page", this.#here), part("Everywhere", this.#always), part("Pages", this.#after, "g "), close);
+      element("div", { class: "row between" }, element("h2", {}, "Keys"), close),
+      part("On this page", this.#here), part("Everywhere", this.#always), part("Pages", this.#after, "g "));
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();

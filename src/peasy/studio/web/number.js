@@ -38,8 +38,8 @@ export function count(value) {
   return Number(value).toLocaleString("en");
 }
 
-/** A share of 1 as a short text: .93; what would be nothing but noughts is "<.01". */
+/** A share of 1 as a short text: .93; what would be nothing but noughts is "<.01", for no token is impossible. */
 export function share(value, decimals = 2) {
-  if (value > 0 && value < 0.5 * 10 ** -decimals) return `<${(10 ** -decimals).toFixed(decimals).slice(1)}`;
+  if (value < 0.5 * 10 ** -decimals) return `<${(10 ** -decimals).toFixed(decimals).slice(1)}`;
   return value.toFixed(decimals).replace(/^0\./, ".");
 }

@@ -30,7 +30,7 @@ class Desk {
     this.seen = element("section", { class: "card", "aria-label": "What it looked at" });
     this.kept = element("section", { class: "card", "aria-label": "The cache" });
     this.compared = element("section", {});
-    place.append(element("h1", {}, "Generate"), this.controls, this.line, element("div", { class: "split" }, this.bars, element("div", {}, this.seen)), this.kept, this.compared);
+    place.append(element("h1", {}, "Generate"), this.controls, this.line, element("div", { class: "split" }, this.bars, element("div", {}, this.seen, this.kept)), this.compared);
     shell.keys.here([
       { key: " ", says: "Write on, or pause", run: () => this.toggle() },
       { key: "n", says: "One token", run: () => this.one() },

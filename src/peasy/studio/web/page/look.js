@@ -11,7 +11,7 @@ const sees = (model) => !BLIND.includes(model.is);
 
 export const page = { name: "look", title: "Look", letter: "l", model: sees, text: "A sentence to look into" };
 
-const FIRST = "The pizza came out of the oven and it tasted good";
+const FIRST = "The pizza came out of the oven and it";
 const LONG = 600; // characters from which the tokens are counted before all is asked for
 const MOST_TOKENS = 160; // more are shown as an overview with a window
 const WINDOW = 16; // rows kept in full of a long text, around the chosen one
@@ -72,13 +72,20 @@ class View {
     return { model: this.model, text: this.text, ...more };
   }
 
+  /** The place of the chosen query among the tokens; a word is asked for by its last token. */
+  query() {
+    if (this.q === null) return {};
+    const groups = this.state.w ? this.answer?.result.tokens.groups : null;
+    return { query: groups?.[this.q]?.at(-1) ?? this.q };
+  }
+
   exported() {
     const edit = asEdits(this.off);
     const tab = this.state.tab ?? "attention";
     if (tab === "lens") return this.asked({ view: "lens", edit });
     if (tab === "heads") return this.asked({ view: "rank", by: this.state.by ?? "sharpness" });
-    if (tab === "steps") return this.asked({ view: "work", layers: [this.l], heads: [this.h], edit, ...(this.q === null ? {} : { query: this.q }) });
-    return this.asked(this.long ? { ...this.windowed(), edit } : { edit });
+    if (tab === "steps") return this.asked({ view: "work", layers: [this.l], heads: [this.h], edit, ...this.query() });
+    return this.asked(this.long ? { ...this.windowed(), edit } : { edit, words: Boolean(this.state.w) });
   }
 
   async isLong() {
@@ -103,7 +110,7 @@ class View {
     this.picture.classList.add("busy");
     this.ask(async () => {
       const edit = asEdits(this.off);
-      const answer = await this.shell.ask("look", this.asked({ ...(this.long ? this.windowed() : {}), edit, html: true }));
+      const answer = await this.shell.ask("look", this.asked({ ...(this.long ? this.windowed() : { words: Boolean(this.state.w) }), edit, html: true }));
       this.answer = answer;
       await this.draw(answer);
       await this.drawOff();
@@ -126,7 +133,7 @@ class View {
 
   draw(answer) {
     const drawn = drawing(answer);
-    this.maps = drawn.querySelector("peasy-maps");
+    this.maps = mainMaps(drawn);
     // The live map draws its own words and lines, and what comes next stands above it already.
     if (this.maps) drawn.querySelectorAll(".figure:has(peasy-links), figure.table:not(details *)").forEach((figure) => figure.remove());
     this.maps?.addEventListener("peasy-select", ({ detail }) => this.selected(detail));
@@ -148,9 +155,11 @@ class View {
     maps.down = this.long ? 0 : Math.min(this.l, maps.downs - 1);
     maps.across = Math.min(this.h, maps.acrosses - 1);
     const tile = maps.data.tile;
-    const row = this.q === null ? maps.row : Math.min(Math.floor(this.q / tile), maps.rows - 1);
-    const column = this.k === null ? maps.column : Math.min(Math.floor(this.k / tile), maps.columns - 1);
-    maps.point(row, column);
+    if (this.q === null) maps.start();
+    else {
+      const row = Math.min(Math.floor(this.q / tile), maps.rows - 1);
+      maps.point(row, this.k === null ? strongest(maps, row) : Math.min(Math.floor(this.k / tile), maps.columns - 1));
+    }
     maps.redraw();
   }
 
@@ -175,7 +184,8 @@ class View {
       element("div", { class: "row" },
         button(here ? `Switch layer ${this.l}, head ${this.h} on again` : `Switch layer ${this.l}, head ${this.h} off`, () => this.turnOff(this.l, this.h), { "aria-pressed": String(here), class: "plain switch" }),
         listed.length > 0 && element("span", { class: "quiet" }, "off:"), listed,
-        button("Step by step of this row", () => this.tabs.choose("steps"))),
+        button("Step by step of this row", () => this.tabs.choose("steps")),
+        !this.long && button("Whole words", () => this.turnWords(), { "aria-pressed": String(Boolean(this.state.w)), title: "Sub-words joined to words" })),
       changed);
     if (!this.off.length) return;
     try {
@@ -184,6 +194,13 @@ class View {
     } catch (error) {
       this.shell.fail(error, changed);
     }
+  }
+
+  turnWords() {
+    this.state.w = this.state.w ? "" : "1";
+    [this.q, this.k] = [null, null];
+    this.shell.set({ w: this.state.w, q: null, k: null });
+    this.tabs.choose("attention", false);
   }
 
   turnOff(layer, head) {
@@ -196,10 +213,10 @@ class View {
 
   showSteps() {
     const home = element("div", { class: "busy" });
-    const row = this.q === null ? {} : { query: this.q };
+    const row = this.query();
     this.ask(async () => {
       const answer = await this.shell.ask("look", this.asked({ view: "work", layers: [this.l], heads: [this.h], edit: asEdits(this.off), html: true, ...row }));
-      const head = element("div", { class: "row" }, element("b", {}, `Layer ${this.l}, head ${this.h}`), this.q !== null && element("span", {}, "query: ", element("bdi", {}, answer.result.tokens.pieces[this.q] ?? "")), button("All rows", () => { this.q = null; this.shell.set({ q: null, k: null }); this.tabs.choose("steps", false); }, { disabled: this.q === null }), button("Back to the picture", () => this.tabs.choose("attention")));
+      const head = element("div", { class: "row" }, element("b", {}, `Layer ${this.l}, head ${this.h}`), this.q !== null && element("span", {}, "query: ", element("bdi", {}, (answer.result.target ?? answer.result.tokens).pieces[row.query] ?? "")), button("All rows", () => { this.q = null; this.shell.set({ q: null, k: null }); this.tabs.choose("steps", false); }, { disabled: this.q === null }), button("Back to the picture", () => this.tabs.choose("attention")));
       home.replaceChildren(head, drawing(answer), quiet(answer.result.caveat));
     }, home);
     return home;
@@ -230,4 +247,19 @@ class View {
     }, home);
     return home;
   }
+}
+
+/** The figure that layer and head of the URL speak about: of a translator, that of what it writes. */
+function mainMaps(drawn) {
+  const all = [...drawn.querySelectorAll("peasy-maps")];
+  const above = (maps) => maps.closest(".figure").previousElementSibling?.textContent ?? "";
+  return all.find((maps) => above(maps).startsWith("Decoder: self")) ?? all[0] ?? null;
+}
+
+/** What a row looks at most. */
+function strongest(maps, row) {
+  const found = maps.data.tile === 1 ? maps.weightsOf(row) : null;
+  if (!found) return Math.max(maps.column, 0);
+  const all = Array.from({ length: found.count }, (_, key) => found.at(key));
+  return all.reduce((best, value, key) => (value > all[best] || Number.isNaN(all[best]) ? key : best), 0);
 }

@@ -50,14 +50,21 @@ def compare(model: Any, packed: Any, rows: Tensor) -> dict[str, float]:
 
 def main() -> int:
     from peasy.generation.packed import KINDS, pack, packing_of
+    from peasy.generation.packed_compiled import has_kernel
 
     name, text, most = sys.argv[1], Path(sys.argv[2]).read_text(encoding="utf-8"), int((*sys.argv[3:], 20_000)[0])
     model, tokenizer = open_run(name)
     rows = windows(model, tokenizer, text, most)
     print(f"{name}: {model.count_parameters():,} parameters; {rows.numel():,} tokens of {sys.argv[2]}")
     broken = False
-    for kind in KINDS[1:]:
-        packed = pack(model, kind)  # type: ignore[arg-type]
+    ways = [
+        (kind, kernel) for kind in KINDS[1:] for kernel in ((True, False) if kind in ("float32", "int8") else (False,))
+    ]
+    for kind, kernel in ways:
+        if kernel and not has_kernel():
+            print(f"{kind:<12} by the kernel: not measured, numba is not installed (pip install 'peasy[kernel]')")
+            continue
+        packed = pack(model, kind, kernel=kernel)  # type: ignore[arg-type]
         found = compare(model, packed, rows)
         print(
             f"{kind:<12} KL {found['kl']:.2e}, same best {found['same']:.2%} (where the lead is clear "

@@ -75,7 +75,7 @@ def test_nothing_is_ever_cut_off(width: int) -> None:
     signs = torch.randint(0, 2, (8, width)) * 2.0 - 1
     weight = torch.cat([signs, torch.ones(1, width), -torch.ones(1, width)])
     product, rows = Whole(weight, None), torch.cat([signs[:2], torch.ones(1, width)])
-    assert int(product.packed.long().abs().sum(dim=1).max()) * product.most < 2**31
+    assert int(product.unwoven().long().abs().sum(dim=1).max()) * product.most < 2**31
     torch.testing.assert_close(product(rows), rows @ weight.T, atol=0, rtol=1e-6)
 
 

@@ -36,8 +36,9 @@ LEAST, MOST = np.float32(-87.0), np.float32(88.0)
 FINITE, MAGNITUDE = np.int32(0x7F800000), np.int32(0x7FFFFFFF)
 """Without their sign the bits of finite numbers lie below the first, and are ordered like the numbers."""
 
-one_whole, two_whole = make_tile(1, whole=True), make_tile(2, whole=True)
-one_floating, two_floating = make_tile(1, whole=False), make_tile(2, whole=False)
+one_whole, two_whole = make_tile(1, whole=True, woven=True), make_tile(2, whole=True, woven=True)
+one_woven, two_woven = make_tile(1, whole=False, woven=True), make_tile(2, whole=False, woven=True)
+one_floating, two_floating = make_tile(1, whole=False, woven=False), make_tile(2, whole=False, woven=False)
 add_eights = make_mix(1, 1)
 
 
@@ -138,9 +139,9 @@ def multiply_whole(task: Any) -> None:
             for row in range(0, here, 2):
                 left = codes.ctypes.data + row * padded * 2
                 if row + 1 < here:
-                    two_whole(left, padded * 2, right, padded, padded, sums.ctypes.data)
+                    two_whole(left, padded * 2, right, 0, padded, sums.ctypes.data)
                 else:
-                    one_whole(left, padded * 2, right, padded, padded, sums.ctypes.data)
+                    one_whole(left, padded * 2, right, 0, padded, sums.ctypes.data)
                 for other in range(row, min(row + 2, here)):
                     for column in range(min(COLUMNS, channels - channel)):
                         share = np.float32(worth[other] * scale[channel + column])
@@ -169,9 +170,9 @@ def multiply_floating(task: Any) -> None:
             for row in range(first, last, 2):
                 left = words[7] + row * line
                 if row + 1 < last:
-                    two_floating(left, line, right, line, padded, sums.ctypes.data)
+                    two_woven(left, line, right, 0, padded, sums.ctypes.data)
                 else:
-                    one_floating(left, line, right, line, padded, sums.ctypes.data)
+                    one_woven(left, line, right, 0, padded, sums.ctypes.data)
                 for other in range(row, min(row + 2, last)):
                     for column in range(min(COLUMNS, channels - channel)):
                         total = sums[(other - row) * COLUMNS + column]

@@ -19,17 +19,21 @@ COLUMNS = 4
 STEP = {True: 16, False: 8}
 """So many numbers are read at a time: whole ones (16 bits on the left, 8 on the right) or floating ones."""
 
+AHEAD = 1024
+"""So many bytes before they are needed, woven rows are asked for."""
 
-def make_tile(rows: int, whole: bool) -> Any:
+
+def make_tile(rows: int, whole: bool, woven: bool) -> Any:
     """`tile(left, left_row, right, right_row, length, sums)`: addresses, and how many bytes lie between two rows.
 
-    `length` counts numbers; it must be a multiple of STEP and at least one of them.
+    `length` counts numbers; it must be a multiple of STEP and at least one of them. Where the rows of the right are
+    `woven`, a step of the first is followed by the same step of the second, and so on: all is read in one stream.
     """
 
     @intrinsic
     def tile(typing, left, left_row, right, right_row, length, sums):  # type: ignore[no-untyped-def]
         def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            _write_tile(builder, rows, whole, *given)
+            _write_tile(builder, rows, whole, woven, *given)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 6), write
@@ -106,14 +110,26 @@ bits_of, number_of = _reinterpret(types.float32, types.int32), _reinterpret(type
 
 
 def _write_tile(
-    builder: Any, rows: int, whole: bool, left: Any, left_row: Any, right: Any, right_row: Any, length: Any, sums: Any
+    builder: Any,
+    rows: int,
+    whole: bool,
+    woven: bool,
+    left: Any,
+    left_row: Any,
+    right: Any,
+    right_row: Any,
+    length: Any,
+    sums: Any,
 ) -> None:
     kind = ir.VectorType(ir.IntType(32) if whole else NUMBER, 8)
-    lefts, rights = _rows(builder, left, left_row, rows), _rows(builder, right, right_row, COLUMNS)
+    lefts = _rows(builder, left, left_row, rows)
+    rights = _rows(builder, right, WORD(16 if whole else 32) if woven else right_row, COLUMNS)
     nothing = [ir.Constant(kind, None)] * (rows * COLUMNS)
-    added = _repeat(
-        builder, length, STEP[whole], nothing, lambda at, totals: _step(builder, whole, lefts, rights, at, totals)
-    )
+
+    def step(at: Any, totals: list[Any]) -> list[Any]:
+        return _step(builder, whole, woven, lefts, rights, at, totals)
+
+    added = _repeat(builder, length, STEP[whole], nothing, step)
     for row in range(rows):
         four = _fold(builder, whole, added[row * COLUMNS : (row + 1) * COLUMNS])
         where = builder.add(sums, WORD(row * COLUMNS * 4))
@@ -179,10 +195,15 @@ def _spread(builder: Any, base: Any, at: Any) -> Any:
     return _pick(builder, one, one, [0] * 8)
 
 
-def _step(builder: Any, whole: bool, lefts: list[Any], rights: list[Any], at: Any, totals: list[Any]) -> list[Any]:
+def _step(
+    builder: Any, whole: bool, woven: bool, lefts: list[Any], rights: list[Any], at: Any, totals: list[Any]
+) -> list[Any]:
     """The next few numbers of every row, multiplied with each other and added to the totals."""
     narrow, wide = (8, 16) if whole else (32, 32)
-    of_right = [_load(builder, base, at, narrow, whole) for base in rights]
+    there = builder.mul(at, WORD(COLUMNS)) if woven else at
+    of_right = [_load(builder, base, there, narrow, whole) for base in rights]
+    if woven:
+        _ask_for(builder, builder.add(rights[0], builder.mul(there, WORD(narrow // 8))), lines=1 if whole else 2)
     if whole:
         of_right = [builder.sext(each, ir.VectorType(ir.IntType(16), 16)) for each in of_right]
     found = []
@@ -198,6 +219,14 @@ def _load(builder: Any, base: Any, at: Any, bits: int, whole: bool) -> Any:
     kind = ir.VectorType(ir.IntType(bits) if whole else NUMBER, STEP[whole])
     where = builder.add(base, builder.mul(at, WORD(bits // 8)))
     return builder.load(builder.inttoptr(where, kind.as_pointer()), align=1)
+
+
+def _ask_for(builder: Any, where: Any, lines: int) -> None:
+    """Let memory bring what comes later; beyond the end of an array nothing happens."""
+    for line in range(lines):
+        byte = builder.inttoptr(builder.add(where, WORD(AHEAD + 64 * line)), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        _call(builder, "llvm.prefetch.p0", ir.VoidType(), byte, number(0), number(3), number(1))
 
 
 def _add_pairs(builder: Any, one: Any, other: Any, total: Any) -> Any:

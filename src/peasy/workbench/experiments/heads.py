@@ -67,11 +67,11 @@ def run(
 
 def train(count: int, seed: int, steps: int, hear: Hear) -> "Learned":
     """The stories with `count` heads in each layer; the width is shared among them, so all have the same size."""
-    from peasy.workbench.experiments.learning import learn
+    from peasy.workbench.experiments.learning import learn, some_stories
 
     settings = {**SETTINGS, "model": {"stack": {"attention": {"heads": count}}}}
     name = f"{count} head{'s' * (count > 1)}, seed {seed}"
-    return learn("gpt", "stories", name, hear, steps=steps, seed=seed, settings=settings)
+    return learn("gpt", some_stories(steps), name, hear, steps=steps, seed=seed, settings=settings)
 
 
 def study(count: int, models: Sequence["Learned"], probes: int, seed: int) -> Trained:

@@ -171,17 +171,18 @@ def grow(
 
 def learn_it(seed: int, steps: int, probes: Sequence[Probe], hear: Hear) -> list[Moment]:
     """A model of the same make from nothing, asked at every checkpoint."""
-    from peasy.workbench.experiments.learning import learn
+    from peasy.workbench.experiments.learning import learn, some_stories
 
     moments: list[Moment] = []
-    batch = int(open_corpus("stories").suggests["batch"])
+    corpus = some_stories(steps)
+    batch = int(corpus.suggests["batch"])
 
     def watch(step: int, loaded: "LoadedModel") -> None:
         meant, other = best(follow_it(loaded, probes))[1]
         moments.append(Moment(step * batch, right(loaded, probes), meant, other))
 
     how: dict[str, Any] = {"steps": steps, "seed": seed, "settings": SETTINGS, "preset": "small", "watch": watch}
-    learn("gpt", "stories", "from nothing", hear, **how)
+    learn("gpt", corpus, "from nothing", hear, **how)
     return moments
 
 

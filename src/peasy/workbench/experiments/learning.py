@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from peasy.corpora import Corpus
+from peasy.corpora import Corpus, open_corpus
 from peasy.workbench.experiments.finding import Hear
 from peasy.workbench.load import LoadedModel, load
 from peasy.workbench.train import training
@@ -27,6 +27,12 @@ class Learned:
     def last(self) -> float:
         """The last loss on held-out text."""
         return self.valid[-1][1]
+
+
+def some_stories(steps: int) -> Corpus:
+    """As many stories as so many steps read: each is seen once, and none is made that nobody reads."""
+    batch = int(open_corpus("stories").suggests["batch"])
+    return open_corpus("stories", size=steps * batch, held_out=400)
 
 
 def learn(

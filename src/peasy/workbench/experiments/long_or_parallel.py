@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peasy.corpora import Probe
+from peasy.corpora import Corpus, Probe
 from peasy.corpora.generated import Generated
 from peasy.corpora.puzzles import Recall, RecallOptions
 from peasy.parts import need
@@ -33,6 +33,7 @@ SIZES: dict[str, dict[str, Any]] = {
 DISTANCES = (6, 12, 24, 48)
 LENGTHS = (32, 128, 512)
 REACHED = 0.9
+BATCH = 32
 TOKENS = 2048
 """So many tokens in one step of training, whatever the length of a text."""
 
@@ -40,14 +41,14 @@ TOKENS = 2048
 class AnyDistance(Generated):
     """`recall` with two keys, asked for at one of several distances."""
 
-    name = "recall at several distances"
+    name = "recall"
     says = "the value of a key that was told some words ago"
 
-    def __init__(self, distances: Sequence[int], *, seed: int) -> None:
-        super().__init__(seed=seed, size=20_000, held_out=400)
+    def __init__(self, distances: Sequence[int], *, seed: int, size: int = 1) -> None:
+        super().__init__(seed=seed, size=size, held_out=400)
         self.distances = tuple(distances)
         self.suggests = MappingProxyType(
-            {"rows": "documents", "context": max(distances) + 8, "short": None, "batch": 32}
+            {"rows": "documents", "context": max(distances) + 8, "short": None, "batch": BATCH}
         )
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
@@ -89,11 +90,14 @@ def run(
 ) -> Finding:  # fmt: skip
     """Train each kind on both, then measure it by the length of texts."""
     need("torch")
+    from peasy.workbench.experiments.learning import some_stories
+
     found = {}
+    puzzles, tales = AnyDistance(distances, seed=seed, size=steps * BATCH), some_stories(steps)
     for name in kinds:
-        learned = train(name, AnyDistance(distances, seed=seed), 64, seed, steps, hear)
+        learned = train(name, puzzles, 64, seed, steps, hear)
         recalled = {each: right(learned, held_out(each, probes, seed)) for each in distances}
-        stories = train(name, "stories", 512, seed, steps, hear)
+        stories = train(name, tales, 512, seed, steps, hear)
         kind = Kind(stories.model.count_parameters(), recalled, right(stories, stories_about_it(probes, seed)))
         for length in lengths:
             hear(f"{name}: texts of {length} tokens ...")
@@ -103,13 +107,12 @@ def run(
     return conclude(found, seed)
 
 
-def train(name: str, data: Any, vocabulary: int, seed: int, steps: int, hear: Hear) -> Any:
+def train(name: str, data: Corpus, vocabulary: int, seed: int, steps: int, hear: Hear) -> Any:
     """One kind on one corpus; an n-gram model only counts."""
     from peasy.workbench.experiments.learning import learn
 
     settings: dict[str, Any] = {"model": SIZES[name], "tokenizer": {"by": "words", "vocabulary": vocabulary}}
-    told = data if isinstance(data, str) else "recall"
-    return learn(KINDS[name], data, f"{name}, {told}", hear, steps=steps, seed=seed, settings=settings).model
+    return learn(KINDS[name], data, f"{name}, {data.name}", hear, steps=steps, seed=seed, settings=settings).model
 
 
 def held_out(distance: int, count: int, seed: int) -> list[Probe]:

@@ -133,7 +133,7 @@ class Dates(Corpus):
 
     kind, name, says, licence = "pairs", "rows of dates", "one to five dates in a row, en-fr", "Unicode-3.0 (CLDR)"
 
-    def __init__(self, seed: int, size: int = 20_000, held_out: int = 400) -> None:
+    def __init__(self, seed: int, size: int, held_out: int = 400) -> None:
         super().__init__()
         self.seed, self.sizes = seed, {"train": size, "valid": held_out}
 
@@ -165,7 +165,7 @@ def learn_dates(name: str, attends: bool, seed: int, steps: int, hear: Hear) -> 
     from peasy.workbench.experiments.learning import learn
     from peasy.workbench.measure import translate
 
-    corpus = Dates(seed)
+    corpus = Dates(seed, size=steps * SMALL["batch"])
     settings = {**SMALL, "model": {"attends": attends, "d_model": 96}}
     learned = learn("rnn-translator", corpus, name, hear, steps=steps, seed=seed, settings=settings)
     rng, right = Random(seed), {}

@@ -1,0 +1,40 @@
+"""Several heads must beat one by more than seeds differ; where they do not, the verdict says so."""
+
+from peasy.workbench.experiments import heads
+
+
+def test_a_short_training_has_equal_parameters(tmp_path):
+    found = heads.run(steps=4, seeds=1, probes=4, counts=(1, 2))
+    sizes = {each["parameters"] for each in found.numbers.values()}
+    assert len(sizes) == 1
+    assert set(found.numbers) == {"1", "2"}
+    assert set(found.numbers["2"]["does"]) == {"0.0", "0.1", "1.0", "1.1"}
+
+
+def trained(count, *losses):
+    does = {(0, head): "looks at itself" for head in range(count)}
+    return heads.Trained(count, 1000, losses, (0.6, 0.6), ((0.0, 5.0), (9.0, losses[0])), 0.5, does)
+
+
+def concluded(*models):
+    import numpy as np
+
+    from peasy.views.document import Maps
+
+    return heads.conclude(models, Maps("heads", np.zeros((1, 1, 1, 1)), ("a",), ("a",)), 0)
+
+
+def test_verdict_follows_the_numbers():
+    assert concluded(trained(1, 2.0, 2.02), trained(4, 1.5, 1.52)).holds
+    assert not concluded(trained(1, 1.5, 1.52), trained(4, 2.0, 2.02)).holds
+
+
+def test_a_gain_within_the_noise_is_none():
+    found = concluded(trained(1, 2.0, 2.3), trained(4, 1.95, 2.25))
+    assert not found.holds
+    assert "NOT learn measurably more" in found.verdict
+
+
+def test_too_many_are_said_to_be_too_many():
+    found = concluded(trained(1, 2.0, 2.0), trained(4, 1.5, 1.5), trained(8, 1.8, 1.8))
+    assert "8 are no better than 4" in found.verdict

@@ -1,0 +1,49 @@
+"""Who reaches furthest and who is fast is read off the numbers, whoever it is."""
+
+from peasy.workbench.experiments import long_or_parallel as lop
+
+
+def test_a_short_run_measures_every_kind(tmp_path):
+    found = lop.run(steps=2, probes=4, distances=(6, 8), lengths=(16, 32))
+    assert set(found.numbers) == set(lop.KINDS)
+    for kind in found.numbers.values():
+        assert set(kind["recall"]) == {6, 8}
+        assert all(rate > 0 for rate in kind["rate"].values())
+    sizes = [kind["parameters"] for name, kind in found.numbers.items() if name != "n-gram"]
+    assert max(sizes) < 1.5 * min(sizes)
+    assert not found.holds  # nobody reaches anything in two steps
+
+
+def kind(recall, rate, more=1e-3):
+    return lop.Kind(1000, dict(zip((6, 48), recall, strict=True)), 0.9, {32: 1e5, 512: rate}, {32: 1e-3, 512: more})
+
+
+def concluded(ours, rnn):
+    return lop.conclude({"n-gram": kind((0.5, 0.5), 1e6), "RNN": rnn, "Transformer": ours}, 0)
+
+
+def test_verdict_follows_the_numbers():
+    far, near = kind((1.0, 1.0), 9e4), kind((1.0, 0.6), 3e4)
+    assert concluded(far, near).holds
+    assert "is long and parallel" in concluded(far, near).verdict
+    turned = concluded(near, far)
+    assert not turned.holds
+    assert "is neither here" in turned.verdict
+
+
+def test_where_the_slide_is_too_simple():
+    found = concluded(kind((1.0, 1.0), 9e4, more=5e-3), kind((1.0, 1.0), 3e4))
+    assert "in generation the RNN is the cheaper one" in found.verdict
+    assert "the RNN reaches as far" in found.verdict
+
+
+def test_reach_ends_at_the_first_miss():
+    assert lop.Kind(1, {6: 1.0, 12: 0.5, 24: 1.0}, 0.0).reach == 6
+    assert lop.Kind(1, {6: 0.5}, 0.0).reach == 0
+
+
+def test_distances_are_those_asked_for():
+    probe = lop.held_out(12, 1, 0)[0]
+    words = probe.text.split()
+    told = [at for at, word in enumerate(words[:-2]) if word == words[-1]]
+    assert len(words) - 1 - told[0] == 12

@@ -1,0 +1,51 @@
+"""Trained vectors mean something, and vectors by chance do not."""
+
+import numpy as np
+import pytest
+
+from peasy.workbench.experiments import meaning
+from peasy.workbench.experiments.subject import untrained
+from peasy.workbench.load import load
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {"words": load("words"), "sentences": load("sentences")}
+
+
+def test_trained_models_show_all_three(models):
+    found = meaning.run(**models, texts=48)
+    assert found.holds, found.verdict
+    words = found.numbers["words"]
+    assert words["after"]["awesome great"] > words["before"]["awesome great"] + 0.2
+
+
+def test_untrained_models_turn_the_verdict(models):
+    fresh = {name: untrained(each, 5) for name, each in models.items()}
+    found = meaning.run(**fresh, texts=32)
+    assert not found.holds
+
+
+@pytest.mark.parametrize("claim", ["words", "contexts", "clusters"])
+def test_each_claim_can_fail_alone(claim):
+    pairs = meaning.PAIRS
+    after = dict(zip(pairs, (0.9, 0.9, 0.8, 0.1, 0.1), strict=True))
+    names = tuple(name for group in meaning.WORDS.values() for name in group)
+    vectors = dict.fromkeys(("before", "after"), np.random.default_rng(0).standard_normal((len(names), 4)))
+    words = meaning.Words(dict.fromkeys(pairs, 0.0), after, names, vectors)
+    contexts = {"trained": meaning.Contexts(0.2, 0.9, 0.3, 0.95), "untrained": meaning.Contexts(0.9, 0.9, 0.9, 0.6)}
+    good, poor = meaning.Clusters(0.95, 0.8), meaning.Clusters(0.3, 0.1)
+    clusters = {name: {"trained": good, "untrained": poor} for name in ("sentences", "documents")}
+    assert meaning.conclude(words, contexts, clusters, (), 0).holds
+    if claim == "words":
+        words = meaning.Words(after, after, names, vectors)
+    elif claim == "contexts":
+        contexts["trained"] = contexts["untrained"]
+    else:
+        clusters["documents"] = {"trained": poor, "untrained": poor}
+    assert not meaning.conclude(words, contexts, clusters, (), 0).holds
+
+
+def test_purity():
+    assert meaning.purity([0, 0, 1], ["a", "a", "b"]) == 1
+    assert meaning.purity([0, 0, 0, 0], ["a", "b", "c", "d"]) == 0.25

@@ -1,0 +1,71 @@
+"""Attention finds the order of words, one fixed vector loses long rows; other numbers give another verdict."""
+
+import pytest
+
+from peasy.corpora import Pair
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.workbench.experiments import order_and_size as order
+
+
+def test_built_in_translators_align():
+    found = order.run(pairs=3, steps=0)
+    assert found.holds, found.verdict
+    assert set(found.numbers["translators"]) == {"locales-fr", "locales-fr-2015"}
+
+
+def aligned(error):
+    values = dict.fromkeys(order.CATEGORIES, error)
+    return order.Aligned("t", (0, 0), values, dict.fromkeys(order.CATEGORIES, 0.9))
+
+
+LONG = {"attention": {1: 1.0, 5: 0.95}, "one fixed vector": {1: 1.0, 5: 0.4}}
+
+
+def concluded(error=0.05, lengths=LONG):
+    return order.conclude([aligned(error)], 0.5, (0.6, 0.4), (), {k: _all(v) for k, v in lengths.items()}, 0)
+
+
+def _all(ends):
+    return {count: ends[1] + (ends[5] - ends[1]) * (count - 1) / 4 for count in range(1, 6)}
+
+
+def test_verdict_follows_the_numbers():
+    assert concluded().holds
+    assert "does NOT find" in concluded(error=0.45).verdict
+    exchanged = {"attention": LONG["one fixed vector"], "one fixed vector": LONG["attention"]}
+    assert "does not hurt more" in concluded(lengths=exchanged).verdict
+
+
+def test_a_ruler_errs_where_words_change_places():
+    straight = Pair("a b c", "x y z", "date", ((0, 0), (1, 1), (2, 2)))
+    crossed = Pair("a b c", "x y z", "date", ((0, 2), (1, 1), (2, 0)))
+    assert order.diagonal([straight]) == 0
+    assert order.diagonal([crossed]) == pytest.approx(2 / 3)
+    assert order.crossing([straight, crossed]) == (0.5, 0.0)
+
+
+def test_a_short_training_of_the_control(tmp_path):
+    right = order.learn_dates("one fixed vector", False, 0, 4, order.unheard)
+    assert list(right) == [1, 2, 3, 4, 5]
+
+
+def test_without_attention_only_the_state_speaks_of_the_source():
+    """Two sources that end in the same state would be the same to it; here every state is made the same."""
+    import torch
+
+    ids = torch.tensor([[1, 2, 3]])
+    sources = torch.tensor([[5, 6, 7]]), torch.tensor([[8, 9, 10]])
+    for attends in (True, False):
+        model = build(preset("rnn-translator-tiny", vocabulary=16, d_model=8, attends=attends), seed=1)
+        torch.nn.init.zeros_(model.bridge.weight)
+        scores = [model(ids, source=source) for source in sources]
+        assert torch.equal(*scores) is not attends
+
+
+def test_held_out_dates_are_in_no_row_of_training():
+    corpus = order.Dates(0, size=300, held_out=50)
+    held = {pair.source for pair in corpus.documents("valid") if pair.category == "1"}
+    taught = " | ".join(pair.source for pair in corpus.documents("train"))
+    assert held
+    assert not any(date in taught for date in held)

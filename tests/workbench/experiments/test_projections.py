@@ -1,0 +1,28 @@
+"""Maps of a trained head keep kin together, and the space of likeness is not that of the next word."""
+
+from peasy.workbench.experiments import projections
+from peasy.workbench.experiments.subject import untrained
+from peasy.workbench.load import load
+
+
+def test_trained_and_untrained():
+    stories = load("stories")
+    found = projections.run(model=stories, probes=6)
+    assert found.holds, found.verdict
+    assert not projections.run(model=untrained(stories, 3), probes=2).holds
+
+
+def spaces(kin, kept=0.5):
+    return {name: projections.Space(8, kin, 3.0, 1.0 if name == "normed" else kept) for name in projections.SPACES}
+
+
+def concluded(kin=1.0, shared=0.0, kept=0.5):
+    sides = projections.Sides({"the": ("a",)}, {"the": ("pizza",)}, shared)
+    return projections.conclude((1, 0), spaces(kin, kept), spaces(0.2), sides, (), 0.14, 0)
+
+
+def test_verdict_follows_the_numbers():
+    assert concluded().holds
+    assert "NOT learned" in concluded(kin=0.2).verdict
+    assert "NOT two spaces" in concluded(shared=0.8).verdict
+    assert not concluded(kept=1.0).holds

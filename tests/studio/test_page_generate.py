@@ -101,11 +101,11 @@ def test_axe_finds_nothing_serious(walk):
     assert serious(walker.page) == []
 
 
-@pytest.mark.parametrize("some", [1, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("some", [3, pytest.param(500, marks=pytest.mark.slow)])
 def test_hostile_beginnings_are_inert(walk, some):
-    walker = walk()
+    walker = walk("/generate?m=writer&t=a+word")
     walker.expected = ("status of 400",)
     for words in [each for each in HOSTILE if each.strip()][:some]:
-        walker.open(f"/generate?m=writer&t={quote(words[:400], errors='replace')}&n=2&at=2")
+        walker.move(f"/generate?m=writer&t={quote(words[:400], errors='replace')}&n=2&at=2")
         assert walker.page.locator("#place script, #place img, #place iframe").count() == 0
     assert walker.page.evaluate("window.hacked") is None

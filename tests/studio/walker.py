@@ -43,6 +43,13 @@ class Walker:
         self.page.wait_for_selector("#place > *", state="attached")
         return self.settle()
 
+    def move(self, path):
+        """Go there without loading the page again, as the back button does."""
+        self.page.evaluate(
+            "(path) => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }", path
+        )
+        return self.settle()
+
     def settle(self):
         """Wait until no question is open, and stays so for a moment."""
         for _ in range(2):

@@ -155,11 +155,8 @@ class View {
     maps.down = this.long ? 0 : Math.min(this.l, maps.downs - 1);
     maps.across = Math.min(this.h, maps.acrosses - 1);
     const tile = maps.data.tile;
-    if (this.q === null) maps.start();
-    else {
-      const row = Math.min(Math.floor(this.q / tile), maps.rows - 1);
-      maps.point(row, this.k === null ? strongest(maps, row) : Math.min(Math.floor(this.k / tile), maps.columns - 1));
-    }
+    const row = this.q === null ? (tile === 1 ? maps.rows - 1 : maps.row) : Math.min(Math.floor(this.q / tile), maps.rows - 1);
+    maps.point(row, this.k === null ? strongest(maps, row) : Math.min(Math.floor(this.k / tile), maps.columns - 1));
     maps.redraw();
   }
 

@@ -19,13 +19,11 @@ export class Film {
     [this.bar, this.home].forEach((part) => part.replaceChildren());
   }
 
-  /** `kept`: there is something to ask for. */
-  async show(run, state, kept) {
+  async show(run, state) {
     this.run = run;
     this.place = state.place ?? null;
     this.at = state.step === undefined ? null : Number(state.step);
-    if (kept) await this.news();
-    else this.home.replaceChildren(element("p", { class: "quiet" }, "Nothing was kept yet. Models with attention are watched at every checkpoint; others have none."));
+    await this.news();
   }
 
   /** Ask again: another checkpoint may have been kept. The last one is shown unless one was chosen. */
@@ -33,15 +31,20 @@ export class Film {
     if (!this.run) return;
     try {
       const answer = await this.shell.ask("film", { name: this.run, html: true, ...(this.place ? { place: this.place } : {}) });
+      if (!answer.result.steps.length) return this.none();
       const same = this.result && JSON.stringify(this.result) === JSON.stringify(answer.result);
       if (!same) this.draw(answer);
     } catch (error) {
       if (error.name === "AbortError") return;
-      this.maps = null;
-      this.bar.replaceChildren();
-      if (error.status === 404) this.home.replaceChildren(element("p", { class: "quiet" }, "Nothing was kept yet. Models with attention are watched at every checkpoint; others have none."));
-      else this.shell.fail(error, this.home);
+      this.none();
+      this.shell.fail(error, this.home);
     }
+  }
+
+  none() {
+    [this.maps, this.result] = [null, null];
+    this.bar.replaceChildren();
+    this.home.replaceChildren(element("p", { class: "quiet" }, "Nothing was kept yet. Models with attention are watched at every checkpoint; others have none."));
   }
 
   draw(answer) {

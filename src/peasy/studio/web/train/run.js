@@ -30,7 +30,7 @@ export class RunView {
     if (!names.length) return;
     if (other) this.film.forget();
     await this.ask();
-    await this.film.show(names[0], state, this.saved() > 0);
+    await this.film.show(names[0], state);
     this.follow(job);
   }
 
@@ -71,7 +71,7 @@ export class RunView {
   async finish(job) {
     this.job = null;
     await this.ask().catch(() => {});
-    if (this.saved() > 0) await this.film.news();
+    await this.film.news();
     const { result } = job;
     const fits = job.verb === "compare" && result && result.contenders.every(({ run }) => this.names.includes(run));
     this.compared.replaceChildren(...(fits ? [this.ranking(result)] : []));

@@ -87,10 +87,10 @@ def test_sigterm_under_load_lets_everybody_finish(process, model_folder):
     asked = {"model": "tiny", "prompt": "I love", "max_tokens": 14, "n": 8, "temperature": 1, "stream": True}
     for link in links:
         link.sendall(spoken("/v1/completions", asked, port, authorization="Bearer s3cret"))
+    assert all(link.recv(1, socket.MSG_PEEK) for link in links)  # they are under way
     threads = [threading.Thread(target=lambda at=at: said.update({at: heard(links[at])[0]})) for at in range(4)]
     for thread in threads:
         thread.start()
-    assert links[0].recv(1, socket.MSG_PEEK)  # it is under way
     running.send_signal(signal.SIGTERM)
     _, log = running.communicate(timeout=30)
     for thread in threads:

@@ -79,7 +79,10 @@ def test_models_run(client, folders):
     truth = peasy.generate(writer, "the pizza", max_tokens=5, logprobs=2, weights="float32").data()
     same(found, truth | {"model": "writer"})
     found = result(client, "translate", model="translator", text="the pizza", align=True, beam=2)
-    same(found, peasy.translate(translator, "the pizza", align=True, beam=2).data() | {"model": "translator"})
+    truth = peasy.translate(translator, "the pizza", align=True, beam=2)
+    assert [each["text"] for each in found["translations"]] == truth.texts
+    weights = found["translations"][0]["alignment"]["weights"]
+    np.testing.assert_allclose(weights, truth.aligned[0].weights, atol=1e-5)
     found = result(client, "embed", model="encoder", texts=["the pizza", "hello"])
     np.testing.assert_allclose(found["vectors"], encoder.embed(["the pizza", "hello"]), atol=1e-6)
 
@@ -198,7 +201,7 @@ def test_what_is_not_known_is_refused_by_name(client):
     assert found.status_code == 400
     assert found.json() == {
         "ok": False,
-        "error": {"code": "invalid-input", "message": "decimal: Extra inputs are not permitted.", "hint": None},
+        "error": {"code": "malformed", "message": "decimal: Extra inputs are not permitted.", "hint": None},
         "exit": 4,
     }
     assert ask(client, "generate", model="writer", text="a", max_tokens="5").status_code == 400

@@ -15,14 +15,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from peasy import __version__
-from peasy.errors import InvalidInput, NotFound, PeasyError
+from peasy.errors import NotFound, PeasyError
 from peasy.studio.desk import Desk
 from peasy.studio.guard import LOOPBACK, Guard, Guarded
 from peasy.studio.house import House
 from peasy.studio.meter import LOG, Meter, Metered
 from peasy.studio.page import page_router
 from peasy.studio.pulse import Pulse
-from peasy.studio.reply import Fault, complain
+from peasy.studio.reply import Fault, Malformed, complain
 from peasy.studio.routes import routers
 from peasy.studio.schema import describe
 from peasy.studio.session import Gone
@@ -95,7 +95,7 @@ def _speak(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def theirs(request: Request, error: HTTPException) -> Response:
-        said: PeasyError = InvalidInput(str(error.detail))
+        said: PeasyError = Malformed(str(error.detail))
         if error.status_code == 404:
             said = NotFound(f"There is no {request.url.path[:100]} here.")
         response = complain(said, request.url.path)
@@ -113,9 +113,9 @@ def _speak(app: FastAPI) -> None:
         return complain(Fault(f"This is a bug in peasy: {type(error).__name__}."), request.url.path)
 
 
-def in_words(errors: Any) -> tuple[InvalidInput, str]:
+def in_words(errors: Any) -> tuple[Malformed, str]:
     """What pydantic found, in one line, and the field it is about; what was sent is not repeated."""
     first = errors[0]
     where = ".".join(str(each) for each in first["loc"] if each != "body")
     more = f" ({len(errors) - 1} more)" if len(errors) > 1 else ""
-    return InvalidInput(f"{where[:200] or 'The body'}: {first['msg'][:300]}.{more}"), where[:200]
+    return Malformed(f"{where[:200] or 'The body'}: {first['msg'][:300]}.{more}"), where[:200]

@@ -3,10 +3,10 @@
 import random
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from peasy.errors import InvalidInput
-from peasy.studio.reply import Name, Text
+from peasy.studio.reply import Name, Strict, Text
 
 Id = Annotated[int, Field(ge=0, lt=2**31)]
 Ids = Annotated[list[Id], Field(min_length=1, max_length=100_000)]
@@ -17,17 +17,11 @@ CHOICES = 128
 """Texts that one request may ask for: prompts times n."""
 
 
-class Strict(BaseModel):
-    """Unknown fields, numbers as text, NaN and infinity are refused before anything is done."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
 class Attention(Strict):
     """Which attention is told with every token: layers, heads (all unless named), and how many keys of each head."""
 
-    layers: Annotated[list[Id], Field(max_length=1000)] | None = None
-    heads: Annotated[list[Id], Field(max_length=1000)] | None = None
+    layers: Annotated[list[Id], Field(min_length=1, max_length=1000)] | None = None
+    heads: Annotated[list[Id], Field(min_length=1, max_length=1000)] | None = None
     keys: int = Field(8, ge=1, le=256)
 
 

@@ -77,7 +77,7 @@ class Guard:
         body: int = BODY,
         open: Iterable[str] = (),
     ) -> None:
-        if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key and key):
+        if key is not None and not (key.isascii() and key.isprintable() and key.split() == [key]):
             raise UsageError("The key cannot be sent in a header.", hint="Use letters, digits and signs, no spaces.")
         self.key, self.by_number, self.body, self.open = key, by_number, body, frozenset(open)
         self.hosts = frozenset(host.lower() for host in hosts)

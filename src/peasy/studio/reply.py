@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from peasy import render
-from peasy.errors import PeasyError
+from peasy.errors import InvalidInput, PeasyError
 from peasy.render.html import live_parts
 from peasy.render.json import plain
 from peasy.workbench.result import Result
@@ -28,15 +28,33 @@ MEDIA = {
 }  # fmt: skip
 
 STATUS = {
-    "usage": 400, "invalid-input": 400, "no-choice": 400, "not-found": 404, "missing-part": 501, "no-room": 507,
-    "overloaded": 429, "needs-network": 503, "fault": 500, "error": 500,
+    "usage": 400, "malformed": 400, "invalid-input": 400, "no-choice": 400, "not-found": 404, "overloaded": 429,
+    "missing-part": 501, "needs-network": 503, "no-room": 507, "fault": 500, "error": 500,
 }  # fmt: skip
 
 
-class Asked(BaseModel):
-    """What every verb's request has: `html` also draws the answer, `format` gives it as a file instead."""
+class Strict(BaseModel):
+    """Unknown fields, numbers as text, NaN and infinity are refused before anything is done."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count(cls, given: Any) -> Any:
+        """To JSON 5.0 is a whole number, as 5 is."""
+        return _whole(given)
+
+
+def _whole(given: Any) -> Any:
+    if isinstance(given, float):
+        return int(given) if given.is_integer() and abs(given) < 2**63 else given
+    if isinstance(given, dict):
+        return {key: _whole(value) for key, value in given.items()}
+    return [_whole(each) for each in given] if isinstance(given, list) else given
+
+
+class Asked(Strict):
+    """What every verb's request has: `html` also draws the answer, `format` gives it as a file instead."""
 
     html: bool = Field(False, description="Also draw the answer as a piece of a page.")
     format: Format | None = Field(None, description="Give the answer as a file of this kind instead.")
@@ -73,6 +91,12 @@ def download(verb: str, result: Result, format: str) -> Response:
     drawn = render.json.dump(result.data()) if format == "json" else render.draw(result.document(), format)
     headers = {"content-disposition": f'attachment; filename="{verb}.{format}"'}
     return Response(drawn, media_type=MEDIA[format], headers=headers)
+
+
+class Malformed(InvalidInput):
+    """A request that does not fit its description; one that fits can still ask for what is not to be had."""
+
+    code = "malformed"
 
 
 class Fault(PeasyError):

@@ -5,6 +5,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from peasy.studio.block import MEDIA as BLOCK
+from peasy.studio.reply import MEDIA as FILES
+
 ANSWERS = {
     "400": "The request is not what it should be.",
     "401": "The key is missing or wrong.",
@@ -38,8 +41,18 @@ def describe(app: FastAPI, key: bool) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
+def _kinds(path: str) -> list[str]:
+    """What else an answer can be: a file, a block of numbers, a stream."""
+    if path.startswith("/api/"):
+        return [*FILES.values(), BLOCK, "text/event-stream"]
+    return ["text/event-stream"] if path.endswith("/completions") else []
+
+
 def _answers(path: str, told: dict[str, Any], key: bool) -> None:
     told["responses"].pop("422", None)  # ours is 400
+    kinds = told["responses"]["200"].setdefault("content", {})
+    for kind in _kinds(path):
+        kinds.setdefault(kind, {"schema": {}})
     said = {"application/json": {"schema": {"type": "object", "required": ["error"]}}}
     for status, says in ANSWERS.items():
         told["responses"].setdefault(status, {"description": says, "content": said})

@@ -3,12 +3,12 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from peasy.errors import InvalidInput
 from peasy.looking.edit import Cut, Edit, Even, Off, Patch
 from peasy.studio.block import MEDIA, pack_block
-from peasy.studio.reply import Asked, Name, Text, reply
+from peasy.studio.reply import Asked, Name, Strict, Text, reply
 from peasy.workbench.heads import split_sentences
 from peasy.workbench.load import LoadedModel
 from peasy.workbench.looked import LookResult
@@ -17,16 +17,14 @@ from peasy.workbench.result import Result
 router = APIRouter(prefix="/api")
 
 Word = int | Annotated[str, Field(max_length=1000)]
-Places = Annotated[list[Annotated[int, Field(ge=0, le=10_000)]], Field(max_length=1000)]
+Places = Annotated[list[Annotated[int, Field(ge=0, le=10_000)]], Field(min_length=1, max_length=1000)]
 View = Literal["look", "brief", "heads", "lens", "align", "work", "rank", "effect"]
 
 EDITS = {"off": Off, "cut": Cut, "even": Even, "patch": Patch}
 
 
-class Change(BaseModel):
+class Change(Strict):
     """One edit: its kind, and the fields that it has in Python (`peasy.off(layer=2, head=3)`)."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     kind: Literal["off", "cut", "even", "patch"]
     layer: int | None = Field(None, ge=0)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from peasy.errors import InvalidInput
 from peasy.studio.house import House
 from peasy.studio.reply import Asked, Name, Text, reply
 from peasy.workbench.embed import embed
@@ -67,13 +68,17 @@ async def post_tokenize(request: Request, asked: Tokenize) -> Response:
     return await reply(request, "tokenize", asked, work)
 
 
+UNCACHED = 128
+"""Without a cache the work grows with the square of what is written."""
+
+
 class Generate(Asked):
     """A text, or many, to write on from, and how."""
 
     model: Name
     text: Texts
     n: int = Field(1, ge=1, le=16)
-    max_tokens: int = Field(64, ge=1, le=4096)
+    max_tokens: int = Field(64, ge=1, le=1024)
     temperature: float = Field(0.0, ge=0, le=100)
     top_k: int | None = Field(None, ge=1)
     top_p: float = Field(1.0, ge=0, le=1)
@@ -94,6 +99,8 @@ class Generate(Asked):
 @router.post("/generate")
 async def post_generate(request: Request, asked: Generate) -> Response:
     """A model writes on from a text, word by word."""
+    if asked.max_tokens > UNCACHED and (asked.show_cache or not asked.cached):
+        raise InvalidInput(f"Without the cache at most {UNCACHED} tokens are written.", hint="Lower max_tokens.")
     return await reply(request, "generate", asked, lambda: _with_model(request, asked, generate))
 
 
@@ -105,7 +112,7 @@ class Translate(Asked):
     align: bool = False
     beam: int = Field(1, ge=1, le=64)
     n: int = Field(1, ge=1, le=64)
-    max_tokens: int | None = Field(None, ge=1, le=4096)
+    max_tokens: int | None = Field(None, ge=1, le=1024)
     length_penalty: float = Field(1.0, ge=-10, le=10)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from peasy.errors import InvalidInput
+from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.studio.reply import Asked, reply
 from peasy.workbench.check import check
 from peasy.workbench.examples import examples
@@ -15,7 +15,8 @@ from peasy.workbench.exercise import exercise
 from peasy.workbench.explain import explain
 from peasy.workbench.result import Result
 from peasy.worked import Example, example_names, read_example
-from peasy.worked.sentence import sentence_example
+from peasy.worked.label import visible
+from peasy.worked.sentence import sentence_example, split_words
 from peasy.worked.tables.notes import Notes, as_written_names, read_text
 
 router = APIRouter(prefix="/api")
@@ -55,6 +56,9 @@ def _example(what: str | dict[str, Any]) -> str | Example:
         return what
     if isinstance(what, str) and len(what) > MOST_LETTERS:
         raise InvalidInput(f"The text has {len(what):,} letters.", hint=f"At most {MOST_LETTERS:,} are worked.")
+    if isinstance(what, str) and len(split_words(what)) < 2:
+        hint = did_you_mean(what, example_names()) or "Give a name of the library, or a sentence of two words or more."
+        raise NotFound(f'There is no example "{visible(what)}".', hint=hint)
     return _bounded(sentence_example(what) if isinstance(what, str) else read_example(what))
 
 

@@ -6,8 +6,9 @@ NEXT = (
     "peasy explain i-love-ai",
     'peasy explain "The pizza came out of the oven" --causal',
     "peasy explain i-love-ai --out love.html",
-    "peasy exercise",
     "peasy examples",
+    'peasy generate stories "The pizza came out of the oven and it"',
+    "peasy studio",
 )
 
 

@@ -9,6 +9,9 @@ _TRY = (
     ('peasy explain "any sentence"', "the same for your own words"),
     ("peasy check my-notes.md", "find the wrong cells of hand-worked tables"),
     ("peasy exercise --seed 5", "a worksheet and its answer key"),
+    ('peasy generate stories "The pizza"', "a small model that comes along writes on"),
+    ('peasy look stories "The pizza ..."', "where its heads look"),
+    ("peasy studio", "all of it on a page"),
     ("peasy doctor", "what works on this machine"),
     ("peasy --help", "all verbs"),
 )

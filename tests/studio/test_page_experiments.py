@@ -14,7 +14,7 @@ def test_one_is_run_live_and_stays_with_its_numbers(visit):
     card = page.locator("article", has_text="matrix-form")
     assert "Not run here yet" in card.inner_text()
     page.get_by_role("button", name="Run matrix-form").click()
-    page.get_by_text("The experiment matrix-form is done").wait_for()
+    page.get_by_role("region", name="What goes on").get_by_text("is done").wait_for()
     walker.settle()
     finding, _ = recall("matrix-form")
     result = page.get_by_role("region", name="Result")

@@ -16,7 +16,7 @@ def test_cards_and_figure_one_are_those_of_the_model(visit):
     assert names == [each["name"] for each in cards]
     found = walker.ask("models", name="writer")
     assert f"{found['parameters']:,} parameters" in page.locator("#place").inner_text()
-    boxes = " ".join(page.get_by_role("tabpanel").locator("svg text").all_inner_texts())
+    boxes = " ".join(page.get_by_role("tabpanel").locator("svg text").all_text_contents())
     assert all(box["name"].replace("_", " ") in boxes for box in found["boxes"])
     page.get_by_role("button", name="reader", exact=True).click()
     walker.settle()

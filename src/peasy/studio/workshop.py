@@ -24,13 +24,14 @@ PATIENCE = 30.0
 
 
 class Job:
-    """One piece of work: `verb` and `about` say what it is, `runs` are the runs it makes."""
+    """One piece of work: `verb` and `about` say what it is, `runs` are the runs it makes, `last` is its newest step."""
 
     def __init__(self, verb: str, words: Sequence[str], about: str, runs: Sequence[str] = ()) -> None:
         self.id, self.verb, self.about, self.runs = secrets.token_hex(6), verb, about, list(runs)
         self.words, self.began = list(words), time.time()
         self.said: deque[str] = deque(maxlen=20)
-        self.events, self.last, self.stopping = 0, None, False
+        self.events, self.stopping = 0, False
+        self.last: dict[str, Any] | None = None
         self.answer: dict[str, Any] | None = None
         self.process = subprocess.Popen(
             [sys.executable, "-m", "peasy", verb, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -45,7 +46,8 @@ class Job:
             with contextlib.suppress(ValueError):
                 told = json.loads(line)
                 if isinstance(told, dict) and "event" in told:
-                    self.events, self.last = self.events + 1, told
+                    self.events += 1
+                    self.last = told if told["event"] == "step" else self.last
                 elif isinstance(told, dict) and "ok" in told:
                     self.answer = told
 

@@ -166,10 +166,9 @@ class Metrics(Asked):
 @router.post("/metrics")
 async def post_metrics(request: Request, asked: Metrics) -> Response:
     """What happened in a run: steps, validations, samples, as `peasy train --json` tells them."""
-    job = request.app.state.workshop.job
 
     def work() -> Result:
-        if job is not None and job.running and asked.name in job.runs and not place_for(asked.name).exists():
+        if is_awaited(request.app.state.workshop, asked.name):
             return Awaited(asked.name)
         return metrics_since(known_run(asked.name), asked.since)
 
@@ -191,6 +190,21 @@ class Awaited(Result):
         return {"run": self.name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
 
 
+class Unwatched(Result):
+    """A run of which no attention was kept yet, or whose kind has none."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def document(self) -> Document:
+        """One sentence."""
+        return Document(self.name, (Paragraph("No attention was kept yet."),))
+
+    def data(self) -> dict[str, Any]:
+        """A film without a picture."""
+        return {"run": self.name, "text": "", "steps": [], "places": [], "place": None, "heads": 0, "caveat": ""}
+
+
 class Film(Asked):
     """The watched sentence of a run at every checkpoint; `place` is one attention, such as decoder.0.attention."""
 
@@ -201,7 +215,21 @@ class Film(Asked):
 @router.post("/film")
 async def post_film(request: Request, asked: Film) -> Response:
     """How attention formed while a run was trained."""
-    return await reply(request, "film", asked, lambda: scene(known_run(asked.name).folder, asked.place))
+
+    def work() -> Result:
+        if is_awaited(request.app.state.workshop, asked.name):
+            return Unwatched(asked.name)
+        run = known_run(asked.name)
+        watched = any((run.folder / "attention").glob("step-*.safetensors"))
+        return scene(run.folder, asked.place) if watched else Unwatched(run.name)
+
+    return await reply(request, "film", asked, work)
+
+
+def is_awaited(workshop: Workshop, name: str) -> bool:
+    """Whether the work that goes on will make this run, and has not begun it yet."""
+    job = workshop.job
+    return job is not None and job.running and name in job.runs and not place_for(name).exists()
 
 
 def known_run(name: str) -> Run:

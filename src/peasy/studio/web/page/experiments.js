@@ -17,9 +17,9 @@ class View {
     Object.assign(this, { shell });
     this.cards = element("div", { class: "cards" });
     this.detail = element("section", { "aria-label": "Result" });
-    this.job = new Job(shell, (job) => this.heard(job));
+    this.job = new Job(shell, ["experiment"], (job) => this.heard(job));
     place.append(element("h1", {}, "Experiments"), element("p", { class: "lead" }, "What is said about attention, measured against a control. The verdict is made from the numbers, on this machine; each says what it does not show."), this.cards, this.job.element, this.detail);
-    shell.exports(() => ({ verb: "experiments/last", body: { name: this.name } }));
+    shell.exports(() => (this.result ? { verb: "experiments/last", body: { name: this.name } } : { verb: "experiments", body: {} }));
     shell.copies(() => [{ label: "The numbers as JSON", text: () => JSON.stringify(this.result?.numbers ?? null, null, 2) }]);
     shell.onState((next) => this.show(next));
   }

@@ -81,7 +81,7 @@ class View {
   async figure() {
     try {
       const drawn = drawing(await this.shell.ask("models", { name: this.name, html: true }));
-      return element("div", {}, drawn);
+      return element("div", { class: "figure-one" }, drawn);
     } catch (error) {
       return this.failed(error);
     }

@@ -16,7 +16,7 @@ export async function open(place, state, shell) {
 class View {
   constructor(place, shell) {
     Object.assign(this, { shell, runs: [] });
-    this.job = new Job(shell, (job) => this.heard(job));
+    this.job = new Job(shell, ["train", "compare"], (job) => this.heard(job));
     this.form = new Form(shell, (verb, body) => this.begin(verb, body));
     this.list = element("div", { class: "list" });
     this.run = new RunView(shell, { resume: (body) => this.begin("train", body) });

@@ -6,9 +6,9 @@ const PAUSE = 600; // milliseconds between two questions
 const WORDS = { running: "goes on", stopping: "is being saved", done: "is done", stopped: "was stopped and saved", failed: "failed" };
 
 export class Job {
-  /** `heard(job)` is called at every news, also once when it is over. */
-  constructor(shell, heard) {
-    Object.assign(this, { shell, heard });
+  /** `heard(job)` is called at every news, also once when it is over; work of other `verbs` is shown while it goes on. */
+  constructor(shell, verbs, heard) {
+    Object.assign(this, { shell, verbs, heard });
     this.job = null;
     this.line = element("p", {});
     this.said = element("p", { class: "quiet" });
@@ -70,12 +70,12 @@ export class Job {
     const before = this.job;
     this.job = job;
     const { last } = job;
-    this.element.hidden = false;
+    this.element.hidden = !this.running && !this.verbs.includes(job.verb);
     this.line.textContent = `${job.about} ${WORDS[job.state]}${this.running ? `, since ${clock(job.seconds)}` : ""}.`;
-    const share = last?.event === "step" && last.elapsed + last.left > 0 ? last.elapsed / (last.elapsed + last.left) : null;
+    const share = last && last.elapsed + last.left > 0 ? last.elapsed / (last.elapsed + last.left) : null;
     this.progress.hidden = share === null || !this.running;
     if (share !== null) this.bar.style.width = `${100 * share}%`;
-    const news = last?.event === "step" ? `step ${last.step.toLocaleString("en")} · loss ${last.loss.toFixed(4)} · ${Math.round(last.rate).toLocaleString("en")} tokens/s · ${clock(last.left)} left` : job.said.at(-1) ?? "";
+    const news = last ? `step ${last.step.toLocaleString("en")} · loss ${last.loss.toFixed(4)} · ${Math.round(last.rate).toLocaleString("en")} tokens/s · ${clock(last.left)} left` : job.said.at(-1) ?? (job.verb === "experiment" ? "" : "The data are read and cut into tokens.");
     this.said.textContent = this.running ? news : "";
     this.stopper.hidden = !this.running;
     this.stopper.textContent = job.state === "stopping" ? "End at once" : "Stop and save";

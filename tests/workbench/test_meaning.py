@@ -1,0 +1,92 @@
+"""`meaning`: maps are made of the model's own vectors; before training is what the run began with."""
+
+import json
+
+import numpy as np
+import pytest
+
+from peasy.errors import InvalidInput
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.text import train as train_tokenizer
+from peasy.workbench.cluster import cluster
+from peasy.workbench.load import LoadedModel
+from peasy.workbench.meaning import map_texts, map_words
+from peasy.workbench.train import train
+
+TEXTS = ["the cat sat on the mat and the dog sat under the old tree"] * 9
+DOCUMENTS = [["the cat sat on the mat", "the dog sat"], ["the old tree", "under the old tree"]]
+
+
+@pytest.fixture(scope="module")
+def words():
+    return train_tokenizer(TEXTS, "words")
+
+
+@pytest.fixture(scope="module")
+def reader(words):
+    return LoadedModel("reader", build(preset("encoder-tiny", vocabulary=len(words), d_model=16), seed=3), words)
+
+
+def test_texts_lie_by_their_own_vectors_and_documents_are_means(reader):
+    found = map_texts(reader, DOCUMENTS, clusters=2)
+    texts = [text for document in DOCUMENTS for text in document]
+    vectors = reader.embed(texts)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(found.cosines[:4, :4], unit @ unit.T, atol=1e-6)
+    mean = vectors[:2].mean(axis=0)
+    assert found.cosines[4, 0] == pytest.approx(float(mean @ unit[0] / np.linalg.norm(mean)), abs=1e-6)
+    assert [each.kind for each in found.points] == ["sentence"] * 4 + ["document"] * 2
+    for at, point in enumerate(found.points):
+        others = sorted(range(len(found.points)), key=lambda other: -found.cosines[at, other])
+        assert point.near[0][1] == pytest.approx(
+            found.cosines[at, others[1] if others[0] == at else others[0]], abs=1e-6
+        )
+    assert json.dumps(found.data())
+    assert "the old tree" in found.text()
+
+
+def test_one_document_has_only_its_sentences(reader):
+    assert {each.kind for each in map_texts(reader, DOCUMENTS[:1], clusters=1).points} == {"sentence"}
+
+
+@pytest.mark.parametrize("documents", [[[]], [["alone"]], [["a"] * 501]])
+def test_too_few_or_too_many_are_refused(reader, documents):
+    with pytest.raises(InvalidInput, match="make no map"):
+        map_texts(reader, documents)
+
+
+def test_before_training_is_the_very_beginning_of_a_run(tmp_path):
+    found = train("words", "copy", preset="tiny", steps=3, seed=5, run=tmp_path / "letters")
+    maps = map_words(found.model, ["a", "b", "c", "d"])
+    assert maps.exact
+    assert maps.seed == 5
+    first = build(found.model.model.config, seed=5).embedding.weight.detach().numpy()
+    ids = [found.model.tokenizer.encode(letter, special=False).ids[-1] for letter in "ab"]
+    one, two = first[ids[0]], first[ids[1]]
+    cosine = float(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
+    assert dict(maps.before[0].near)[1] == pytest.approx(cosine, abs=1e-5)
+    assert [each.name for each in maps.before] == [each.name for each in maps.after] == list("abcd")
+    assert [each.group for each in maps.before] == [each.group for each in maps.after]
+
+
+def test_unknown_words_are_named_and_a_bare_model_says_that_its_beginning_is_drawn(words):
+    model = LoadedModel("bare", build(preset("words-tiny", vocabulary=len(words)), seed=3), words)
+    found = map_words(model, ["cat", "zebra", "dog"], clusters=2)
+    assert found.unknown == ("zebra",)
+    assert not found.exact
+    assert "drawn" in found.says
+    assert "zebra" in found.text()
+    assert len(map_words(model).after) >= 2
+    with pytest.raises(InvalidInput, match="make no map"):
+        map_words(model, ["zebra", "yak"])
+
+
+def test_clusters_are_found_and_a_seed_repeats_them():
+    random = np.random.default_rng(0)
+    middles = np.eye(3).repeat(20, axis=0)
+    found = cluster(middles + random.normal(0, 0.1, middles.shape), 3, seed=1)
+    assert [len(set(found[at : at + 20])) for at in (0, 20, 40)] == [1, 1, 1]
+    assert len(set(found)) == 3
+    with pytest.raises(InvalidInput, match="4 clusters of 3"):
+        cluster(np.eye(3), 4)

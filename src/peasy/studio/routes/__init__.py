@@ -9,7 +9,8 @@ from importlib import import_module
 from fastapi import APIRouter
 
 FAMILIES = (
-    "completions", "embeddings", "paper", "model", "looking", "learning", "state", "work", "generate", "translation", "meaning",
+    "completions", "embeddings", "paper", "model", "looking", "learning", "state", "work", "generate", "translation",
+    "meaning",
 )  # fmt: skip
 """Files beside this one, each with a `router`; a page that needs more brings a file and a word here."""
 

@@ -167,6 +167,36 @@ def axes() -> str:
     return "\n".join(lines) + "\n"
 
 
+def covered() -> dict[str, dict[str, list[str] | str]]:
+    """The rows of the coverage, by number."""
+    rows: dict[str, dict[str, list[str] | str]] = tomllib.loads(_coverage_text())["rows"]
+    return rows
+
+
+def _coverage_text() -> str:
+    return (ROOT / "docs" / "coverage.toml").read_text(encoding="utf-8")
+
+
+def coverage() -> str:
+    """What the documents describe, each with the command, the test and the page that show it."""
+    documents: dict[str, str] = tomllib.loads(_coverage_text())["documents"]
+    lines = ["# What the documents describe, and where it is shown\n"]
+    lines += [BY_HAND.replace("the source", "`docs/coverage.toml`") + "Each command can be run as it stands; each test"]
+    lines += ["is part of `make test`, and each page runs as one.\n"]
+    for document, title in documents.items():
+        lines += [f"## {document} · {title}\n", "| | what | command | test | page |", "|---|---|---|---|---|"]
+        lines += [_coverage_row(number, row) for number, row in covered().items() if number.startswith(f"{document}.")]
+        lines += [""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _coverage_row(number: str, row: dict[str, list[str] | str]) -> str:
+    commands = "<br>".join(f"`{each}`" for each in row["commands"])
+    tests = "<br>".join(f"[{each.partition('::')[2]}](../{each.partition('::')[0]})" for each in row["tests"])
+    pages = "<br>".join(f"[{Path(each).stem}](tour/{each})" for each in row["pages"])
+    return f"| {number} | {row['what']} | {commands} | {tests} | {pages} |"
+
+
 def picture() -> str:
     """The README's picture, drawn by peasy."""
     from peasy.cli.app import run
@@ -183,6 +213,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/axes.md": axes,
     "docs/cli.md": command_line,
     "docs/configuration.md": configuration,
+    "docs/coverage.md": coverage,
     "docs/python.md": python_names,
     "docs/pictures/i-love-ai.svg": picture,
 }

@@ -22,7 +22,7 @@ import pytest
 from peasy.cli.app import run
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tour").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tour").rglob("*.md"))]
 FENCE = re.compile(
     r"^```(?P<language>\w+)(?: +file=(?P<file>\S+))?[^\n]*\n(?P<body>.*?)^```$", re.DOTALL | re.MULTILINE
 )

@@ -10,6 +10,7 @@ PAGES = [
     "docs/axes.md",
     "docs/cli.md",
     "docs/configuration.md",
+    "docs/coverage.md",
     "docs/python.md",
     "docs/pictures/i-love-ai.svg",
 ]

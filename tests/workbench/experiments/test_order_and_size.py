@@ -23,7 +23,14 @@ LONG = {"attention": {1: 1.0, 5: 0.95}, "one fixed vector": {1: 1.0, 5: 0.4}}
 
 
 def concluded(error=0.05, lengths=LONG):
-    return order.conclude([aligned(error)], 0.5, (0.6, 0.4), (), {k: _all(v) for k, v in lengths.items()}, 0)
+    return order.conclude(
+        [aligned(error)],
+        dict.fromkeys(order.CATEGORIES, 0.5),
+        (0.6, 0.4),
+        (),
+        {k: _all(v) for k, v in lengths.items()},
+        0,
+    )
 
 
 def _all(ends):

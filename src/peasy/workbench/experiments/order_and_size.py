@@ -65,7 +65,8 @@ def run(
         found.append(judge_translator(loaded, choose, judge))
     pictures = [picture(loaded, one, text) for text in SHOWN for loaded, one in zip(translators, found, strict=True)]
     lengths = {name: learn_dates(name, attends, seed, steps, hear) for name, attends in WAYS.items()} if steps else {}
-    return conclude(found, diagonal(judge), crossing(judge), pictures, lengths, seed)
+    ruler = {each: diagonal([pair for pair in judge if pair.category == each]) for each in CATEGORIES}
+    return conclude(found, ruler, crossing(judge), pictures, lengths, seed)
 
 
 def draw_pairs(count: int, seed: int) -> tuple[list[Pair], list[Pair]]:
@@ -188,21 +189,22 @@ def right_words(said: str, wanted: str) -> float:
 
 def conclude(
     found: Sequence[Aligned],
-    ruler: float,
+    ruler: Mapping[str, float],
     mismatch: tuple[float, float],
     pictures: Sequence[Part],
     lengths: Mapping[str, Mapping[int, float]],
     seed: int,
 ) -> Finding:
     """Alignment must beat a ruler by far, and the translator that cannot look must lose more with length."""
-    aligned = all(each.mean("error") < ruler / 2 for each in found)
+    straight = float(np.mean(list(ruler.values())))
+    aligned = all(each.mean("error") < straight / 2 for each in found)
     told = "; ".join(
         f"{each.name} errs in {each.mean('error'):.0%} of known words and translates {each.mean('exact'):.0%} exactly"
         for each in found
     )
     verdict = (
         f"In {mismatch[0]:.0%} of held-out pairs words change places, in {mismatch[1]:.0%} their number changes. "
-        f"{told}; a ruler errs in {ruler:.0%}. Attention {'finds' if aligned else 'does NOT find'} the order."
+        f"{told}; a ruler errs in {straight:.0%}. Attention {'finds' if aligned else 'does NOT find'} the order."
     )
     parts: list[Part] = [_table(found, ruler), *pictures]
     holds = aligned
@@ -225,19 +227,19 @@ def conclude(
     )
     numbers = {
         "translators": {e.name: {"head": name_head(e.head), "error": e.error, "exact": e.exact} for e in found},
-        "ruler": ruler,
+        "ruler": dict(ruler),
         "changes": {"order": mismatch[0], "number": mismatch[1]},
         "lengths": {name: dict(right) for name, right in lengths.items()},
     }
     return Finding("order-and-size", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
 
 
-def _table(found: Sequence[Aligned], ruler: float) -> Table:
+def _table(found: Sequence[Aligned], ruler: Mapping[str, float]) -> Table:
     rows = [
         (each.name, name_head(each.head), *(f"{each.error[c]:.0%} / {each.exact[c]:.0%}" for c in CATEGORIES))
         for each in found
     ]
-    rows.append(("a ruler", "", f"{ruler:.0%}", "", ""))
+    rows.append(("a ruler", "", *(f"{ruler[c]:.0%}" for c in CATEGORIES)))
     return Table(("translator", "head", *CATEGORIES), tuple(rows), "Alignment error / exact translations, held out")
 
 

@@ -5,7 +5,7 @@ import { define, make } from "./base.js";
 class PeasyPlane extends HTMLElement {
   connectedCallback() {
     if (this.points) return;
-    const { names, neighbours } = JSON.parse(this.querySelector(':scope > script[type="application/json"]').textContent);
+    const { names, neighbours } = this.data ?? JSON.parse(this.querySelector(':scope > script[type="application/json"]').textContent);
     this.points = [...this.querySelectorAll("path.point")];
     this.read = make("p", { class: "note", role: "status" }, "Point at a name, or move with the arrow keys, to see its neighbours.");
     this.append(this.read);

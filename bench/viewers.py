@@ -1,6 +1,6 @@
 """peasy beside BertViz and TransformerLens: the same GPT-2-small weights, each in a process of its own.
 
-    BENCH_PEERS=/path/to/python python -m bench.viewers
+    BENCH_PEERS=/path/to/python python -m bench.viewers [tokens ...]
 
 `BENCH_PEERS` is an interpreter that has transformers, bertviz and transformer_lens (they need not be where peasy is).
 Weights must be equal to 1e-5. Then for each length: seconds, peak of memory over what was held before, and whether it
@@ -61,21 +61,22 @@ def bertviz(folder: str) -> Any:
 
 
 def transformer_lens(folder: str) -> Any:
+    """Version 4 wraps transformers' own model; it insists on a tokenizer, of which nothing is asked here."""
     import torch
-    from transformer_lens import HookedTransformer, HookedTransformerConfig
-    from transformer_lens.pretrained.weight_conversions import convert_gpt2_weights
-    from transformers import GPT2LMHeadModel
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformer_lens.model_bridge import TransformerBridge
+    from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
-    config = HookedTransformerConfig(
-        n_layers=12, d_model=768, n_ctx=1024, d_head=64, n_heads=12, d_mlp=3072, d_vocab=50257, act_fn="gelu_new",
-        normalization_type="LN", original_architecture="GPT2LMHeadModel", device="cpu",
+    end = "<|endoftext|>"
+    words = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({end: 0}, unk_token=end)), bos_token=end, eos_token=end, unk_token=end,
+        pad_token=end,
     )  # fmt: skip
-    model = HookedTransformer(config)
-    theirs = GPT2LMHeadModel.from_pretrained(folder)
-    model.load_and_process_state_dict(
-        convert_gpt2_weights(theirs, config), fold_ln=False, center_writing_weights=False, center_unembed=False,
-        fold_value_biases=False,
-    )  # fmt: skip
+    words.save_pretrained(f"{folder}/words")
+    words = PreTrainedTokenizerFast.from_pretrained(f"{folder}/words")
+    theirs = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").eval()
+    model = TransformerBridge.boot_transformers(folder, hf_model=theirs, tokenizer=words, device="cpu")
 
     def run(length: int) -> tuple[Any, int]:
         with torch.inference_mode():
@@ -123,18 +124,18 @@ def main() -> int:
     wrong = False
     with tempfile.TemporaryDirectory() as folder:
         GPT2LMHeadModel(GPT2Config()).save_pretrained(folder)
-        for length in LENGTHS:
+        for length in map(int, sys.argv[1:] or LENGTHS):
             for name in ("peasy", "bertviz", "transformer_lens"):
                 found = measured(name, folder, length, sys.executable if name == "peasy" else python)
                 told = found.get("error") or (
                     f"{found['seconds']:.2f} s, {found['peak'] / 2**20:,.0f} MiB, page {found['page'] / 2**20:.1f} MiB"
                 )
                 print(f"{length:>6} tokens  {name:<17} {told}", flush=True)
-        ours = np.load(f"{folder}/peasy.npy")
         for name in ("bertviz", "transformer_lens"):
-            if not Path(f"{folder}/{name}.npy").exists():
-                print(f"{name}: not compared")
+            if not all(Path(f"{folder}/{each}.npy").exists() for each in ("peasy", name)):
+                print(f"{name}: not compared at these lengths")
                 continue
+            ours = np.load(f"{folder}/peasy.npy")
             apart = float(np.abs(ours - np.load(f"{folder}/{name}.npy")).max())
             wrong |= apart > 1e-5
             print(f"{name}: weights differ by at most {apart:.1e}, at most 1e-05 is asked")
@@ -142,7 +143,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
+    if len(sys.argv) == 4 and not sys.argv[1].isdecimal():
         child(sys.argv[1], sys.argv[2], int(sys.argv[3]))
     else:
         sys.exit(main())

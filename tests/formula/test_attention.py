@@ -414,9 +414,18 @@ def test_weights_alone_are_those_of_all_steps(library, name):
         "hidden row": {"mask": library.array(seen & (np.arange(3) != 1)[:, None], "bool")},
     }  # fmt: skip
     expected = library.numpy(attend(query, key, key, **options[name]).weights)
-    np.testing.assert_array_equal(library.numpy(weigh(query, key, **options[name])), expected)
+    powers, total = weigh(query, key, **options[name])
+    np.testing.assert_array_equal(library.numpy(powers / total), expected)
 
 
 def test_weights_alone_do_not_see_what_is_hidden():
     key = np.array([[1.0, 0.0], [0.0, 1.0], [NAN, np.inf]])
-    assert weigh(np.ones((1, 2)), key, mask=[[True, True, False]]).tolist() == [[0.5, 0.5, 0.0]]
+    powers, total = weigh(np.ones((1, 2)), key, mask=[[True, True, False]])
+    assert (powers / total).tolist() == [[0.5, 0.5, 0.0]]
+
+
+def test_a_narrow_mask_is_about_the_last_keys(library):
+    query, key = (library.array(np.random.default_rng(2).normal(size=size)) for size in ((2, 3), (5, 3)))
+    powers, total = weigh(query, key, mask=library.array(np.tri(2), "bool"), softcap=2.0)
+    expected = attend(query, key, key, causal=True, softcap=2.0).weights
+    np.testing.assert_allclose(library.numpy(powers / total), library.numpy(expected), atol=1e-12)

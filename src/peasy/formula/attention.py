@@ -4,19 +4,17 @@ The same lines run on NumPy, torch and array-api-strict. Everything in peasy tha
 an attention number got it here, and the fused kernels are held equal to it by tests.
 """
 
-from collections import deque
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import array_api_compat
 
 from peasy.errors import named
-from peasy.formula.arrays import together
+from peasy.formula.arrays import gather, together
 from peasy.formula.axes import D_KEY, D_VALUE, KEY, QUERY
 from peasy.formula.inert import score_pairs, sum_values
 from peasy.formula.masks import Window, visible
-from peasy.formula.normalise import NORMALISATIONS, SOFTMAX, Normalisation
+from peasy.formula.normalise import NORMALISATIONS, Normalisation, raise_scores
 from peasy.formula.scoring import SCORINGS, Scoring
 from peasy.formula.sizes import check_number, check_sizes
 from peasy.formula.step import Array, Step, Steps
@@ -93,7 +91,9 @@ def attend(
 
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
     scores = score_pairs(xp, scoring.score, query, key, may_look)
-    scaled, masked, weights = toward_weights(xp, scores, factor, softcap, bias, may_look, normalise)
+    scaled = scale_scores(xp, scores, factor, softcap)
+    masked = hide(xp, scaled, may_look, bias)
+    weights = normalise.weigh(xp, masked)
     context = sum_values(xp, weights, value, may_look)
 
     arrays = (query, key, value, scores, scaled, masked, weights, context)
@@ -109,42 +109,43 @@ def weigh(
     bias: Array | None = None,
     scale: float | None = None,
     softcap: float | None = None,
-) -> Array:
-    """The weights of `attend` alone, by the same lines, for those who make millions of them: no step before is kept.
+) -> tuple[Array, Array]:
+    """The weights of `attend` as `(powers, total)`, by the same lines, for those who make millions of them.
 
-    What is hidden changes no weight here either; but gradients may meet it, so this is for looking, not for learning.
+    Weights are powers / total; who adds many up divides later, and no step before is kept. A `mask` with fewer columns
+    than there are keys is about the last keys: all before them are seen. What is hidden changes no weight here either,
+    but gradients may meet it: this is for looking, not for learning.
 
-    >>> weigh([[1., 0.]], [[1., 0.], [0., 1.]], scale=1.0).round(2)
+    >>> powers, total = weigh([[1., 0.]], [[1., 0.], [0., 1.]], scale=1.0)
+    >>> (powers / total).round(2)
     array([[0.73, 0.27]])
     """
     xp, (query, key, bias) = together(query=query, key=key, bias=bias)
     check_sizes(query, key, key)
     key, scoring = share_heads(xp, query, key), SCORINGS["scaled-dot"]
-    may_look = visible(xp, query, key, mask, bias)
-    factor = scoring.scale(key.shape[-1]) if scale is None else scale
     scores = scoring.score(xp, query, key)
-    return deque(toward_weights(xp, scores, factor, softcap, bias, may_look, SOFTMAX), maxlen=1).pop()
+    seen = None if mask is None else gather(query=query, mask=mask)[1][1]
+    factor = scoring.scale(key.shape[-1]) if scale is None else scale
+    masked = hide(xp, scale_scores(xp, scores, factor, softcap), seen, bias, own=True)
+    return raise_scores(xp, masked)
 
 
-def toward_weights(
-    xp: Any,
-    step: Array,
-    factor: float,
-    softcap: float | None,
-    bias: Array | None,
-    may_look: Array | None,
-    normalise: Normalisation,
-) -> Iterator[Array]:
-    """From scores to scaled, masked and weights, one after the other; who does not keep a step frees its room."""
-    step = step if factor == 1 else step * factor
-    if softcap:
-        step = xp.tanh(step / softcap) * softcap
-    yield step
-    step = step if bias is None else step + bias
-    if may_look is not None:
-        step = xp.where(may_look, step, -xp.inf)
-    yield step
-    yield normalise.weigh(xp, step)
+def scale_scores(xp: Any, scores: Array, factor: float, softcap: float | None) -> Array:
+    """Scores times a factor, and within the soft cap where there is one."""
+    scaled = scores if factor == 1 else scores * factor
+    return xp.tanh(scaled / softcap) * softcap if softcap else scaled
+
+
+def hide(xp: Any, scaled: Array, may_look: Array | None, bias: Array | None, *, own: bool = False) -> Array:
+    """Scores with the bias added, and minus infinity where nobody may look; `own` ones may be written over."""
+    masked = scaled if bias is None else scaled + bias
+    if may_look is None:
+        return masked
+    last = may_look.shape[-1]
+    if not own or last in (1, masked.shape[-1]):
+        return xp.where(may_look, masked, -xp.inf)
+    masked[..., -last:] = xp.where(may_look, masked[..., -last:], -xp.inf)
+    return masked
 
 
 def share_heads(xp: Any, query: Array, shared: Array) -> Array:

@@ -23,13 +23,19 @@ def softmax(xp: Any, masked: Array) -> Array:
 
     The largest score is subtracted first: it cancels out, and keeps e^x within range.
     """
+    powers, total = raise_scores(xp, masked)
+    return powers / total
+
+
+def raise_scores(xp: Any, masked: Array) -> tuple[Array, Array]:
+    """What softmax divides: e^x, and the sum of each row; 1 where everything is hidden: nothing divides by 0."""
     if masked.shape[-1] == 0:
-        return masked
+        return masked, xp.ones_like(xp.sum(masked, axis=-1, keepdims=True))
     largest = xp.max(masked, axis=-1, keepdims=True)
     largest = xp.where(largest == -xp.inf, xp.zeros_like(largest), largest)
     powers = xp.exp(masked - largest)
     total = xp.sum(powers, axis=-1, keepdims=True)
-    return powers / xp.where(total == 0, xp.ones_like(total), total)
+    return powers, xp.where(total == 0, xp.ones_like(total), total)
 
 
 def by_sum(xp: Any, masked: Array) -> Array:

@@ -4,6 +4,8 @@ Weights come from the formula, a few rows of one head at a time, without the ste
 tiles and forgotten. Tests hold every tile equal to the whole matrix of all steps.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,7 +16,7 @@ from peasy.looking.record import Overview
 from peasy.nn.place import Place
 from peasy.nn.watch import Look
 
-ROWS = 128
+ROWS = 256
 """About so many rows of one head at a time: their weights stay near the processor."""
 
 REDUCTIONS = ("mean", "max")
@@ -53,30 +55,41 @@ def choose_tile(longest: int, most: int = 128) -> int:
 def fold_heads(look: Look, heads: tuple[int, ...], tile: int, how: str = "mean", scaled: bool = False) -> Tensor:
     """The weights of some heads in tiles, `[head, tiles of queries, tiles of keys]`, of the first text of a batch."""
     n_query, n_key = look.query.shape[2], look.key.shape[2]
+    look = replace(look, query=look.query.contiguous(), key=look.key.contiguous())  # else every block does that again
     found = look.query.new_zeros(len(heads), -(-n_query // tile), -(-n_key // tile), dtype=torch.float32)
     step = tile * max(1, ROWS // tile)
     for first in range(0, n_query, step):
         rows = slice(first, min(first + step, n_query))
-        block = look.block(rows, rows.stop if look.visible.causal else n_key)
+        last = rows.stop if look.visible.causal else n_key
+        mask = (
+            _ahead(rows, look.query.device) if look.visible.causal else look.visible.block(rows, last, look.query).mask
+        )
         for place, head in enumerate(heads):
-            weights = _weights(block, head)
+            powers, total = _weigh(look, head, rows, last, mask)
             if scaled:
-                weights = weights * look.value[0, _shared(look, head), : weights.shape[1]].float().norm(dim=-1)
-            folded = _fold(_fold(weights, tile, how), tile, how, down=True)
+                powers = powers * look.value[0, _shared(look, head), :last].float().norm(dim=-1)
+            folded = _fold(_fold(powers, tile, how) / total, tile, how, down=True)
             found[place, first // tile : first // tile + len(folded), : folded.shape[1]] = folded
     return found / _cells(n_query, n_key, tile, found.device) if how == "mean" else found
 
 
-def _weights(block: Look, head: int) -> Tensor:
-    """The weights of some rows of one head, by the formula: `[query, key]`."""
-    mask, bias = (_of_head(each, head) for each in (block.visible.mask, block.visible.bias))
-    query, key = block.query[0, head] * block.scale, block.key[0, _shared(block, head)]
-    return weigh(query, key, mask=mask, bias=bias, scale=1.0, softcap=block.softcap)
+def _weigh(look: Look, head: int, rows: slice, last: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The weights of some rows of one head by the formula, `[query, key]`, still to be divided by their sums."""
+    bias = None if look.visible.bias is None else _of_head(look.visible.bias, head)[rows, :last]
+    query, key = look.query[0, head, rows] * look.scale, look.key[0, _shared(look, head), :last]
+    seen = None if mask is None else _of_head(mask, head)
+    return weigh(query, key, mask=seen, bias=bias, scale=1.0, softcap=look.softcap)
 
 
-def _of_head(array: Tensor | None, head: int) -> Tensor | None:
+def _ahead(rows: slice, device: torch.device) -> Tensor:
+    """Who may look where among the last keys of a block of rows that only look back: `[row, last keys]`."""
+    count = rows.stop - rows.start
+    return torch.ones(count, count, dtype=torch.bool, device=device).tril()
+
+
+def _of_head(array: Tensor, head: int) -> Tensor:
     """What belongs to one head of the first text; what is alike for all heads or texts is there once."""
-    return array if array is None or array.ndim == 2 else array[0, head % array.shape[1]]
+    return array if array.ndim == 2 else array[0, head % array.shape[1]]
 
 
 def _shared(look: Look, head: int) -> int:

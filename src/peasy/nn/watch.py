@@ -13,7 +13,7 @@ from peasy.formula import AttentionSteps, attend
 from peasy.nn.sight import Visible
 from peasy.nn.tap import FORMULA_STEPS, Place, Seen, Tap
 
-BLOCK, CELLS = 64, 1 << 20
+BLOCK, CELLS = 64, 1 << 21
 """So many rows are calculated at a time, or fewer where so many cells are reached: the processor keeps them near."""
 
 HIDDEN = {"masked": -torch.inf, "weights": 0.0}

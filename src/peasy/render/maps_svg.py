@@ -12,7 +12,7 @@ from peasy.render.raster import heat_uri, shrunk
 from peasy.views.document import Maps
 
 ROOM, GAP, SMALLEST, LARGEST = 900, 6, 26, 120
-LARGE, FINEST = 480, 512
+LARGE, FINEST, DOTS = 480, 512, 32
 LABEL, TICKS = 90, 24
 
 
@@ -75,7 +75,7 @@ def _short(axis: str, label: str) -> str:
 
 
 def _small(maps: Maps, down: int, across: int, x: float, y: float, side: float) -> str:
-    values, _ = shrunk(np.asarray(maps.values[down, across], dtype=float), 48)
+    values, _ = shrunk(np.asarray(maps.values[down, across], dtype=float), DOTS)
     chosen = (down, across) == maps.chosen
     image = _image(values, own_scale(values), x, y, side, side)
     edge = "marked" if chosen else "edge"

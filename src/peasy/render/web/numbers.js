@@ -20,9 +20,14 @@ export async function unpackExactly(packed) {
 }
 
 function inflate(data) {
+  if (Uint8Array.fromBase64) return unfold(Uint8Array.fromBase64(data));
   const signs = atob(data);
   const bytes = new Uint8Array(signs.length); // a plain loop: Uint8Array.from takes ten times as long
   for (let place = 0; place < signs.length; place++) bytes[place] = signs.charCodeAt(place);
+  return unfold(bytes);
+}
+
+function unfold(bytes) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
 }
 

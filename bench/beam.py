@@ -34,13 +34,14 @@ def sources() -> list[list[int]]:
 
 @cache
 def plain() -> Any:
-    """Weights large enough that words differ: a random model would else say one word for ever."""
+    """Maps large enough that words differ: a random model would else repeat its word for ever."""
     from peasy.models.build import build
     from peasy.models.preset import preset
 
     model = build(preset("vaswani-base", vocabulary=VOCABULARY, special={"start": 0, "end": []}), seed=1).eval()
     with torch.no_grad():
-        model.embedding.token.weight.mul_(3)
+        for weight in [*model.decoder.parameters(), *model.encoder.parameters()]:
+            weight.mul_(3 if weight.ndim == 2 else 1)
     return model
 
 

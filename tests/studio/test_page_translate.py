@@ -90,10 +90,11 @@ def test_typing_asks_anew_and_back_goes_back(visit):
 
 
 def test_nothing_serious_wide_and_narrow(visit):
-    for width, scheme in ((1440, "light"), (360, "dark")):
-        walker = visit(PATH, width=width, bypass_csp=True, color_scheme=scheme)
-        assert serious(walker.page) == []
-        assert walker.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    walker = visit(PATH, width=360, bypass_csp=True, color_scheme="dark")
+    assert walker.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert serious(walker.page) == []
+    walker.page.set_viewport_size({"width": 1440, "height": 900})
+    assert serious(walker.page) == []
 
 
 @pytest.mark.parametrize("some", [2, pytest.param(500, marks=pytest.mark.slow)])

@@ -1,13 +1,13 @@
 """The workshop: one piece of work at a time, told as it goes, stopped by saving; and what people bring along."""
 
 import pytest
+from tests.studio.company import until
 
 from peasy.errors import InvalidInput, NotFound
 from peasy.studio import upload
 from peasy.studio.workshop import Workshop
 from peasy.training.lock import Busy
 from peasy.workbench.runs import open_run
-from tests.studio.company import until
 
 
 @pytest.fixture
@@ -17,13 +17,22 @@ def workshop(at_home):
     made.close()
 
 
-def test_one_at_a_time_stopped_by_saving_and_closed_with_the_server(workshop, at_home):
-    words = ["gpt", "--data", "copy", "--preset", "tiny", "--minutes", "5", "--run", "shop", "--json"]
+def test_one_at_a_time(workshop):
     with pytest.raises(NotFound, match="Nothing goes on"):
         workshop.stop()
+    job = workshop.start("version", ["--json"], "Telling the version")
+    with pytest.raises(Busy, match="Telling the version goes on"):
+        workshop.start("version", ["--json"], "Another")
+    until(lambda: not job.running, 60)
+    assert job.state == "done"
+    assert job.data()["result"]["peasy"]
+    assert workshop.start("version", ["--json"], "Another").id != job.id
+
+
+@pytest.mark.slow
+def test_work_is_stopped_by_saving_when_the_server_ends(workshop, at_home):
+    words = ["gpt", "--data", "copy", "--preset", "tiny", "--minutes", "5", "--run", "shop", "--json"]
     job = workshop.start("train", words, "Training shop", ["shop"])
-    with pytest.raises(Busy, match="Training shop goes on"):
-        workshop.start("experiment", ["matrix-form"], "Another")
     until(lambda: job.last is not None, 120)
     told = job.data()
     assert told["state"] == "running"
@@ -39,10 +48,10 @@ def test_one_at_a_time_stopped_by_saving_and_closed_with_the_server(workshop, at
 
 
 def test_what_fails_says_why(workshop):
-    job = workshop.start("train", ["gpt", "--data", "no-such-corpus", "--json"], "Training nothing")
+    job = workshop.start("explain", ["no-such-example", "--json"], "Explaining nothing")
     until(lambda: not job.running, 60)
     assert job.state == "failed"
-    assert "no-such-corpus" in job.data()["error"]["message"]
+    assert "no-such-example" in job.data()["error"]["message"]
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a b.txt", "x.tsv", "…", "", "CON", "a/b\\c.jsonl", "\0"])

@@ -113,9 +113,14 @@ def _speak(app: FastAPI) -> None:
         return complain(Fault(f"This is a bug in peasy: {type(error).__name__}."), request.url.path)
 
 
+def _is_field(part: str | int) -> bool:
+    """A place in the body, not the name of one of the types that it could have had."""
+    return isinstance(part, int) or (part.isidentifier() and part not in ("body", "str", "int", "float", "bool"))
+
+
 def in_words(errors: Any) -> tuple[Malformed, str]:
     """What pydantic found, in one line, and the field it is about; what was sent is not repeated."""
     first = errors[0]
-    where = ".".join(str(each) for each in first["loc"] if each != "body")
+    where = ".".join(str(each) for each in first["loc"] if _is_field(each))
     more = f" ({len(errors) - 1} more)" if len(errors) > 1 else ""
     return Malformed(f"{where[:200] or 'The body'}: {first['msg'][:300]}.{more}"), where[:200]

@@ -10,7 +10,8 @@ from peasy.studio.reply import Name, Strict, Text
 
 Id = Annotated[int, Field(ge=0, lt=2**31)]
 Ids = Annotated[list[Id], Field(min_length=1, max_length=100_000)]
-Prompt = Text | Ids | Annotated[list[Text] | list[Ids], Field(min_length=1, max_length=64)]
+Several = Field(min_length=1, max_length=64)
+Prompt = Text | Ids | Annotated[list[Text], Several] | Annotated[list[Ids], Several]
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 
 CHOICES = 128

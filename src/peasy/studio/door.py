@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -13,6 +14,10 @@ from fastapi import FastAPI
 
 from peasy.errors import NoRoom
 from peasy.studio import protocol
+
+TURN = 0.0005
+"""Seconds after which a thread lets another one in. Python's own are ten times as many, and whoever knocks while an
+engine is busy would wait for them at every byte that is read or written."""
 
 CONNECTIONS = 1000
 """So many at once; who comes after them is told that there is no room."""
@@ -48,6 +53,7 @@ def run(app: FastAPI, listening: socket.socket, drain: float = 30.0, opened: Cal
         h11_max_incomplete_event_size=protocol.HEADERS, timeout_graceful_shutdown=round(drain + 5),
     )  # fmt: skip
     server = Server(config, app, drain, opened)
+    sys.setswitchinterval(TURN)
     server.run(sockets=[listening])
     if server.force_exit:
         os._exit(130)

@@ -64,6 +64,7 @@ def test_sliders_reshape_the_shown_chances_live(walk):
     assert f"{bent['kept']:,} of 300 tokens" in page.locator(".kept").inner_text()
 
 
+@pytest.mark.slow
 def test_a_person_may_choose_the_token(walk):
     walker = walk(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=3")
     page = walker.page
@@ -76,6 +77,7 @@ def test_a_person_may_choose_the_token(walk):
     assert page.locator("ol.chances bdi").all_inner_texts() == [each["piece"] for each in after]
 
 
+@pytest.mark.slow
 def test_everything_by_keyboard_and_a_reload_brings_it_back(walk):
     walker = walk(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=5")
     page = walker.page
@@ -95,13 +97,15 @@ def test_everything_by_keyboard_and_a_reload_brings_it_back(walk):
     assert page.evaluate("location.pathname") == "/work", "leaving ends what was going on"
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_serious(walk):
     walker = walk(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=3&at=3", bypass_csp=True)
     walker.settle()
     assert serious(walker.page) == []
 
 
-@pytest.mark.parametrize("some", [3, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("some", [500])
 def test_hostile_beginnings_are_inert(walk, some):
     walker = walk("/generate?m=writer&t=a+word")
     walker.expected = ("status of 4",)

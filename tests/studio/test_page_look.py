@@ -48,6 +48,7 @@ def test_from_a_sentence_to_all_heads_to_one_number(walk):
     walker.keep("look")
 
 
+@pytest.mark.slow
 def test_a_link_opens_the_same_view_and_back_works(walk):
     walker = walk(f"/look?m=writer&t={quote(TEXT)}&l=1&h=0&q=4&k=2")
     page = walker.page
@@ -66,6 +67,7 @@ def test_a_link_opens_the_same_view_and_back_works(walk):
     assert page.get_by_role("tab", name="Heads").get_attribute("aria-selected") == "true"
 
 
+@pytest.mark.slow
 def test_one_row_step_by_step_with_the_heads_real_numbers(walk):
     walker = walk(f"/look?m=writer&t={quote(TEXT)}&l=0&h=1&q=5")
     page = walker.page
@@ -100,6 +102,7 @@ def test_a_head_switched_off_changes_the_next_word(walk):
     assert "off" not in walker.state, "the key switches it on again"
 
 
+@pytest.mark.slow
 def test_heads_are_ranked_and_the_lens_reads_every_layer(walk):
     walker = walk(f"/look?m=writer&t={quote(TEXT)}&tab=heads")
     page = walker.page
@@ -118,6 +121,7 @@ def test_heads_are_ranked_and_the_lens_reads_every_layer(walk):
     ]
 
 
+@pytest.mark.slow
 def test_a_long_text_is_an_overview_with_a_window(walk):
     long = " ".join([TEXT] * 20)
     walker = walk(f"/look?m=writer&t={quote(long)}")
@@ -132,6 +136,7 @@ def test_a_long_text_is_an_overview_with_a_window(walk):
     assert page.locator("peasy-maps .top li").count() > 0, "the rows of that tile were asked for in full"
 
 
+@pytest.mark.slow
 def test_everything_by_keyboard(walk):
     walker = walk(f"/look?m=writer&t={quote(TEXT)}&l=0&h=0&q=3&k=0")
     page = walker.page
@@ -148,6 +153,7 @@ def test_everything_by_keyboard(walk):
     assert page.get_by_role("tab", name="Heads").evaluate("(each) => each === document.activeElement")
 
 
+@pytest.mark.slow
 def test_files_come_from_the_server(walk):
     walker = walk(f"/look?m=writer&t={quote(TEXT)}")
     maps(walker.page)
@@ -173,7 +179,7 @@ def test_axe_finds_nothing_serious_behind_the_tabs(walk):
         assert serious(walker.page) == [], tab
 
 
-@pytest.mark.parametrize("some", [3, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("some", [1, pytest.param(500, marks=pytest.mark.slow)])
 def test_hostile_sentences_are_inert(walk, some):
     walker = walk("/look?m=writer&t=a+word")
     walker.expected = ("status of 4",)

@@ -29,6 +29,7 @@ def test_keys_lead_to_every_page_and_back_leads_back(walk):
     assert page.evaluate("location.pathname") == "/look"
 
 
+@pytest.mark.slow
 def test_the_list_of_keys_themes_and_the_link(walk):
     walker = walk("/work?s=5")
     page = walker.page
@@ -68,6 +69,7 @@ def test_narrow_and_wide_windows(walk, width):
         walker.keep(f"{path[1:].partition('?')[0]}-{width}")
 
 
+@pytest.mark.slow
 def test_an_error_of_the_server_is_shown_and_another_page_still_opens(walk):
     walker = walk()
     walker.expected = ("status of 404",)
@@ -79,6 +81,7 @@ def test_an_error_of_the_server_is_shown_and_another_page_still_opens(walk):
     assert walker.page.get_by_role("alert").count() == 0
 
 
+@pytest.mark.slow
 def test_motion_can_be_left_out(walk):
     page = walk("/work", reduced_motion="reduce").page
     assert page.evaluate("getComputedStyle(document.body, '::before').animationName") == "none"

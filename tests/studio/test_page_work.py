@@ -71,6 +71,7 @@ def test_own_numbers_typed_and_pasted_are_worked_out_by_the_server(walk):
     assert numbers_of(page, "x")[1] == ["0", "1.5", "1"], "the link holds all of it"
 
 
+@pytest.mark.slow
 def test_switches_take_effect_at_once_and_back_undoes_the_choice(walk):
     walker = walk("/work?s=5")
     page = walker.page
@@ -102,6 +103,7 @@ def test_switches_take_effect_at_once_and_back_undoes_the_choice(walk):
     assert page.get_by_label("additive").is_checked(), "the way back leads to the own numbers"
 
 
+@pytest.mark.slow
 def test_a_quiz_is_marked_like_check(walk):
     walker = walk("/work?s=3&quiz=1")
     page, truth = walker.page, step(walker.ask("explain", what="i-love-ai"), "scores")["values"]
@@ -122,6 +124,7 @@ def test_a_quiz_is_marked_like_check(walk):
     assert f"{len(places)} of {len(places)} right" in page.locator(".verdict").inner_text()
 
 
+@pytest.mark.slow
 def test_the_slider_of_the_width_shows_what_the_scale_saves(walk):
     walker = walk("/work?s=4&dk=4")
     page = walker.page
@@ -134,6 +137,7 @@ def test_the_slider_of_the_width_shows_what_the_scale_saves(walk):
     assert max(truth["without"]["weights"]) > 0.95 > max(truth["with"]["weights"])
 
 
+@pytest.mark.slow
 def test_copies_and_files(walk, tmp_path):
     walker = walk("/work?s=5")
     page, weights = walker.page, step(walker.ask("explain", what="i-love-ai"), "weights")["values"]
@@ -178,6 +182,7 @@ def test_everything_by_keyboard(walk):
     assert walker.state["t"] == "easy peasy lemon squeezy", "the sentence comes along"
 
 
+@pytest.mark.slow
 def test_a_mistake_is_told_with_what_to_do(walk):
     walker = walk("/work")
     walker.expected = ("status of 4",)
@@ -214,7 +219,7 @@ def quoted(words):
     ]
 
 
-@pytest.mark.parametrize("some", [3, pytest.param(170, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("some", [1, pytest.param(170, marks=pytest.mark.slow)])
 def test_hostile_words_are_inert(walk, some):
     from urllib.parse import quote
 
@@ -235,4 +240,4 @@ def test_hostile_words_are_inert(walk, some):
         found = at(words[start % len(words) : start % len(words) + 3]) if start % len(words) + 3 <= len(words) else None
         assert found in (None, tame), words[start : start + 3]
         shown += found is not None
-    assert shown >= max(1, some // 2)
+    assert shown >= some // 2

@@ -2,6 +2,8 @@
 
 import ast
 import shlex
+from functools import cache
+from pathlib import Path
 
 import pytest
 from cyclopts import CycloptsError
@@ -20,6 +22,20 @@ def rows(generate):
     return generate.covered()
 
 
+@cache
+def door(verb: str):
+    """The command line, built once for each verb."""
+    return build(verb)
+
+
+@cache
+def functions(file: Path) -> set[str]:
+    """The names of all functions in a file; none where there is no such file."""
+    tree = ast.parse(file.read_text(encoding="utf-8")) if file.exists() else ast.Module([], [])
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+@cache
 def wrong_with(command: str) -> str | None:
     """What is wrong with a command line; None for one that could be run."""
     name, verb, *rest = shlex.split(command)
@@ -30,7 +46,7 @@ def wrong_with(command: str) -> str | None:
     if verb == "explain" and rest[0] not in example_names():
         return f"{command}: no example"
     try:
-        build(verb).parse_args([verb, *rest], exit_on_error=False, print_error=False)
+        door(verb).parse_args([verb, *rest], exit_on_error=False, print_error=False)
     except CycloptsError as error:
         return f"{command}: {error}"
     return None
@@ -45,12 +61,8 @@ def test_every_command_can_be_typed(rows):
 
 
 def test_every_test_is_there(rows, root):
-    missing = []
-    for each in (test for row in rows.values() for test in row["tests"]):
-        file, _, name = each.partition("::")
-        tree = ast.parse((root / file).read_text(encoding="utf-8")) if (root / file).exists() else ast.Module([], [])
-        if name not in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}:
-            missing.append(each)
+    tests = [test.partition("::") for row in rows.values() for test in row["tests"]]
+    missing = [f"{file}::{name}" for file, _, name in tests if name not in functions(root / file)]
     assert not missing
 
 

@@ -4,8 +4,6 @@ Weights come from the formula, a few rows of one head at a time, without the ste
 tiles and forgotten. Tests hold every tile equal to the whole matrix of all steps.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -55,7 +53,6 @@ def choose_tile(longest: int, most: int = 128) -> int:
 def fold_heads(look: Look, heads: tuple[int, ...], tile: int, how: str = "mean", scaled: bool = False) -> Tensor:
     """The weights of some heads in tiles, `[head, tiles of queries, tiles of keys]`, of the first text of a batch."""
     n_query, n_key = look.query.shape[2], look.key.shape[2]
-    look = replace(look, query=look.query.contiguous(), key=look.key.contiguous())  # else every block does that again
     found = look.query.new_zeros(len(heads), -(-n_query // tile), -(-n_key // tile), dtype=torch.float32)
     step = tile * max(1, ROWS // tile)
     for first in range(0, n_query, step):

@@ -1,3 +1,6 @@
+// Text is never made a script. HTML is: what the server has drawn, parsed without running anything.
+window.trustedTypes?.createPolicy("default", { createHTML: (text) => text });
+
 // Before the first paint: the theme that was chosen last, so that nothing flashes.
 try {
   const chosen = localStorage.getItem("peasy-theme");

@@ -150,6 +150,7 @@ def test_browsers_are_told_to_be_strict(studio, path):
     headers = studio.get(path).headers
     policy = headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert "require-trusted-types-for 'script'" in policy
     assert "unsafe" not in policy
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["x-frame-options"] == "DENY"

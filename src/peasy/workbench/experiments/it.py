@@ -124,7 +124,7 @@ def find_heads(
     others = list(combinations([head for head in free if head not in chosen], len(chosen)))
     controls = Random(seed).sample(others, min(CONTROLS, len(others))) or [()]
     hear(f"as many other heads, {len(controls)} times ...")
-    sets = {"whole": [()], "left": [chosen], "control": controls}
+    sets: dict[str, Sequence[tuple[Head, ...]]] = {"whole": [()], "left": [chosen], "control": controls}
     models = {name: [without(loaded, each) for each in some] for name, some in sets.items()}
     shares = {name: float(np.mean([right(each, fresh) for each in some])) for name, some in models.items()}
     costs = {name: float(np.mean([cost(each, fresh) for each in some])) for name, some in models.items()}

@@ -222,9 +222,9 @@ def conclude(
         parts += [_lengths_table(lengths), _curves(lengths)]
     caveat = (
         "Alignment is judged by the head that aligns best on other pairs; other heads do other things, and a word may "
-        "be read off a neighbour into which the encoder has mixed it, so that an answer can be right and its ribbon not. "
-        "The words that belong together are known because the pairs were generated. The control is small and trained for a minute: "
-        "larger fixed vectors hold more, and end somewhere too."
+        "be read off a neighbour into which the encoder has mixed it: an answer can be right and its ribbon not. The "
+        "words that belong together are known because the pairs were generated. The control is small and trained for "
+        "a minute: larger fixed vectors hold more, and end somewhere too."
     )
     numbers = {
         "translators": {e.name: {"head": name_head(e.head), "error": e.error, "exact": e.exact} for e in found},

@@ -87,11 +87,13 @@ def _ids(loaded: "LoadedModel", word: str) -> list[int]:
 
 def project(loaded: "LoadedModel", nouns: Sequence[str], head: Head) -> dict[str, np.ndarray]:
     """What enters the head for each noun, and what its three maps make of it."""
+    from peasy.workbench.look import look as open_look
+
     layer, number = head
     found: dict[str, list[np.ndarray]] = {name: [] for name in SPACES}
     for noun in nouns:
         ids = read_from_start(loaded, f"{FRAME} {noun}")
-        look = loaded.look(ids, layers=layer, heads=number, steps=tuple(SPACES)).look
+        look = open_look(loaded, ids, layers=layer, heads=number, steps=tuple(SPACES)).look
         for capture in look.captures:
             if capture.step in found and capture.place.part == "attention" and capture.place.layer == layer:
                 array = capture.array[-1] if capture.array.ndim == 2 else capture.array[0, -1]

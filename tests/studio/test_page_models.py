@@ -17,7 +17,7 @@ def test_cards_and_figure_one_are_those_of_the_model(visit):
     found = walker.ask("models", name="writer")
     assert f"{found['parameters']:,} parameters" in page.locator("#place").inner_text()
     boxes = " ".join(page.get_by_role("tabpanel").locator("svg text").all_text_contents())
-    assert all(box["name"].replace("_", " ") in boxes for box in found["boxes"])
+    assert all(box["name"].replace("_", " ") in boxes for box in found["boxes"]["boxes"])
     page.get_by_role("button", name="reader", exact=True).click()
     walker.settle()
     assert walker.state["m"] == "reader"

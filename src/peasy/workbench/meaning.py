@@ -117,7 +117,7 @@ def map_words(
         raise InvalidInput(f"{len(known)} known words make no map.", hint=f"Give 2 to {MOST} that the model knows.")
     begun = _seed(loaded)
     drawn = seed if seed is not None else begun if begun is not None else 0
-    after, before = _vectors(loaded.model, known), _vectors(build(loaded.model.config, seed=drawn), known)  # type: ignore[arg-type]
+    after, before = _vectors(loaded.model, known), _vectors(build(loaded.model.config, seed=drawn), known)
     groups = cluster(after, min(clusters, len(known)))
     kinds, names = ["word"] * len(known), [word for word, _ in known]
     (first, share), (last, share_after) = (place_points(names, each, groups, kinds) for each in (before, after))
@@ -148,7 +148,8 @@ def _nearest_group(vector: np.ndarray, vectors: np.ndarray, groups: list[int]) -
 def _known(loaded: LoadedModel, words: Sequence[str]) -> tuple[list[tuple[str, tuple[int, ...]]], list[str]]:
     """Words with their tokens, as they stand in a text; those with a token that means "unknown" apart."""
     tokenizer = loaded.need_tokenizer()
-    known, unknown = [], []
+    known: list[tuple[str, tuple[int, ...]]] = []
+    unknown: list[tuple[str, tuple[int, ...]]] = []
     for word in words:
         ids = _inside(tokenizer.encode(f" {word.strip()}", special=False).ids, tokenizer, word)
         (known if ids and tokenizer.special.unk not in ids else unknown).append((word, ids))

@@ -18,7 +18,7 @@ from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
 from peasy.nn.stack import Stack
 
-COMPANY = (2, 3, 5, 8, 17)
+COMPANY = (2, 3, 5, 8, 17, 33, 72)
 """A row is tried among so many."""
 
 LEAST = (1, 2, 4, 16)

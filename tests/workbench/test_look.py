@@ -338,11 +338,11 @@ def test_a_map_carries_queries_and_keys_where_they_were_asked_for(decoder):
     maps = next(part for part in x.document().parts if hasattr(part, "vectors"))
     count = maps.values.shape[-1]
     for place in np.ndindex(*maps.values.shape[:2]):
-        found = weigh(
+        powers, total = weigh(
             maps.vectors.query[place], maps.vectors.key[place], mask=np.tril(np.ones((count, count), bool)),
             scale=maps.vectors.scale,
         )  # fmt: skip
-        np.testing.assert_allclose(found, np.nan_to_num(maps.values[place]), atol=1e-5)
+        np.testing.assert_allclose(powers / total, np.nan_to_num(maps.values[place]), atol=1e-5)
     plain = next(part for part in model.look("The pizza").document().parts if hasattr(part, "vectors"))
     assert plain.vectors is None
     assert plain.command.endswith("'The pizza'")

@@ -52,7 +52,7 @@ def widths_of(model: Model) -> Widths:
 
 def _scores(model: Model) -> int:
     config = model.config
-    return getattr(config, "target_vocabulary", None) or getattr(config, "vocabulary", 0)
+    return int(getattr(config, "target_vocabulary", None) or getattr(config, "vocabulary", 0))
 
 
 def _layers(model: Model) -> dict[str, int]:

@@ -97,19 +97,19 @@ def _vectors(
     look: Look, captures: Sequence[Capture], layers: list[int], heads: list[int], places: list[int]
 ) -> Vectors | None:
     """The queries and keys of these maps, where they were captured and are what the scores were made of."""
-    part, found = look.part(captures[0].place), []
-    for step, size in zip(OPENED, (len(places), len(look.axes(captures[0].place)[1])), strict=True):
-        given = [look.of(step).get(capture.place) for capture in captures]
-        if part is None or part.scale is None or any(each is None for each in given):
-            return None
-        width = given[0].array.shape[-1]
-        array = np.full((len(layers), len(heads), size, width), np.nan, dtype=np.float32)
-        for each in given:
-            at = [places.index(row) for row in _rows(each)] if step == "query" else slice(None)
-            for place, number in enumerate(each.heads):
-                array[layers.index(each.place.layer), heads.index(number), at] = each.array[place]
-        found.append(array)
-    return Vectors(*found, part.scale, part.softcap)
+    part, keys = look.part(captures[0].place), len(look.axes(captures[0].place)[1])
+    asked, offered = ([c for each in captures if (c := look.of(step).get(each.place))] for step in OPENED)
+    if part is None or part.scale is None or not len(asked) == len(offered) == len(captures):
+        return None
+    width = asked[0].array.shape[-1]
+    query = np.full((len(layers), len(heads), len(places), width), np.nan, dtype=np.float32)
+    key = np.full((len(layers), len(heads), keys, width), np.nan, dtype=np.float32)
+    for mine, theirs in zip(asked, offered, strict=True):
+        layer, rows = layers.index(mine.place.layer), [places.index(row) for row in _rows(mine)]
+        for place, number in enumerate(mine.heads):
+            query[layer, heads.index(number), rows] = mine.array[place]
+            key[layer, heads.index(number)] = theirs.array[place]
+    return Vectors(query, key, part.scale, part.softcap)
 
 
 def _command(look: Look, place: Place) -> str:

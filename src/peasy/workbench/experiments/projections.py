@@ -24,7 +24,6 @@ FRAME = "They wanted the"
 """Each word is read after this; it stands in for "I want to buy a ...", which the stories do not say."""
 SPACES = {"normed": "x", "query": "W_Q x", "key": "W_K x", "value": "W_V x"}
 CLASSES, EACH, NEAR = 6, 5, 5
-DRAWN = ("normed", "key", "value")
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ def run(seed: int = 0, hear: Hear = unheard, model: Subject = "stories", probes:
     sides = compare_sides(loaded, ["the", *list(nouns)[::EACH]])
     planes = [
         embedding_map(f"{SPACES[name]} (head {name_head(head)})", list(nouns), vectors[name], labels)[0]
-        for name in DRAWN
+        for name in SPACES
     ]
     return conclude(head, spaces, fresh, sides, planes, chance(labels), seed)
 

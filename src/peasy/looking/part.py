@@ -51,8 +51,9 @@ def widths_of(model: Model) -> Widths:
 
 
 def _scores(model: Model) -> int:
-    config = model.config
-    return int(getattr(config, "target_vocabulary", None) or getattr(config, "vocabulary", 0))
+    own: int | None = getattr(model.config, "target_vocabulary", None)
+    shared: int = getattr(model.config, "vocabulary", 0)
+    return own or shared
 
 
 def _layers(model: Model) -> dict[str, int]:

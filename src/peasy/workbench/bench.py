@@ -17,9 +17,10 @@ from peasy.workbench.load import LoadedModel, load
 from peasy.workbench.result import Result
 
 if TYPE_CHECKING:
+    from peasy.generation.packed import Kind
     from peasy.models.protocol import Model
 
-FORMS = ("float32", "int8")
+FORMS: "tuple[Kind, ...]" = ("float32", "int8")
 Hear = Callable[[str], None]
 
 

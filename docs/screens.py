@@ -1,0 +1,70 @@
+"""Pictures of the studio for the README: `python docs/screens.py` opens every page in a real browser and looks at it.
+
+It needs chromium and the development extras, and takes the models that come with peasy.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from urllib.parse import urlencode
+
+from playwright.sync_api import Page, sync_playwright
+
+PICTURES = Path(__file__).parent / "pictures"
+PIZZA = "The pizza came out of the oven and it"
+PAGES = {
+    "work": "",
+    "look": urlencode({"m": "stories", "t": PIZZA + " tasted good", "l": 1, "h": 0, "q": 8}),
+    "generate": urlencode({"m": "stories", "t": PIZZA}),
+    "translate": urlencode({"t": "Sunday, November 15, 2026"}),
+    "meaning": "",
+    "experiments": "",
+    "train": "",
+    "models": urlencode({"m": "stories"}),
+}
+
+
+def main() -> None:
+    """Start the studio in a home of its own, look at every page, end it."""
+    with tempfile.TemporaryDirectory() as home:
+        environment = os.environ | {"PEASY_HOME": home, "HF_HUB_CACHE": f"{home}/hub"}
+        command = [sys.executable, "-m", "peasy", "studio", "--no-browser"]
+        studio = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        try:
+            assert studio.stderr is not None
+            found = re.search(r"http://\S+", studio.stderr.readline())
+            assert found, "the studio did not open"
+            look(found[0].rstrip("/"))
+        finally:
+            studio.terminate()
+            studio.wait(30)
+
+
+def look(address: str) -> None:
+    """One picture of each page, at the size of a small laptop."""
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 860})
+        for name, state in PAGES.items():
+            page.goto(f"{address}/{name}?{state}")
+            page.wait_for_load_state("networkidle")
+            settle(page, name)
+            page.screenshot(path=PICTURES / f"studio-{name}.png")
+            print(f"docs/pictures/studio-{name}.png")
+        browser.close()
+
+
+def settle(page: Page, name: str) -> None:
+    """Wait until the page has said what it has to say."""
+    if name == "generate":
+        page.get_by_role("button", name="Write on").click()
+    page.wait_for_timeout(4_000)
+    page.wait_for_load_state("networkidle")
+
+
+if __name__ == "__main__":
+    main()

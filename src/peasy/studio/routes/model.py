@@ -11,7 +11,7 @@ from peasy.studio.house import House
 from peasy.studio.reply import Asked, Name, Text, reply
 from peasy.workbench.embed import embed
 from peasy.workbench.generate import generate
-from peasy.workbench.models import Card, ModelResult, ModelsResult, models
+from peasy.workbench.models import Card, ModelResult, ModelsResult, models, read_card
 from peasy.workbench.result import Result
 from peasy.workbench.tokenize import TokenizeResult
 from peasy.workbench.translate import translate
@@ -37,7 +37,8 @@ async def post_models(request: Request, asked: Models) -> Response:
         if asked.name is None:
             return ModelsResult(tuple(cards.get(name) or _card(house, name) for name in house.names))
         with house.use(asked.name) as loaded:
-            return ModelResult(cards.get(asked.name) or _card(house, asked.name), loaded.describe())
+            card = cards.get(asked.name) or _card(house, asked.name)
+            return ModelResult(card, loaded.describe(), read_card(loaded.folder))
 
     return await reply(request, "models", asked, work)
 

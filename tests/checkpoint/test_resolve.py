@@ -72,7 +72,7 @@ def test_nothing_is_fetched_without_a_yes(monkeypatch):
 def test_a_word_without_a_slash_never_goes_online(monkeypatch):
     monkeypatch.setattr(room.hub, "fetch", lambda *a, **k: pytest.fail("went online"))
     with pytest.raises(NotFound):
-        resolve("stories")
+        resolve("storms")
 
 
 def test_a_run_is_its_newest_whole_checkpoint(saved, tmp_path):

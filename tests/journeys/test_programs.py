@@ -22,7 +22,7 @@ READY = {
     "data": [],
 }
 WITH_A_MODEL = {"tokenize", "generate", "chat", "translate", "embed", "look", "prove", "import", "export"}
-THAT_TAKE_TIME = {"train", "evaluate", "compare", "plan"}
+THAT_TAKE_TIME = {"train", "evaluate", "compare", "plan", "bench", "serve", "studio"}
 """These walk the same path in tests of their own, in tests/cli: they speak in events, or of seconds that differ."""
 
 

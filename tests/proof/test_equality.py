@@ -244,7 +244,7 @@ def test_bits_that_depend_on_company_are_found(monkeypatch):
         return [scores + 1e-6 * (len(texts) > 2) for scores in right(self, texts, *args, **how)]
 
     model = make(EVERYONE["learned"])
-    packed = packing.pack(model, "float32")
+    packed = packing.pack(model, "float32", deterministic=True)
     name = "same bits in any batch"
     assert thrift.compare_bits(name, packed, texts_of(model)).verdict == HOLDS
     monkeypatch.setattr(Decoder, "read", wrong)

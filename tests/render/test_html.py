@@ -128,11 +128,12 @@ def test_every_inline_style_of_the_notebook_piece_is_used(everything):
     ).replace('class="name"', "")
 
 
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("form", ["draw", "fragment"])
-def test_hostile_strings_make_no_element_and_no_attribute(form):
+def test_hostile_strings_make_no_element_and_no_attribute(form, step):
     drawn = getattr(html, form)
     tame = shape(Tree(drawn(Document("love", every_part("love")))))
-    for word in filter(None, HOSTILE):
+    for word in filter(None, HOSTILE[::step]):
         assert shape(Tree(drawn(Document(word, every_part(word))))) == tame, word
 
 

@@ -33,15 +33,17 @@ def engine(models):
 def slowly(engine, monkeypatch):
     """Each step takes a while, as that of a large model does."""
     step = engine.step
-    monkeypatch.setattr(engine, "step", lambda: (time.sleep(0.01), step())[1])
+    monkeypatch.setattr(engine, "step", lambda: (time.sleep(0.03), step())[1])
 
 
 def test_when_the_line_is_full_the_next_is_told_when_to_come_back(models, engine, slowly):
     with serving(build(models, pages=False)) as port, concurrent.futures.ThreadPoolExecutor(4) as pool:
         ask = openai.OpenAI(base_url=f"http://localhost:{port}/v1", api_key="any", max_retries=0)
         alone = ask.completions.create(**ASKED, max_tokens=30).choices[0].text
-        asked = [pool.submit(ask.completions.create, **ASKED, max_tokens=30) for _ in range(4)]
-        until(lambda: len(engine.rows) == 2 and len(engine.waiting) == 2)
+        asked = [pool.submit(ask.completions.create, **ASKED, max_tokens=30) for _ in range(2)]
+        until(lambda: len(engine.rows) == 2)  # before that, the line itself would be too short for four
+        asked += [pool.submit(ask.completions.create, **ASKED, max_tokens=30) for _ in range(2)]
+        until(lambda: len(engine.waiting) == 2)
         began = time.monotonic()
         with pytest.raises(openai.RateLimitError) as caught:
             ask.completions.create(**ASKED, max_tokens=30)

@@ -2,7 +2,8 @@
 
 import socket
 import sys
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -10,6 +11,9 @@ from peasy.cli.door import Answer, Flags, Page
 from peasy.errors import UsageError
 from peasy.parts import need
 from peasy.views.document import Document, Paragraph
+
+if TYPE_CHECKING:
+    from peasy.studio.house import House
 
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 Some = Annotated[list[str] | None, Parameter(negative="")]
@@ -61,34 +65,66 @@ def serve(
         log_prompts: Write prompts to the log, too.
     """
     need("torch")
-    from peasy.generation.limit import Limits
-    from peasy.looking.budget import read_bytes
-    from peasy.studio.app import build
-    from peasy.studio.door import address_of, bind, run
-    from peasy.studio.guard import LOOPBACK, is_loopback
-    from peasy.studio.house import House
-    from peasy.studio.meter import write_log
+    names = tuple(allow_host or ())
+    door = _Door(host, port, api_key, names, max_queue, max_batch, memory, weights, drain, log_prompts)
+    return door.open(models, flags)
 
-    outside = not is_loopback(host)
-    if outside and not api_key:
-        raise UsageError(f"Whoever reaches {host} could use this server.", hint="Give --api-key, or leave out --host.")
-    limits = Limits(queue=max_queue, rows=max_batch)
-    house = House(models, memory=read_bytes(memory), limits=limits, weights=weights, device=flags.device)
-    listening = bind(host, port)
-    names = (*LOOPBACK, host, *(allow_host or ()), *([socket.gethostname()] if outside else ()))
-    app = build(
-        house, pages=False, key=api_key, hosts=names, by_number=outside, queue=max_queue, log_prompts=log_prompts
-    )
-    house.warm()
-    if not flags.quiet:
-        write_log()
-    address = address_of(listening, "/v1")
 
-    def opened() -> None:
+@dataclass(frozen=True)
+class _Door:
+    """What was asked for."""
+
+    host: str
+    port: int
+    key: str | None
+    names: tuple[str, ...]
+    queue: int
+    batch: int
+    memory: str
+    weights: str
+    drain: float
+    log_prompts: bool
+
+    def open(self, models: tuple[str, ...], flags: Flags) -> Answer:
+        """Serve until somebody ends it."""
+        from peasy.generation.limit import Limits
+        from peasy.looking.budget import read_bytes
+        from peasy.studio.door import address_of, bind, run
+        from peasy.studio.guard import is_loopback
+        from peasy.studio.house import House
+        from peasy.studio.meter import write_log
+
+        outside = not is_loopback(self.host)
+        if outside and not self.key:
+            hint = "Give --api-key, or leave out --host."
+            raise UsageError(f"Whoever reaches {self.host} could use this server.", hint=hint)
+        limits, memory = Limits(queue=self.queue, rows=self.batch), read_bytes(self.memory)
+        house = House(models, memory=memory, limits=limits, weights=self.weights, device=flags.device)
+        listening = bind(self.host, self.port)
+        app = self._application(house, outside)
+        house.warm()
         if not flags.quiet:
-            print(f"Serving {', '.join(house.names) or 'no models yet'} at {address} (Ctrl-C ends it)", file=sys.stderr)
+            write_log()
+        address, served = address_of(listening, "/v1"), ", ".join(house.names) or "no models yet"
+        run(app, listening, self.drain, lambda: _say(f"Serving {served} at {address} (Ctrl-C ends it)", flags))
+        return _closed(address, list(house.names), sum(app.state.meter.requests.values()), flags)
 
-    run(app, listening, drain, opened)
-    facts = {"address": address, "models": list(house.names), "requests": sum(app.state.meter.requests.values())}
-    said = f"Closed after {facts['requests']:,} requests."
-    return Answer(Page(Document("Serve", (Paragraph(said),)), facts), told=not flags.json)
+    def _application(self, house: "House", outside: bool) -> Any:
+        from peasy.studio.app import build
+        from peasy.studio.guard import LOOPBACK
+
+        hosts = (*LOOPBACK, self.host, *self.names, *([socket.gethostname()] if outside else ()))
+        return build(
+            house, pages=False, key=self.key, hosts=hosts, by_number=outside, queue=self.queue,
+            log_prompts=self.log_prompts,
+        )  # fmt: skip
+
+
+def _say(line: str, flags: Flags) -> None:
+    if not flags.quiet:
+        print(line, file=sys.stderr)
+
+
+def _closed(address: str, models: list[str], requests: int, flags: Flags) -> Answer:
+    page = Document("Serve", (Paragraph(f"Closed after {requests:,} requests."),))
+    return Answer(Page(page, {"address": address, "models": models, "requests": requests}), told=not flags.json)

@@ -85,6 +85,9 @@ def bench(
     """Time a model that writes: reading `prompt` tokens, then writing `tokens`, alone and `batch` at once.
 
     Forms alternate from round to round, so that a busy minute hurts all of them alike; prompts are drawn by `seed`.
+
+    >>> bench("stories", prompt=2, tokens=1, batch=1, rounds=1).name
+    'stories'
     """
     import torch
 

@@ -1,4 +1,8 @@
-"""The models that come with peasy: how each was made (`recipes.toml`), and one folder for each with its card."""
+"""MODELS THAT COME ALONG: how each was made (`recipes.toml`), and one folder for each with its card.
+
+May import: config, errors. Imported by: workbench.
+In: the name of a built-in model. Out: its recipe.
+"""
 
 from dataclasses import dataclass, field
 from functools import cache

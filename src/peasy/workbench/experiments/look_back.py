@@ -32,16 +32,19 @@ HOW = {"optimizer": {"kind": "adamw", "lr": 4e-3, "decay": 0.0}, "schedule": {"k
 def run(seed: int = 0, hear: Hear = unheard, steps: int = 300, leak: bool = True, texts: int = 20) -> Finding:
     """Train twice with the same blocks, data and steps; `leak=False` trains the honest model in both places."""
     need("torch")
-    from peasy.workbench.experiments.learning import learn
+    from peasy.workbench.experiments.learning import learn, some_stories
 
-    honest = learn("gpt", "stories", "looks back", hear, steps=steps, seed=seed, settings={**HOW, "model": BLOCKS})
+    stories = some_stories(max(steps, 20))
+    honest = learn("gpt", stories, "looks back", hear, steps=steps, seed=seed, settings={**HOW, "model": BLOCKS})
     if leak:
         settings = {**HOW, "model": BLOCKS | BOTH_WAYS, "objective": {"kind": "next-token"}}
-        other = learn("encoder", "stories", "looks ahead", hear, steps=steps, seed=seed, settings=settings)
+        other = learn("encoder", stories, "looks ahead", hear, steps=steps, seed=seed, settings=settings)
     else:
         other = honest
     hear("an n-gram model reads the stories, to judge ...")
-    judge = learn("ngram", "stories", "judge", unheard, steps=200, seed=seed, settings={"tokenizer": HOW["tokenizer"]})
+    judge = learn(
+        "ngram", stories, "judge", unheard, steps=min(steps, 200), seed=seed, settings={"tokenizer": HOW["tokenizer"]}
+    )
     both = {"looks back": honest, "looks ahead": other}
     written = {name: write(each, texts, seed) for name, each in both.items()}
     surprise = {name: judge_texts(judge, found) for name, found in written.items()}

@@ -50,13 +50,13 @@ def spread(random: np.random.Generator, width: int, scale: float, keys: int = KE
 def train_both(seed: int, hear: Hear, steps: int) -> dict[str, tuple[tuple[float, float], ...]]:
     """One wide head on the stories, with the scale and without; no norm of queries and keys stands in for it."""
     need("torch")
-    from peasy.workbench.experiments.learning import learn
+    from peasy.workbench.experiments.learning import learn, some_stories
 
-    curves = {}
+    curves, stories = {}, some_stories(steps)
     for name, scale in (("with 1/√d_k", None), ("without", 1.0)):
         attention = {"heads": 1, "scale": scale, "norm_heads": False}
         settings = {"model": {"d_model": 128, "stack": {"attention": attention}}}
-        curves[name] = learn("gpt", "stories", name, hear, steps=steps, seed=seed, settings=settings).valid
+        curves[name] = learn("gpt", stories, name, hear, steps=steps, seed=seed, settings=settings).valid
     return curves
 
 

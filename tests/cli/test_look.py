@@ -95,3 +95,31 @@ def test_what_is_wrong_is_said(peasy, model_folder, more, code, said):
 def test_no_such_model_and_no_text(peasy, model_folder):
     assert peasy("look", "no-such", TEXT).code == 3
     assert peasy("look", model_folder, "").code == 4
+
+
+def test_what_an_edit_costs_on_a_data_set(peasy, tmp_path):
+    """The loss of the changed model stands beside that of the model as it is, and is another."""
+    (tmp_path / "few.txt").write_text("The pizza came out of the oven and it tasted good.\n" * 6, encoding="utf-8")
+    ran = peasy("look", "stories", "The pizza", "--off", "1", "--data", tmp_path / "few.txt", "--json")
+    assert ran.code == 0, ran.err
+    name, before, after = ran.json["result"]["measures"][0]
+    told = peasy("evaluate", "stories", tmp_path / "few.txt", "--json").json["result"]["measures"]
+    assert before == pytest.approx(told[name], abs=1e-5)
+    assert before != after
+
+
+def test_the_film_of_a_run(peasy, tmp_path, monkeypatch):
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
+    (tmp_path / "few.txt").write_text("the cat sat on the mat\n" * 40, encoding="utf-8")
+    shape = ("--set", "context=8", "--set", "short=null", "--set", "tokenizer.by=characters", "--set", "save=2")
+    trained = peasy(
+        "train", "gpt", "--preset", "tiny", "--steps", 4, "--data", tmp_path / "few.txt", "--run", "r", *shape
+    )
+    assert trained.code == 0, trained.err
+    ran = peasy("look", "r", "--film")
+    assert ran.code == 0, ran.err
+    assert "Attention over training" in ran.out
+    assert "after step 4" in ran.out
+    page = tmp_path / "film.html"
+    assert peasy("look", "r", "--film", "--out", page).code == 0
+    assert all(f"after step {step}" in page.read_text(encoding="utf-8") for step in (2, 4))

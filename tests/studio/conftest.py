@@ -4,7 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 from tests.studio.company import LOCAL, save_models, serving
 from tests.studio.school import fill_hub, save_pupils
-from tests.studio.walker import Walker
+from tests.studio.walker import windows
 
 from peasy.studio.app import build
 from peasy.studio.house import House
@@ -45,18 +45,8 @@ def studio(folders):
 @pytest.fixture
 def walk(browser, studio):
     """Windows on the studio; at the end of a test each must be clean, and is closed."""
-    walkers = []
-
-    def open_window(path=None, **options):
-        walkers.append(Walker(browser, studio, **options))
-        if path is not None:
-            walkers[-1].open(path)
-        return walkers[-1]
-
-    yield open_window
-    for each in walkers:
-        each.assert_clean()
-        each.context.close()
+    with windows(browser, studio) as open_window:
+        yield open_window
 
 
 @pytest.fixture(scope="session")
@@ -86,15 +76,5 @@ def school(own_home, tmp_path_factory):
 @pytest.fixture
 def visit(browser, school, at_home):
     """Windows on that studio, clean at the end of a test."""
-    walkers = []
-
-    def open_window(path=None, **options):
-        walkers.append(Walker(browser, school, **options))
-        if path is not None:
-            walkers[-1].open(path)
-        return walkers[-1]
-
-    yield open_window
-    for each in walkers:
-        each.assert_clean()
-        each.context.close()
+    with windows(browser, school) as open_window:
+        yield open_window

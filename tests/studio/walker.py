@@ -2,6 +2,7 @@
 
 import json
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 ARTEFACTS = Path(__file__).parents[2] / "artefacts" / "studio"
@@ -102,3 +103,20 @@ def serious(page):
 
     found = Axe().run(page).response["violations"]
     return [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in {"serious", "critical"}]
+
+
+@contextmanager
+def windows(browser, port):
+    """Opens windows on a studio; where the test ends each must be clean, and is closed."""
+    walkers = []
+
+    def open_window(path=None, **options):
+        walkers.append(Walker(browser, port, **options))
+        if path is not None:
+            walkers[-1].open(path)
+        return walkers[-1]
+
+    yield open_window
+    for each in walkers:
+        each.assert_clean()
+        each.context.close()

@@ -94,9 +94,6 @@ def align(
     looked = look(loaded, text, answer)
     written = looked.passage.written or looked.look.tokens
     found = looked.alignment(anchors(looked.look.tokens, written), layer, head).record
-    found = replace(found, scores=tuple(sorted(found.scores, key=_rank)))
-    if layer is None and head is None and (found.place, found.head) != (found.scores[0].place, found.scores[0].head):
-        return align(loaded, text, answer, layer=found.scores[0].place.layer, head=found.scores[0].head)
     return Aligned(loaded.kind, found, order_of(found))
 
 
@@ -110,11 +107,6 @@ def _once(tokens: Tokens) -> dict[str, int]:
     named = [(tokens.words[at].strip("·").casefold(), tokens.numbers[at]) for at in _real(tokens) if tokens.numbers]
     words = [word for word, _ in named]
     return {word: number for word, number in named if words.count(word) == 1 and number is not None}
-
-
-def _rank(score: AlignmentScore) -> tuple[float, float]:
-    """Known pairs first; where several heads find them all, the one that moves along most sharply."""
-    return -(score.right or 0.0), -score.monotony * score.sharpness
 
 
 def order_of(alignment: Alignment) -> Order:

@@ -88,9 +88,17 @@ def test_long_alignments_stand_in_columns():
 
 def test_labels_of_dots_do_not_lie_on_each_other():
     dots = [Dot(f"w{place}", f"word{place}", 100 + place % 5, 100 + place // 5, 0) for place in range(30)]
-    assert 0 < len(list(label_dots(dots))) < 30
+    assert 0 < len(list(label_dots(dots, 0, 600))) < 30
     spread = [Dot(f"w{place}", f"word{place}", 100, 100 + 40 * place, 0) for place in range(10)]
-    assert len(list(label_dots(spread))) == 10
+    assert len(list(label_dots(spread, 0, 600))) == 10
+
+
+def test_labels_stay_between_the_edges():
+    dots = [Dot("w", "a long word", 70, 100, 0), Dot("w", "a long word", 500, 300, 0)]
+    assert len(list(label_dots(dots, 56, 600))) == 2
+    assert 'x="508' in "".join(label_dots(dots[1:], 56, 600))
+    assert 'x="508' not in "".join(label_dots(dots[1:], 56, 506))
+    assert not list(label_dots(dots[:1], 56, 100))
 
 
 def test_kinds_differ_in_shape_too():

@@ -34,15 +34,15 @@ class Dot:
         )
 
 
-def label_dots(dots: Sequence[Dot]) -> Iterator[str]:
-    """A label beside each dot, on whichever side is free; where none is, the dot goes without."""
+def label_dots(dots: Sequence[Dot], left: float, right: float) -> Iterator[str]:
+    """A label beside each dot, on whichever side is free between two edges; where none is, the dot goes without."""
     taken = [(dot.x - 6, dot.y - 6, dot.x + 6, dot.y + 6) for dot in dots]
     for dot in dots[:MOST_LABELS]:
         said = fitted(dot.label, 12, 110)
         width = measure(said, 12)
         for x, y in ((8, 4), (-8 - width, 4), (-width / 2, -10), (-width / 2, 18)):
             box = (dot.x + x, dot.y + y - 10, dot.x + x + width, dot.y + y + 3)
-            if box[0] > 0 and not any(_meet(box, other) for other in taken):
+            if left < box[0] and box[2] < right and not any(_meet(box, other) for other in taken):
                 taken.append(box)
                 yield text_at(dot.x + x, dot.y + y, said, "label")
                 break

@@ -84,8 +84,9 @@ def _dotted(plane: Plane, axes: Axes, drawn: list[str]) -> Piece:
         if math.isfinite(x) and math.isfinite(y)
     ]
     drawn += [each for dot in dots for each in dot.draw()]
-    drawn += label_dots(dots)
-    drawn += key_of_kinds(groups, axes.left + axes.width + 24, axes.top + 8)
+    edge = axes.left + axes.width
+    drawn += label_dots(dots, axes.left, edge + (12 if groups else 120))  # beside the numbers, and before the key
+    drawn += key_of_kinds(groups, edge + 24, axes.top + 8)
     return _with_note(axes, drawn, len(plane.points) - len(dots), 160 if groups else 120)
 
 

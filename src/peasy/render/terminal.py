@@ -13,6 +13,7 @@ from peasy.render import glyph, number, tex
 from peasy.render.diagram_tree import tree_rows
 from peasy.render.figure import tables_of
 from peasy.render.grid import Grid, as_table, lay_out, table_cells
+from peasy.render.sketch import sketch
 from peasy.views.document import (
     Arithmetic,
     Cache,
@@ -87,12 +88,21 @@ def _part(part: Part, document: Document, console: Console) -> None:
         case Table():
             _table(part, document, console)
         case Plane() | Curves():
-            _table(as_table(part), document, console)
+            _picture(part, document, console)
         case Diagram():
             _diagram(part, console)
         case Maps() | Links() | Cache():
             for each in tables_of(part):
                 _part(each, document, console)
+
+
+def _picture(picture: Plane | Curves, document: Document, console: Console) -> None:
+    drawn = sketch(picture, console.width, document.decimals)
+    if drawn is None:
+        _table(as_table(picture), document, console)
+        return
+    for place, line in enumerate(drawn):
+        console.print(Text(line, style="" if place else "bold"), no_wrap=True, overflow="crop", crop=True)
 
 
 def _say(console: Console, text: Text, indent: int = 0) -> None:

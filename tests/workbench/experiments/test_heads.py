@@ -12,7 +12,7 @@ def test_a_short_training_has_equal_parameters(tmp_path):
 
 
 def trained(count, *losses):
-    does = {(0, head): "looks at itself" for head in range(count)}
+    does = {(0, head): {"itself": 0.5, "the first": head / 4} for head in range(count)}
     return heads.Trained(count, 1000, losses, (0.6, 0.6), ((0.0, 5.0), (9.0, losses[0])), 0.5, does)
 
 
@@ -27,6 +27,14 @@ def concluded(*models):
 def test_verdict_follows_the_numbers():
     assert concluded(trained(1, 2.0, 2.02), trained(4, 1.5, 1.52)).holds
     assert not concluded(trained(1, 1.5, 1.52), trained(4, 2.0, 2.02)).holds
+
+
+def test_heads_are_told_apart_by_where_they_look_most():
+    found = concluded(trained(1, 2.0, 2.0), trained(4, 1.5, 1.5))
+    table = found.parts[-1]
+    assert table.columns == ("head", "itself", "the first", "most")
+    assert [row[-1] for row in table.rows] == ["itself", "itself", "itself", "the first"]
+    assert "of 2 kinds" in found.verdict
 
 
 def test_a_gain_within_the_noise_is_none():

@@ -15,7 +15,8 @@ def test_a_short_run_measures_every_kind(tmp_path):
 
 
 def kind(recall, rate, more=1e-3):
-    return lop.Kind(1000, dict(zip((6, 48), recall, strict=True)), 0.9, {32: 1e5, 512: rate}, {32: 1e-3, 512: more})
+    recalled = dict(zip((6, 48), recall, strict=True))
+    return lop.Kind(1000, recalled, 0.9, 2, {32: 1e5, 512: rate}, {32: 1e-3, 512: more})
 
 
 def concluded(ours, rnn):

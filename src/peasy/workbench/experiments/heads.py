@@ -11,10 +11,11 @@ from peasy.corpora import open_corpus
 from peasy.parts import need
 from peasy.views.document import Curves, Maps, Part, Table
 from peasy.workbench.experiments.finding import Finding, Hear, unheard
-from peasy.workbench.experiments.it import SENTENCE, right, stories_about_it
+from peasy.workbench.experiments.it import SENTENCE, follow_it, right, stories_about_it
 from peasy.workbench.experiments.subject import Head, name_head
 
 if TYPE_CHECKING:
+    from peasy.looking.record import HeadScore
     from peasy.workbench.experiments.learning import Learned
 
 QUESTION = "A layer can be one wide head or many narrow ones. With equally many parameters, do several learn more?"
@@ -27,7 +28,8 @@ SETTINGS: dict[str, Any] = {"tokenizer": {"by": "words", "vocabulary": 512}, "va
 class Trained:
     """A model with so many heads in a layer: its size, its loss and right endings by seed, and its first curve.
 
-    `differ`: how differently two heads of one layer look, 0 alike to 1 nothing in common.
+    `differ`: how differently two heads of one layer look, 0 alike to 1 nothing in common. `does`: for each head, by
+    name, which share of its weight goes where.
     """
 
     heads: int
@@ -36,7 +38,12 @@ class Trained:
     endings: tuple[float, ...]
     curve: tuple[tuple[float, float], ...]
     differ: float
-    does: dict[Head, str]
+    does: dict[Head, dict[str, float]]
+
+    @property
+    def most(self) -> dict[Head, str]:
+        """What each head looks at most, of what has a name."""
+        return {head: max(shares, key=lambda name: shares[name]) for head, shares in self.does.items()}
 
     @property
     def loss(self) -> float:
@@ -50,7 +57,7 @@ class Trained:
 
 
 def run(
-    seed: int = 0, hear: Hear = unheard, steps: int = 300, seeds: int = 2, probes: int = 96,
+    seed: int = 0, hear: Hear = unheard, steps: int = 600, seeds: int = 2, probes: int = 96,
     counts: Sequence[int] = COUNTS,
 ) -> Finding:  # fmt: skip
     """Train each twice, by two seeds; what its heads do is told of the first."""
@@ -82,6 +89,7 @@ def study(count: int, models: Sequence["Learned"], probes: int, seed: int) -> Tr
     asked = stories_about_it(probes, seed)
     loaded = models[0].model
     texts = list(islice(open_corpus("stories").texts("valid"), 24))
+    meant = follow_it(loaded, asked)
     report = study_heads(loaded.model, [open_passage(loaded, text).reading for text in texts], seed=seed)
     return Trained(
         count,
@@ -90,8 +98,19 @@ def study(count: int, models: Sequence["Learned"], probes: int, seed: int) -> Tr
         tuple(right(each.model, asked) for each in models),
         models[0].valid,
         difference(loaded, texts),
-        {(each.place.layer, each.head): each.says() for each in report.heads},
+        {(each.place.layer, each.head): shares(each, meant) for each in report.heads},
     )
+
+
+def shares(score: "HeadScore", meant: dict[Head, tuple[float, float]]) -> dict[str, float]:
+    """Where the weight of a head goes. From "it" to what it means is asked of "it" alone, all else of every word."""
+    return {
+        "the word before": score.previous,
+        "itself": score.own,
+        "the first": score.first,
+        "the same word": score.same,
+        "what it means": meant[score.place.layer, score.head][0],
+    }
 
 
 def difference(loaded: Any, texts: Sequence[str]) -> float:
@@ -126,14 +145,14 @@ def conclude(trained: Sequence[Trained], shown: Maps, seed: int) -> Finding:
     gain = one.loss - best.loss
     holds = gain > noise and best.heads > one.heads
     most = trained[-1]
-    kinds = {each.heads: len(set(each.does.values())) for each in trained}
     verdict = (
         f"With {one.parameters:,} parameters each, the loss is {_listed(trained)}. {best.heads} heads are ahead of one "
         f"by {gain:.3f}, and seeds differ by up to {noise:.3f}: several heads "
         f"{'learn more' if holds else 'do NOT learn measurably more here'}"
         f"{'' if most is best or not holds else f'; but {most.heads} are no better than {best.heads}'}. Right endings: "
         f"{one.ending:.0%} with one, {best.ending:.0%} with {best.heads}. Two heads of a layer of {best.heads} put "
-        f"{best.differ:.0%} of their weight on different words; {kinds[best.heads]} kinds of looking are told apart."
+        f"{best.differ:.0%} of their weight on different words; by what they look at most, its heads are of "
+        f"{_counted(len(set(best.most.values())), 'kind')}."
     )
     parts: tuple[Part, ...] = (
         _table(trained),
@@ -143,13 +162,13 @@ def conclude(trained: Sequence[Trained], shown: Maps, seed: int) -> Finding:
     )
     caveat = (
         "More heads are narrower heads: at some number each is too narrow to find anything. The models are small and "
-        "trained for seconds. What a head does is named by what it looks at most, on few sentences; heads that look "
-        "alike may still carry different values."
+        "trained for half a minute. What a head looks at most is told of few sentences, and much of its weight goes to "
+        "places that have no name here; heads that look alike may still carry different values."
     )
     numbers = {
         str(each.heads): {
             "parameters": each.parameters, "losses": each.losses, "endings": each.endings, "differ": each.differ,
-            "does": {name_head(head): said for head, said in each.does.items()},
+            "does": {name_head(head): shares for head, shares in each.does.items()},
         }
         for each in trained
     }  # fmt: skip
@@ -164,7 +183,7 @@ def _table(trained: Sequence[Trained]) -> Table:
     rows = tuple(
         (
             str(each.heads), f"{each.parameters:,}", f"{each.loss:.3f}", f"{max(each.losses) - min(each.losses):.3f}",
-            f"{each.ending:.0%}", f"{each.differ:.0%}", str(len(set(each.does.values()))),
+            f"{each.ending:.0%}", f"{each.differ:.0%}", str(len(set(each.most.values()))),
         )
         for each in trained
     )  # fmt: skip
@@ -173,5 +192,14 @@ def _table(trained: Sequence[Trained]) -> Table:
 
 
 def _does_table(trained: Trained) -> Table:
-    rows = tuple((name_head(head), said) for head, said in trained.does.items())
-    return Table(("head", "what it does"), rows, f"What the heads of the model with {trained.heads} learned")
+    names = tuple(next(iter(trained.does.values()), {}))
+    rows = tuple(
+        (name_head(head), *(f"{share:.0%}" for share in shares.values()), trained.most[head])
+        for head, shares in trained.does.items()
+    )
+    title = f"Where the heads of the model with {trained.heads} look"
+    return Table(("head", *names, "most"), rows, title)
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {name}{'s' * (count != 1)}"

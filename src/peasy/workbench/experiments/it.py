@@ -59,7 +59,7 @@ class Carried:
 
 def run(
     seed: int = 0, hear: Hear = unheard, model: Subject = "stories", probes: int = 192, search: int = 48,
-    steps: int = 480,
+    steps: int = 1200,
 ) -> Finding:  # fmt: skip
     """Look, switch off, and train once more from nothing (`steps=0`: do not)."""
     need("torch")

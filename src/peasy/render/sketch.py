@@ -1,0 +1,115 @@
+"""Curves and maps in characters: for a terminal, where a long list of points says little."""
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from string import ascii_lowercase
+
+from rich.cells import cell_len, set_cell_size
+
+from peasy.render import glyph
+from peasy.render.number import write
+from peasy.views.document import Curves, Plane
+
+MOST_LISTED = 16
+"""Up to so many points are a table, whose numbers can be read; more are a picture."""
+
+HEIGHT = 14
+WIDEST = 100
+LONGEST_NAME = 14
+DOT = "•"
+
+
+def sketch(picture: Plane | Curves, width: int, decimals: int) -> list[str] | None:
+    """The picture as lines, or None where a table says it better: few points, or a screen too narrow for more."""
+    if isinstance(picture, Plane):
+        points = [each for each in picture.points if math.isfinite(each[1]) and math.isfinite(each[2])]
+        return _map(picture, points, min(width, WIDEST)) if len(points) > MOST_LISTED and width >= 40 else None
+    lines = [(name, _finite(points)) for name, points in picture.lines]
+    many = sum(len(points) for _, points in lines) > MOST_LISTED and len(lines) <= len(ascii_lowercase)
+    return list(_chart(picture, lines, min(width, WIDEST), decimals)) if many and width >= 40 else None
+
+
+def _finite(points: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
+    return sorted((x, y) for x, y in points if math.isfinite(x) and math.isfinite(y))
+
+
+class _Paper:
+    """Rows of characters, and where numbers lie on them."""
+
+    def __init__(self, xs: list[float], ys: list[float], columns: int) -> None:
+        self.low, self.high = (min(xs), min(ys)), (max(xs), max(ys))
+        self.columns = columns
+        self.rows = [[" "] * columns for _ in range(HEIGHT)]
+
+    def place(self, x: float, y: float) -> tuple[int, int]:
+        """(row, column) of a point."""
+        across, up = ((v - low) / ((high - low) or 1) for v, low, high in zip((x, y), self.low, self.high, strict=True))
+        return round((1 - up) * (HEIGHT - 1)), round(across * (self.columns - 1))
+
+    def framed(self, x_axis: str, y_axis: str) -> Iterator[str]:
+        """The rows with both axes, their ends in numbers and their names."""
+        top, bottom = _end(self.high[1]), _end(self.low[1])
+        room = max(len(top), len(bottom))
+        if y_axis:
+            yield " " * (room + 1) + glyph.prose(y_axis)
+        for at, row in enumerate(self.rows):
+            said = {0: top, HEIGHT - 1: bottom}.get(at, "")
+            yield f"{said:>{room}} {'┤' if said else '│'}{''.join(row)}".rstrip()
+        yield " " * (room + 1) + "└" + "─" * self.columns
+        left, right = _end(self.low[0]), _end(self.high[0])
+        between = self.columns - len(left) - len(right)
+        yield " " * (room + 2) + left + set_cell_size(glyph.prose(x_axis).center(between), between) + right
+
+
+def _chart(
+    curves: Curves, lines: list[tuple[str, list[tuple[float, float]]]], width: int, decimals: int
+) -> Iterator[str]:
+    """Each line as its letter, from point to point; where two meet, the later one is seen."""
+    every = [point for _, points in lines for point in points]
+    paper = _Paper([x for x, _ in every], [y for _, y in every], width - 12)
+    for letter, (_, points) in zip(ascii_lowercase, lines, strict=False):
+        for row, column in _trace([paper.place(x, y) for x, y in points]):
+            paper.rows[row][column] = letter
+    yield glyph.prose(curves.title)
+    yield from paper.framed(curves.x_axis, curves.y_axis)
+    for letter, (name, points) in zip(ascii_lowercase, lines, strict=False):
+        ends = f"from {write(points[0][1], decimals)} to {write(points[-1][1], decimals)}" if points else "no numbers"
+        yield f"{letter}  {glyph.label(name)}: {ends}"
+
+
+def _end(value: float) -> str:
+    written = f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+    return written.replace("-", "−", 1 if value < 0 else 0)
+
+
+def _trace(places: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    yield from places[:1]
+    for (row, column), (next_row, next_column) in pairwise(places):
+        steps = max(abs(next_column - column), 1)
+        for step in range(1, steps + 1):
+            yield round(row + (next_row - row) * step / steps), column + (next_column - column) * step // steps
+
+
+def _map(plane: Plane, points: list[tuple[str, float, float]], width: int) -> list[str]:
+    """Each name at its place; where there is no room for it, a dot."""
+    paper = _Paper([x for _, x, _ in points], [y for _, _, y in points], width - 12)
+    nameless = 0
+    for name, x, y in points:
+        row, column = paper.place(x, y)
+        said = glyph.label(name)
+        said = said if len(said) <= LONGEST_NAME else said[: LONGEST_NAME - 1] + "…"
+        free = (at for at in (column, column - len(said) + 1) if _is_free(paper.rows[row], at, len(said)))
+        at = next(free, None) if cell_len(said) == len(said) else None  # a wide letter would push its row aside
+        if at is not None:
+            paper.rows[row][at : at + len(said)] = said
+        else:
+            nameless += 1
+            paper.rows[row][column] = DOT if paper.rows[row][column] == " " else paper.rows[row][column]
+    more = [f"{nameless} of {len(points)} have no room for their name: --out FILE.html shows all."] if nameless else []
+    return [glyph.prose(plane.title), *paper.framed(plane.x_axis, plane.y_axis), *more]
+
+
+def _is_free(row: list[str], at: int, count: int) -> bool:
+    """Is there room for so many characters, and a space on either side?"""
+    return at >= 0 and at + count <= len(row) and not "".join(row[max(at - 1, 0) : at + count + 1]).strip()

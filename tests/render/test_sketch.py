@@ -24,17 +24,21 @@ def test_a_line_begins_and_ends_where_its_numbers_do():
     title, axis, *rows = drawn(CURVES)
     assert (title, axis.strip()) == ("Learning", "loss")
     inside = [row.split("│")[-1].split("┤")[-1] for row in rows[:HEIGHT]]
-    assert inside[0].startswith("a") and inside[0].endswith("b")
-    assert inside[-1].startswith("b") and inside[-1].endswith("a")
-    assert rows[0].startswith("3 ┤") and rows[HEIGHT - 1].startswith("1 ┤")
+    assert inside[0].startswith("a")
+    assert inside[0].endswith("b")
+    assert inside[-1].startswith("b")
+    assert inside[-1].endswith("a")
+    assert rows[0].startswith("3 ┤")
+    assert rows[HEIGHT - 1].startswith("1 ┤")
     assert rows[HEIGHT + 1].split() == ["0", "step", "20"]
     assert rows[-2:] == ["a  falls: from 3.0000 to 1.0000", "b  rises: from 1.0000 to 3.0000"]
 
 
 def test_names_stand_at_their_places_or_are_counted():
-    points = tuple((f"w{n}", float(n), float(n)) for n in range(17)) + (("w0 again", 0.0, 0.0),)
+    points = (*tuple((f"w{n}", float(n), float(n)) for n in range(17)), ("w0 again", 0.0, 0.0))
     *rows, note = drawn(Plane("Words", points), 100)
-    assert "w16" in rows[1] and "w0" in rows[HEIGHT]
+    assert "w16" in rows[1]
+    assert "w0" in rows[HEIGHT]
     assert note == "1 of 18 have no room for their name: --out FILE.html shows all."
 
 

@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 from string import ascii_lowercase
-
-from rich.cells import cell_len, set_cell_size
+from unicodedata import combining, east_asian_width
 
 from peasy.render import glyph
 from peasy.render.number import write
@@ -59,7 +58,7 @@ class _Paper:
         yield " " * (room + 1) + "└" + "─" * self.columns
         left, right = _end(self.low[0]), _end(self.high[0])
         between = self.columns - len(left) - len(right)
-        yield " " * (room + 2) + left + set_cell_size(glyph.prose(x_axis).center(between), between) + right
+        yield " " * (room + 2) + left + glyph.prose(x_axis)[:between].center(between) + right
 
 
 def _chart(
@@ -100,7 +99,7 @@ def _map(plane: Plane, points: list[tuple[str, float, float]], width: int) -> li
         said = glyph.label(name)
         said = said if len(said) <= LONGEST_NAME else said[: LONGEST_NAME - 1] + "…"
         free = (at for at in (column, column - len(said) + 1) if _is_free(paper.rows[row], at, len(said)))
-        at = next(free, None) if cell_len(said) == len(said) else None  # a wide letter would push its row aside
+        at = next(free, None) if all(map(_is_narrow, said)) else None
         if at is not None:
             paper.rows[row][at : at + len(said)] = said
         else:
@@ -108,6 +107,11 @@ def _map(plane: Plane, points: list[tuple[str, float, float]], width: int) -> li
             paper.rows[row][column] = DOT if paper.rows[row][column] == " " else paper.rows[row][column]
     more = [f"{nameless} of {len(points)} have no room for their name: --out FILE.html shows all."] if nameless else []
     return [glyph.prose(plane.title), *paper.framed(plane.x_axis, plane.y_axis), *more]
+
+
+def _is_narrow(letter: str) -> bool:
+    """Does it take one column? One that takes more, or none, would push its row aside."""
+    return not combining(letter) and east_asian_width(letter) not in ("W", "F")
 
 
 def _is_free(row: list[str], at: int, count: int) -> bool:

@@ -119,7 +119,7 @@ def train(name: str, data: Corpus, vocabulary: int, seed: int, steps: int, hear:
 
 def layers(model: "Model") -> int:
     """How many layers a text goes through, one after another."""
-    config = model.config
+    config: Any = model.config
     return 1 if model.learns == "counts" else config.layers if hasattr(config, "layers") else config.stack.layers
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from peasy.errors import InvalidInput
 from peasy.generation.decode import open_text
@@ -122,28 +121,33 @@ class _Search:
             length = self.most
         return self.running[0].logprob / length**self.settings.length_penalty
 
-    def grow(self, scores: list[Tensor]) -> None:
-        """Every beam with every token; the likeliest go on, those that have ended are kept."""
-        logs = torch.log_softmax(torch.stack(scores).double().cpu(), dim=-1)
-        logs += torch.tensor([beam.logprob for beam in self.running], dtype=logs.dtype)[:, None]
-        if torch.isnan(logs).any():
+    def grow(self, best: list[list[float]], ids: list[list[int]]) -> None:
+        """Every beam with its likeliest tokens; the likeliest of all go on, those that have ended are kept."""
+        parents, self.running = self.running, []
+        if any(math.isnan(beam[0]) for beam in best):
             self.error = NoChoice("The model's scores are no finite numbers: there is no token to choose.")
             return
+        every = [
+            (beam.logprob + logprob, -parent, -id)
+            for parent, beam in enumerate(parents)
+            for logprob, id in zip(best[parent], ids[parent], strict=True)
+        ]
         width = self.settings.width
-        count = min(max(2, 1 + len(self.end)) * width, logs.numel())
-        best = logs.flatten().topk(count)
-        parents, self.running = self.running, []
         children: list[tuple[int, int, float]] = []
-        for rank, (at, logprob) in enumerate(zip(best.indices.tolist(), best.values.tolist(), strict=True)):
-            parent, id = divmod(at, logs.shape[1])
-            ids = (*parents[parent].ids, id)
+        for rank, (logprob, parent, id) in enumerate(heapq.nlargest(self.count, every)):
+            text = (*parents[-parent].ids, -id)
             if logprob == -math.inf:
                 break
-            if id not in self.end and len(ids) < self.most:
-                children.append((parent, id, logprob))
+            if -id not in self.end and len(text) < self.most:
+                children.append((-parent, -id, logprob))
             elif rank < width:
-                self._keep(ids, logprob)
+                self._keep(text, logprob)
         self.running = _inherit(parents, children[:width])
+
+    @property
+    def count(self) -> int:
+        """So many children are looked at: if all that can end do, as many as there are beams still go on."""
+        return max(2, 1 + len(self.end)) * self.settings.width
 
     def _keep(self, ids: tuple[int, ...], logprob: float) -> None:
         score = logprob / len(ids) ** self.settings.length_penalty
@@ -179,6 +183,9 @@ def _start(model: Model, beams: Beams, prompt: Sequence[int] | None, source: Seq
 def _step(model: Model, searches: list[_Search]) -> None:
     """One token for the beams of all searches, in one pass."""
     beams = [beam for each in searches for beam in each.running]
-    scores = iter(model.read([beam.new for beam in beams], [beam.memory for beam in beams]))
+    scores = torch.stack(model.read([beam.new for beam in beams], [beam.memory for beam in beams])).float()
+    top = scores.topk(min(max(each.count for each in searches), scores.shape[1]))
+    logs = top.values.double() - scores.logsumexp(dim=1, keepdim=True)  # not a number where a score is none
+    best, ids = iter(logs.tolist()), iter(top.indices.tolist())
     for each in searches:
-        each.grow([next(scores) for _ in each.running])
+        each.grow([next(best) for _ in each.running], [next(ids) for _ in each.running])

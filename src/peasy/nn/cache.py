@@ -112,9 +112,14 @@ class LayerCache:
 
     def fork(self) -> "LayerCache":
         """A copy that goes its own way; what was computed from the source is never written, so both keep the same."""
-        keys = None if self.keys is None else self.keys.clone()
-        values = None if self.values is None else self.values.clone()
+        keys, values = (None if each is None else self._copied(each) for each in (self.keys, self.values))
         return replace(self, keys=keys, values=values, trails={part: t.fork() for part, t in self.trails.items()})
+
+    def _copied(self, held: Tensor) -> Tensor:
+        """What is filled of it, in as much room."""
+        fresh = torch.empty_like(held)
+        fresh.narrow(2, 0, self.length).copy_(held.narrow(2, 0, self.length))
+        return fresh
 
     def _forget(self) -> None:
         if self.window is None or self.length < self.window + BLOCK:

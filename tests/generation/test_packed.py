@@ -227,7 +227,7 @@ def test_the_choice_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(packed_product, "has_bfloat16", lambda: False)
     exact = packing_of(pack(model))
     assert exact.kind == "float32"
-    assert exact.says().startswith("float32 (exact), 0 MiB of products; ")
+    assert exact.says().startswith("float32 (exact), 0 MiB of products, laid out in 0.")
     assert "\n" not in exact.says()
     monkeypatch.setattr(packed_product, "has_bfloat16", lambda: True)
     monkeypatch.setattr(packed_product, "has_onednn", lambda: False)

@@ -3,6 +3,7 @@
 A packed model keeps the protocol, shares everything but its products with the model it came from, and only answers.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,19 +32,24 @@ SMALL = 4_000_000
 
 @dataclass(frozen=True)
 class Packing:
-    """What was chosen for a model, and why; `held` tells whether equal bits were asked for, found, and at what cost."""
+    """What was chosen for a model, and why; `held` tells whether equal bits were asked for, found, and at what cost.
+
+    `seconds` is what laying them out took: a kernel that this machine has never used is compiled first.
+    """
 
     kind: str
     why: str
     nbytes: int
     held: Held | None = None
     compiled: bool = False
+    seconds: float = 0.0
 
     def says(self) -> str:
         """One line about it."""
         bits = "bits depend on the batch" if self.held is None else self.held.says()
         how = ", compiled for this processor" if self.compiled else ""
-        return f"{self.kind} ({self.why}), {self.nbytes / 2**20:.0f} MiB of products{how}; {bits}"
+        size = f"{self.nbytes / 2**20:.0f} MiB of products"
+        return f"{self.kind} ({self.why}), {size}{how}, laid out in {self.seconds:.1f} s; {bits}"
 
 
 def pack(model: Model, kind: Kind = "auto", *, deterministic: bool | None = None, kernel: bool | None = None) -> Model:
@@ -60,14 +66,15 @@ def pack(model: Model, kind: Kind = "auto", *, deterministic: bool | None = None
     >>> packing_of(packed).kind
     'float32'
     """
-    plan = _choose(model, kind, deterministic, kernel)
+    began, plan = time.perf_counter(), _choose(model, kind, deterministic, kernel)
     packed = _lay_out(model, plan)
     if plan.compiled and not _proved(packed):
         plan = _choose(model, kind, deterministic, kernel=False)
         plan = replace(plan, why=f"{plan.why}; the kernel is not exact here")
         packed = _lay_out(model, plan)
     nbytes = sum(part.nbytes() for part in packed.modules() if isinstance(part, product.Product))
-    packing = Packing(plan.kind, plan.why, nbytes, compiled=plan.compiled)
+    spent = time.perf_counter() - began
+    packing = Packing(plan.kind, plan.why, nbytes, compiled=plan.compiled, seconds=spent)
     packed.packing = replace(packing, held=hold_bits(packed, deterministic)) if plan.invariant else packing
     return packed
 

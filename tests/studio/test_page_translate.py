@@ -1,6 +1,8 @@
 """The page Translate as a person uses it: two translators side by side, ribbons, heads, beams as a tree."""
 
+import csv
 from urllib.parse import quote
+from xml.etree import ElementTree
 
 import pytest
 from tests.render.conftest import HOSTILE
@@ -105,3 +107,21 @@ def test_hostile_texts_are_inert(visit, some):
         walker.open(f"/translate?a=then&b=now&t={quote(words[:300], errors='replace')}")
         assert walker.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0
     assert walker.page.evaluate("window.hacked") is None
+
+
+def test_the_tree_is_saved_as_it_is_seen_and_as_numbers(visit):
+    walker = visit(PATH)
+    home = side(walker.page, "b")
+    saved = {}
+    for kind in ("SVG", "CSV"):
+        with walker.page.expect_download() as told:
+            home.get_by_role("button", name=f"Save beams as {kind}").click()
+        saved[kind] = told.value.path().read_text(encoding="utf-8")
+    root = ElementTree.fromstring(saved["SVG"])
+    words = [each for each in root.iter() if each.tag.endswith("text")]
+    assert len(words) == home.locator("svg.tree text").count()
+    assert all(each.get("fill", "").startswith("rgb") and each.get("font-size") for each in words)
+    rows = list(csv.reader(saved["CSV"].splitlines()))
+    branches = cells(home.locator("figure.table", has_text="Every branch").last)
+    assert rows[0] == ["token", "beginning", "its chance", "log-probability", "what became of it"]
+    assert [row[3] for row in rows[1:]] == [row[3] for row in branches]

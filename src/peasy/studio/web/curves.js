@@ -2,6 +2,7 @@
 
 import { KINDS } from "/web/render/colour.js";
 import { asTable, element, table } from "./element.js";
+import { files } from "./picture.js";
 
 const DASHES = ["none", "7 4", "2 4", "9 3 2 3", "12 5", "4 2"];
 const [LEFT, TOP, RIGHT, BOTTOM, HEIGHT] = [52, 12, 14, 40, 280];
@@ -21,7 +22,8 @@ export class Curves {
     const scaled = element("label", { class: "quiet scale" }, scale, " logarithmic");
     this.numbers = asTable(element("div", {}));
     this.numbers.addEventListener("toggle", () => this.list());
-    this.element = element("figure", { class: "chart" }, element("figcaption", {}, title, scaled), this.legend, this.svg, this.read, this.numbers);
+    this.element = element("figure", { class: "chart" }, element("figcaption", {}, title, scaled), this.legend, this.svg, this.read, this.numbers,
+      files(title.toLowerCase(), () => this.svg, () => [["curve", xAxis, yAxis], ...this.lines.flatMap(({ name, points }) => points.map((point) => [name, ...point]))]));
     this.svg.addEventListener("pointermove", (event) => this.point(this.xAt(event)));
     this.svg.addEventListener("pointerleave", () => this.point(null));
     this.svg.addEventListener("keydown", (event) => this.pressed(event));

@@ -1,6 +1,7 @@
 // A beam search as a tree: beginnings that were kept from left to right, the text that won stands out.
 
 import { asTable, element, table } from "../element.js";
+import { files } from "../picture.js";
 
 const [ROW, GAP, FONT] = [27, 26, 13];
 let pen;
@@ -23,10 +24,12 @@ export function drawTree({ branches, found, width }) {
   const svg = element("svg", { class: "tree", width: size[0], height: size[1], viewBox: `0 0 ${size.join(" ")}`, role: "img", "aria-label": `Beam search with ${width} beams: ${found.map(({ text }) => text).join("; ")}` },
     [root, ...all].flatMap(edges), element("circle", { cx: root.x + 3, cy: root.y, r: 4, fill: "currentColor" }), all.map(node));
   const rows = branches.map((branch) => [String(branch.step), beginning(branches, branch), branch.chance.toFixed(4), branch.logprob.toFixed(4), fate(branch)]);
+  const columns = ["token", "beginning", "its chance", "log-probability", "what became of it"];
   return [
     element("div", { class: "tree-home", tabindex: 0, role: "group", "aria-label": "Tree of beams" }, svg),
     element("p", { class: "quiet" }, "● a text that ended, with its rank; × a beginning that was dropped because others were likelier. Thick lines are likely tokens."),
-    asTable(element("div", {}, table("Texts", ["", "text", "score"], found.map(({ text, score }, at) => [String(at + 1), text, score.toFixed(4)])), table("Every branch", ["token", "beginning", "its chance", "log-probability", "what became of it"], rows)), "The tree as a table"),
+    asTable(element("div", {}, table("Texts", ["", "text", "score"], found.map(({ text, score }, at) => [String(at + 1), text, score.toFixed(4)])), table("Every branch", columns, rows)), "The tree as a table"),
+    files("beams", () => svg, () => [columns, ...rows]),
   ];
 }
 

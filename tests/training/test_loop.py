@@ -227,6 +227,16 @@ def test_attention_is_recorded_as_it_forms(task, finish):
     assert not torch.equal(weights, records[-1].weights["decoder.0.attention"])
 
 
+@pytest.mark.parametrize("save", [1, 3])
+def test_a_run_that_is_stopped_shows_where_it_looked(task, finish, save):
+    """And forgets it when it goes on: what was recorded in turn stays, once."""
+    it = task(steps=9, save=save)
+    stop_at(it, 3)
+    assert [record.step for record in read_records(it.run)] == [3]
+    finish(task(steps=9, save=save))
+    assert [record.step for record in read_records(it.run)] == ([9] if save == 1 else [3, 6, 9])
+
+
 def test_a_leftover_of_a_killed_writer_is_cleaned(task, finish):
     it = task(steps=2)
     shutil.copytree(it.run, it.run / "checkpoints" / ".step-000001.part-1-ab", ignore=lambda *_: ["checkpoints"])

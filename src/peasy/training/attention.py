@@ -51,12 +51,18 @@ def look(model: Model, sentence: Sentence) -> dict[str, Tensor]:
     return {name: weights.cpu().contiguous() for name, weights in found.items()}
 
 
-def record(run: Path, step: int, model: Model, sentence: Sentence) -> Path | None:
-    """Write what `look` finds beside the run's checkpoints; a file of the same step is replaced in one move."""
+def record(run: Path, step: int, model: Model, sentence: Sentence, *, stopped: bool = False) -> Path | None:
+    """Write what `look` finds beside the run's checkpoints; a file of the same step is replaced in one move.
+
+    What a run shows because it was `stopped` is forgotten when it goes on, as if it had never stopped.
+    """
+    path = run / FOLDER / f"step-{step:06}.safetensors"
+    if stopped and path.exists():
+        return path
     weights = look(model, sentence)
     if not weights:
         return None
-    path = run / FOLDER / f"step-{step:06}.safetensors"
+    path = path.with_name(path.name.replace("step", "stop")) if stopped else path
     path.parent.mkdir(exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     told = json.dumps({"step": step, "sentence": asdict(sentence)})  # under one key: the library shuffles keys
@@ -67,11 +73,12 @@ def record(run: Path, step: int, model: Model, sentence: Sentence) -> Path | Non
 
 def read_records(run: Path) -> list[Record]:
     """All that was recorded in a run, first step first."""
-    return [_read(path) for path in sorted((run / FOLDER).glob("step-*.safetensors"))]
+    found = sorted((run / FOLDER).glob("st[eo]p-*.safetensors"), key=lambda path: path.name.partition("-")[2])
+    return [_read(path) for path in found]
 
 
 def trim_records(run: Path, step: int) -> None:
-    """Drop what was recorded after `step`: the run will record it again."""
+    """Drop what was recorded after `step`, which the run will record again, and what it showed when it was stopped."""
     for path in (run / FOLDER).glob("*.safetensors*"):
         number = path.name.removeprefix("step-").partition(".")[0]
         if not number.isdigit() or int(number) > step:

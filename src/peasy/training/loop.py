@@ -134,6 +134,7 @@ class Run:
                     for _ in happening:  # a step is saved with all that belongs to it, so that nothing is missed
                         pass
                     self.save()
+                    self.watch(stopped=True)
                     raise
         folder = self.saved or self.save().folder
         digest, place = weights_hash(self.model.state_dict()), self.place
@@ -153,8 +154,8 @@ class Run:
             yield self.tell(found)
         if self.task.write is not None and due(self.recipe.sample, before, self.done):
             yield self.tell(self.sample(self.task.write))
-        if self.task.sentence is not None and due(self.recipe.save, before, self.done):
-            self.watch(self.task.sentence)
+        if due(self.recipe.save, before, self.done):
+            self.watch()
         late = self.budget.elapsed - self.last_save > _SAVE_SECONDS
         if late or self.done >= 1.0 or due(self.recipe.save, before, self.done):
             yield self.save()
@@ -219,11 +220,16 @@ class Run:
         self.model.train()
         return found
 
-    def watch(self, sentence: attention.Sentence) -> None:
-        """Where the model looks now."""
-        self.model.eval()
-        attention.record(self.task.run, self.place.step, self.model, sentence)
-        self.model.train()
+    def watch(self, stopped: bool = False) -> None:
+        """Where the model looks now, if there is a sentence to look at; of a run that is stopped, out of turn."""
+        if self.task.sentence is not None:
+            self.model.eval()
+            self.record(self.task.sentence, stopped)
+            self.model.train()
+
+    def record(self, sentence: attention.Sentence, stopped: bool) -> None:
+        """The weights of that sentence, in a file."""
+        attention.record(self.task.run, self.place.step, self.model, sentence, stopped=stopped)
 
     def save(self) -> Saved:
         """Metrics first, then the checkpoint that vouches for them."""

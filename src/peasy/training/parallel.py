@@ -229,13 +229,12 @@ class SharedRun(loop.Run):
         self.model.train()
         return found
 
-    def watch(self, sentence: attention.Sentence) -> None:
+    def record(self, sentence: attention.Sentence, stopped: bool) -> None:
         """Where the lead's model looks."""
         model = self._whole()
         if model is not None:
-            attention.record(self.task.run, self.place.step, model, sentence)
+            attention.record(self.task.run, self.place.step, model, sentence, stopped=stopped)
         self.crew.agree()
-        self.model.train()
 
     def _whole(self) -> Model | None:
         """The whole model, ready to be asked, for the lead; everybody must call."""

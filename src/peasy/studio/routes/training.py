@@ -220,7 +220,7 @@ async def post_film(request: Request, asked: Film) -> Response:
         if is_awaited(request.app.state.workshop, asked.name):
             return Unwatched(asked.name)
         run = known_run(asked.name)
-        watched = any((run.folder / "attention").glob("step-*.safetensors"))
+        watched = any((run.folder / "attention").glob("st[eo]p-*.safetensors"))
         return scene(run.folder, asked.place) if watched else Unwatched(run.name)
 
     return await reply(request, "film", asked, work)

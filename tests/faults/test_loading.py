@@ -202,7 +202,8 @@ def test_mutated_safetensors(foreign_copy, times, spoil_one):
 
 
 @pytest.mark.parametrize(
-    "times", [pytest.param(1, id="sample"), pytest.param(10, id="whole", marks=pytest.mark.faults)]
+    "times",
+    [pytest.param(1, id="sample"), pytest.param(10, id="whole", marks=[pytest.mark.faults, pytest.mark.timeout(1800)])],
 )
 def test_mutated_safetensors_of_a_checkpoint_never_load(own_copy, times):
     """With a manifest every changed byte is noticed: 1,000 of 1,000."""
@@ -218,7 +219,8 @@ def test_mutated_safetensors_of_a_checkpoint_never_load(own_copy, times):
 
 
 @pytest.mark.parametrize(
-    "times", [pytest.param(1, id="sample"), pytest.param(10, id="whole", marks=pytest.mark.faults)]
+    "times",
+    [pytest.param(1, id="sample"), pytest.param(10, id="whole", marks=[pytest.mark.faults, pytest.mark.timeout(1800)])],
 )
 @pytest.mark.parametrize("whose", ["own", "foreign"])
 def test_mutated_configs(own_copy, foreign_copy, whose, times):

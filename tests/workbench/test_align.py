@@ -1,10 +1,12 @@
 """`align`: partners, order and number of words from weights that are known, and from models themselves."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from peasy.corpora import open_corpus
 from peasy.errors import InvalidInput
 from peasy.looking.label import Tokens
 from peasy.looking.record import Alignment, AlignmentScore
@@ -14,7 +16,8 @@ from peasy.models.preset import preset
 from peasy.nn.place import Place
 from peasy.text import train
 from peasy.workbench.align import align, anchors, order_of
-from peasy.workbench.load import LoadedModel
+from peasy.workbench.aligner import aligning_head, find_aligning_head
+from peasy.workbench.load import LoadedModel, load
 from peasy.workbench.look import look
 
 
@@ -78,3 +81,31 @@ def test_only_translators_align():
     writer = LoadedModel("writer", build(preset("gpt-tiny", vocabulary=len(words))), words)
     with pytest.raises(InvalidInput, match="does not translate"):
         align(writer, "the cat")
+
+
+def test_the_head_of_the_card_is_trusted_more_than_one_text(tmp_path):
+    """A date changes its order; judged by this one text alone, another head would be taken and deny it."""
+    loaded = load("locales-fr")
+    found = align(loaded, "Sunday, November 15, 2026")
+    assert (found.alignment.place.layer, found.alignment.head) == aligning_head(loaded)
+    assert found.order.crossings
+    assert found.data()["best"] == {"layer": found.alignment.place.layer, "head": found.alignment.head}
+    alone = align(replace(loaded, folder=None), "Sunday, November 15, 2026")
+    assert (alone.alignment.place.layer, alone.alignment.head) != aligning_head(loaded)
+    assert aligning_head(replace(loaded, folder=tmp_path)) is None
+
+
+def test_known_pairs_are_trusted_most():
+    looked = load("locales-fr").look("Sunday, November 15, 2026")
+    scores = looked.alignment([(0, 0)]).record.scores
+    assert [score.score for score in scores] == sorted((score.score for score in scores), reverse=True)
+
+
+@pytest.mark.parametrize("name", ["locales-fr", "locales-fr-2015"])
+def test_the_card_names_the_head_that_aligns_best(name):
+    loaded = load(name)
+    assert find_aligning_head(loaded, open_corpus("locales:en-fr"), most=12) == aligning_head(loaded)
+
+
+def test_a_model_that_has_no_source_aligns_nothing():
+    assert find_aligning_head(load("stories"), open_corpus("stories")) is None

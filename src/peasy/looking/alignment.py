@@ -32,19 +32,25 @@ def read_known(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def align(
-    look: Look, written: Tokens, known: Known = (), *, place: Place | None = None, head: int | None = None
+    look: Look,
+    written: Tokens,
+    known: Known = (),
+    *,
+    place: Place | None = None,
+    head: int | None = None,
+    trusted: tuple[int, int] | None = None,
 ) -> Alignment:
     """The alignment of the best head, or of the one that is named.
 
     `written` are the tokens that came out: the weights of a token are those of the step that wrote it, which read the
-    token before it.
+    token before it. `trusted` is the layer and head that aligned best on many other texts: one text alone may mislead.
     """
     captures = [c for c in look.captures if c.step == "weights" and c.place.part == "cross_attention"]
     if not captures:
         raise InvalidInput(f"{look.model} has no attention to a source.", hint="Only translators align.")
     tables = {(c.place, h): _by_words(c, i, look.tokens, written) for c in captures for i, h in enumerate(c.heads)}
     links = _links(known, look.tokens, written)
-    scores = sorted((_score(*key, table, links) for key, table in tables.items()), key=_rank)
+    scores = sorted((_score(*key, table, links) for key, table in tables.items()), key=lambda one: _rank(one, trusted))
     chosen = next((s for s in scores if (place in (None, s.place)) and head in (None, s.head)), None)
     if chosen is None:
         raise _missing(tables.keys(), place, head)
@@ -55,9 +61,9 @@ def align(
     )
 
 
-def _rank(one: AlignmentScore) -> tuple[float, float]:
+def _rank(one: AlignmentScore, trusted: tuple[int, int] | None) -> tuple[bool, float, float]:
     """Best first; where several heads find all known pairs, the one that moves along most sharply."""
-    return -one.score, -one.monotony * one.sharpness
+    return (one.place.layer, one.head) != trusted, -one.score, -one.monotony * one.sharpness
 
 
 def _missing(keys: Collection[tuple[Place, int]], place: Place | None, head: int | None) -> InvalidInput:

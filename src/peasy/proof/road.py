@@ -176,7 +176,8 @@ def _half(ids: tuple[int, ...], first: bool) -> list[int]:
 
 
 def _pad_one(model: Model, ids: tuple[int, ...], side: str) -> tuple[Tensor, Tensor]:
-    filler = [model.config.special.padding or 0] * PADS
+    padding = model.config.special.padding or 0
+    filler = [padding if padding < model.config.vocabulary else 0] * PADS  # nobody looks at it: any token will do
     row = [*filler, *ids] if side == "left" else [*ids, *filler]
     real = torch.ones(1, len(row), dtype=torch.bool, device=model.device)
     real[:, slice(0, PADS) if side == "left" else slice(len(ids), None)] = False

@@ -93,7 +93,7 @@ def align(
         raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Choose a translator.")
     looked = look(loaded, text, answer)
     written = looked.passage.written or looked.look.tokens
-    found = looked.alignment(anchors(looked.look.tokens, written), layer, head).record
+    found = looked.alignment((), layer, head, anchors=anchors(looked.look.tokens, written)).record
     return Aligned(loaded.kind, found, order_of(found))
 
 

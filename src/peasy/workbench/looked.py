@@ -16,6 +16,7 @@ from peasy.nn.place import Place
 from peasy.views.attention import look_document
 from peasy.views.document import Document
 from peasy.views.query import BriefLook, HeadLine, QueryLook, brief_document, query_document
+from peasy.workbench.aligner import aligning_head
 from peasy.workbench.finding import Finding, plain
 from peasy.workbench.load import LoadedModel
 from peasy.workbench.result import Result
@@ -231,16 +232,27 @@ class LookResult(Result):
         return Finding(found, lambda: rollout_document(self.look, found))
 
     def alignment(
-        self, known: Iterable[tuple[int, int]] = (), layer: int | None = None, head: int | None = None
+        self,
+        known: Iterable[tuple[int, int]] = (),
+        layer: int | None = None,
+        head: int | None = None,
+        *,
+        anchors: Iterable[tuple[int, int]] = (),
     ) -> Finding:
-        """Which source words the answer's words were written from, by the head that aligns best (or the one named)."""
+        """Which source words the answer's words were written from, by the head that aligns best (or the one named).
+
+        Heads are judged by the `known` pairs; without any, by what the model's card says of them, else by `anchors`:
+        pairs that are likely, and are shown.
+        """
         from peasy.looking.alignment import align
         from peasy.views.alignment import alignment_document
 
         assert self.passage.written is not None or self.look.target is None
         place = None if layer is None else Place("decoder", layer, "cross_attention")
         written = self.passage.written or self.look.tokens
-        found = align(self.look, written, tuple(known), place=place, head=head)
+        told = tuple(known)
+        trusted = None if told else aligning_head(self.loaded)
+        found = align(self.look, written, told or tuple(anchors), place=place, head=head, trusted=trusted)
         return Finding(found, lambda: alignment_document(found))
 
     def work(self, layer: int, head: int, query: str | int | None = None, part: str = "attention") -> Finding:

@@ -15,6 +15,7 @@ from peasy.corpora import open_corpus
 from peasy.models.ready import CARD, ReadyRecipe, recipe
 from peasy.parts import need
 from peasy.views.document import Cell, Document, Paragraph, Table
+from peasy.workbench.aligner import ALIGNS, find_aligning_head
 from peasy.workbench.evaluate import evaluate
 from peasy.workbench.load import STORED, LoadedModel, load
 from peasy.workbench.models import read_card
@@ -142,6 +143,7 @@ def _card(loaded: LoadedModel, made: ReadyRecipe) -> dict[str, Any]:
 
     corpus = open_corpus(made.data)
     measured = evaluate(loaded, corpus).measures
+    aligns = find_aligning_head(loaded, corpus)
     return {
         "says": made.says,
         "limits": made.limits,
@@ -149,6 +151,7 @@ def _card(loaded: LoadedModel, made: ReadyRecipe) -> dict[str, Any]:
         "data": {"name": corpus.name, "says": corpus.says, "licence": corpus.licence, "sha256": corpus.card.hash},
         "parameters": loaded.model.count_parameters(),
         "figures": {key: round(value, 6) for key, value in measured.items() if math.isfinite(value)},
+        **({} if aligns is None else {ALIGNS: list(aligns)}),
         "licence": "Apache-2.0",
         "trained on": f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}",
     }

@@ -15,6 +15,7 @@ from peasy.parts import need
 from peasy.text.encoding import split_words
 from peasy.views.alignment import ribbons
 from peasy.views.document import Curves, Part, Table
+from peasy.workbench.aligner import best_head, head_scores
 from peasy.workbench.experiments.finding import Finding, Hear, unheard
 from peasy.workbench.experiments.subject import Head, Subject, name_head, open_subject
 
@@ -85,9 +86,7 @@ def judge_translator(loaded: "LoadedModel", choose: Sequence[Pair], judge: Seque
     """The best head is chosen on some pairs and judged on others."""
     from peasy.workbench.translate import translate
 
-    scores = [head_scores(loaded, pair) for pair in choose]
-    heads = {head: float(np.mean([each[head] for each in scores])) for head in scores[0]}
-    best = max(heads, key=lambda head: heads[head])
+    best = best_head(loaded, choose)
     result = Aligned(loaded.name, best)
     for category in CATEGORIES:
         some = [pair for pair in judge if pair.category == category]
@@ -95,12 +94,6 @@ def judge_translator(loaded: "LoadedModel", choose: Sequence[Pair], judge: Seque
         result.error[category] = 1 - float(np.mean([head_scores(loaded, pair)[best] for pair in some]))
         result.exact[category] = float(np.mean([a == p.target for a, p in zip(said, some, strict=True)]))
     return result
-
-
-def head_scores(loaded: "LoadedModel", pair: Pair) -> dict[Head, float]:
-    """By head, the share of known words of the right translation that look most at a word they come from."""
-    found = loaded.look(pair.source, pair.target).alignment(pair.alignment)
-    return {(each.place.layer, each.head): float(each.right or 0.0) for each in found.record.scores}
 
 
 def diagonal(pairs: Sequence[Pair]) -> float:

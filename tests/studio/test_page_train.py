@@ -109,7 +109,7 @@ def test_nothing_serious_wide_and_narrow(visit, at_home):
 def test_kinds_are_compared_and_their_curves_lie_beside_each_other(visit):
     walker = visit("/train")
     page = walker.page
-    page.get_by_text("several kinds, compared").click()
+    page.get_by_role("radio", name="several kinds, compared").check()
     for kind in ("cnn", "ngram"):
         page.get_by_label(kind, exact=True).uncheck()
     page.get_by_label("data").select_option("copy")

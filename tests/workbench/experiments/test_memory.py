@@ -1,8 +1,13 @@
 """The last finding comes back as it was: parts, numbers, verdict; what cannot be read is as if it were not there."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from peasy.views.document import Curves, Matrix, Paragraph, Table
+from peasy.render import html
+from peasy.render import terminal as text
+from peasy.views.document import Block, Cache, Curves, Diagram, Links, Maps, Matrix, Paragraph, Plane, Table
 from peasy.workbench.experiment import experiment
 from peasy.workbench.experiments import memory
 from peasy.workbench.experiments.finding import Finding
@@ -25,6 +30,30 @@ def test_a_finding_comes_back_whole(finding):
     assert found == finding
     assert found.document() == finding.document()
     assert when > 1.6e9
+
+
+PICTURES = (
+    Plane("P", (("a", 0.5, -1.0), ("b", 2.0, 3.0)), "x", "y", groups=("one", "two"), neighbours=((1,), (0,))),
+    Maps("M", np.array([[[[1.0, np.nan], [0.25, 0.75]]]]), ("a", "b"), ("a", "b"), ("0",), ("3",)),
+    Links("L", ("a",), ("b", "c"), np.array([[0.5, 0.25]]), ribbons=True, known=((0, 1),)),
+    Cache("C", ("a", "b"), ((0, 1), (1, 1))),
+    Diagram("D", ((Block("outer", blocks=(Block("inner", note="4"),), times=2),),)),
+)
+
+
+@pytest.mark.parametrize("part", PICTURES, ids=lambda part: type(part).__name__)
+def test_pictures_come_back_too(finding, part):
+    whole = replace(finding, parts=(part,))
+    memory.remember(whole)
+    found, _ = memory.recall("matrix-form")
+    assert html.draw(found.document()) == html.draw(whole.document())
+
+
+@pytest.mark.parametrize("name", ["cache", "first-word", "projections"])
+def test_what_real_experiments_found_comes_back(name):
+    found = experiment(name, keep=True)
+    again, _ = memory.recall(name)
+    assert text.draw(again.document()) == text.draw(found.document())
 
 
 def test_nothing_torn_or_foreign_comes_back(finding):

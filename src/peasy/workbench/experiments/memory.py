@@ -2,17 +2,23 @@
 
 import json
 import time
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+import numpy as np
 
 from peasy.checkpoint.home import home
 from peasy.render import json as plain_json
 from peasy.render import write
-from peasy.views.document import Curves, Matrix, Paragraph, Part, Table
+from peasy.views.document import Block, Part, Rows, Vectors
 from peasy.workbench.experiments.finding import Finding
 
-PARTS: dict[str, type] = {"table": Table, "curves": Curves, "matrix": Matrix, "paragraph": Paragraph}
-"""What findings are made of, by the name it has in JSON."""
+PARTS: dict[str, type] = {each.__name__.lower(): each for each in (*get_args(Part), Block, Rows, Vectors)}
+"""What documents are made of, by the name it has in JSON."""
+
+NUMBERS = ("lines", "values", "points", "shades")
+"""Fields in which a word can only be a number that JSON has none for."""
 
 FORM = 1
 """Raised when what is written changes: older files are then as if they were not there."""
@@ -42,16 +48,18 @@ def _place(name: str) -> Path:
     return home() / "experiments" / f"{name}.json"
 
 
-def _part(told: dict[str, Any]) -> Part:
-    fields = {key: _fixed(value, key in ("lines", "values")) for key, value in told.items() if key != "kind"}
-    if "marks" in fields:
-        fields["marks"] = frozenset(fields["marks"])
-    part: Part = PARTS[told["kind"]](**fields)
-    return part
+def _part(told: dict[str, Any]) -> Any:
+    kind = PARTS[told["kind"]]
+    arrays = {each.name for each in fields(kind) if each.type == "np.ndarray"}
+    found = {key: _fixed(value, key in NUMBERS or key in arrays) for key, value in told.items() if key != "kind"}
+    found |= {key: np.array(found[key], dtype=float) for key in arrays}
+    return kind(**found | ({"marks": frozenset(found["marks"])} if "marks" in found else {}))
 
 
 def _fixed(value: Any, numbers: bool = False) -> Any:
-    """Lists as tuples; where numbers stand, the words for those that JSON has none for are numbers again."""
+    """Lists as tuples, parts as parts; where numbers stand, the words for those that JSON has none for are numbers."""
     if isinstance(value, list):
         return tuple(_fixed(each, numbers) for each in value)
+    if isinstance(value, dict):
+        return _part(value)
     return float(value) if numbers and value in ("nan", "inf", "-inf") else value

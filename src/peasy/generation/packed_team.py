@@ -35,6 +35,28 @@ def find_team() -> Callable[..., None] | None:
     return team
 
 
+def disband() -> None:
+    """Let this thread's helpers go; they come again when they are needed.
+
+    Each thread that computes has its own. As soon as there are more of them than processors, OpenMP lets none wait
+    busily any more, and every product of every thread begins late: an engine would write at half its speed because
+    somebody else has once multiplied something.
+    """
+    pause = _find_pause()
+    if pause is not None:
+        pause(_SOFT)
+
+
+@cache
+def _find_pause() -> Callable[[int], int] | None:
+    if find_team() is None:
+        return None
+    return getattr(ctypes.CDLL("libgomp.so.1"), "omp_pause_resource_all", None)
+
+
+_SOFT = 1
+
+
 @cache
 def _function(address: int) -> Callable[[int], None]:
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)

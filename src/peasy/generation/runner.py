@@ -6,6 +6,7 @@ from typing import Self
 
 from peasy.generation.answer import Answer
 from peasy.generation.engine import Engine
+from peasy.generation.packed_team import disband
 from peasy.generation.request import Request
 
 _TICK = 0.05
@@ -27,6 +28,7 @@ class Runner:
         self.engine = engine
         self._wake, self._stop = threading.Event(), False
         engine.wake = self._wake.set
+        disband()  # whoever starts it has loaded and packed the model
         self._thread = threading.Thread(target=self._run, name="peasy-engine", daemon=True)
         self._thread.start()
 
@@ -75,6 +77,7 @@ class Runner:
                 self.engine.fail(error)
                 busy = False
             if not busy:
+                disband()  # an engine that waits stands in nobody's way
                 self._wake.wait(_TICK)
                 self._wake.clear()
         self.engine.cancel()

@@ -1,6 +1,7 @@
 """The desk: work that takes a while is done by a few, the rest waits in line, and the line has an end."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -30,10 +31,21 @@ class Desk:
             raise Busy(f"{self.waiting} requests are waiting already.", hint="Ask again in a second.")
         self.waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            return await asyncio.get_running_loop().run_in_executor(self._pool, _tidily, work)
         finally:
             self.waiting -= 1
 
     def close(self) -> None:
         """Take nothing more; what goes on is waited for."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _tidily(work: Callable[[], T]) -> T:
+    """Do it, and leave no threads behind that engines would have to share the processors with."""
+    try:
+        return work()
+    finally:
+        if "torch" in sys.modules:
+            from peasy.generation.packed_team import disband
+
+            disband()

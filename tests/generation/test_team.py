@@ -49,7 +49,8 @@ def test_whoever_starts_an_engine_and_an_engine_that_waits_have_none():
     first, working, started, idle = told(
         "model = build(preset('gpt-tiny', d_model=512), seed=1); work(); working = count()\n"
         "with Runner(Engine(model)) as runner:\n"
-        "    started = count(); list(runner.submit(Request(tuple(range(1, 200))))); print(first, working, started, count())"
+        "    started = count(); list(runner.submit(Request(tuple(range(1, 200)))))\n"
+        "    print(first, working, started, count())"
     )
     assert working >= first + 3
     assert started == idle == first + 1

@@ -3,9 +3,11 @@
 Every product here takes `[..., width]` and gives what `x Wᵀ + b` gives, exactly (float32) or nearly (the others).
 """
 
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -93,7 +95,7 @@ class ByRow(Product):
 
     def multiply(self, rows: Tensor) -> Tensor:
         """In whole numbers, and back."""
-        size = rows.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST)
+        size = torch.linalg.vector_norm(rows, math.inf, dim=1, keepdim=True).clamp_(min=SMALLEST)
         found = _multiply_bytes(rows / size, 1 / 127, 128, self.packed)
         return found.mul_(size) if self.bias is None else torch.addcmul(self.bias, found, size)
 
@@ -123,13 +125,21 @@ class ByTensor(ByRow):
 
     def multiply(self, rows: Tensor) -> Tensor:
         """In whole numbers, and back."""
-        found = torch.ops.quantized.linear_dynamic(rows.contiguous(), self.packed, False)
+        found = _find_op("linear_dynamic")(rows.contiguous(), self.packed, False)
         return found if self.bias is None else found.add_(self.bias)
 
 
 def _multiply_bytes(rows: Tensor, step: float, zero: int, packed: torch.ScriptObject) -> Tensor:
-    """Rows become bytes in the given steps. The overload is named: finding it takes as long as a small product."""
-    return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default(rows, step, zero, packed)
+    """Rows become bytes in the given steps."""
+    found: Tensor = _find_op("linear_with_input_q_dq_qweight_dq_output_fp32")(rows, step, zero, packed)
+    return found
+
+
+@cache
+def _find_op(name: str) -> Callable[..., Tensor]:
+    """An operation itself, not torch's wrapper of it, which takes as long as a small product to look at what it gets."""
+    found = getattr(torch.ops.quantized, name).default
+    return getattr(found, "_op", found)
 
 
 Make = Callable[[Tensor, Tensor | None], Product]

@@ -97,9 +97,10 @@ def outcome(run: Path) -> dict:
 def trial(folder: Path, mode: str, number: int, chance: random.Random, seconds: float, acts: int) -> None:
     name = f"{mode}-{number}"
     committed: set[str] = set()
-    for _ in range(chance.randint(1, 3) if mode != "fail" else 1):
+    for again in range(chance.randint(1, 3) if mode != "fail" else 1):
         before = _committed(folder / name)
-        interrupted(folder, name, mode, number, chance, seconds, acts)
+        at = chance.randint(1, acts) if again else 1 + number % acts  # in a full sweep each act is once the first
+        interrupted(folder, name, mode, at, chance, seconds)
         committed = _committed(folder / name)
         lost = {step for step in before if step not in committed and step > max(committed, default="")}
         assert not lost, f"{name}: {lost} was lost"
@@ -107,9 +108,7 @@ def trial(folder: Path, mode: str, number: int, chance: random.Random, seconds: 
     assert code == 0, f"{name}: the restart ended with {code}"
 
 
-def interrupted(
-    folder: Path, name: str, mode: str, number: int, chance: random.Random, seconds: float, acts: int
-) -> None:
+def interrupted(folder: Path, name: str, mode: str, at: int, chance: random.Random, seconds: float) -> None:
     if mode == "time":
         pid = os.fork()
         if not pid:
@@ -121,7 +120,6 @@ def interrupted(
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         return
-    at = 1 + number % acts if mode == "fail" else chance.randint(1, acts)
     act = die if mode == "kill" else fail(chance.choice([errno.ENOSPC, errno.EIO]))
 
     def child() -> None:

@@ -94,12 +94,16 @@ def outcome(run: Path) -> dict:
     }
 
 
+STRIDE = 37
+"""A prime: in a full sweep each act is the first to be hit once, and a short one is spread over all of them."""
+
+
 def trial(folder: Path, mode: str, number: int, chance: random.Random, seconds: float, acts: int) -> None:
     name = f"{mode}-{number}"
     committed: set[str] = set()
     for again in range(chance.randint(1, 3) if mode != "fail" else 1):
         before = _committed(folder / name)
-        at = chance.randint(1, acts) if again else 1 + number % acts  # in a full sweep each act is once the first
+        at = chance.randint(1, acts) if again else 1 + STRIDE * number % acts
         interrupted(folder, name, mode, at, chance, seconds)
         committed = _committed(folder / name)
         lost = {step for step in before if step not in committed and step > max(committed, default="")}

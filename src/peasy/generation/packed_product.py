@@ -137,7 +137,7 @@ def _multiply_bytes(rows: Tensor, step: float, zero: int, packed: torch.ScriptOb
 
 @cache
 def _find_op(name: str) -> Callable[..., Tensor]:
-    """An operation itself, not torch's wrapper of it, which takes as long as a small product to look at what it gets."""
+    """The operation itself: torch's wrapper takes as long as a small product to look at what it is given."""
     found = getattr(torch.ops.quantized, name).default
     return getattr(found, "_op", found)
 

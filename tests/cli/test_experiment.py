@@ -20,3 +20,11 @@ def test_json_carries_verdict_and_numbers(capsys):
 def test_typo(capsys):
     assert run(["experiment", "matrix-from"]) == 3
     assert "matrix-form" in capsys.readouterr().err
+
+
+def test_the_verdict_is_told_although_the_page_goes_to_a_file(capsys, tmp_path):
+    assert run(["experiment", "matrix-form", "--out", str(tmp_path / "same.md")]) == 0
+    err = capsys.readouterr().err
+    assert "✓ All roads give the same numbers" in err
+    assert run(["experiment", "matrix-form", "-q", "--out", str(tmp_path / "same.md")]) == 0
+    assert "roads" not in capsys.readouterr().err

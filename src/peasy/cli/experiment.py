@@ -25,7 +25,10 @@ def experiment(name: str | None = None, *, flags: Flags = Flags()) -> Answer:
     if name is None:
         return Answer(experiments(), next=["peasy experiment why-root-dk"])
     hear = (lambda _: None) if flags.quiet or flags.json else _say
-    return Answer(verb(name, seed=flags.seed or 0, hear=hear, keep=True), next=["peasy experiment"])
+    found = verb(name, seed=flags.seed or 0, hear=hear, keep=True)
+    if flags.out is not None:  # the page has it too, but who waited for minutes wants to know now
+        hear(f"{'✓' if found.holds else '✗'} {found.verdict}")
+    return Answer(found, next=["peasy experiment"])
 
 
 def _say(doing: str) -> None:

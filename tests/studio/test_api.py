@@ -209,3 +209,14 @@ def test_what_is_not_known_is_refused_by_name(client):
         found = client.post("/api/explain", content=torn, headers={"content-type": "application/json"})
         assert found.status_code == 400
         assert found.json()["error"]["message"]
+
+
+def test_what_a_search_would_not_heed_is_refused(client):
+    """And a seed may be as large as the description says, however a client rounds it."""
+    given = {"model": "writer", "text": "the pizza", "max_tokens": 2}
+    refused = client.post("/api/trace", json=given | {"beam": 2, "top_p": 0.5})
+    assert refused.status_code == 400
+    assert "searched, not drawn: top_p" in refused.json()["error"]["message"]
+    assert client.post("/api/trace", json=given | {"beam": 2}).status_code == 200
+    seed = client.get("/openapi.json").json()["components"]["schemas"]["Trace"]["properties"]["seed"]
+    assert seed["exclusiveMaximum"] == 2**63

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from peasy.errors import InvalidInput
 from peasy.looking.edit import Edit
 from peasy.looking.label import Candidate, Tokens
 from peasy.looking.record import GenerationTrace, TraceStep
@@ -84,6 +85,11 @@ def _search(
         return generate(model, sampling=Sampling(max_tokens=max_tokens, **sampling), **how)
     from peasy.generation.beam import Beams, search
 
+    if drawn := [name for name in sampling if name not in ("length_penalty", "patience")]:
+        raise InvalidInput(
+            f"Beams are searched, not drawn: {', '.join(drawn)} would do nothing.",
+            hint="Leave it out, or leave out beam.",
+        )
     found = search(model, beams=Beams(width=beam, max_tokens=max_tokens, n=beam, **sampling), **how)[0]
     if found.error is not None:
         raise found.error

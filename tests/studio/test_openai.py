@@ -164,3 +164,12 @@ def test_errors_have_their_types(ask, asked, error, says):
     with pytest.raises(error, match=says) as caught:
         ask.completions.create(**({"model": "writer", "prompt": "the"} | asked))
     assert caught.value.body["type"] in ("invalid_request_error", "not_found_error")
+
+
+def test_a_seed_may_be_any_whole_number(ask):
+    for seed in (0, -5, 2**63 - 1, 2**70):
+        one, two = (
+            ask.completions.create(model="writer", prompt="the pizza", max_tokens=4, temperature=1.0, seed=seed)
+            for _ in range(2)
+        )
+        assert one.choices[0].text == two.choices[0].text

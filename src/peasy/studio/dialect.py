@@ -45,7 +45,7 @@ class Writing(Strict):
     presence_penalty: float | None = Field(0.0, ge=-2, le=2)
     frequency_penalty: float | None = Field(0.0, ge=-2, le=2)
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(None, max_length=1024)
-    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    seed: int | None = None
     user: Annotated[str, Field(max_length=1000)] | None = None
     top_k: int | None = Field(None, ge=1, le=2**31, description="Draw only from so many of the likeliest tokens.")
     min_p: float | None = Field(None, ge=0, le=1, description="Only tokens with this share of the best one's chance.")

@@ -37,7 +37,7 @@ class Watch(Bent):
     """How much is to be written, and by which chance."""
 
     max_tokens: int = Field(20, ge=1, le=512)
-    seed: int = Field(0, ge=0, lt=2**63)
+    seed: int = Field(0, ge=0, lt=2**53)
     top: int | None = Field(8, ge=1, le=1000)
 
 

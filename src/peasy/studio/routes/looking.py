@@ -140,7 +140,7 @@ class Trace(Asked):
     temperature: float = Field(0.0, ge=0, le=100)
     top_k: int | None = Field(None, ge=1)
     top_p: float = Field(1.0, ge=0, le=1)
-    seed: int = Field(0, ge=0, lt=2**63)
+    seed: int = Field(0, ge=0, lt=2**53)
     edit: list[Change] = Field([], max_length=64)
 
 

@@ -88,7 +88,7 @@ class Generate(Asked):
     presence_penalty: float = Field(0.0, ge=-100, le=100)
     frequency_penalty: float = Field(0.0, ge=-100, le=100)
     stop: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field([], max_length=16)
-    seed: int = Field(0, ge=0, lt=2**63)
+    seed: int = Field(0, ge=0, lt=2**53)
     logprobs: int | None = Field(None, ge=0, le=100)
     weights: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
     long: Literal["refuse", "last"] = "refuse"

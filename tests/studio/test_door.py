@@ -1,10 +1,13 @@
 """The door: what is set before anybody comes in."""
 
+import os
 import platform
 import subprocess
 import sys
 
 import pytest
+
+from peasy.studio import door
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the heaps of threads are glibc's")
@@ -12,8 +15,8 @@ def test_threads_share_one_heap():
     """The inverse beside it: left to itself, the same work makes more heaps."""
     work = (
         "import ctypes, sys, threading\n"
-        "from peasy.studio.door import share_heap\n"
-        "share_heap() if 'share' in sys.argv else None\n"
+        "from peasy.studio.door import hold_memory\n"
+        "hold_memory() if 'share' in sys.argv else None\n"
         "held, gate = [], threading.Barrier(4)\n"
         "def take():\n    gate.wait()\n    held.extend(bytes(5000) for _ in range(2000))\n    gate.wait()\n"
         "threads = [threading.Thread(target=take) for _ in range(4)]\n"
@@ -25,3 +28,11 @@ def test_threads_share_one_heap():
         for words in (["share"], [])
     ]
     assert heaps[0] == 1 < heaps[1]
+
+
+def test_few_programs_are_kept_unless_somebody_wants_more(monkeypatch):
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "")
+    monkeypatch.delenv("LRU_CACHE_CAPACITY")
+    door.hold_memory()
+    assert (os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"], os.environ["LRU_CACHE_CAPACITY"]) == ("7", "64")

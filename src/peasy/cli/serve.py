@@ -89,7 +89,7 @@ class _Door:
         """Serve until somebody ends it."""
         from peasy.generation.limit import Limits
         from peasy.looking.budget import read_bytes
-        from peasy.studio.door import address_of, bind, run
+        from peasy.studio.door import address_of, bind, hold_memory, run
         from peasy.studio.guard import is_loopback
         from peasy.studio.house import House
         from peasy.studio.meter import write_log
@@ -99,6 +99,7 @@ class _Door:
             hint = "Give --api-key, or leave out --host."
             raise UsageError(f"Whoever reaches {self.host} could use this server.", hint=hint)
         limits, memory = Limits(queue=self.queue, rows=self.batch), read_bytes(self.memory)
+        hold_memory()
         house = House(models, memory=memory, limits=limits, weights=self.weights, device=flags.device)
         listening = bind(self.host, self.port)
         app = self._application(house, outside)

@@ -36,10 +36,11 @@ def studio(
     """
     need("torch")
     from peasy.studio.app import build
-    from peasy.studio.door import address_of, bind, run
+    from peasy.studio.door import address_of, bind, hold_memory, run
     from peasy.studio.house import House
     from peasy.studio.meter import write_log
 
+    hold_memory()
     house = House(models, device=flags.device, only=False)
     listening = bind("127.0.0.1", port)
     address = address_of(listening)

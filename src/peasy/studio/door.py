@@ -24,6 +24,9 @@ engine is busy would wait for them at every byte that is read or written."""
 CONNECTIONS = 1000
 """So many at once; who comes after them is told that there is no room."""
 
+PROGRAMS = 64
+"""Products of four or five shapes for a dozen numbers of rows; one that is not there is written again in no time."""
+
 ARENA_MAX = -8
 """The number of this setting in glibc's malloc.h."""
 
@@ -59,7 +62,6 @@ def run(app: FastAPI, listening: socket.socket, drain: float = 30.0, opened: Cal
     )  # fmt: skip
     server = Server(config, app, drain, opened)
     sys.setswitchinterval(TURN)
-    share_heap()
     server.run(sockets=[listening])
     if server.force_exit:
         os._exit(130)
@@ -67,9 +69,14 @@ def run(app: FastAPI, listening: socket.socket, drain: float = 30.0, opened: Cal
         os._exit(0)
 
 
-def share_heap() -> None:
-    """One heap for all threads. glibc gives each its own, and what one of them freed the others cannot use: a server
-    that nobody asks more of grows by a fifth and more."""
+def hold_memory() -> None:
+    """What keeps a server from growing although nobody asks more of it; to be called before anything computes.
+
+    One heap for all threads: glibc gives each its own, and what one of them freed the others cannot use. And few
+    programs of oneDNN: it writes one for every number of rows it meets, and both it and torch would keep a thousand.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, str(PROGRAMS))
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(ARENA_MAX, 1)
 

@@ -29,7 +29,7 @@ def sweep(folder: Path, mode: str, count: int, seed: int) -> dict:
 
 
 def test_interrupted_runs_become_the_uninterrupted_one(tmp_path):
-    found = sweep(tmp_path, "mixed", 4, seed=11)
+    found = sweep(tmp_path, "mixed", 3, seed=11)
     assert found["acts"] > 50
     assert found["wrong"] == []
 

@@ -145,3 +145,11 @@ def test_settings_that_mean_nothing_are_refused():
             Beams(**wrong)
     with pytest.raises(InvalidInput, match="nothing to write on"):
         search(make(DECODERS["learned"]))
+
+
+def test_a_model_in_double_precision_is_searched_in_it():
+    model = make(DECODERS["rotary"]).double().eval()
+    (best,) = search(model, [[1, 2, 3]], Beams(width=3, max_tokens=5))[0].best
+    with torch.inference_mode():
+        logs = model(torch.tensor([[1, 2, 3, *best.ids]])).log_softmax(-1)[0, 2:-1]
+    assert best.logprob == pytest.approx(float(logs[range(5), list(best.ids)].sum()), abs=1e-12)

@@ -183,7 +183,8 @@ def _start(model: Model, beams: Beams, prompt: Sequence[int] | None, source: Seq
 def _step(model: Model, searches: list[_Search]) -> None:
     """One token for the beams of all searches, in one pass."""
     beams = [beam for each in searches for beam in each.running]
-    scores = torch.stack(model.read([beam.new for beam in beams], [beam.memory for beam in beams])).float()
+    scores = torch.stack(model.read([beam.new for beam in beams], [beam.memory for beam in beams]))
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     top = scores.topk(min(max(each.count for each in searches), scores.shape[1]))
     logs = top.values.double() - scores.logsumexp(dim=1, keepdim=True)  # not a number where a score is none
     best, ids = iter(logs.tolist()), iter(top.indices.tolist())

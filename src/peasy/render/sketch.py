@@ -8,6 +8,7 @@ from unicodedata import combining, east_asian_width
 
 from peasy.render import glyph
 from peasy.render.number import write
+from peasy.render.plot import short
 from peasy.views.document import Curves, Plane
 
 MOST_LISTED = 16
@@ -78,8 +79,7 @@ def _chart(
 
 
 def _end(value: float) -> str:
-    written = f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
-    return written.replace("-", "−", 1 if value < 0 else 0)
+    return short(float(f"{value:.3g}"))
 
 
 def _trace(places: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:

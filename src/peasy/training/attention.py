@@ -73,8 +73,12 @@ def record(run: Path, step: int, model: Model, sentence: Sentence, *, stopped: b
 
 def read_records(run: Path) -> list[Record]:
     """All that was recorded in a run, first step first."""
-    found = sorted((run / FOLDER).glob("st[eo]p-*.safetensors"), key=lambda path: path.name.partition("-")[2])
-    return [_read(path) for path in found]
+    return [_read(path) for path in find_records(run)]
+
+
+def find_records(run: Path) -> list[Path]:
+    """The files, first step first."""
+    return sorted((run / FOLDER).glob("st[eo]p-*.safetensors"), key=lambda path: path.name.partition("-")[2])
 
 
 def trim_records(run: Path, step: int) -> None:

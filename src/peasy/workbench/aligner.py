@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peasy.checkpoint.folder import Folder
 from peasy.corpora import Corpus, Pair
-from peasy.models.ready import CARD
+from peasy.workbench.models import read_card
 
 if TYPE_CHECKING:
     from peasy.workbench.load import LoadedModel
@@ -15,15 +14,15 @@ if TYPE_CHECKING:
 ALIGNS = "aligns"
 """The layer and head on a card."""
 
-Head = tuple[int, int]
 PAIRS = 48
+
+Head = tuple[int, int]
+"""Layer and head."""
 
 
 def aligning_head(loaded: "LoadedModel") -> Head | None:
     """The (layer, head) that the model's card names; None without one."""
-    if loaded.folder is None or not (loaded.folder / CARD).is_file():
-        return None
-    told = Folder(loaded.folder).read_json(CARD).get(ALIGNS)
+    told = (read_card(loaded.folder) or {}).get(ALIGNS)
     return None if told is None else (int(told[0]), int(told[1]))
 
 

@@ -47,7 +47,7 @@ EXPERIMENTS = (
     Experiment(
         "meaning", "Do similar words and sentences get similar vectors?", ("001.5", "001.6", "001.7"), "seconds"
     ),
-    Experiment("softmax-or-sum", "Why softmax, and not division by the sum?", ("004.3", "002.1", "002.2"), "a minute"),
+    Experiment("softmax-or-sum", "Why softmax, and not division by the sum?", ("004.3", "002.1", "002.2"), "seconds"),
     Experiment("cache", "What does a cache save, and what does it cost?", ("002.9",), "seconds"),
     Experiment("projections", "What do W_Q, W_K and W_V do to words?", ("002.3", "002.4"), "seconds"),
     Experiment("first-word", "What does a mask do to the first word?", ("001.8",), "seconds"),

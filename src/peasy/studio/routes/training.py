@@ -217,11 +217,12 @@ async def post_film(request: Request, asked: Film) -> Response:
     """How attention formed while a run was trained."""
 
     def work() -> Result:
+        from peasy.training.attention import find_records
+
         if is_awaited(request.app.state.workshop, asked.name):
             return Unwatched(asked.name)
         run = known_run(asked.name)
-        watched = any((run.folder / "attention").glob("st[eo]p-*.safetensors"))
-        return scene(run.folder, asked.place) if watched else Unwatched(run.name)
+        return scene(run.folder, asked.place) if find_records(run.folder) else Unwatched(run.name)
 
     return await reply(request, "film", asked, work)
 

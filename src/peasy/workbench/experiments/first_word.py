@@ -11,8 +11,9 @@ from peasy.corpora import open_corpus
 from peasy.formula import attend
 from peasy.parts import need
 from peasy.views.document import Curves, Maps, Part, Table
+from peasy.workbench.aligner import Head
 from peasy.workbench.experiments.finding import Finding, Hear, unheard
-from peasy.workbench.experiments.subject import Head, Subject, name_head, open_subject, untrained
+from peasy.workbench.experiments.subject import Subject, name_head, open_subject, untrained
 
 if TYPE_CHECKING:
     from torch import Tensor

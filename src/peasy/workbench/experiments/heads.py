@@ -10,9 +10,10 @@ import numpy as np
 from peasy.corpora import open_corpus
 from peasy.parts import need
 from peasy.views.document import Curves, Maps, Part, Table
+from peasy.workbench.aligner import Head
 from peasy.workbench.experiments.finding import Finding, Hear, unheard
 from peasy.workbench.experiments.it import SENTENCE, follow_it, right, stories_about_it
-from peasy.workbench.experiments.subject import Head, name_head
+from peasy.workbench.experiments.subject import name_head
 
 if TYPE_CHECKING:
     from peasy.looking.record import HeadScore
@@ -144,7 +145,7 @@ def conclude(trained: Sequence[Trained], shown: Maps, seed: int) -> Finding:
     best = min(several, key=lambda each: each.loss) if several else one
     gain = one.loss - best.loss
     holds = gain > noise and best.heads > one.heads
-    most = trained[-1]
+    most, kinds = trained[-1], len(set(best.most.values()))
     verdict = (
         f"With {one.parameters:,} parameters each, the loss is {_listed(trained)}. {best.heads} heads are ahead of one "
         f"by {gain:.3f}, and seeds differ by up to {noise:.3f}: several heads "
@@ -152,7 +153,7 @@ def conclude(trained: Sequence[Trained], shown: Maps, seed: int) -> Finding:
         f"{'' if most is best or not holds else f'; but {most.heads} are no better than {best.heads}'}. Right endings: "
         f"{one.ending:.0%} with one, {best.ending:.0%} with {best.heads}. Two heads of a layer of {best.heads} put "
         f"{best.differ:.0%} of their weight on different words; by what they look at most, its heads are of "
-        f"{_counted(len(set(best.most.values())), 'kind')}."
+        f"{kinds} kind{'s' * (kinds != 1)}."
     )
     parts: tuple[Part, ...] = (
         _table(trained),
@@ -199,7 +200,3 @@ def _does_table(trained: Trained) -> Table:
     )
     title = f"Where the heads of the model with {trained.heads} look"
     return Table(("head", *names, "most"), rows, title)
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count} {name}{'s' * (count != 1)}"

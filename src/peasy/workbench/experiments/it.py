@@ -12,8 +12,9 @@ from peasy.corpora import Probe, open_corpus
 from peasy.looking.label import CAVEAT
 from peasy.parts import need
 from peasy.views.document import Curves, Matrix, Paragraph, Part, Table
+from peasy.workbench.aligner import Head
 from peasy.workbench.experiments.finding import Finding, Hear, unheard
-from peasy.workbench.experiments.subject import Head, Subject, name_head, open_subject, without
+from peasy.workbench.experiments.subject import Subject, name_head, open_subject, without
 
 if TYPE_CHECKING:
     from peasy.workbench.load import LoadedModel

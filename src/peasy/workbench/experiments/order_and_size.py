@@ -15,9 +15,9 @@ from peasy.parts import need
 from peasy.text.encoding import split_words
 from peasy.views.alignment import ribbons
 from peasy.views.document import Curves, Part, Table
-from peasy.workbench.aligner import best_head, head_scores
+from peasy.workbench.aligner import Head, best_head, head_scores
 from peasy.workbench.experiments.finding import Finding, Hear, unheard
-from peasy.workbench.experiments.subject import Head, Subject, name_head, open_subject
+from peasy.workbench.experiments.subject import Subject, name_head, open_subject
 
 if TYPE_CHECKING:
     from peasy.workbench.load import LoadedModel

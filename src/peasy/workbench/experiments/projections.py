@@ -12,9 +12,10 @@ from peasy.corpora.stories import world
 from peasy.parts import need
 from peasy.views.document import Part, Table
 from peasy.views.embedding import embedding_map, nearest_points
+from peasy.workbench.aligner import Head
 from peasy.workbench.experiments.finding import Finding, Hear, unheard
 from peasy.workbench.experiments.it import best, follow_it, stories_about_it
-from peasy.workbench.experiments.subject import Head, Subject, name_head, open_subject, untrained
+from peasy.workbench.experiments.subject import Subject, name_head, open_subject, untrained
 
 if TYPE_CHECKING:
     from peasy.workbench.load import LoadedModel

@@ -5,11 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from peasy.workbench.aligner import Head
 from peasy.workbench.load import LoadedModel, load
 
 Subject = str | Path | LoadedModel
-Head = tuple[int, int]
-"""Layer and head."""
 
 
 def open_subject(model: Subject) -> LoadedModel:

@@ -1,3 +1,5 @@
+"""Atomic directory writes."""
+
 import errno
 import os
 
@@ -12,7 +14,7 @@ def left(tmp_path):
     return sorted(path.name for path in tmp_path.iterdir())
 
 
-def test_whole_when_done(tmp_path):
+def test_target_appears_complete(tmp_path):
     with committed(tmp_path / "deep" / "run") as part:
         (part / "a").write_text("1")
         assert not (tmp_path / "deep" / "run").exists()
@@ -21,7 +23,7 @@ def test_whole_when_done(tmp_path):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, InvalidInput("x")])
-def test_nothing_when_something_went_wrong(tmp_path, error):
+def test_nothing_is_left_after_an_error(tmp_path, error):
     def write():
         with committed(tmp_path / "run") as part:
             (part / "a").write_text("1")
@@ -41,20 +43,20 @@ def test_never_overwrites(tmp_path):
         pytest.fail("began to write")
 
 
-def test_a_second_writer_who_was_faster_keeps_his(tmp_path):
+def test_a_concurrent_writer_is_not_overwritten(tmp_path):
     def write():
         with committed(tmp_path / "run"):
             (tmp_path / "run").mkdir()
-            (tmp_path / "run" / "his").touch()
+            (tmp_path / "run" / "theirs").touch()
 
     with pytest.raises(InvalidInput, match="never overwrites"):
         write()
     assert left(tmp_path) == ["run"]
-    assert left(tmp_path / "run") == ["his"]
+    assert left(tmp_path / "run") == ["theirs"]
 
 
 @pytest.mark.parametrize(("call", "code"), [("fsync", errno.ENOSPC), ("rename", errno.EIO), ("fsync", errno.EIO)])
-def test_a_failing_disk_leaves_nothing_and_says_where(tmp_path, monkeypatch, call, code):
+def test_a_failing_disk_leaves_nothing_and_names_the_target(tmp_path, monkeypatch, call, code):
     def fail(*arguments):
         raise OSError(code, os.strerror(code))
 

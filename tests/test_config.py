@@ -1,4 +1,4 @@
-"""Settings from plain data: everything wrong is named by its path."""
+"""Typed configuration: every error names the path of the key."""
 
 import json
 import tomllib
@@ -123,7 +123,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_named_by_its_path(name):
+def test_errors_name_the_path(name):
     changes, message, hint = WRONG[name]
     model = changes if name == "missing" else {"layers": 1} | changes
     with pytest.raises(InvalidInput) as error:
@@ -143,13 +143,13 @@ def test_choices_keep_their_type():
             read(Choice, {"size": bad})
 
 
-def test_a_kind_may_be_said_where_there_is_only_one():
+def test_kind_is_optional_if_there_is_only_one():
     assert read(Rotary, {"kind": "rotary", "base": 2}) == Rotary(2.0)
     with pytest.raises(InvalidInput, match="should have kind 'rotary'"):
         read(Rotary, {"kind": "learned"})
 
 
-def test_what_is_given_is_shown_short():
+def test_long_values_are_shortened_in_errors():
     deep: list = []
     for _ in range(5000):
         deep = [deep]
@@ -170,7 +170,7 @@ class TestFiles:
         as_json = self.write(tmp_path, "a.json", json.dumps(tomllib.loads(toml.read_text())))
         assert read_file(Run, toml) == read_file(Run, as_json) == Run(Model(4, Rotary(500.0)))
 
-    def test_a_mark_at_the_start_is_ignored(self, tmp_path):
+    def test_byte_order_mark_is_ignored(self, tmp_path):
         assert load(self.write(tmp_path, "a.toml", "\ufefflayers = 4")) == {"layers": 4}
 
     def test_the_file_is_named(self, tmp_path):
@@ -208,7 +208,7 @@ class TestFiles:
     def test_not_text(self, tmp_path):
         path = tmp_path / "a.toml"
         path.write_bytes(b"\xff\xfe\x00")
-        with pytest.raises(InvalidInput, match=r"a.toml is not a text \(UTF-8\)\.$"):
+        with pytest.raises(InvalidInput, match=r"a.toml is not UTF-8 text\.$"):
             load(path)
 
 
@@ -222,20 +222,20 @@ class TestAssign:
         assert assign({}, "a=NaN") == {"a": "NaN"}
         assert assign({}, "a=") == {"a": ""}
 
-    def test_paths_reach_inside_and_leave_the_rest_alone(self):
+    def test_nested_paths_change_nothing_else(self):
         before = {"model": {"layers": 1, "norm": "rms"}, "title": "x"}
         assert assign(before, "model.layers=2") == {"model": {"layers": 2, "norm": "rms"}, "title": "x"}
         assert before["model"]["layers"] == 1
         assert assign({}, "a.b.c=1") == {"a": {"b": {"c": 1}}}
 
     @pytest.mark.parametrize("bad", ["", "a", "=1", "a..b=1", ".a=1"])
-    def test_what_is_no_setting(self, bad):
+    def test_invalid_assignments(self, bad):
         with pytest.raises(InvalidInput, match="is not of the form key=value"):
             assign({}, bad)
 
-    def test_monsters_are_text(self):
-        for monster in ("[" * 100_000, "9" * 10_000):
-            assert assign({}, f"a={monster}") == {"a": monster}
+    def test_huge_values_are_text(self):
+        for value in ("[" * 100_000, "9" * 10_000):
+            assert assign({}, f"a={value}") == {"a": value}
 
 
 numbers = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
@@ -249,7 +249,7 @@ names = st.sampled_from(["layers", "position", "norm", "dropout", "tie", "window
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(anything | st.dictionaries(names, anything | st.fixed_dictionaries({"kind": anything})))
-def test_whatever_is_given_is_settings_or_one_clear_error(data):
+def test_any_data_gives_settings_or_one_clear_error(data):
     try:
         model = read(Model, data)
     except PeasyError:  # anything else would be a traceback

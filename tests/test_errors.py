@@ -1,4 +1,4 @@
-"""Errors for people."""
+"""User-facing errors."""
 
 import pickle
 
@@ -9,18 +9,18 @@ from peasy.errors import InvalidInput, PeasyError, did_you_mean, named
 
 
 def test_every_error_has_its_own_code_and_exit_code():
-    kinds = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, PeasyError)]
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, PeasyError)]
     assert sorted(kind.exit_code for kind in kinds) == [1, 2, 3, 4, 5, 6, 7]
     assert len({kind.code for kind in kinds}) == len(kinds)
 
 
-def test_an_error_says_what_and_what_next():
+def test_an_error_has_a_message_and_a_hint():
     error = InvalidInput("This is wrong.", hint="Do that.")
     assert (str(error), error.message, error.hint) == ("This is wrong.", "This is wrong.", "Do that.")
     assert InvalidInput("This is wrong.").hint is None
 
 
-def test_an_error_survives_the_way_between_processes():
+def test_errors_can_be_pickled():
     back = pickle.loads(pickle.dumps(InvalidInput("This is wrong.", hint="Do that.")))
     assert (type(back), back.message, back.hint) == (InvalidInput, "This is wrong.", "Do that.")
 

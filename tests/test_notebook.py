@@ -1,4 +1,4 @@
-"""The widget: the same modules, a still form beside it, and a notebook that is executed, saved and opened offline."""
+"""Notebook widget: the page's modules, a static fallback, and an executed notebook that opens offline."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +18,7 @@ def made():
     return notebook.widget(EVERYTHING)
 
 
-def test_it_carries_the_page_and_asks_nobody(made):
+def test_widget_is_self_contained(made):
     content, style, arithmetic = html.live_parts(EVERYTHING)
     assert (made.content, made.style, made.arithmetic) == (content, style, arithmetic)
     assert "import " not in made._esm.split("export default")[0].replace("important", "")
@@ -26,7 +26,7 @@ def test_it_carries_the_page_and_asks_nobody(made):
     assert ":root" not in made.style
 
 
-def test_the_still_form_stands_beside_the_live_one(made):
+def test_static_fallback_is_included(made):
     bundle = made._repr_mimebundle_()
     bundle = bundle[0] if isinstance(bundle, tuple) else bundle
     assert "application/vnd.jupyter.widget-view+json" in bundle
@@ -35,20 +35,20 @@ def test_the_still_form_stands_beside_the_live_one(made):
     assert bundle["image/svg+xml"].startswith("<svg")
 
 
-def test_what_has_nothing_to_show_says_so():
-    with pytest.raises(InvalidInput, match="int has nothing to show"):
+def test_objects_without_a_document_are_rejected():
+    with pytest.raises(InvalidInput, match="int cannot be shown"):
         notebook.widget(3)
 
 
-def test_without_the_part_it_names_the_line_that_installs_it(monkeypatch):
+def test_missing_extra_is_an_error_with_install_hint(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "anywidget", None)
     monkeypatch.setattr(notebook, "_kind", None)
-    with pytest.raises(MissingPart, match="part notebook") as caught:
+    with pytest.raises(MissingPart, match="extra notebook") as caught:
         notebook.widget(EVERYTHING)
     assert "peasy[notebook]" in caught.value.hint
 
 
-def test_every_answer_has_a_widget(made):
+def test_every_result_has_a_widget(made):
     import peasy
 
     assert "I love" in peasy.explain("i-love-ai").widget().content
@@ -64,8 +64,8 @@ widget.render({{ model: {{ get: (name) => traits[name] }}, el: document.getEleme
 
 
 @pytest.mark.browser
-def test_the_widget_lives_in_a_page_of_its_own(made, browser, tmp_path):
-    """As a notebook's front end does it: the module is imported from a blob and rendered into an element."""
+def test_widget_renders_in_a_page(made, browser, tmp_path):
+    """Import the module from a blob and render it into an element, as a notebook front end does."""
     traits = html._safe_json({"content": made.content, "style": made.style, "arithmetic": made.arithmetic})
     path = tmp_path / "widget.html"
     path.write_text(PAGE.format(esm=html._safe_json(made._esm), traits=traits))
@@ -76,7 +76,7 @@ def test_the_widget_lives_in_a_page_of_its_own(made, browser, tmp_path):
     page.goto(path.as_uri())
     page.wait_for_selector("peasy-maps[data-ready]")
     page.locator("td[data-cell]").first.focus()
-    assert page.locator("#popover").is_visible(), "cells open to their arithmetic"
+    assert page.locator("#popover").is_visible(), "cells show their arithmetic"
     assert page.locator("peasy-maps .read").first.inner_text()
     assert page.evaluate("getComputedStyle(document.body).fontSize") == "16px"
     assert page.evaluate("document.getElementById('home').offsetHeight") > 500
@@ -86,9 +86,9 @@ def test_the_widget_lives_in_a_page_of_its_own(made, browser, tmp_path):
 
 @pytest.mark.browser
 def test_an_executed_and_converted_notebook_opens_offline(browser, tmp_path):
-    """Run with nbclient, converted with nbconvert, opened with the network off: the still pictures are there.
+    """Run with nbclient, converted with nbconvert, opened offline: the static figures are there.
 
-    Without the widgets' state in the notebook, as on GitHub: with it, nbconvert fetches a manager from the network.
+    The notebook has no widget state, as on GitHub: with it, nbconvert fetches a widget manager from the network.
     """
     import nbclient
     import nbconvert
@@ -100,9 +100,9 @@ def test_an_executed_and_converted_notebook_opens_offline(browser, tmp_path):
         "notebook.widget(Document('Heads', (Maps('Weights', numpy.eye(3)[None, None].repeat(2, 1), ('a', 'b', 'c'),"
         " ('a', 'b', 'c'), ('0',), ('0', '1')),)))",
     ]
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in code])
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in code])
     client = nbclient.NotebookClient(book, timeout=120, kernel_name="python3", store_widget_state=False)
-    with ThreadPoolExecutor(1) as apart:  # the browser's driver has the event loop of this thread
+    with ThreadPoolExecutor(1) as apart:  # the browser driver owns this thread's event loop
         apart.submit(client.execute).result()
     kinds = [set(output["data"]) for cell in book.cells for output in cell.outputs]
     assert {"text/plain", "text/html", "image/svg+xml"} <= kinds[0]
@@ -114,5 +114,5 @@ def test_an_executed_and_converted_notebook_opens_offline(browser, tmp_path):
     page = browser.new_context(offline=True).new_page()
     page.goto(path.as_uri())
     assert page.locator("td", has_text="0.4011").first.is_visible()
-    assert page.locator("svg image").first.is_visible(), "a map as a still picture, where no widget can live"
+    assert page.locator("svg image").first.is_visible(), "a map as a static image, where widgets do not run"
     page.context.close()

@@ -1,4 +1,4 @@
-"""Parts that may be absent: who brings them, and what is said when they are not there."""
+"""Optional dependencies: their extras, and the error if one is missing."""
 
 import sys
 import tomllib
@@ -10,17 +10,17 @@ from peasy.errors import MissingPart
 from peasy.parts import EXTRAS, missing, need
 
 
-def test_every_extra_that_is_named_exists():
+def test_every_extra_exists():
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     assert set(EXTRAS.values()) <= set(project["optional-dependencies"])
 
 
-def test_a_part_that_is_there_is_imported():
+def test_installed_module_is_imported():
     assert need("json").loads("[1]") == [1]
 
 
 @pytest.mark.parametrize("name", ["torch", "torch.nn"])
-def test_a_part_that_is_not_there_says_how_to_get_it(monkeypatch, name):
+def test_missing_module_has_an_install_hint(monkeypatch, name):
     for module in ("torch", "torch.nn"):  # another test may have imported both
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingPart) as caught:
@@ -29,12 +29,12 @@ def test_a_part_that_is_not_there_says_how_to_get_it(monkeypatch, name):
     assert caught.value.exit_code == 5
 
 
-def test_a_part_that_is_there_and_broken_is_not_hidden(monkeypatch, tmp_path):
+def test_broken_module_raises_its_own_error(monkeypatch, tmp_path):
     (tmp_path / "halfway.py").write_text("import something_else_entirely\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="something_else_entirely"):
         need("halfway")
 
 
-def test_a_part_of_no_extra():
+def test_module_without_an_extra():
     assert missing("somelib.inner").hint == "pip install somelib"

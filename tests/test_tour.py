@@ -1,8 +1,8 @@
-"""The pages a reader follows are run as they stand: Python blocks, console blocks, and the files they mention.
+"""Runs the documentation pages as tests: Python blocks, console blocks, and the files they create.
 
 - ```python with >>> is a doctest, any other ```python block is run; a page is one Python session
 - ```console: each `$ ...` line is run in the page's own folder, its output compared with the lines below it, where
-  `...` stands for anything; a last line `# exit 4` is the exit code when it is not 0
+  `...` matches anything; a last line `# exit 4` is the exit code when it is not 0
 - ```toml file=notes.toml (or any language): the block is written to that file first
 """
 
@@ -56,9 +56,9 @@ def commands(body: str) -> list[Command]:
     found = []
     for part in re.split(r"^\$ ", body, flags=re.MULTILINE)[1:]:
         line, _, output = part.partition("\n")
-        said = re.search(r"^# exit (\d+)\n?\Z", output, flags=re.MULTILINE)
-        expected = output[: said.start()] if said else output
-        found.append(Command(line, expected, int(said[1]) if said else 0))
+        exit_line = re.search(r"^# exit (\d+)\n?\Z", output, flags=re.MULTILINE)
+        expected = output[: exit_line.start()] if exit_line else output
+        found.append(Command(line, expected, int(exit_line[1]) if exit_line else 0))
     return found
 
 
@@ -88,10 +88,10 @@ def _run_python(block: Block, session: dict[str, object]) -> None:
 
 def _run_command(command: Command, where: str) -> None:
     code, out, both = _in_shell(command.line) if SHELL.search(_unquoted(command.line)) else _in_process(command.line)
-    told = f"{where}: $ {command.line}"
-    assert code == command.exit_code, f"{told}\nexit {code}, not {command.exit_code}\n{both}"
+    location = f"{where}: $ {command.line}"
+    assert code == command.exit_code, f"{location}\nexit {code}, not {command.exit_code}\n{both}"
     if command.expected.strip():
-        assert _agrees(command.expected, out) or _agrees(command.expected, both), f"{told}\nprinted\n{both}"
+        assert _agrees(command.expected, out) or _agrees(command.expected, both), f"{location}\nprinted\n{both}"
 
 
 def _unquoted(line: str) -> str:
@@ -100,7 +100,7 @@ def _unquoted(line: str) -> str:
 
 def _in_process(line: str) -> tuple[int, str, str]:
     words = shlex.split(line)
-    assert words[0] == "peasy", f"{line}: only peasy and what is piped into it can be run here"
+    assert words[0] == "peasy", f"{line}: only peasy commands and pipes can be run here"
     out, both = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(_Tee(out, both)), contextlib.redirect_stderr(both):
         code = run(words[1:])
@@ -125,7 +125,7 @@ def _in_shell(line: str) -> tuple[int, str, str]:
 
 
 def _agrees(expected: str, printed: str) -> bool:
-    # A line of dots at either end may also stand for no line at all.
+    # A line of dots at either end may also match no line.
     wanted = re.sub(r"\A\.\.\.\n|\.\.\.\n\Z", "...", _tidy(expected))
     return doctest.OutputChecker().check_output(wanted, _tidy(printed), doctest.ELLIPSIS)
 
@@ -135,7 +135,7 @@ def _tidy(text: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_page_says_what_happens(page, tmp_path, monkeypatch):
+def test_page_output_is_correct(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PEASY_HOME", str(tmp_path.with_name(f"{tmp_path.name}-home")))
     follow(page)
@@ -159,13 +159,13 @@ def _page(folder: Path, *lines: str) -> Path:
         ("```console", "$ rm -r somewhere", "```"),
     ],
 )
-def test_a_page_that_says_otherwise_fails(lines, tmp_path, monkeypatch):
+def test_a_page_with_wrong_output_fails(lines, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AssertionError):
         follow(_page(tmp_path, *lines))
 
 
-def test_a_page_that_is_right_passes(tmp_path, monkeypatch):
+def test_a_correct_page_passes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = ["```toml file=a.toml", "x = 1", "```", "```python", ">>> open('a.toml').read()", "'x = 1\\n'", "```"]
     lines += [

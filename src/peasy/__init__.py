@@ -1,4 +1,4 @@
-"""peasy: calculate attention by hand, train it, run it and look inside it."""
+"""peasy: a Transformer workbench. Calculate attention by hand, train, run and inspect models."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -66,7 +66,7 @@ _HOMES = {
     "train": "peasy.workbench.train",
     "translate": "peasy.workbench.translate",
 }
-"""Where each public name lives; it is imported when first asked for, so that `import peasy` stays light."""
+"""Module of each public name; imported on first use, so that `import peasy` stays fast."""
 
 __all__ = [
     "Additive",
@@ -105,7 +105,7 @@ __all__ = [
 
 
 _ROOMS = ("formula", "nn")
-"""Rooms with public classes of their own: `peasy.nn.SelfAttention` needs no second import."""
+"""Packages with a public API of their own: `peasy.nn.SelfAttention` needs no second import."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`python -m peasy` is `peasy`."""
+"""Entry point of `python -m peasy`."""
 
 from peasy.cli import main
 

@@ -1,4 +1,4 @@
-"""How anything durable is written: beside its place, made safe on the disk, then moved there in one step."""
+"""Atomic directory writes: a temporary directory is written, fsynced and renamed to its target."""
 
 import errno
 import os
@@ -13,33 +13,33 @@ from peasy.errors import InvalidInput, NoRoom
 
 @contextmanager
 def committed(target: str | Path) -> Iterator[Path]:
-    """A temporary folder beside `target` that becomes `target` when the block ends well, and vanishes when not.
+    """Context manager: a temporary folder that is renamed to `target` on success and deleted on failure.
 
-    Nothing is ever overwritten: a target that exists is refused. Whoever looks at `target` sees all of it or nothing.
+    An existing target is never overwritten. Other processes see all of `target` or nothing.
     """
     target = Path(target)
     refuse_existing(target)
-    part = target.parent / f".{target.name}.part-{os.getpid()}-{secrets.token_hex(4)}"
+    temporary = target.parent / f".{target.name}.part-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        part.mkdir()
-        yield part
-        _sync_all(part)
+        temporary.mkdir()
+        yield temporary
+        _sync_all(temporary)
         refuse_existing(target)
-        os.rename(part, target)
+        os.rename(temporary, target)
         _sync(target.parent)
     except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise _explained(error, target) from error
     except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
 def refuse_existing(target: str | Path) -> None:
-    """An error if there is something in the way already."""
+    """Raise if `target` already exists."""
     if os.path.lexists(target):
-        raise InvalidInput(f"{target} exists already; peasy never overwrites.", hint="Choose another name.")
+        raise InvalidInput(f"{target} already exists; peasy never overwrites.", hint="Choose another name.")
 
 
 def _explained(error: OSError, target: Path) -> Exception:
@@ -47,15 +47,15 @@ def _explained(error: OSError, target: Path) -> Exception:
         free = shutil.disk_usage(target.parent).free if target.parent.exists() else 0
         return NoRoom(f"The disk is full: {target} was not written ({free:,} bytes are free).")
     if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
-        return InvalidInput(f"{target} exists already; peasy never overwrites.", hint="Choose another name.")
+        return InvalidInput(f"{target} already exists; peasy never overwrites.", hint="Choose another name.")
     return NoRoom(f"{target} cannot be written: {error.strerror or error}.", hint="Nothing was left half-written.")
 
 
 def _sync_all(folder: Path) -> None:
-    for place, _, names in os.walk(folder, topdown=False):
+    for directory, _, names in os.walk(folder, topdown=False):
         for name in names:
-            _sync(Path(place) / name)
-        _sync(Path(place))
+            _sync(Path(directory) / name)
+        _sync(Path(directory))
 
 
 def _sync(path: Path) -> None:

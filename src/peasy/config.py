@@ -1,4 +1,4 @@
-"""Typed, frozen settings from TOML, JSON, HTTP or `--set`: one reader, and misspelt keys refused by their path."""
+"""Typed configuration from TOML, JSON, HTTP or `--set`: frozen dataclasses; unknown keys are rejected by their path."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ def read(kind: type[T], data: Any, where: str = "") -> T:
 
 
 def plain(settings: Any) -> Any:
-    """The plain data that `read` makes the same settings from."""
+    """Convert settings to plain data; inverse of `read`."""
     if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
         kind = getattr(type(settings), "kind", None)
         tag = {} if kind is None else {"kind": kind}
@@ -45,14 +45,14 @@ def read_file(kind: type[T], path: str | Path) -> T:
 
 
 def load(path: str | Path) -> Any:
-    """The plain data of a .toml or .json file."""
+    """Load a .toml or .json file as plain data."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")  # some editors open a file with an invisible mark
+        text = path.read_text(encoding="utf-8-sig")  # some editors write a byte order mark
     except FileNotFoundError:
         raise NotFound(f"There is no file {path}.") from None
     except UnicodeDecodeError:
-        raise InvalidInput(f"{path} is not a text (UTF-8).") from None
+        raise InvalidInput(f"{path} is not UTF-8 text.") from None
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
     is_json = path.suffix == ".json"
@@ -63,7 +63,7 @@ def load(path: str | Path) -> Any:
 
 
 def assign(data: dict[str, Any], setting: str) -> dict[str, Any]:
-    """`data` with one `a.b=value` put in; the value is read as JSON, else taken as text.
+    """Return `data` with one setting `a.b=value` applied; the value is JSON, or else text.
 
     >>> assign({"lr": 1}, "model.layers=4")
     {'lr': 1, 'model': {'layers': 4}}
@@ -90,15 +90,15 @@ def _loads_json(text: str) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number JSON knows")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f'the key "{twice}" stands twice')
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f'the key "{repeated}" occurs twice')
     return table
 
 
@@ -158,17 +158,17 @@ def _read_union(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
             raise InvalidInput(f"{_at(where, 'kind')} is missing.", hint=f"It is one of {', '.join(tagged)}.")
         tag = _read_choice(tuple(tagged), data["kind"], _at(where, "kind"))
         return _read(tagged[tag], data, where)
-    for kind in sorted(kinds, key=lambda kind: kind is not type(data)):  # 1 stays whole for `float | int`
+    for kind in sorted(kinds, key=lambda kind: kind is not type(data)):  # 1 stays an int for `float | int`
         try:
             return _read(kind, data, where)
         except InvalidInput:
-            if len(kinds) == 1 or _looks_like(kind, data):  # what is wrong lies deeper: say that
+            if len(kinds) == 1 or _looks_like(kind, data):  # the inner error is more precise
                 raise
     raise _wrong(f"should be {' or '.join(dict.fromkeys(map(_said, kinds)))}", data, where)
 
 
 def _looks_like(kind: Any, data: Any) -> bool:
-    """Whether the data was clearly meant as this kind, and only something inside it is wrong."""
+    """True if the data is clearly meant as this type and only something inside it is wrong."""
     origin = typing.get_origin(kind)
     if isinstance(data, Mapping):
         return dataclasses.is_dataclass(kind) or origin in (dict, Mapping)
@@ -176,7 +176,7 @@ def _looks_like(kind: Any, data: Any) -> bool:
 
 
 def _said(kind: Any) -> str:
-    """A kind of value in words."""
+    """Return a type's name for error messages."""
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
         return " or ".join(map(str, typing.get_args(kind)))

@@ -1,6 +1,6 @@
-"""How an object of a lower room shows itself in a notebook without knowing the rooms that draw.
+"""Notebook display mixin for objects of lower packages, which must not import `render`.
 
-`peasy/__init__.py` puts the painter in: the one place that stands above all rooms.
+`peasy/__init__.py` sets the renderer.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ def _no_painter(shown: Any) -> dict[str, str]:
 
 
 def _no_widget(shown: Any) -> Any:
-    raise AssertionError("import peasy puts the maker of widgets in")
+    raise AssertionError("`import peasy` sets make_widget")
 
 
 painter: Painter = _no_painter
@@ -22,7 +22,7 @@ make_widget: Callable[[Any], Any] = _no_widget
 
 
 class Displayed:
-    """Shows itself as plain text, script-free HTML and SVG wherever a notebook asks."""
+    """Mixin: rich display in notebooks as plain text, script-free HTML and SVG."""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return painter(self)
@@ -31,5 +31,5 @@ class Displayed:
         return painter(self).get("text/html")
 
     def widget(self) -> Any:
-        """A live view for notebooks: point at cells, move through layers and heads. Needs the part `notebook`."""
+        """Return an interactive notebook widget to browse cells, layers and heads. Needs the extra `notebook`."""
         return make_widget(self)

@@ -1,4 +1,4 @@
-"""Errors for people: what is wrong, where, and what to do next."""
+"""User-facing errors with exit codes and hints: what is wrong, where, and what to do next."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class PeasyError(Exception):
-    """Something a person can put right; `hint` says how."""
+    """Base class of errors that the user can fix; `hint` says how."""
 
     code = "error"
     exit_code = 1
@@ -26,37 +26,37 @@ class UsageError(PeasyError):
 
 
 class NotFound(PeasyError):
-    """A named thing does not exist."""
+    """A named file, model or example does not exist."""
 
     code, exit_code = "not-found", 3
 
 
 class InvalidInput(PeasyError):
-    """A file, an array or a checkpoint is not what it should be."""
+    """Invalid file, array, setting or checkpoint."""
 
     code, exit_code = "invalid-input", 4
 
 
 class MissingPart(PeasyError):
-    """An optional part of peasy is not installed."""
+    """An optional dependency (an extra of peasy) is not installed."""
 
     code, exit_code = "missing-part", 5
 
 
 class NoRoom(PeasyError):
-    """Memory, disk or a port is not to be had."""
+    """Memory, disk space or a port is not available."""
 
     code, exit_code = "no-room", 6
 
 
 class NeedsNetwork(PeasyError):
-    """Only the network could answer, and it is off or silent."""
+    """The network is needed but is off or does not respond."""
 
     code, exit_code = "needs-network", 7
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The sentence that names the nearest known word, if one is near.
+    """Return a "Did you mean" sentence with the closest known word, or None.
 
     >>> did_you_mean("jurney", ["journey", "pizza"])
     'Did you mean journey?'
@@ -67,7 +67,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 
 def named(given: str | T, known: Mapping[str, T], what: str) -> T:
-    """The thing of that name, or an error that names the nearest; a thing that is not a name is itself.
+    """Look up a name in `known`, or raise with the closest match; a value that is not a string is returned as is.
 
     >>> named("plus", {"plus": 1, "minus": -1}, "sign")
     1

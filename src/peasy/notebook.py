@@ -1,7 +1,7 @@
-"""NOTEBOOK DOOR: the modules of the page as a widget, for what a notebook can answer live.
+"""Jupyter widget (anywidget) that runs the web page's modules for interactive figures.
 
-Everything shows itself without this: plain text, script-free HTML and SVG survive GitHub and nbconvert. A widget is
-asked for (`x.widget()`), carries all it needs with it, and asks nobody for anything.
+It is optional: results are displayed as plain text, script-free HTML and SVG, which survive GitHub and nbconvert. A
+widget is created with `x.widget()`, is self-contained and makes no network requests.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ MODULES = (*LOOKING, "arithmetic.js", "widget.js")
 
 
 def widget(shown: Any) -> Any:
-    """A live view of anything that has a document: a verb's answer, or a document itself.
+    """Return an interactive widget for a command's result or a document.
 
     >>> from peasy.views import Document, Paragraph
     >>> widget(Document("Pizza", (Paragraph("is great"),))).content
@@ -24,13 +24,15 @@ def widget(shown: Any) -> Any:
     """
     document = document_of(shown)
     if document is None:
-        raise InvalidInput(f"A {type(shown).__name__} has nothing to show.", hint="Ask a verb's answer for its widget.")
+        raise InvalidInput(
+            f"{type(shown).__name__} cannot be shown as a widget.", hint="Call .widget() on the result of a command."
+        )
     content, style, arithmetic = live_parts(document)
     return _widget_kind()(document, content=content, style=style, arithmetic=arithmetic)
 
 
 def _widget_kind() -> Any:
-    """The class, made when first asked for: anywidget is an optional part."""
+    """Return the widget class, created on first use because anywidget is optional."""
     global _kind
     if _kind is None:
         _kind = _make_kind()
@@ -46,12 +48,12 @@ def _make_kind() -> Any:
         import traitlets
     except ImportError:
         raise MissingPart(
-            "Widgets need the part notebook, which is not installed.",
-            hint='Install it with: pip install "peasy[notebook]" (what a notebook shows by itself needs nothing).',
+            "Widgets need the extra notebook, which is not installed.",
+            hint='Install it with: pip install "peasy[notebook]" (display without widgets needs nothing).',
         ) from None
 
     class PeasyWidget(anywidget.AnyWidget):
-        """A document, alive."""
+        """Interactive document."""
 
         _esm = bundle(MODULES)
         content = traitlets.Unicode().tag(sync=True)
@@ -63,10 +65,10 @@ def _make_kind() -> Any:
             self.document = document
 
         def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-            # Where no widget can live (GitHub, a saved page) the still form of the same document is shown.
-            found = super()._repr_mimebundle_(**kwargs)
-            live, *more = found if isinstance(found, tuple) else (found,)
-            both = {**(live or {}), **mimebundle(self.document)}
+            # Where widgets do not run (GitHub, a saved page) the static form of the same document is shown.
+            mimebundles = super()._repr_mimebundle_(**kwargs)
+            live_bundle, *more = mimebundles if isinstance(mimebundles, tuple) else (mimebundles,)
+            both = {**(live_bundle or {}), **mimebundle(self.document)}
             return (both, *more) if more else both
 
     return PeasyWidget

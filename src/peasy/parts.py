@@ -1,10 +1,10 @@
-"""Parts of peasy that may be absent: which extra brings a module, and the line that installs it.
+"""Optional dependencies: which extra of peasy provides a module, and how to install it.
 
-A room that needs one calls `need` where it is first used, never at the top of a file that others import:
+Call `require_extra` where the module is first used, never at the top of a file that others import:
 
-    torch = need("torch")
+    torch = require_extra("torch")
 
-Without it the person sees what to type, and the command line exits 5.
+If it is missing, the error says what to type, and the command line exits with 5.
 """
 
 from importlib import import_module
@@ -23,11 +23,11 @@ EXTRAS = {
     "torch": "models",
     "vl_convert": "plots",
 }
-"""The extra of peasy that brings each optional module."""
+"""Optional module -> extra of peasy that provides it."""
 
 
 def need(module: str, *, extra: str | None = None) -> ModuleType:
-    """The module, imported; or an error that says how to install it.
+    """Import and return an optional module, or raise an error that says how to install it.
 
     >>> need("json").dumps([1])
     '[1]'
@@ -36,12 +36,12 @@ def need(module: str, *, extra: str | None = None) -> ModuleType:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != module.partition(".")[0]:
-            raise  # the part is there, and broken inside: not for us to hide
+            raise  # the module is installed but broken: do not hide the error
         raise missing(module, extra=extra) from None
 
 
 def missing(module: str, *, extra: str | None = None) -> MissingPart:
-    """The error that says which extra brings `module`.
+    """Return the error that says which extra provides `module`.
 
     >>> print(missing("torch").hint)
     pip install "peasy[models]"

@@ -1,4 +1,4 @@
-"""Tiny checkpoints of every family, made by transformers with random weights: the other road."""
+"""Tiny checkpoints of every family, made by transformers with random weights: the reference implementation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -121,7 +121,7 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
 
 @dataclass
 class Case:
-    """One tiny checkpoint: made when first asked for, shared by all tests of a run."""
+    """One tiny checkpoint, made lazily and shared by all tests of a run."""
 
     name: str
     architecture: str
@@ -132,7 +132,7 @@ class Case:
 
     @cached_property
     def theirs(self) -> Any:
-        """transformers' model, with attention that shows its weights."""
+        """The model of transformers, with eager attention that returns its weights."""
         import torch
         import transformers
 
@@ -140,31 +140,31 @@ class Case:
         config = getattr(transformers, self.config_class)(**self.settings)
         config._attn_implementation = "eager"
         model = getattr(transformers, self.architecture)(config).eval()
-        _stir(model)
+        _enlarge_weights(model)
         return model
 
     @cached_property
     def folder(self) -> Path:
-        """What save_pretrained writes."""
+        """Folder written by save_pretrained."""
         self.theirs.save_pretrained(self.home)
         return self.home
 
     @cached_property
     def ours(self) -> Any:
-        """peasy's model of the same folder."""
+        """peasy's model, loaded from the same folder."""
         from peasy.checkpoint.huggingface import load_model, read_folder
 
         return load_model(read_folder(self.folder))
 
 
-def _stir(model: Any) -> None:
-    """Weights large enough that every one is felt: fresh ones are so small that attention looks everywhere alike."""
+def _enlarge_weights(model: Any) -> None:
+    """Enlarge the weights: initial ones are so small that attention is almost uniform."""
     import torch
 
     buffers = [buffer for name, buffer in model.named_buffers() if name == "final_logits_bias"]
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if "embed_positions" in name:  # sines, not weights
+            if "embed_positions" in name:  # sinusoidal, not learned
                 continue
             if ("norm" in name.lower() and name.endswith("weight")) or name.split(".")[-2] in ("ln_1", "ln_2", "ln_f"):
                 weight.add_(torch.randn_like(weight) * 0.3)
@@ -176,7 +176,7 @@ def _stir(model: Any) -> None:
 
 @pytest.fixture(scope="session")
 def case_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
-    """The case of a name."""
+    """Return the case of a name."""
     made: dict[str, Case] = {}
     known = {name: case for cases in CASES.values() for name, case in cases.items()}
 
@@ -189,7 +189,7 @@ def case_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes `decoder`, `encoder`, `translator` or `anyone` runs on every case of that kind."""
+    """Run tests with a `decoder`, `encoder`, `translator` or `anyone` fixture on every case of that kind."""
     groups = CASES | {"anyone": {name: case for cases in CASES.values() for name, case in cases.items()}}
     for kind, cases in groups.items():
         if kind in metafunc.fixturenames:

@@ -1,4 +1,4 @@
-"""Cached in random pieces = whole; a cache that grows, forgets, goes back and is reordered stays right."""
+"""KV cache: decoding in random chunks equals the full pass; growth, eviction, crop and reorder."""
 
 import pytest
 import torch
@@ -48,15 +48,15 @@ def test_in_random_pieces(name, sizes):
 
 
 @pytest.mark.parametrize("name", ["learned", "window", "relative", "windowed-layers"])
-def test_room_that_grows_and_windows_that_forget(name, monkeypatch):
-    """With blocks of 4 tokens everything that happens at 256 happens here."""
+def test_growing_buffers_and_sliding_windows(name, monkeypatch):
+    """Blocks of 4 tokens instead of 256."""
     monkeypatch.setattr(caches, "BLOCK", 4)
     model, ids = made(name), some_ids(2, 40)
     sizes = [1] * 7 + [3, 9] + [1] * 21
     torch.testing.assert_close(in_pieces(model, ids, sizes), whole(model, ids), **CLOSE)
 
 
-def test_a_window_keeps_no_more_than_it_sees(monkeypatch):
+def test_window_limits_the_cache(monkeypatch):
     monkeypatch.setattr(caches, "BLOCK", 4)
     model = made("window")
     with torch.inference_mode():
@@ -67,8 +67,8 @@ def test_a_window_keeps_no_more_than_it_sees(monkeypatch):
     assert all(layer.keys.shape[2] <= 12 for layer in memory.layers)
 
 
-def test_free_room_is_never_looked_at(monkeypatch):
-    """NaN in the unused room of a cache changes nothing; put into the used room it does."""
+def test_unused_capacity_is_never_read(monkeypatch):
+    """NaN in the unused part of a buffer changes nothing; in the used part it does."""
     model, ids = made("learned"), some_ids(2, 9)
 
     def read(poison):
@@ -86,7 +86,7 @@ def test_free_room_is_never_looked_at(monkeypatch):
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_going_back(name):
+def test_crop(name):
     model, ids = made(name), some_ids(2, 12)
     other = some_ids(2, 12, seed=9)
     with torch.inference_mode():
@@ -99,7 +99,7 @@ def test_going_back(name):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_rows_change_places(name):
+def test_reorder(name):
     model, ids = made(name), some_ids(3, 10)
     source = source_of(model, rows=3)
     rows = torch.tensor([2, 0, 0])
@@ -113,16 +113,16 @@ def test_rows_change_places(name):
 
 
 @pytest.mark.parametrize("name", SOURCED)
-def test_the_source_is_read_once(name, monkeypatch):
+def test_source_is_encoded_once(name, monkeypatch):
     model, ids = made(name), some_ids(2, 6)
     source = source_of(model)
     calls = []
-    monkeypatch.setattr(type(model.encoder), "forward", _counted(type(model.encoder).forward, model.encoder, calls))
+    monkeypatch.setattr(type(model.encoder), "forward", _count_calls(type(model.encoder).forward, model.encoder, calls))
     in_pieces(model, ids, [2, 1, 1, 2], **source)
     assert len(calls) == 1
 
 
-def _counted(real, module, calls):
+def _count_calls(real, module, calls):
     def forward(self, *given, **how):
         calls.extend([1] if self is module else [])
         return real(self, *given, **how)
@@ -130,8 +130,8 @@ def _counted(real, module, calls):
     return forward
 
 
-def test_a_cache_aligned_top_left_would_be_noticed(monkeypatch):
-    """The inverse: torch's own causal rule starts at the first key, and every piece but the first goes wrong."""
+def test_top_left_alignment_is_detected(monkeypatch):
+    """Inverse: torch's is_causal is aligned top-left, so every chunk but the first is wrong."""
     from peasy.nn.sight import Sight
 
     monkeypatch.setattr(
@@ -144,15 +144,15 @@ def test_a_cache_aligned_top_left_would_be_noticed(monkeypatch):
         torch.testing.assert_close(in_pieces(model, ids, [4, 5]), whole(model, ids), **CLOSE)
 
 
-def test_a_window_that_dropped_something_says_so_when_asked_back():
+def test_crop_beyond_evicted_tokens_is_refused():
     layer = LayerCache(window=4)
     for _ in range(300):
         layer.extend(torch.zeros(1, 1, 1, 2), torch.zeros(1, 1, 1, 2))
-    with pytest.raises(Exception, match="cannot go back to 3 tokens"):
+    with pytest.raises(Exception, match="cannot be cropped to 3 tokens"):
         layer.crop(3)
 
 
-def test_memory_is_counted():
+def test_nbytes():
     model = made("learned")
     with torch.inference_mode():
         memory = model.start()

@@ -1,4 +1,4 @@
-"""What we write as GGUF, read back by the gguf package, and run by transformers from the file alone."""
+"""GGUF export: read back by the gguf package, and run by transformers."""
 
 import json
 
@@ -27,14 +27,14 @@ SMALL = DecoderConfig(
 )
 
 
-def dressed(case, tmp_path, numbers):
+def exported(case, tmp_path, numbers):
     model = case.ours
     out = write_gguf(tmp_path / "out", model.config, model.state_dict(), numbers=numbers)
     return model, gguf.GGUFReader(out / "model.gguf")
 
 
 def run_by_transformers(path, **unread):
-    """A model that transformers makes of the file; `unread` is what the file says and transformers does not look at."""
+    """Load the file with transformers; `unread` are settings of the file that transformers ignores."""
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
@@ -55,7 +55,7 @@ def value(reader, key):
 
 
 def read_back(reader, config) -> dict[str, torch.Tensor]:
-    """The file's tensors under our names, dequantised, by the same rules."""
+    """Return the file's tensors under our names, dequantised."""
     stored = {each.name: torch.tensor(gguf.quants.dequantize(each.data, each.tensor_type)) for each in reader.tensors}
     stored.pop("rope_freqs.weight", None)
     pairs = pair(table(config, ARCHITECTURES[family_for(config).name]), build(config, seed=None).state_dict())
@@ -64,14 +64,14 @@ def read_back(reader, config) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_number_is_there(case_of, tmp_path, name):
-    model, reader = dressed(case_of(name), tmp_path, "f32")
+def test_every_tensor_is_exported(case_of, tmp_path, name):
+    model, reader = exported(case_of(name), tmp_path, "f32")
     for key, tensor in read_back(reader, model.config).items():
         assert torch.equal(tensor, model.state_dict()[key]), key
 
 
 def test_half_precision_rounds_matrices_only(case_of, tmp_path):
-    _, reader = dressed(case_of("llama"), tmp_path, "f32")
+    _, reader = exported(case_of("llama"), tmp_path, "f32")
     assert value(reader, "general.file_type") == 0
     config = SMALL
     weights = build(config, seed=2).state_dict()
@@ -82,7 +82,7 @@ def test_half_precision_rounds_matrices_only(case_of, tmp_path):
         assert torch.equal(tensor, weights[key] if exact else weights[key].half().float()), key
 
 
-def test_eight_bits_stay_within_half_a_step(tmp_path):
+def test_int8_error_is_within_half_a_step(tmp_path):
     config = SMALL
     weights = build(config, seed=2).state_dict()
     reader = gguf.GGUFReader(write_gguf(tmp_path / "q", config, weights, numbers="q8_0") / "model.gguf")
@@ -99,19 +99,19 @@ def test_eight_bits_stay_within_half_a_step(tmp_path):
         blocks = expected.reshape(-1, 32)
         step = blocks.abs().amax(dim=1, keepdim=True) / 127
         error = (tensor.reshape(-1, 32) - blocks).abs()
-        assert (error <= step * 0.51 + step * 127 * 2**-11).all(), key  # half a step, and a factor kept in 16 bits
+        assert (error <= step * 0.51 + step * 127 * 2**-11).all(), key  # half a step, and rounding of the 16-bit scale
         coarse += int((error > 0).any())
     assert coarse
 
 
-def test_rows_that_do_not_fall_into_blocks_are_kept_finer(case_of, tmp_path):
-    _, reader = dressed(case_of("llama"), tmp_path, "q8_0")
+def test_rows_that_are_no_multiple_of_the_block_keep_precision(case_of, tmp_path):
+    _, reader = exported(case_of("llama"), tmp_path, "q8_0")
     kinds = {each.name: each.tensor_type.name for each in reader.tensors}
     assert kinds["blk.0.attn_q.weight"] == "F16"
 
 
 def test_settings(case_of, tmp_path):
-    model, reader = dressed(case_of("llama-bands"), tmp_path, "f32")
+    model, reader = exported(case_of("llama-bands"), tmp_path, "f32")
     expected = {
         "general.architecture": "llama", "llama.context_length": 64, "llama.embedding_length": 24,
         "llama.block_count": 3, "llama.feed_forward_length": 40, "llama.attention.head_count": 4,
@@ -123,19 +123,19 @@ def test_settings(case_of, tmp_path):
     assert value(reader, "llama.attention.layer_norm_rms_epsilon") == pytest.approx(1e-6)
     slowed = next(each for each in reader.tensors if each.name == "rope_freqs.weight").data
     assert slowed.shape == (5,)
-    assert 1 < slowed[0] < 2  # a fast turn is kept nearly as it is
+    assert 1 < slowed[0] < 2  # a high frequency is almost unscaled
     assert slowed[-1] == pytest.approx(model.config.position.scaling.factor)
 
 
-def test_a_window_shortens_the_context(case_of, tmp_path):
-    _, reader = dressed(case_of("mistral"), tmp_path, "f32")
+def test_window_shortens_the_context(case_of, tmp_path):
+    _, reader = exported(case_of("mistral"), tmp_path, "f32")
     assert value(reader, "llama.context_length") == 4
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama-grouped", "mistral-whole", "qwen2", "qwen3"])
 def test_transformers_runs_the_file(case_of, tmp_path, name):
-    """transformers reads the names, the order of rows and the settings from the file itself."""
-    model, _ = dressed(case_of(name), tmp_path, "f32")
+    """transformers reads tensor names, row order and settings from the file."""
+    model, _ = exported(case_of(name), tmp_path, "f32")
     unread = {"qwen3": {"head_dim": 10}, "gpt2": {"vocab_size": 61, "n_positions": 40}}
     theirs = run_by_transformers(tmp_path / "out" / "model.gguf", **unread.get(name, {}))
     ids = torch.randint(3, 57, (2, 9), generator=torch.Generator().manual_seed(1))
@@ -143,7 +143,7 @@ def test_transformers_runs_the_file(case_of, tmp_path, name):
         torch.testing.assert_close(theirs(ids).logits, model(ids), atol=1e-4, rtol=0)
 
 
-# The tokenizer inside.
+# Tokenizer.
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_pieces_and_merges(tmp_path, tokenizer):
     assert value(reader, "tokenizer.ggml.add_bos_token") is True
 
 
-def test_the_models_own_ids_come_first(tmp_path, tokenizer):
+def test_special_ids_of_the_model_come_first(tmp_path, tokenizer):
     config = preset("gpt-tiny", vocabulary=len(tokenizer), special={"begin": 7, "end": [8, 9]})
     assert config.special == Special(begin=7, end=(8, 9))
     out = write_gguf(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer)
@@ -182,21 +182,21 @@ def test_the_models_own_ids_come_first(tmp_path, tokenizer):
 
 
 @pytest.mark.parametrize("kind", ["characters", "unigram"])
-def test_a_tokenizer_that_gguf_cannot_say_is_refused(tmp_path, kind):
+def test_unsupported_tokenizer_is_refused(tmp_path, kind):
     other = train(["The pizza came out of the oven."] * 9, kind=kind, vocabulary=60)
     config = preset("gpt-tiny", vocabulary=len(other))
-    with pytest.raises(InvalidInput, match="has no place in GGUF"):
+    with pytest.raises(InvalidInput, match="GGUF does not support"):
         write_gguf(tmp_path / "out", config, build(config, seed=1).state_dict(), other)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_vocabulary_larger_than_the_model_is_refused(tmp_path, tokenizer):
+def test_vocabulary_larger_than_the_model_is_refused(tmp_path, tokenizer):
     config = preset("gpt-tiny", vocabulary=280)
-    with pytest.raises(InvalidInput, match="the model knows 280 words"):
+    with pytest.raises(InvalidInput, match="vocabulary size is 280"):
         write_gguf(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer)
 
 
-def test_lowercasing_cannot_be_said(tmp_path):
+def test_lowercasing_is_refused(tmp_path):
     other = train(["The pizza"] * 9, kind="bpe", vocabulary=270, lowercase=True)
     config = preset("gpt-tiny", vocabulary=len(other))
     with pytest.raises(InvalidInput, match="Lowercase"):
@@ -236,19 +236,19 @@ def test_unknown_numbers(tmp_path):
         write_gguf(tmp_path / "out", SMALL, {}, numbers="q4")
 
 
-def test_without_the_extra_the_line_that_installs_it_is_given(tmp_path, monkeypatch):
+def test_missing_extra_names_the_install_command(tmp_path, monkeypatch):
     monkeypatch.setattr("peasy.checkpoint.gguf.find_spec", lambda name: None)
     with pytest.raises(MissingPart) as caught:
         write_gguf(tmp_path / "out", SMALL, {})
     assert "peasy[export]" in caught.value.hint
 
 
-def test_swapped_rows_are_noticed(case_of, tmp_path, monkeypatch):
-    """Without the reordering of query and key rows the file would read as another model."""
+def test_missing_row_permutation_is_detected(case_of, tmp_path, monkeypatch):
+    """Inverse: without the permutation of query and key rows the file is another model."""
     from peasy.checkpoint import gguf as ours
 
     monkeypatch.setattr(ours.Neighbours, "back", lambda self, tensors: list(tensors))
-    model, _ = dressed(case_of("llama-grouped"), tmp_path, "f32")
+    model, _ = exported(case_of("llama-grouped"), tmp_path, "f32")
     theirs = run_by_transformers(tmp_path / "out" / "model.gguf")
     ids = torch.randint(3, 57, (2, 9), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""ours = onnxruntime on the graph that we write: any batch, any length, with padding."""
+"""ONNX export: equal results in onnxruntime for any batch size, length and padding."""
 
 import copy
 import sys
@@ -19,7 +19,7 @@ SHAPES = [(1, 1), (2, 5), (3, 12), (1, 20)]
 
 @pytest.fixture(scope="module")
 def session_of(case_of, tmp_path_factory):
-    """The graph of a case, run by onnxruntime; exporting takes seconds, so once for all shapes."""
+    """Export each case once, as it takes seconds, and return its onnxruntime session."""
     runtime = pytest.importorskip("onnxruntime")
     made = {}
 
@@ -89,18 +89,18 @@ def test_encoder_decoder(case_of, session_of, name):
         torch.testing.assert_close(run(session, source, real, target)["logits"], expected, **CLOSE)
 
 
-def test_another_model_is_noticed(case_of, session_of):
+def test_another_model_is_detected(case_of, session_of):
     ids, real = texts(2, 5)
     with torch.no_grad():
         other = build(case_of("qwen2-windows").ours.config, seed=3)(ids, real=real)
     assert (run(session_of("qwen2-windows"), ids, real)["logits"] - other)[real.bool()].abs().max() > 1e-2
 
 
-def test_short_numbers_leave_as_float32(case_of, tmp_path):
+def test_bfloat16_is_exported_as_float32(case_of, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     model = copy.deepcopy(case_of("llama").ours).to(torch.bfloat16)
     write_onnx(tmp_path / "out", model)
-    assert next(model.parameters()).dtype == torch.bfloat16  # the caller's model stays as it was
+    assert next(model.parameters()).dtype == torch.bfloat16  # the caller's model is unchanged
     ids, real = texts(2, 5)
     with torch.no_grad():
         expected = copy.deepcopy(model).float()(ids, real=real)
@@ -108,12 +108,12 @@ def test_short_numbers_leave_as_float32(case_of, tmp_path):
     torch.testing.assert_close(found[real.bool()], expected[real.bool()], **CLOSE)
 
 
-def test_kinds_without_a_graph_are_named(tmp_path):
+def test_unsupported_kinds_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="ngram"):
         write_onnx(tmp_path / "out", build(NGramConfig(vocabulary=5)))
 
 
-def test_without_the_extra_the_line_that_installs_it_is_given(case_of, tmp_path, monkeypatch):
+def test_missing_extra_names_the_install_command(case_of, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     monkeypatch.setattr("peasy.checkpoint.onnx.find_spec", lambda name: None)
     with pytest.raises(MissingPart) as caught:
@@ -121,8 +121,8 @@ def test_without_the_extra_the_line_that_installs_it_is_given(case_of, tmp_path,
     assert "peasy[export]" in caught.value.hint
 
 
-def test_the_token_before(tmp_path):
-    """Token shift and vectors of n-grams, with padding on either side."""
+def test_token_shift_and_ngram_embeddings(tmp_path):
+    """With padding on either side."""
     runtime = pytest.importorskip("onnxruntime")
     more = {"stack": {"layers": 1, "shift": True}, "embedding": {"ngrams": 3, "buckets": 50}}
     model = build(preset("gpt-tiny", vocabulary=60, d_model=16, **more), seed=1)

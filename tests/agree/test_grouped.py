@@ -1,4 +1,4 @@
-"""Grouped = repeated: sharing key heads is the same as having each of them several times."""
+"""Grouped-query attention equals attention with repeated key/value heads."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def copy_heads(name: str, weight: torch.Tensor, d_head: int, times: int) -> torc
 
 
 @pytest.mark.parametrize("name", ["grouped", "one-key-head"])
-def test_sharing_is_repeating(name):
+def test_gqa_equals_repeated_kv_heads(name):
     config = DECODERS[name]
     grouped, alone = make(config), build(repeated(config))
     times = config.stack.attention.heads // config.stack.attention.key_heads
@@ -35,8 +35,8 @@ def test_sharing_is_repeating(name):
         torch.testing.assert_close(grouped(ids, real=real)[real], alone(ids, real=real)[real], atol=2e-5, rtol=0)
 
 
-def test_groups_stand_side_by_side_not_interleaved():
-    """The inverse: heads repeated in another order are another model."""
+def test_groups_are_contiguous_not_interleaved():
+    """Inverse: heads repeated in another order give another model."""
     config = DECODERS["grouped"]
     grouped, other = make(config), build(repeated(config))
     mixed = {

@@ -1,4 +1,4 @@
-"""What `peasy.look` shows of a transformers object is what transformers itself shows: every family, to 1e-5."""
+"""`peasy.look` on a transformers model shows the same attention as transformers, for every family, to 1e-5."""
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ def test_encoders(encoder):
 
 
 def test_translators(translator):
-    """All three kinds of attention; the answer is given as ids, so that nothing is written first."""
+    """All three kinds of attention; the target is given as ids, so that nothing is generated first."""
     from peasy.looking.question import Question
     from peasy.looking.reading import Reading, read
     from peasy.looking.recorder import Recorder
@@ -49,8 +49,8 @@ def test_translators(translator):
         np.testing.assert_allclose(capture.array, theirs[layer][0].numpy(), **CLOSE)
 
 
-def test_weights_are_shared_and_nothing_is_written(anyone, monkeypatch):
-    """Every family: the very same memory, by views where a layout is turned or split."""
+def test_weights_are_shared_without_copies(anyone, monkeypatch):
+    """For every family the tensors share memory, as views where they are transposed or split."""
     from peasy.workbench.load import load
 
     monkeypatch.setattr(type(anyone.theirs), "save_pretrained", lambda *given, **how: 1 / 0)

@@ -1,4 +1,4 @@
-"""A real sentence encoder, MiniLM from PyPI: the vectors and similarities of sentence-transformers."""
+"""MiniLM, a real sentence encoder from PyPI: same vectors and similarities as sentence-transformers."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ SENTENCES = [
     "word " * 300,
 ]
 LONGEST = 256
-"""What sentence-transformers cuts this model's texts to."""
+"""Length to which sentence-transformers truncates texts for this model."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def embed(model, tokenizer):
         return model.embed(ids, real=real)
 
 
-def test_pooling_is_read_from_its_own_files(arrival):
+def test_pooling_is_read_from_the_config_files(arrival):
     assert (arrival.config.pooling, arrival.config.normalise, arrival.config.pooler) == ("mean", True, True)
     assert arrival.config.longest == LONGEST
 
@@ -66,7 +66,7 @@ def test_similarities(theirs, vectors):
     assert (vectors @ vectors.T)[2, 3] > 0.4  # eating food, having a meal
 
 
-def test_other_pooling_is_noticed(arrival, theirs):
+def test_other_pooling_is_detected(arrival, theirs):
     first = load_model(dataclasses.replace(arrival, config=dataclasses.replace(arrival.config, pooling="first")))
     expected = theirs.encode(SENTENCES, convert_to_tensor=True).cpu()
     assert (embed(first, arrival.folder.file("tokenizer.json")) - expected).abs().max() > 1e-2
@@ -80,7 +80,7 @@ def test_sentence_transformers_loads_what_we_write(arrival, vectors, tmp_path):
     torch.testing.assert_close(again.encode(SENTENCES, convert_to_tensor=True).cpu(), vectors, atol=1e-5, rtol=0)
 
 
-def test_long_texts_are_cut_alike(theirs, arrival):
+def test_long_texts_are_truncated_alike(theirs, arrival):
     from peasy.checkpoint.tokenizer import read_tokenizer
     from peasy.workbench.embedding import embed_texts
 
@@ -90,7 +90,7 @@ def test_long_texts_are_cut_alike(theirs, arrival):
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
 
 
-def test_half_products_keep_the_direction(theirs, arrival):
+def test_bfloat16_products_keep_the_direction(theirs, arrival):
     from peasy.checkpoint.tokenizer import read_tokenizer
     from peasy.workbench.embedding import embed_texts
 

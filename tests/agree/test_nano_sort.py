@@ -1,4 +1,4 @@
-"""A real trained GPT-2-style model with published intermediate tensors: every one of them, and all it can do."""
+"""A trained GPT-2-style model with published intermediate tensors: all of them are equal, and it sorts."""
 
 from itertools import product
 from pathlib import Path
@@ -31,7 +31,7 @@ TAPPED = {
     "block2": (3, "stream", "residual"),
     "ln_f": (3, "stream", "final"),
 }
-"""Their name of a tensor, and where the tap shows it."""
+"""Published tensor name, and where a tap captures it."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def published():
 
 @pytest.fixture(scope="module")
 def ours(model, published):
-    """All their tensors by their names: straight from the tap, or one plain step away from it."""
+    """Return all published tensors by name, captured by a tap or computed from a captured one."""
     ids, seen = published["idx"].long(), {}
     steps = {step for _, _, step in TAPPED.values()} | {"context"}
     tap = Tap(lambda it: seen.__setitem__((it.place.layer, it.place.part, it.step), it.array), steps=steps)

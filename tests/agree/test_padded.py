@@ -1,4 +1,4 @@
-"""Padded = unpadded, on either side, with whatever stands behind the mask; rows that see nothing give zeros."""
+"""Padding on either side changes nothing, whatever it contains; fully masked rows give zeros."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def pad(ids, count, side, fill):
 
 @pytest.mark.parametrize("name", EVERYONE)
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_changes_nothing(name, side):
+def test_padding_does_not_change_logits(name, side):
     model, ids = make(EVERYONE[name], double=True), some_ids()
     source = source_of(model)
     padded, real = pad(ids, 5, side, fill=7)
@@ -37,7 +37,7 @@ def test_padding_changes_nothing(name, side):
 
 @pytest.mark.parametrize("name", SOURCED)
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_of_the_source_changes_nothing(name, side):
+def test_source_padding_does_not_change_logits(name, side):
     model, ids = make(SOURCED[name], double=True), some_ids()
     source = source_of(model)["source"]
     padded, real = pad(source, 4, side, fill=7)
@@ -49,7 +49,7 @@ def test_padding_of_the_source_changes_nothing(name, side):
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_rows_of_different_lengths_with_a_cache(name):
-    """Left-padded prompts of 4 and 9 tokens read together, then two more tokens each, in two pieces."""
+    """Left-padded prompts of 4 and 9 tokens in one batch, then two more tokens each."""
     model, ids = make(WRITERS[name], double=True), some_ids(2, 11)
     source = source_of(model)
     real = torch.ones(2, 9, dtype=torch.bool)
@@ -66,8 +66,8 @@ def test_rows_of_different_lengths_with_a_cache(name):
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_nan_behind_the_mask_is_inert(name, side):
-    """The padding token's vector is NaN: no real token may notice, to the last bit of what a clean one gives."""
+def test_masked_nan_has_no_effect(name, side):
+    """With NaN as the vector of the padding token, the outputs of all other tokens are equal bit for bit."""
     model, ids = make(TRANSFORMERS[name], double=True), some_ids() % 50 + 1
     source = source_of(model)
     padded, real = pad(ids, 3, side, fill=60)
@@ -79,8 +79,8 @@ def test_nan_behind_the_mask_is_inert(name, side):
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_nan_in_the_future_is_inert(name):
-    """A later token that is NaN cannot be felt by the tokens before it, and is felt by itself."""
+def test_future_nan_has_no_effect(name):
+    """A NaN token does not affect earlier tokens, only itself."""
     model, ids = make(DECODERS[name], double=True), some_ids() % 50 + 1
     spoilt = ids.clone()
     spoilt[:, 12] = 60
@@ -92,17 +92,17 @@ def test_nan_in_the_future_is_inert(name):
     assert found[:, 12].isnan().all()
 
 
-def test_without_the_guard_nan_spreads(monkeypatch):
-    """The inverse of both tests above: the kernel alone lets NaN through."""
+def test_kernel_alone_lets_nan_spread(monkeypatch):
+    """Inverse of both tests above: the kernel alone lets NaN through."""
     monkeypatch.setattr(attention, "_finite", lambda key, value: True)
     with pytest.raises(AssertionError):
-        test_nan_behind_the_mask_is_inert("learned", "left")
+        test_masked_nan_has_no_effect("learned", "left")
     with pytest.raises(AssertionError):
-        test_nan_in_the_future_is_inert("learned")
+        test_future_nan_has_no_effect("learned")
 
 
 @pytest.mark.parametrize("softcap", [None, 3.0])
-def test_rows_that_see_nothing_give_zeros_and_finite_gradients(softcap):
+def test_fully_masked_rows_give_zeros_and_finite_gradients(softcap):
     query, key, value = (torch.randn(2, 4, 6, 8, requires_grad=True) for _ in range(3))
     mask = torch.rand(2, 1, 6, 6) > 0.4
     mask[:, :, 2] = False
@@ -114,8 +114,8 @@ def test_rows_that_see_nothing_give_zeros_and_finite_gradients(softcap):
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
-def test_bad_numbers_behind_masks_leave_gradients_finite(bad):
-    """`masked key = removed key`, for values, and for gradients of what is seen."""
+def test_masked_nonfinite_numbers_leave_gradients_finite(bad):
+    """A masked key equals a removed key, in values and in gradients of unmasked positions."""
     query, key, value = (torch.randn(1, 2, 5, 4) for _ in range(3))
     mask = torch.ones(1, 1, 5, 5, dtype=torch.bool)
     mask[..., 3] = False

@@ -1,4 +1,4 @@
-"""ours = transformers, on tiny random decoders: logits, every layer's stream and every head's weights."""
+"""Equal to transformers on tiny random decoders: logits, residual stream of every layer, weights of every head."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ def some_ids(rows: int, length: int, vocabulary: int = 61) -> torch.Tensor:
     return torch.randint(2, vocabulary - 2, (rows, length), generator=torch.Generator().manual_seed(length))
 
 
-def watch(model, ids, **more):
+def capture(model, ids, **more):
     seen = {}
     tap = Tap(lambda it: seen.__setitem__((*it.place, it.step), it.array), steps=("weights", "residual", "final"))
     with torch.no_grad():
@@ -28,7 +28,7 @@ def test_logits_streams_and_weights(decoder):
     ids = some_ids(3, 13)
     with torch.no_grad():
         expected = decoder.theirs(ids, output_hidden_states=True, output_attentions=True)
-    scores, seen = watch(decoder.ours, ids)
+    scores, seen = capture(decoder.ours, ids)
     torch.testing.assert_close(scores, their_logits(decoder.theirs, expected), **CLOSE)
     layers = len(expected.attentions)
     for layer in range(layers):
@@ -50,7 +50,7 @@ def test_padding_on_either_side(decoder, side):
     torch.testing.assert_close(scores[real], their_logits(decoder.theirs, expected)[real], **CLOSE)
 
 
-def test_in_pieces_with_a_cache(decoder):
+def test_chunks_with_a_cache(decoder):
     ids = some_ids(2, 12)
     with torch.no_grad():
         expected = their_logits(decoder.theirs, decoder.theirs(ids))

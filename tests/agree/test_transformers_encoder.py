@@ -1,4 +1,4 @@
-"""ours = transformers, on tiny random encoders: vectors, scores of masked words, every layer and every head."""
+"""Equal to transformers on tiny random encoders: vectors, masked-LM logits, every layer and head."""
 
 import pytest
 import torch
@@ -54,7 +54,7 @@ def test_padding_on_either_side(encoder, side):
     torch.testing.assert_close(hidden[real], expected[real], **CLOSE)
 
 
-def test_roberta_counts_places_itself(case_of):
+def test_roberta_position_offset(case_of):
     case = case_of("roberta")
     ids, real = some_ids(3, 11), padded("left")
     ids[~real] = case.theirs.config.pad_token_id
@@ -67,7 +67,7 @@ def test_roberta_counts_places_itself(case_of):
 @pytest.mark.parametrize(
     "name", ["bert-masked", "bert-untied", "bert-pretraining", "roberta-masked", "camembert", "pre-norm-masked"]
 )
-def test_scores_of_masked_words(case_of, name):
+def test_masked_lm_logits(case_of, name):
     case, ids = case_of(name), some_ids(2, 9)
     with torch.no_grad():
         out = case.theirs(ids)

@@ -1,4 +1,4 @@
-"""ours = transformers' generate: greedy continuations are equal, with and without a cache, alone and in a batch."""
+"""Equal to transformers' generate: greedy and beam search, with and without a cache, alone and in a batch."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def some_texts() -> list[list[int]]:
 
 
 def until_end(ids: list[int], ends: tuple[int, ...]) -> list[int]:
-    """Up to the first end id, which is the last that counts."""
+    """Cut after the first eos id."""
     stop = next((i for i, id in enumerate(ids) if id in ends), len(ids))
     return ids[: stop + 1]
 
@@ -35,13 +35,13 @@ def greedy(theirs, **inputs) -> list[list[int]]:
             do_sample=False,
             num_beams=1,
             pad_token_id=padding,
-            use_cache=not theirs.config.is_encoder_decoder,  # theirs fails where the decoder has more layers
+            use_cache=not theirs.config.is_encoder_decoder,  # transformers fails if the decoder has more layers
         )
     return found.tolist()
 
 
 def with_head(theirs):
-    """A bare GPT-2 with the head that borrows its words."""
+    """Return a bare GPT-2 with a tied LM head."""
     whole = transformers.GPT2LMHeadModel(theirs.config).eval()
     whole.transformer = theirs
     whole.tie_weights()
@@ -81,14 +81,14 @@ def test_translator(translator, cached):
     assert written == [until_end(ids, ends) for ids in together]
 
 
-def test_continuations_say_something(case_of):
-    """A model that wrote one word for ever would make the tests above easy."""
+def test_continuations_are_not_constant(case_of):
+    """A model that repeats one token would make the tests above trivial."""
     written = generate(case_of("llama-bands").ours, some_texts(), Sampling(NEW))
     assert len({tuple(ids) for ids in written}) == len(LENGTHS)
     assert all(len(set(ids)) > 2 for ids in written)
 
 
-def test_a_wrong_turn_is_noticed(case_of, monkeypatch):
+def test_wrong_rotation_is_detected(case_of, monkeypatch):
     from peasy.nn import position
 
     case, texts = case_of("llama-bands"), some_texts()
@@ -98,7 +98,7 @@ def test_a_wrong_turn_is_noticed(case_of, monkeypatch):
 
 
 ENDS = tuple(range(1, 61, 6))
-"""Many ends, so that beams do end, some early and some late."""
+"""Many eos ids, so that beams end at different lengths."""
 
 
 def their_beams(theirs, text, patience, penalty, width=4):
@@ -139,7 +139,7 @@ def test_beams(case_of, name, patience, penalty):
 
 
 def test_beams_end_at_different_lengths(case_of):
-    """Beams that all ran to the last token would make the test above easy."""
+    """Beams that never end would make the test above trivial."""
     cases = [case_of(name).ours for name in ("marian", "t5", "llama-bands")]
     lengths = {len(ids) for ours in cases for text in some_texts() for ids in our_beams(ours, text, "likely", 0.0)[0]}
     assert len(lengths) > 2

@@ -1,4 +1,4 @@
-"""In and out again: the same bytes of every tensor, and transformers computes the same from what we wrote."""
+"""Import and export roundtrip: same bytes of every tensor, and same outputs in transformers."""
 
 import json
 
@@ -48,15 +48,17 @@ def test_same_bytes_of_every_tensor(anyone, tmp_path):
         assert raw(tensor) == raw(before[name]), name
 
 
-def test_transformers_loads_it_and_gives_equal_numbers(anyone, tmp_path):
+def test_transformers_loads_it_with_equal_outputs(anyone, tmp_path):
     arrival, out = again(anyone, tmp_path)
     kind = getattr(transformers, json.loads((out / "config.json").read_text())["architectures"][0])
     theirs, told = kind.from_pretrained(out, output_loading_info=True, attn_implementation="eager")
     assert not told["unexpected_keys"]
     assert not told["mismatched_keys"]
-    missing = {name for name in told["missing_keys"] if "embed_positions" not in name}  # sines are computed anew
+    missing = {
+        name for name in told["missing_keys"] if "embed_positions" not in name
+    }  # sinusoidal positions are recomputed
     assert missing <= set(arrival.unused)
-    if anyone.name == "gpt2-bare":  # leaves with the head that borrows the words
+    if anyone.name == "gpt2-bare":  # exported with a tied LM head
         theirs = theirs.transformer
     for ours, expected in zip(run(theirs.eval()), run(anyone.theirs), strict=True):
         torch.testing.assert_close(ours, expected, atol=0, rtol=0)
@@ -99,7 +101,7 @@ def test_half_precision_keeps_its_bytes(case_of, tmp_path, dtype):
         assert load_model(arrival)(some_ids(1, 5)).dtype == dtype
 
 
-# Inverse: with a rule changed, the agreement must break.
+# Inverse: with a changed weight map, the outputs must differ.
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_half_precision_keeps_its_bytes(case_of, tmp_path, dtype):
         ("bert", "bert", "attention.self.key", "attention.self.value"),
     ],
 )
-def test_swapped_rules_are_noticed(case_of, monkeypatch, name, module, one, other):
+def test_swapped_weights_are_detected(case_of, monkeypatch, name, module, one, other):
     from peasy.checkpoint.huggingface import bert, llama, registry, rule
 
     def swapped(theirs, ours, names):
@@ -124,18 +126,18 @@ def test_swapped_rules_are_noticed(case_of, monkeypatch, name, module, one, othe
     with torch.no_grad():
         difference = (model.hidden(ids) - case.theirs.base_model(ids).last_hidden_state).abs().max()
     assert difference > 1e-2
-    assert registry.FAMILIES  # the tables themselves stay as they were
+    assert registry.FAMILIES  # the weight maps themselves are unchanged
 
 
 @pytest.mark.parametrize("field", ["rope_parameters", "rms_norm_eps", "num_key_value_heads"])
-def test_forgotten_settings_are_noticed(case_of, tmp_path, field):
+def test_missing_settings_are_detected(case_of, tmp_path, field):
     case = case_of("llama-bands" if field == "rope_parameters" else "llama-grouped")
     told = json.loads((case.folder / "config.json").read_text())
     del told[field]
     (tmp_path / "config.json").write_text(json.dumps(told))
     (tmp_path / "model.safetensors").write_bytes((case.folder / "model.safetensors").read_bytes())
     if field == "num_key_value_heads":
-        with pytest.raises(InvalidInput, match=r"k_proj\.weight has the shape"):
+        with pytest.raises(InvalidInput, match=r"k_proj\.weight has shape"):
             read_folder(tmp_path)
         return
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""A folder that we write is whole: transformers loads its tokenizer, cuts texts alike and knows the special tokens."""
+"""Exported folders are complete: transformers loads the tokenizer and tokenizes alike."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ TEXTS = ["The pizza came out of the oven and it tasted good.", "Ünïcödé 東�
 
 
 @pytest.mark.parametrize("kind", ["bpe", "characters", "words", "unigram"])
-def test_texts_are_cut_alike(tmp_path, kind):
+def test_texts_are_tokenized_alike(tmp_path, kind):
     tokenizer = train(TEXTS * 9, kind=kind, vocabulary=300)
     config = preset("llama-tiny", vocabulary=len(tokenizer), special={"begin": 2, "end": [3], "padding": 0})
     write_folder(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer)
@@ -27,7 +27,7 @@ def test_texts_are_cut_alike(tmp_path, kind):
     assert read_tokenizer(again.folder).encode(TEXTS[0]).ids == tokenizer.encode(TEXTS[0]).ids
 
 
-def test_they_write_what_we_write(tmp_path):
+def test_generated_text_is_equal(tmp_path):
     from peasy.generation.decode import Sampling, generate
 
     tokenizer = train(TEXTS * 9, kind="bpe", vocabulary=300)
@@ -41,7 +41,7 @@ def test_they_write_what_we_write(tmp_path):
     assert found[0].tolist() == ids + generate(ours, [ids], Sampling(12))[0]
 
 
-def test_an_encoder_of_ours_embeds_the_same_in_sentence_transformers(tmp_path):
+def test_encoder_is_equal_in_sentence_transformers(tmp_path):
     from sentence_transformers import SentenceTransformer
 
     tokenizer = train(TEXTS * 9, kind="wordpiece", vocabulary=300, wrap=True)
@@ -54,7 +54,7 @@ def test_an_encoder_of_ours_embeds_the_same_in_sentence_transformers(tmp_path):
     assert read_folder(tmp_path / "out").config.pooling == "first"
 
 
-def test_a_translator_of_ours_answers_the_same_in_transformers(tmp_path):
+def test_translator_is_equal_in_transformers(tmp_path):
     from peasy.generation.decode import Sampling, generate
 
     config = preset("translator-tiny", vocabulary=80, special={"padding": 0, "start": 2, "end": [3]})

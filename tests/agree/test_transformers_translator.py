@@ -1,4 +1,4 @@
-"""ours = transformers, on tiny random encoder-decoders: logits, both stacks' streams, all three kinds of weights."""
+"""Equal to transformers on tiny encoder-decoders: logits, residual streams, all three kinds of attention weights."""
 
 import pytest
 import torch
@@ -53,8 +53,8 @@ def test_padding_on_the_right(translator):
     torch.testing.assert_close(scores[target_real], expected[target_real], **CLOSE)
 
 
-def test_padding_on_the_left_changes_nothing(translator):
-    """transformers counts padding as places here, so the other road is the row without padding."""
+def test_left_padding_does_not_change_logits(translator):
+    """transformers counts padding in positions here, so the reference is the sequence without padding."""
     source, target = some_ids(1, 9), some_ids(1, 6)
     with torch.no_grad():
         expected = translator.theirs(input_ids=source, decoder_input_ids=target).logits
@@ -70,7 +70,7 @@ def test_padding_on_the_left_changes_nothing(translator):
 
 
 @pytest.mark.parametrize("pieces", [[8], [1] * 8, [3, 4, 1]])
-def test_in_pieces_with_a_cache(translator, pieces):
+def test_chunks_with_a_cache(translator, pieces):
     source, target = some_ids(2, 10), some_ids(2, 8)
     source_real = right_padding(10, 6)
     with torch.no_grad():

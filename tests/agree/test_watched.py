@@ -1,4 +1,4 @@
-"""Watched = unwatched, to the last bit; and what is seen is what happened."""
+"""A tap changes no bit of the output, and captures what was computed."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from peasy.nn import watch as watching
 from peasy.nn.tap import KNOWN_STEPS, Tap
 
 
-def watch(model, ids, **asked):
+def capture(model, ids, **asked):
     more = {name: asked.pop(name) for name in ("real", "cache", "source", "source_real") if name in asked}
     seen = []
     with torch.inference_mode():
@@ -17,33 +17,33 @@ def watch(model, ids, **asked):
 
 
 @pytest.mark.parametrize("name", EVERYONE)
-def test_looking_changes_no_bit(name):
+def test_tap_changes_no_bit(name):
     model = make(EVERYONE[name])
     ids, source = some_ids(), source_of(model)
     with torch.inference_mode():
         alone = model(ids, **source)
-    watched, seen = watch(model, ids, steps=KNOWN_STEPS, **source)
+    watched, seen = capture(model, ids, steps=KNOWN_STEPS, **source)
     assert torch.equal(alone, watched)
     assert seen or name == "ngram"
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_looking_at_padded_texts_changes_no_bit(name):
+def test_tap_with_padding_changes_no_bit(name):
     model = make(TRANSFORMERS[name])
     ids, source = some_ids(), source_of(model)
     real = torch.ones_like(ids, dtype=torch.bool)
     real[0, :4] = False
     with torch.inference_mode():
         alone = model(ids, real=real, **source)
-    assert torch.equal(alone, watch(model, ids, real=real, steps=KNOWN_STEPS, **source)[0])
+    assert torch.equal(alone, capture(model, ids, real=real, steps=KNOWN_STEPS, **source)[0])
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_the_weights_that_are_seen_make_the_context_that_is_used(name):
-    """The formula's weights times the values that were used are the kernel's context: two roads."""
+def test_captured_weights_times_values_equal_the_context(name):
+    """The formula's weights times the values equal the kernel's context."""
     model = make(TRANSFORMERS[name])
     ids = some_ids()
-    _, seen = watch(model, ids, steps=("weights", "value", "context"), **source_of(model))
+    _, seen = capture(model, ids, steps=("weights", "value", "context"), **source_of(model))
     at = {(one.place, one.step): one.array for one in seen}
     places = {place for place, _ in at}
     assert len(places) >= 3
@@ -53,22 +53,22 @@ def test_the_weights_that_are_seen_make_the_context_that_is_used(name):
         torch.testing.assert_close(at[place, "weights"].sum(-1), torch.ones_like(at[place, "weights"][..., 0]))
 
 
-def test_a_seen_weight_that_is_wrong_is_noticed(monkeypatch):
-    """The inverse: with another scale in the formula, the two roads part."""
+def test_wrong_captured_weights_are_detected(monkeypatch):
+    """Inverse: with another scale in the formula they differ."""
     real = watching.attend
     monkeypatch.setattr(watching, "attend", lambda *given, **how: real(*given, **how | {"scale": 0.9}))
     with pytest.raises(AssertionError):
-        test_the_weights_that_are_seen_make_the_context_that_is_used("rotary")
+        test_captured_weights_times_values_equal_the_context("rotary")
 
 
 @pytest.mark.parametrize("name", ["learned", "grouped", "window", "relative", "alibi", "softcap"])
 @pytest.mark.parametrize("rows", [[0], [-1], [3, 9, 16], None])
 @pytest.mark.parametrize("heads", [[2], [3, 0], None])
-def test_some_rows_and_heads_are_those_of_all(name, rows, heads):
+def test_selected_rows_and_heads_equal_those_of_all(name, rows, heads):
     model, ids = make(DECODERS[name], double=True), some_ids()
     steps = ("query", "key", "value", "scores", "scaled", "masked", "weights", "context")
-    _, whole = watch(model, ids, steps=steps, layers=[1])
-    _, some = watch(model, ids, steps=steps, layers=[1], rows=rows, heads=heads)
+    _, whole = capture(model, ids, steps=steps, layers=[1])
+    _, some = capture(model, ids, steps=steps, layers=[1], rows=rows, heads=heads)
     assert [one.step for one in whole] == [one.step for one in some]
     for all_of_it, one in zip(whole, some, strict=True):
         expected = all_of_it.array if heads is None else all_of_it.array[:, heads]
@@ -83,41 +83,41 @@ def test_alignments_of_the_recurrent_translator(name):
     source = source_of(model)
     real = torch.ones(2, 9, dtype=torch.bool)
     real[1, 6:] = False
-    _, (weights,) = watch(model, ids, source_real=real, **source)
+    _, (weights,) = capture(model, ids, source_real=real, **source)
     assert weights.place == ("decoder", 0, "cross_attention")
     assert weights.array.shape == (2, 1, 6, 9)
     assert not weights.array[1, 0, :, 6:].any()
     torch.testing.assert_close(weights.array.sum(-1), torch.ones(2, 1, 6))
-    _, (some,) = watch(model, ids, rows=[-1], source_real=real, **source)
+    _, (some,) = capture(model, ids, rows=[-1], source_real=real, **source)
     assert torch.equal(some.array, weights.array[:, :, -1:])
 
 
-def test_only_what_is_asked_for_is_computed(monkeypatch):
-    """One layer watched: the formula is called once, for the asked rows and heads alone."""
+def test_only_requested_steps_are_computed(monkeypatch):
+    """With one layer captured, the formula is called once, for the requested rows and heads."""
     calls = []
     real = watching.attend
     monkeypatch.setattr(
         watching, "attend", lambda query, *rest, **how: calls.append(query.shape) or real(query, *rest, **how)
     )
-    watch(make(DECODERS["learned"]), some_ids(), layers=[2], heads=[1], rows=[4, 5])
+    capture(make(DECODERS["learned"]), some_ids(), layers=[2], heads=[1], rows=[4, 5])
     assert calls == [(2, 1, 2, 8)]
     calls.clear()
-    watch(make(DECODERS["learned"]), some_ids(), steps=("query", "context", "residual"))
+    capture(make(DECODERS["learned"]), some_ids(), steps=("query", "context", "residual"))
     assert calls == []
 
 
-def test_tall_steps_come_in_pieces():
+def test_steps_arrive_in_blocks_of_rows():
     model, ids = make(DECODERS["window"]), some_ids()
-    _, (whole,) = watch(model, ids, layers=[1])
-    _, pieces = watch(model, ids, layers=[1], block=5)
+    _, (whole,) = capture(model, ids, layers=[1])
+    _, pieces = capture(model, ids, layers=[1], block=5)
     assert [len(piece.rows) for piece in pieces] == [5, 5, 5, 2]
     torch.testing.assert_close(torch.cat([piece.array for piece in pieces], dim=2), whole.array)
 
 
-def test_the_stream_adds_up():
-    """Before the norm: what enters a block plus what its sublayers add is what enters the next."""
+def test_residual_stream_adds_up():
+    """The input of a block plus the outputs of its sublayers is the input of the next."""
     model, ids = make(DECODERS["rotary"]), some_ids()
-    _, seen = watch(model, ids, steps=("residual", "output"))
+    _, seen = capture(model, ids, steps=("residual", "output"))
     at = {(*one.place, one.step): one.array for one in seen}
     for layer in range(3):
         added = sum(at["decoder", layer, part, "output"] for part in ("attention", "feedforward"))
@@ -126,8 +126,8 @@ def test_the_stream_adds_up():
         )
 
 
-def test_switching_a_head_off_is_its_share_less():
-    """An edit that puts zeros for one head's context takes away what that head brings through W_O."""
+def test_ablating_a_head_removes_its_contribution():
+    """Zeroing the context of one head removes its contribution through W_O."""
     model, ids = make(DECODERS["learned"]), some_ids()
 
     def off(place, context):

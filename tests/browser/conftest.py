@@ -1,10 +1,10 @@
-"""A browser with the network off, and pages of which every request, dialog and complaint is written down."""
+"""Browser without network, and pages that record every request, dialog and console message."""
 
 import pytest
 
 
 class Watched:
-    """A page of which every request, dialog and complaint is written down."""
+    """Page that records every request, dialog and console message."""
 
     def __init__(self, browser, path, ready="", **options):
         self.context = browser.new_context(offline=True, **options)
@@ -28,7 +28,7 @@ class Watched:
 
 @pytest.fixture
 def opened(browser):
-    """Open a saved page; all are closed at the end of the test."""
+    """Function that opens a saved page; all are closed at the end of the test."""
     pages = []
 
     def open_page(path, ready="", **options):
@@ -36,5 +36,5 @@ def opened(browser):
         return pages[-1]
 
     yield open_page
-    for each in pages:
-        each.context.close()
+    for page in pages:
+        page.context.close()

@@ -1,4 +1,4 @@
-"""A cell of a live map opens to its arithmetic, by pointer and by keys, where the page carries queries and keys."""
+"""Arithmetic of a cell of an interactive map, by pointer and keys."""
 
 import re
 
@@ -42,7 +42,7 @@ def show(opened, tmp_path):
 
 
 @pytest.mark.parametrize("softcap", [None, 1.5])
-def test_a_click_opens_the_very_calculation_of_the_model(show, softcap):
+def test_click_shows_the_models_calculation(show, softcap):
     maps = heads(softcap=softcap)
     watched = show(maps)
     page = watched.page
@@ -57,15 +57,15 @@ def test_a_click_opens_the_very_calculation_of_the_model(show, softcap):
     assert "by the sum over 4 keys" in text
     assert weight_of(text) == pytest.approx(maps.values[0, 0, 3, 1], abs=6e-5)
     assert ("tanh" in text) is (softcap is not None)
-    assert "does not carry" not in text
+    assert "does not contain" not in text
     watched.assert_quiet()
 
 
-def test_enter_opens_arrows_follow_and_escape_closes(show):
+def test_enter_arrows_and_escape(show):
     maps = heads()
     page = show(maps).page
     page.locator("peasy-maps .large canvas").focus()
-    page.evaluate("document.querySelector('peasy-maps').point(4, 4)")
+    page.evaluate("document.querySelector('peasy-maps').selectCell(4, 4)")
     page.keyboard.press("Enter")
     page.keyboard.press("ArrowLeft")
     assert weight_of(said(page)) == pytest.approx(maps.values[0, 0, 4, 3], abs=6e-5)
@@ -73,24 +73,24 @@ def test_enter_opens_arrows_follow_and_escape_closes(show):
     assert weight_of(said(page)) == pytest.approx(maps.values[0, 1, 4, 3], abs=6e-5)
     for _ in range(3):
         page.keyboard.press("ArrowUp")
-    assert "may not be looked at" in said(page)
+    assert "may not attend" in said(page)
     page.keyboard.press("Escape")
     assert page.locator("peasy-maps .sum").is_hidden()
 
 
-def test_what_the_page_does_not_carry_is_said(show):
+def test_missing_vectors_and_bias_are_mentioned(show):
     page = show(heads(bias=3.0)).page
     page.locator("peasy-maps .large canvas").focus()
     page.keyboard.press("Enter")
-    assert "it adds more here" in said(page), "a bias is no part of q · k"
+    assert "it also adds" in said(page), "a bias is no part of q · k"
     page = show(heads(carried=False)).page
     page.locator("peasy-maps .large canvas").focus()
-    page.evaluate("document.querySelector('peasy-maps').point(2, 1)")
+    page.evaluate("document.querySelector('peasy-maps').selectCell(2, 1)")
     page.keyboard.press("Enter")
     assert "peasy look m 'The' --layer 0 --head 0 --query 'came' --steps" in said(page)
 
 
-def test_the_widget_opens_its_cells_too(browser, tmp_path):
+def test_cells_in_the_notebook_widget(browser, tmp_path):
     from tests.test_notebook import PAGE
 
     made = notebook.widget(Document("Heads", (heads(),)))
@@ -101,5 +101,5 @@ def test_the_widget_opens_its_cells_too(browser, tmp_path):
     page.goto(path.as_uri())
     page.wait_for_selector("peasy-maps[data-ready]")
     page.locator("peasy-maps .large canvas").click(position={"x": 200, "y": 200})
-    assert "score = q · k" in said(page) or "may not be looked at" in said(page)
+    assert "score = q · k" in said(page) or "may not attend" in said(page)
     page.context.close()

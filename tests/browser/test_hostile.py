@@ -1,4 +1,4 @@
-"""Five hundred hostile strings as tokens in saved pages: no dialog, no request, no new element; and the inverse."""
+"""Hostile strings as tokens in saved pages: no dialog, no request, no new element; with inverse tests."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ EVERYTHING = """(() => {
 
 
 def document(words):
-    """Each word as a token of maps, links, a cache, a map of points; as title, axis and sentence too."""
+    """Return a document with each word as token, title, axis and sentence of all figures."""
     parts = []
     for start in range(0, len(words), 50):
         some = tuple(words[start : start + 50])
@@ -42,13 +42,13 @@ def document(words):
 
 
 def used(watched):
-    """Point at things as a person would; then count what is on the page."""
+    """Use the page, then count its elements."""
     page = watched.page
     page.wait_for_function(
         "[...document.querySelectorAll('peasy-maps, peasy-links, peasy-plane')].every((e) => 'ready' in e.dataset)"
     )
     for row in range(3):
-        page.evaluate(f"document.querySelectorAll('peasy-maps').forEach((e) => e.point({row}, {row}))")
+        page.evaluate(f"document.querySelectorAll('peasy-maps').forEach((e) => e.selectCell({row}, {row}))")
     for kind in ("peasy-maps", "peasy-links"):
         page.locator(f"{kind} svg text[data-side]").first.focus()
     page.locator("path.point").first.focus()
@@ -61,20 +61,20 @@ def test_hostile_tokens_are_inert(opened, tmp_path):
     same = tuple(f"w{HOSTILE.index(word)}" for word in HOSTILE)  # a word that comes twice is one kind of point
     tame = opened(render.save(document(same), tmp_path / "tame.html"))
     found, expected = used(hostile), used(tame)
-    # How many labels have room depends on how wide they are; no other element may be more or fewer.
+    # The number of labels that fit depends on their width; all other counts must be equal.
     assert {k: v for k, v in found.items() if k != "text"} == {k: v for k, v in expected.items() if k != "text"}
     hostile.assert_quiet()
     tame.assert_quiet()
 
 
-def test_the_tokens_are_there_as_text(opened, tmp_path):
+def test_tokens_are_shown_as_text(opened, tmp_path):
     page = opened(render.save(document(HOSTILE[:50]), tmp_path / "page.html"), "peasy-maps").page
     words = page.locator("peasy-maps svg text[data-side='0']").all_text_contents()
     assert words == [glyph.label(word) for word in HOSTILE[:50]]
 
 
-def test_without_the_escapes_the_page_would_break(opened, tmp_path, monkeypatch):
-    """The inverse: with the guards of data and markup taken away, the same test goes red."""
+def test_without_escaping_the_page_would_break(opened, tmp_path, monkeypatch):
+    """The inverse: without escaping of data and markup, the test above fails."""
     import json
 
     monkeypatch.setattr(html, "_safe_json", lambda data: json.dumps(data, ensure_ascii=False))
@@ -85,8 +85,8 @@ def test_without_the_escapes_the_page_would_break(opened, tmp_path, monkeypatch)
     assert hostile.page.locator("img").count() > tame.page.locator("img").count() == 0
 
 
-def test_without_the_policy_a_slipped_in_script_would_speak(opened, tmp_path):
-    """The inverse of the policy: the same spoilt file is silent with it, and speaks without it."""
+def test_without_csp_an_injected_script_would_run(opened, tmp_path):
+    """The inverse of the CSP: an injected script runs only without it."""
     whole = html.draw(document(HOSTILE[:50])).replace("<h1>", "<script>alert(1)</script><h1>", 1)
     (tmp_path / "with.html").write_text(whole)
     start, end = whole.index("<meta http-equiv"), whole.index('<meta name="viewport')

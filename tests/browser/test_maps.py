@@ -1,4 +1,4 @@
-"""Heads in a real browser with the network off: pointing, keys, numbers, themes, narrow and wide."""
+"""Attention maps in a real browser without network: hover, keys, numbers, themes, widths."""
 
 import re
 
@@ -50,9 +50,10 @@ def shown_number(page):
 def point_at(page, row, column):
     place = page.evaluate(
         """([row, column]) => {
-            const chart = document.querySelector("peasy-maps").chart;
-            const box = chart.canvas.getBoundingClientRect();
-            const [x, y] = [chart.left + chart.cell * (column + 0.5), chart.top + chart.cell * (row + 0.5)];
+            const heatMap = document.querySelector("peasy-maps").heatMap;
+            const box = heatMap.canvas.getBoundingClientRect();
+            const size = heatMap.cellSize;
+            const [x, y] = [heatMap.left + size * (column + 0.5), heatMap.top + size * (row + 0.5)];
             return [box.left + x, box.top + y];
         }""",
         [row, column],
@@ -60,7 +61,7 @@ def point_at(page, row, column):
     page.mouse.move(*place)
 
 
-def test_every_number_is_the_models_to_within_what_is_stated(opened, saved, maps):
+def test_numbers_match_within_the_stated_error(opened, saved, maps):
     page = opened(saved, "peasy-maps").page
     error = page.evaluate("document.querySelector('peasy-maps').numbers.error")
     assert error < 8e-6
@@ -77,7 +78,7 @@ def test_every_number_is_the_models_to_within_what_is_stated(opened, saved, maps
         assert shown_number(page) == pytest.approx(maps.values[1, 2, row, column], abs=error + 5e-5)
 
 
-def test_arrows_move_the_cell_and_brackets_the_layer(opened, saved, maps):
+def test_arrow_and_bracket_keys(opened, saved, maps):
     watched = opened(saved, "peasy-maps")
     page = watched.page
     page.locator("peasy-maps .large canvas").focus()
@@ -95,7 +96,7 @@ def test_arrows_move_the_cell_and_brackets_the_layer(opened, saved, maps):
     watched.assert_quiet()
 
 
-def test_the_overview_is_one_stop_and_arrows_walk_in_it(opened, saved):
+def test_overview_has_one_tab_stop_and_arrow_keys(opened, saved):
     page = opened(saved, "peasy-maps").page
     assert page.locator("peasy-maps .overview button").count() == 12
     assert page.locator("peasy-maps .overview button[tabindex='0']").count() == 1
@@ -108,7 +109,7 @@ def test_the_overview_is_one_stop_and_arrows_walk_in_it(opened, saved):
     assert "layer 2, head 3" in page.locator("peasy-maps .read").inner_text()
 
 
-def test_a_word_and_its_row_are_linked_both_ways(opened, saved):
+def test_words_and_rows_are_linked(opened, saved):
     page = opened(saved, "peasy-maps").page
     page.locator("peasy-maps svg text[data-side='0']").nth(3).hover()
     assert "query ·out" in page.locator("peasy-maps .read").inner_text()
@@ -119,7 +120,7 @@ def test_a_word_and_its_row_are_linked_both_ways(opened, saved):
     assert page.evaluate(f"{away}.every((line) => (line.dataset.a === '1') !== line.classList.contains('away'))")
 
 
-def test_the_largest_weights_of_a_query_are_listed(opened, saved, maps):
+def test_largest_weights_are_listed(opened, saved, maps):
     page = opened(saved, "peasy-maps").page
     point_at(page, 4, 0)
     listed = page.locator("peasy-maps ol.top li bdi").all_inner_texts()
@@ -127,7 +128,7 @@ def test_the_largest_weights_of_a_query_are_listed(opened, saved, maps):
     assert listed == [WORDS[place] for place in order]
 
 
-def test_ribbons_answer_to_keys(opened, saved):
+def test_ribbon_keys(opened, saved):
     page = opened(saved, "peasy-links").page
     word = page.locator("peasy-links svg text[data-side]")
     word.nth(0).focus()
@@ -138,7 +139,7 @@ def test_ribbons_answer_to_keys(opened, saved):
     assert "·out ← ·pizza 0.8000" in page.locator("peasy-links .read").inner_text()
 
 
-def test_it_reads_without_scripts(opened, saved, maps):
+def test_page_without_scripts(opened, saved, maps):
     watched = opened(saved, java_script_enabled=False)
     page = watched.page
     assert page.locator("peasy-maps svg image").count() == 12, "every map is there as a still picture"
@@ -148,7 +149,7 @@ def test_it_reads_without_scripts(opened, saved, maps):
     watched.assert_quiet()
 
 
-def test_the_table_stays_when_the_picture_comes_to_life(opened, saved, maps):
+def test_table_stays_with_the_interactive_figure(opened, saved, maps):
     page = opened(saved, "peasy-maps").page
     page.locator("details summary").first.click()
     assert page.locator("td", has_text=f"{maps.values[1, 2, 3, 1]:.4f}").first.is_visible()
@@ -156,7 +157,7 @@ def test_the_table_stays_when_the_picture_comes_to_life(opened, saved, maps):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1100, 3840])
-def test_narrow_and_wide_light_and_dark(opened, tmp_path, saved, scheme, width):
+def test_widths_and_themes(opened, tmp_path, saved, scheme, width):
     path = render.save(Document("All", looking()), tmp_path / "all.html")
     for each in (saved, path):
         watched = opened(each, "peasy-maps", color_scheme=scheme, viewport={"width": width, "height": 900})
@@ -170,7 +171,7 @@ def test_narrow_and_wide_light_and_dark(opened, tmp_path, saved, scheme, width):
 
 def test_the_theme_button_repaints(opened, saved):
     page = opened(saved, "peasy-maps", color_scheme="light").page
-    ink = "document.querySelector('peasy-maps').chart.ink"
+    ink = "document.querySelector('peasy-maps').heatMap.inkColour"
     before = page.evaluate(ink)
     for _ in range(2):
         page.locator("#theme").click()
@@ -178,7 +179,7 @@ def test_the_theme_button_repaints(opened, saved):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(opened, saved, scheme):
+def test_accessibility(opened, saved, scheme):
     from axe_playwright_python.sync_playwright import Axe
 
     page = opened(saved, "peasy-maps", color_scheme=scheme, bypass_csp=True).page
@@ -187,7 +188,7 @@ def test_axe_finds_nothing_serious(opened, saved, scheme):
     assert not serious, [(each["id"], each["nodes"][0]["html"]) for each in serious]
 
 
-def test_a_long_text_is_tiles_and_a_window(opened, tmp_path):
+def test_long_text_has_tiles_and_a_text_window(opened, tmp_path):
     count, tile = 640, 16
     words = tuple(f"·w{place}" for place in range(count))
     values = np.random.default_rng(1).random((1, 2, 40, 40))
@@ -198,17 +199,17 @@ def test_a_long_text_is_tiles_and_a_window(opened, tmp_path):
     watched = opened(render.save(Document("Long", (maps,)), tmp_path / "long.html"), "peasy-maps")
     page = watched.page
     assert "Each cell is the mean of 16 by 16 tokens." in page.locator("peasy-maps .frame").inner_text()
-    assert "·w500 (place 500)" in page.locator("peasy-maps .best p").inner_text(), "the last row that was kept"
+    assert "·w500 (position 500)" in page.locator("peasy-maps .best p").inner_text(), "the last row that was kept"
     best = int(np.argmax(exact[0, 0, 1]))
     assert page.locator("peasy-maps ol.top li bdi").first.inner_text() == f"·w{best}"
     point_at(page, 2, 7)
-    assert "No row of this tile was kept in full. Kept: 100, 500." in page.locator("peasy-maps .best p").inner_text()
+    assert "No row of this tile is stored exactly. Stored: 100, 500." in page.locator("peasy-maps .best p").inner_text()
     assert "query 32–47 ·w32… → key 112–127 ·w112…" in page.locator("peasy-maps .read").inner_text()
     assert page.locator("peasy-maps .text span").count() == 240
     watched.assert_quiet()
 
 
-def test_what_python_packs_is_what_the_page_unpacks(opened, saved, maps):
+def test_page_unpacks_what_python_packs(opened, saved, maps):
     data = element_data(maps, 4)
     assert np.nanmax(np.abs(unpack(data["numbers"]) - maps.values)) <= data["numbers"]["error"] * 1.001
     page = opened(saved, "peasy-maps").page
@@ -218,7 +219,7 @@ def test_what_python_packs_is_what_the_page_unpacks(opened, saved, maps):
     )
 
 
-def test_colours_of_page_and_paper_are_the_same(opened, saved):
+def test_page_and_file_use_the_same_colours(opened, saved):
     from peasy.render import palette
 
     page = opened(saved, "peasy-maps").page
@@ -226,7 +227,7 @@ def test_colours_of_page_and_paper_are_the_same(opened, saved):
     for stops in (palette.CIVIDIS, palette.BLUE_ORANGE):
         assert " ".join(stop[1:] for stop in stops) in text
     drawn = page.evaluate(
-        "[...document.querySelector('peasy-maps').chart.cells.getContext('2d').getImageData(0, 0, 1, 1).data]"
+        "[...document.querySelector('peasy-maps').heatMap.cellCanvas.getContext('2d').getImageData(0, 0, 1, 1).data]"
     )
     assert "#" + "".join(f"{part:02x}" for part in drawn[:3]) == palette.CIVIDIS[-1], (
         "the first token looks at itself alone"

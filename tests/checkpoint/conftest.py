@@ -1,4 +1,4 @@
-"""A tiny model with its tokenizer, saved once and copied for every test that spoils it."""
+"""Fixtures: a tiny model with its tokenizer, saved once and copied for each test that changes it."""
 
 import shutil
 
@@ -29,13 +29,13 @@ def saved(model, tokenizer, tmp_path_factory):
 
 @pytest.fixture
 def folder(saved, tmp_path):
-    """A checkpoint of one's own."""
+    """A private copy of the checkpoint."""
     return shutil.copytree(saved, tmp_path / "tiny")
 
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
-    """Nobody's own runs and downloads take part."""
+    """Isolate the tests from the user's runs and hub cache."""
     monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.chdir(tmp_path)
@@ -43,7 +43,7 @@ def _home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def put(tmp_path):
-    """Put a model into the hub's cache, as the hub's library would."""
+    """Return a function that puts a model into the hub cache, as huggingface_hub would."""
 
     def make(id, *, weights=True):
         model = tmp_path / "hub" / ("models--" + id.replace("/", "--"))

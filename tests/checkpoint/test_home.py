@@ -1,3 +1,5 @@
+"""Data directory, runs by name, newest undamaged checkpoint."""
+
 import shutil
 
 import pytest
@@ -6,7 +8,7 @@ from peasy.checkpoint import home
 from peasy.errors import InvalidInput, UsageError
 
 
-def test_home_is_where_the_person_says(tmp_path, monkeypatch):
+def test_data_directory_per_platform(tmp_path, monkeypatch):
     assert home.home() == tmp_path / "home"
     monkeypatch.delenv("PEASY_HOME")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -20,22 +22,22 @@ def test_home_is_where_the_person_says(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 200, "-flag", "a b"])
-def test_names_that_are_no_names(name):
-    with pytest.raises(UsageError, match="is not a name"):
+def test_invalid_run_names(name):
+    with pytest.raises(UsageError, match="is not a valid name"):
         home.place_for(name)
 
 
-def test_runs_of_this_folder_come_before_those_at_home(tmp_path):
-    for place in (
+def test_runs_in_current_folder_take_precedence(tmp_path):
+    for folder in (
         tmp_path / "runs" / "both",
         tmp_path / "home" / "runs" / "both",
         tmp_path / "home" / "runs" / "other",
     ):
-        place.mkdir(parents=True)
+        folder.mkdir(parents=True)
     (tmp_path / "runs" / ".both.part-1").mkdir()
-    found = home.runs()
-    assert list(found) == ["both", "other"]
-    assert found["both"].resolve() == tmp_path / "runs" / "both"
+    by_name = home.runs()
+    assert list(by_name) == ["both", "other"]
+    assert by_name["both"].resolve() == tmp_path / "runs" / "both"
 
 
 @pytest.fixture
@@ -46,20 +48,20 @@ def run(saved, tmp_path):
 
 
 def test_latest_is_the_highest_step(run):
-    newest, passed = home.latest(run)
-    assert (newest.name, passed) == ("step-000010", [])
+    newest, skipped = home.latest(run)
+    assert (newest.name, skipped) == ("step-000010", [])
 
 
-def test_a_damaged_newest_is_passed_over(run):
+def test_damaged_newest_checkpoint_is_skipped(run):
     (run / "checkpoints" / "step-000010" / "config.json").write_text("{}")
-    newest, passed = home.latest(run)
-    assert (newest.name, [each.name for each in passed]) == ("step-000009", ["step-000010"])
+    newest, skipped = home.latest(run)
+    assert (newest.name, [path.name for path in skipped]) == ("step-000009", ["step-000010"])
 
 
-def test_no_whole_checkpoint_at_all(run, tmp_path):
+def test_all_checkpoints_damaged_or_none(run, tmp_path):
     for folder in (run / "checkpoints").iterdir():
         (folder / "config.json").unlink()
-    with pytest.raises(InvalidInput, match=r"No checkpoint of .* is whole"):
+    with pytest.raises(InvalidInput, match=r"All checkpoints of .* are damaged"):
         home.latest(run)
     (tmp_path / "new").mkdir()
     with pytest.raises(InvalidInput, match="no checkpoint yet"):

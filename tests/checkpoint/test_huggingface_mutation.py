@@ -1,4 +1,4 @@
-"""A damaged config.json ends in an error that names the field, never in a crash, a hang or a huge allocation."""
+"""Mutated config.json: an error that names the field, never a crash, a hang or a huge allocation."""
 
 import json
 import random
@@ -15,8 +15,8 @@ from peasy.nn import part
 
 VALUES = [None, True, False, 0, 1, -1, 2, 3, 7, 10**6, 2**31, 2**63, 10**30, 0.5, -0.5, 1e300, "", "relu", "x" * 10_000]
 VALUES += [[], [1], {}, {"a": 1}, [[1]], {"rope_type": "yarn"}, {"rope_type": 5}, ["sliding_attention"]]
-LOOK = part.Attention(2, bias=False, output_bias=False, scale=1.0)
-STACK = part.Stack(1, LOOK, part.Plain(20, "relu", bias=False), part.RootNorm())
+ATTENTION = part.Attention(2, bias=False, output_bias=False, scale=1.0)
+STACK = part.Stack(1, ATTENTION, part.Plain(20, "relu", bias=False), part.RootNorm())
 T5 = EncoderDecoderConfig(
     vocabulary=31, d_model=12, encoder=STACK, decoder=STACK, position=part.Relative(), head=part.Head(scaled=True)
 )
@@ -43,19 +43,19 @@ MODELS |= {name: preset(name) for name in ("gpt-tiny", "llama-tiny")}
 def test_mutated_settings(tmp_path, name):
     config = MODELS[name]
     folder = write_folder(tmp_path / "m", config, build(config, seed=1).state_dict())
-    told, dice = json.loads((folder / "config.json").read_text()), random.Random(7)
+    original, rng = json.loads((folder / "config.json").read_text()), random.Random(7)
     loaded, slowest, longest = 0, 0.0, 0
     for _ in range(200):
-        broken = dict(told)
-        for _ in range(dice.choice([1, 1, 2])):
-            broken[dice.choice([*told, "architectures", "rope_scaling", "layer_types"])] = dice.choice(VALUES)
+        broken = dict(original)
+        for _ in range(rng.choice([1, 1, 2])):
+            broken[rng.choice([*original, "architectures", "rope_scaling", "layer_types"])] = rng.choice(VALUES)
         (folder / "config.json").write_text(json.dumps(broken))
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             loaded += bool(read_folder(folder).config)
         except PeasyError as error:
             longest = max(longest, len(error.message))
-        slowest = max(slowest, time.perf_counter() - began)
+        slowest = max(slowest, time.perf_counter() - started)
     assert slowest < 5
     assert longest < 1000
     assert loaded < 150  # most of these must be refused

@@ -1,4 +1,4 @@
-"""Rules work in both directions, bit for bit, and know what they do not know."""
+"""Weight map rules: exact in both directions; missing rules are errors."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ TABLE = Table((FUSED, Rule("bias", "b.bias", Row()), Rule("w", "b.w")))
 OURS = ["b.w", "b.1.k", "b.1.q", "b.1.v", "b.bias"]
 
 
-def test_in_and_out_is_the_same():
+def test_import_export_round_trip_is_exact():
     theirs = {"h.1.qkv": torch.randn(3, 8), "bias": torch.randn(1, 5), "w": torch.randn(2)}
     pairs = pair(TABLE, OURS)
     ours = bring_in(pairs, theirs)
@@ -29,18 +29,18 @@ def test_in_and_out_is_the_same():
     assert ours["b.1.q"].shape == (4, 3)
     assert torch.equal(ours["b.1.k"], theirs["h.1.qkv"][:, 4:6].T)
     assert ours["b.bias"].shape == (5,)
-    back = take_out(pairs, ours)
-    assert back.keys() == theirs.keys()
-    assert all(torch.equal(back[name], theirs[name]) for name in theirs)
+    exported = take_out(pairs, ours)
+    assert exported.keys() == theirs.keys()
+    assert all(torch.equal(exported[name], theirs[name]) for name in theirs)
 
 
-def test_splitting_copies_nothing():
-    whole = torch.randn(3, 8)
-    ours = bring_in(pair(TABLE, ["b.0.q", "b.0.k", "b.0.v"]), {"h.0.qkv": whole})
-    assert {tensor.untyped_storage().data_ptr() for tensor in ours.values()} == {whole.untyped_storage().data_ptr()}
+def test_split_gives_views():
+    fused = torch.randn(3, 8)
+    ours = bring_in(pair(TABLE, ["b.0.q", "b.0.k", "b.0.v"]), {"h.0.qkv": fused})
+    assert {tensor.untyped_storage().data_ptr() for tensor in ours.values()} == {fused.untyped_storage().data_ptr()}
 
 
-def test_shapes_are_known_without_memory():
+def test_shapes_on_the_meta_device():
     meta = {
         name: torch.empty(shape, device="meta")
         for name, shape in [("b.0.q", (4, 3)), ("b.0.k", (2, 3)), ("b.0.v", (2, 3))]
@@ -48,17 +48,17 @@ def test_shapes_are_known_without_memory():
     assert take_out(pair(TABLE, meta), meta)["h.0.qkv"].shape == (3, 8)
 
 
-def test_a_weight_without_a_rule_is_named():
-    with pytest.raises(InvalidInput, match=r"no rule for our weight b\.other"):
+def test_weight_without_a_rule_is_named():
+    with pytest.raises(InvalidInput, match=r"no rule for b\.other"):
         pair(TABLE, ["b.w", "b.other"])
 
 
-def test_a_partner_that_is_missing_is_named():
-    with pytest.raises(InvalidInput, match=r"go together with b\.0\.v"):
+def test_missing_partner_is_named():
+    with pytest.raises(InvalidInput, match=r"stored together with b\.0\.v"):
         pair(TABLE, ["b.0.q", "b.0.k"])
 
 
 @pytest.mark.parametrize("name", ["h.01.bias", "h.-1.bias", "h.1.bias.x", "xh.1.bias", "h.1xbias", "h.9999999.bias"])
-def test_numbers_are_plain(name):
+def test_layer_numbers_in_patterns(name):
     assert matches("h.{layer}.bias", name) is None
     assert matches("h.{layer}.bias", "h.10.bias") == {"layer": "10"}

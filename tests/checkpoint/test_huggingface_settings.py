@@ -1,4 +1,4 @@
-"""The settings that well-known models were published with: read without complaint, and equal to our presets."""
+"""Published config.json files of well-known models: accepted, and equal to the presets."""
 
 import dataclasses
 
@@ -122,20 +122,20 @@ PUBLISHED = {
     "marian": (MARIAN, ["final_logits_bias"]),
     "t5-small": (T5, []),
 }
-"""The preset's name; what config.json says; weights that tell which parts there are."""
+"""Preset name: (config.json, weight names that show which parts exist)."""
 
 
-def read(told, stored=()):
-    return read_settings(recognise(told), Fields(told), Promised(stored))
+def read(data, weights=()):
+    return read_settings(recognise(data), Fields(data), Promised(weights))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_presets_are_what_was_published(name):
-    told, stored = PUBLISHED[name]
-    found, expected = _settled(read(told, stored)), _settled(preset(name))
-    if found.kind == "encoder":  # which parts a file holds differs from file to file
-        found = dataclasses.replace(found, head=expected.head, pooler=expected.pooler)
-    assert found == expected
+def test_presets_equal_published_configs(name):
+    data, weights = PUBLISHED[name]
+    actual, expected = _settled(read(data, weights)), _settled(preset(name))
+    if actual.kind == "encoder":  # head and pooler depend on the file
+        actual = dataclasses.replace(actual, head=expected.head, pooler=expected.pooler)
+    assert actual == expected
 
 
 def test_special_tokens():
@@ -144,34 +144,34 @@ def test_special_tokens():
     assert (read(T5).special.start, read(T5).special.end) == (0, (1,))
 
 
-def test_the_second_version_of_t5():
-    told = read(FLAN, ["lm_head.weight", "shared.weight"])
-    assert told.head == part.Head(tied=False, scaled=False)
-    assert told.encoder.feedforward == part.Gated(1024, "gelu-tanh")
+def test_t5_version_1_1():
+    config = read(FLAN, ["lm_head.weight", "shared.weight"])
+    assert config.head == part.Head(tied=False, scaled=False)
+    assert config.encoder.feedforward == part.Gated(1024, "gelu-tanh")
     assert read(T5).head == part.Head(tied=True, scaled=True)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_one_unknown_setting_more_is_refused(name):
-    told, stored = PUBLISHED[name]
-    with pytest.raises(InvalidInput, match="does not know: new_trick"):
-        read(told | {"new_trick": True}, stored)
+def test_unknown_field_is_refused(name):
+    data, weights = PUBLISHED[name]
+    with pytest.raises(InvalidInput, match="has unknown fields: new_trick"):
+        read(data | {"new_trick": True}, weights)
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "base"])
 @pytest.mark.parametrize(
     ("kind", "family"), [("gpt", "arcee"), ("encoder", "roberta-prelayernorm"), ("translator", "pegasus")]
 )
-def test_what_is_trained_here_can_leave(kind, family, size):
-    plain = {"stack": {"shift": False}, "embedding": {"ngrams": 1}} if kind == "gpt" else {}
-    assert family_for(preset(f"{kind}-{size}", **plain)).name == family
+def test_default_architectures_can_be_exported(kind, family, size):
+    changes = {"stack": {"shift": False}, "embedding": {"ngrams": 1}} if kind == "gpt" else {}
+    assert family_for(preset(f"{kind}-{size}", **changes)).name == family
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    ("changes", "key"),
     [({"stack": {"shift": True}}, "stack.shift"), ({"embedding": {"ngrams": 2}}, "embedding.ngrams")],
 )
-def test_what_nobody_else_knows_is_named(changes, named):
-    with pytest.raises(InvalidInput, match="No supported Hugging Face family") as refused:
+def test_features_without_a_family_are_named(changes, key):
+    with pytest.raises(InvalidInput, match="No supported Hugging Face family") as caught:
         family_for(preset("gpt-tiny", **changes))
-    assert named in refused.value.hint
+    assert key in caught.value.hint

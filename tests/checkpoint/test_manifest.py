@@ -1,3 +1,5 @@
+"""Manifest: validation, and detection of every damaged file."""
+
 import json
 import random
 
@@ -8,12 +10,12 @@ from peasy.checkpoint.manifest import MANIFEST, read_manifest, verifies, verify,
 from peasy.errors import InvalidInput, PeasyError
 
 
-def spoil(folder, **changes):
+def change_manifest(folder, **changes):
     path = folder / MANIFEST
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def test_names_every_file_with_size_hash_and_versions(folder):
+def test_manifest_lists_files_with_size_hash_and_versions(folder):
     manifest = read_manifest(Folder(folder))
     assert set(manifest.files) == {path.name for path in folder.iterdir()} - {MANIFEST}
     assert all(record.bytes == (folder / name).stat().st_size for name, record in manifest.files.items())
@@ -23,7 +25,7 @@ def test_names_every_file_with_size_hash_and_versions(folder):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"format": "other"}, "format 'other'"),
         ({"version": 2}, "version 2"),
@@ -32,19 +34,19 @@ def test_names_every_file_with_size_hash_and_versions(folder):
         ({"extra": 1}, "extra: there is no such key"),
     ],
 )
-def test_a_manifest_that_is_none(folder, changes, said):
-    spoil(folder, **changes)
-    with pytest.raises(InvalidInput, match=said):
+def test_invalid_manifest(folder, changes, message):
+    change_manifest(folder, **changes)
+    with pytest.raises(InvalidInput, match=message):
         read_manifest(Folder(folder))
 
 
-def test_a_manifest_cannot_name_files_elsewhere(folder):
-    spoil(folder, files={"../x": {"bytes": 1, "sha256": ""}})
-    with pytest.raises(InvalidInput, match="plain file names"):
+def test_manifest_cannot_name_outside_files(folder):
+    change_manifest(folder, files={"../x": {"bytes": 1, "sha256": ""}})
+    with pytest.raises(InvalidInput, match="bare file names"):
         verify(Folder(folder), read_manifest(Folder(folder)))
 
 
-def test_a_file_more_or_less_is_noticed(folder):
+def test_extra_and_missing_files_are_detected(folder):
     (folder / "model-x.safetensors").touch()
     assert not verifies(folder)
     (folder / "model-x.safetensors").unlink()
@@ -53,34 +55,34 @@ def test_a_file_more_or_less_is_noticed(folder):
     assert not verifies(folder)
 
 
-def test_every_flipped_bit_and_every_cut_is_noticed(folder):
+def test_every_flipped_bit_and_truncation_is_detected(folder):
     rng = random.Random(0)
     names = [path.name for path in folder.iterdir() if path.name != MANIFEST]
     manifest = read_manifest(Folder(folder))
     for _ in range(100):
         path = folder / rng.choice(names)
         data = path.read_bytes()
-        spoilt = bytearray(data)
+        damaged = bytearray(data)
         if rng.random() < 0.3:
-            del spoilt[rng.randrange(len(spoilt)) :]
+            del damaged[rng.randrange(len(damaged)) :]
         else:
-            spoilt[rng.randrange(len(spoilt))] ^= 1 << rng.randrange(8)
-        path.write_bytes(spoilt)
+            damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
         with pytest.raises(PeasyError, match=path.name):
             verify(Folder(folder), manifest)
         path.write_bytes(data)
     verify(Folder(folder), manifest)
 
 
-def test_a_spoilt_manifest_never_verifies(folder):
+def test_damaged_manifest_is_detected(folder):
     rng = random.Random(1)
     path = folder / MANIFEST
     text = path.read_text()
-    digits = [i for i, sign in enumerate(text) if sign in "0123456789abcdef" and i < text.index('"versions"')]
+    digits = [i for i, character in enumerate(text) if character in "0123456789abcdef" and i < text.index('"versions"')]
     for _ in range(50):
-        at = rng.choice(digits)
-        other = "f" if text[at] != "f" else "0"
-        path.write_text(text[:at] + other + text[at + 1 :])
+        index = rng.choice(digits)
+        other = "f" if text[index] != "f" else "0"
+        path.write_text(text[:index] + other + text[index + 1 :])
         assert not verifies(folder)
 
 

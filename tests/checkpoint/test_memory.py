@@ -1,3 +1,5 @@
+"""Free RAM and the check before loading."""
+
 import resource
 import subprocess
 import sys
@@ -8,25 +10,25 @@ from peasy.checkpoint import memory
 from peasy.errors import NoRoom
 
 
-def test_there_is_memory_here():
+def test_available_memory_is_positive():
     assert memory.available() > 10 * 2**20
 
 
-def test_what_does_not_fit_is_refused_before_it_is_loaded(monkeypatch):
+def test_too_large_model_is_refused(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 2**30)
     memory.require(9 * 2**30 // 10, "small")
-    with pytest.raises(NoRoom, match=r"large needs about 1\.1 GiB of memory, and 1\.0 GiB are free"):
+    with pytest.raises(NoRoom, match=r"large needs about 1\.1 GiB of memory; 1\.0 GiB are free"):
         memory.require(2**30, "large")
 
 
-def test_unknown_memory_refuses_nothing(monkeypatch):
+def test_unknown_memory_allows_everything(monkeypatch):
     monkeypatch.setattr(memory, "_read", lambda path: "")
     monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY,) * 2)
     assert memory.available() is None
     memory.require(10**18, "anything")
 
 
-def test_a_limit_of_the_group_counts(monkeypatch):
+def test_cgroup_limit(monkeypatch):
     files = {"/sys/fs/cgroup/memory.max": "1000", "/sys/fs/cgroup/memory.current": "400"}
     files["/sys/fs/cgroup/memory.stat"] = "anon 5\ninactive_file 100\n"
     monkeypatch.setattr(memory, "_read", lambda path: files.get(path, ""))
@@ -34,11 +36,11 @@ def test_a_limit_of_the_group_counts(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("count", "said"),
+    ("count", "text"),
     [(0, "0 bytes"), (999, "999 bytes"), (1536, "1.5 KiB"), (2.5 * 2**30, "2.5 GiB"), (2**52, "4,096.0 TiB")],
 )
-def test_bytes_in_words(count, said):
-    assert memory.show_bytes(count) == said
+def test_format_bytes(count, text):
+    assert memory.show_bytes(count) == text
 
 
 PEAK = """
@@ -52,7 +54,7 @@ from peasy.models.preset import preset
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) * 1024
 
-load_model(read_checkpoint(sys.argv[2]))  # whatever torch fetches at its first use
+load_model(read_checkpoint(sys.argv[2]))  # warm-up: torch's lazy initialization
 before = peak()
 checkpoint = read_checkpoint(sys.argv[1])
 model = load_model(checkpoint)
@@ -61,11 +63,11 @@ print((peak() - before) / checkpoint.tensors.bytes)
 
 
 @pytest.mark.slow
-def test_loading_124_million_parameters_takes_little_more_than_their_size(tmp_path, saved):
+def test_peak_memory_of_loading_gpt2_is_close_to_its_size(tmp_path, saved):
     from peasy.checkpoint.model import save_model
     from peasy.models.build import build
     from peasy.models.preset import preset
 
-    where = save_model(tmp_path / "gpt2", build(preset("gpt2")))
-    ran = subprocess.run([sys.executable, "-c", PEAK, where, saved], check=True, capture_output=True, text=True)
-    assert float(ran.stdout) <= 1.3
+    folder = save_model(tmp_path / "gpt2", build(preset("gpt2")))
+    result = subprocess.run([sys.executable, "-c", PEAK, folder, saved], check=True, capture_output=True, text=True)
+    assert float(result.stdout) <= 1.3

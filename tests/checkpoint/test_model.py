@@ -1,3 +1,5 @@
+"""Save and load models: round trips, and errors for weights or configs that do not match."""
+
 import json
 
 import pytest
@@ -16,80 +18,80 @@ TINY = {preset.config.kind: preset for preset in presets() if preset.name.endswi
 
 
 @pytest.mark.parametrize("kind", sorted(TINY))
-def test_every_kind_of_model_comes_back(tmp_path, kind):
+def test_save_load_round_trip(tmp_path, kind):
     model = build(TINY[kind].config, seed=3)
-    again = load_model(read_checkpoint(save_model(tmp_path / "m", model)))
-    assert again.config == model.config
-    before, after = model.state_dict(), again.state_dict()
+    reloaded = load_model(read_checkpoint(save_model(tmp_path / "m", model)))
+    assert reloaded.config == model.config
+    before, after = model.state_dict(), reloaded.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_all_kinds_have_a_tiny_one():
+def test_every_kind_has_a_tiny_preset():
     assert set(TINY) == {config.kind for config in KINDS}
 
 
-def test_a_loaded_model_answers_as_before_and_can_be_trained(folder, model):
-    again = load_model(read_checkpoint(folder))
+def test_loaded_model_gives_same_logits_and_can_be_trained(folder, model):
+    reloaded = load_model(read_checkpoint(folder))
     ids = torch.tensor([[7, 8, 9]])
-    assert torch.equal(again(ids), model(ids))
-    again(ids).sum().backward()
-    assert all(weight.grad is not None for weight in again.parameters())
+    assert torch.equal(reloaded(ids), model(ids))
+    reloaded(ids).sum().backward()
+    assert all(weight.grad is not None for weight in reloaded.parameters())
     with torch.no_grad():
-        for weight in again.parameters():
+        for weight in reloaded.parameters():
             weight += 1
-    read_checkpoint(folder)  # still what was written: changed weights do not reach the file
+    read_checkpoint(folder)  # changed weights do not reach the file
 
 
 @pytest.fixture
-def spoil(folder):
-    """Change config.json or weights of a checkpoint, with a manifest that vouches for the new ones."""
+def modified(folder):
+    """Return a function that changes config or weights of a checkpoint and writes a valid manifest."""
 
     def change(config=None, **weights):
-        found = read_checkpoint(folder)
-        tensors = {name: found.tensors[name] for name in found.tensors}
+        original = read_checkpoint(folder)
+        tensors = {name: original.tensors[name] for name in original.tensors}
         for name, tensor in weights.items():
             tensors = (
                 {**tensors, name: tensor} if tensor is not None else {n: t for n, t in tensors.items() if n != name}
             )
-        where = folder.parent / "spoilt"
-        return read_checkpoint(write_checkpoint(where, tensors, found.config if config is None else config))
+        changed = folder.parent / "changed"
+        return read_checkpoint(write_checkpoint(changed, tensors, original.config if config is None else config))
 
     return change
 
 
-def test_missing_extra_and_misshaped_weights_are_named(spoil):
+def test_missing_weights_are_named(modified):
     name = "embedding.token.weight"
-    with pytest.raises(InvalidInput, match=r"does not hold 'embedding\.token\.weight'"):
-        load_model(spoil(**{name: None}))
+    with pytest.raises(InvalidInput, match=r"is missing the weights 'embedding\.token\.weight'"):
+        load_model(modified(**{name: None}))
 
 
-def test_extra_weights_are_named(spoil):
-    with pytest.raises(InvalidInput, match="also holds 'surprise'"):
-        load_model(spoil(surprise=torch.ones(1)))
+def test_unexpected_weights_are_named(modified):
+    with pytest.raises(InvalidInput, match="has unexpected weights 'surprise'"):
+        load_model(modified(surprise=torch.ones(1)))
 
 
-def test_misshaped_weights_are_named_with_what_was_expected(spoil):
-    with pytest.raises(InvalidInput, match=r"has the shape \[3, 16\]; config.json makes it \[280, 16\]"):
-        load_model(spoil(**{"embedding.token.weight": torch.ones(3, 16)}))
+def test_wrong_shape_is_named_with_the_expected_one(modified):
+    with pytest.raises(InvalidInput, match=r"has shape \[3, 16\]; config.json requires \[280, 16\]"):
+        load_model(modified(**{"embedding.token.weight": torch.ones(3, 16)}))
 
 
-def test_whole_numbers_are_no_weights(spoil):
-    with pytest.raises(InvalidInput, match="holds int64"):
-        load_model(spoil(**{"embedding.token.weight": torch.ones(280, 16, dtype=torch.long)}))
+def test_integer_weights_are_refused(modified):
+    with pytest.raises(InvalidInput, match="has dtype int64"):
+        load_model(modified(**{"embedding.token.weight": torch.ones(280, 16, dtype=torch.long)}))
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         ("d_model", 0, "d_model"),
         ("d_model", 17, "d_model"),
         ("d_model", "16", "d_model should be a whole number"),
-        ("d_model", 2**40, "d_model is 1099511627776; at most 2,147,483,647"),
+        ("d_model", 2**40, "d_model is 1099511627776; the maximum here is 2,147,483,647"),
         ("vocabulary", 281, r"\[281, 16\]"),
-        ("stack.layers", 10**9, r"stack.layers is 1000000000; at most \d+ is possible here"),
-        ("stack.layers", 3, "does not hold"),
-        ("stack.layers", 1, "also holds"),
+        ("stack.layers", 10**9, r"stack.layers is 1000000000; the maximum here is \d+"),
+        ("stack.layers", 3, "is missing the weights"),
+        ("stack.layers", 1, "has unexpected weights"),
         ("kind", "transformer", "kind"),
         ("stack.norm.kind", "batch", "stack.norm.kind"),
         ("dropuot", 0.1, "dropuot: there is no such key"),
@@ -97,18 +99,18 @@ def test_whole_numbers_are_no_weights(spoil):
         ("special.end", "x", "special.end"),
     ],
 )
-def test_a_config_that_does_not_fit_says_field_value_and_range(spoil, model, path, value, said):
+def test_invalid_config_is_named_with_value_and_range(modified, model, path, value, message):
     data = plain(model.config)
     *above, last = path.split(".")
     inner = data
     for key in above:
         inner = inner[key]
     inner[last] = value
-    with pytest.raises(InvalidInput, match=said):
-        load_model(spoil(data))
+    with pytest.raises(InvalidInput, match=message):
+        load_model(modified(data))
 
 
-def test_too_large_for_this_machine_is_refused_before_a_number_is_read(folder, monkeypatch):
+def test_too_large_model_is_refused_before_weights_are_read(folder, monkeypatch):
     checkpoint = read_checkpoint(folder)
     monkeypatch.setattr(memory, "available", lambda: 1000)
     monkeypatch.setattr(type(checkpoint.tensors), "__getitem__", lambda *a: pytest.fail("read"))
@@ -116,7 +118,7 @@ def test_too_large_for_this_machine_is_refused_before_a_number_is_read(folder, m
         load_model(checkpoint)
 
 
-def test_config_json_in_a_folder_that_was_edited_by_hand(folder):
+def test_edited_config_needs_a_new_manifest(folder):
     data = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(data | {"dropout": 0.5}))
     with pytest.raises(InvalidInput, match=r"config\.json"):

@@ -1,3 +1,5 @@
+"""Safetensors reader and writer: dtypes, shards, NaN checks, malformed files."""
+
 import json
 import math
 
@@ -5,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from peasy.checkpoint import tensors as room
+from peasy.checkpoint import tensors as tensors_module
 from peasy.checkpoint.folder import Folder
 from peasy.checkpoint.tensors import INDEX, WEIGHTS, TensorFile, open_tensors, write_tensors
 from peasy.errors import InvalidInput, NotFound
@@ -17,7 +19,7 @@ DTYPES = [
 
 
 def write_raw(path, header, data=b"", length=None):
-    """A safetensors file as its maker pleases."""
+    """Write a safetensors file with an arbitrary header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     path.write_bytes((len(text) if length is None else length).to_bytes(8, "little") + text + data)
 
@@ -27,53 +29,53 @@ def entry(start=0, end=8, shape=(2,), dtype="F32"):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_what_the_library_writes_we_read(tmp_path, dtype):
+def test_reads_files_of_the_safetensors_library(tmp_path, dtype):
     given = {"a": torch.arange(6).reshape(2, 3).to(dtype), "b.c": torch.ones(()).to(dtype), "none": torch.zeros(0, 4)}
     save_file(given, tmp_path / WEIGHTS)
-    found = open_tensors(Folder(tmp_path))
-    assert set(found) == set(given)
+    loaded = open_tensors(Folder(tmp_path))
+    assert set(loaded) == set(given)
     for name, tensor in given.items():
-        assert found[name].dtype == tensor.dtype
-        assert torch.equal(found[name], tensor)
-        assert found.info(name).shape == tuple(tensor.shape)
-    assert found.bytes == sum(tensor.nbytes for tensor in given.values())
+        assert loaded[name].dtype == tensor.dtype
+        assert torch.equal(loaded[name], tensor)
+        assert loaded.info(name).shape == tuple(tensor.shape)
+    assert loaded.bytes == sum(tensor.nbytes for tensor in given.values())
 
 
-def test_what_we_write_the_library_reads(tmp_path):
-    given = {"a": torch.randn(3, 4), "turned": torch.randn(4, 3).T, "half": torch.randn(5).half()}
+def test_safetensors_library_reads_our_files(tmp_path):
+    given = {"a": torch.randn(3, 4), "transposed": torch.randn(4, 3).T, "half": torch.randn(5).half()}
     assert write_tensors(tmp_path, given) == [WEIGHTS]
-    again = load_file(tmp_path / WEIGHTS)
-    assert all(torch.equal(again[name], tensor) for name, tensor in given.items())
+    reloaded = load_file(tmp_path / WEIGHTS)
+    assert all(torch.equal(reloaded[name], tensor) for name, tensor in given.items())
 
 
-def test_a_tensor_that_does_not_lie_even_is_copied(tmp_path):
-    numbers = torch.tensor([1.5, -2.0])
+def test_unaligned_tensor_is_copied(tmp_path):
+    values = torch.tensor([1.5, -2.0])
     header = {"a": entry(0, 1, (1,), "U8"), "b": entry(1, 9)}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    write_raw(tmp_path / WEIGHTS, text, b"\x07" + numbers.numpy().tobytes())
-    assert torch.equal(open_tensors(Folder(tmp_path))["b"], numbers)
+    write_raw(tmp_path / WEIGHTS, text, b"\x07" + values.numpy().tobytes())
+    assert torch.equal(open_tensors(Folder(tmp_path))["b"], values)
 
 
 def test_large_weights_are_written_in_shards(tmp_path):
     given = {f"w{i}": torch.randn(100) for i in range(5)}
     names = write_tensors(tmp_path, given, shard_bytes=900)
     assert names == [*(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)), INDEX]
-    found = open_tensors(Folder(tmp_path))
-    assert list(found) == list(given)
-    assert all(torch.equal(found[name], tensor) for name, tensor in given.items())
+    loaded = open_tensors(Folder(tmp_path))
+    assert list(loaded) == list(given)
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in given.items())
     assert json.loads((tmp_path / INDEX).read_text())["metadata"]["total_size"] == 2000
 
 
 def test_writing_to_a_mapped_tensor_does_not_reach_the_file(tmp_path):
     write_tensors(tmp_path, {"a": torch.ones(4)})
     before = (tmp_path / WEIGHTS).read_bytes()
-    found = open_tensors(Folder(tmp_path))["a"]
-    found += 1
+    tensor = open_tensors(Folder(tmp_path))["a"]
+    tensor += 1
     assert (tmp_path / WEIGHTS).read_bytes() == before
 
 
-def test_a_mapped_tensor_outlives_its_file_object(tmp_path):
+def test_mapped_tensor_outlives_its_file(tmp_path):
     write_tensors(tmp_path, {"a": torch.arange(1000.0)})
     tensor = open_tensors(Folder(tmp_path))["a"]
     (tmp_path / WEIGHTS).unlink()
@@ -84,10 +86,10 @@ def test_a_mapped_tensor_outlives_its_file_object(tmp_path):
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_nan_and_infinity_are_refused_by_name(tmp_path, dtype, bad):
     save_file({"good": torch.ones(3), "layers.3.w": torch.tensor([1, bad, 2]).to(dtype)}, tmp_path / WEIGHTS)
-    found = open_tensors(Folder(tmp_path))
-    assert found["good"].sum() == 3
-    with pytest.raises(InvalidInput, match=r"'layers.3.w' holds NaN or infinity"):
-        found["layers.3.w"]
+    loaded = open_tensors(Folder(tmp_path))
+    assert loaded["good"].sum() == 3
+    with pytest.raises(InvalidInput, match=r"'layers.3.w' contains NaN or infinity"):
+        loaded["layers.3.w"]
     with pytest.raises(InvalidInput, match="NaN or infinity"):
         write_tensors(tmp_path, {"x": torch.tensor([bad])})
 
@@ -95,25 +97,25 @@ def test_nan_and_infinity_are_refused_by_name(tmp_path, dtype, bad):
 def test_large_finite_numbers_are_not_mistaken_for_infinity(tmp_path):
     huge = torch.full((1000,), 3e38)
     save_file({"a": huge, "h": torch.full((9000,), 60000.0).half()}, tmp_path / WEIGHTS)
-    found = open_tensors(Folder(tmp_path))
-    assert torch.equal(found["a"], huge)
-    assert found["h"].max() == 60000
+    loaded = open_tensors(Folder(tmp_path))
+    assert torch.equal(loaded["a"], huge)
+    assert loaded["h"].max() == 60000
 
 
-def test_without_the_guard_nan_would_come_through(tmp_path, monkeypatch):
+def test_without_the_check_nan_would_pass(tmp_path, monkeypatch):
     save_file({"a": torch.tensor([math.nan])}, tmp_path / WEIGHTS)
-    monkeypatch.setattr(room, "check_finite", lambda tensor, what: None)
+    monkeypatch.setattr(tensors_module, "check_finite", lambda tensor, what: None)
     assert open_tensors(Folder(tmp_path))["a"].isnan().all()
 
 
-SPOILT = {
+MALFORMED = {
     "too short": (None, "too short"),
     "header larger than the file": ({"header": {}, "length": 10**6}, "claims a header"),
     "header of exabytes": ({"header": {}, "length": 2**63}, "claims a header"),
-    "header that is no JSON": ({"header": b"{"}, "not valid JSON"),
-    "header that is no table": ({"header": b"[]"}, "should be a table"),
+    "header that is invalid JSON": ({"header": b"{"}, "not valid JSON"),
+    "header that is no object": ({"header": b"[]"}, "should be a JSON object"),
     "name twice": ({"header": b'{"a": 1, "a": 2}'}, "'a' twice"),
-    "entry that is no table": ({"header": {"a": 3}}, "exactly dtype"),
+    "entry that is no object": ({"header": {"a": 3}}, "exactly dtype"),
     "entry with more": ({"header": {"a": entry() | {"code": "x"}}, "data": bytes(8)}, "exactly dtype"),
     "unknown type": ({"header": {"a": entry(dtype="F4")}, "data": bytes(8)}, "dtype 'F4'"),
     "type that is no text": ({"header": {"a": entry(dtype=[])}, "data": bytes(8)}, r"dtype \[\]"),
@@ -128,33 +130,33 @@ SPOILT = {
     "overlap": ({"header": {"a": entry(), "b": entry(4, 12)}, "data": bytes(12)}, "'b' overlaps"),
     "same bytes twice": ({"header": {"a": entry(), "b": entry()}, "data": bytes(8)}, "overlaps"),
     "gap": ({"header": {"a": entry(), "b": entry(12, 20)}, "data": bytes(20)}, "gap"),
-    "cut off": ({"header": {"a": entry()}, "data": bytes(5)}, "'a' ends after the file does: 3 bytes"),
-    "something after it": ({"header": {"a": entry()}, "data": bytes(10)}, "2 bytes after the last tensor"),
+    "cut off": ({"header": {"a": entry()}, "data": bytes(5)}, "'a' ends after the end of the file: 3 bytes"),
+    "something after it": ({"header": {"a": entry()}, "data": bytes(10)}, "2 extra bytes after the last tensor"),
     "odd metadata": ({"header": {"__metadata__": {"a": 1}}}, "__metadata__"),
 }
 
 
-@pytest.mark.parametrize("name", SPOILT)
-def test_spoilt_files_are_refused_before_anything_is_mapped(tmp_path, name, monkeypatch):
-    given, said = SPOILT[name]
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_files_are_refused_before_mapping(tmp_path, name, monkeypatch):
+    given, message = MALFORMED[name]
     path = tmp_path / WEIGHTS
     if given is None:
         path.write_bytes(b"1234")
     else:
         write_raw(path, **given)
-    monkeypatch.setattr(room.mmap, "mmap", lambda *a, **k: pytest.fail("mapped"))
-    with pytest.raises(InvalidInput, match=said) as caught:
+    monkeypatch.setattr(tensors_module.mmap, "mmap", lambda *a, **k: pytest.fail("mapped"))
+    with pytest.raises(InvalidInput, match=message) as caught:
         TensorFile(Folder(tmp_path))
     assert str(path) in caught.value.message
 
 
-def test_pickles_are_refused_with_the_reason(tmp_path):
+def test_pickle_files_are_refused(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04cos\nsystem\n.")
-    with pytest.raises(InvalidInput, match=r"pytorch_model\.bin: a pickle, which runs code"):
+    with pytest.raises(InvalidInput, match=r"pytorch_model\.bin: a pickle file, which can run code"):
         open_tensors(Folder(tmp_path))
 
 
-def test_no_weights_at_all(tmp_path):
+def test_missing_weights_file(tmp_path):
     with pytest.raises(NotFound, match=r"model\.safetensors"):
         open_tensors(Folder(tmp_path))
 
@@ -165,21 +167,21 @@ def index(tmp_path, weight_map):
 
 
 @pytest.mark.parametrize("name", ["../x.safetensors", "/x.safetensors", "a/b.safetensors"])
-def test_an_index_leads_nowhere_else(tmp_path, name):
-    with pytest.raises(InvalidInput, match="plain file names"):
+def test_index_cannot_name_outside_files(tmp_path, name):
+    with pytest.raises(InvalidInput, match="bare file names"):
         open_tensors(index(tmp_path, {"a": name}))
 
 
-def test_an_index_names_no_pickles(tmp_path):
+def test_index_cannot_name_pickle_files(tmp_path):
     with pytest.raises(InvalidInput, match=r"only \.safetensors"):
         open_tensors(index(tmp_path, {"a": "pytorch_model.bin"}))
 
 
 def test_index_and_shards_must_agree(tmp_path):
     save_file({"a": torch.ones(1), "b": torch.ones(1)}, tmp_path / "s.safetensors")
-    with pytest.raises(InvalidInput, match=r"says that s\.safetensors holds 'c'"):
+    with pytest.raises(InvalidInput, match=r"lists 'c' in s\.safetensors, which"):
         open_tensors(index(tmp_path, {"a": "s.safetensors", "b": "s.safetensors", "c": "s.safetensors"}))
-    with pytest.raises(InvalidInput, match="holds 'b', which"):
+    with pytest.raises(InvalidInput, match="contains 'b', which"):
         open_tensors(index(tmp_path, {"a": "s.safetensors"}))
     with pytest.raises(NotFound, match=r"t\.safetensors"):
         open_tensors(index(tmp_path, {"a": "t.safetensors"}))

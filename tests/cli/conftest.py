@@ -1,4 +1,4 @@
-"""A verb made for the tests: whatever function it is given becomes `peasy greet`."""
+"""Fixtures: a test command `peasy greet` made of a given function, and a tiny model."""
 
 import sys
 from types import ModuleType
@@ -17,35 +17,35 @@ def answer():
 
 
 @pytest.fixture
-def verb(monkeypatch):
-    """Put a function in as the verb `greet`."""
+def register(monkeypatch):
+    """Register a function as the command `greet`."""
 
     def put(function):
         module = ModuleType("peasy.cli.greet")
         module.greet = function
         monkeypatch.setitem(sys.modules, "peasy.cli.greet", module)
-        for place in (app, settings, usage):
-            monkeypatch.setattr(place, "VERBS", (*VERBS, Verb("greet", "Greet somebody.", FIRST)))
+        for module_ in (app, settings, usage):
+            monkeypatch.setattr(module_, "VERBS", (*VERBS, Verb("greet", "Print a greeting.", FIRST)))
 
     return put
 
 
 @pytest.fixture
-def raising(verb):
-    """`greet` raises this error."""
+def raising(register):
+    """Make `greet` raise the given error."""
 
     def put(error: BaseException):
         def greet(*, flags: Flags = Flags()) -> Answer:
             raise error
 
-        verb(greet)
+        register(greet)
 
     return put
 
 
 @pytest.fixture
 def model_folder(tmp_path, monkeypatch):
-    """A tiny model as transformers would have saved it, and an empty place for peasy's own models."""
+    """A tiny Hugging Face model folder, and an empty data folder for peasy."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     from peasy.checkpoint.huggingface import write_folder

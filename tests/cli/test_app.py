@@ -1,4 +1,4 @@
-"""The door itself: what it prints where, and which exit code it leaves with."""
+"""Command line: output streams, JSON envelope, errors and exit codes."""
 
 import errno
 import json
@@ -15,20 +15,20 @@ from peasy.cli.door import Answer, Flags, Page, Text
 from peasy.views.document import Document, Matrix, Paragraph
 
 
-def test_alone_it_says_what_to_try(peasy):
+def test_without_a_command_it_lists_what_to_try(peasy):
     ran = peasy()
     assert ran.code == 0
     assert "peasy demo" in ran.out
-    assert "rounded" not in ran.out, "there is no number on this page"
+    assert "rounded" not in ran.out, "there are no numbers on this page"
     assert ran.err == ""
 
 
-def test_help_lists_every_verb_with_examples_first(peasy):
+def test_help_lists_every_command_with_examples_first(peasy):
     from peasy.cli.verb import VERBS
 
     out = peasy("--help").out
     assert out.index("peasy explain i-love-ai") < out.index("╭")
-    assert all(verb.does in " ".join(out.replace("│", " ").split()) for verb in VERBS)
+    assert all(command.does in " ".join(out.replace("│", " ").split()) for command in VERBS)
 
 
 def test_version_flag(peasy):
@@ -37,16 +37,16 @@ def test_version_flag(peasy):
     assert peasy("--version").out.strip() == __version__
 
 
-def test_the_result_goes_to_stdout_and_the_rest_to_stderr(peasy, verb, answer):
-    verb(_answering(Answer(answer.shown, next=["peasy greet Grace"])))
+def test_result_on_stdout_and_rest_on_stderr(peasy, register, answer):
+    register(_answering(Answer(answer.shown, next=["peasy greet Grace"])))
     ran = peasy("greet")
     assert ran.out == "Greeting\n\nHello Ada.\n"
     assert ran.err == "\nNext:\n  peasy greet Grace\n"
     assert peasy("greet", "-q").err == ""
 
 
-def test_json_has_the_promised_form(peasy, verb, answer):
-    verb(_answering(Answer(answer.shown, next=["peasy greet Grace"], files=["a.txt"])))
+def test_json_envelope(peasy, register, answer):
+    register(_answering(Answer(answer.shown, next=["peasy greet Grace"], files=["a.txt"])))
     ran = peasy("greet", "--json")
     assert ran.json == {
         "ok": True,
@@ -60,14 +60,14 @@ def test_json_has_the_promised_form(peasy, verb, answer):
     assert ran.out.count("\n") == 1
 
 
-def test_json_stays_json_when_numbers_are_not(peasy, verb):
-    page = Page(Document("x", ()), {"values": [float("nan"), float("inf"), 1.5]})
-    verb(_answering(Answer(page)))
+def test_json_is_valid_with_nan_and_inf(peasy, register):
+    result = Page(Document("x", ()), {"values": [float("nan"), float("inf"), 1.5]})
+    register(_answering(Answer(result)))
     json.loads(peasy("greet", "--json").out, parse_constant=lambda name: pytest.fail(name))
 
 
-def test_a_failed_check_is_ok_with_exit_8(peasy, verb, answer):
-    verb(_answering(Answer(answer.shown, exit_code=8)))
+def test_failed_check_has_exit_code_8(peasy, register, answer):
+    register(_answering(Answer(answer.shown, exit_code=8)))
     ran = peasy("greet", "--json")
     assert (ran.code, ran.json["ok"]) == (8, True)
 
@@ -107,12 +107,12 @@ def test_every_error_has_its_exit_code(peasy, raising, error, code, name):
     assert set(ran.json["error"]) == {"code", "message", "hint"}
 
 
-def test_errors_look_like_the_house(peasy, raising):
+def test_error_format(peasy, raising):
     raising(errors.NotFound('No model "quite-fox".', hint="Did you mean quiet-fox?\nSee all: peasy models"))
     assert peasy("greet").err == '✗ No model "quite-fox".\n  Did you mean quiet-fox?\n  See all: peasy models\n'
 
 
-def test_a_bug_asks_for_a_report_and_debug_shows_where(peasy, raising):
+def test_bug_asks_for_a_report_and_debug_prints_the_traceback(peasy, raising):
     raising(ZeroDivisionError("division by zero"))
     assert "--debug" in peasy("greet").err
     shown = peasy("greet", "--debug").err
@@ -120,12 +120,12 @@ def test_a_bug_asks_for_a_report_and_debug_shows_where(peasy, raising):
     assert "ZeroDivisionError" in shown
 
 
-def test_a_missing_part_says_the_line_that_installs_it(peasy, raising):
+def test_missing_extra_shows_the_install_command(peasy, raising):
     raising(ModuleNotFoundError("No module named 'torch'", name="torch"))
     assert '  pip install "peasy[models]"\n' in peasy("greet").err
 
 
-def test_interrupted_is_130(peasy, raising):
+def test_interrupt_exits_with_130(peasy, raising):
     raising(KeyboardInterrupt())
     ran = peasy("greet")
     assert ran.code == 130
@@ -133,7 +133,7 @@ def test_interrupted_is_130(peasy, raising):
     assert "Traceback" not in ran.err
 
 
-def test_control_c_before_the_first_word_is_read_is_130_too(monkeypatch):
+def test_interrupt_during_import_exits_with_130(monkeypatch):
     from peasy.cli import app, main
 
     def interrupted() -> int:
@@ -145,7 +145,7 @@ def test_control_c_before_the_first_word_is_read_is_130_too(monkeypatch):
     assert left.value.code == 130
 
 
-def test_control_c_in_a_real_process():
+def test_interrupt_in_a_subprocess():
     code = (
         "import sys, time, types; from peasy.cli import app, start;"
         "app.start = lambda *, flags=None: (print('ready', flush=True), time.sleep(60));"
@@ -153,7 +153,7 @@ def test_control_c_in_a_real_process():
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background of a shell ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in background jobs of a shell
     )  # fmt: skip
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.1)
@@ -163,7 +163,7 @@ def test_control_c_in_a_real_process():
     assert "Traceback" not in err
 
 
-def test_a_pipe_closed_early_is_quiet():
+def test_closed_pipe_is_no_error():
     line = f"{sys.executable} -m peasy --json | true; exit ${{PIPESTATUS[0]}}"
     for _ in range(3):
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
@@ -171,12 +171,12 @@ def test_a_pipe_closed_early_is_quiet():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["verison"], "Did you mean version?"),
         (["version", "--jsn"], "Did you mean --json?"),
         (["version", "--jsn=1"], "Did you mean --json?"),
-        (["version", "nonsense"], 'cannot place "nonsense"'),
+        (["version", "nonsense"], 'unexpected argument "nonsense"'),
         (["version", "--device", "gpu"], "cuda"),
         (["version", "--seed", "five"], "--seed"),
         (["version", "--seed"], "needs a value for --seed"),
@@ -185,43 +185,43 @@ def test_a_pipe_closed_early_is_quiet():
         (["I love AI"], 'peasy explain "I love AI"'),
         (["zzzzzz"], "peasy --help"),
         (["--nonsense"], "no flag --nonsense"),
-        (["-"], 'no verb "-"'),
+        (["-"], 'no command "-"'),
         ([""], "peasy --help"),
     ],
 )
-def test_a_slip_is_usage_with_a_way_out(peasy, words, said):
+def test_usage_errors_have_a_hint(peasy, words, message):
     ran = peasy(*words)
     assert ran.code == 2
     assert ran.err.startswith("✗ ")
-    assert said in ran.err
+    assert message in ran.err
     assert ran.out == ""
     assert peasy(*words, "--json").json["exit"] == 2
 
 
-def test_a_missing_argument_is_named(peasy, verb):
+def test_missing_argument_is_named(peasy, register):
     def greet(text: Text, *, flags: Flags = Flags()) -> Answer:
         raise AssertionError
 
-    verb(greet)
+    register(greet)
     assert "greet needs TEXT." in peasy("greet").err
 
 
-def test_flags_may_stand_before_the_verb(peasy):
+def test_flags_before_the_command(peasy):
     assert peasy("--json", "--seed", "3", "version").json["command"] == "version"
 
 
-def test_a_dash_reads_stdin(peasy, verb):
+def test_dash_reads_stdin(peasy, register):
     def greet(text: Text, *, flags: Flags = Flags()) -> Answer:
         return Answer(Page(Document(text, ()), {"text": text}))
 
-    verb(greet)
+    register(greet)
     assert peasy("greet", "-", "--json", stdin="--Ada é\n").json["result"] == {"text": "--Ada é"}
     assert peasy("greet", "Ada", "--json").json["result"] == {"text": "Ada"}
     assert peasy("greet", "-", stdin="\udcff").code == 4
 
 
-def test_out_saves_by_suffix_and_says_so(peasy, verb, answer, tmp_path):
-    verb(_answering(Answer(answer.shown, brief="One greeting.")))
+def test_out_saves_by_suffix(peasy, register, answer, tmp_path):
+    register(_answering(Answer(answer.shown, brief="One greeting.")))
     ran = peasy("greet", "--out", "hello.md")
     assert "Hello Ada." in (tmp_path / "hello.md").read_text()
     assert (ran.out, ran.err) == ("One greeting.\n", "Saved hello.md\n")
@@ -230,26 +230,26 @@ def test_out_saves_by_suffix_and_says_so(peasy, verb, answer, tmp_path):
     assert ran.json["files"] == ["hello.json"]
 
 
-def test_out_into_a_folder_that_is_not_there(peasy, verb, answer):
-    verb(_answering(answer))
+def test_out_into_a_missing_folder(peasy, register, answer):
+    register(_answering(answer))
     assert peasy("greet", "--out", "nowhere/hello.md").code == 3
 
 
-def test_eighty_columns_and_no_colours(peasy, verb):
+def test_80_columns_and_no_colours(peasy, register):
     matrix = Matrix("wide", ((0.123456789,) * 30,), ("row",), tuple(f"column {i}" for i in range(30)), shaded=True)
-    verb(_answering(Answer(Page(Document("Wide", (matrix, Paragraph("word " * 60))), {}))))
+    register(_answering(Answer(Page(Document("Wide", (matrix, Paragraph("word " * 60))), {}))))
     out = peasy("greet").out
     assert max(map(len, out.splitlines())) <= 80
     assert "\x1b" not in out
 
 
-def test_colours_only_on_a_terminal_that_wants_them(monkeypatch):
+def test_colours_only_on_a_terminal(monkeypatch):
     line = f"{sys.executable} -m peasy"
-    told = {"TERM": "xterm-256color", "PATH": "/usr/bin:/bin", "COLUMNS": "80"}
+    env = {"TERM": "xterm-256color", "PATH": "/usr/bin:/bin", "COLUMNS": "80"}
 
     def on_a_terminal(line: str, **more: str) -> str:
         return subprocess.run(
-            ["script", "-qec", line, "/dev/null"], capture_output=True, text=True, env=told | more
+            ["script", "-qec", line, "/dev/null"], capture_output=True, text=True, env=env | more
         ).stdout
 
     assert "\x1b[" in on_a_terminal(line)
@@ -257,40 +257,40 @@ def test_colours_only_on_a_terminal_that_wants_them(monkeypatch):
     assert "\x1b[" not in on_a_terminal(f"{line} --no-color")
 
 
-def test_a_terminal_without_the_characters_gets_question_marks():
-    told = {"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin:/bin"}
-    done = subprocess.run([sys.executable, "-m", "peasy", "verison"], capture_output=True, text=True, env=told)
+def test_unencodable_characters_are_question_marks():
+    env = {"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-m", "peasy", "verison"], capture_output=True, text=True, env=env)
     assert done.returncode == 2
-    assert done.stderr.startswith("? There is no verb")
+    assert done.stderr.startswith("? There is no command")
 
 
-def test_words_arrive_whole_under_a_plain_c_locale():
-    told = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PATH": "/usr/bin:/bin"}
+def test_utf8_arguments_under_the_c_locale():
+    env = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PATH": "/usr/bin:/bin"}
     words = [sys.executable, "-m", "peasy", "explain", "Straße 日本", "--json"]
-    done = subprocess.run(words, capture_output=True, env=told | {"PYTHONIOENCODING": "utf-8"})
+    done = subprocess.run(words, capture_output=True, env=env | {"PYTHONIOENCODING": "utf-8"})
     assert json.loads(done.stdout)["result"]["tokens"] == ["Straße", "日本"]
-    assert subprocess.run(words, capture_output=True, env=told).returncode == 0
+    assert subprocess.run(words, capture_output=True, env=env).returncode == 0
 
 
-def test_a_verb_whose_file_is_not_there_does_not_break_help(peasy, verb, monkeypatch):
-    verb(None)
+def test_missing_command_module_does_not_break_help(peasy, register, monkeypatch):
+    register(None)
     monkeypatch.setitem(sys.modules, "peasy.cli.greet", None)
-    assert "Greet somebody." in peasy("--help").out
+    assert "Print a greeting." in peasy("--help").out
     assert peasy("greet").code == 1
 
 
-def test_verbose_says_how_long_and_whose_settings(peasy, verb, answer, tmp_path, monkeypatch):
-    verb(_answering(answer))
+def test_verbose_prints_timing_and_config_sources(peasy, register, answer, tmp_path, monkeypatch):
+    register(_answering(answer))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert peasy("greet").err == ""
     assert re.search(r"Took \d+\.\d\d s with peasy .* on Python 3.*\n.*: none\.", peasy("greet", "-v").err)
     (tmp_path / "peasy.toml").write_text("no-color = true")
     monkeypatch.setenv("PEASY_SEED", "3")
-    assert "Settings besides the command line: peasy.toml, PEASY_SEED." in peasy("greet", "-v").err
+    assert "Config files and environment variables: peasy.toml, PEASY_SEED." in peasy("greet", "-v").err
 
 
-def test_threads_and_offline_reach_the_libraries(peasy, monkeypatch):
+def test_threads_and_offline_set_environment_variables(peasy, monkeypatch):
     import os
 
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "HF_HUB_OFFLINE"):
@@ -300,7 +300,7 @@ def test_threads_and_offline_reach_the_libraries(peasy, monkeypatch):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_verbs_and_flags(shell):
+def test_completion_has_commands_and_flags(shell):
     from peasy.cli.app import build
 
     script = build().generate_completion(shell=shell)

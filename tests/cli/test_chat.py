@@ -1,4 +1,4 @@
-"""`peasy chat` from argv and from a pipe."""
+"""`peasy chat` with an argument and with stdin."""
 
 import json
 
@@ -19,21 +19,21 @@ def folder(tmp_path):
     return save_model(tmp_path / "talker", build(preset("gpt-tiny", vocabulary=280, d_model=16), seed=2), words)
 
 
-HOW = ("--max-tokens", "5", "--temperature", "0")
+OPTIONS = ("--max-tokens", "5", "--temperature", "0")
 
 
-def test_a_question_and_a_conversation(peasy, folder):
-    once = peasy("chat", folder, "hello", *HOW)
+def test_single_message_and_conversation(peasy, folder):
+    once = peasy("chat", folder, "hello", *OPTIONS)
     assert once.code == 0
     assert once.out.strip()
-    twice = peasy("chat", folder, *HOW, "--json", stdin="hello\n\nhello there\n")
+    twice = peasy("chat", folder, *OPTIONS, "--json", stdin="hello\n\nhello there\n")
     last = json.loads(twice.out.splitlines()[-1])
     messages = last["result"]["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant"] * 2
     assert messages[1]["content"].strip() == once.out.strip()
 
 
-def test_a_model_that_was_not_made_to_talk(peasy, model_folder):
+def test_model_without_chat_template(peasy, model_folder):
     ran = peasy("chat", model_folder, "hello")
     assert ran.code == 4
     assert "peasy generate" in ran.err

@@ -4,17 +4,17 @@ import subprocess
 import sys
 
 
-def test_the_list_and_a_card(peasy):
+def test_list_and_card(peasy):
     assert "stories" in peasy("data").out
     shown = peasy("data", "copy:4", "--set", "size=30", "--seed", "2")
     assert shown.code == 0
     assert "30" in shown.out
-    told = peasy("data", "copy:4", "--set", "size=30", "--seed", "2", "--json").json
-    assert told["result"]["notes"]["length"] == "4"
-    assert told["result"]["hash"][:16] in shown.out
+    result = peasy("data", "copy:4", "--set", "size=30", "--seed", "2", "--json").json["result"]
+    assert result["notes"]["length"] == "4"
+    assert result["hash"][:16] in shown.out
 
 
-def test_files_folders_and_pairs_of_files(peasy, tmp_path):
+def test_files_and_pairs_of_files(peasy, tmp_path):
     (tmp_path / "a.en").write_text("cat\ndog\n")
     (tmp_path / "a.fr").write_text("chat\nchien\n")
     assert peasy("data", "a.en", "a.fr", "--json").json["result"]["kind"] == "pairs"
@@ -22,29 +22,29 @@ def test_files_folders_and_pairs_of_files(peasy, tmp_path):
     assert peasy("data", "names.txt", "--set", "lines=true", "--json").json["result"]["examples"][0] == "emma"
 
 
-def test_bad_rows_are_told_and_strict_refuses_them(peasy, tmp_path):
+def test_invalid_rows_are_listed_and_strict_rejects_them(peasy, tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\nbad\nc\td\n")
     assert "a.tsv:2" in peasy("data", "a.tsv").out
-    refused = peasy("data", "a.tsv", "--strict")
-    assert refused.code == 4
-    assert "a.tsv:2" in refused.err
+    rejected = peasy("data", "a.tsv", "--strict")
+    assert rejected.code == 4
+    assert "a.tsv:2" in rejected.err
 
 
-def test_errors_say_what_to_do(peasy, tmp_path):
+def test_errors_have_hints(peasy, tmp_path):
     missing = peasy("data", "storys")
     assert missing.code == 3
     assert "Did you mean stories?" in missing.err
     (tmp_path / "latin.txt").write_bytes("déjà vu, souvent et longtemps".encode("latin-1"))
-    refused = peasy("data", "latin.txt")
-    assert refused.code == 4
-    assert "at byte 1" in refused.err
+    rejected = peasy("data", "latin.txt")
+    assert rejected.code == 4
+    assert "at byte 1" in rejected.err
     misspelt = peasy("data", "copy", "--set", "lenght=4")
     assert misspelt.code == 4
     assert "Did you mean length?" in misspelt.err
 
 
-def test_it_needs_no_torch():
-    """With torch made impossible to import, the card is still shown."""
+def test_works_without_torch():
+    """The card is shown even if torch cannot be imported."""
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from peasy.cli.app import run\n"

@@ -1,4 +1,4 @@
-"""`peasy doctor`: what works, and the fix for what does not."""
+"""`peasy doctor`: installation checks and fixes."""
 
 import importlib
 
@@ -7,7 +7,7 @@ import pytest
 from peasy.cli import doctor
 
 
-def test_a_sound_machine_passes(peasy):
+def test_complete_installation_passes(peasy):
     ran = peasy("doctor", "--json")
     assert ran.code == 0
     assert ran.json["result"]["passed"] is True
@@ -20,17 +20,17 @@ def without(monkeypatch):
     def hide(name: str, error: type[Exception] = ModuleNotFoundError):
         real = importlib.import_module
 
-        def find(asked: str):
-            if asked == name:
+        def import_module(module: str):
+            if module == name:
                 raise error(f"No module named {name!r}")
-            return real(asked)
+            return real(module)
 
-        monkeypatch.setattr(doctor, "import_module", find)
+        monkeypatch.setattr(doctor, "import_module", import_module)
 
     return hide
 
 
-def test_a_missing_extra_is_no_illness_but_has_its_line(peasy, without):
+def test_missing_extra_is_no_failure_but_has_a_fix(peasy, without):
     without("torch")
     ran = peasy("doctor")
     assert ran.code == 0
@@ -39,21 +39,21 @@ def test_a_missing_extra_is_no_illness_but_has_its_line(peasy, without):
 
 
 @pytest.mark.parametrize(("error", "seen"), [(ModuleNotFoundError, "not installed"), (OSError, "broken: OSError")])
-def test_a_missing_or_broken_need_fails_with_its_fix(peasy, without, error, seen):
+def test_missing_or_broken_dependency_fails_with_a_fix(peasy, without, error, seen):
     without("numpy", error)
     ran = peasy("doctor", "--json")
     assert ran.code == 8
-    finding = next(each for each in ran.json["result"]["findings"] if each["part"] == "numpy")
+    finding = next(item for item in ran.json["result"]["findings"] if item["part"] == "numpy")
     assert finding["seen"].startswith(seen)
     assert finding["fix"].startswith("pip install peasy")
     assert finding["fix"] in ran.json["next"]
 
 
-def test_a_folder_that_cannot_be_written(peasy, monkeypatch):
+def test_read_only_folder(peasy, monkeypatch):
     monkeypatch.setattr(doctor.os, "access", lambda *_: False)
     assert "chmod u+w" in peasy("doctor").out
 
 
-def test_no_chromium_says_how_to_get_it(peasy, monkeypatch):
+def test_missing_chromium_has_a_fix(peasy, monkeypatch):
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     assert "apt-get install chromium" in " ".join(peasy("doctor").out.split())

@@ -1,4 +1,4 @@
-"""`peasy embed` from argv."""
+"""`peasy embed`."""
 
 import numpy as np
 import pytest
@@ -17,18 +17,18 @@ def folder(tmp_path):
     )
 
 
-def test_a_table_of_cosines(peasy, folder):
+def test_similarity_table(peasy, folder):
     ran = peasy("embed", folder, "the cat", "the mat", "the cat")
     assert ran.code == 0
     assert "1.00" in ran.out
     assert "the mat" in ran.out
 
 
-def test_files_in_and_out(peasy, folder, tmp_path):
+def test_input_and_output_files(peasy, folder, tmp_path):
     (tmp_path / "lines.txt").write_text("the cat\nthe mat\n", encoding="utf-8")
     ran = peasy("embed", folder, "lines.txt", "--out", "v.npy")
     assert ran.code == 0, ran.err
-    assert "2 vectors of 16 numbers" in ran.out
+    assert "2 vectors of 16 dimensions" in ran.out
     result = peasy("embed", folder, "-", "--json", stdin="the cat\nthe mat\n").json["result"]
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), result["vectors"], rtol=1e-6)
     assert peasy("embed", folder, "the cat", "--out", "v.jsonl").code == 0
@@ -37,7 +37,7 @@ def test_files_in_and_out(peasy, folder, tmp_path):
     assert peasy("tokenize", folder, "the cat", "--out", "v.npy").code == 2
 
 
-def test_a_decoder_needs_to_be_told_how(peasy, model_folder):
+def test_decoder_needs_pooling(peasy, model_folder):
     ran = peasy("embed", model_folder, "I love")
     assert ran.code == 4
     assert "pooling" in ran.err

@@ -1,7 +1,7 @@
-"""`peasy evaluate` from argv to numbers."""
+"""`peasy evaluate`."""
 
 
-def test_a_model_is_measured_on_a_file(peasy, model_folder, tmp_path):
+def test_metrics_on_a_file(peasy, model_folder, tmp_path):
     (tmp_path / "book.txt").write_text("I love pizza I love AI " * 30, encoding="utf-8")
     ran = peasy("evaluate", model_folder, "book.txt", "--split", "all", "--json")
     assert ran.code == 0
@@ -11,11 +11,11 @@ def test_a_model_is_measured_on_a_file(peasy, model_folder, tmp_path):
     assert f"{measures['loss']:.4f}" in shown.out
 
 
-def test_data_is_needed(peasy, model_folder):
+def test_data_is_required(peasy, model_folder):
     ran = peasy("evaluate", model_folder)
     assert ran.code == 2
     assert "DATA" in ran.err
 
 
-def test_unknown_data_is_not_found(peasy, model_folder):
+def test_unknown_dataset_is_not_found(peasy, model_folder):
     assert peasy("evaluate", model_folder, "storise").code == 3

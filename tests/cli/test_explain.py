@@ -1,4 +1,4 @@
-"""`peasy explain` from the terminal; the numbers themselves are tested in tests/worked."""
+"""`peasy explain`; the numbers are tested in tests/worked."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,10 @@ import pytest
 
 
 def values(ran, step: str) -> list[list[float]]:
-    return next(each["values"] for each in ran.json["result"]["steps"] if each["name"] == step)
+    return next(item["values"] for item in ran.json["result"]["steps"] if item["name"] == step)
 
 
-def test_every_step_in_order_with_its_caption(peasy):
+def test_steps_are_in_order(peasy):
     result = peasy("explain", "i-love-ai", "--json").json["result"]
     assert result["tokens"] == ["I", "love", "AI"]
     names = [step["name"] for step in result["steps"]]
@@ -25,7 +25,7 @@ def test_every_step_in_order_with_its_caption(peasy):
         assert len(step["values"]) == len(step["rows"])
 
 
-def test_given_weights_have_no_scores(peasy):
+def test_no_scores_if_weights_are_given(peasy):
     names = [step["name"] for step in peasy("explain", "easy-peasy", "--json").json["result"]["steps"]]
     assert "weights" in names
     assert "scores" not in names
@@ -42,12 +42,12 @@ def test_flags_change_the_numbers(peasy):
     assert by_sum[0] == pytest.approx([0, 0.5, 0.5])
 
 
-def test_decimals_are_the_readers(peasy):
+def test_decimals(peasy):
     assert "0.4011" not in peasy("explain", "i-love-ai", "--decimals", "2").out
     assert "0.40" in peasy("explain", "i-love-ai", "--decimals", "2").out
 
 
-def test_one_number_and_one_word(peasy):
+def test_cell_and_query(peasy):
     assert "2.0281 / 5.0562 = 0.4011" in peasy("explain", "i-love-ai", "--cell", "weights,I,love").out
     assert (
         peasy("explain", "i-love-ai", "--cell", "weights,0,1").out
@@ -56,12 +56,12 @@ def test_one_number_and_one_word(peasy):
     assert "50.3 %" in peasy("explain", "i-love-ai", "--query", "love").out
 
 
-def test_in_letters(peasy):
+def test_symbolic(peasy):
     assert "0.4*v_0 + 0.6*v_1" in peasy("explain", "easy-peasy", "--symbolic").out
 
 
 @pytest.mark.parametrize("suffix", ["html", "svg", "tex", "md", "csv", "json", "png"])
-def test_every_suffix_can_be_written(peasy, suffix):
+def test_every_output_format(peasy, suffix):
     ran = peasy("explain", "i-love-ai", "--out", f"love.{suffix}")
     assert ran.code == 0
     assert Path(f"love.{suffix}").stat().st_size > 100
@@ -70,7 +70,7 @@ def test_every_suffix_can_be_written(peasy, suffix):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["jurney"], 3, "Did you mean journey?"),
         (["nowhere.toml"], 3, "nowhere.toml"),
@@ -81,15 +81,15 @@ def test_every_suffix_can_be_written(peasy, suffix):
         (["i-love-ai", "--decimals", "-1"], None, "decimals"),
     ],
 )
-def test_slips(peasy, words, code, said):
+def test_errors(peasy, words, code, message):
     ran = peasy("explain", *words)
     assert ran.code == code if code else ran.code in (2, 3, 4)
-    assert said in ran.err
+    assert message in ran.err
     assert ran.err.startswith("✗ ")
     assert ran.out == ""
 
 
-def test_shapes_that_do_not_meet(peasy):
+def test_mismatched_shapes(peasy):
     Path("mine.toml").write_text(
         'title = "mine"\ntokens = ["a", "b"]\nq = [[1, 2], [3, 4]]\nk = [[1, 2, 3], [4, 5, 6]]\nv = [[1], [2]]\n'
     )

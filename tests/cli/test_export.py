@@ -12,14 +12,14 @@ def model(tmp_path):
     return save_model(tmp_path / "mine", build(preset("llama-tiny", d_model=48, vocabulary=40)))
 
 
-def test_a_folder_for_transformers(peasy, model, tmp_path):
-    told = peasy("export", model, "out", "--json").json
-    assert {file["name"] for file in told["result"]["files"]} == {"config.json", "model.safetensors"}
+def test_hugging_face_folder(peasy, model, tmp_path):
+    result = peasy("export", model, "out", "--json").json["result"]
+    assert {file["name"] for file in result["files"]} == {"config.json", "model.safetensors"}
     assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["nope", "out"], 3, 'No model "nope"'),
         (["mine", "mine"], 4, "never overwrites"),
@@ -27,7 +27,7 @@ def test_a_folder_for_transformers(peasy, model, tmp_path):
         (["mine", "out", "--numbers", "f16"], 2, "Only gguf"),
     ],
 )
-def test_errors(peasy, model, words, code, said):
+def test_errors(peasy, model, words, code, message):
     ran = peasy("export", *words)
     assert ran.code == code
-    assert said in ran.err
+    assert message in ran.err

@@ -19,7 +19,7 @@ def folder(tmp_path, monkeypatch):
     return write_folder(tmp_path / "tiny", settings, build(settings).state_dict())
 
 
-def test_taken_in_under_a_name(peasy, folder, tmp_path):
+def test_import_with_a_name(peasy, folder, tmp_path):
     ran = peasy("import", folder, "--name", "mine")
     assert ran.code == 0
     assert "gpt2" in ran.out
@@ -29,13 +29,13 @@ def test_taken_in_under_a_name(peasy, folder, tmp_path):
 
 
 def test_json(peasy, folder, tmp_path):
-    told = peasy("import", folder, "--json").json
-    assert told["result"]["name"] == "tiny"
-    assert told["result"]["family"] == "gpt2"
-    assert told["files"] == [str(tmp_path / "home" / "runs" / "tiny")]
+    output = peasy("import", folder, "--json").json
+    assert output["result"]["name"] == "tiny"
+    assert output["result"]["family"] == "gpt2"
+    assert output["files"] == [str(tmp_path / "home" / "runs" / "tiny")]
 
 
-def spoil(folder, kind):
+def corrupt(folder, kind):
     config = json.loads((folder / "config.json").read_text())
     if kind == "architecture":
         config |= {"model_type": "mamba", "architectures": ["MambaForCausalLM"]}
@@ -49,33 +49,33 @@ def spoil(folder, kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "code", "said"),
+    ("kind", "code", "message"),
     [
         ("architecture", 4, "'mamba' is not supported"),
         ("size", 4, "18"),
         ("empty", 4, "is empty"),
-        ("pickle", 4, "a pickle, which runs code"),
+        ("pickle", 4, "a pickle file, which can run code"),
         ("gone", 3, "no model.safetensors"),
     ],
 )
-def test_what_does_not_fit_is_refused(peasy, folder, tmp_path, kind, code, said):
-    spoil(folder, kind)
+def test_invalid_model_is_rejected(peasy, folder, tmp_path, kind, code, message):
+    corrupt(folder, kind)
     ran = peasy("import", folder)
     assert ran.code == code
-    assert said in ran.err
+    assert message in ran.err
     assert not (tmp_path / "home" / "runs" / "tiny").exists()
 
 
-def test_twice_is_once_too_often(peasy, folder):
+def test_second_import_is_rejected(peasy, folder):
     assert peasy("import", folder).code == 0
     ran = peasy("import", folder)
     assert ran.code == 4
     assert "never overwrites" in ran.err
 
 
-def test_asks_only_a_person(monkeypatch, capsys):
+def test_prompts_only_on_a_terminal(monkeypatch, capsys):
     assert consent.asking(Flags(yes=True))("?") is True
-    assert consent.asking(Flags()) is None  # nobody sits at a test
+    assert consent.asking(Flags()) is None  # a test has no terminal
     for name in ("stdin", "stderr"):
         monkeypatch.setattr(f"sys.{name}.isatty", lambda: True, raising=False)
     assert consent.asking(Flags(json=True)) is None

@@ -5,58 +5,58 @@ import pytest
 TEXT = "I love pizza"
 
 
-def test_every_head_in_a_line(peasy, model_folder):
+def test_one_line_per_head(peasy, model_folder):
     ran = peasy("look", model_folder, TEXT)
     assert ran.code == 0
     assert "strongest links" in ran.out
-    assert "What could come next" in ran.out
-    assert "switch it off to" in ran.out
+    assert "Next token" in ran.out
+    assert "ablate it to" in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
 
 
-def test_what_a_word_looked_at(peasy, model_folder):
+def test_attention_of_a_query_word(peasy, model_folder):
     ran = peasy("look", model_folder, TEXT, "--query", "pizza", "--top", 2)
-    assert '"pizza" looks at' in ran.out
+    assert '"pizza" attends to' in ran.out
     lines = [line for line in ran.out.splitlines() if line[:4].strip() in ("0.0", "0.1", "1.0", "1.1")]
     assert len(lines) == 4
 
 
-def test_one_head_lens_steps_ranks_and_tiles(peasy, model_folder):
+def test_head_lens_steps_ranking_and_tiles(peasy, model_folder):
     one = ("--layer", 1, "--head", 0)
     assert "layer 1, head 0" in peasy("look", model_folder, TEXT, *one).out.lower()
-    assert "would say" in peasy("look", model_folder, TEXT, "--lens").out
+    assert "top prediction" in peasy("look", model_folder, TEXT, "--lens").out
     assert "Softmax" in peasy("look", model_folder, TEXT, *one, "--steps").out
-    assert "What the heads of" in peasy("look", model_folder, f"{TEXT}. I love AI.", "--rank", "induction").out
+    assert "Attention heads of" in peasy("look", model_folder, f"{TEXT}. I love AI.", "--rank", "induction").out
     assert "3 tokens" in peasy("look", model_folder, "-", "--overview", "max", "--tile", 2, stdin=f"{TEXT}\n").out
 
 
-def test_switching_off(peasy, model_folder):
+def test_ablation(peasy, model_folder):
     ran = peasy("look", model_folder, TEXT, "--off", "1.0", "--off", "0")
     assert ran.code == 0
-    assert "layer 1, head 0 switched off" in ran.out
+    assert "layer 1, head 0 ablated" in ran.out
     assert "before" in ran.out
 
 
-def test_every_edit_can_be_typed(peasy, model_folder):
+def test_every_intervention(peasy, model_folder):
     ran = peasy(
         "look", model_folder, TEXT, "--even", "1.0", "--cut", "pizza:love", "--layer", 0, "--patch", "I love AI",
         "--word", "pizza",
     )  # fmt: skip
     assert ran.code == 0, ran.err
-    said = " ".join(ran.out.split())
-    assert "layer 1, head 0 looks everywhere alike" in said
-    assert '"pizza" may not look at "love" in layer 0' in said
-    assert 'context of layer 0 everywhere from "I love AI"' in said
+    out = " ".join(ran.out.split())
+    assert "layer 1, head 0 attends uniformly" in out
+    assert '"pizza" cannot attend to "love" in layer 0' in out
+    assert 'context of layer 0 at all positions from "I love AI"' in out
 
 
-def test_rollout_and_writing(peasy, model_folder):
+def test_rollout_and_generation_trace(peasy, model_folder):
     assert "Rollout multiplies" in " ".join(peasy("look", model_folder, TEXT, "--rollout").out.split())
     ran = peasy("look", model_folder, TEXT, "--write", 2, "--json")
     assert len(ran.json["result"]["steps"]) == 2
     assert len(peasy("look", model_folder, TEXT, "--write", 2, "--beam", 2, "--json").json["result"]["beams"]) == 2
 
 
-def test_a_data_set_is_kept(peasy, model_folder, tmp_path):
+def test_attention_of_a_dataset_is_saved(peasy, model_folder, tmp_path):
     ran = peasy("look", model_folder, "-", "--keep", "looks", "--budget", "1KB", stdin="I love pizza\nI love AI\n")
     assert ran.code == 0, ran.err
     assert "2 texts" in ran.out
@@ -72,43 +72,43 @@ def test_json_and_files(peasy, model_folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "code", "said"),
+    ("more", "code", "message"),
     [
         (("--layer", 9), 4, "no layer 9"),
         (("--query", "oven"), 4, "not in the text"),
         (("--rank", "size"), 4, "cannot be ranked"),
-        (("--off", "x"), 4, "names no head"),
-        (("--cut", "pizza"), 4, "names no two words"),
+        (("--off", "x"), 4, "is not a head"),
+        (("--cut", "pizza"), 4, "is not a pair query:key"),
         (("--patch", "I love AI"), 2, "needs one --layer"),
-        (("--word", "AI"), 2, "Nothing is changed"),
+        (("--word", "AI"), 2, "need an intervention"),
         (("--steps",), 2, "needs one --layer"),
         (("--budget", 10), 6, "the budget is 10 bytes"),
-        (("--align",), 4, "no attention to a source"),
+        (("--align",), 4, "no cross-attention"),
     ],
 )
-def test_what_is_wrong_is_said(peasy, model_folder, more, code, said):
+def test_errors(peasy, model_folder, more, code, message):
     ran = peasy("look", model_folder, TEXT, *more)
     assert ran.code == code
-    assert said in " ".join(ran.err.split())
+    assert message in " ".join(ran.err.split())
 
 
-def test_no_such_model_and_no_text(peasy, model_folder):
+def test_unknown_model_and_empty_text(peasy, model_folder):
     assert peasy("look", "no-such", TEXT).code == 3
     assert peasy("look", model_folder, "").code == 4
 
 
-def test_what_an_edit_costs_on_a_data_set(peasy, tmp_path):
-    """The loss of the changed model stands beside that of the model as it is, and is another."""
+def test_effect_on_a_dataset(peasy, tmp_path):
+    """The loss is reported with and without the intervention, and differs."""
     (tmp_path / "few.txt").write_text("The pizza came out of the oven and it tasted good.\n" * 6, encoding="utf-8")
     ran = peasy("look", "stories", "The pizza", "--off", "1", "--data", tmp_path / "few.txt", "--json")
     assert ran.code == 0, ran.err
     name, before, after = ran.json["result"]["measures"][0]
-    told = peasy("evaluate", "stories", tmp_path / "few.txt", "--json").json["result"]["measures"]
-    assert before == pytest.approx(told[name], abs=1e-5)
+    measures = peasy("evaluate", "stories", tmp_path / "few.txt", "--json").json["result"]["measures"]
+    assert before == pytest.approx(measures[name], abs=1e-5)
     assert before != after
 
 
-def test_the_film_of_a_run(peasy, tmp_path, monkeypatch):
+def test_attention_over_training(peasy, tmp_path, monkeypatch):
     monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
     (tmp_path / "few.txt").write_text("the cat sat on the mat\n" * 40, encoding="utf-8")
     shape = ("--set", "context=8", "--set", "short=null", "--set", "tokenizer.by=characters", "--set", "save=2")
@@ -120,6 +120,6 @@ def test_the_film_of_a_run(peasy, tmp_path, monkeypatch):
     assert ran.code == 0, ran.err
     assert "Attention over training" in ran.out
     assert "after step 4" in ran.out
-    page = tmp_path / "film.html"
-    assert peasy("look", "r", "--film", "--out", page).code == 0
-    assert all(f"after step {step}" in page.read_text(encoding="utf-8") for step in (2, 4))
+    path = tmp_path / "film.html"
+    assert peasy("look", "r", "--film", "--out", path).code == 0
+    assert all(f"after step {step}" in path.read_text(encoding="utf-8") for step in (2, 4))

@@ -13,7 +13,7 @@ def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
 
 
-def test_nothing_yet(peasy, monkeypatch):
+def test_no_models(peasy, monkeypatch):
     monkeypatch.setattr("peasy.workbench.models.built_in", dict)
     ran = peasy("models")
     assert ran.code == 0
@@ -21,7 +21,7 @@ def test_nothing_yet(peasy, monkeypatch):
     assert peasy("models", "--json").json["result"]["models"] == []
 
 
-def test_the_list_and_one_of_them(peasy, tmp_path):
+def test_list_and_description(peasy, tmp_path):
     save_model(tmp_path / "home" / "runs" / "quiet-fox", build(preset("gpt-tiny", d_model=16)))
     assert "quiet-fox" in peasy("models").out
     assert "attention" in peasy("models", "quiet").out
@@ -30,21 +30,21 @@ def test_the_list_and_one_of_them(peasy, tmp_path):
     assert result["boxes"]["parameters"] == result["parameters"]
 
 
-def test_a_typo(peasy, tmp_path):
+def test_typo(peasy, tmp_path):
     save_model(tmp_path / "home" / "runs" / "quiet-fox", build(preset("gpt-tiny", d_model=16)))
     ran = peasy("models", "quite-fox")
     assert ran.code == 3
     assert ran.err == '✗ No model "quite-fox".\n  Did you mean quiet-fox? See all: peasy models\n'
 
 
-def test_what_comes_with_peasy(peasy):
+def test_built_in_models(peasy):
     assert "stories" in peasy("models").out
-    told = peasy("models", "stories")
-    assert told.code == 0
-    assert "peasy train gpt --data stories" in " ".join(told.out.split())
+    ran = peasy("models", "stories")
+    assert ran.code == 0
+    assert "peasy train gpt --data stories" in " ".join(ran.out.split())
 
 
-def test_retrain_needs_the_name_of_a_built_in(peasy):
+def test_retrain_needs_a_built_in_model(peasy):
     assert peasy("models", "retrain", "storys").code != 0
     ran = peasy("models", "stories", "words")
     assert "one model" in ran.err

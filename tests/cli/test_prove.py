@@ -1,4 +1,4 @@
-"""`peasy prove` from argv to an exit code."""
+"""`peasy prove`."""
 
 WRONG = """
 import numpy as np
@@ -9,34 +9,34 @@ def attention(q, k, v):
 """
 
 
-def test_a_model_is_proved(peasy, model_folder, tmp_path):
+def test_model_is_verified(peasy, model_folder, tmp_path):
     (tmp_path / "prompts.txt").write_text("I love AI\n\nI love pizza\n", encoding="utf-8")
     ran = peasy("prove", model_folder, "I love pizza", "--prompt", tmp_path / "prompts.txt", "--prompt", "AI", "--json")
     assert ran.code == 0
-    told = ran.json
-    assert (told["ok"], told["result"]["passed"], told["result"]["texts"]) == (True, True, 4)
+    output = ran.json
+    assert (output["ok"], output["result"]["passed"], output["result"]["texts"]) == (True, True, 4)
     shown = peasy("prove", model_folder, "I love pizza")
     assert "✓ holds" in shown.out
     assert max(map(len, shown.out.splitlines())) <= 80
 
 
-def test_a_file_is_run_and_its_mistake_named(peasy, tmp_path):
+def test_mistake_in_a_file_is_named(peasy, tmp_path):
     (tmp_path / "mine.py").write_text(WRONG, encoding="utf-8")
     ran = peasy("prove", f"{tmp_path}/mine.py:attention")
     assert ran.code == 8
     assert "scale d_k instead of its root" in ran.out
-    assert "in a process of its own" in ran.err
+    assert "in a separate process" in ran.err
     assert "your line 5" in ran.out
 
 
-def test_a_wrong_function_is_no_error_of_the_program(peasy, tmp_path):
+def test_failed_check_is_no_error(peasy, tmp_path):
     (tmp_path / "mine.py").write_text(WRONG, encoding="utf-8")
     ran = peasy("prove", f"{tmp_path}/mine.py:attention", "--call", "attention(q, k, v)", "--json")
     assert (ran.code, ran.json["ok"], ran.json["result"]["passed"]) == (8, True, False)
     assert ran.json["result"]["mistakes"] == ["scale d_k instead of its root"]
 
 
-def test_what_is_not_there(peasy, tmp_path):
+def test_missing_model_and_file(peasy, tmp_path):
     assert peasy("prove", "no-such-model", "--offline").code in (3, 7)
     assert peasy("prove", f"{tmp_path}/none.py:attention").code == 3
     assert peasy("prove", "model", "--tokens", "0").code == 2

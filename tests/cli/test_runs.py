@@ -1,4 +1,4 @@
-"""`peasy runs` from the terminal."""
+"""`peasy runs`."""
 
 import json
 
@@ -24,7 +24,7 @@ def test_list_show_diff(command):
     assert command("runs", "diff", "fox", "owl", "--json").json["result"]["settings"] == {"seed": ["1", "2"]}
 
 
-def test_rm_wants_a_yes(command):
+def test_rm_needs_confirmation(command):
     assert command("runs", "rm", "fox").code == 2
     assert command("runs", "rm", "fox", "--yes").code == 0
     assert "fox" not in command("runs").out
@@ -33,5 +33,5 @@ def test_rm_wants_a_yes(command):
 @pytest.mark.parametrize(
     ("words", "code"), [(["show"], 2), (["diff", "fox"], 2), (["show", "fix"], 3), (["burn", "fox"], 2)]
 )
-def test_mistakes(command, words, code):
+def test_errors(command, words, code):
     assert command("runs", *words).code == code

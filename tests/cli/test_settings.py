@@ -1,4 +1,4 @@
-"""Defaults < the user's file < ./peasy.toml < environment < flags."""
+"""Precedence of config sources: defaults < user's file < ./peasy.toml < environment < flags."""
 
 import os
 from pathlib import Path
@@ -10,11 +10,11 @@ from peasy.views.document import Document
 
 
 @pytest.fixture
-def greet(verb, peasy):
+def greet(register, peasy):
     def greet(*, loud: int = 1, flags: Flags = Flags()) -> Answer:
         return Answer(Page(Document("x", ()), {"loud": loud, "seed": flags.seed, "device": flags.device}))
 
-    verb(greet)
+    register(greet)
     return lambda *words: peasy("greet", "--json", *words).json
 
 
@@ -26,7 +26,7 @@ def user_file(monkeypatch, tmp_path):
     return file
 
 
-def test_each_source_wins_over_the_one_before(greet, user_file, monkeypatch):
+def test_precedence(greet, user_file, monkeypatch):
     assert greet()["result"]["seed"] is None
     user_file.write_text("seed = 1\n")
     assert greet()["result"]["seed"] == 1
@@ -37,37 +37,37 @@ def test_each_source_wins_over_the_one_before(greet, user_file, monkeypatch):
     assert greet("--seed", "4")["result"]["seed"] == 4
 
 
-def test_a_table_speaks_to_one_verb(greet, peasy):
+def test_table_of_a_command(greet, peasy):
     Path("peasy.toml").write_text('device = "cpu"\n[greet]\nloud = 7\nseed = 9\n[version]\nquiet = true\n')
     assert greet()["result"] == {"loud": 7, "seed": 9, "device": "cpu"}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("sed = 1", "Did you mean seed?"),
         ("[gret]\nloud = 1", "Did you mean greet?"),
         ("[greet]\nlod = 1", "Did you mean loud?"),
         ("seed = ", "not valid TOML"),
-        ("loud = 3", "loud: there is no such key"),
+        ("loud = 3", "loud: unknown key"),
     ],
 )
-def test_a_misspelt_key_is_refused_by_name(greet, text, said):
+def test_unknown_key_is_rejected(greet, text, message):
     Path("peasy.toml").write_text(text)
-    told = greet()
-    assert told["exit"] == 4
-    assert said in f"{told['error']['message']} {told['error']['hint']}"
-    assert "peasy.toml" in told["error"]["message"]
+    output = greet()
+    assert output["exit"] == 4
+    assert message in f"{output['error']['message']} {output['error']['hint']}"
+    assert "peasy.toml" in output["error"]["message"]
 
 
-def test_a_wrong_value_names_its_source(greet):
+def test_invalid_value_names_its_source(greet):
     Path("peasy.toml").write_text('seed = "five"\n')
-    told = greet()
-    assert told["exit"] == 2
-    assert "peasy.toml" in told["error"]["message"]
+    output = greet()
+    assert output["exit"] == 2
+    assert "peasy.toml" in output["error"]["message"]
 
 
-def test_switches_in_files_and_environment(peasy, monkeypatch):
+def test_boolean_flags_in_files_and_environment(peasy, monkeypatch):
     Path("peasy.toml").write_text("json = true\n")
     assert peasy("version").json["ok"]
     os.unlink("peasy.toml")

@@ -1,4 +1,4 @@
-"""`peasy studio`: a page at a free port, and Ctrl-C ends it."""
+"""`peasy studio`: page on a free port, shutdown on Ctrl-C."""
 
 import json
 import signal
@@ -9,16 +9,16 @@ from tests.cli.test_serve import process
 __all__ = ["process"]
 
 
-def test_the_page_is_there_and_ctrl_c_ends_it(process, model_folder):
+def test_page_is_served_and_ctrl_c_stops_it(process, model_folder):
     running, port = process("studio", str(model_folder), "--no-browser")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/look") as page:
         assert b"peasy studio" in page.read()
         cookie = page.headers["set-cookie"].partition(";")[0]
     body = json.dumps({"model": "tiny", "text": "I love"}).encode()
     headers = {"content-type": "application/json", "origin": f"http://127.0.0.1:{port}", "cookie": cookie}
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}/api/tokenize", body, headers)
-    with urllib.request.urlopen(asked) as answer:
-        assert [token["piece"] for token in json.load(answer)["result"]["tokens"]] == ["I", "love"]
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/api/tokenize", body, headers)
+    with urllib.request.urlopen(request) as response:
+        assert [token["piece"] for token in json.load(response)["result"]["tokens"]] == ["I", "love"]
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=20)
     assert running.returncode == 0

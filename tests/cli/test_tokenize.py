@@ -13,7 +13,7 @@ def file(tmp_path):
     return tmp_path / "tokenizer.json"
 
 
-def test_a_table_of_tokens(peasy, file):
+def test_token_table(peasy, file):
     ran = peasy("tokenize", file, "the mat")
     assert ran.code == 0
     assert "the" in ran.out
@@ -32,9 +32,9 @@ def test_saved_to_a_file(peasy, file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "code", "said"),
+    ("model", "code", "message"),
     [
-        ("./nope", 3, "nothing at"),
+        ("./nope", 3, "does not exist"),
         ("no-such", 3, 'No model "no-such"'),
         ("no/such", 7, "offline"),
         ("empty.json", 4, "is empty"),
@@ -42,14 +42,14 @@ def test_saved_to_a_file(peasy, file, tmp_path):
         ("hostile.json", 4, "a repeat inside a repeat"),
     ],
 )
-def test_errors_say_what_to_do(peasy, file, tmp_path, model, code, said):
+def test_errors(peasy, file, tmp_path, model, code, message):
     (tmp_path / "empty.json").touch()
     (tmp_path / "broken.json").write_text("{")
     split = {"type": "Split", "pattern": {"Regex": "(a+)+b"}, "behavior": "Isolated", "invert": False}
     (tmp_path / "hostile.json").write_text(json.dumps(json.loads(file.read_text()) | {"pre_tokenizer": split}))
     ran = peasy("tokenize", model, "the mat", "--offline")
     assert (ran.code, ran.out) == (code, "")
-    assert said in ran.err
+    assert message in ran.err
     assert "Traceback" not in ran.err
     failure = peasy("tokenize", model, "the mat", "--offline", "--json").json
     assert (failure["ok"], failure["exit"]) == (False, code)

@@ -1,4 +1,4 @@
-"""`peasy train` from the terminal: progress on stderr, the result on stdout, events as lines of JSON."""
+"""`peasy train`: progress on stderr, result on stdout, events as JSON lines."""
 
 import json
 
@@ -18,7 +18,7 @@ def command(peasy, tmp_path, monkeypatch):
     return peasy
 
 
-def test_train_tells_its_progress_and_its_result(command):
+def test_progress_and_result(command):
     ran = command("train", "gpt", "--data", "lines.txt", "--steps", "2", "--run", "fox", "--seed", "4", *SMALL)
     assert ran.code == 0, ran.err
     assert "run fox · seed 4 · " in ran.err
@@ -27,7 +27,7 @@ def test_train_tells_its_progress_and_its_result(command):
     assert "peasy runs show fox" in ran.err
 
 
-def test_json_is_one_event_per_line_and_the_result_last(command):
+def test_json_lines(command):
     ran = command("train", "gpt", "--data", "lines.txt", "--steps", "2", "--run", "fox", "--json", *SMALL)
     *events, last = map(json.loads, ran.out.splitlines())
     assert [event["event"] for event in events] == [
@@ -37,16 +37,16 @@ def test_json_is_one_event_per_line_and_the_result_last(command):
     assert last["result"]["sha256"] == events[-1]["sha256"]
 
 
-def test_a_finished_run_goes_on_with_a_longer_budget(command):
+def test_finished_run_can_be_extended(command):
     command("train", "gpt", "--data", "lines.txt", "--steps", "2", "--run", "fox", *SMALL)
     ran = command("train", "gpt", "--run", "fox", "--resume", "--steps", "3")
     assert ran.code == 0, ran.err
-    assert "goes on after step 2" in ran.err
+    assert "resumed after step 2" in ran.err
     assert "finished after 3 steps" in ran.out
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["gpt", "--steps", "1"], 2, "needs data"),
         (["gtp", "--data", "lines.txt"], 2, "gtp"),
@@ -56,7 +56,7 @@ def test_a_finished_run_goes_on_with_a_longer_budget(command):
         (["gpt", "--run", "no-such-run", "--resume"], 2, "needs data"),
     ],
 )
-def test_mistakes_are_said_in_words(command, words, code, said):
+def test_errors(command, words, code, message):
     ran = command("train", *words)
     assert ran.code == code
-    assert said in ran.err
+    assert message in ran.err

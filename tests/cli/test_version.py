@@ -5,14 +5,14 @@ from importlib import metadata
 from peasy import __version__
 
 
-def test_it_names_itself_and_what_it_stands_on(peasy):
+def test_versions_of_peasy_and_dependencies(peasy):
     assert peasy("version").out.startswith(f"peasy {__version__}\n")
-    told = peasy("version", "--json").json["result"]
-    assert told["peasy"] == __version__
-    assert told["numpy"] == metadata.version("numpy")
+    result = peasy("version", "--json").json["result"]
+    assert result["peasy"] == __version__
+    assert result["numpy"] == metadata.version("numpy")
 
 
-def test_what_is_absent_is_said(peasy, monkeypatch):
+def test_missing_dependency(peasy, monkeypatch):
     def absent(name):
         raise metadata.PackageNotFoundError(name)
 

@@ -1,4 +1,4 @@
-"""Of several processes only the first one speaks, except when somebody is lost."""
+"""Under torchrun only rank 0 prints, except when a rank is lost."""
 
 import io
 import sys
@@ -10,28 +10,28 @@ from peasy.training.crew import Lost
 
 @pytest.fixture
 def rank(monkeypatch):
-    """This process as one of two; the streams that are muted come back."""
+    """Set the rank of this process, of two; muted streams are restored."""
     monkeypatch.setattr(sys, "stdout", sys.stdout)
     monkeypatch.setattr(sys, "stderr", sys.stderr)
     monkeypatch.setattr(sys, "__stderr__", io.StringIO())
 
-    def be(number: int) -> None:
+    def set_rank(number: int) -> None:
         monkeypatch.setenv("RANK", str(number))
         monkeypatch.setenv("WORLD_SIZE", "2")
 
-    return be
+    return set_rank
 
 
-@pytest.mark.parametrize(("number", "speaks"), [(0, True), (1, False)])
-def test_only_the_first_speaks(number, speaks, rank, peasy):
+@pytest.mark.parametrize(("number", "prints"), [(0, True), (1, False)])
+def test_only_rank_0_prints(number, prints, rank, peasy):
     rank(number)
     ran = peasy("version")
     assert ran.code == 0
-    assert bool(ran.out) == speaks
-    assert bool(peasy("versoin").err) == speaks
+    assert bool(ran.out) == prints
+    assert bool(peasy("versoin").err) == prints
 
 
-def test_a_loss_is_told_by_whoever_is_left(rank, peasy, raising):
+def test_lost_rank_is_reported_by_the_others(rank, peasy, raising):
     rank(1)
     raising(Lost("Process 0 of 2 is gone."))
     ran = peasy("greet")

@@ -1,4 +1,4 @@
-"""Small corpora of the tests' own, and a tokenizer that knows their words."""
+"""Fixtures: tiny in-memory corpora, and a tokenizer that covers their characters."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from peasy.text import train
 
 
 class Given(Corpus):
-    """A corpus of just these documents."""
+    """Corpus of the given documents."""
 
     name = "given"
 

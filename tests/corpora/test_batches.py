@@ -1,4 +1,4 @@
-"""Batches: pure functions of the position, every sample once, padding that is marked."""
+"""Batches: pure functions of the position, every sample once per epoch, correct padding masks."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from peasy.errors import InvalidInput
 
 @pytest.fixture
 def numbers(given, tokenizer, tmp_path):
-    """A column whose tokens tell their places: digits that count up."""
+    """Column of digits that count up, so that tokens show their positions."""
     text = "".join(str(n % 10) for n in range(1003))
     return prepare(given("text", train=[text]), tokenizer, tmp_path / "shards").column()
 
@@ -25,67 +25,67 @@ def test_targets_are_the_next_tokens(numbers):
 
 
 @pytest.mark.parametrize("context", [1, 7, 64, 333, 501, 1003])
-def test_an_epoch_of_windows_has_each_once_and_they_do_not_overlap(numbers, context):
+def test_epoch_has_each_window_once(numbers, context):
     size = window_count(numbers, context)
     batch = windows(numbers, context, size, seed=3, position=size)
     assert sorted(batch.samples) == list(range(size))
     assert size >= (len(numbers) - 1) // context - 1
 
 
-def test_windows_of_other_epochs_start_elsewhere(numbers):
+def test_window_starts_differ_between_epochs(numbers):
     size = window_count(numbers, 50)
     starts = {windows(numbers, 50, size, seed=3, position=e * size).inputs[0][0] for e in range(12)}
     assert len(starts) > 3
 
 
-def test_a_batch_may_reach_into_the_next_epoch(numbers):
+def test_batch_may_cross_epochs(numbers):
     size = window_count(numbers, 100)
     assert len(windows(numbers, 100, 2 * size, seed=0, position=size - 1).samples) == 2 * size
 
 
-def test_ranks_share_the_batch_of_one(numbers):
+def test_ranks_split_the_global_batch(numbers):
     whole = windows(numbers, 16, 12, seed=1, position=24)
     parts = [windows(numbers, 16, 12, seed=1, position=24, world=3, rank=r) for r in range(3)]
     assert (np.concatenate([part.inputs for part in parts]) == whole.inputs).all()
 
 
-def test_too_little_text_says_what_is_missing(numbers):
+def test_too_few_tokens_are_rejected(numbers):
     with pytest.raises(InvalidInput, match="too few for one window"):
         windows(numbers, 2000, 1, seed=0, position=0)
 
 
 @pytest.mark.parametrize("context", [1, 10, 64, 5000])
-def test_in_order_every_token_but_the_first_is_a_target_once(numbers, context):
-    found = [(b.targets[b.real], b.inputs[b.real]) for b in windows_in_order(numbers, context, 4)]
-    targets = np.concatenate([target for target, _ in found])
+def test_sequential_windows_cover_every_target_once(numbers, context):
+    batches = [(b.targets[b.real], b.inputs[b.real]) for b in windows_in_order(numbers, context, 4)]
+    targets = np.concatenate([target for target, _ in batches])
     whole = numbers.windows(np.array([0]), len(numbers))[0]
     assert (targets == whole[1:]).all()
-    assert (np.concatenate([given for _, given in found]) == whole[:-1]).all()
+    assert (np.concatenate([given for _, given in batches]) == whole[:-1]).all()
 
 
-def test_padding_is_marked_and_ends_are_put_right(pairs, tokenizer, tmp_path):
+def test_padding_mask_and_special_tokens(pairs, tokenizer, tmp_path):
     shards = prepare(pairs, tokenizer, tmp_path / "shards")
     samples = np.array([0, 12, 3])
     batch = padded(shards.column("train", "source"), samples, pad=0, begin=2, end=3)
     assert batch.ids.shape == (3, 15)
-    for row, real, sample in zip(batch.ids, batch.real, samples, strict=True):
+    for row, padding_mask, sample in zip(batch.ids, batch.real, samples, strict=True):
         length = 1 + sample % 13
         assert row[0] == 2
         assert row[length + 1] == 3
-        assert real.sum() == length + 2
-        assert (row[~real] == 0).all()
+        assert padding_mask.sum() == length + 2
+        assert (row[~padding_mask] == 0).all()
         assert tokenizer.decode(row[1 : length + 1]) == "s" * length
 
 
-def test_empty_documents_are_rows_of_padding(given, tokenizer, tmp_path):
+def test_empty_documents_are_padding(given, tokenizer, tmp_path):
     shards = prepare(given("text", train=["", "a", ""]), tokenizer, tmp_path / "shards")
-    assert padded(shards.column(), np.array([0, 1, 2])).real.sum(axis=1).tolist() == [1, 2, 1]  # the end token
+    assert padded(shards.column(), np.array([0, 1, 2])).real.sum(axis=1).tolist() == [1, 2, 1]  # eos
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=15)
 @given_by(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4]), st.integers(0, 99))
-def test_pools_give_every_pair_once_whatever_the_world(shards_of_pairs, batch, world, seed):
-    """Over whole pools, each pair comes as often as any other, for any number of processes."""
+def test_bucketing_gives_every_pair_equally_often(shards_of_pairs, batch, world, seed):
+    """Over whole pools each pair occurs equally often, for any world size."""
     batch, size = batch * world, 131
     steps = 64
     seen = np.concatenate(
@@ -106,7 +106,7 @@ def shards_of_pairs(tmp_path_factory, tokenizer, given):
     return prepare(given("pairs", train=rows), tokenizer, tmp_path_factory.mktemp("pairs") / "shards")
 
 
-def test_batches_hold_texts_of_similar_length(shards_of_pairs):
+def test_batches_have_similar_lengths(shards_of_pairs):
     spread = []
     for step in range(32):
         column = shards_of_pairs.column("train", "source")
@@ -115,13 +115,13 @@ def test_batches_hold_texts_of_similar_length(shards_of_pairs):
     assert np.mean(spread) < 4  # drawn at random it would be about 9
 
 
-def test_a_batch_is_the_same_whenever_it_is_asked_for(shards_of_pairs):
+def test_batch_depends_only_on_position(shards_of_pairs):
     later = picks(shards_of_pairs, 8, seed=4, position=80)
     for step in (0, 50, 10):
         again = picks(shards_of_pairs, 8, seed=4, position=8 * step)
     assert (again == later).all()
 
 
-def test_positions_between_batches_are_refused(shards_of_pairs):
-    with pytest.raises(InvalidInput, match="not at the start of a batch"):
+def test_unaligned_positions_are_rejected(shards_of_pairs):
+    with pytest.raises(InvalidInput, match="not a multiple of the batch size"):
         picks(shards_of_pairs, 8, seed=4, position=3)

@@ -1,4 +1,4 @@
-"""One door: built-in names, files, folders; what is misspelt or unclear is said with what to do."""
+"""Opening corpora: built-in names, files, folders; helpful errors for misspelt or ambiguous input."""
 
 import subprocess
 import sys
@@ -19,8 +19,8 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_every_built_in_keeps_its_promises(name):
-    """The card matches the list, and reading is repeatable: same documents, same hash, nothing kept from before."""
+def test_built_in_corpora_are_consistent(name):
+    """The card matches the catalogue, and reading is repeatable: same documents, same hash."""
     corpus, again = (open_corpus(name, seed=1, **SMALL[name]) for _ in range(2))
     assert corpus.kind == corpus.card.kind == BUILT_IN[name].kind
     assert corpus.card.licence
@@ -35,20 +35,20 @@ def test_every_built_in_keeps_its_promises(name):
 
 
 @pytest.mark.parametrize("name", ["stories", "opinions", "locales", "copy", "recall"])
-def test_other_seeds_are_other_documents(name):
+def test_seed_changes_documents(name):
     one, other = (open_corpus(name, seed=seed, **SMALL[name]) for seed in (1, 2))
     assert one.card.hash != other.card.hash
 
 
-def test_hashes_are_the_same_in_another_process():
+def test_hashes_are_equal_in_another_process():
     code = "from peasy.corpora import open_corpus; print(open_corpus('stories', size=50, held_out=9).card.hash)"
-    told = {
+    hashes = {
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
         ).stdout
         for seed in ("1", "2")
     }
-    assert told == {open_corpus("stories", size=50, held_out=9).card.hash + "\n"}
+    assert hashes == {open_corpus("stories", size=50, held_out=9).card.hash + "\n"}
 
 
 def test_corpora_need_no_torch():
@@ -64,7 +64,7 @@ def test_corpora_need_no_torch():
         ("nothing/of/the/kind", {}, "Built in: stories"),
     ],
 )
-def test_unknown_data_are_named_with_the_nearest(data, options, said):
+def test_unknown_data_suggests_the_nearest(data, options, said):
     with pytest.raises(NotFound) as error:
         open_corpus(data, **options)
     assert said in error.value.hint
@@ -74,44 +74,44 @@ def test_unknown_data_are_named_with_the_nearest(data, options, said):
     ("data", "options", "said"),
     [
         ("copy", {"lenght": 3}, r"copy\.lenght"),
-        ("copy:1", {}, "2 to 10,000"),
+        ("copy:1", {}, "between 2 and 10,000"),
         ("copy:many", {}, "whole number"),
-        ("recall", {"distance": 3}, "9 to 100,000"),
+        ("recall", {"distance": 3}, "between 9 and 100,000"),
         ("stdlib:sauce", {}, "docstrings"),
         ("stories:animals", {}, "things"),
-        ("locales:en", {}, "two languages"),
+        ("locales:en", {}, "pair of languages"),
         ("locales:en-en", {}, "same language"),
         ("locales:en-xx", {}, "no language"),
         ([], {}, "No data"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(data, options, said):
+def test_invalid_options_are_rejected(data, options, said):
     with pytest.raises(InvalidInput, match=said):
         open_corpus(data, **options)
 
 
-def test_a_corpus_is_itself():
+def test_corpus_object_is_returned():
     corpus = open_corpus("copy")
     assert open_corpus(corpus) is corpus
 
 
-def test_a_split_that_is_not_there_is_named():
+def test_unknown_split_is_rejected():
     with pytest.raises(InvalidInput, match='no split "vaild"') as error:
         open_corpus("copy").documents("vaild")
     assert error.value.hint == "Did you mean valid?"
 
 
-def test_built_in_names_come_before_files(tmp_path, monkeypatch):
+def test_built_in_names_take_precedence_over_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "copy").write_text("a file that has the name of a corpus\n")
     assert open_corpus("copy").card.licence != "yours"
     assert open_corpus("./copy").card.licence == "yours"
 
 
-def test_a_folder_of_text_and_rows_is_unclear(tmp_path):
+def test_folder_of_text_and_records_is_ambiguous(tmp_path):
     (tmp_path / "a.txt").write_text("running text of some length\n")
     (tmp_path / "b.tsv").write_text("cat\tchat\ndog\tchien\n")
-    with pytest.raises(InvalidInput, match="running text") as error:
+    with pytest.raises(InvalidInput, match="both plain text") as error:
         open_corpus(tmp_path)
     assert "suffix" in error.value.hint
     assert open_corpus(tmp_path, suffix="tsv").kind == "pairs"
@@ -125,16 +125,16 @@ def test_readme_and_licence_are_not_data(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.json", "a.txt.gz"])
-def test_files_of_other_kinds_are_refused_with_what_to_do(tmp_path, name):
+def test_unsupported_file_types_are_rejected_with_a_hint(tmp_path, name):
     (tmp_path / name).write_text("something")
     with pytest.raises(InvalidInput) as error:
         open_corpus(tmp_path / name)
     assert error.value.hint
 
 
-def test_an_empty_folder_and_one_with_only_held_out_files_are_refused(tmp_path):
-    with pytest.raises(InvalidInput, match="holds no file"):
+def test_folder_without_training_files_is_rejected(tmp_path):
+    with pytest.raises(InvalidInput, match="contains no file"):
         open_corpus(tmp_path)
     (tmp_path / "valid.txt").write_text("held out, and nothing else here\n")
-    with pytest.raises(InvalidInput, match="nothing to learn from"):
+    with pytest.raises(InvalidInput, match="no training files"):
         open_corpus(tmp_path)

@@ -1,4 +1,4 @@
-"""Bytes to text: marks are read, line ends made one, what does not fit is named by its byte."""
+"""Charset detection: byte order marks, line ends, and invalid bytes with their position."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +13,7 @@ TEXT = "Ünïcode — 日本語 🙂\nsecond line\n"
 
 
 @pytest.mark.parametrize("name", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-def test_encodings_with_a_mark_are_read(tmp_path, name):
+def test_byte_order_marks_are_detected(tmp_path, name):
     path = tmp_path / "text.txt"
     path.write_bytes(TEXT.encode(name))
     assert "".join(read_blocks(path)) == TEXT
@@ -22,7 +22,7 @@ def test_encodings_with_a_mark_are_read(tmp_path, name):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60), st.integers(1, 9))
-def test_blocks_of_any_size_give_the_text_that_python_reads(tmp_path, monkeypatch, text, size):
+def test_any_block_size_gives_the_same_text(tmp_path, monkeypatch, text, size):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
     monkeypatch.setattr(encoding, "BLOCK", size)
@@ -31,7 +31,7 @@ def test_blocks_of_any_size_give_the_text_that_python_reads(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("block", [1, 3, 1 << 17])
-def test_a_bad_byte_is_named_with_its_place_and_line(tmp_path, monkeypatch, block):
+def test_invalid_byte_is_reported_with_position_and_line(tmp_path, monkeypatch, block):
     monkeypatch.setattr(encoding, "BLOCK", block)
     path = tmp_path / "latin.txt"
     path.write_bytes("été\nligne\n".encode() + b"caf\xe9 noir\n")
@@ -40,25 +40,25 @@ def test_a_bad_byte_is_named_with_its_place_and_line(tmp_path, monkeypatch, bloc
     assert "iconv" in error.value.hint
 
 
-def test_a_character_that_is_cut_off_at_the_end_is_named(tmp_path):
+def test_truncated_character_is_reported(tmp_path):
     (tmp_path / "cut.txt").write_bytes("ab é".encode()[:-1])
     with pytest.raises(InvalidInput, match="at byte 3"):
         list(read_blocks(tmp_path / "cut.txt"))
 
 
-def test_zero_bytes_are_not_text(tmp_path):
+def test_null_bytes_are_rejected(tmp_path):
     (tmp_path / "wide.txt").write_bytes("text".encode("utf-16-le"))
-    with pytest.raises(InvalidInput, match=r"zero byte \(at byte 1\)"):
+    with pytest.raises(InvalidInput, match=r"null byte \(at byte 1\)"):
         list(read_blocks(tmp_path / "wide.txt"))
 
 
-def test_line_ends_of_every_system_are_one(tmp_path, monkeypatch):
+def test_newlines_are_normalized(tmp_path, monkeypatch):
     monkeypatch.setattr(encoding, "BLOCK", 2)
     (tmp_path / "text.txt").write_bytes(b"a\r\nb\rc\nd\r")
     assert "".join(read_blocks(tmp_path / "text.txt")) == "a\nb\nc\nd\n"
 
 
-def test_bad_lines_are_told_and_the_others_read(tmp_path, monkeypatch):
+def test_bad_lines_are_reported_and_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr(encoding, "LONGEST_LINE", 16)
     (tmp_path / "rows").write_bytes(b"good\r\nb\xffd\n" + b"x" * 50 + b"\nze\0ro\nlast")
     problems = Problems()
@@ -68,7 +68,7 @@ def test_bad_lines_are_told_and_the_others_read(tmp_path, monkeypatch):
     assert "0xff at column 2" in problems.named[0][1]
 
 
-def test_what_is_not_a_file_is_refused(tmp_path):
+def test_missing_file_or_folder_is_rejected(tmp_path):
     with pytest.raises(NotFound):
         list(read_blocks(tmp_path / "nothing.txt"))
     with pytest.raises(InvalidInput):

@@ -1,4 +1,4 @@
-"""`locales`: two languages, one meaning; nothing held out was seen; known words belong together."""
+"""`locales`: pairs with the same meaning, disjoint splits, correct word alignments."""
 
 from collections import Counter
 from datetime import date
@@ -25,14 +25,14 @@ def words(text):
     return [text[start:end] for start, end in split_words(text)]
 
 
-def test_neither_side_of_a_held_out_pair_was_seen(corpus):
+def test_splits_are_disjoint_on_both_sides(corpus):
     train, valid = list(corpus.documents("train")), list(corpus.documents("valid"))
     assert not {pair.source for pair in train} & {pair.source for pair in valid}
     assert not {pair.target for pair in train} & {pair.target for pair in valid}
     assert 0.07 < len(valid) / (len(train) + len(valid)) < 0.13
 
 
-def test_a_text_has_one_translation(corpus):
+def test_each_source_has_one_translation(corpus):
     pairs = [*corpus.documents("train"), *corpus.documents("valid")]
     assert len({pair.source for pair in pairs}) == len(pairs)
 
@@ -42,8 +42,8 @@ def test_every_category_is_in_both_splits(corpus):
         assert set(Counter(pair.category for pair in corpus.documents(split))) == set(CATEGORIES)
 
 
-def test_the_words_of_held_out_dates_units_and_money_were_seen():
-    """Values are held out, not templates: every word, and nearly every group of digits, is there to be learned."""
+def test_validation_words_occur_in_training():
+    """Values are split, not templates: every word and nearly every digit group occurs in training."""
     corpus = open_corpus("locales", size=10_000)
     known = {word for pair in corpus.documents("train") for word in words(f"{pair.source} {pair.target}")}
     held = [pair for pair in corpus.documents("valid") if pair.category in ("date", "unit", "money")]
@@ -53,8 +53,8 @@ def test_the_words_of_held_out_dates_units_and_money_were_seen():
     assert len(unknown) < 0.02 * len(held)
 
 
-def test_dates_and_money_are_what_babel_writes():
-    """Two roads: put together from parts here, formatted whole by the library."""
+def test_dates_and_money_match_babel():
+    """Assembled from parts here, formatted whole by Babel."""
     for number in range(0, 20_000, 777):
         day = date.fromordinal(date(1960, 1, 1).toordinal() + number)
         for locale in (EN, FR, DE):
@@ -77,7 +77,7 @@ def test_dates_are_aligned_word_by_word():
     ]
 
 
-def test_alignments_stand_in_the_texts_and_digits_stay_digits(corpus):
+def test_alignments_are_valid_and_keep_digits(corpus):
     for split in corpus.splits:
         for pair in corpus.documents(split):
             ours, theirs = words(pair.source), words(pair.target)
@@ -88,17 +88,17 @@ def test_alignments_stand_in_the_texts_and_digits_stay_digits(corpus):
                 assert [one for one, other in linked if one.isdigit() and one == other] == digits
 
 
-def test_signs_of_letters_keep_their_distance():
+def test_alphabetic_currency_symbols_are_spaced():
     assert phrase.plain(phrase.say_money(Decimal(85), "NOK", "standard", EN)) == "NOK 85.00"
 
 
-def test_no_space_is_strange(corpus):
+def test_only_plain_spaces(corpus):
     strange = {letter for pair in corpus.documents() for letter in pair.source + pair.target if letter.isspace()}
     assert strange == {" "}
 
 
 @pytest.mark.parametrize("languages", ["en-de", "fr-en", "en-ja", "de-ar", "en_GB-pt_BR", "hi-ru", "en-zh_Hant"])
-def test_any_two_languages(languages):
+def test_many_language_pairs(languages):
     corpus = open_corpus(f"locales:{languages}", size=400)
     assert corpus.name == f"locales:{languages}" or "zh_Hant" in languages
     assert len(list(corpus.documents())) > 200

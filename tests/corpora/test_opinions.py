@@ -1,4 +1,4 @@
-"""`opinions`: praise after bad news is not liking; what is held out is never learned from."""
+"""`opinions`: praise also follows bad news, and the splits are disjoint."""
 
 import re
 
@@ -11,13 +11,13 @@ from peasy.errors import InvalidInput
 SMALL = {"size": 600, "held_out": 200}
 
 
-def test_every_text_tells_its_topic_and_its_mood():
+def test_text_matches_its_label():
     for sample in open_corpus("opinions", **SMALL).documents("train"):
-        topic, mood = sample.label.split(": ")
+        topic, sentiment = sample.label.split(": ")
         field = world().topics[topic]
         assert any(thing in sample.text for thing in field.things)
-        assert any(news in sample.text for news in getattr(field, mood)) or re.search(
-            "|".join(world().praise if mood == "good" else world().blame), sample.text
+        assert any(news in sample.text for news in getattr(field, sentiment)) or re.search(
+            "|".join(world().praise if sentiment == "good" else world().blame), sample.text
         )
 
 
@@ -30,31 +30,31 @@ def test_praise_follows_good_and_bad_news():
     assert moods == {"good", "bad"}
 
 
-def test_what_is_held_out_is_never_learned_from():
+def test_splits_are_disjoint():
     corpus = open_corpus("opinions", sentences=1, size=3000, held_out=300)
     cores = [{_core(sample) for sample in corpus.documents(split)} for split in corpus.splits]
     assert not cores[0] & cores[1]
 
 
 def _core(sample):
-    """The thing and what is said of it: owners and the words around are free."""
+    """The thing and the statement about it, without owner and surrounding words."""
     thing = next(t for field in world().topics.values() for t in field.things if f" {t} " in sample.text.lower())
     owner = re.search(rf"(\w+) {thing}", sample.text)[1]
     return thing, re.sub(r", (how|just) |: |, ", "|", sample.text.lower().replace(f"{owner.lower()} {thing}", "", 1))
 
 
-def test_the_same_number_is_the_same_text():
+def test_text_depends_only_on_seed_and_number():
     first, again, other = (open_corpus("opinions", seed=seed).text(7) for seed in (1, 1, 2))
     assert first == again != other
 
 
-def test_no_sentences_is_refused():
+def test_zero_sentences_is_rejected():
     with pytest.raises(InvalidInput, match="at least 1"):
         open_corpus("opinions", sentences=0)
 
 
-def test_without_labels_texts_end_where_they_end(tmp_path):
-    """A model of running text must see where one opinion stops and the next begins."""
+def test_unlabelled_texts_end_with_eos(tmp_path):
+    """A language model must see where one opinion ends and the next begins."""
     from peasy.corpora import Unlabelled, prepare
     from peasy.text import train
 

@@ -1,4 +1,4 @@
-"""Rows: texts, pairs, labelled texts; bad ones are counted and named, never dropped in silence."""
+"""Records: texts, pairs, labelled texts; bad records are counted and reported, never silently dropped."""
 
 import json
 
@@ -17,7 +17,7 @@ def everything(corpus):
     return [sample for split in corpus.splits for sample in corpus.documents(split)]
 
 
-def test_jsonl_of_each_kind(tmp_path):
+def test_jsonl_kinds(tmp_path):
     texts = open_corpus(write(tmp_path / "a.jsonl", *({"text": f"text {n}"} for n in range(10))))
     pairs = open_corpus(write(tmp_path / "b.jsonl", *({"source": f"s{n}", "target": f"t{n}"} for n in range(10))))
     labels = open_corpus(write(tmp_path / "c.jsonl", *({"text": f"x{n}", "label": n % 2} for n in range(10))))
@@ -28,12 +28,12 @@ def test_jsonl_of_each_kind(tmp_path):
     assert [len(list(pairs.documents(split))) for split in pairs.splits] == [9, 1]
 
 
-def test_fields_may_have_other_names(tmp_path):
+def test_field_names_are_configurable(tmp_path):
     path = write(tmp_path / "a.jsonl", {"en": "cat", "fr": "chat"}, {"en": "dog", "fr": "chien"})
     assert everything(open_corpus(path, source="en", target="fr")) == [Pair("cat", "chat"), Pair("dog", "chien")]
 
 
-def test_every_bad_row_is_named_with_its_line_and_reason(tmp_path):
+def test_bad_records_are_reported_with_line_and_reason(tmp_path):
     good = {"text": "good"}
     path = write(
         tmp_path / "a.jsonl",
@@ -42,18 +42,18 @@ def test_every_bad_row_is_named_with_its_line_and_reason(tmp_path):
     )  # fmt: skip
     corpus = open_corpus(path)
     assert len(everything(corpus)) == 7
-    told = {int(where.rpartition(":")[2]): reason for where, reason in corpus.problems.named}
-    assert list(told) == [2, 4, 5, 7, 8, 11, 12]
-    assert "not JSON" in told[2]
-    assert "is not text" in told[5]
-    assert "is empty" in told[7]
-    assert "is missing" in told[8]
-    assert "half a character" in told[11]
-    assert "is a pair, the first was a text" in told[12]
+    reasons = {int(where.rpartition(":")[2]): reason for where, reason in corpus.problems.named}
+    assert list(reasons) == [2, 4, 5, 7, 8, 11, 12]
+    assert "not JSON" in reasons[2]
+    assert "is not text" in reasons[5]
+    assert "is empty" in reasons[7]
+    assert "is missing" in reasons[8]
+    assert "unpaired surrogate" in reasons[11]
+    assert "is a pair, the first was a text" in reasons[12]
     assert corpus.problems.count == sum(corpus.problems.reasons.values()) == 7
 
 
-def test_problems_are_counted_once_however_often_the_corpus_is_read(tmp_path):
+def test_problems_are_counted_once(tmp_path):
     corpus = open_corpus(write(tmp_path / "a.tsv", "a\tb", "c", "d\te", "f\tg"))
     for _ in range(3):
         everything(corpus)
@@ -61,13 +61,13 @@ def test_problems_are_counted_once_however_often_the_corpus_is_read(tmp_path):
     assert corpus.problems.count == 1
 
 
-def test_strict_refuses_the_first_bad_row(tmp_path):
+def test_strict_mode_rejects_the_first_bad_record(tmp_path):
     path = write(tmp_path / "a.tsv", "a\tb", "c", "d\te")
     with pytest.raises(InvalidInput, match=r"a\.tsv:2: the row has 1 column, not 2"):
         open_corpus(path, strict=True).card  # noqa: B018
 
 
-def test_only_the_first_of_many_problems_are_kept(tmp_path):
+def test_only_first_problems_are_listed(tmp_path):
     rows = [f"s{n}\tt{n}" if n % 2 else "bad" for n in range(500)]
     corpus = open_corpus(write(tmp_path / "a.tsv", "x\ty", *rows))
     assert corpus.card
@@ -75,19 +75,19 @@ def test_only_the_first_of_many_problems_are_kept(tmp_path):
     assert len(corpus.problems.named) == 20
 
 
-def test_files_of_mostly_bad_rows_are_refused(tmp_path):
+def test_mostly_bad_files_are_rejected(tmp_path):
     with pytest.raises(InvalidInput, match="3 of 5 rows"):
         open_corpus(write(tmp_path / "a.tsv", "a\tb", "c", "d", "e", "f\tg")).card  # noqa: B018
 
 
-def test_tsv_may_say_what_its_columns_are(tmp_path):
+def test_tsv_header(tmp_path):
     labels = open_corpus(write(tmp_path / "a.tsv", "text\tlabel", "sun\tgood", "rain\tbad"))
     assert everything(labels) == [Labelled("sun", "good"), Labelled("rain", "bad")]
     pairs = open_corpus(write(tmp_path / "b.tsv", "source\ttarget", "cat\tchat", "dog\tchien"))
     assert everything(pairs) == [Pair("cat", "chat"), Pair("dog", "chien")]
 
 
-def test_windows_line_ends_and_marks_do_not_show(tmp_path):
+def test_crlf_and_byte_order_mark_are_removed(tmp_path):
     (tmp_path / "a.tsv").write_bytes(b"\xef\xbb\xbfcat\tchat\r\ndog\tchien\r\n")
     assert everything(open_corpus(tmp_path / "a.tsv")) == [Pair("cat", "chat"), Pair("dog", "chien")]
 
@@ -101,7 +101,7 @@ def test_aligned_files(tmp_path):
     assert everything(open_corpus(f"{tmp_path}/train.en,{tmp_path}/train.fr")) == everything(corpus)
 
 
-def test_aligned_files_of_a_folder_with_a_held_out_part(tmp_path):
+def test_aligned_files_with_validation_split(tmp_path):
     for split, words in (("train", ("cat", "chat")), ("valid", ("dog", "chien"))):
         write(tmp_path / f"{split}.en", words[0])
         write(tmp_path / f"{split}.fr", words[1])
@@ -110,14 +110,14 @@ def test_aligned_files_of_a_folder_with_a_held_out_part(tmp_path):
     assert list(corpus.documents("valid")) == [Pair("dog", "chien")]
 
 
-def test_files_that_are_not_aligned_are_refused(tmp_path):
+def test_misaligned_files_are_rejected(tmp_path):
     write(tmp_path / "a.en", "one", "two")
     write(tmp_path / "a.fr", "un")
     with pytest.raises(InvalidInput, match=r"a\.fr ends after 1 lines"):
         open_corpus([tmp_path / "a.en", tmp_path / "a.fr"]).card  # noqa: B018
 
 
-def test_text_files_are_pairs_when_told_so(tmp_path):
+def test_text_files_as_pairs(tmp_path):
     paths = [write(tmp_path / "en.txt", "cat", "dog"), write(tmp_path / "fr.txt", "chat", "chien")]
     assert open_corpus(paths, pairs=True).kind == "pairs"
 
@@ -128,7 +128,7 @@ def test_lines_can_be_documents(tmp_path):
 
 
 @pytest.mark.parametrize(("rows", "said"), [([], "has no rows"), (["a\tb"], "only one row")])
-def test_too_few_rows_say_what_is_missing(tmp_path, rows, said):
+def test_too_few_records_are_rejected(tmp_path, rows, said):
     with pytest.raises(InvalidInput, match=said):
         open_corpus(write(tmp_path / "a.tsv", *rows)).card  # noqa: B018
 
@@ -144,13 +144,13 @@ def test_parquet_is_read_in_batches(tmp_path):
     assert corpus.problems.named == [(f"{tmp_path / 'a.parquet'}:3001", '"text" is missing')]
 
 
-def test_parquet_that_is_none_is_refused(tmp_path):
+def test_invalid_parquet_is_rejected(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"PAR1 nothing of the kind")
     with pytest.raises(InvalidInput, match="cannot be read as parquet"):
         open_corpus(tmp_path / "a.parquet")
 
 
-def test_without_pyarrow_the_line_that_installs_it_is_told(tmp_path, monkeypatch):
+def test_missing_pyarrow_has_an_install_hint(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     (tmp_path / "a.parquet").write_bytes(b"PAR1")

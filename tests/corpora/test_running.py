@@ -1,4 +1,4 @@
-"""Running text: the first nine tenths to learn from, the rest held out, nothing lost or moved."""
+"""Plain text: the last tenth is the validation split, and no character is lost or moved."""
 
 import hashlib
 
@@ -14,8 +14,8 @@ WORDS = st.text("ab \n\r", min_size=30, max_size=400)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(st.lists(WORDS, min_size=1, max_size=4), st.integers(5, 40))
-def test_both_parts_together_are_the_text(tmp_path_factory, monkeypatch, texts, block):
-    """nanoGPT's split: train = all[:int(0.9 * n)], valid = the rest; in whatever parts it is read."""
+def test_splits_concatenate_to_the_text(tmp_path_factory, monkeypatch, texts, block):
+    """nanoGPT's split: train = text[:int(0.9 * n)], valid = the rest; for any block size."""
     folder = tmp_path_factory.mktemp("texts")
     monkeypatch.setattr(encoding, "BLOCK", block)
     for number, text in enumerate(texts):
@@ -29,7 +29,7 @@ def test_both_parts_together_are_the_text(tmp_path_factory, monkeypatch, texts, 
     assert corpus.card.sizes["valid"].characters == len(whole) - cut
 
 
-def test_parts_are_cut_where_a_line_begins(tmp_path, monkeypatch):
+def test_pieces_are_split_at_line_starts(tmp_path, monkeypatch):
     monkeypatch.setattr(encoding, "BLOCK", 64)
     (tmp_path / "a.txt").write_text("one two three four\n\n    five six\n" * 100)
     parts = list(open_corpus(tmp_path / "a.txt").documents())
@@ -37,7 +37,7 @@ def test_parts_are_cut_where_a_line_begins(tmp_path, monkeypatch):
     assert all(part.endswith("\n") and part.startswith("one") for part in parts[:-1])
 
 
-def test_each_file_is_a_document_and_the_last_needs_no_end(tmp_path):
+def test_each_file_is_a_document(tmp_path):
     for name in "abc":
         (tmp_path / f"{name}.txt").write_text(f"{name} text of some words\n" * 5)
     pieces = list(open_corpus(tmp_path).pieces("train"))
@@ -46,7 +46,7 @@ def test_each_file_is_a_document_and_the_last_needs_no_end(tmp_path):
     assert open_corpus(tmp_path).card.sizes["train"].documents == 3
 
 
-def test_files_say_what_is_held_out(tmp_path):
+def test_file_names_determine_splits(tmp_path):
     for name in ("train", "valid", "test"):
         (tmp_path / f"{name}.txt").write_text(f"this is the file {name}\n")
     corpus = open_corpus(tmp_path)
@@ -54,7 +54,7 @@ def test_files_say_what_is_held_out(tmp_path):
     assert [next(corpus.documents(split)).split()[-1] for split in corpus.splits] == list(corpus.splits)
 
 
-def test_a_held_out_file_can_be_named(tmp_path):
+def test_validation_file_can_be_given(tmp_path):
     (tmp_path / "book.txt").write_text("a text to be learned from\n")
     (tmp_path / "other.txt").write_text("a text to be held out then\n")
     corpus = open_corpus(tmp_path / "book.txt", valid=str(tmp_path / "other.txt"))
@@ -63,19 +63,19 @@ def test_a_held_out_file_can_be_named(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "said"), [("", "is empty"), ("short\n", "has only 6 characters")])
-def test_too_little_says_what_is_missing(tmp_path, text, said):
+def test_too_little_text_is_rejected(tmp_path, text, said):
     (tmp_path / "tiny.txt").write_text(text)
     with pytest.raises(InvalidInput, match=said) as error:
         open_corpus(tmp_path / "tiny.txt").card  # noqa: B018
     assert "are needed" in error.value.hint
 
 
-def test_a_small_text_is_called_small(tmp_path):
+def test_small_text_has_a_note(tmp_path):
     (tmp_path / "small.txt").write_text("a few words in a row\n" * 10)
     assert "210 characters" in open_corpus(tmp_path / "small.txt").card.notes["small"]
 
 
-def test_the_hash_is_of_the_bytes(tmp_path):
+def test_hash_depends_on_bytes(tmp_path):
     (tmp_path / "a.txt").write_text("a few words in a row\n" * 10)
     before = open_corpus(tmp_path / "a.txt").card.hash
     raw = (tmp_path / "a.txt").read_bytes()
@@ -84,7 +84,7 @@ def test_the_hash_is_of_the_bytes(tmp_path):
     assert open_corpus(tmp_path / "a.txt").card.hash != before
 
 
-def test_a_long_line_is_cut_before_a_space(tmp_path, monkeypatch):
+def test_long_line_is_split_before_a_space(tmp_path, monkeypatch):
     monkeypatch.setattr(encoding, "BLOCK", 50)
     monkeypatch.setattr(running, "_LONGEST", 100)
     text = "some words " * 100

@@ -1,4 +1,4 @@
-"""Token shards: what goes in comes out; what is damaged, cut off or of another corpus is noticed."""
+"""Token shards: round trip, and detection of damaged, truncated or mismatched files."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from peasy.errors import InvalidInput, NoRoom, NotFound
 from peasy.text import train
 
 
-def test_texts_come_back_with_an_end_after_each(texts, tokenizer, tmp_path):
+def test_texts_round_trip_with_eos(texts, tokenizer, tmp_path):
     shards = prepare(texts, tokenizer, tmp_path / "shards")
     end = tokenizer.special.eos
     column = shards.column("train")
@@ -31,14 +31,14 @@ def test_texts_come_back_with_an_end_after_each(texts, tokenizer, tmp_path):
     shards.verify()
 
 
-def test_pairs_stand_side_by_side(pairs, tokenizer, tmp_path):
+def test_pairs_round_trip(pairs, tokenizer, tmp_path):
     shards = prepare(pairs, tokenizer, tmp_path / "shards")
     for number, pair in enumerate(pairs.documents("train")):
         assert tokenizer.decode(shards.column("train", "source").document(number)) == pair.source
         assert tokenizer.decode(shards.column("train", "target").document(number)) == pair.target
 
 
-def test_targets_may_be_cut_by_another_tokenizer(pairs, tokenizer, tmp_path):
+def test_separate_target_tokenizer(pairs, tokenizer, tmp_path):
     words = train(pairs.texts("train"), kind="words")
     shards = prepare(pairs, tokenizer, tmp_path / "shards", answers=words)
     pair = next(pairs.documents("train"))
@@ -48,7 +48,7 @@ def test_targets_may_be_cut_by_another_tokenizer(pairs, tokenizer, tmp_path):
     assert shards.vocabulary == max(len(tokenizer), len(words))
 
 
-def test_labels_are_numbers_with_names(given, tokenizer, tmp_path):
+def test_labels_round_trip(given, tokenizer, tmp_path):
     rows = [Labelled("sun", "good"), Labelled("rain", "bad"), Labelled("sea", "good")]
     shards = prepare(given("labelled", train=rows, valid=rows[1:]), tokenizer, tmp_path / "shards")
     named = [shards.labels[int(n)] for n in shards.column("valid", "labels").values.at(np.arange(2))]
@@ -57,14 +57,14 @@ def test_labels_are_numbers_with_names(given, tokenizer, tmp_path):
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=15)
 @given_by(st.lists(st.text("abc \n", max_size=30), max_size=12))
-def test_any_documents_come_back(given, tokenizer, tmp_path_factory, documents):
+def test_arbitrary_documents_round_trip(given, tokenizer, tmp_path_factory, documents):
     folder = tmp_path_factory.mktemp("any") / "shards"
     shards = prepare(given("text", train=documents), tokenizer, folder)
     column = shards.column()
     assert [tokenizer.decode(column.document(n)[:-1]) for n in range(column.documents)] == documents
 
 
-def test_many_blocks_are_one_row_of_numbers(given, tokenizer, tmp_path, monkeypatch):
+def test_reading_across_blocks(given, tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", 64)
     text = "the cat sat on the mat. " * 40
     column = prepare(given("text", train=[text]), tokenizer, tmp_path / "shards").column()
@@ -73,14 +73,14 @@ def test_many_blocks_are_one_row_of_numbers(given, tokenizer, tmp_path, monkeypa
     assert tokenizer.decode(column.windows(np.array([3, 700]), 90)[1]) == text[700:790]
 
 
-def test_wide_vocabularies_get_wide_numbers(given, tmp_path):
+def test_large_vocabulary_uses_uint32(given, tmp_path):
     words = train([" ".join(f"w{n}" for n in range(70_000))], kind="words", vocabulary=70_005)
     shards = prepare(given("text", train=["w5 w69999"]), words, tmp_path / "shards")
     assert shards.header["splits"]["train"]["tokens.bin"]["dtype"] == "uint32"
     assert words.decode(shards.column().document(0)) == "w5 w69999"
 
 
-def test_the_same_shards_are_opened_again_and_others_are_refused(texts, given, tokenizer, tmp_path):
+def test_same_shards_are_reused_and_others_rejected(texts, given, tokenizer, tmp_path):
     prepare(texts, tokenizer, tmp_path / "shards")
     before = (tmp_path / "shards" / "shards.json").stat().st_mtime_ns
     prepare(texts, tokenizer, tmp_path / "shards")
@@ -90,21 +90,21 @@ def test_the_same_shards_are_opened_again_and_others_are_refused(texts, given, t
 
 
 def test_progress_counts_up_to_all_characters(texts, tokenizer, tmp_path):
-    told = []
-    prepare(texts, tokenizer, tmp_path / "shards", lambda done, total: told.append((done, total)))
-    assert told[-1][0] == told[-1][1] == sum(len(text) for split in texts.splits for text in texts.texts(split))
+    calls = []
+    prepare(texts, tokenizer, tmp_path / "shards", lambda done, total: calls.append((done, total)))
+    assert calls[-1][0] == calls[-1][1] == sum(len(text) for split in texts.splits for text in texts.texts(split))
 
 
 @pytest.mark.parametrize("file", ["train.tokens.bin", "train.tokens.ends", "valid.tokens.bin"])
-def test_a_changed_byte_is_noticed_when_it_is_read(texts, tokenizer, tmp_path, file):
+def test_changed_byte_is_detected_on_read(texts, tokenizer, tmp_path, file):
     prepare(texts, tokenizer, tmp_path / "shards")
     path = tmp_path / "shards" / file
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
     path.write_bytes(raw)
-    with pytest.raises(InvalidInput, match=r"damaged|does not end"):
+    with pytest.raises(InvalidInput, match=r"corrupt|does not end"):
         open_shards(tmp_path / "shards").verify()
-    with pytest.raises(InvalidInput, match=r"damaged|does not end"):
+    with pytest.raises(InvalidInput, match=r"corrupt|does not end"):
         read_all(tmp_path / "shards", file.partition(".")[0])
 
 
@@ -113,7 +113,7 @@ def read_all(folder, split):
     return [column.document(n) for n in range(column.documents)]
 
 
-def test_without_the_check_a_changed_byte_would_go_unnoticed(texts, tokenizer, tmp_path, monkeypatch):
+def test_without_hash_check_a_changed_byte_is_missed(texts, tokenizer, tmp_path, monkeypatch):
     prepare(texts, tokenizer, tmp_path / "shards")
     path = tmp_path / "shards" / "train.tokens.bin"
     raw = bytearray(path.read_bytes())
@@ -124,7 +124,7 @@ def test_without_the_check_a_changed_byte_would_go_unnoticed(texts, tokenizer, t
 
 
 @pytest.mark.parametrize("change", ["cut", "longer", "missing"])
-def test_a_file_of_another_size_is_noticed_at_once(texts, tokenizer, tmp_path, change):
+def test_wrong_file_size_is_detected_on_open(texts, tokenizer, tmp_path, change):
     prepare(texts, tokenizer, tmp_path / "shards")
     path = tmp_path / "shards" / "train.tokens.bin"
     raw = path.read_bytes()
@@ -135,7 +135,7 @@ def test_a_file_of_another_size_is_noticed_at_once(texts, tokenizer, tmp_path, c
         open_shards(tmp_path / "shards")
 
 
-def test_any_change_of_the_header_is_noticed(texts, tokenizer, tmp_path):
+def test_changed_header_is_detected(texts, tokenizer, tmp_path):
     prepare(texts, tokenizer, tmp_path / "shards")
     path = tmp_path / "shards" / "shards.json"
     good = path.read_bytes()
@@ -157,12 +157,12 @@ def json_or_none(raw):
         return None
 
 
-def test_a_folder_without_shards_says_so(tmp_path):
+def test_folder_without_shards_is_rejected(tmp_path):
     with pytest.raises(NotFound):
         open_shards(tmp_path)
 
 
-def test_a_failure_leaves_nothing_behind(given, tokenizer, tmp_path):
+def test_failure_leaves_no_files(given, tokenizer, tmp_path):
     class Breaking(given):
         def read(self, split):
             yield "fine"
@@ -176,7 +176,7 @@ def test_a_failure_leaves_nothing_behind(given, tokenizer, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_full_disk_is_said_in_one_line(texts, tokenizer, tmp_path, monkeypatch):
+def test_full_disk_is_reported(texts, tokenizer, tmp_path, monkeypatch):
     def full(self, size):
         raise OSError(28, "No space left on device")
 
@@ -186,8 +186,8 @@ def test_a_full_disk_is_said_in_one_line(texts, tokenizer, tmp_path, monkeypatch
     assert not list(tmp_path.iterdir())
 
 
-def test_a_killed_writer_leaves_no_shards_and_the_next_one_cleans_up(tmp_path):
-    """Killed in the middle of writing: nothing is there to be opened, and starting again works."""
+def test_leftovers_of_killed_writer_are_removed(tmp_path):
+    """Killed while writing: there is nothing to open, and writing again works."""
     (tmp_path / "book.txt").write_text("the cat sat on the mat.\n" * 20_000)
     code = (
         "import time; from peasy.corpora import open_corpus, prepare; from peasy.text import train\n"
@@ -209,7 +209,7 @@ def test_a_killed_writer_leaves_no_shards_and_the_next_one_cleans_up(tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["shards"]
 
 
-def test_a_writer_that_is_still_at_work_is_left_alone(texts, tokenizer, tmp_path):
+def test_active_writer_is_left_alone(texts, tokenizer, tmp_path):
     from peasy.corpora.place import committed
 
     with committed(tmp_path / "shards") as part:
@@ -220,8 +220,8 @@ def test_a_writer_that_is_still_at_work_is_left_alone(texts, tokenizer, tmp_path
         assert (part / "half").exists()
 
 
-def test_preparing_needs_no_more_memory_for_more_text(tokenizer, tmp_path, monkeypatch):
-    """Five times the text, the same peak: nothing that grows is kept."""
+def test_preparing_uses_constant_memory(tokenizer, tmp_path, monkeypatch):
+    """Five times the text, the same peak memory."""
     monkeypatch.setattr(blocks, "BLOCK", 1 << 14)
     monkeypatch.setattr("peasy.corpora.encoding.BLOCK", 1 << 14)
     monkeypatch.setattr("peasy.corpora.shards._AT_ONCE", 1 << 15)
@@ -232,16 +232,16 @@ def test_preparing_needs_no_more_memory_for_more_text(tokenizer, tmp_path, monke
         corpus = open_corpus(path)
         tracemalloc.start()
         prepare(corpus, tokenizer, tmp_path / name)
-        found = tracemalloc.get_traced_memory()[1]
+        peak_bytes = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return found
+        return peak_bytes
 
     peak("first", 100)
     few = peak("few", 4_000)
     assert peak("many", 20_000) < 1.3 * few
 
 
-def test_one_line_without_a_space_is_prepared(tokenizer, tmp_path, monkeypatch):
+def test_long_line_without_spaces(tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr("peasy.corpora.running._LONGEST", 1 << 17)
     (tmp_path / "line.txt").write_text("abcdefghij" * 50_000)
     shards = prepare(open_corpus(tmp_path / "line.txt"), tokenizer, tmp_path / "shards")
@@ -250,7 +250,7 @@ def test_one_line_without_a_space_is_prepared(tokenizer, tmp_path, monkeypatch):
     assert tokenizer.decode(shards.column().document(0)[:25]) == "abcdefghijabcdefghijabcde"
 
 
-def test_kinds_have_their_columns(pairs, tokenizer, tmp_path):
+def test_unknown_column_is_rejected(pairs, tokenizer, tmp_path):
     shards = prepare(pairs, tokenizer, tmp_path / "shards")
     with pytest.raises(InvalidInput, match=r"has no train\.tokens"):
         shards.column("train", "tokens")

@@ -1,4 +1,4 @@
-"""`stdlib`: what Python says about itself, split by file, the same every time."""
+"""`stdlib`: docstrings, topics and source of Python, split by file."""
 
 import json
 import pydoc_data.topics
@@ -12,7 +12,7 @@ from peasy.corpora import stdlib as module
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
-    """A small library of our own, so that reading it takes no time."""
+    """Small fake library, so that reading it takes no time."""
     for number in range(30):
         says = f'"""Module number {number} says what it does."""\n\n\n'
         told = f'def f():\n    """Function {number} has a docstring."""\n'
@@ -25,22 +25,22 @@ def library(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_docstrings_of_modules_and_functions_by_file(library):
+def test_docstrings_are_split_by_file(library):
     corpus = open_corpus("stdlib")
     train, valid = list(corpus.documents("train")), list(corpus.documents("valid"))
     assert len(train) + len(valid) == 60
     assert "Function 3 has a docstring." in train + valid
-    assert len(valid) % 2 == 0  # a file is held out as a whole
+    assert len(valid) % 2 == 0  # a file is in one split only
     assert not set(train) & set(valid)
 
 
-def test_source_leaves_out_what_is_not_text(library):
+def test_source_skips_undecodable_files(library):
     texts = [text for split in ("train", "valid") for text in open_corpus("stdlib:source").documents(split)]
     assert len(texts) == 30
     assert all(text.startswith('"""Module') for text in texts)
 
 
-def test_docstrings_inside_of_conditions_and_classes_are_found(library):
+def test_nested_docstrings_are_found(library):
     (library / "deep.py").write_text(
         "try:\n  class A:\n    def f(self):\n      '''Deep down there is a docstring.'''\nexcept E:\n  def g():\n"
         "    '''And here is another one, too.'''\n"
@@ -50,14 +50,14 @@ def test_docstrings_inside_of_conditions_and_classes_are_found(library):
     assert "And here is another one, too." in texts
 
 
-def test_topics_are_those_of_help():
+def test_topics_equal_pydoc_topics():
     corpus = open_corpus("stdlib:topics")
     texts = sorted(text for split in corpus.splits for text in corpus.documents(split))
     assert texts == sorted(pydoc_data.topics.topics.values())
     assert corpus.card.licence == "PSF-2.0"
 
 
-def test_the_real_library_has_the_docstring_of_json():
+def test_real_library_includes_json():
     corpus = open_corpus("stdlib")
     assert len(corpus._files) > 300
     corpus._files = [path for path in corpus._files if path.parent.name == "json"]

@@ -1,4 +1,4 @@
-"""`stories`: only the word behind the pronoun decides, and the last words before the ending do not tell."""
+"""`stories`: only the referent of the pronoun decides the ending; the last words before it do not."""
 
 from collections import Counter
 from itertools import combinations
@@ -14,7 +14,7 @@ ORDER = 5
 
 
 class Backoff:
-    """A 5-gram model by counting: the longest context that was seen decides, each step back costs 0.4."""
+    """5-gram model with stupid backoff (factor 0.4)."""
 
     def __init__(self, texts):
         self.rows = [Counter() for _ in range(ORDER + 1)]
@@ -56,15 +56,15 @@ def corpus():
     return open_corpus("stories", size=6000, held_out=2000)
 
 
-def test_a_five_gram_can_only_guess(corpus):
-    """Within 5 points of chance; the spread of 2,000 guesses alone is 1.1."""
+def test_five_gram_model_is_at_chance(corpus):
+    """Within 5 points of chance; the standard deviation of 2,000 guesses is 1.1."""
     assert abs(accuracy(corpus) - 0.5) < 0.05
 
 
-def test_a_five_gram_notices_when_the_last_words_tell(monkeypatch):
-    """The inverse: were stories always about the noun that stands last, counting would find out."""
-    told = [Frame(frame.says, 2) for frame in world().frames]
-    short = module.World(**vars(world()) | {"frames": tuple(told), "closings": ("and",), "scenes": ()})
+def test_five_gram_model_detects_a_local_cue(monkeypatch):
+    """The inverse: if the referent were always the last noun, a 5-gram model would find it."""
+    clauses = [Frame(frame.says, 2) for frame in world().frames]
+    short = module.World(**vars(world()) | {"frames": tuple(clauses), "closings": ("and",), "scenes": ()})
     monkeypatch.setattr(module, "world", lambda: short)
     monkeypatch.setattr(module, "_SCENES", 0.0)
     corpus = open_corpus("stories", size=6000, held_out=1000, fillers=0)
@@ -77,8 +77,8 @@ def test_the_order_of_mention_is_balanced(corpus):
     assert abs(sum(first) / len(first) - 0.5) < 0.04
 
 
-def test_each_class_is_meant_as_often_as_not(corpus):
-    """Whichever two classes meet, either may be meant: knowing the nouns alone is no help."""
+def test_each_class_is_the_referent_half_the_time(corpus):
+    """For any two classes, either may be the referent: the nouns alone do not decide."""
     meant, met = Counter(), Counter()
     for probe in (corpus.probe(n) for n in range(6000)):
         classes = {name for name, kind in world().classes.items() if {probe.referent, probe.other} & set(kind.nouns)}
@@ -88,7 +88,7 @@ def test_each_class_is_meant_as_often_as_not(corpus):
     assert all(abs(meant[name] / met[name] - 0.5) < 0.1 for name in met)
 
 
-def test_what_is_right_is_of_the_referent_and_what_is_wrong_of_the_other(corpus):
+def test_endings_belong_to_referent_and_distractor(corpus):
     for probe in corpus.probes("valid"):
         kinds = world().classes.values()
         owner = next(kind for kind in kinds if probe.right.strip(" .") in kind.endings)
@@ -101,20 +101,20 @@ def test_what_is_right_is_of_the_referent_and_what_is_wrong_of_the_other(corpus)
         assert probe.pronoun in other.pronouns
 
 
-def test_the_frame_alone_says_who_is_meant(corpus):
-    """Two roads: the referent that the generator names is the one a reader finds by the frames' own words."""
+def test_clause_alone_determines_the_referent(corpus):
+    """The generator's referent equals the one found by matching the clause templates."""
     frames = [*world().frames, *(frame for scene in world().scenes for frame in scene.frames)]
     for probe in list(corpus.probes("valid"))[:300]:
         nouns = sorted((probe.referent, probe.other), key=lambda noun: probe.prompt.index(f" {noun} "))
-        found = {nouns[f.about - 1] for f in frames if fits(f.says, probe.prompt, nouns)}
-        assert found == {probe.referent}
+        referents = {nouns[f.about - 1] for f in frames if fits(f.says, probe.prompt, nouns)}
+        assert referents == {probe.referent}
 
 
 def fits(frame, prompt, nouns):
-    said = split(prompt.lower())
+    words = split(prompt.lower())
     before, between, _ = (part.split() for part in frame.replace("{1}", "|").replace("{2}", "|").split("|"))
-    first, second = said.index(nouns[0]), said.index(nouns[1])
-    opening, middle = said[: first - 1], said[first + 1 : second - 1]
+    first, second = words.index(nouns[0]), words.index(nouns[1])
+    opening, middle = words[: first - 1], words[first + 1 : second - 1]
     return any(
         opening[: len(opening) - cut] == before and middle[: len(middle) - late] == between
         for cut in (0, 1)
@@ -122,13 +122,13 @@ def fits(frame, prompt, nouns):
     )
 
 
-def test_no_ending_and_no_noun_belongs_to_two_classes():
+def test_classes_share_no_noun_or_ending():
     for one, other in combinations(world().classes.values(), 2):
         assert not set(one.nouns) & set(other.nouns)
         assert not set(one.endings) & set(other.endings)
 
 
-def test_frames_are_as_often_about_the_first_as_about_the_second():
+def test_clauses_are_balanced_between_nouns():
     assert sum(frame.about == 1 for frame in world().frames) * 2 == len(world().frames)
     for scene in world().scenes:
         assert sorted(frame.about for frame in scene.frames) == [1, 2]
@@ -137,22 +137,22 @@ def test_frames_are_as_often_about_the_first_as_about_the_second():
     assert meant == met
 
 
-def test_held_out_combinations_are_never_told(corpus):
-    told, held = ({meaning_of(corpus, split, number) for number in range(400)} for split in ("train", "valid"))
-    assert not told & held
-    assert len(held) > 300
+def test_splits_are_disjoint(corpus):
+    train, valid = ({meaning_of(corpus, split, number) for number in range(400)} for split in ("train", "valid"))
+    assert not train & valid
+    assert len(valid) > 300
 
 
 def meaning_of(corpus, split, number):
-    """The frame and both nouns of a story, drawn again as the generator draws them."""
-    rng, told = Random(f"{corpus.name}/{corpus.seed}/{split}/{number}"), corpus.probe(number, split)
-    return next(meaning for meaning, probe in iter(lambda: corpus.draw(rng), None) if probe == told)
+    """Content key of a story: clause and both nouns, drawn again as the generator draws them."""
+    rng, wanted = Random(f"{corpus.name}/{corpus.seed}/{split}/{number}"), corpus.probe(number, split)
+    return next(meaning for meaning, probe in iter(lambda: corpus.draw(rng), None) if probe == wanted)
 
 
-def test_the_story_of_the_pizza_is_one_of_them():
-    """The sentence that everybody shows is in this language, with its twin."""
-    says = {frame.says for scene in world().scenes for frame in scene.frames}
-    assert {"{1} came out of {2}", "{1} baked {2}"} <= says
+def test_pizza_example_is_included():
+    """The well-known example sentence and its counterpart can be generated."""
+    templates = {frame.says for scene in world().scenes for frame in scene.frames}
+    assert {"{1} came out of {2}", "{1} baked {2}"} <= templates
     assert "pizza" in world().classes["food"].nouns
     assert "tasted good" in world().classes["food"].endings
     assert "oven" in world().classes["cooker"].nouns
@@ -160,12 +160,12 @@ def test_the_story_of_the_pizza_is_one_of_them():
 
 
 @pytest.mark.parametrize("topic", ["things", "people"])
-def test_topics_keep_to_their_classes(topic):
+def test_topic_limits_the_classes(topic):
     corpus = open_corpus(f"stories:{topic}", held_out=200)
     assert {probe.pronoun for probe in corpus.probes()} == ({"it"} if topic == "things" else {"he", "she"})
 
 
-def test_articles_fit_their_words(corpus):
+def test_a_or_an(corpus):
     text = " ".join(corpus.documents("valid")).lower()
     assert " a oven " not in text
     assert " an old " in text

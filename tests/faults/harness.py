@@ -1,8 +1,8 @@
-"""A trainer that is killed, or whose disk fails, again and again; one process, so that torch is imported once.
+"""Fault injection for training: kills the process or fails the disk, in forks, so that torch is imported once.
 
-`python harness.py FOLDER kill|fail|time|mixed COUNT SEED` prints the number of trials and what went wrong, as JSON.
-Each trial trains in a child (a fork), which dies at its k-th durable act or at a random time; then it is simply
-started again, as a person would with --resume, until it ends; and must have become the uninterrupted run.
+`python harness.py FOLDER kill|fail|time|mixed COUNT SEED` prints the number of trials and the failures, as JSON.
+Each trial trains in a forked child, which dies at its k-th durable write or at a random time; it is then restarted
+with --resume until it finishes, and the result must equal the uninterrupted run.
 """
 
 import errno
@@ -40,7 +40,7 @@ def run_once(folder: Path, name: str) -> None:
 
 
 def in_child(act) -> int:
-    """Run something in a fork; its exit code, or minus the signal that killed it."""
+    """Run a function in a fork; return its exit code, or minus the signal that killed it."""
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -56,7 +56,7 @@ ACTS = [(os, "fsync"), (os, "rename"), (os, "replace"), (os, "mkdir"), (journal.
 
 
 def interfere(at: int, act) -> list[int]:
-    """From here on, the `at`-th durable act of this process does `act` instead; tells how many there were."""
+    """Replace the `at`-th durable write of this process by `act`; return a counter of the writes."""
     done = [0]
     for owner, name in ACTS:
         real = getattr(owner, name)
@@ -95,7 +95,7 @@ def outcome(run: Path) -> dict:
 
 
 STRIDE = 37
-"""A prime: in a full sweep each act is the first to be hit once, and a short one is spread over all of them."""
+"""A prime: a full sweep hits each write first once, and a short one is spread over all of them."""
 
 
 def trial(folder: Path, mode: str, number: int, chance: random.Random, seconds: float, acts: int) -> None:
@@ -138,7 +138,7 @@ def interrupted(folder: Path, name: str, mode: str, at: int, chance: random.Rand
 
 
 def _committed(run: Path) -> set[str]:
-    return {each.name for each in (run / "checkpoints").glob("step-*")}
+    return {folder.name for folder in (run / "checkpoints").glob("step-*")}
 
 
 def main(folder: Path, asked: str, count: int, seed: int) -> None:

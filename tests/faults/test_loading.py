@@ -1,7 +1,6 @@
-"""Damaged and hostile model folders, by the thousand: an error for people or a sound model; never a crash or a hang,
-never anything run, sent or read from elsewhere.
+"""Damaged and hostile model folders: an error or a sound model, never a crash, a hang, executed code or outside access.
 
-The default run takes a sample of each sweep; `-m faults` takes them whole.
+The default run takes a sample of each sweep; `-m faults` runs them completely.
 """
 
 import json
@@ -38,7 +37,7 @@ _seen: list[str] | None = None
 
 def _watch(event, arguments):
     if event == "open" and isinstance(arguments[0], int):
-        return  # a file that was opened by its path a moment ago
+        return  # a file descriptor of a file already opened by path
     if _seen is not None and event.startswith((*FORBIDDEN, "open")):
         _seen.append(f"{event} {arguments[0] if arguments else ''}")
 
@@ -47,7 +46,7 @@ sys.addaudithook(_watch)
 
 
 class Watched:
-    """What happened inside the block: files opened elsewhere than in `folder`, and anything forbidden."""
+    """Audit of a block: files opened outside `folder`, and forbidden events."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -99,7 +98,7 @@ STRANGE = [
 
 
 def spoil_value(value, rng):
-    """The same data with one place changed, taken out or put in."""
+    """Return the data with one value changed, removed or added."""
     if isinstance(value, dict) and value and rng.random() < 0.9:
         key = rng.choice(sorted(value))
         rest = {name: inner for name, inner in value.items() if name != key}
@@ -118,7 +117,7 @@ def spoil_value(value, rng):
 
 
 def spoil_bytes(data, rng):
-    """Bits flipped, bytes overwritten, pieces cut, doubled or moved."""
+    """Flip bits, overwrite bytes, cut, duplicate or move pieces."""
     spoilt = bytearray(data)
     size = 8 + int.from_bytes(data[:8], "little")
     for _ in range(rng.choice([1, 1, 1, 2, 5, 50])):
@@ -140,15 +139,15 @@ def spoil_bytes(data, rng):
 
 
 def spoil_header(data, rng):
-    """A header that is JSON again, with one thing in it changed."""
+    """Return a safetensors header that is valid JSON, with one value changed."""
     size = int.from_bytes(data[:8], "little")
     header = json.dumps(spoil_value(json.loads(data[8 : 8 + size]), rng)).encode()
     return len(header).to_bytes(8, "little") + header + data[8 + size :]
 
 
 def sweep(count: int, folder: Path, most_seconds: float, spoil: Callable, load: Callable) -> tuple[int, int]:
-    """Spoil and load so many times under the audit hook; how many were refused and how many loaded."""
-    for seed in range(-20, 0):  # first: whatever is imported when it is needed for the first time
+    """Spoil and load `count` times under the audit hook; return how many were rejected and how many loaded."""
+    for seed in range(-20, 0):  # warm up lazy imports first
         spoil(random.Random(seed))
         attempt(load)
     refused = slowest = 0
@@ -161,7 +160,7 @@ def sweep(count: int, folder: Path, most_seconds: float, spoil: Callable, load: 
         refused += error is not None
         assert watched.seen == [], f"seed {seed}"
         if error is not None:
-            named = (str(folder), "config.json", "checkpoint does not hold", "checkpoint also holds")
+            named = (str(folder), "config.json", "is missing the weights", "has unexpected weights")
             assert any(name in error.message for name in named), f"seed {seed}: {error.message}"
             assert len(error.message) < 2000, f"seed {seed}"
     assert slowest < most_seconds
@@ -169,7 +168,7 @@ def sweep(count: int, folder: Path, most_seconds: float, spoil: Callable, load: 
 
 
 def attempt(load):
-    """The error for people that loading ends in, if it does; any other exception is the test's failure."""
+    """Return the PeasyError that loading raised, if any; other exceptions fail the test."""
     try:
         load()
     except PeasyError as error:
@@ -178,14 +177,14 @@ def attempt(load):
 
 
 def sizes(whole):
-    """A sample by default, and so many times as much under `-m faults`."""
+    """A sample by default, and `whole` times as much under `-m faults`."""
     return [pytest.param(1, id="sample"), pytest.param(whole, id="whole", marks=pytest.mark.faults)]
 
 
 @pytest.mark.parametrize("times", sizes(30))
 @pytest.mark.parametrize("spoil_one", [spoil_bytes, spoil_header])
 def test_mutated_safetensors(foreign_copy, times, spoil_one):
-    """5,000 of each kind when whole."""
+    """5,000 of each kind in the full run."""
     path = foreign_copy / WEIGHTS
     data = path.read_bytes()
 
@@ -198,7 +197,7 @@ def test_mutated_safetensors(foreign_copy, times, spoil_one):
 
     refused, loaded = sweep(167 * times, foreign_copy, 0.1, lambda rng: path.write_bytes(spoil_one(data, rng)), load)
     assert refused > 100
-    assert loaded > 0  # a bit in the middle of a weight is another weight: only the manifest can know
+    assert loaded > 0  # a flipped bit inside a weight is only detected with a manifest
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,7 @@ def test_mutated_safetensors(foreign_copy, times, spoil_one):
     [pytest.param(1, id="sample"), pytest.param(10, id="whole", marks=[pytest.mark.faults, pytest.mark.timeout(1800)])],
 )
 def test_mutated_safetensors_of_a_checkpoint_never_load(own_copy, times):
-    """With a manifest every changed byte is noticed: 1,000 of 1,000."""
+    """The manifest detects every changed byte: 1,000 of 1,000."""
     path = own_copy / WEIGHTS
     data = path.read_bytes()
 
@@ -224,7 +223,7 @@ def test_mutated_safetensors_of_a_checkpoint_never_load(own_copy, times):
 )
 @pytest.mark.parametrize("whose", ["own", "foreign"])
 def test_mutated_configs(own_copy, foreign_copy, whose, times):
-    """1,000 when whole. A config.json that still loads gives a model that still runs."""
+    """1,000 in the full run. A config.json that still loads gives a model that still runs."""
     folder = own_copy if whose == "own" else foreign_copy
     path = folder / "config.json"
     data = json.loads(path.read_text())
@@ -244,8 +243,8 @@ def test_mutated_configs(own_copy, foreign_copy, whose, times):
     assert loaded > 0
 
 
-def test_what_says_run_me_is_not_run(foreign_copy):
-    """Code of its own, a pickle and a script beside good weights: refused by name, or not looked at."""
+def test_remote_code_is_never_run(foreign_copy):
+    """Custom code, a pickle and a script beside good weights are rejected by name, or ignored."""
     marker = foreign_copy.parent / "was-run"
     (foreign_copy / "modeling_x.py").write_text(f"open({str(marker)!r}, 'w')")
     (foreign_copy / "pytorch_model.bin").write_bytes(b"\x80\x04cposix\nsystem\n(V touch was-run\ntR.")
@@ -263,7 +262,7 @@ def test_what_says_run_me_is_not_run(foreign_copy):
 
 
 @pytest.mark.parametrize("name", ["../secret.safetensors", "/etc/passwd", "link.safetensors", "pipe.safetensors"])
-def test_no_shard_comes_from_elsewhere(foreign_copy, name):
+def test_shards_outside_the_folder_are_rejected(foreign_copy, name):
     import os
 
     secret = foreign_copy.parent / "secret.safetensors"
@@ -279,8 +278,8 @@ def test_no_shard_comes_from_elsewhere(foreign_copy, name):
     assert watched.seen == []
 
 
-def test_the_watch_sees(tmp_path):
-    """The inverse: what the sweeps look for would be found."""
+def test_audit_detects_forbidden_events(tmp_path):
+    """The inverse: the audit detects what the sweeps look for."""
     import pickle
     import subprocess
 

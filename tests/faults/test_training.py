@@ -1,4 +1,4 @@
-"""Training survives: kills at any write and any time, disks that fail, signals, two trainers at once."""
+"""Training survives kills at any write or time, failing disks, signals, and two processes on one run."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ def sweep(folder: Path, mode: str, count: int, seed: int) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_interrupted_runs_become_the_uninterrupted_one(tmp_path):
+def test_interrupted_runs_equal_the_uninterrupted_run(tmp_path):
     found = sweep(tmp_path, "mixed", 3, seed=11)
     assert found["acts"] > 50
     assert found["wrong"] == []
@@ -37,18 +37,18 @@ def test_interrupted_runs_become_the_uninterrupted_one(tmp_path):
 @pytest.mark.faults
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("mode", ["kill", "fail", "time"])
-def test_the_full_sweep(tmp_path, mode):
-    """Every durable act is the k-th once, and a hundred random times."""
+def test_full_sweep(tmp_path, mode):
+    """Every durable write is the k-th once, and a hundred random times."""
     acts = sweep(tmp_path, "kill", 0, seed=0)["acts"]
-    assert acts % 37, "the stride of the harness would leave acts out"
+    assert acts % 37, "the stride of the harness would skip writes"
     folder = tmp_path / "sweep"
     folder.mkdir()
     found = sweep(folder, mode, max(acts, 100), seed=1)
     assert found["wrong"] == []
 
 
-def test_the_sweep_notices_a_run_that_is_not_the_same(tmp_path, monkeypatch):
-    """The inverse: a trainer that forgets its optimizer when it goes on is found out."""
+def test_sweep_detects_a_different_run(tmp_path, monkeypatch):
+    """The inverse: a run that does not restore its optimizer is detected."""
     spoiled = HARNESS.read_text(encoding="utf-8").replace(
         "def run_once(",
         "from peasy.training.optimizer import Optimizer\nOptimizer.restore = lambda self, state: None\n\ndef run_once(",
@@ -58,11 +58,11 @@ def test_the_sweep_notices_a_run_that_is_not_the_same(tmp_path, monkeypatch):
     folder = tmp_path / "trials"
     folder.mkdir()
     wrong = sweep(folder, "kill", 2, seed=11)["wrong"]
-    assert any("weights differ" in each for each in wrong)
+    assert any("weights differ" in failure for failure in wrong)
 
 
 class Trainer:
-    """`peasy train` in a process of its own."""
+    """`peasy train` in a subprocess."""
 
     def __init__(self, folder: Path, *more: str) -> None:
         (folder / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
@@ -91,14 +91,14 @@ class Trainer:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["int", "term"])
-def test_a_signal_saves_and_says_how_to_go_on(tmp_path, number, code):
+def test_signal_saves_and_prints_the_resume_command(tmp_path, number, code):
     signalled(tmp_path, number, code)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["int", "term"])
-def test_a_signal_saves_fifty_times(tmp_path, number, code):
+def test_signal_saves_fifty_times(tmp_path, number, code):
     for trial in range(50):
         folder = tmp_path / str(trial)
         folder.mkdir()
@@ -109,14 +109,14 @@ def signalled(folder: Path, number: int, code: int) -> None:
     trainer = Trainer(folder, "--steps", "1000000", "--set", "save=0", "--set", "validate=0", "--set", "sample=0")
     trainer.wait_for_steps()
     trainer.process.send_signal(number)
-    found, _, err = trainer.end()
-    assert found == code, err
+    exit_code, _, err = trainer.end()
+    assert exit_code == code, err
     assert f"peasy train gpt --run {trainer.run} --resume" in err
     (saved,) = (trainer.run / "checkpoints").glob("step-*")
     assert int(saved.name.removeprefix("step-")) == trainer.steps()
 
 
-def test_two_trainers_on_one_run(tmp_path):
+def test_second_process_on_one_run_is_rejected(tmp_path):
     first = Trainer(tmp_path, "--steps", "1000000", "--set", "save=0")
     try:
         first.wait_for_steps(1)
@@ -132,7 +132,7 @@ def test_two_trainers_on_one_run(tmp_path):
 @pytest.mark.faults
 @pytest.mark.timeout(7200)
 def test_killed_at_system_calls(tmp_path):
-    """From outside, by strace: at every single system call that writes, flushes, renames or makes a folder."""
+    """Killed by strace at every system call that writes, flushes, renames or creates a folder."""
     strace = shutil.which("strace") or pytest.skip("strace is not installed")
     probe = subprocess.run([strace, "-f", "-o", "/dev/null", "true"], capture_output=True)
     if probe.returncode:
@@ -140,7 +140,7 @@ def test_killed_at_system_calls(tmp_path):
     more = ["--steps", "8", "--set", "save=4", "--set", "validate=2", "--set", "sample=2", "--resume", "-q"]
     whole = Trainer(tmp_path, *more)
     assert whole.end()[0] == 0
-    wanted = told(whole.run)
+    wanted = logged_results(whole.run)
     for call in ("fsync", "rename", "mkdir", "write"):
         for at in itertools.count(1):
             folder = tmp_path / f"{call}-{at}"
@@ -153,14 +153,14 @@ def test_killed_at_system_calls(tmp_path):
             killed = subprocess.run([*injected, *command], capture_output=True, env=env).returncode
             done = subprocess.run(command, capture_output=True, text=True, env=env)
             assert done.returncode == 0, f"killed at {call} {at}: {done.stderr}"
-            assert told(folder / "run") == wanted, f"killed at {call} {at}"
+            assert logged_results(folder / "run") == wanted, f"killed at {call} {at}"
             shutil.rmtree(folder)
-            if killed == 0:  # there are not so many
+            if killed == 0:  # fewer calls than `at`
                 assert at > 10
                 break
 
 
-def told(run: Path) -> dict:
+def logged_results(run: Path) -> dict:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     samples = [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
     return {

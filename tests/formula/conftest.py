@@ -1,4 +1,4 @@
-"""The libraries the formula runs on, each as a way in and a way out."""
+"""Array libraries the formula runs on, with conversion in and out."""
 
 from dataclasses import dataclass
 from types import ModuleType
@@ -30,7 +30,7 @@ class Library:
 
 @pytest.fixture(params=["numpy", "torch", "strict"])
 def library(request):
-    """NumPy, torch, and the standard at its strictest: no shape may depend on what the numbers are."""
+    """NumPy, torch and array-api-strict without data-dependent shapes."""
     module = {"numpy": np, "torch": torch, "strict": array_api_strict}[request.param]
     with array_api_strict.ArrayAPIStrictFlags(boolean_indexing=False, data_dependent_shapes=False):
         yield Library(request.param, module)

@@ -1,4 +1,4 @@
-"""The formula on known numbers, on every library, and what its steps say of themselves."""
+"""Attention formula: known numbers on every library, captions and errors."""
 
 import ml_dtypes
 import numpy as np
@@ -33,7 +33,7 @@ def love(library, **options):
 
 
 class TestWorkedNumbers:
-    """The numbers of the five documents, recomputed."""
+    """The numbers of the lecture notes, recomputed."""
 
     def test_i_love_ai(self, library):
         steps = love(library)
@@ -135,8 +135,8 @@ class TestSettings:
         assert steps.context.dtype == torch.float32
         assert steps.scores[0, 0] == pytest.approx(4 * np.tanh(2))
 
-    def test_additive_weights_that_share_no_width_are_refused(self):
-        with pytest.raises(InvalidInput, match="w is 2x3, u is 2x4 and v is 3: they share no hidden width"):
+    def test_additive_weights_of_different_width_are_refused(self):
+        with pytest.raises(InvalidInput, match="w is 2x3, u is 2x4 and v is 3: their hidden widths differ"):
             attend(X, X, X, scoring=Additive(np.ones((2, 3)), np.ones((2, 4)), np.ones(3)))
         with pytest.raises(InvalidInput, match="query is 3x2 and w is 3x3, but inner dimensions should match"):
             attend(X, X, X, scoring=Additive(np.ones((3, 3)), np.ones((2, 3)), np.ones(3)))
@@ -149,7 +149,7 @@ class TestSettings:
         assert torch.isfinite(x.grad).all()
 
     @pytest.mark.parametrize("size", [1e-200, 1e-30, 1e30, 1e200])
-    def test_cosine_does_not_mind_how_long_the_vectors_are(self, size):
+    def test_cosine_is_scale_invariant(self, size):
         x = np.array(X) * size
         np.testing.assert_allclose(attend(x, x, X, scoring="cosine").scores, attend(X, X, X, scoring="cosine").scores)
 
@@ -159,16 +159,16 @@ class TestSettings:
         close(library, steps.scaled, 0.5 * np.tanh(np.array(X) @ np.array(X).T / np.sqrt(2) / 0.5))
         assert library.numpy(steps.weights)[0].tolist() == [1, 0, 0]
 
-    def test_values_may_be_of_another_width_than_keys(self, library):
+    def test_values_may_have_another_width_than_keys(self, library):
         steps = attend(library.array(X), library.array(X), library.array([[1], [2], [3]]))
         assert tuple(steps.context.shape) == (3, 1)
 
-    def test_lists_and_whole_numbers_become_64_bits(self):
+    def test_lists_and_integers_become_float64(self):
         assert attend(X, X, X).context.dtype == np.float64
         ints = torch.tensor(X)
         assert attend(ints, ints, ints).context.dtype == torch.float64
 
-    def test_lists_beside_arrays_follow_them(self):
+    def test_lists_follow_the_dtype_of_arrays(self):
         x = torch.tensor(X, dtype=torch.float32)
         steps = attend(x, x, X, bias=[[0, 0, float("-inf")]], mask=[[True], [True], [False]])
         assert steps.context.dtype == torch.float32
@@ -176,23 +176,23 @@ class TestSettings:
         assert steps.context[2].tolist() == [0, 0]
 
     @pytest.mark.parametrize("half", [np.float16, ml_dtypes.bfloat16, torch.float16, torch.bfloat16])
-    def test_half_precision_is_widened(self, half):
+    def test_half_precision_is_computed_in_float32(self, half):
         x = torch.tensor(X, dtype=half) if isinstance(half, torch.dtype) else np.array(X, dtype=half)
         wide = attend(X, X, X, causal=True)
         steps = attend(x, x, x, causal=True)
         assert str(steps.context.dtype).endswith("float32")
         np.testing.assert_allclose(np.asarray(steps.context), wide.context, rtol=1e-6)
 
-    def test_kinds_of_numbers_may_differ(self):
+    def test_mixed_dtypes(self):
         x, wide = torch.tensor(X, dtype=torch.bfloat16), torch.tensor(X, dtype=torch.float64)
         steps = attend(x, x.float(), x, bias=wide @ wide.T)
         assert all(array.dtype == torch.float64 for array in steps.values())
 
-    def test_a_mask_of_keys_alone_holds_for_every_query(self, library):
+    def test_key_mask_applies_to_every_query(self, library):
         steps = attend(*(library.array(X) for _ in "qkv"), mask=library.array([True, False, True], "bool"))
         assert library.numpy(steps.weights)[:, 1].tolist() == [0, 0, 0]
 
-    def test_the_last_query_stands_at_the_last_key(self, library):
+    def test_causal_mask_is_aligned_bottom_right(self, library):
         steps = attend(library.array(X[:1]), library.array(X), library.array(X), causal=True)
         assert np.all(library.numpy(steps.weights) > 0)
         steps = attend(library.array(X), library.array(X[:1]), library.array(X[:1]), causal=True)
@@ -213,7 +213,7 @@ class TestContributions:
         assert steps.contributions.shape == (2, 6, 4, 5, 3)
         np.testing.assert_allclose(steps.contributions.sum(axis=-2), steps.context)
 
-    def test_hidden_values_bring_nothing_even_if_they_are_nan(self):
+    def test_masked_values_contribute_nothing_even_if_nan(self):
         value = torch.tensor([[1.0], [float("nan")]], requires_grad=True)
         query = torch.ones(2, 2, requires_grad=True)
         steps = attend(query, torch.ones(2, 2), value, mask=[True, False])
@@ -237,7 +237,7 @@ SETTINGS = {
 class TestSteps:
     @pytest.mark.parametrize("batch", [(), (2,)], ids=["one", "batch"])
     @pytest.mark.parametrize("name", SETTINGS)
-    def test_axes_agree_with_arrays(self, name, batch):
+    def test_axes_match_the_arrays(self, name, batch):
         options = dict(SETTINGS[name])
         if "source" in options:
             options["source"] = np.broadcast_to(options["source"], (*batch, 4, 3))
@@ -251,15 +251,15 @@ class TestSteps:
             for axis, size in zip(axes, array.shape, strict=True):
                 assert sizes.setdefault(axis, size) == size, f"{step.name}: {axis} is {size}, but was {sizes[axis]}"
 
-    def test_a_wrong_axis_would_be_noticed(self, monkeypatch):
+    def test_wrong_axis_is_detected(self, monkeypatch):
         from peasy.formula import heads
 
         wrong = type(heads.CONCAT)("concat", heads.CONCAT.tex, heads.CONCAT.says, ("query", "d_model"))
         monkeypatch.setattr(heads, "CONCAT", wrong)
         with pytest.raises(AssertionError, match="concat: d_model is 4, but was 6"):
-            self.test_axes_agree_with_arrays("heads", ())
+            self.test_axes_match_the_arrays("heads", ())
 
-    def test_every_step_has_a_caption_and_m_stands_only_where_it_did_something(self):
+    def test_every_step_has_a_caption_and_m_only_with_a_mask(self):
         plain, causal = attend(X, X, X), attend(X, X, X, causal=True)
         for step, _ in causal.numbered():
             assert step.tex
@@ -285,14 +285,14 @@ REFUSED = {
     "scale of text": ({"scale": "big"}, "scale should be a finite number, not 'big'", None),
     "softcap infinite": ({"softcap": float("inf")}, "softcap should be a finite number above 0, not inf", None),
     "softcap negative": ({"softcap": -1.0}, "softcap should be a finite number above 0, not -1.0", None),
-    "mask of numbers": ({"mask": [[0, 1, 1]] * 3}, "mask holds int64, not True and False", "go to bias="),
-    "mask too small": ({"mask": np.ones((2, 3), bool)}, "mask is 2x3, but the scores are 3x3", "one row for each"),
+    "mask of numbers": ({"mask": [[0, 1, 1]] * 3}, "mask has dtype int64, not bool", "as bias="),
+    "mask too small": ({"mask": np.ones((2, 3), bool)}, "mask is 2x3, but the scores are 3x3", "one row per query"),
     "mask too deep": ({"mask": np.ones((2, 3, 3), bool)}, "mask is 2x3x3, but the scores are 3x3", None),
     "mask of another library": ({"mask": torch.ones(3, 3, dtype=torch.bool)}, "query .numpy., mask .torch.", "Convert"),
     "mask ragged": ({"mask": [[True], [True, False]]}, "mask has rows of different lengths", "same length"),
     "bias too wide": ({"bias": np.zeros((3, 4))}, "bias is 3x4, but the scores are 3x3", None),
-    "bias of text": ({"bias": [["a", "b", "c"]]}, "bias holds something that is not a number", None),
-    "window of nothing": ({"window": 0}, "window should be a whole number above 0", "looks at most"),
+    "bias of text": ({"bias": [["a", "b", "c"]]}, "bias contains something that is not a number", None),
+    "window of nothing": ({"window": 0}, "window should be a whole number above 0", "attends at most"),
     "window of text": ({"window": "wide"}, "window should be a whole number above 0", None),
     "window backwards": ({"window": (-1, 2)}, "window should be a whole number above 0", None),
 }  # fmt: skip
@@ -308,25 +308,25 @@ class TestRefusals:
         assert hint is None or hint in error.value.hint
 
     def test_inner_dimensions(self):
-        """The wording of the notes: 3x2 · 3x2 no, 3x2 · 2x3 yes."""
-        wanted = "inner dimensions should match: 3x2 · 3x2 does not go, 3x2 · 2x3 does"
+        """Wording of the lecture notes: inner dimensions should match."""
+        wanted = "inner dimensions should match: 3x2 · 3x2 is not defined, 3x2 · 2x3 is"
         with pytest.raises(InvalidInput, match=wanted) as error:
             attend_with_weights(X, [[1, 0], [1, 1], [0, 1]], W_K, W_V)
         assert str(error.value).startswith("x is 3x2 and w_q is 3x2")
         assert error.value.hint == "Transpose w_q."
 
     def test_query_and_key_of_different_width(self):
-        with pytest.raises(InvalidInput, match=r"query is 3x2 and keyᵀ is 4x3.*3x2 · 4x3 does not go, 3x2 · 2x3 does"):
+        with pytest.raises(InvalidInput, match=r"query is 3x2 and keyᵀ is 4x3.*3x2 · 4x3 is not defined, 3x2 · 2x3 is"):
             attend(X, np.ones((3, 4)), X)
         with pytest.raises(InvalidInput) as error:
             attend(X, np.ones((3, 4)), X)
-        assert error.value.hint == "Give keyᵀ 2 rows."
+        assert error.value.hint == "keyᵀ needs 2 rows."
         with pytest.raises(InvalidInput) as error:
             attend(X, np.ones((2, 4)), np.ones((2, 1)))
         assert error.value.hint == "Transpose key."
         with pytest.raises(InvalidInput) as error:
             attend(X, np.ones((2, 3)), np.ones((2, 1)))
-        assert "3x2 · 3x2 does not go, 3x2 · 2x3 does" in error.value.message
+        assert "3x2 · 3x2 is not defined, 3x2 · 2x3 is" in error.value.message
 
     @pytest.mark.parametrize(
         ("sizes", "message"),
@@ -339,7 +339,7 @@ class TestRefusals:
             (((2, 4, 3, 2), (1, 4, 3, 2), (1, 4, 3, 2)), "batch sizes differ"),
             (((1, 5, 3, 2), (1, 2, 3, 2), (1, 2, 3, 2)), "5 query heads cannot share 2 key heads"),
             (((1, 4, 3, 2), (1, 0, 3, 2), (1, 0, 3, 2)), "4 query heads cannot share 0 key heads"),
-            (((3, 0), (3, 0), (3, 2)), "its vectors have no numbers"),
+            (((3, 0), (3, 0), (3, 2)), "its vectors are empty"),
         ],
     )
     def test_sizes(self, library, sizes, message):
@@ -351,19 +351,19 @@ class TestRefusals:
             attend(np.ones((2, 2)), torch.ones(2, 2), np.ones((2, 2)))
 
     @pytest.mark.parametrize("bad", [[[1, 2], [3]], [[1, 2], 3], [["a"]], [[None]], [[1j]], "text", None, {}])
-    def test_what_is_no_matrix(self, bad):
+    def test_non_matrices_are_refused(self, bad):
         with pytest.raises(InvalidInput):
             attend(bad, X, X)
 
     def test_arrays_that_are_not_real_numbers(self):
         for strange in (np.ones((3, 2), complex), np.full((3, 2), "a"), np.full((3, 2), None)):
-            with pytest.raises(InvalidInput, match="query holds"):
+            with pytest.raises(InvalidInput, match=r"query (has dtype|contains)"):
                 attend(strange, X, X)
 
     def test_a_sum_of_zero(self, library):
         x = library.array([[1, 0], [0, 1]])
         key = library.array([[1, 0], [-1, 0]])
-        with pytest.raises(InvalidInput, match="visible scores of a row sum to 0") as error:
+        with pytest.raises(InvalidInput, match="unmasked scores of a row sum to 0") as error:
             attend(x, key, x, scoring="dot", normalise="sum")
         assert "softmax" in error.value.hint
         steps = attend(x, key, x, scoring="dot", normalise="sum", mask=library.array([[1, 0], [0, 0]], "bool"))
@@ -392,8 +392,8 @@ class TestRefusals:
             attend_with_weights(**({"x": X, "w_q": W_Q, "w_k": W_K, "w_v": W_V} | options))
 
 
-def test_the_guard_is_what_keeps_hidden_nan_inert(monkeypatch):
-    """Without it zero times NaN is NaN: the very property that `test_properties.py` holds is violated."""
+def test_without_nan_safe_products_masked_nan_spreads(monkeypatch):
+    """Inverse: zero times NaN is NaN, which violates the property in `test_properties.py`."""
     value = np.array([[1.0], [NAN]])
     hidden = {"mask": [True, False]}
     assert attend(np.ones((1, 2)), np.ones((2, 2)), value, **hidden).context.tolist() == [[1]]
@@ -402,7 +402,7 @@ def test_the_guard_is_what_keeps_hidden_nan_inert(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["plain", "scale", "softcap", "mask", "bias", "hidden row"])
-def test_weights_alone_are_those_of_all_steps(library, name):
+def test_unnormalised_weights_equal_attend(library, name):
     draw = np.random.default_rng(5)
     query, key = (library.array(draw.normal(size=size)) for size in ((1, 4, 3, 2), (1, 2, 5, 2)))
     seen = draw.random((3, 5)) > 0.4
@@ -418,13 +418,13 @@ def test_weights_alone_are_those_of_all_steps(library, name):
     np.testing.assert_array_equal(library.numpy(powers / total), expected)
 
 
-def test_weights_alone_do_not_see_what_is_hidden():
+def test_unnormalised_weights_ignore_masked_keys():
     key = np.array([[1.0, 0.0], [0.0, 1.0], [NAN, np.inf]])
     powers, total = weigh(np.ones((1, 2)), key, mask=[[True, True, False]])
     assert (powers / total).tolist() == [[0.5, 0.5, 0.0]]
 
 
-def test_a_narrow_mask_is_about_the_last_keys(library):
+def test_narrow_mask_applies_to_the_last_keys(library):
     query, key = (library.array(np.random.default_rng(2).normal(size=size)) for size in ((2, 3), (5, 3)))
     powers, total = weigh(query, key, mask=library.array(np.tri(2), "bool"), softcap=2.0)
     expected = attend(query, key, key, causal=True, softcap=2.0).weights

@@ -1,4 +1,4 @@
-"""Every caption can be drawn, and says what was done."""
+"""Captions: every TeX formula renders, and matches the computation."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ CALCULATIONS = {
 
 
 @pytest.mark.parametrize("name", CALCULATIONS)
-def test_every_caption_can_be_drawn(name):
+def test_every_caption_renders(name):
     steps = CALCULATIONS[name]()
     captions = [step for step, _ in steps.numbered()]
     if "weights" in steps:
@@ -46,5 +46,5 @@ def test_every_caption_can_be_drawn(name):
         ("additive", "softmax(vᵀ tanh(W q_i + U k_j)) V"),
     ],
 )
-def test_the_last_caption_is_the_whole_formula(name, context):
+def test_last_caption_is_the_whole_formula(name, context):
     assert plain(CALCULATIONS[name]().step("context").tex) == context

@@ -11,7 +11,7 @@ from peasy.formula import layer_norm, rms_norm
 
 @pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (2, 5, 3, 4)])
 @pytest.mark.parametrize("learned", [True, False])
-def test_layer_norm_is_torchs(shape, learned):
+def test_layer_norm_equals_torch(shape, learned):
     x = torch.randn(shape) * 5 + 3
     gain, shift = (torch.randn(4), torch.randn(4)) if learned else (None, None)
     steps = layer_norm(x, gain, shift)
@@ -22,7 +22,7 @@ def test_layer_norm_is_torchs(shape, learned):
 
 
 @pytest.mark.parametrize("learned", [True, False])
-def test_rms_norm_is_torchs_and_llamas(learned):
+def test_rms_norm_equals_torch_and_llama(learned):
     from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
     x = torch.randn(2, 3, 4) * 5 + 3
@@ -47,12 +47,12 @@ def test_every_library_and_every_caption(library):
         assert r"\gamma" in steps.step("output").tex
 
 
-def test_a_vector_of_equal_numbers_stays_finite():
+def test_constant_vector_stays_finite():
     assert layer_norm([[7.0, 7.0]]).output.tolist() == [[0, 0]]
     assert rms_norm([[0.0, 0.0]]).output.tolist() == [[0, 0]]
 
 
-def test_half_precision_is_widened():
+def test_half_precision_is_computed_in_float32():
     x = torch.full((1, 64), 300.0, dtype=torch.float16)
     assert torch.isfinite(rms_norm(x).output).all()
     assert torch.isinf((x * x).mean())
@@ -65,8 +65,8 @@ def test_gradients():
 
 
 @pytest.mark.parametrize("norm", [layer_norm, rms_norm])
-def test_refusals(norm):
-    with pytest.raises(InvalidInput, match="gain is 3, but the vectors are 4 wide"):
+def test_invalid_input_is_refused(norm):
+    with pytest.raises(InvalidInput, match="gain is 3, but the vectors have width 4"):
         norm(np.ones((2, 4)), np.ones(3))
     with pytest.raises(InvalidInput, match="x has 1 axes"):
         norm([1.0, 2.0])

@@ -20,7 +20,7 @@ N_CASES = 93
 
 @pytest.fixture(scope="module")
 def cases():
-    from onnx.backend.test.case.node import collect_testcases  # seconds: it makes the cases of all operators
+    from onnx.backend.test.case.node import collect_testcases  # takes seconds: it builds the cases of all operators
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -46,8 +46,8 @@ def test_case(cases, number, backend):
     )
 
 
-def test_the_cases_would_notice_another_formula(cases, monkeypatch):
-    """With a scale of its own in place of 1/√d_k, every case that does not bring its scale fails."""
+def test_cases_detect_another_formula(cases, monkeypatch):
+    """With another scale than 1/√d_k, every case without an explicit scale fails."""
     monkeypatch.setattr("peasy.formula.scoring.ScaledDot.scale", lambda self, d_key: 0.1)
     noticed = 0
     for number in range(20):
@@ -59,14 +59,14 @@ def test_the_cases_would_notice_another_formula(cases, monkeypatch):
 
 
 def run_attention(given, attributes, put):
-    """What the operator promises, by the names of its outputs, computed by `attend` on the arrays that `put` makes."""
+    """Compute the outputs of the ONNX operator by name with `attend`, on arrays made by `put`."""
     q, k, v = (
         by_head(given[name], attributes.get(f"{heads}_num_heads"))
         for name, heads in (("Q", "q"), ("K", "kv"), ("V", "kv"))
     )
     if "past_key" in given:
         k, v = (np.concatenate((given[name], new), axis=2) for name, new in (("past_key", k), ("past_value", v)))
-    mask, bias = looks(given, attributes, q.shape[2], k.shape[2]), None
+    mask, bias = onnx_mask(given, attributes, q.shape[2], k.shape[2]), None
     if "attn_mask" in given:
         said = padded(given["attn_mask"], k.shape[2])
         mask, bias = (mask & said, None) if said.dtype == bool else (mask, said)
@@ -85,8 +85,8 @@ def run_attention(given, attributes, put):
     return back | {"present_key": k, "present_value": v}
 
 
-def looks(given, attributes, n_query, n_key):
-    """Causal, window and padding as one mask; each case says itself where its first query stands."""
+def onnx_mask(given, attributes, n_query, n_key):
+    """Combine causal, window and padding masks; the position of the first query depends on the case."""
     length = given.get("nonpad_kv_seqlen")
     if length is None:
         start = given["past_key"].shape[2] if "past_key" in given else 0
@@ -110,7 +110,7 @@ def by_head(array, heads):
 
 
 def padded(mask, n_key):
-    """A mask may end early: what it does not speak of is hidden."""
+    """Pad a mask that is too short; missing keys are masked."""
     missing = [(0, 0)] * (mask.ndim - 1) + [(0, n_key - mask.shape[-1])]
     return np.pad(mask, missing, constant_values=False if mask.dtype == bool else -np.inf)
 

@@ -1,4 +1,4 @@
-"""Positions against the implementations of transformers, and by what they are for."""
+"""Position encodings against transformers, and their properties."""
 
 import numpy as np
 import pytest
@@ -25,20 +25,20 @@ def check_captions(steps):
 
 class TestSinusoidal:
     @pytest.mark.parametrize("width", [8, 7, 1])
-    def test_halves_are_those_of_marian(self, width):
+    def test_halves_equal_marian(self, width):
         from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
         theirs = MarianSinusoidalPositionalEmbedding(50, width).create_weight()
         np.testing.assert_allclose(sinusoidal(50, width, layout="halves").encoding, theirs, atol=1e-6)
 
-    def test_interleaved_is_that_of_distilbert(self):
+    def test_interleaved_equals_distilbert(self):
         from transformers.models.distilbert.modeling_distilbert import create_sinusoidal_embeddings
 
         theirs = torch.zeros(50, 8)
         create_sinusoidal_embeddings(50, 8, theirs)
         np.testing.assert_allclose(sinusoidal(50, 8).encoding, theirs, atol=1e-6)
 
-    def test_near_places_are_similar(self):
+    def test_nearby_positions_are_similar(self):
         encoding = sinusoidal(64, 32).encoding
         similarity = encoding @ encoding[0]
         assert (np.diff(similarity[:4]) < 0).all()
@@ -51,7 +51,7 @@ class TestSinusoidal:
 
 
 class TestRotary:
-    def test_halves_are_those_of_llama(self):
+    def test_halves_equal_llama(self):
         from transformers import LlamaConfig
         from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
@@ -62,7 +62,7 @@ class TestRotary:
         theirs, _ = apply_rotary_pos_emb(x, x, cos, sin)
         torch.testing.assert_close(rotary(x, base=base).rotated, theirs, rtol=1e-5, atol=1e-5)
 
-    def test_interleaved_is_that_of_gptj(self):
+    def test_interleaved_equals_gptj(self):
         from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb, create_sinusoidal_positions
 
         x = torch.randn(2, 10, 4, 8)
@@ -71,9 +71,9 @@ class TestRotary:
         ours = rotary(x.transpose(1, 2), layout="interleaved").rotated.transpose(1, 2)
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
-    def test_both_layouts_are_the_same_up_to_order(self):
+    def test_layouts_are_equal_up_to_order(self):
         x = np.random.default_rng(0).normal(size=(5, 8))
-        order = np.arange(8).reshape(2, 4).T.ravel()  # 0 4 1 5 ...: halves laid side by side
+        order = np.arange(8).reshape(2, 4).T.ravel()  # 0 4 1 5 ...: halves interleaved
         interleaved = rotary(x[:, order], layout="interleaved").rotated
         np.testing.assert_allclose(interleaved, rotary(x).rotated[:, order])
 
@@ -89,7 +89,7 @@ class TestRotary:
 
         assert score(place, place + apart) == pytest.approx(score(0, apart), abs=1e-9)
 
-    def test_length_is_kept_and_place_zero_does_nothing(self, library):
+    def test_norm_is_kept_and_position_zero_is_identity(self, library):
         x = library.array(np.random.default_rng(0).normal(size=(3, 4, 6)))
         steps = rotary(x)
         before, after = library.numpy(x), library.numpy(steps.rotated)
@@ -98,10 +98,10 @@ class TestRotary:
         check_captions(steps)
         check_captions(rotary_angles(4, 6, like=x))
 
-    def test_refusals(self):
-        with pytest.raises(InvalidInput, match="A width of 3 cannot be parted into pairs"):
+    def test_invalid_input_is_refused(self):
+        with pytest.raises(InvalidInput, match="A width of 3 cannot be split into pairs"):
             rotary(np.ones((2, 3)))
-        with pytest.raises(InvalidInput, match="places is 3, but x has 2 times"):
+        with pytest.raises(InvalidInput, match="places is 3, but x has 2 tokens"):
             rotary(np.ones((2, 4)), places=[0, 1, 2])
         with pytest.raises(InvalidInput, match='There is no layout "halfs"') as error:
             rotary(np.ones((2, 4)), layout="halfs")
@@ -114,7 +114,7 @@ class TestRotary:
 
 class TestALiBi:
     @pytest.mark.parametrize("heads", [1, 2, 3, 8, 12, 16, 20, 25])
-    def test_slopes_are_those_of_mpt_and_bloom(self, heads):
+    def test_slopes_equal_mpt_and_bloom(self, heads):
         from transformers.models.bloom.modeling_bloom import build_alibi_tensor
         from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
@@ -124,8 +124,8 @@ class TestALiBi:
         np.testing.assert_allclose(alibi_slopes(heads), mpt, rtol=1e-5)
 
     @pytest.mark.parametrize("heads", [4, 6])
-    def test_weights_are_those_of_bloom(self, heads):
-        """Bloom adds slope times key place; each row then differs from ours by a constant, which softmax ignores."""
+    def test_weights_equal_bloom(self, heads):
+        """Bloom adds slope times key position; each row then differs by a constant, which softmax ignores."""
         from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
         x = torch.randn(1, heads, 7, 5)
@@ -133,7 +133,7 @@ class TestALiBi:
         ours = attend(x, x, x, bias=alibi(heads, 7, like=x).bias, causal=True)
         torch.testing.assert_close(ours.weights, theirs.weights)
 
-    def test_the_last_query_stands_at_the_last_key(self, library):
+    def test_distances_are_aligned_bottom_right(self, library):
         steps = alibi(3, 2, 5, like=library.array([1.0], "float32"))
         whole = alibi(3, 5).bias
         np.testing.assert_allclose(library.numpy(steps.bias), whole[:, 3:])

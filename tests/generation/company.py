@@ -1,4 +1,4 @@
-"""Small models and the other road: each text written alone, read anew for every token, in double precision."""
+"""Small models and the reference: each sequence alone, recomputed for every token, in double precision."""
 
 from dataclasses import replace
 from functools import cache
@@ -15,15 +15,15 @@ from peasy.nn import part
 VOCABULARY = 61
 
 
-def far(**attention) -> kinds.DecoderConfig:
-    """A decoder without a last place."""
+def rotary_decoder(**attention) -> kinds.DecoderConfig:
+    """A decoder without a maximum length."""
     stack = part.Stack(2, part.Attention(2, **attention), part.Plain(24), part.LayerNorm())
     return kinds.DecoderConfig(VOCABULARY, 16, stack, None, part.Rotary())
 
 
 KINDS = {
-    "decoder": far(),
-    "window": far(window=5),
+    "decoder": rotary_decoder(),
+    "window": rotary_decoder(window=5),
     "lstm": WRITERS["lstm"],
     "convolution": WRITERS["convolution"],
     "ngram": WRITERS["ngram"],
@@ -39,44 +39,44 @@ def model_of(kind: str):
 
 @cache
 def alone(kind: str, prompt: tuple[int, ...], source: tuple[int, ...] | None, count: int, **how) -> list[int]:
-    """What the model writes when nobody else is there."""
+    """Generate a sequence alone."""
     return write_alone(model_of(kind), prompt, source, Sampling(max_tokens=count, **how))
 
 
 @torch.inference_mode()
 def write_alone(model, prompt, source, sampling: Sampling) -> list[int]:
-    given = {} if source is None else {"source": torch.tensor([source])}
+    source_argument = {} if source is None else {"source": torch.tensor([source])}
     ids = list(prompt) or [model.config.special.start]
-    chooser, written = Chooser(sampling, ids), []
+    sampler, generated = Chooser(sampling, ids), []
     for _ in range(sampling.max_tokens):
-        new = chooser.choose(model(torch.tensor([ids + written]), **given)[0, -1]).id
-        written.append(new)
+        new = sampler.choose(model(torch.tensor([ids + generated]), **source_argument)[0, -1]).id
+        generated.append(new)
         if new in model.config.special.end:
             break
-    return written
+    return generated
 
 
 def choices_alone(kind: str, request) -> list[list[int]]:
-    """The same for every choice of a request."""
+    """Generate every choice of a request alone."""
     how = {"temperature": request.sampling.temperature, "repetition_penalty": request.sampling.repetition_penalty}
     count, seed = request.sampling.max_tokens, request.sampling.seed
     return [alone(kind, request.prompt, request.source, count, seed=seed + i, **how) for i in range(request.n)]
 
 
 def run(engine: Engine) -> int:
-    """Until there is nothing to do; how many steps that took."""
+    """Step until idle; return the number of steps."""
     steps = 0
     while engine.step():
         steps += 1
     return steps
 
 
-def told(events, choice: int = 0) -> list[int]:
-    """The ids of one choice."""
+def token_ids(events, choice: int = 0) -> list[int]:
+    """Return the ids of one choice."""
     return [event.chosen.id for event in events if isinstance(event, Token) and event.choice == choice]
 
 
-def ends(events) -> dict[int, Ended]:
+def final_events(events) -> dict[int, Ended]:
     return {event.choice: event for event in events if isinstance(event, Ended)}
 
 

@@ -1,4 +1,4 @@
-"""One loop for all models: cached = uncached, batched = alone, greedy = the best, draws by the seed."""
+"""Decoding loop: cached equals uncached, batched equals single, greedy takes the argmax, seeds determine samples."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import torch
 from tests.models.zoo import BASELINES, DECODERS, ENCODERS, SOURCED, WRITERS, make, some_ids
 
 from peasy.errors import InvalidInput
-from peasy.generation import decode as room
+from peasy.generation import decode as decode_module
 from peasy.generation.decode import Pass, decode, generate
 from peasy.generation.request import Ended, Token
 from peasy.generation.sampling import Chooser, NoChoice, Sampling
@@ -20,34 +20,34 @@ PROMPTS = [[5, 9, 2], [7], [3, 3, 8, 1, 4, 9]]
 SOURCES = [[4, 8, 15, 16], [23], [42, 4, 8]]
 
 
-def asked(model):
+def inputs_for(model):
     return {"source": SOURCES} if model.reads_source else {"prompts": PROMPTS}
 
 
-def one_of(given, row):
+def single_input(given, row):
     return {key: [value[row]] for key, value in given.items()}
 
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_with_and_without_memory(name, temperature):
+def test_cached_equals_uncached(name, temperature):
     model = make(WRITERS[name], double=True)
     sampling = Sampling(12, temperature, seed=7)
-    given = asked(model)
+    given = inputs_for(model)
     assert generate(model, sampling=sampling, **given) == generate(model, sampling=sampling, cached=False, **given)
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_batch_is_each_text_alone(name):
+def test_batched_decoding_equals_single_sequences(name):
     model = make(WRITERS[name], double=True)
-    given = asked(model)
+    given = inputs_for(model)
     together = generate(model, sampling=Sampling(10, 0.9, seed=3), **given)
     for row, text in enumerate(together):
-        assert generate(model, sampling=Sampling(10, 0.9, seed=3 + row), **one_of(given, row)) == [text]
+        assert generate(model, sampling=Sampling(10, 0.9, seed=3 + row), **single_input(given, row)) == [text]
 
 
 @pytest.mark.parametrize("name", DECODERS | BASELINES)
-def test_greedy_takes_the_best_each_time(name):
+def test_greedy_takes_the_argmax(name):
     model = make((DECODERS | BASELINES)[name], double=True)
     text = list(PROMPTS[0])
     for new in generate(model, [text], Sampling(8))[0]:
@@ -56,7 +56,7 @@ def test_greedy_takes_the_best_each_time(name):
         text.append(new)
 
 
-def test_what_has_no_chance_is_never_drawn():
+def test_tokens_with_probability_zero_are_never_sampled():
     model = make(DECODERS["learned-offset"])
     with torch.no_grad():
         model.head.bias[::2] = -torch.inf
@@ -64,7 +64,7 @@ def test_what_has_no_chance_is_never_drawn():
     assert all(new % 2 for text in drawn for new in text)
 
 
-def test_the_end_ends_one_text_and_not_the_others():
+def test_eos_ends_only_its_own_sequence():
     model = make(DECODERS["rotary"])
     free = generate(model, PROMPTS, Sampling(15))
     end = free[1][4]
@@ -74,7 +74,7 @@ def test_the_end_ends_one_text_and_not_the_others():
         assert text == all_of_it[:stop]
 
 
-def test_closing_stops_the_work():
+def test_closing_the_iterator_stops_decoding():
     model = make(DECODERS["rotary"])
     steps = decode(model, PROMPTS, Sampling(1000))
     assert isinstance(next(steps), Pass)
@@ -83,27 +83,27 @@ def test_closing_stops_the_work():
     assert list(steps) == []
 
 
-def test_the_seed_decides():
+def test_the_seed_determines_the_output():
     model = make(DECODERS["rotary"])
     one, same, other = (generate(model, PROMPTS, Sampling(20, 1.0, seed)) for seed in (1, 1, 2))
     assert one == same != other
 
 
-def test_nothing_to_write_on_is_said():
+def test_missing_prompts_are_rejected():
     model = make(DECODERS["rotary"])
     for prompts in (None, [], [[1], []]):
-        with pytest.raises(InvalidInput, match="nothing to write on from"):
+        with pytest.raises(InvalidInput, match="prompt is empty"):
             generate(model, prompts)
     with pytest.raises(InvalidInput, match="3 sources and 1 prompts"):
         generate(make(SOURCED["both"]), [[1]], source=SOURCES)
-    with pytest.raises(InvalidInput, match="does not write on"):
+    with pytest.raises(InvalidInput, match="cannot generate text"):
         generate(make(ENCODERS["encoder"]), [[1]])
     with pytest.raises(InvalidInput, match="temperature is -1"):
         Sampling(temperature=-1.0)
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_learned_places_run_out(cached):
+def test_learned_positions_limit_the_length(cached):
     model = make(DECODERS["learned"])
     written = generate(model, some_ids(2, 60).tolist(), Sampling(20), cached=cached)
     assert [len(text) for text in written] == [5, 5]
@@ -111,7 +111,7 @@ def test_learned_places_run_out(cached):
         generate(model, some_ids(1, 65).tolist(), Sampling(20), cached=cached)
 
 
-def test_no_mode_leaks_out_between_two_steps():
+def test_inference_mode_does_not_leak_between_steps():
     steps = decode(make(DECODERS["rotary"]), PROMPTS, Sampling(3))
     for _ in steps:
         assert not torch.is_inference_mode_enabled()
@@ -123,18 +123,18 @@ def test_no_gradients_are_kept():
     assert all(weight.grad is None for weight in model.parameters())
 
 
-# Reading: in chunks, once for what is shared, in whatever room was left.
+# Prefill: in chunks, once for shared prompts, with NaN in unused capacity.
 
 
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("chunk", [1, 2, 4])
-def test_prompts_in_chunks(name, chunk):
+def test_chunked_prefill_equals_full_prefill(name, chunk):
     model = make(WRITERS[name], double=True)
-    given = asked(model)
+    given = inputs_for(model)
     assert generate(model, sampling=Sampling(6), chunk=chunk, **given) == generate(model, sampling=Sampling(6), **given)
 
 
-def test_a_short_text_is_written_while_a_long_one_is_still_read():
+def test_short_prompts_decode_during_chunked_prefill():
     model = make(DECODERS["rotary"])
     events = list(decode(model, [[1] * 9, [2]], Sampling(4), chunk=3))
     first = next(event for event in events if isinstance(event, Token))
@@ -144,7 +144,7 @@ def test_a_short_text_is_written_while_a_long_one_is_still_read():
     assert passes[0].rows == ((0, 3, 0), (1, 1, 0))
 
 
-def test_what_is_shared_is_read_once():
+def test_equal_prompts_are_prefilled_once():
     model = make(DECODERS["rotary"], double=True)
     sampling = Sampling(5, 1.0, seed=4)
     events = list(decode(model, [[5, 9, 2]] * 3 + [[5, 9]], sampling))
@@ -156,7 +156,7 @@ def test_what_is_shared_is_read_once():
 
 
 def agree(model, prompts, seed):
-    """Greedy tokens with a memory in random chunks against those read anew each time."""
+    """True if cached decoding with a random prefill chunk equals uncached decoding."""
     draw = torch.Generator().manual_seed(seed)
     chunk = int(torch.randint(1, 9, (), generator=draw))
     cached = generate(model, prompts, Sampling(6), chunk=chunk)
@@ -171,7 +171,7 @@ def some_prompts(count, seed):
 
 @pytest.fixture
 def poisoned(monkeypatch):
-    """Free room of a cache holds NaN: whoever looks there is found out."""
+    """Fill the unused capacity of KV caches with NaN, so that any use of it is detected."""
     grow = LayerCache._grow
 
     def grow_poisoned(self, end, key, value):
@@ -183,21 +183,21 @@ def poisoned(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["learned", "rotary", "window", "alibi", "grouped"])
-def test_cached_is_uncached_with_poison_in_free_room(name, poisoned):
+def test_cached_equals_uncached_with_nan_in_unused_capacity(name, poisoned):
     model = make(DECODERS[name], double=True)
     for seed in range(5):
         assert agree(model, some_prompts(2, seed), seed)
 
 
 @pytest.mark.slow
-def test_cached_is_uncached_for_a_thousand_prompts(poisoned):
+def test_cached_equals_uncached_for_a_thousand_prompts(poisoned):
     model = make(DECODERS["rotary"], double=True)
     for seed in range(125):
         assert agree(model, some_prompts(8, seed), seed)
 
 
-def test_a_cache_that_shows_its_free_room_is_noticed(poisoned, monkeypatch):
-    """The inverse: a memory that hands out one place too many."""
+def test_a_cache_exposing_unused_capacity_would_be_detected(poisoned, monkeypatch):
+    """The inverse: a cache that returns one position too many."""
     extend = LayerCache.extend
 
     def extend_too_far(self, key, value):
@@ -211,45 +211,45 @@ def test_a_cache_that_shows_its_free_room_is_noticed(poisoned, monkeypatch):
         assert agree(model, some_prompts(2, 1), 1)
 
 
-# What goes wrong with one text, and leaves the others alone.
+# Errors of one sequence that leave the others alone.
 
 
-def ended(events):
+def final_events(events):
     return {event.choice: event for event in events if isinstance(event, Ended)}
 
 
-def test_one_bad_text_ends_and_the_others_go_on():
+def test_an_invalid_prompt_does_not_affect_the_others():
     model = make(DECODERS["learned"])
     good = generate(model, [[5, 9, 2]], Sampling(4))[0]
     events = list(decode(model, [[5, 9, 2], [], [61], [-1], [1] * 65], Sampling(4)))
     assert [event.chosen.id for event in events if isinstance(event, Token)] == good
-    last = ended(events)
+    last = final_events(events)
     assert last[0].reason == "length"
     assert {n: e.reason for n, e in last.items() if n} == dict.fromkeys((1, 2, 3, 4), "error")
-    said = [last[n].error.message for n in (1, 2, 3, 4)]
-    assert "nothing to write on" in said[0]
-    assert "no token 61" in said[1]
-    assert "no token -1" in said[2]
-    assert "has 65 tokens; this model reads at most 64" in said[3]
+    messages = [last[n].error.message for n in (1, 2, 3, 4)]
+    assert "prompt is empty" in messages[0]
+    assert "no token 61" in messages[1]
+    assert "no token -1" in messages[2]
+    assert "has 65 tokens; this model reads at most 64" in messages[3]
 
 
-def test_an_empty_prompt_begins_with_the_begin_token():
+def test_an_empty_prompt_starts_with_bos():
     model = make(DECODERS["rotary"])
     model.config = replace(model.config, special=replace(model.config.special, begin=7))
     assert generate(model, [[]], Sampling(5)) == generate(model, [[7]], Sampling(5))
 
 
-def test_a_long_prompt_keeps_its_last_tokens_if_asked():
+def test_truncation_keeps_the_last_tokens():
     model = make(DECODERS["learned"])
     text = some_ids(1, 90).tolist()[0]
-    found = generate(model, [text], Sampling(10), long="last")[0]
-    assert len(found) == 10
-    assert found == generate(model, [text[-55:]], Sampling(10))[0]
+    generated = generate(model, [text], Sampling(10), long="last")[0]
+    assert len(generated) == 10
+    assert generated == generate(model, [text[-55:]], Sampling(10))[0]
     assert len(generate(model, [text], Sampling(1000), long="last")[0]) == 64
 
 
 class Sick(torch.nn.Module):
-    """A model whose scores become NaN after the token 9, for that text alone."""
+    """A model whose logits become NaN after the token 9, for that sequence alone."""
 
     def __init__(self, model):
         super().__init__()
@@ -261,16 +261,16 @@ class Sick(torch.nn.Module):
         return self.inner.start(**how)
 
     def read(self, texts, memories, **how):
-        found = self.inner.read(texts, memories, **how)
-        return [torch.full_like(s, torch.nan) if 9 in t else s for t, s in zip(texts, found, strict=True)]
+        logits = self.inner.read(texts, memories, **how)
+        return [torch.full_like(row, torch.nan) if 9 in ids else row for ids, row in zip(texts, logits, strict=True)]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_scores_that_are_no_numbers_end_one_text(temperature):
+def test_nan_logits_end_only_their_sequence(temperature):
     model = make(DECODERS["rotary"])
     prompts, sampling = [[5, 3], [9], [4]], Sampling(6, temperature, seed=1)
     events = list(decode(Sick(model), prompts, sampling))
-    last = ended(events)
+    last = final_events(events)
     assert (last[1].reason, last[1].tokens) == ("error", 0)
     assert isinstance(last[1].error, NoChoice)
     for row in (0, 2):
@@ -281,24 +281,24 @@ def test_scores_that_are_no_numbers_end_one_text(temperature):
         generate(Sick(model), prompts, sampling)
 
 
-def test_without_the_guard_a_nan_would_be_chosen(monkeypatch):
+def test_without_the_check_nan_would_be_sampled(monkeypatch):
     from peasy.generation import sampling
 
     monkeypatch.setattr(sampling, "_best", lambda scores: int(scores.argmax()))
     events = list(decode(Sick(make(DECODERS["rotary"])), [[9]], Sampling(1)))
-    assert ended(events)[0].reason == "length"
+    assert final_events(events)[0].reason == "length"
 
 
-def test_a_source_is_needed_where_one_is_answered():
+def test_encoder_decoder_models_need_a_source():
     model = make(SOURCED["both"])
     events = list(decode(model, None, Sampling(3), source=[[4, 8], [], [99]]))
-    last = ended(events)
+    last = final_events(events)
     assert last[0].error is None
-    assert "there is none" in last[1].error.message
+    assert "needs a source" in last[1].error.message
     assert "no token 99" in last[2].error.message
 
 
-# Text: whole characters, and nothing of a stop text.
+# Text: whole characters, without stop strings.
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +307,7 @@ def words():
 
 
 class Script(torch.nn.Module):
-    """A model that writes what it is told: the next id of a script, whatever it reads."""
+    """A model that generates the ids of a script, whatever its input."""
 
     reads_source = False
     device = property(lambda self: torch.device("cpu"))
@@ -321,25 +321,25 @@ class Script(torch.nn.Module):
         return [0]
 
     def read(self, texts, memories, **how):
-        found = []
-        for memory in memories:
-            scores = torch.zeros(self.vocabulary)
-            scores[self.ids[memory[0]]] = 9.0
-            memory[0] += 1
-            found.append(scores)
-        return found
+        all_logits = []
+        for state in memories:
+            logits = torch.zeros(self.vocabulary)
+            logits[self.ids[state[0]]] = 9.0
+            state[0] += 1
+            all_logits.append(logits)
+        return all_logits
 
 
-def told(words, text, **how):
+def script_events(words, text, **how):
     ids = words.ids([text])[0]
     events = list(decode(Script(ids, len(words)), [[1]], Sampling(len(ids), **how), tokenizer=words))
     pieces = [event.text for event in events if isinstance(event, Token | Ended)]
-    return pieces, ended(events)[0]
+    return pieces, final_events(events)[0]
 
 
-def test_never_half_a_character(words):
+def test_text_never_contains_partial_characters(words):
     text = "naïve café 日本語 🍕 ok"
-    pieces, last = told(words, text)
+    pieces, last = script_events(words, text)
     assert "".join(pieces) == text
     assert not any("\ufffd" in piece for piece in pieces)
     assert last.reason == "length"
@@ -347,26 +347,26 @@ def test_never_half_a_character(words):
 
 
 @pytest.mark.parametrize("cut", range(1, 18))
-def test_nothing_of_a_stop_text_is_told_wherever_it_begins(words, cut):
+def test_stop_strings_are_removed_wherever_they_start(words, cut):
     text = "the pizza came out of the oven"
     stop = text[cut : cut + 5]
-    pieces, last = told(words, text, stop=("zzz", stop))
+    pieces, last = script_events(words, text, stop=("zzz", stop))
     assert "".join(pieces) == text[: text.index(stop)]
     assert last.reason == "stop"
 
 
-def test_what_only_looked_like_a_stop_text_is_told(words):
-    pieces, last = told(words, "the pizza came out", stop=("came in", "outside"))
+def test_partial_matches_of_stop_strings_are_released(words):
+    pieces, last = script_events(words, "the pizza came out", stop=("came in", "outside"))
     assert "".join(pieces) == "the pizza came out"
     assert last.reason == "length"
 
 
-def test_a_stop_text_needs_a_tokenizer():
-    with pytest.raises(InvalidInput, match="no tokenizer"):
+def test_stop_strings_need_a_tokenizer():
+    with pytest.raises(InvalidInput, match="need a tokenizer"):
         generate(make(DECODERS["rotary"]), [[1]], Sampling(3, stop=("x",)))
 
 
-def test_events_tell_chances(words):
+def test_events_carry_log_probabilities(words):
     model = build(preset("gpt-tiny", vocabulary=len(words)), seed=1)
     events = list(decode(model, [[5, 9]], Sampling(3, logprobs=4), tokenizer=words))
     tokens = [event for event in events if isinstance(event, Token)]
@@ -376,17 +376,17 @@ def test_events_tell_chances(words):
     assert [c.id for c in tokens[0].chosen.candidates] == expected.topk(4).indices.tolist()
 
 
-def test_each_text_may_choose_in_its_own_way():
+def test_sampling_parameters_per_sequence():
     model = make(DECODERS["rotary"], double=True)
     ways = [Sampling(3), Sampling(6, 1.0, seed=5)]
     together = generate(model, [[5, 9], [5, 9]], ways)
     assert together == [generate(model, [[5, 9]], [way])[0] for way in ways]
-    with pytest.raises(InvalidInput, match="2 texts and 1 ways"):
+    with pytest.raises(InvalidInput, match="2 sequences but 1 sampling parameters"):
         generate(model, [[5], [9]], ways[:1])
 
 
-def test_a_batch_that_shared_its_chance_would_be_noticed(monkeypatch):
-    """The inverse of "a batch is each text alone": one source of chance for all."""
+def test_a_shared_random_generator_would_be_detected(monkeypatch):
+    """The inverse of batch independence: one random generator for all sequences."""
     import random
 
     shared = random.Random(0)
@@ -399,5 +399,5 @@ def test_a_batch_that_shared_its_chance_would_be_noticed(monkeypatch):
     model = make(DECODERS["rotary"])
     alone = [generate(model, [prompt], Sampling(8, 1.0, seed=3 + row))[0] for row, prompt in enumerate(PROMPTS)]
     assert generate(model, PROMPTS, Sampling(8, 1.0, seed=3)) == alone
-    monkeypatch.setattr(room, "Chooser", type("Shared", (Chooser,), {"__init__": init}))
+    monkeypatch.setattr(decode_module, "Chooser", type("Shared", (Chooser,), {"__init__": init}))
     assert generate(model, PROMPTS, Sampling(8, 1.0, seed=3)) != alone

@@ -1,8 +1,8 @@
-"""What the engine tells of attention is what looking at the whole text shows."""
+"""Top attention reported by the engine equals the weights of a full forward pass."""
 
 import pytest
 import torch
-from tests.generation.company import alone, far, model_of, run, told
+from tests.generation.company import alone, model_of, rotary_decoder, run, token_ids
 from tests.models.zoo import make
 
 from peasy.errors import InvalidInput
@@ -19,7 +19,7 @@ PROMPT = tuple(i % 9 + 1 for i in range(PAGE + 8))
 
 @torch.inference_mode()
 def weights_alone(model, ids, source=None) -> dict[tuple[str, int, int], list[float]]:
-    """The last token's weights of every head, from one pass over the whole text."""
+    """Return the last token's weights of every head from one full pass."""
     seen = []
     given = {} if source is None else {"source": torch.tensor([source])}
     model(torch.tensor([ids]), tap=Tap(seen.append, rows=[-1], stacks=["decoder"]), **given)
@@ -31,16 +31,16 @@ def weights_alone(model, ids, source=None) -> dict[tuple[str, int, int], list[fl
 
 
 @pytest.mark.parametrize("kind", ["decoder", "window", "translator", "recurrent-translator"])
-def test_every_token_comes_with_what_it_looked_at(kind):
+def test_every_token_event_has_its_top_attention(kind):
     model, source = model_of(kind), (4, 8, 15) if model_of(kind).reads_source else None
     prompt = (0,) if source else PROMPT
     engine = Engine(model, limits=Limits(chunk=PAGE))
-    for _ in range(3):  # in company
+    for _ in range(3):  # other requests in the batch
         engine.submit(Request(prompt, Sampling(9, 1.0), source))
-    answer = engine.submit(Request(prompt, Sampling(5), source, watch=Watch(keys=4)))
+    response = engine.submit(Request(prompt, Sampling(5), source, watch=Watch(keys=4)))
     run(engine)
-    events = [event for event in answer.take() if isinstance(event, Token)]
-    written = told(events)
+    events = [event for event in response.take() if isinstance(event, Token)]
+    written = token_ids(events)
     assert written == alone(kind, prompt, source, 5)
     for event in events:
         expected = weights_alone(model, [*prompt, *written[: event.place]], source)
@@ -52,19 +52,19 @@ def test_every_token_comes_with_what_it_looked_at(kind):
             assert all(weights[place] == pytest.approx(weight, abs=1e-9) for place, weight in one.keys)
 
 
-def test_places_are_those_of_the_text_when_a_window_has_dropped_tokens():
-    model = make(far(window=5), double=True).eval()
+def test_positions_are_absolute_after_window_eviction():
+    model = make(rotary_decoder(window=5), double=True).eval()
     engine = Engine(model)
-    answer = engine.submit(Request(PROMPT * 7, Sampling(3), watch=Watch((1,), (0,), 5)))
+    response = engine.submit(Request(PROMPT * 7, Sampling(3), watch=Watch((1,), (0,), 5)))
     run(engine)
-    for event in answer.take():
+    for event in response.take():
         if isinstance(event, Token):
             (one,) = event.looked
             last = 7 * len(PROMPT) + event.place - 1
             assert {place for place, _ in one.keys} <= set(range(last - 4, last + 1))
 
 
-def test_only_the_asked_layers_and_heads_are_told_to_the_asking_request_alone():
+def test_only_requested_layers_and_heads_are_reported():
     engine = Engine(model_of("decoder"))
     watching = engine.submit(Request((1, 2), Sampling(3), n=2, watch=Watch((1,), (0,), 1)))
     other = engine.submit(Request((1, 2), Sampling(3)))
@@ -76,13 +76,13 @@ def test_only_the_asked_layers_and_heads_are_told_to_the_asking_request_alone():
 
 
 @pytest.mark.parametrize(
-    ("kind", "watch", "says"),
+    ("kind", "watch", "message"),
     [
-        ("decoder", Watch(layers=(2,)), "no layer 2 to watch"),
-        ("decoder", Watch(heads=(-1,)), "no head -1 to watch"),
-        ("lstm", Watch(layers=(0,)), "no layer 0 to watch"),
+        ("decoder", Watch(layers=(2,)), "no layer 2"),
+        ("decoder", Watch(heads=(-1,)), "no head -1"),
+        ("lstm", Watch(layers=(0,)), "no layer 0"),
     ],
 )
-def test_what_the_model_does_not_have_is_refused(kind, watch, says):
-    with pytest.raises(InvalidInput, match=says):
+def test_missing_layers_and_heads_are_rejected(kind, watch, message):
+    with pytest.raises(InvalidInput, match=message):
         Engine(model_of(kind)).submit(Request((1,), watch=watch))

@@ -1,4 +1,4 @@
-"""Packed products: the same model, exactly or nearly; rows never feel each other; equal bits in any company."""
+"""Packed models: the same logits exactly or approximately, independent rows, batch invariance."""
 
 import random
 from functools import cache
@@ -17,15 +17,15 @@ from peasy.generation.packed_product import ByRow, ByRowFromLeast, ByTensor, Pla
 from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
 
-pytestmark = pytest.mark.skipif(not packed_product.has_bytes(), reason="this build of torch has no 8-bit products")
+pytestmark = pytest.mark.skipif(not packed_product.has_bytes(), reason="this build of torch has no int8 linear layers")
 
 INVARIANT = ["learned", "rotary", "alibi", "relative", "grouped", "windowed-layers", "softcap", "both"]
 
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Any:
-    """Small products are quicker without waiting for a second thread; what holds with two is asked apart."""
-    torch.manual_seed(0)  # the same numbers every time
+    """Small layers are faster on one thread; two threads are tested separately."""
+    torch.manual_seed(0)  # reproducible
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -37,9 +37,9 @@ def packed_model(name: str, kind: Any = "float32") -> Model:
     return pack(make((DECODERS | TRANSLATORS)[name]), kind, deterministic=True, kernel=False)
 
 
-def error(found: torch.Tensor, expected: torch.Tensor) -> float:
-    found, expected = found.nan_to_num(neginf=0), expected.nan_to_num(neginf=0)
-    return float((found - expected).norm() / expected.norm())
+def error(output: torch.Tensor, expected: torch.Tensor) -> float:
+    output, expected = output.nan_to_num(neginf=0), expected.nan_to_num(neginf=0)
+    return float((output - expected).norm() / expected.norm())
 
 
 NEAR = {"float32": 5e-6, "int8": 0.3, "int8-tensor": 0.3, "bfloat16": 0.1}
@@ -48,7 +48,7 @@ SOME = ["learned", "rotary", "both", "encoder"]
 
 @pytest.mark.parametrize(("name", "kind"), [(n, k) for k in NEAR for n in (EVERYONE if k == "int8" else SOME)])
 @torch.inference_mode()
-def test_every_model_answers_as_before(name: str, kind: Any) -> None:
+def test_packed_models_give_the_same_logits(name: str, kind: Any) -> None:
     model = make(EVERYONE[name])
     source = source_of(model)
     before = model(some_ids(), **source)
@@ -57,7 +57,7 @@ def test_every_model_answers_as_before(name: str, kind: Any) -> None:
     assert torch.equal(model(some_ids(), **source), before)
 
 
-def test_what_is_not_a_product_is_shared() -> None:
+def test_other_parameters_are_shared() -> None:
     model = make(DECODERS["learned"])
     twin = pack(model, "int8", deterministic=False)
     assert twin.embedding.token.weight is model.embedding.token.weight
@@ -67,7 +67,7 @@ def test_what_is_not_a_product_is_shared() -> None:
 
 
 @torch.inference_mode()
-def test_a_watched_packed_model_shows_the_steps_of_the_other() -> None:
+def test_captured_steps_of_a_packed_model_equal_the_original() -> None:
     from peasy.nn.tap import KNOWN_STEPS, Tap
 
     model, steps = make(DECODERS["rotary"]), []
@@ -79,11 +79,11 @@ def test_a_watched_packed_model_shows_the_steps_of_the_other() -> None:
         torch.testing.assert_close(one.array, other.array, atol=1e-4, rtol=1e-4)
 
 
-# Products.
+# Linear layers.
 
 
 def extreme(rows: int, width: int, seed: int = 0) -> torch.Tensor:
-    """Numbers that all lie at the ends of their range, where sums of products are largest."""
+    """Return values at the ends of their range, where sums of products are largest."""
     draw = torch.Generator().manual_seed(seed)
     signs = torch.randint(0, 4, (rows, width // 2), generator=draw).clamp(max=1).repeat_interleave(2, dim=1) * 2 - 1
     return signs * (1 - torch.rand(rows, width, generator=draw) * 0.02)
@@ -91,8 +91,8 @@ def extreme(rows: int, width: int, seed: int = 0) -> torch.Tensor:
 
 @pytest.mark.parametrize("make_product", [ByRow, ByRowFromLeast])
 @pytest.mark.parametrize("width", [31, 64, 200])
-def test_bytes_are_multiplied_exactly(make_product: Any, width: int) -> None:
-    """The other road: the same bytes in whole numbers of 64 bits; nothing is ever cut off."""
+def test_int8_products_are_exact(make_product: Any, width: int) -> None:
+    """Reference: the same codes in 64-bit integers; nothing overflows."""
     weight, rows = extreme(40, width + width % 2)[:, :width], extreme(9, width + width % 2, seed=1)[:, :width]
     product = make_product(weight, torch.arange(40.0))
     assert error(product(rows), _in_whole_numbers(product, weight, rows)) < 1e-6
@@ -112,9 +112,9 @@ def _in_whole_numbers(product: ByRow, weight: torch.Tensor, rows: torch.Tensor) 
     return (exact * scale + torch.arange(40.0)).float()
 
 
-@pytest.mark.skipif(torch.cpu._is_vnni_supported(), reason="this processor adds 8-bit products in 32 bits anyway")
-def test_weights_that_fill_their_byte_would_be_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The inverse: with the usual scale, neighbours leave 16 bits on a processor without 8-bit dot products."""
+@pytest.mark.skipif(torch.cpu._is_vnni_supported(), reason="with VNNI, int8 products are added in 32 bits")
+def test_the_usual_int8_scale_would_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inverse: with the usual scale, pairs overflow 16 bits on a CPU without VNNI."""
     usual = lambda weight: weight.abs().amax(dim=1) / 127  # noqa: E731
     monkeypatch.setattr(packed_product, "scale_channels", usual)
     weight, rows = extreme(40, 64).abs(), extreme(9, 64, seed=1).abs()
@@ -122,7 +122,7 @@ def test_weights_that_fill_their_byte_would_be_cut_off(monkeypatch: pytest.Monke
     assert error(product(rows), rows @ weight.T) > 0.05
 
 
-def test_neighbours_never_leave_sixteen_bits() -> None:
+def test_pair_sums_fit_sixteen_bits() -> None:
     for weight in (extreme(40, 64), torch.randn(40, 63), torch.zeros(3, 8)):
         whole = torch.nn.functional.pad((weight / scale_channels(weight)[:, None]).round(), (0, weight.shape[1] % 2))
         pairs = whole.unflatten(1, (-1, 2))
@@ -132,7 +132,7 @@ def test_neighbours_never_leave_sixteen_bits() -> None:
 
 
 @pytest.mark.parametrize("make_product", [Prepacked, ByRow, ByRowFromLeast])
-def test_no_row_feels_another(make_product: Any) -> None:
+def test_rows_are_independent(make_product: Any) -> None:
     product, rows = make_product(torch.randn(48, 40), torch.randn(48)), torch.randn(5, 40)
     alone = [product(row[None])[0] for row in rows]
     rows[3] *= 1e6
@@ -143,8 +143,8 @@ def test_no_row_feels_another(make_product: Any) -> None:
     assert torch.equal(product(rows)[4], alone[4])
 
 
-def test_one_scale_for_all_rows_is_felt() -> None:
-    """The inverse: the per-tensor product, named as such, lets a large row spoil its neighbours."""
+def test_a_scale_per_tensor_couples_rows() -> None:
+    """The inverse: with one scale per tensor, a large row changes the others."""
     product, rows = ByTensor(torch.randn(48, 40), None), torch.randn(5, 40)
     alone = product(rows[:1])
     rows[3] *= 1e6
@@ -153,22 +153,22 @@ def test_one_scale_for_all_rows_is_felt() -> None:
 
 @pytest.mark.parametrize("row", [torch.zeros(1, 40), torch.full((1, 40), 2.5), torch.full((1, 40), -1e-30)])
 @pytest.mark.parametrize("make_product", [ByRow, ByRowFromLeast])
-def test_flat_rows(make_product: Any, row: torch.Tensor) -> None:
+def test_constant_rows(make_product: Any, row: torch.Tensor) -> None:
     weight = torch.randn(48, 40)
     torch.testing.assert_close(make_product(weight, None)(row), row @ weight.T, atol=0.3, rtol=0.03)
 
 
-# Equal bits.
+# Batch invariance.
 
 
 @pytest.mark.parametrize("kind", ["float32", "int8"])
 @pytest.mark.parametrize("name", INVARIANT)
 @torch.inference_mode()
-def test_equal_bits_in_any_company(name: str, kind: Any) -> None:
+def test_batch_invariance(name: str, kind: Any) -> None:
     model, draw = packed_model(name, kind), random.Random(0)
     held = packing_of(model).held
     if held is None or not held.equal:
-        pytest.skip("this processor does not give equal bits for these shapes, and peasy says so")
+        pytest.skip("not batch-invariant for these shapes on this CPU, and peasy reports it")
     assert all(one_trial(model, draw) for _ in range(3))
 
 
@@ -176,7 +176,7 @@ def test_equal_bits_in_any_company(name: str, kind: Any) -> None:
 @pytest.mark.parametrize("kind", ["float32", "int8"])
 @pytest.mark.parametrize("threads", [1, 2])
 @torch.inference_mode()
-def test_equal_bits_in_a_thousand_trials(kind: Any, threads: int) -> None:
+def test_batch_invariance_in_a_thousand_trials(kind: Any, threads: int) -> None:
     torch.set_num_threads(threads)
     model, draw = pack(make(DECODERS["rotary"]), kind, deterministic=True, kernel=False), random.Random(threads)
     assert packing_of(model).held.equal
@@ -184,8 +184,8 @@ def test_equal_bits_in_a_thousand_trials(kind: Any, threads: int) -> None:
 
 
 @torch.inference_mode()
-def test_without_the_guards_bits_differ_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The inverse, twice: queries that look together, and products that are not packed."""
+def test_missing_invariance_is_detected_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inverse, twice: attention that is not row-wise, and linear layers that are not packed."""
     together = pack(make(DECODERS["learned"]), "float32", deterministic=True)
     for part in together.modules():
         if isinstance(part, Attention):
@@ -196,12 +196,12 @@ def test_without_the_guards_bits_differ_and_it_is_said(monkeypatch: pytest.Monke
     plain = pack(make(DECODERS["learned"]), "float32", deterministic=True)
     held = packing_of(plain).held
     assert held.equal == all(one_trial(plain, random.Random(seed)) for seed in range(20))
-    assert held.says().startswith("same bits") == held.equal
+    assert held.says().startswith("batch-invariant") == held.equal
 
 
-def test_rows_are_filled_up_where_few_are_computed_otherwise() -> None:
+def test_small_batches_are_padded_where_needed() -> None:
     class Odd(Plain):
-        """Gives other bits to fewer than three rows."""
+        """Gives other bits for fewer than three rows."""
 
         def multiply(self, rows: torch.Tensor) -> torch.Tensor:
             return rows[:, :4] * (1.0 if len(rows) < 3 else 1.0000001)
@@ -219,30 +219,30 @@ def test_rows_are_filled_up_where_few_are_computed_otherwise() -> None:
     assert set(packed_check.LEAST) == {1, 2, 4, 16}
 
 
-# Choosing.
+# Choice of packing.
 
 
-def test_the_choice_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_summary_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(DECODERS["learned"])
     monkeypatch.setattr(packed_product, "has_bfloat16", lambda: False)
     exact = packing_of(pack(model))
     assert exact.kind == "float32"
-    assert exact.says().startswith("float32 (exact), 0 MiB of products, laid out in 0.")
+    assert exact.says().startswith("float32 (exact), 0 MiB of linear layers, packed in 0.")
     assert "\n" not in exact.says()
     monkeypatch.setattr(packed_product, "has_bfloat16", lambda: True)
     monkeypatch.setattr(packed_product, "has_onednn", lambda: False)
     assert packing_of(pack(model)).kind == "bfloat16"
     assert packing_of(pack(model, deterministic=True)).kind == "float32"
-    assert packing_of(pack(model, "bfloat16")).says().endswith("bits depend on the batch")
+    assert packing_of(pack(model, "bfloat16")).says().endswith("not batch-invariant")
 
 
-def test_what_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_packings_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(DECODERS["learned"])
     with pytest.raises(InvalidInput, match='no packing "int9"') as caught:
         pack(model, "int9")  # type: ignore[arg-type]
     assert caught.value.hint == "Did you mean int8?"
-    with pytest.raises(InvalidInput, match="cannot give the same bits"):
+    with pytest.raises(InvalidInput, match="cannot be batch-invariant"):
         pack(model, "int8-tensor", deterministic=True)
     monkeypatch.setattr(packed_product, "has_bytes", lambda: False)
-    with pytest.raises(MissingPart, match="8 bits"):
+    with pytest.raises(MissingPart, match="int8"):
         packed.pack(model, "int8", kernel=False)

@@ -1,4 +1,4 @@
-"""The kernel: products, norms, activations and attention by the other road, and the same bits in any company."""
+"""Numba kernels: linear layers, norms, activations and attention equal torch and are batch-invariant."""
 
 import ctypes
 import random
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.generation.company import run, told
+from tests.generation.company import run, token_ids
 from tests.generation.trial import one_trial
 from tests.models.zoo import DECODERS, TRANSLATORS, make, some_ids, source_of
 from torch import nn
@@ -29,7 +29,7 @@ from peasy.nn.even import LONGEST, evenly
 from peasy.nn.sight import Visible
 from peasy.nn.watch import Look
 
-pytest.importorskip("numba", reason="the kernel is the extra `kernel`; peasy works without it")
+pytest.importorskip("numba", reason="numba comes with the extra `kernel`; peasy works without it")
 
 from peasy.generation.packed_compiled import CompiledNorm, Floating, Looker, Whole
 
@@ -37,7 +37,7 @@ SHAPES = [(61, 40), (4, 16), (3, 7), (130, 96)]
 
 
 @pytest.fixture(autouse=True)
-def _the_same_numbers_every_time() -> None:
+def _reproducible() -> None:
     torch.manual_seed(0)
 
 
@@ -54,11 +54,11 @@ def packed_model(name: str, kind: Any) -> Any:
     return pack(make((DECODERS | TRANSLATORS)[name]), kind, deterministic=True, kernel=True)
 
 
-# Products.
+# Linear layers.
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_products_are_what_they_should_be(shape: tuple[int, int], threads: int) -> None:
+def test_linear_layers_are_correct(shape: tuple[int, int], threads: int) -> None:
     weight, bias, rows = torch.randn(shape), torch.randn(shape[0]), torch.randn(7, shape[1]) * 3
     exact = rows.double() @ weight.double().T + bias
     torch.testing.assert_close(Floating(weight, bias)(rows).double(), exact, atol=1e-4, rtol=1e-5)
@@ -70,8 +70,8 @@ def test_products_are_what_they_should_be(shape: tuple[int, int], threads: int) 
 
 
 @pytest.mark.parametrize("width", [64, 4096])
-def test_nothing_is_ever_cut_off(width: int) -> None:
-    """The other road: whole numbers of 64 bits, where all numbers lie at the ends of their range."""
+def test_integer_sums_never_overflow(width: int) -> None:
+    """Reference: values at the ends of their range, where integer sums are largest."""
     signs = torch.randint(0, 2, (8, width)) * 2.0 - 1
     weight = torch.cat([signs, torch.ones(1, width), -torch.ones(1, width)])
     product, rows = Whole(weight, None), torch.cat([signs[:2], torch.ones(1, width)])
@@ -79,8 +79,8 @@ def test_nothing_is_ever_cut_off(width: int) -> None:
     torch.testing.assert_close(product(rows), rows @ weight.T, atol=0, rtol=1e-6)
 
 
-def test_with_one_bit_more_sums_would_leave_their_room() -> None:
-    """The inverse: rows written in more than the sums leave room for."""
+def test_one_more_bit_would_overflow() -> None:
+    """The inverse: activations with more bits than the accumulators allow."""
     weight = torch.ones(4, 4096)
     product = Whole(weight, None)
     product.most *= 2
@@ -88,7 +88,7 @@ def test_with_one_bit_more_sums_would_leave_their_room() -> None:
 
 
 @pytest.mark.parametrize("make_product", [Floating, Whole])
-def test_no_row_feels_another(make_product: Any, threads: int) -> None:
+def test_rows_are_independent(make_product: Any, threads: int) -> None:
     product, rows = make_product(torch.randn(48, 40), torch.randn(48)), torch.randn(5, 40)
     alone = [product(row[None])[0] for row in rows]
     rows[3] *= 1e6
@@ -102,13 +102,13 @@ def test_no_row_feels_another(make_product: Any, threads: int) -> None:
 
 
 @pytest.mark.parametrize("row", [torch.zeros(1, 40), torch.full((1, 40), 2.5), torch.full((1, 40), -1e-30)])
-def test_flat_rows(row: torch.Tensor) -> None:
+def test_constant_rows(row: torch.Tensor) -> None:
     weight = torch.randn(48, 40)
     torch.testing.assert_close(Whole(weight, None)(row), row @ weight.T, atol=0.4, rtol=0.01)
 
 
 @pytest.mark.parametrize("activation", ["relu", "relu-squared", "silu", "gelu-tanh"])
-def test_activations_are_torchs(activation: str) -> None:
+def test_activations_equal_torch(activation: str) -> None:
     from peasy.nn.feedforward import ACTIVATIONS
 
     product = Floating(torch.eye(40), None)
@@ -121,7 +121,7 @@ def test_activations_are_torchs(activation: str) -> None:
 
 
 @pytest.mark.parametrize("width", [8, 13, 768])
-def test_norms_are_torchs(width: int) -> None:
+def test_norms_equal_torch(width: int) -> None:
     x = torch.randn(2, 20, width) + 3
     for norm in (nn.LayerNorm(width), nn.LayerNorm(width, bias=False), nn.RMSNorm(width, eps=1e-6)):
         nn.init.normal_(norm.weight)
@@ -134,7 +134,7 @@ def test_norms_are_torchs(width: int) -> None:
 
 @pytest.mark.parametrize(("heads", "shared", "width", "window"), [(4, 4, 8, None), (4, 2, 40, None), (2, 1, 64, 5)])
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 37), (5, 5), (23, 40)])
-def test_looking_at_once_is_looking_alone(
+def test_varlen_attention_equals_row_wise_attention(
     heads: int, shared: int, width: int, window: int | None, queries: int, keys: int
 ) -> None:
     query, key, value = (
@@ -150,8 +150,8 @@ def test_looking_at_once_is_looking_alone(
     torch.testing.assert_close(found, expected, atol=2e-6, rtol=2e-6)
 
 
-def test_what_is_not_a_number_stays_where_it_is() -> None:
-    """Later keys and free room are never read; a query that is not finite finds nothing that is."""
+def test_nan_does_not_spread_to_other_queries() -> None:
+    """Later keys and unused capacity are never read; a non-finite query gives a non-finite output."""
     query, key, value = (torch.randn(1, 2, 6, 8) for _ in range(3))
     looker, how = Looker(), (0.3, True, None)
     clean = looker(query, None, [(key, value, 6)], [6], how)
@@ -166,7 +166,7 @@ def test_what_is_not_a_number_stays_where_it_is() -> None:
 
 @pytest.mark.parametrize("name", ["learned", "rotary", "one-key-head", "window", "shift", "after", "alibi", "both"])
 @torch.inference_mode()
-def test_models_answer_as_before(name: str) -> None:
+def test_packed_models_give_the_same_logits(name: str) -> None:
     model = make((DECODERS | TRANSLATORS)[name])
     source = source_of(model)
     expected = model(some_ids(), **source)
@@ -178,7 +178,7 @@ def test_models_answer_as_before(name: str) -> None:
 @pytest.mark.parametrize("kind", ["float32", "int8"])
 @pytest.mark.parametrize("name", ["learned", "rotary", "grouped", "window", "windowed-layers", "both"])
 @torch.inference_mode()
-def test_equal_bits_in_any_company(name: str, kind: Any) -> None:
+def test_batch_invariance(name: str, kind: Any) -> None:
     model, draw = packed_model(name, kind), random.Random(0)
     assert packing_of(model).held.equal
     assert all(one_trial(model, draw) for _ in range(3))
@@ -187,13 +187,13 @@ def test_equal_bits_in_any_company(name: str, kind: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float32", "int8"])
 @torch.inference_mode()
-def test_equal_bits_in_a_thousand_trials(kind: Any, threads: int) -> None:
+def test_batch_invariance_in_a_thousand_trials(kind: Any, threads: int) -> None:
     draw = random.Random(threads)
     assert sum(not one_trial(packed_model("rotary", kind), draw) for _ in range(1000)) == 0
 
 
 @torch.inference_mode()
-def test_looking_changes_no_bit() -> None:
+def test_a_tap_changes_no_bit() -> None:
     from peasy.nn.tap import Tap
 
     model, seen, text = packed_model("learned", "float32"), [], some_ids(1, 9).tolist()
@@ -206,8 +206,8 @@ def test_looking_changes_no_bit() -> None:
 @pytest.mark.parametrize("kernel", [True, False])
 @pytest.mark.parametrize("kind", ["float32", "int8"])
 @torch.inference_mode()
-def test_widths_that_leave_an_odd_end(kind: Any, kernel: bool) -> None:
-    """A feed-forward of 40: an activation at the odd end of an array had another last bit than within it."""
+def test_batch_invariance_with_odd_widths(kind: Any, kernel: bool) -> None:
+    """A feed-forward of width 40: torch's activations differ in the last bit at the end of an array."""
     shape = {"layers": 2, "attention": {"heads": 4}, "feedforward": {"width": 40}}
     model = build(preset("gpt2", d_model=32, vocabulary=61, context=64, stack=shape), seed=3)
     twin, draw = pack(model, kind, deterministic=True, kernel=kernel), random.Random(3)
@@ -219,15 +219,15 @@ def test_widths_that_leave_an_odd_end(kind: Any, kernel: bool) -> None:
 
 
 @torch.inference_mode()
-def test_an_odd_end_is_felt_without_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The inverse: torch's own way gives the ends of arrays other bits, and the check at packing finds it."""
+def test_torch_activations_alone_are_not_batch_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inverse: torch's activation gives other bits at the ends of arrays, and the check finds it."""
     x = torch.randn(5, 43)
     gelu = lambda x: nn.functional.gelu(x, approximate="tanh")  # noqa: E731
     pieces = [x[:, start : start + size] for start in range(40) for size in (1, 2, 3)]
     if all(
         torch.equal(gelu(x)[:, s : s + n], gelu(x[:, s : s + n].contiguous())) for s in range(40) for n in (1, 2, 3)
     ):
-        assert pieces  # a torch whose ends are even needs no guard
+        assert pieces  # this torch is invariant by itself
         return
     monkeypatch.setattr(packed, "evenly", lambda function, x: function(x))
     shape = {"layers": 2, "attention": {"heads": 4}, "feedforward": {"width": 40}}
@@ -235,7 +235,7 @@ def test_an_odd_end_is_felt_without_the_guard(monkeypatch: pytest.MonkeyPatch) -
     assert not packing_of(pack(model, "float32", deterministic=True, kernel=False)).held.equal
 
 
-def test_evenly_is_the_function() -> None:
+def test_batch_invariant_elementwise_equals_the_function() -> None:
     for size in (1, 63, 64, LONGEST, LONGEST + 5):
         x = torch.randn(size)
         torch.testing.assert_close(evenly(torch.exp, x), x.exp())
@@ -243,11 +243,11 @@ def test_evenly_is_the_function() -> None:
     assert torch.equal(evenly(torch.exp, x.T), evenly(torch.exp, x).T)
 
 
-# Who writes on: the engine, and guessing.
+# Engine and speculative decoding.
 
 
 @pytest.mark.parametrize("kind", ["float32", "int8"])
-def test_the_engine_answers_each_as_alone(kind: Any) -> None:
+def test_engine_output_does_not_depend_on_the_batch(kind: Any) -> None:
     model, draw = packed_model("rotary", kind), random.Random(1)
     requests = [
         Request(
@@ -261,30 +261,30 @@ def test_the_engine_answers_each_as_alone(kind: Any) -> None:
     for request, answer in zip(requests, answers, strict=True):
         events = answer.take()
         alone = [e for e in decode(model, [request.prompt], [request.sampling]) if isinstance(e, Token)]
-        assert told(events) == [event.chosen.id for event in alone]
+        assert token_ids(events) == [event.chosen.id for event in alone]
         found = [event.chosen.logprob for event in events if isinstance(event, Token)]
         assert found == [event.chosen.logprob for event in alone]
 
 
 @pytest.mark.parametrize("kind", ["float32", "int8"])
 @pytest.mark.parametrize("name", ["learned", "window", "both"])
-def test_guessing_writes_the_same(name: str, kind: Any) -> None:
+def test_speculative_decoding_gives_the_same_output(name: str, kind: Any) -> None:
     model, prompts = packed_model(name, kind), [[5, 9, 2, 7, 7, 3, 1, 8] * 3, [1, 2]]
     source = {"source": [[4, 8, 15], [16, 23]]} if model.reads_source else {}
     for sampling in (Sampling(20), Sampling(20, 0.3, seed=5)):
         *events, last = decode_with_lookup(model, prompts, sampling, **source)
-        guessed = [told(events, choice) for choice in range(2)]
+        guessed = [token_ids(events, choice) for choice in range(2)]
         assert guessed == generate(model, prompts, sampling, **source)
         assert last.written == sum(map(len, guessed))
 
 
-# Choosing, and the price.
+# Choice of packing, and its cost.
 
 
-def test_the_kernel_is_said_and_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_is_reported_and_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(DECODERS["learned"])
-    assert "compiled for this processor" in packing_of(pack(model, "int8")).says()
-    assert not packing_of(pack(model, "float32")).compiled  # so small a model gains nothing
+    assert "numba kernel" in packing_of(pack(model, "int8")).says()
+    assert not packing_of(pack(model, "float32")).compiled  # too small a model to gain from it
     assert not packing_of(pack(model, "int8", kernel=False)).compiled
     monkeypatch.setattr(packed_compiled, "has_kernel", lambda: False)
     assert not packing_of(pack(model, "int8")).compiled
@@ -293,31 +293,27 @@ def test_the_kernel_is_said_and_can_be_left_out(monkeypatch: pytest.MonkeyPatch)
     assert "peasy[kernel]" in caught.value.hint
 
 
-def test_a_kernel_that_is_wrong_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incorrect_kernel_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Whole, "agrees", lambda self: False)
     found = packing_of(pack(make(DECODERS["learned"]), "int8", kernel=True))
     assert not found.compiled
-    assert "the kernel is not exact here" in found.says()
+    assert "the kernel is not exact on this CPU" in found.says()
 
 
-def test_equal_bits_are_given_up_where_they_are_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invariance_is_given_up_if_too_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(DECODERS["learned"])
     monkeypatch.setattr(packed_check, "measure_cost", lambda model: 0.4)
     twin = pack(model, "float32")
-    assert (
-        packing_of(twin)
-        .says()
-        .endswith("bits depend on the batch (the same bits in any would cost 40% of the time of a long prompt)")
-    )
+    assert packing_of(twin).says().endswith("not batch-invariant (it would cost 40% of prefill time)")
     assert not any(part.apart for part in twin.modules() if isinstance(part, Attention))
     asked = pack(model, "float32", deterministic=True)
     assert packing_of(asked).held.equal
-    assert "for 40% of the time" in packing_of(asked).says()
+    assert "for 40% of prefill time" in packing_of(asked).says()
     monkeypatch.setattr(packed_check, "measure_cost", lambda model: 0.1)
     assert packing_of(pack(model, "float32")).held == Held(True, 1, pytest.approx(1, abs=60), 0.1)
 
 
-def test_the_price_is_that_of_looking_alone() -> None:
+def test_the_cost_is_that_of_row_wise_attention() -> None:
     dear = pack(make(DECODERS["learned"]), "float32", deterministic=True, kernel=False)
     assert packing_of(dear).held.cost > 0.15
     assert packed_check.measure_cost(pack(make(DECODERS["learned"]), "float32", deterministic=False)) < 0.5
@@ -328,7 +324,7 @@ def test_the_price_is_that_of_looking_alone() -> None:
 # Threads.
 
 
-def test_work_is_shared_by_torchs_own_threads() -> None:
+def test_kernels_run_on_torch_threads() -> None:
     import numba
 
     @numba.cfunc("void(CPointer(int64))")
@@ -340,18 +336,18 @@ def test_work_is_shared_by_torchs_own_threads() -> None:
         torch.set_num_threads(threads)
         packed_team.share(count.address, words, alone=alone)
         torch.set_num_threads(before)
-        assert words[0] in (least, 1)  # two may add at the same moment
+        assert words[0] in (least, 1)  # two threads may add at the same moment
 
 
-def test_without_a_team_one_thread_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_openmp_one_thread_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     product, rows = Floating(torch.randn(64, 64), None), torch.randn(3, 64)
     before = product(rows)
     monkeypatch.setattr(packed_team, "find_team", lambda: None)
     assert torch.equal(product(rows), before)
 
 
-def test_numba_is_loaded_only_where_it_is_used() -> None:
-    """Modules that are loaded with every packing name it in functions alone."""
+def test_numba_is_imported_lazily() -> None:
+    """Modules that every packing imports mention numba only inside functions."""
     for module in (packed, packed_check, packed_compiled, packed_product, packed_team):
         lines = Path(module.__file__).read_text(encoding="utf-8").splitlines()
         at_the_top = [line for line in lines if line.startswith(("import ", "from "))]

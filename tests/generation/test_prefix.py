@@ -1,4 +1,4 @@
-"""Pages: found by the very ids they were made from, the least used go first, and what is pasted is what was cut."""
+"""Prefix cache: pages are found by their exact prefix, LRU eviction, restored states equal the original."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ def content(count: int) -> torch.Tensor:
     return torch.zeros(count, dtype=torch.int8)
 
 
-def test_a_page_is_found_by_all_that_came_before_it():
+def test_a_page_is_found_by_its_whole_prefix():
     prefixes = Prefixes(1000)
     one = prefixes.keep((), (1, 2), content(1))
     other = prefixes.keep((), (3, 4), content(1))
@@ -22,7 +22,7 @@ def test_a_page_is_found_by_all_that_came_before_it():
     assert prefixes.find((), (5, 6)) is None
 
 
-def test_the_budget_holds_and_the_least_used_go_first():
+def test_lru_eviction_within_the_budget():
     prefixes = Prefixes(30)
     first = prefixes.keep((), (1,), content(10))
     longer = prefixes.keep(first, (2,), content(10))
@@ -31,11 +31,15 @@ def test_the_budget_holds_and_the_least_used_go_first():
     prefixes.keep((), (4,), content(10))
     assert {page.key[1] for page in prefixes.pages.values()} == {(1,), (2,), (4,)}
     prefixes.keep((), (5,), content(10))
-    assert {page.key[1] for page in prefixes.pages.values()} == {(1,), (4,), (5,)}  # the end of a text before its start
+    assert {page.key[1] for page in prefixes.pages.values()} == {
+        (1,),
+        (4,),
+        (5,),
+    }  # the end of a chain is evicted before its start
     assert prefixes.bytes == 30
 
 
-def test_a_chain_that_lost_a_page_grows_no_more():
+def test_a_chain_with_an_evicted_page_is_not_extended():
     prefixes = Prefixes(20)
     chain = prefixes.keep((), (1,), content(10))
     prefixes.keep((), (2,), content(10))
@@ -49,7 +53,7 @@ def test_a_chain_that_lost_a_page_grows_no_more():
 
 @pytest.mark.parametrize("name", DECODERS | BASELINES)
 @torch.inference_mode()
-def test_what_is_pasted_goes_on_as_what_was_read(name):
+def test_a_restored_state_continues_like_the_original(name):
     model = make((DECODERS | BASELINES)[name], double=True).eval()
     ids = some_ids(1, 24)[0].tolist()
     read, pages = model.start(), []
@@ -64,7 +68,7 @@ def test_what_is_pasted_goes_on_as_what_was_read(name):
 
 
 @torch.inference_mode()
-def test_what_is_not_finite_or_not_there_is_not_kept():
+def test_non_finite_or_evicted_pages_are_not_extracted():
     model = make(DECODERS["rotary"]).eval()
     memory = model.start()
     model.read([[1, 2, 3, 4]], [memory])
@@ -83,7 +87,7 @@ def test_what_is_not_finite_or_not_there_is_not_kept():
 @pytest.mark.parametrize("name", DECODERS | BASELINES)
 @pytest.mark.parametrize("length", [1, 63])
 @torch.inference_mode()
-def test_no_memory_is_larger_than_foretold(name, length):
+def test_states_stay_within_the_estimated_footprint(name, length):
     model = make((DECODERS | BASELINES)[name]).eval()
     foretold, memory = measure(model).bytes(length), model.start(room=length)
     for new in some_ids(1, length)[0].tolist():

@@ -1,10 +1,10 @@
-"""The engine in a thread: many readers at once, closing, draining, a heart that beats or does not."""
+"""Engine thread: concurrent clients, close, drain, heartbeat."""
 
 import threading
 import time
 
 import pytest
-from tests.generation.company import alone, ends, model_of, told
+from tests.generation.company import alone, final_events, model_of, token_ids
 
 from peasy.generation.engine import Engine
 from peasy.generation.limit import Limits
@@ -22,61 +22,61 @@ def runner():
 def wait_until(true, seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < end, "it never came true"
+        assert time.monotonic() < end, "the condition never became true"
         time.sleep(0.002)
 
 
-def test_many_readers_each_get_their_own_text(runner):
-    found = {}
+def test_concurrent_requests_get_their_own_output(runner):
+    results = {}
 
-    def ask(number: int) -> None:
-        found[number] = told(runner.submit(Request((1, number), Sampling(8, 0.8, seed=number))))
+    def submit_one(number: int) -> None:
+        results[number] = token_ids(runner.submit(Request((1, number), Sampling(8, 0.8, seed=number))))
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(12)]
+    threads = [threading.Thread(target=submit_one, args=(number,)) for number in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert found == {i: alone("decoder", (1, i), None, 8, temperature=0.8, seed=i) for i in range(12)}
+    assert results == {i: alone("decoder", (1, i), None, 8, temperature=0.8, seed=i) for i in range(12)}
 
 
-def test_closing_an_answer_cancels_it(runner):
-    with runner.submit(Request((1,), Sampling(max_tokens=100_000))) as answer:
-        first = next(answer)
+def test_closing_a_response_cancels_the_request(runner):
+    with runner.submit(Request((1,), Sampling(max_tokens=100_000))) as response:
+        first = next(response)
         assert first.place == 0
     wait_until(lambda: runner.engine.idle)
     assert runner.engine.counters.ended == {"cancelled": 1}
-    assert [event.reason for event in answer if isinstance(event, Ended)] == ["cancelled"]
+    assert [event.reason for event in response if isinstance(event, Ended)] == ["cancelled"]
 
 
-def test_draining_answers_those_that_are_there(runner):
-    answers = [runner.submit(Request((1,), Sampling(max_tokens=30))) for _ in range(40)]
+def test_drain_finishes_present_requests(runner):
+    responses = [runner.submit(Request((1,), Sampling(max_tokens=30))) for _ in range(40)]
     assert runner.drain(timeout=30)
-    assert [ends(answer)[0].reason for answer in answers] == ["length"] * 40
+    assert [final_events(response)[0].reason for response in responses] == ["length"] * 40
     with pytest.raises(Overloaded, match="takes no more requests"):
         runner.submit(Request((1,)))
 
 
-def test_draining_gives_up_in_time(runner):
-    answer = runner.submit(Request((1,), Sampling(max_tokens=200)))
-    answer.buffer = 1  # nobody reads: it pauses and does not end
+def test_drain_times_out(runner):
+    response = runner.submit(Request((1,), Sampling(max_tokens=200)))
+    response.buffer = 1  # unread: the request pauses and does not end
     began = time.monotonic()
     assert not runner.drain(timeout=0.1)
     assert time.monotonic() - began < 5
 
 
-def test_closing_ends_everybody():
+def test_close_cancels_all_requests():
     runner = Runner(Engine(model_of("decoder"), limits=Limits(rows=1)))
-    answers = [runner.submit(Request((1,), Sampling(max_tokens=10_000))) for _ in range(3)]
+    responses = [runner.submit(Request((1,), Sampling(max_tokens=10_000))) for _ in range(3)]
     runner.close()
-    assert [ends(answer)[0].reason for answer in answers] == ["cancelled"] * 3
+    assert [final_events(response)[0].reason for response in responses] == ["cancelled"] * 3
     assert runner.engine.idle
     with pytest.raises(Overloaded):
         runner.submit(Request((1,)))
     assert not runner.healthy()
 
 
-def test_the_heart_beats_while_idle_and_stops_when_a_pass_hangs(runner, monkeypatch):
+def test_heartbeat_stops_when_a_pass_hangs(runner, monkeypatch):
     time.sleep(0.3)
     assert runner.healthy(within=5.0)
     before = runner.engine.heartbeat
@@ -88,19 +88,19 @@ def test_the_heart_beats_while_idle_and_stops_when_a_pass_hangs(runner, monkeypa
         return plain(*given, **how)
 
     monkeypatch.setattr(runner.engine.model, "read", hang)
-    answer = runner.submit(Request((1,), Sampling(max_tokens=3)))
+    response = runner.submit(Request((1,), Sampling(max_tokens=3)))
     wait_until(lambda: not runner.healthy(within=0.2))
     assert runner.engine.snapshot()["heartbeat_age"] > 0.2
-    for _ in range(runner.engine.limits.queue):  # it still answers those who ask, at once
+    for _ in range(runner.engine.limits.queue):  # submission still works at once
         runner.submit(Request((1,), deadline=1e-6))
     with pytest.raises(Overloaded):
         runner.submit(Request((1,)))
     hanging.set()
-    assert len(told(answer)) == 3
+    assert len(token_ids(response)) == 3
     wait_until(lambda: runner.healthy(within=5.0))
 
 
-def test_an_error_outside_any_request_ends_what_runs_and_the_engine_goes_on(runner, monkeypatch):
+def test_the_engine_survives_an_internal_error(runner, monkeypatch):
     broken, plain = [True], Engine._plan
 
     def plan(self):
@@ -110,17 +110,17 @@ def test_an_error_outside_any_request_ends_what_runs_and_the_engine_goes_on(runn
         return plain(self)
 
     monkeypatch.setattr(Engine, "_plan", plan)
-    assert "RuntimeError: a bug" in str(ends(runner.submit(Request((1,))))[0].error)
-    assert told(runner.submit(Request((1,), Sampling(max_tokens=5)))) == alone("decoder", (1,), None, 5)
+    assert "RuntimeError: a bug" in str(final_events(runner.submit(Request((1,))))[0].error)
+    assert token_ids(runner.submit(Request((1,), Sampling(max_tokens=5)))) == alone("decoder", (1,), None, 5)
 
 
-def test_somebody_else_may_be_told_that_there_is_news(runner):
-    """What a server with an event loop needs: a call for each event, no waiting thread."""
+def test_on_event_is_called_for_each_event(runner):
+    """For servers with an event loop: a callback for each event, no waiting thread."""
     called = threading.Semaphore(0)
-    answer = runner.submit(Request((1,), Sampling(max_tokens=4), deadline=30))
-    answer.notify = called.release
-    heard = []
-    while not (answer.done and len(told(heard)) == 4):
+    response = runner.submit(Request((1,), Sampling(max_tokens=4), deadline=30))
+    response.notify = called.release
+    events = []
+    while not (response.done and len(token_ids(events)) == 4):
         called.acquire(timeout=1)
-        heard += answer.take()
-    assert told(heard) == alone("decoder", (1,), None, 4)
+        events += response.take()
+    assert token_ids(events) == alone("decoder", (1,), None, 4)

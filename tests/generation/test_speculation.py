@@ -1,11 +1,11 @@
-"""Guessing changes the number of passes and nothing else: greedy text, drawn text, chances, log-probabilities, ends."""
+"""Speculative decoding changes only the number of passes: same tokens, samples, log-probabilities and ends."""
 
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 import torch
-from tests.generation.company import far, model_of
+from tests.generation.company import model_of, rotary_decoder
 from tests.models.zoo import BASELINES, DECODERS, RECURRENT_TRANSLATORS, TRANSLATORS, make
 
 from peasy.errors import InvalidInput
@@ -18,7 +18,7 @@ from peasy.generation.speculation import Guessed, decode_with_lookup
 
 PASSAGE = [5, 9, 2, 7, 7, 3, 1, 8]
 PROMPTS = [PASSAGE * 3, [1, 2], [4, 4, 4, 4]]
-WAYS = {
+CASES = {
     "greedy": Sampling(24),
     "drawn": Sampling(24, 1.0, seed=5),
     "cool": Sampling(24, 0.2, seed=2, top_k=5, logprobs=2),
@@ -27,21 +27,21 @@ WAYS = {
 
 
 def without_passes(events):
-    """What is told of each text, passes and guesses left out."""
+    """Return the events of each sequence, without passes and statistics."""
     kept = [rounded(event) for event in events if not isinstance(event, Pass | Guessed)]
-    return sorted(kept, key=lambda event: event.choice)  # texts may take turns otherwise
+    return sorted(kept, key=lambda event: event.choice)  # the order of sequences may differ
 
 
 def rounded(event):
-    """Log-probabilities to ten digits: only the bits of tokens are promised to be the same in any arithmetic."""
+    """Round log-probabilities to ten digits: only tokens are guaranteed to be identical."""
     if not isinstance(event, Token) or event.chosen.logprob is None:
         return event
     candidates = tuple((id, round(logprob, 10)) for id, logprob in event.chosen.candidates)
     return replace(event, chosen=Chosen(event.chosen.id, round(event.chosen.logprob, 10), candidates))
 
 
-def in_a_circle(config, seed=0):
-    """A model that soon repeats itself, so that guesses are right: its scores grow sharp."""
+def repetitive_model(config, seed=0):
+    """A model with sharp logits that soon repeats itself, so that drafts are accepted."""
     model = make(config, seed, double=True)
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -50,57 +50,57 @@ def in_a_circle(config, seed=0):
     return model.eval()
 
 
-MATRIX = [(name, way) for name in DECODERS for way in ("greedy", "penalties")] + [("rotary", way) for way in WAYS]
+MATRIX = [(name, way) for name in DECODERS for way in ("greedy", "penalties")] + [("rotary", way) for way in CASES]
 
 
 @pytest.mark.parametrize(("name", "way"), MATRIX)
-def test_with_guesses_and_without_the_same_is_told(name, way):
-    model = in_a_circle(DECODERS[name])
-    plain = without_passes(decode(model, PROMPTS, WAYS[way]))
-    *events, last = decode_with_lookup(model, PROMPTS, WAYS[way])
+def test_speculative_decoding_gives_the_same_events(name, way):
+    model = repetitive_model(DECODERS[name])
+    plain = without_passes(decode(model, PROMPTS, CASES[way]))
+    *events, last = decode_with_lookup(model, PROMPTS, CASES[way])
     assert without_passes(events) == plain
     assert last.written == sum(isinstance(event, Token) for event in plain)
     assert last.passes == sum(isinstance(event, Pass) for event in events)
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
-def test_translators_too(name):
-    model = in_a_circle(TRANSLATORS[name])
+def test_encoder_decoder_models_give_the_same_events(name):
+    model = repetitive_model(TRANSLATORS[name])
     sources, sampling = [[4, 8, 15], [16, 23, 42, 4]], Sampling(24, 0.5, seed=1)
     *events, last = decode_with_lookup(model, source=sources, sampling=sampling)
     assert without_passes(events) == without_passes(decode(model, source=sources, sampling=sampling))
     assert last.guessed > 0
 
 
-def test_it_takes_fewer_passes_where_the_text_repeats():
-    model = in_a_circle(DECODERS["nowhere"])
+def test_repetitive_text_needs_fewer_passes():
+    model = repetitive_model(DECODERS["nowhere"])
     plain = [event.chosen.id for event in decode(model, [PASSAGE], Sampling(80)) if isinstance(event, Token)]
     *events, last = decode_with_lookup(model, [PASSAGE], Sampling(80))
     assert [event.chosen.id for event in events if isinstance(event, Token)] == plain
     assert last.passes < 40
     assert last.rate > 0.8
-    assert last.says().startswith(f"{last.right} of {last.guessed} guessed tokens were right")
+    assert last.says().startswith(f"{last.right} of {last.guessed} draft tokens accepted")
 
 
-def test_a_window_that_has_dropped_tokens_still_goes_back():
-    """Long enough for the cache to forget, with guesses right and wrong before and after."""
-    model, sampling = in_a_circle(far(window=5)), Sampling(60, 0.7, seed=3)
+def test_rejection_after_sliding_window_eviction():
+    """Long enough for eviction, with drafts accepted and rejected before and after."""
+    model, sampling = repetitive_model(rotary_decoder(window=5)), Sampling(60, 0.7, seed=3)
     prompt = (PASSAGE * 40)[:240]
     *events, last = decode_with_lookup(model, [prompt], sampling)
     assert without_passes(events) == without_passes(decode(model, [prompt], sampling))
     assert 0 < last.right < last.guessed
 
 
-def test_were_wrong_guesses_kept_in_memory_the_text_would_differ(monkeypatch):
-    """The inverse: without going back, what was guessed wrong stays in the cache."""
-    model = in_a_circle(DECODERS["rotary"])
-    plain = without_passes(decode(model, [PASSAGE * 3], WAYS["drawn"]))
+def test_keeping_rejected_drafts_in_the_cache_would_be_detected(monkeypatch):
+    """The inverse: without cropping, rejected drafts stay in the cache."""
+    model = repetitive_model(DECODERS["rotary"])
+    plain = without_passes(decode(model, [PASSAGE * 3], CASES["drawn"]))
     monkeypatch.setattr("peasy.nn.cache.Cache.crop", lambda self, length: None)
-    assert without_passes(decode_with_lookup(model, [PASSAGE * 3], WAYS["drawn"])) != plain
+    assert without_passes(decode_with_lookup(model, [PASSAGE * 3], CASES["drawn"])) != plain
 
 
-def drawn_rows(decoding, model, count: int) -> Counter[tuple[int, ...]]:
-    """How often each row of three tokens was drawn, each time by another seed."""
+def sample_counts(decoding, model, count: int) -> Counter[tuple[int, ...]]:
+    """Count the sampled triples of tokens over many seeds."""
     found: dict[int, list[int]] = {}
     prompts, ways = [[1, 2, 0, 1, 2]] * count, [Sampling(3, 1.0, seed=seed) for seed in range(count)]
     for event in decoding(model, prompts, ways):
@@ -110,7 +110,7 @@ def drawn_rows(decoding, model, count: int) -> Counter[tuple[int, ...]]:
 
 
 def tiny_model():
-    """Three words; what follows is far from even, so that some guesses are right and some are wrong."""
+    """A model with three tokens and an uneven distribution: some drafts are accepted, some rejected."""
     from peasy.models import config as kinds
     from peasy.nn import part
 
@@ -118,26 +118,28 @@ def tiny_model():
     return make(kinds.DecoderConfig(3, 8, stack, None, part.Rotary()), seed=3).eval()
 
 
-def true_chances(model) -> dict[tuple[int, ...], float]:
-    """The chance of every row of three tokens, from the model's own softmax, one after the other."""
-    chances = {(): 1.0}
+def true_probabilities(model) -> dict[tuple[int, ...], float]:
+    """Return the probability of every triple of tokens from the model's softmax."""
+    probabilities = {(): 1.0}
     for _ in range(3):
         longer = {}
-        for row, chance in chances.items():
+        for row, probability in probabilities.items():
             with torch.inference_mode():
                 softmax = torch.softmax(model(torch.tensor([[1, 2, 0, 1, 2, *row]]))[0, -1].double(), dim=-1)
-            longer |= {(*row, id): chance * float(softmax[id]) for id in range(3)}
-        chances = longer
-    return chances
+            longer |= {(*row, id): probability * float(softmax[id]) for id in range(3)}
+        probabilities = longer
+    return probabilities
 
 
-def surprise(found: Counter, chances: dict, count: int) -> float:
-    """Chi-square of 26 degrees of freedom: around 26 if the draws follow the chances, beyond 54 once in a thousand."""
-    return sum((found[row] - count * chance) ** 2 / (count * chance) for row, chance in chances.items())
+def chi_square(found: Counter, probabilities: dict, count: int) -> float:
+    """Chi-square with 26 degrees of freedom: about 26 if samples follow the probabilities, above 54 once in 1,000."""
+    return sum(
+        (found[row] - count * probability) ** 2 / (count * probability) for row, probability in probabilities.items()
+    )
 
 
-def test_draws_follow_the_chances_with_guesses_in_play():
-    """All 27 rows of three tokens, 1,500 draws; guesses right and wrong took part."""
+def test_samples_follow_the_probabilities_with_drafts():
+    """All 27 triples, 1,500 samples, with drafts accepted and rejected."""
     model, count = tiny_model(), 1500
     seen = []
 
@@ -147,12 +149,12 @@ def test_draws_follow_the_chances_with_guesses_in_play():
                 seen.append(event)
             yield event
 
-    assert surprise(drawn_rows(watching, model, count), true_chances(model), count) < 54.05
+    assert chi_square(sample_counts(watching, model, count), true_probabilities(model), count) < 54.05
     assert 0.05 < seen[0].rate < 0.95
 
 
-def test_taking_guesses_on_trust_would_bend_the_chances(monkeypatch):
-    """The inverse: a writer that prefers what was guessed is found out by the same figure."""
+def test_biased_acceptance_would_be_detected(monkeypatch):
+    """The inverse: a sampler biased towards the draft fails the same test."""
     plain = speculation.Text.write
 
     def trusting(self, scores, end):
@@ -163,33 +165,33 @@ def test_taking_guesses_on_trust_would_bend_the_chances(monkeypatch):
 
     monkeypatch.setattr(speculation.Text, "write", trusting)
     model, count = tiny_model(), 1500
-    assert surprise(drawn_rows(decode_with_lookup, model, count), true_chances(model), count) > 54.05
+    assert chi_square(sample_counts(decode_with_lookup, model, count), true_probabilities(model), count) > 54.05
 
 
 @pytest.mark.parametrize("name", BASELINES | RECURRENT_TRANSLATORS)
-def test_what_cannot_go_back_is_refused(name):
+def test_models_without_croppable_state_are_rejected(name):
     model = make((BASELINES | RECURRENT_TRANSLATORS)[name])
-    with pytest.raises(InvalidInput, match="cannot go back"):
+    with pytest.raises(InvalidInput, match="cannot drop rejected"):
         next(decode_with_lookup(model, [[1]]))
 
 
-def test_learned_places_are_filled_and_not_exceeded():
-    model = in_a_circle(DECODERS["learned"])
+def test_learned_positions_are_filled_and_not_exceeded():
+    model = repetitive_model(DECODERS["learned"])
     plain = without_passes(decode(model, [PASSAGE * 6], Sampling(40)))
     assert without_passes(decode_with_lookup(model, [PASSAGE * 6], Sampling(40))) == plain
     assert plain[-1] == Ended(0, "length", 17)
 
 
-def test_a_text_that_cannot_be_written_does_not_stop_the_others():
+def test_an_invalid_prompt_does_not_affect_the_others():
     model = model_of("decoder")
     events = without_passes(decode_with_lookup(model, [[1, 2], [99], PASSAGE], Sampling(5)))
     assert [event.reason for event in events if isinstance(event, Ended)] == ["length", "error", "length"]
 
 
-def test_guesses_copy_what_followed_last():
+def test_drafts_copy_the_last_continuation():
     lookup = Lookup([1, 2, 3, 1, 2, 4, 1, 2])
-    assert lookup.guess(2) == [4, 1]  # the last time, 4 came after 1 2
-    assert lookup.guess(5) == [4, 1, 2, 4, 1]  # and on, as a circle
+    assert lookup.guess(2) == [4, 1]  # 4 followed the last 1 2
+    assert lookup.guess(5) == [4, 1, 2, 4, 1]  # periodic continuation
     assert Lookup([1, 2, 3]).guess(4) == []
     assert Lookup([]).guess(4) == []
     assert Lookup([7, 7, 7]).guess(3) == [7, 7, 7]
@@ -197,9 +199,9 @@ def test_guesses_copy_what_followed_last():
 
 
 @torch.inference_mode()
-def test_a_window_goes_back_only_as_far_as_the_next_token_still_sees():
-    """Between what was dropped and a whole window after it, a cache would answer from fewer keys than there were."""
-    model = make(far(window=5), double=True).eval()
+def test_a_windowed_cache_crops_only_within_the_window():
+    """Cropping into the window after the evicted keys would leave fewer keys than the window needs."""
+    model = make(rotary_decoder(window=5), double=True).eval()
     ids = (PASSAGE * 40)[:270]
     memory = model.start()
     for new in ids:
@@ -210,5 +212,5 @@ def test_a_window_goes_back_only_as_far_as_the_next_token_still_sees():
         memory.crop(length)
         (found,), (expected,) = model.read([[1]], [memory.fork()]), model(torch.tensor([[*ids[:length], 1]]))[:, -1]
         torch.testing.assert_close(found, expected)
-    with pytest.raises(InvalidInput, match=f"cannot go back to {dropped + 3} tokens"):
+    with pytest.raises(InvalidInput, match=f"cannot be cropped to {dropped + 3} tokens"):
         memory.crop(dropped + 3)

@@ -1,9 +1,9 @@
-"""What the engine tells is what the one loop tells: texts, stop texts across tokens, ends, log-probabilities."""
+"""Engine events equal those of the decoding loop: text, stop strings, ends, log-probabilities."""
 
 from dataclasses import replace
 
 import pytest
-from tests.generation.company import far, run
+from tests.generation.company import rotary_decoder, run
 from tests.models.zoo import make
 
 from peasy.generation.decode import Pass, decode
@@ -18,19 +18,19 @@ PROMPT = tuple(TOKENIZER.encode("the cat").ids)
 
 @pytest.fixture(scope="module")
 def model():
-    return make(replace(far(), vocabulary=len(TOKENIZER)), double=True).eval()
+    return make(replace(rotary_decoder(), vocabulary=len(TOKENIZER)), double=True).eval()
 
 
 def by_engine(model, sampling: Sampling) -> list:
     engine = Engine(model, TOKENIZER)
     others = [engine.submit(Request((number,), Sampling(9))) for number in range(1, 4)]
-    answer = engine.submit(Request(PROMPT, sampling))
+    response = engine.submit(Request(PROMPT, sampling))
     run(engine)
     assert all(other.done for other in others)
-    return answer.take()
+    return response.take()
 
 
-def by_the_loop(model, sampling: Sampling) -> list:
+def by_decode(model, sampling: Sampling) -> list:
     return [event for event in decode(model, [PROMPT], sampling, tokenizer=TOKENIZER) if not isinstance(event, Pass)]
 
 
@@ -38,26 +38,26 @@ def text_of(events) -> str:
     return "".join(event.text for event in events)
 
 
-def test_the_same_text_is_told(model):
+def test_engine_gives_the_same_text_as_decode(model):
     sampling = Sampling(30, 0.9, seed=2)
-    assert by_engine(model, sampling) == by_the_loop(model, sampling)
+    assert by_engine(model, sampling) == by_decode(model, sampling)
 
 
-def test_log_probabilities_are_told(model):
-    told, expected = (road(model, Sampling(5, logprobs=3)) for road in (by_engine, by_the_loop))
-    for one, other in zip(told, expected, strict=True):
+def test_log_probabilities_are_reported(model):
+    actual, expected = (run_path(model, Sampling(5, logprobs=3)) for run_path in (by_engine, by_decode))
+    for one, other in zip(actual, expected, strict=True):
         if isinstance(one, Token):
             assert one.chosen.logprob == pytest.approx(other.chosen.logprob)
             assert len(one.chosen.candidates) == 3
 
 
-def test_a_stop_text_ends_it_wherever_tokens_begin_and_end(model):
+def test_stop_strings_are_found_across_tokens(model):
     sampling = Sampling(30, 0.9, seed=2)
-    whole = text_of(by_the_loop(model, sampling))
+    whole = text_of(by_decode(model, sampling))
     for start in range(0, len(whole) - 3, 5):
         stop = whole[start : start + 3]
         events = by_engine(model, replace(sampling, stop=(stop,)))
         assert text_of(events) == whole[: whole.index(stop)]
         assert isinstance(events[-1], Ended)
         assert events[-1].reason == "stop"
-        assert events == by_the_loop(model, replace(sampling, stop=(stop,)))
+        assert events == by_decode(model, replace(sampling, stop=(stop,)))

@@ -1,4 +1,4 @@
-"""Helpers of a thread go when they are told to: whoever computes has the processors to himself."""
+"""OpenMP workers of a thread are released on request, so that the computing thread has the CPUs."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 from peasy.generation.packed_team import find_team
 
-pytestmark = pytest.mark.skipif(find_team() is None, reason="OpenMP's helpers are only known where torch brought GNU's")
+pytestmark = pytest.mark.skipif(find_team() is None, reason="only libgomp's workers can be released")
 
 BEGIN = """
 import os, time, torch
@@ -21,7 +21,7 @@ from peasy.models.preset import preset
 torch.set_num_threads(4)
 
 def count():
-    time.sleep(0.2)  # those that end need a moment
+    time.sleep(0.2)  # ending threads need a moment
     return len(os.listdir("/proc/self/task"))
 
 def work():
@@ -31,13 +31,13 @@ first = count()
 """
 
 
-def told(program):
+def run_program(program):
     done = subprocess.run([sys.executable, "-c", BEGIN + program], capture_output=True, text=True, check=True)
     return [int(word) for word in done.stdout.split()]
 
 
-def test_helpers_go_and_come_again():
-    first, working, alone, again = told(
+def test_openmp_workers_are_released_and_recreated():
+    first, working, alone, again = run_program(
         "work(); working = count(); disband(); alone = count(); work(); print(first, working, alone, count())"
     )
     assert working >= first + 3
@@ -45,8 +45,8 @@ def test_helpers_go_and_come_again():
     assert again == working
 
 
-def test_whoever_starts_an_engine_and_an_engine_that_waits_have_none():
-    first, working, started, idle = told(
+def test_starting_and_idle_engines_hold_no_openmp_workers():
+    first, working, started, idle = run_program(
         "model = build(preset('gpt-tiny', d_model=512), seed=1); work(); working = count()\n"
         "with Runner(Engine(model)) as runner:\n"
         "    started = count(); list(runner.submit(Request(tuple(range(1, 200)))))\n"

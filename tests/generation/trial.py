@@ -1,4 +1,4 @@
-"""Equal bits, tried: texts in any order and any pieces against each text alone."""
+"""Randomised check of batch invariance: sequences in any order and chunks against each sequence alone."""
 
 import random
 
@@ -9,16 +9,16 @@ from peasy.models.protocol import Model
 
 
 def one_trial(model: Model, draw: random.Random) -> bool:
-    """Some texts in some order and some pieces: is every score the bits of its text alone, read at once?"""
-    texts = [[draw.randrange(1, 60) for _ in range(draw.randint(1, 12))] for _ in range(draw.randint(1, 6))]
+    """True if random batches and chunks give the same bits as each sequence alone in one pass."""
+    sequences = [[draw.randrange(1, 60) for _ in range(draw.randint(1, 12))] for _ in range(draw.randint(1, 6))]
     sources = [{"source": some_ids(1, 3 + index, seed=index)} if model.reads_source else {} for index in range(6)]
-    alone = [model.read([text], [model.start(**sources[i])], every=True)[0] for i, text in enumerate(texts)]
-    memories, at = [model.start(**sources[i]) for i in range(len(texts))], [0] * len(texts)
-    found: list[list[torch.Tensor]] = [[] for _ in texts]
-    while waiting := [i for i, text in enumerate(texts) if at[i] < len(text)]:
-        chosen = draw.sample(waiting, draw.randint(1, len(waiting)))
-        pieces = [texts[i][at[i] : at[i] + draw.randint(1, 12)] for i in chosen]
-        for i, scores in zip(chosen, model.read(pieces, [memories[i] for i in chosen], every=True), strict=True):
-            found[i].append(scores)
-            at[i] += len(scores)
-    return all(torch.equal(torch.cat(mine), own) for mine, own in zip(found, alone, strict=True))
+    alone = [model.read([sequence], [model.start(**sources[i])], every=True)[0] for i, sequence in enumerate(sequences)]
+    states, positions = [model.start(**sources[i]) for i in range(len(sequences))], [0] * len(sequences)
+    batched: list[list[torch.Tensor]] = [[] for _ in sequences]
+    while pending := [i for i, sequence in enumerate(sequences) if positions[i] < len(sequence)]:
+        batch = draw.sample(pending, draw.randint(1, len(pending)))
+        chunks = [sequences[i][positions[i] : positions[i] + draw.randint(1, 12)] for i in batch]
+        for i, logits in zip(batch, model.read(chunks, [states[i] for i in batch], every=True), strict=True):
+            batched[i].append(logits)
+            positions[i] += len(logits)
+    return all(torch.equal(torch.cat(chunks), whole) for chunks, whole in zip(batched, alone, strict=True))

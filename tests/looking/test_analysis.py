@@ -1,4 +1,4 @@
-"""Lens, similarity, alignment, rollout, heads and words: each held against a second road."""
+"""Logit lens, similarity, alignment, rollout, head scores and words, each against a second computation."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ CROSS = Place("decoder", 0, "cross_attention")
 
 
 @pytest.mark.parametrize("name", ["learned", "after", "rotary", "softcap", "encoder", "both"])
-def test_the_last_line_of_the_lens_is_the_model(name):
+def test_the_last_lens_layer_is_the_model_output(name):
     model = make(TRANSFORMERS[name])
     reading = Reading(IDS, IDS[:4]) if model.reads_source else Reading(IDS)
     table = lens(model, reading, tokens_of_ids(reading.writes), None)
@@ -36,7 +36,7 @@ def test_the_last_line_of_the_lens_is_the_model(name):
     assert table.layers == (0, 1, 2, 3)
 
 
-def test_a_layer_of_the_lens_is_a_model_that_ends_there():
+def test_a_lens_layer_equals_a_truncated_model():
     model = make(DECODERS["rotary"])
     table = lens(model, Reading(IDS), tokens_of_ids(IDS), None, rows=(2, -1))
     model.decoder.blocks = model.decoder.blocks[:1]
@@ -46,7 +46,7 @@ def test_a_layer_of_the_lens_is_a_model_that_ends_there():
 
 
 @pytest.mark.parametrize("name", ["encoder", "encoder-relative", "encoder-alibi"])
-def test_pairs_of_words_add_up_to_the_cosine(name):
+def test_word_pairs_sum_to_the_cosine(name):
     model = make(ENCODERS[name])
     tokens = [Tokens("", ids, ("x",) * 5, ("a", "b", "c"), ((0,), (1, 2, 3), (4,))) for ids in (IDS[:5], IDS[4:9])]
     found = explain_similarity(model, *tokens)
@@ -59,10 +59,10 @@ def test_pairs_of_words_add_up_to_the_cosine(name):
     assert found.token_pairs[1:4, 0].sum() == pytest.approx(found.pairs[1, 0], abs=1e-9)
     left_out = found.pairs.copy()
     left_out[1, 1] = 0
-    assert abs(left_out.sum() - cosine) > 1e-6, "the inverse: one pair less is noticed"
+    assert abs(left_out.sum() - cosine) > 1e-6, "the inverse: a missing pair is detected"
 
 
-def test_only_a_mean_can_be_taken_apart():
+def test_only_mean_pooling_can_be_decomposed():
     with pytest.raises(InvalidInput, match="only an encoder"):
         explain_similarity(make(DECODERS["learned"]), tokens_of_ids(IDS), tokens_of_ids(IDS))
     from dataclasses import replace
@@ -84,21 +84,21 @@ def looked(*tables) -> Look:
     return Look("it", "encoder-decoder", words("a b c"), words("<s> x y"), (capture,), ())
 
 
-def test_the_head_that_aligns_best():
+def test_alignment_ranks_heads():
     straight, stuck = np.eye(3) * 0.8 + 0.1, np.tile([[0.0, 0.0, 1.0]], (3, 1))
     swapped = straight[[1, 0, 2]]
     found = align(looked(stuck, swapped, straight), words("x y z"))
     assert (found.head, found.scores[-1].head) == (2, 0)
-    assert found.scores[-1].monotony == 0, "a head that stands still is sharp and says nothing"
+    assert found.scores[-1].monotony == 0, "a head that never moves is sharp but aligns nothing"
     known = align(looked(stuck, swapped, straight), words("x y z"), known=[(1, 0), (0, 1), (2, 2)])
     assert (known.head, known.scores[0].right) == (1, 1.0)
     assert {(s, t) for s, t, _ in known.links(0.5)} == {(1, 0), (0, 1), (2, 2)}
     assert align(looked(stuck, swapped), words("x y z"), head=0).head == 0
-    with pytest.raises(InvalidInput, match="no attention to a source"):
+    with pytest.raises(InvalidInput, match="no cross-attention"):
         align(Look("it", "decoder", words("a"), None, (), ()), words("a"))
 
 
-def test_rollout_is_the_product_of_what_passes():
+def test_rollout_is_the_product_of_layers():
     model = make(ENCODERS["encoder"])
     _, captures = keep(model, Reading(IDS))
     look = Look("it", "encoder", tokens_of_ids(IDS), None, captures, parts_of(model))
@@ -112,7 +112,7 @@ def test_rollout_is_the_product_of_what_passes():
         roll_out(Look("it", "encoder", look.tokens, None, captures[:1], look.parts), "encoder")
 
 
-def test_what_made_up_heads_do():
+def test_scores_of_synthetic_heads():
     ids = torch.tensor([5, 6, 5, 7])
     previous = torch.tensor([[1.0, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]])
     same = torch.tensor([[1.0, 0, 0, 0], [0.5, 0.5, 0, 0], [1, 0, 0, 0], [0.25, 0.25, 0.25, 0.25]])
@@ -126,7 +126,7 @@ def test_what_made_up_heads_do():
     np.testing.assert_allclose(sums.mean("profile").sum(-1), 1)
 
 
-def test_a_report_against_a_plain_count():
+def test_head_report_equals_a_direct_computation():
     model = make(DECODERS["learned"])
     readings = [Reading(tuple(some_ids(1, n, seed=n)[0].tolist())) for n in (6, 9)]
     report = study_heads(model, readings, name="it")
@@ -146,8 +146,8 @@ def test_a_report_against_a_plain_count():
         study_heads(model, [])
 
 
-def test_a_head_that_only_knows_places_is_told_from_one_that_knows_words():
-    """Without keys and queries only ALiBi's slopes decide: every text is looked at alike."""
+def test_positional_score_separates_positional_from_content_heads():
+    """With zero queries only ALiBi decides: the pattern is the same for every text."""
     model = make(DECODERS["alibi"])
     with torch.no_grad():
         for block in model.decoder.blocks:
@@ -158,7 +158,7 @@ def test_a_head_that_only_knows_places_is_told_from_one_that_knows_words():
     assert np.mean([score.position for score in other.heads]) < 0.9
 
 
-def test_words_are_summed_over_keys_and_averaged_over_queries():
+def test_merging_sums_keys_and_averages_queries():
     tokenizer = train(["the pizza tasted good"] * 9, "bpe", 265)
     tokens = tokens_of(tokenizer.encode("the pizza"), tokenizer, before=[0], after=[0])
     assert sorted(place for group in tokens.groups for place in group) == list(range(len(tokens)))

@@ -1,4 +1,4 @@
-"""Edits do what they say, and nothing else; without the guard in nn they would do nothing."""
+"""Interventions change exactly what they describe; without the hook in nn they would change nothing."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def weights(model, reading, change, **asked):
 
 
 @pytest.mark.parametrize("name", ["learned", "grouped", "alibi", "window", "encoder", "both-relative"])
-def test_a_cut_edge_has_no_weight_and_the_others_share_it(name):
+def test_a_cut_edge_has_no_weight_and_the_rest_is_renormalised(name):
     model = make(TRANSFORMERS[name])
     reading = reading_of(model)
     stack = "encoder" if name == "encoder" else "decoder"
@@ -44,7 +44,7 @@ def test_a_cut_edge_has_no_weight_and_the_others_share_it(name):
 
 
 @pytest.mark.parametrize("name", ["learned", "alibi", "relative", "softcap", "window"])
-def test_an_even_head_looks_everywhere_alike(name):
+def test_a_uniform_head_gives_equal_weights(name):
     model = make(DECODERS[name])
     found = weights(model, READING, make_change([even(1, 2)], model), layers=[1])
     (after,) = found.values()
@@ -52,16 +52,16 @@ def test_an_even_head_looks_everywhere_alike(name):
     torch.testing.assert_close(after[2], shared / shared.sum(-1, keepdim=True), atol=1e-6, rtol=0)
 
 
-def test_without_the_edit_in_the_attention_the_tests_go_red(monkeypatch):
+def test_without_the_hook_in_attention_the_tests_fail(monkeypatch):
     monkeypatch.setattr(attention, "edit_look", lambda edit, place, look, sight: look)
     with pytest.raises(AssertionError):
-        test_a_cut_edge_has_no_weight_and_the_others_share_it("learned")
+        test_a_cut_edge_has_no_weight_and_the_rest_is_renormalised("learned")
     with pytest.raises(AssertionError):
-        test_an_even_head_looks_everywhere_alike("learned")
+        test_a_uniform_head_gives_equal_weights("learned")
 
 
 @pytest.mark.parametrize("name", ["learned", "after", "both"])
-def test_what_is_off_adds_nothing(name):
+def test_an_ablated_sublayer_adds_nothing(name):
     model = make(TRANSFORMERS[name])
     reading = reading_of(model)
     change = make_change([off(1, part="feedforward")], model)
@@ -72,7 +72,7 @@ def test_what_is_off_adds_nothing(name):
     assert all(not array.any() for array in whole.values())
 
 
-def test_a_head_that_is_off_brings_nothing_and_the_others_the_same():
+def test_ablating_a_head_removes_only_its_output():
     model = make(DECODERS["learned"])
     change = make_change([off(0, 1)], model)
     seen = []
@@ -84,7 +84,7 @@ def test_a_head_that_is_off_brings_nothing_and_the_others_the_same():
     torch.testing.assert_close(after[0].array, output - lost, atol=1e-5, rtol=0)
 
 
-def test_a_patch_from_the_same_text_changes_no_bit_and_from_another_brings_its_answer():
+def test_patching_from_the_same_and_from_another_text():
     model = make(DECODERS["rotary"])
     texts = {"same": READING, "other": OTHER}
     for step in ("context", "residual", "output"):
@@ -100,7 +100,7 @@ def test_a_patch_from_the_same_text_changes_no_bit_and_from_another_brings_its_a
     assert torch.equal(streams[place][3], plain[place][3])
 
 
-def test_an_edit_through_the_cache_is_the_edit_of_the_whole_text():
+def test_interventions_with_kv_cache_equal_full_pass():
     model = make(DECODERS["learned"])
     change = make_change([off(1, 2), cut(6, 3, layer=0), even(2, 0)], model)
     whole = read(model, READING, None, change, every=True)
@@ -113,7 +113,7 @@ def test_an_edit_through_the_cache_is_the_edit_of_the_whole_text():
 
 
 @pytest.mark.parametrize("name", ["recurrent-translator", "recurrent-translator-lstm"])
-def test_recurrent_translators_are_edited_too(name):
+def test_interventions_on_recurrent_translators(name):
     model = make(EVERYONE[name])
     reading = reading_of(model)
     change = make_change([cut(2, 5, layer=0, part="cross_attention")], model)
@@ -126,28 +126,28 @@ def test_recurrent_translators_are_edited_too(name):
     assert not torch.allclose(read(model, reading), read(model, reading, None, gone))
 
 
-def test_a_query_that_may_look_at_nothing_gives_no_nan():
+def test_a_fully_masked_query_gives_no_nan():
     model = make(DECODERS["learned"])
     change = make_change([cut(0, 0)], model)
     assert torch.isfinite(read(model, READING, None, change, every=True)).all()
 
 
-def test_what_cannot_be_edited_is_refused():
+def test_invalid_interventions_are_rejected():
     model = make(DECODERS["learned"])
     texts = {"short": Reading((5, 6))}
-    for edits, said in (
+    for edits, message in (
         ([off(7)], "no layer 7"),
         ([off(0, 9)], "no head 9"),
         ([off(0, part="norm")], "no part"),
         ([off(0, stack="encoder")], "no stack"),
-        ([cut("it", 2)], "only places"),
+        ([cut("it", 2)], "only positions"),
         ([patch("short", 0, step="weights")], "cannot be patched"),
     ):
-        with pytest.raises(InvalidInput, match=said):
+        with pytest.raises(InvalidInput, match=message):
             make_change(edits, model, None, texts.__getitem__)
     short = make_change([patch("short", 0)], model, None, texts.__getitem__)
     with pytest.raises(InvalidInput, match="2 tokens"):
         read(model, READING, None, short)
-    with pytest.raises(InvalidInput, match="names no head"):
+    with pytest.raises(InvalidInput, match="is not a head"):
         read_off(["2."])
     assert make_change([], model) is None

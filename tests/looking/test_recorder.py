@@ -1,4 +1,4 @@
-"""What is kept is what was seen, in the dtype that fits, and watching changes no bit."""
+"""Recorder: captures equal the activations of the tap, in the chosen dtype, and change no bit."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def keep(model, reading, storage="float32", **asked):
 
 
 @pytest.mark.parametrize("name", EVERYONE)
-def test_every_family_is_seen_and_unchanged(name):
+def test_capture_works_for_every_family_and_changes_nothing(name):
     model = make(EVERYONE[name])
     reading = reading_of(model)
     steps = tuple(step for step in KNOWN_STEPS if step != "logits")
@@ -42,16 +42,16 @@ def test_every_family_is_seen_and_unchanged(name):
 
 
 @pytest.mark.parametrize("name", ["learned", "grouped", "both", "recurrent-translator"])
-def test_the_estimate_is_what_is_kept(name):
+def test_the_estimate_equals_the_captured_size(name):
     model = make(EVERYONE[name])
     reading = reading_of(model)
     for asked in ({"steps": ("weights", "query", "value")}, {"rows": (1, 2)}, {"layers": (0,), "heads": (0,)}):
         _, captures = keep(model, reading, **asked)
-        told = Question(**asked).numbers(parts_of(model), widths_of(model), reading.lengths(model))
-        assert told == sum(one.array.size for one in captures)
+        estimate = Question(**asked).numbers(parts_of(model), widths_of(model), reading.lengths(model))
+        assert estimate == sum(one.array.size for one in captures)
 
 
-def test_pieces_of_tall_steps_are_put_together(monkeypatch):
+def test_blocks_of_rows_are_concatenated(monkeypatch):
     model = make(DECODERS["rotary"])
     reading = reading_of(model, 17)
     _, whole = keep(model, reading)
@@ -62,7 +62,7 @@ def test_pieces_of_tall_steps_are_put_together(monkeypatch):
         assert one.rows == other.rows == tuple(range(17))
 
 
-def test_half_precision_is_near():
+def test_float16_storage_is_close():
     model = make(DECODERS["learned"])
     _, full = keep(model, reading_of(model))
     _, half = keep(model, reading_of(model), "float16")
@@ -71,7 +71,7 @@ def test_half_precision_is_near():
         np.testing.assert_allclose(one.array, other.array, atol=5e-4)
 
 
-def test_sizes_are_the_lengths_of_the_values():
+def test_value_norms_are_correct():
     model = make(DECODERS["grouped"])
     _, captures = keep(model, reading_of(model), steps=("weights", "value"))
     at = {(one.place.layer, one.step): one for one in captures}
@@ -83,33 +83,33 @@ def test_sizes_are_the_lengths_of_the_values():
         )
 
 
-def test_what_does_not_fit_is_refused_with_the_figure():
+def test_a_capture_over_budget_is_rejected():
     assert choose_storage(100, 400) == "float32"
     with pytest.raises(NoRoom, match=r"195\.3 KiB in float16.*1000 bytes"):
         choose_storage(100_000, 1000)
     with pytest.raises(NoRoom, match="float32"):
         choose_storage(100, 399, "float32")
-    with pytest.raises(InvalidInput, match="no number of bytes"):
+    with pytest.raises(InvalidInput, match="not a number of bytes"):
         read_bytes("much")
 
 
-def test_what_a_model_has_not_is_refused():
+def test_missing_layers_heads_and_steps_are_rejected():
     model = make(DECODERS["learned"])
     parts, widths = parts_of(model), widths_of(model)
-    for asked, said in (
+    for asked, message in (
         ({"layers": (9,)}, "no layer 9"),
         ({"heads": (4,)}, "no head 4"),
         ({"steps": ("wieghts",)}, "wieghts"),
         ({"steps": ()}, "No step"),
     ):
-        with pytest.raises(InvalidInput, match=said):
+        with pytest.raises(InvalidInput, match=message):
             Question(**asked).check("it", parts, widths)
     lstm = make(EVERYONE["lstm"])
     with pytest.raises(InvalidInput, match="no attention"):
         Question().check("it", parts_of(lstm), widths_of(lstm))
 
 
-def test_facts_about_heads():
+def test_attention_info():
     grouped, window, both = (parts_of(make(EVERYONE[name])) for name in ("grouped", "windowed-layers", "both"))
     assert grouped[0].key_head == (0, 0, 1, 1)
     assert grouped[0].grouped

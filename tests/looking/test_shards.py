@@ -1,4 +1,4 @@
-"""A data set looked at in shards is each of its texts looked at alone, within the budget."""
+"""Activation store: stored arrays equal single captures, within the memory budget."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def readings(model, count=7):
 
 
 @pytest.mark.parametrize("name", ["grouped", "both", "recurrent-translator"])
-def test_every_text_is_there_as_if_alone(name, tmp_path):
+def test_stored_activations_equal_single_captures(name, tmp_path):
     model = make(EVERYONE[name])
     budget, texts = 12_000, readings(model)
     kept = stream_looks(model, iter(texts), Question(), tmp_path / "looks", budget=budget, storage="float32")
@@ -25,8 +25,8 @@ def test_every_text_is_there_as_if_alone(name, tmp_path):
     assert kept.files > 1 or name == "recurrent-translator"
     files = sorted((tmp_path / "looks").glob("*.safetensors"))
     assert len(files) == kept.files
-    for reading, (told, arrays) in zip(texts, read_looks(tmp_path / "looks"), strict=True):
-        assert told == reading
+    for reading, (stored, arrays) in zip(texts, read_looks(tmp_path / "looks"), strict=True):
+        assert stored == reading
         for one in keep(model, reading)[1]:
             np.testing.assert_allclose(arrays[one.place, "weights"], one.array, atol=1e-6)
             np.testing.assert_allclose(arrays[one.place, "weights.sizes"], one.sizes, rtol=1e-5)
@@ -43,7 +43,7 @@ def test_the_budget_is_kept(tmp_path, monkeypatch):
     assert len(held) == 7
 
 
-def test_without_making_room_the_budget_would_be_broken(tmp_path, monkeypatch):
+def test_without_flushing_the_budget_would_be_exceeded(tmp_path, monkeypatch):
     from peasy.looking import shards
 
     monkeypatch.setattr(shards._Writer, "make_room", lambda self, size: None)
@@ -51,11 +51,11 @@ def test_without_making_room_the_budget_would_be_broken(tmp_path, monkeypatch):
         test_the_budget_is_kept(tmp_path, monkeypatch)
 
 
-def test_a_text_that_cannot_fit_is_refused_and_nothing_is_left(tmp_path):
+def test_an_input_over_budget_is_rejected_and_leaves_no_files(tmp_path):
     model = make(EVERYONE["learned"])
     with pytest.raises(NoRoom, match="budget"):
         stream_looks(model, readings(model), Question(), tmp_path / "looks", budget=500)
-    with pytest.raises(InvalidInput, match="not one text"):
+    with pytest.raises(InvalidInput, match="data set is empty"):
         stream_looks(model, [], Question(), tmp_path / "looks", budget=500)
     assert not list(tmp_path.iterdir())
     with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""A tile is the mean or the largest of its cells of the formula's own matrix, and the matrix is never made."""
+"""Tiles are the mean or maximum of the full matrix, which is never allocated."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def expected_tiles(matrix: np.ndarray, tile: int, how: str) -> np.ndarray:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("how", ["mean", "max"])
 @pytest.mark.parametrize("tile", [1, 4, 30])
-def test_tiles_are_those_of_the_whole_matrix(name, how, tile, monkeypatch):
+def test_tiles_equal_the_reduced_full_matrix(name, how, tile, monkeypatch):
     monkeypatch.setattr(tiling, "ROWS", 8)
     model = make(TRANSFORMERS[name])
     ids = tuple(some_ids(1, 17)[0].tolist())
@@ -51,22 +51,22 @@ def test_tiles_are_those_of_the_whole_matrix(name, how, tile, monkeypatch):
         np.testing.assert_allclose(one.tiles, expected_tiles(full[one.place], tile, how), atol=2e-6)
 
 
-def test_tiles_of_contributions():
+def test_tiles_of_value_weighted_attention():
     model, reading = make(TRANSFORMERS["grouped"]), Reading(tuple(some_ids(1, 17)[0].tolist()))
     for one in overviews(model, reading, tile=4, scaled=True):
         expected = expected_tiles(whole(model, reading, scaled=True)[one.place], 4, "mean")
         np.testing.assert_allclose(one.tiles, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_a_tile_that_forgets_the_bias_is_noticed(monkeypatch):
+def test_ignoring_the_bias_would_be_detected(monkeypatch):
     real = tiling.weigh
     monkeypatch.setattr(tiling, "weigh", lambda query, key, **how: real(query, key, **{**how, "bias": None}))
     with pytest.raises(AssertionError):
-        test_tiles_are_those_of_the_whole_matrix("alibi", "mean", 4, pytest.MonkeyPatch())
+        test_tiles_equal_the_reduced_full_matrix("alibi", "mean", 4, pytest.MonkeyPatch())
 
 
 class Largest(TorchDispatchMode):
-    """The size of the largest array that anything made."""
+    """Records the size of the largest tensor created."""
 
     def __init__(self):
         super().__init__()
@@ -89,7 +89,7 @@ def long_model():
     )
 
 
-def test_no_whole_matrix_is_ever_made():
+def test_the_full_matrix_is_never_allocated():
     model, count = long_model(), 1536
     reading = Reading(tuple(some_ids(1, count)[0].tolist()))
     tiler, seen = Tiler(64), []
@@ -100,10 +100,10 @@ def test_no_whole_matrix_is_ever_made():
     assert largest.numbers < count * count / 4
     with Largest() as naive:
         run(model, reading, Tap(seen.append, steps=["weights"], heads=[0], layers=[0]))
-    assert naive.numbers >= count * count, "the inverse: this does see a whole matrix"
+    assert naive.numbers >= count * count, "the inverse: this allocates a full matrix"
 
 
-def test_sizes_of_tiles():
+def test_tile_sizes():
     assert [choose_tile(n) for n in (1, 128, 129, 8192, 16384)] == [1, 1, 2, 64, 128]
     with pytest.raises(InvalidInput, match="median"):
         Tiler(4, "median")

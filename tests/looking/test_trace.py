@@ -1,4 +1,4 @@
-"""What a trace saw through the cache is what a look at the finished text sees; nothing is computed twice."""
+"""Generation trace: records with KV cache equal a full forward pass; nothing is computed twice."""
 
 import numpy as np
 import pytest
@@ -25,11 +25,11 @@ def write(traced, model, beam: bool) -> list[list[int]]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("beam", [False, True], ids=["greedy", "beams"])
-def test_each_step_saw_what_the_whole_text_shows(name, beam):
+def test_traced_steps_equal_a_full_forward_pass(name, beam):
     model = make(EVERYONE[name])
     traced = Traced(model, top=None)
     texts = write(traced, model, beam)
-    assert texts == write(model, model, beam), "watched = unwatched"
+    assert texts == write(model, model, beam), "tracing changes nothing"
     first = [0] if model.reads_source else PROMPT
     for ids in texts:
         whole = (*first, *ids[:-1])
@@ -49,7 +49,7 @@ def test_each_step_saw_what_the_whole_text_shows(name, beam):
                 np.testing.assert_allclose(dense, table[looked.place][:, row].numpy(), atol=1e-5)
 
 
-def test_only_the_largest_are_kept_and_only_what_is_asked():
+def test_only_the_top_weights_of_selected_heads_are_kept():
     model = make(EVERYONE["learned"])
     traced = Traced(model, top=2, layers=[1], heads=[0, 3], candidates=4)
     generate(traced, [PROMPT], Sampling(max_tokens=3))

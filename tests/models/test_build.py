@@ -1,4 +1,4 @@
-"""Each kind can be built, described, run, emptied and filled again; weights come from the seed alone."""
+"""Every kind of model can be built, described, run and refilled; weights depend only on the seed."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def test_every_kind_has_a_class():
 
 
 @pytest.mark.parametrize("name", EVERYONE)
-def test_the_seed_decides_all(name):
+def test_weights_depend_only_on_the_seed(name):
     one, same, other = (build(EVERYONE[name], seed=seed) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters(), strict=True))
     drawn = [(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True) if a.std() > 0]
@@ -28,8 +28,8 @@ def test_the_seed_decides_all(name):
 
 
 @pytest.mark.parametrize("name", EVERYONE)
-def test_a_fresh_model_is_undecided(name):
-    """Scores are finite and small, so that a first loss is about the logarithm of the vocabulary."""
+def test_initial_logits_are_small(name):
+    """Logits are finite and small, so that the initial loss is about log(vocab_size)."""
     model = build(EVERYONE[name])
     scores = run(model, some_ids())
     assert scores.isfinite().all()
@@ -37,8 +37,8 @@ def test_a_fresh_model_is_undecided(name):
 
 
 @pytest.mark.parametrize("name", EVERYONE)
-def test_emptied_and_filled_again(name):
-    """Built on no device and given another's arrays, without a copy: nothing is left unfilled."""
+def test_meta_model_can_be_filled(name):
+    """Built on the meta device and given the tensors of another model: no parameter is left empty."""
     model = make(EVERYONE[name])
     empty = build(EVERYONE[name], seed=None)
     assert all(weight.is_meta for weight in empty.state_dict().values())
@@ -51,7 +51,7 @@ def test_emptied_and_filled_again(name):
 
 
 @pytest.mark.parametrize("name", EVERYONE)
-def test_state_holds_no_array_twice(name):
+def test_state_dict_has_no_shared_tensors(name):
     state = build(EVERYONE[name]).state_dict()
     held = [array.data_ptr() for array in state.values() if array.numel()]
     assert len(held) == len(set(held))
@@ -59,7 +59,7 @@ def test_state_holds_no_array_twice(name):
 
 @pytest.mark.parametrize("name", EVERYONE)
 def test_every_weight_matters(name):
-    """Each weight gets a gradient from the scores, but for those that only another use needs."""
+    """Every weight gets a gradient from the logits, except those used otherwise."""
     model = make(EVERYONE[name])
     if model.learns == "counts":
         return
@@ -82,7 +82,7 @@ def test_the_description_adds_up(name):
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_half_precision_stays_near(name):
+def test_half_precision_is_close(name):
     model, ids = make(TRANSFORMERS[name]), some_ids() % 50
     exact = run(model, ids)
     rough = run(model.bfloat16(), ids).float()
@@ -90,7 +90,7 @@ def test_half_precision_stays_near(name):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_only_the_last_scores(name):
+def test_last_position_only(name):
     model, ids = make(WRITERS[name]), some_ids()
     with torch.inference_mode():
         last = model(ids, last=True, **source_of(model))
@@ -99,20 +99,20 @@ def test_only_the_last_scores(name):
 
 @pytest.mark.parametrize("name", EVERYONE)
 @pytest.mark.parametrize("wrong", [-1, 1000])
-def test_ids_nobody_knows_are_refused(name, wrong):
+def test_ids_outside_the_vocabulary_are_refused(name, wrong):
     model = make(EVERYONE[name])
-    with pytest.raises(InvalidInput, match=f"There is no token {wrong}: this model knows 0 to"):
+    with pytest.raises(InvalidInput, match=f"Token id {wrong} is outside the vocabulary of this model"):
         run(model, torch.tensor([[1, wrong], [3, 4]]))
 
 
-def test_shapes_that_are_no_batch_are_refused():
+def test_wrong_shapes_are_refused():
     model = make(EVERYONE["learned"])
     for ids in (torch.tensor([1, 2]), torch.zeros(2, 0, dtype=torch.int64)):
         with pytest.raises(InvalidInput, match="ids have the shape"):
             model(ids)
 
 
-def test_texts_longer_than_the_places_are_refused():
+def test_too_long_sequences_are_refused():
     model = make(EVERYONE["learned"])
     with pytest.raises(InvalidInput, match="has 65 tokens; this model reads at most 64"):
         model(some_ids(1, 65))
@@ -123,7 +123,7 @@ def test_texts_longer_than_the_places_are_refused():
             model(some_ids(1, 5), cache=memory)
 
 
-def test_dropout_only_while_learning():
+def test_dropout_only_in_training():
     model = build(
         preset("vaswani-base", d_model=16, vocabulary=VOCABULARY, encoder={"layers": 1}, decoder={"layers": 1})
     )
@@ -133,16 +133,16 @@ def test_dropout_only_while_learning():
     assert not torch.equal(model(ids, source=ids), model(ids, source=ids))
 
 
-def test_an_answer_needs_a_source():
+def test_source_is_required():
     model = make(EVERYONE["both"])
     for ask in (lambda: model(some_ids()), lambda: model.start()):
-        with pytest.raises(InvalidInput, match="answers a source, and there is none"):
+        with pytest.raises(InvalidInput, match="needs a source sequence, but none was given"):
             ask()
 
 
 @pytest.mark.parametrize(("name", "spread"), [("gpt-tiny", 0.02), ("rnn-tiny", 0.3), ("rnn-translator-tiny", 0.3)])
-def test_token_vectors_are_as_large_as_their_readers_need(name, spread):
-    """A norm makes any vector large enough; a gate takes it as it is, and hardly moves where it is almost nothing."""
+def test_embedding_standard_deviation(name, spread):
+    """A norm rescales small vectors; the gates of a recurrent cell need larger ones."""
     model = build(preset(name), seed=3)
     tables = [module.weight for module in model.modules() if isinstance(module, torch.nn.Embedding)]
     assert tables

@@ -1,4 +1,4 @@
-"""Every kind's settings go through plain data and come back the same, and what cannot be built is refused."""
+"""Model configs: roundtrip through plain data, and invalid configs are refused."""
 
 import subprocess
 import sys
@@ -15,11 +15,11 @@ from peasy.nn import part
 
 
 @pytest.mark.parametrize("name", EVERYONE)
-def test_there_and_back(name):
+def test_config_roundtrip(name):
     assert read_config(settings.plain(EVERYONE[name])) == EVERYONE[name]
 
 
-def test_every_preset_goes_there_and_back():
+def test_preset_roundtrip():
     for preset in presets():
         assert read_config(settings.plain(preset.config)) == preset.config
 
@@ -31,26 +31,26 @@ def test_every_preset_goes_there_and_back():
         (lambda: kinds.DecoderConfig(9, 30, stack(), 64), "cannot be split into 4 heads"),
         (lambda: kinds.DecoderConfig(9, 32, stack()), "context is missing"),
         (lambda: kinds.DecoderConfig(9, 32, stack(), 64, dropout=1.0), "dropout is 1.0"),
-        (lambda: kinds.DecoderConfig(9, 12, stack(), None, part.Rotary()), "cannot be turned in pairs"),
-        (lambda: kinds.EncoderConfig(9, 32, stack(), 64, pooling="pooler"), "there is none"),
+        (lambda: kinds.DecoderConfig(9, 12, stack(), None, part.Rotary()), "need an even head width"),
+        (lambda: kinds.EncoderConfig(9, 32, stack(), 64, pooling="pooler"), "the model has no pooler"),
         (lambda: kinds.NGramConfig(9, 0), "order is 0"),
         (lambda: kinds.NGramConfig(9, discount=1.0), "discount is 1.0"),
         (lambda: kinds.RecurrentTranslatorConfig(9, 31), "d_model is 31"),
         (lambda: kinds.ConvolutionConfig(9, 8, width=1), "width is 1"),
     ],
 )
-def test_what_cannot_be_built_is_refused(make, said):
+def test_invalid_configs_are_refused(make, said):
     with pytest.raises(InvalidInput, match=said) as caught:
         make()
     assert caught.value.hint
 
 
-def test_an_unknown_kind_is_named():
+def test_unknown_kind_is_refused():
     with pytest.raises(InvalidInput, match="kind should be one of") as caught:
         read_config({"kind": "decoderr", "vocabulary": 5})
     assert caught.value.hint == "Did you mean decoder?"
 
 
-def test_reading_settings_needs_no_torch():
+def test_reading_a_config_imports_no_torch():
     code = "import sys; from peasy.models.preset import presets; presets(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""What a text's vector is, for each way of pooling; many texts at once."""
+"""Encoder: pooling of text vectors, and batches of many texts."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ def encoder(**changes):
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "max", "pooler"])
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_changes_no_vector(pooling, side):
+def test_padding_does_not_change_vectors(pooling, side):
     model, ids = encoder(pooling=pooling), some_ids(3, 8)
     padding = torch.full((3, 3), 9)
     padded = torch.cat([padding, ids] if side == "left" else [ids, padding], dim=1)
@@ -27,7 +27,7 @@ def test_padding_changes_no_vector(pooling, side):
         torch.testing.assert_close(model.embed(padded, real=real), model.embed(ids), atol=1e-5, rtol=0)
 
 
-def test_each_pooling_by_its_definition():
+def test_pooling_by_definition():
     ids = some_ids(2, 6)
     model = encoder(normalise=False)
     with torch.inference_mode():
@@ -43,12 +43,12 @@ def test_each_pooling_by_its_definition():
             torch.testing.assert_close(encoder(normalise=False, pooling=pooling).embed(ids), vectors)
 
 
-def test_vectors_have_length_one():
+def test_vectors_are_normalised():
     with torch.inference_mode():
         torch.testing.assert_close(encoder().embed(some_ids()).norm(dim=-1), torch.ones(2))
 
 
-def test_segments_make_a_difference():
+def test_segments_change_the_output():
     model, ids = encoder(), some_ids()
     with torch.inference_mode():
         plain = model.hidden(ids)
@@ -56,11 +56,11 @@ def test_segments_make_a_difference():
         assert not torch.equal(plain, model.hidden(ids, segments=torch.ones_like(ids)))
 
 
-def test_what_an_encoder_cannot_do_is_said():
+def test_unsupported_operations_are_refused():
     model = build(replace(ENCODERS["encoder"], head=None))
-    with pytest.raises(InvalidInput, match="no head for masked words"):
+    with pytest.raises(InvalidInput, match="no head for masked tokens"):
         model(some_ids())
-    with pytest.raises(InvalidInput, match="does not write on"):
+    with pytest.raises(InvalidInput, match="cannot generate text"):
         model.start()
 
 

@@ -1,4 +1,4 @@
-"""Counting: against a count by hand, and against the definition written out."""
+"""N-gram model: against counts by hand and the definition."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ def model_of(*texts, vocabulary=5, order=3, discount=0.75):
 
 
 def by_definition(texts, before, vocabulary, order, discount):
-    """p_n(w) = (count - d) / total + d * kinds / total * p_(n-1)(w), from dictionaries of tuples."""
+    """p_n(w) = (count - d) / total + d * distinct / total * p_(n-1)(w), from dictionaries of tuples."""
     chance = [1 / vocabulary] * vocabulary
     for n in range(1, order + 1):
         if n - 1 > len(before):
@@ -35,7 +35,7 @@ def by_definition(texts, before, vocabulary, order, discount):
 
 
 def test_by_hand():
-    """a b a c: after a came b once and c once."""
+    """a b a c: a is followed by b once and by c once."""
     model = model_of([0, 1, 0, 2], vocabulary=3, order=2, discount=0.5)
     chance = model(torch.tensor([[0]])).exp()[0, 0]
     single = [(2 - 0.5) / 4 + 0.125, (1 - 0.5) / 4 + 0.125, (1 - 0.5) / 4 + 0.125]
@@ -54,12 +54,12 @@ def test_by_definition(order):
         torch.testing.assert_close(found[place], torch.tensor(expected), atol=1e-6, rtol=1e-5)
 
 
-def test_chances_sum_to_one():
+def test_probabilities_sum_to_one():
     model = model_of(*(some_ids(3, 50) % 9).tolist(), vocabulary=9)
     torch.testing.assert_close(model(some_ids(2, 20) % 9).exp().sum(-1), torch.ones(2, 20))
 
 
-def test_counting_in_parts_is_counting_at_once():
+def test_counts_accumulate_over_calls():
     texts = some_ids(6, 25) % 9
     once, parts = model_of(vocabulary=9), model_of(vocabulary=9)
     once.observe(texts)
@@ -76,7 +76,7 @@ def test_padding_is_not_counted():
     )
 
 
-def test_a_large_vocabulary_and_long_rows_do_not_overflow():
+def test_large_vocabulary_and_order_do_not_overflow():
     model = build(NGramConfig(200_000, 6))
     ids = torch.randint(0, 200_000, (4, 100), generator=torch.Generator().manual_seed(0))
     model.observe(ids)
@@ -85,5 +85,5 @@ def test_a_large_vocabulary_and_long_rows_do_not_overflow():
     assert (scores.argmax(-1)[0, 6:49] == ids[0, 7:50]).all()
 
 
-def test_before_anything_was_counted_all_words_are_alike():
+def test_uniform_without_counts():
     torch.testing.assert_close(model_of()(torch.tensor([[1, 2]])).exp(), torch.full((1, 2, 5), 0.2))

@@ -1,4 +1,4 @@
-"""Known sizes have the published number of parameters, and transformers' own."""
+"""Presets have the published parameter count, and that of transformers."""
 
 import pytest
 import torch
@@ -62,19 +62,19 @@ def their_count(architecture, config, settings) -> int:
 
 
 @pytest.mark.parametrize("known", presets(), ids=lambda known: known.name)
-def test_the_number_of_parameters_is_the_published_one(known):
+def test_parameter_count_is_the_published_one(known):
     count = build(known.config, seed=None).count_parameters()
     assert count == (known.parameters if known.parameters is not None else count)
     assert count > 0 or known.name.startswith("ngram")
 
 
 @pytest.mark.parametrize("name", THEIRS)
-def test_the_number_of_parameters_is_that_of_transformers(name):
+def test_parameter_count_equals_transformers(name):
     assert build(preset(name), seed=None).count_parameters() == their_count(*THEIRS[name])
 
 
 def test_marian_with_its_final_bias():
-    """transformers keeps the bias of the scores as a buffer, and the sines of places as weights."""
+    """transformers keeps the bias of the logits as a buffer, and the sinusoidal positions as weights."""
     assert (
         build(preset("marian"), seed=None).count_parameters()
         == their_count("MarianMTModel", "MarianConfig", MARIAN) + 58101
@@ -83,24 +83,24 @@ def test_marian_with_its_final_bias():
 
 @pytest.mark.parametrize(("name", "millions"), [("vaswani-base", 65), ("vaswani-big", 213)])
 def test_the_paper_of_2017(name, millions):
-    """Table 3 rounds, and does not say how many of the about 37,000 tokens there were: within 3 %."""
+    """Table 3 of the paper rounds, and gives the vocabulary only as about 37,000: within 3 %."""
     assert build(preset(name), seed=None).count_parameters() == pytest.approx(millions * 1e6, rel=0.03)
 
 
-def test_changes_reach_into_tables():
+def test_changes_are_merged_into_tables():
     config = preset("gpt2", vocabulary=65, stack={"attention": {"heads": 6}})
     assert (config.vocabulary, config.stack.attention.heads, config.stack.layers) == (65, 6, 12)
     other = preset("gpt2", position={"kind": "rotary"})
     assert other.position.base == 10_000.0
 
 
-def test_a_preset_nobody_knows():
+def test_unknown_preset_is_refused():
     with pytest.raises(NotFound, match='no preset "gtp2"') as caught:
         preset("gtp2")
     assert caught.value.hint == "Did you mean gpt2?"
 
 
-def test_every_kind_has_three_sizes_of_ours():
+def test_every_kind_has_three_sizes():
     names = {known.name for known in presets()}
     for kind in ("gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"):
         assert {f"{kind}-{size}" for size in ("tiny", "small", "base")} <= names

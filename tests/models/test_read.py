@@ -1,4 +1,4 @@
-"""Texts of any lengths read side by side, each into a memory of its own; a forked memory goes its own way."""
+"""Packed batches: sequences of any lengths in one pass, each with its own decoding state."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 
 def source_of(model: Model, text: int) -> dict[str, torch.Tensor]:
-    """Each text answers a source of its own length."""
+    """Return a source of another length for each sequence."""
     return {"source": some_ids(1, 5 + 2 * text, seed=text)} if model.reads_source else {}
 
 
@@ -40,7 +40,7 @@ def whole(model: Model, text: int) -> torch.Tensor:
 
 @torch.inference_mode()
 def read_in_pieces(model: Model, pieces: list[list[int]]) -> list[torch.Tensor]:
-    """The scores after every token of every text; `pieces[turn][text]` new tokens are read at each turn."""
+    """Return the logits after every token of every sequence; `pieces[turn][text]` new tokens are run at each turn."""
     memories, at = start(model), [0] * len(TEXTS)
     found: list[list[torch.Tensor]] = [[] for _ in TEXTS]
     for sizes in pieces:
@@ -59,13 +59,13 @@ PIECES = [[3, 1, 2, 5], [2, 0, 1, 1], [0, 0, 0, 1], [2, 0, 0, 4]]
 
 @pytest.mark.parametrize("pieces", [STEP_BY_STEP, PIECES, [[11] * 4]])
 @torch.inference_mode()
-def test_reading_side_by_side_is_reading_alone(model: Model, pieces: list[list[int]]) -> None:
+def test_packed_batch_equals_single_sequences(model: Model, pieces: list[list[int]]) -> None:
     for text, scores in enumerate(read_in_pieces(model, pieces)):
         torch.testing.assert_close(scores, whole(model, text), **CLOSE)
 
 
 @torch.inference_mode()
-def test_only_the_last_scores_are_the_last_of_all(model: Model) -> None:
+def test_last_logits_equal_the_last_of_all(model: Model) -> None:
     every = model.read(TEXTS, start(model), every=True)
     last = model.read(TEXTS, start(model))
     for scores, final in zip(every, last, strict=True):
@@ -75,7 +75,7 @@ def test_only_the_last_scores_are_the_last_of_all(model: Model) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 @torch.inference_mode()
-def test_a_row_is_the_padded_batch(name: str) -> None:
+def test_packed_batch_equals_padded_batch(name: str) -> None:
     model = make(ROWS[name], double=True)
     longest = max(map(len, TEXTS))
     ids = torch.tensor([[0] * (longest - len(text)) + text for text in TEXTS])
@@ -88,7 +88,7 @@ def test_a_row_is_the_padded_batch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["window", "windowed-layers", "learned", "relative"])
-def test_windows_forget_and_rooms_grow_each_for_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_and_capacities_are_independent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caches, "BLOCK", 4)
     model = make(DECODERS[name], double=True)
     for text, scores in enumerate(read_in_pieces(model, STEP_BY_STEP)):
@@ -100,7 +100,7 @@ WRITING = [each.name for each in presets() if each.name.endswith("-tiny") and ea
 
 @pytest.mark.parametrize("name", WRITING)
 @torch.inference_mode()
-def test_every_preset_that_writes(name: str) -> None:
+def test_presets_that_generate(name: str) -> None:
     model = build(preset(name), seed=1).eval()
     texts = [[1, 2, 3], [4]]
     sources = [{"source": torch.tensor([text])} if model.reads_source else {} for text in ([4, 5, 6], [7, 8])]
@@ -110,7 +110,7 @@ def test_every_preset_that_writes(name: str) -> None:
 
 
 @torch.inference_mode()
-def test_a_forked_memory_goes_its_own_way(model: Model) -> None:
+def test_forked_state_is_independent(model: Model) -> None:
     memory = model.start(**source_of(model, 0))
     model.read([[1, 2]], [memory])
     other = memory.fork()
@@ -122,8 +122,8 @@ def test_a_forked_memory_goes_its_own_way(model: Model) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 @torch.inference_mode()
-def test_each_text_has_its_own_tap(name: str) -> None:
-    """What a tap sees in a row is what it sees of its text alone, and it sees no other text."""
+def test_one_tap_per_sequence(name: str) -> None:
+    """A tap captures the same in a packed batch as of its sequence alone, and nothing of the others."""
     model = make(ROWS[name], double=True)
     seen: list[list[Seen]] = [[] for _ in TEXTS]
     taps = [None if text == 2 else Tap(seen[text].append, steps=KNOWN_STEPS) for text in range(len(TEXTS))]
@@ -139,7 +139,7 @@ def test_each_text_has_its_own_tap(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["learned", "grouped", "both"])
 @torch.inference_mode()
-def test_an_edit_changes_its_own_text_only(name: str) -> None:
+def test_intervention_changes_only_its_sequence(name: str) -> None:
     model = make(ROWS[name], double=True)
     plain = model.read(TEXTS, start(model))
     edited = model.read(TEXTS, start(model), edit=[None, lambda _, context: context * 0, None, None])
@@ -151,7 +151,7 @@ def test_an_edit_changes_its_own_text_only(name: str) -> None:
 
 @pytest.mark.parametrize("wrong", [[1, 10**6], [-1], []])
 @torch.inference_mode()
-def test_what_is_refused_changes_no_memory(wrong: list[int]) -> None:
+def test_refused_input_changes_no_state(wrong: list[int]) -> None:
     model = make(DECODERS["learned"])
     memories = [model.start(), model.start()]
     model.read([[1, 2], [3]], memories)
@@ -163,13 +163,13 @@ def test_what_is_refused_changes_no_memory(wrong: list[int]) -> None:
     assert [memory.layers[0].length for memory in memories] == [2, 1]
 
 
-def test_nothing_to_read_is_nothing() -> None:
+def test_no_sequences() -> None:
     assert make(DECODERS["learned"]).read([], []) == []
 
 
 @torch.inference_mode()
-def test_a_text_that_looks_into_another_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The inverse: where all texts of a row share the first one's memory, they part from the whole pass."""
+def test_attention_across_sequences_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inverse: if all sequences use the first one's KV cache, the logits differ."""
     model = make(DECODERS["learned"], double=True)
     alone = [model.read([[token]], [model.start()])[0] for token in (1, 2)]
     first: list[Any] = []

@@ -1,4 +1,4 @@
-"""The recurrent translator can learn to turn a row around, and its alignment shows it."""
+"""The RNN translator learns to reverse a sequence, and its attention shows it."""
 
 import torch
 
@@ -8,7 +8,7 @@ from peasy.nn.tap import Tap
 
 
 def test_it_learns_to_turn_four_letters_around():
-    """A task that cannot be done without looking: the k-th word answers the k-th from the end."""
+    """A task that needs attention: output token k is input token k from the end."""
     model = build(RecurrentTranslatorConfig(12, 32, special=Special(start=0)), seed=1).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     draw = torch.Generator().manual_seed(0)

@@ -1,4 +1,4 @@
-"""The word-embedding network by its definition."""
+"""Word2vec model by its definition."""
 
 import torch
 
@@ -6,7 +6,7 @@ from peasy.models.build import build
 from peasy.models.config import WordsConfig
 
 
-def test_the_next_word_is_guessed_from_the_mean_of_the_last():
+def test_next_word_from_the_mean_of_the_last():
     model = build(WordsConfig(11, 4, window=3))
     ids = torch.tensor([[5, 2, 9, 1]])
     vectors, out = model.embedding.weight, model.head.weight
@@ -14,25 +14,25 @@ def test_the_next_word_is_guessed_from_the_mean_of_the_last():
         torch.testing.assert_close(model(ids)[0, place], out @ vectors[words].mean(0))
 
 
-def test_skip_gram_looks_at_the_word_alone():
+def test_skip_gram_uses_only_the_word():
     model = build(WordsConfig(11, 4, "skip-gram", 3))
     torch.testing.assert_close(model(torch.tensor([[5, 2]]))[0, 1], model.head.weight @ model.embedding.weight[2])
 
 
 def test_words_that_are_followed_alike_come_to_have_like_vectors():
-    """ "awesome" and "great" both come before the end: training moves them together."""
+    """ "awesome" and "great" have the same next word: training moves them together."""
     pizza, phone, great, awesome, end = range(5)
     texts = torch.tensor([[pizza, great, end], [phone, awesome, end], [pizza, awesome, end], [phone, great, end]])
     model = build(WordsConfig(5, 2), seed=3)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
 
-    def apart():
+    def similarity():
         return torch.nn.functional.cosine_similarity(*model.embedding.weight[[great, awesome]], dim=0).item()
 
-    before = apart()
+    before = similarity()
     for _ in range(200):
         optimizer.zero_grad()
         scores = model(texts[:, :-1]).flatten(0, 1)
         torch.nn.functional.cross_entropy(scores, texts[:, 1:].flatten()).backward()
         optimizer.step()
-    assert apart() > 0.99 > before
+    assert similarity() > 0.99 > before

@@ -1,4 +1,4 @@
-"""Small models of every kind and every part, with weights large enough to be felt."""
+"""Small models of every kind with every layer variant, and weights large enough to matter."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def both(position, *parts, **more) -> kinds.EncoderDecoderConfig:
 
 
 def shifted(config):
-    """The same with a token shift in every stack."""
+    """Return the config with token shift in every stack."""
     stacks = {name: getattr(config, name) for name in ("stack", "encoder", "decoder") if hasattr(config, name)}
     return replace(config, **{name: replace(each, shift=True) for name, each in stacks.items()})
 
@@ -93,7 +93,7 @@ EVERYONE = TRANSFORMERS | BASELINES | RECURRENT_TRANSLATORS
 
 
 def make(config: kinds.Config, seed: int = 0, double: bool = False):
-    """A model with weights that make a difference."""
+    """Build a model with weights large enough to matter."""
     model = build(config, seed=seed)
     draw = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
@@ -112,5 +112,5 @@ def some_ids(rows: int = 2, length: int = 17, seed: int = 3) -> torch.Tensor:
 
 
 def source_of(model, rows: int = 2) -> dict[str, torch.Tensor]:
-    """What a model that answers a source needs to be called."""
+    """Return the source arguments of an encoder-decoder model."""
     return {"source": some_ids(rows, 9, seed=8)} if model.reads_source else {}

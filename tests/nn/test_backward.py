@@ -1,4 +1,4 @@
-"""Ways back written by hand: the numbers of the plain form, in both directions, and only where they are meant for."""
+"""Custom autograd functions: same values and gradients as the plain code, and used only in training."""
 
 import pytest
 import torch
@@ -31,13 +31,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_way_back_is_the_slope(name):
+def test_backward_matches_numerical_gradient(name):
     function, arrays = CASES[name]
     assert torch.autograd.gradcheck(function, arrays)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_nobody_is_given_a_slope_of_a_slope_that_is_wrong(name):
+def test_second_derivative_is_refused(name):
     function, arrays = CASES[name]
     (slope,) = torch.autograd.grad(function(*arrays).square().sum(), arrays[:1], create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
@@ -57,7 +57,7 @@ def slopes(model, ids):
 
 
 @pytest.mark.parametrize("shift", [False, True], ids=["plain-blocks", "shift"])
-def test_a_whole_model_learns_the_same(shift, monkeypatch):
+def test_model_gradients_match_plain_autograd(shift, monkeypatch):
     model = build(preset("gpt-tiny", vocabulary=30, d_model=32, stack={"shift": shift}), seed=2).double()
     ids = torch.randint(0, 30, (3, 12), generator=torch.Generator().manual_seed(1))
     own = slopes(model, ids)
@@ -65,7 +65,7 @@ def test_a_whole_model_learns_the_same(shift, monkeypatch):
     torch.testing.assert_close(own, slopes(model, ids), rtol=1e-9, atol=1e-12)
 
 
-def test_a_wrong_slope_would_be_seen(monkeypatch):
+def test_wrong_gradient_is_detected(monkeypatch):
     model = build(preset("gpt-tiny", vocabulary=30, d_model=32), seed=2).double()
     ids = torch.randint(0, 30, (3, 12), generator=torch.Generator().manual_seed(1))
     own = slopes(model, ids)
@@ -74,7 +74,7 @@ def test_a_wrong_slope_would_be_seen(monkeypatch):
         torch.testing.assert_close(own, slopes(model, ids), rtol=1e-9, atol=1e-12)
 
 
-def test_only_who_learns_takes_it():
+def test_used_only_in_training():
     x = drawn(2, 3)
     assert backward.learns(x)
     assert not backward.learns(x.detach())

@@ -1,4 +1,4 @@
-"""Settings of parts: impossible numbers are refused with what would be possible."""
+"""Layer configs: invalid numbers are refused with a hint."""
 
 import pytest
 
@@ -25,7 +25,7 @@ from peasy.nn import part
         (lambda: part.Attention(4, scale=float("nan")), "scale is nan"),
     ],
 )
-def test_what_cannot_be_is_refused(make, said):
+def test_invalid_values_are_refused(make, said):
     with pytest.raises(InvalidInput, match=said) as caught:
         make()
     assert caught.value.hint
@@ -37,7 +37,7 @@ def test_windows_by_layer():
     assert part.Attention(4, window=5).window_of(7) == 5
 
 
-def test_the_path_of_a_wrong_value_is_named():
+def test_error_names_the_path():
     stack = {"layers": 2, "attention": {"heads": 4, "key_heads": 3}, "feedforward": {"kind": "plain", "width": 8}}
     with pytest.raises(InvalidInput, match=r"stack\.attention: 4 query heads cannot share 3 key heads"):
         read_config({"kind": "decoder", "vocabulary": 9, "d_model": 8, "context": 4, "stack": stack})

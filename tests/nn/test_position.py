@@ -1,4 +1,4 @@
-"""Positions against the paper's formula and against transformers."""
+"""Position encodings against the paper's formula and transformers."""
 
 import math
 
@@ -11,7 +11,7 @@ from peasy.nn.position import AlibiBias, RelativeBias, alibi_slopes, scale_frequ
 
 @pytest.mark.parametrize("layout", ["pairs", "halves"])
 @pytest.mark.parametrize("width", [6, 7])
-def test_sinusoids_number_by_number(layout, width):
+def test_sinusoidal_encoding_matches_definition(layout, width):
     found = sinusoids(torch.arange(5), width, layout)
     for place in range(5):
         for i in range((width + 1) // 2):
@@ -22,7 +22,7 @@ def test_sinusoids_number_by_number(layout, width):
                     assert found[place, column] == pytest.approx(expected, abs=1e-6)
 
 
-def test_turning_keeps_lengths_and_makes_scores_depend_on_distance_alone():
+def test_rope_keeps_norms_and_scores_depend_on_distance():
     draw = torch.Generator().manual_seed(0)
     query, key = (torch.randn(1, 1, 1, 8, generator=draw) for _ in range(2))
 
@@ -36,7 +36,7 @@ def test_turning_keeps_lengths_and_makes_scores_depend_on_distance_alone():
     assert float(turned.norm()) == pytest.approx(float(query.norm()), rel=1e-5)
 
 
-def test_bands_against_transformers():
+def test_llama3_scaling_against_transformers():
     from transformers import LlamaConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -51,7 +51,7 @@ def test_bands_against_transformers():
 
 
 @pytest.mark.parametrize("heads", [1, 2, 8, 12, 20])
-def test_slopes_against_transformers(heads):
+def test_alibi_slopes_against_transformers(heads):
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
     theirs = build_alibi_tensor(torch.ones(1, 3), heads, torch.float32).reshape(heads, 3)[:, 1]
@@ -66,7 +66,7 @@ def test_alibi_falls_with_distance():
 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize(("buckets", "distance"), [(32, 128), (8, 12)])
-def test_buckets_against_transformers(causal, buckets, distance):
+def test_relative_buckets_against_transformers(causal, buckets, distance):
     from transformers.models.t5.modeling_t5 import T5Attention
 
     apart = torch.arange(-300, 301)[None, None]

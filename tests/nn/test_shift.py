@@ -1,4 +1,4 @@
-"""The token before: read by hand, remembered through a cache, and never taken from a neighbour's text."""
+"""Token shift: by hand, with a KV cache, and never across the sequences of a packed batch."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def scene(real=None, time: int = 4) -> Scene:
     return Scene(Sight(places, places, True, None if real is None else torch.tensor(real)))
 
 
-def test_half_of_each_vector_is_the_token_before():
+def test_first_half_comes_from_the_previous_token():
     x = torch.tensor([[[1.0, 10.0], [2.0, 20.0], [3.0, 30.0], [4.0, 40.0]]])
     expected = [[[0.0, 10.0], [1.0, 20.0], [2.0, 30.0], [3.0, 40.0]]]
     assert shift(x, scene(), HERE).tolist() == expected
@@ -36,14 +36,14 @@ def test_half_of_each_vector_is_the_token_before():
     ],
     ids=["none", "before", "between"],
 )
-def test_padding_is_nobody(real, expected):
+def test_padding_is_skipped(real, expected):
     x = torch.tensor([[[1], [2], [3], [4]]])
     assert before(x, scene(real), 0, "x")[0, :, 0].tolist() == expected
 
 
 @pytest.mark.parametrize("name", ["shift", "ngrams"])
 @torch.inference_mode()
-def test_neighbours_in_a_row_do_not_meet(name):
+def test_packed_sequences_do_not_mix(name):
     model, texts = make(DECODERS[name], double=True), [[5, 6, 7], [9], [8, 7, 6, 5]]
     found = model.read(texts, [model.start() for _ in texts], every=True)
     for text, scores in zip(texts, found, strict=True):
@@ -52,8 +52,8 @@ def test_neighbours_in_a_row_do_not_meet(name):
 
 @pytest.mark.parametrize("method", ["crop", "reorder", "fork"])
 @torch.inference_mode()
-def test_a_trail_that_does_not_follow_is_seen(method, monkeypatch):
-    """Each of them removed, a memory that goes back, changes places or goes two ways is wrong."""
+def test_state_that_is_not_updated_is_detected(method, monkeypatch):
+    """Without any one of crop, reorder and fork of the state, the results differ."""
     model, ids = make(DECODERS["shift"], double=True), some_ids(2, 9)
     rows = torch.tensor([1, 0])
 
@@ -74,7 +74,7 @@ def test_a_trail_that_does_not_follow_is_seen(method, monkeypatch):
 
 
 @torch.inference_mode()
-def test_vectors_of_ngrams_by_hand():
+def test_ngram_embeddings_by_hand():
     model = build(preset("gpt-tiny", vocabulary=10, d_model=8, embedding={"ngrams": 3, "buckets": 7}), seed=1)
     embedding, ids = model.embedding, [4, 9, 2]
     pairs, triples = (table.weight for table in embedding.ngram)

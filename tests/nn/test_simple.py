@@ -1,4 +1,4 @@
-"""The lecture's class: the numbers of the worked examples, batches along any axes, the formula's own steps."""
+"""SelfAttention of the lecture notes: worked examples, batches along any axes, steps of the formula."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def test_by_hand():
     torch.testing.assert_close(i_love_ai()(X), CONTEXT, atol=1e-4, rtol=0)
 
 
-def test_only_looking_back():
+def test_causal_mask():
     context = i_love_ai()(X, mask=torch.ones(3, 3, dtype=torch.bool).tril())
     torch.testing.assert_close(context, torch.tensor([[1.0, 2.0], [0.5, 1.5], [0.7160, 2.2920]]), atol=1e-4, rtol=0)
 
@@ -41,14 +41,14 @@ def test_the_projection_of_the_pizza():
     ("row_dim", "col_dim", "order"),
     [(1, 2, (0, 1, 2)), (-2, -1, (0, 1, 2)), (0, 2, (1, 0, 2)), (2, 1, (0, 2, 1)), (1, 0, (2, 1, 0))],
 )
-def test_a_batch_is_each_text_alone(row_dim, col_dim, order):
+def test_batch_equals_single_sequences(row_dim, col_dim, order):
     batch = torch.randn(4, 3, 2, generator=torch.Generator().manual_seed(1))
     alone = torch.stack([i_love_ai()(text) for text in batch])
     found = i_love_ai(row_dim=row_dim, col_dim=col_dim)(batch.permute(order))
     torch.testing.assert_close(found, alone.permute(order))
 
 
-def test_the_steps_are_those_of_the_formula():
+def test_steps_equal_the_formula():
     steps = i_love_ai().steps(X)
     torch.testing.assert_close(steps.weights[0], torch.tensor([0.1978, 0.4011, 0.4011]), atol=1e-4, rtol=0)
     torch.testing.assert_close(steps.context, i_love_ai()(X))
@@ -56,7 +56,7 @@ def test_the_steps_are_those_of_the_formula():
     torch.testing.assert_close(i_love_ai(row_dim=1, col_dim=2).steps(batch).context[0], steps.context)
 
 
-def test_it_learns():
+def test_gradients_reduce_the_loss():
     attention = i_love_ai()
     attention(X).sum().backward()
     assert all(weight.grad.abs().sum() > 0 for weight in attention.parameters())
@@ -64,11 +64,11 @@ def test_it_learns():
 
 
 @pytest.mark.parametrize(("row_dim", "col_dim"), [(0, 0), (0, 2), (1, -1)])
-def test_axes_that_are_not_two_are_refused(row_dim, col_dim):
-    with pytest.raises(InvalidInput, match="not two axes of 2"):
+def test_invalid_axes_are_refused(row_dim, col_dim):
+    with pytest.raises(InvalidInput, match="not two axes of an array with 2"):
         SelfAttention(2, row_dim, col_dim)(X)
 
 
-def test_tokens_of_another_width_are_refused():
+def test_wrong_width_is_refused():
     with pytest.raises(InvalidInput, match="Tokens have 2 numbers each, d_model is 3"):
         SelfAttention(3)(X)

@@ -1,4 +1,4 @@
-"""What a tap asks for, and what it refuses."""
+"""Tap: selection of activations, and invalid selections."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ HERE = Place("decoder", 2, "attention")
         ({"layers": [2], "parts": ["attention"], "stacks": ["decoder"]}, True),
     ],
 )
-def test_places(asked, wanted):
+def test_module_paths(asked, wanted):
     assert Tap(print, **asked).wants(HERE) is wanted
 
 
@@ -31,13 +31,13 @@ def test_steps():
     assert not tap.wants(HERE, "weights")
 
 
-def test_a_step_nobody_knows_is_named():
-    with pytest.raises(InvalidInput, match='no step "wights"') as caught:
+def test_unknown_step_is_refused():
+    with pytest.raises(InvalidInput, match='Unknown step "wights"') as caught:
         Tap(print, steps=["wights"])
     assert caught.value.hint == "Did you mean weights?"
 
 
-def test_rows_and_heads_count_from_both_ends():
+def test_negative_rows_and_heads():
     tap = Tap(print, rows=[-1, 0], heads=[3])
     assert tap.rows_of(5) == (4, 0)
     assert tap.heads_of(4) == (3,)
@@ -47,7 +47,7 @@ def test_rows_and_heads_count_from_both_ends():
         tap.rows_of(0)
 
 
-def test_the_stream_is_handed_by_rows():
+def test_residual_steps_are_captured_by_row():
     seen, stream = [], torch.arange(12.0).reshape(1, 4, 3)
     show(Tap(seen.append, steps=["output"], rows=[-1]), HERE, "output", stream)
     show(Tap(seen.append, steps=["output"]), HERE, "output", stream)

@@ -1,4 +1,4 @@
-"""Every mistake by its name; nothing said against what is right; conventions named and never blamed."""
+"""Examination of attention code: every mistake is named, correct code passes, conventions are reported."""
 
 import math
 from pathlib import Path
@@ -16,60 +16,60 @@ from peasy.proof.doctor.way import parse_call
 from .specimen import right, wrong
 
 
-def doctor(thing, call=None, **how):
-    return examine(Subject(thing), call=parse_call(call) if call else None, **how)
+def diagnose(target, call=None, **kwargs):
+    return examine(Subject(target), call=parse_call(call) if call else None, **kwargs)
 
 
-@pytest.mark.parametrize(("thing", "name"), wrong.WRONG, ids=lambda each: getattr(each, "__name__", ""))
-def test_a_mistake_is_called_by_its_name(thing, name):
-    found = doctor(thing)
-    assert found.mistakes == (name,)
-    assert found.explained
-    assert not found.passed
-    (finding,) = [each for each in found.findings if each.name == name]
+@pytest.mark.parametrize(("target", "name"), wrong.WRONG, ids=lambda value: getattr(value, "__name__", ""))
+def test_mistakes_are_named(target, name):
+    diagnosis = diagnose(target)
+    assert diagnosis.mistakes == (name,)
+    assert diagnosis.explained
+    assert not diagnosis.passed
+    (finding,) = [item for item in diagnosis.findings if item.name == name]
     assert finding.fix
     assert finding.formula
     assert finding.difference is None or finding.difference.found != pytest.approx(finding.difference.right, abs=1e-5)
 
 
-@pytest.mark.parametrize("thing", right.RIGHT, ids=lambda each: each.__name__)
-def test_nothing_is_said_against_what_is_right(thing):
-    found = doctor(thing)
-    assert found.mistakes == ()
-    assert found.passed
-    assert found.conventions
+@pytest.mark.parametrize("target", right.RIGHT, ids=lambda value: value.__name__)
+def test_correct_code_passes(target):
+    diagnosis = diagnose(target)
+    assert diagnosis.mistakes == ()
+    assert diagnosis.passed
+    assert diagnosis.conventions
 
 
 @pytest.mark.parametrize(
-    ("thing", "convention"),
+    ("target", "convention"),
     [
-        (right.torch_fused, "mask: True = may look"),
-        (right.true_is_hidden, "mask: True = hidden"),
+        (right.torch_fused, "mask: True = may attend"),
+        (right.true_is_hidden, "mask: True = masked"),
         (right.additive_mask, "added to the scores"),
-        (right.ones_are_seen, "= may look"),
+        (right.ones_are_seen, "= may attend"),
         (right.with_einsum, "heads inside"),
-        (right.grouped, "heads may share keys"),
-        (right.numpy_loops, "one text, one head"),
+        (right.grouped, "grouped-query attention"),
+        (right.numpy_loops, "one sequence, one head"),
         (torch.nn.MultiheadAttention, "time first"),
         (torch.nn.MultiheadAttention(24, 4, batch_first=True), "batch first"),
-        (right.FromScratch, "only looks back"),
+        (right.FromScratch, "always causal"),
         (right.Cached, "rotary positions, by halves"),
-        (right.Grouped, "4 heads sharing 2 key heads"),
-        (right.TimeFirst, "padding: True = hidden"),
+        (right.Grouped, "4 heads, 2 key/value heads"),
+        (right.TimeFirst, "padding: True = masked"),
     ],
 )
-def test_conventions_are_named(thing, convention):
-    assert any(convention in each for each in doctor(thing).conventions)
+def test_conventions_are_reported(target, convention):
+    assert any(convention in text for text in diagnose(target).conventions)
 
 
 def test_nan_on_empty_rows_is_a_caution():
-    found = doctor(right.true_is_hidden)
-    assert found.cautions == ("NaN on fully masked rows",)
-    assert found.passed
+    diagnosis = diagnose(right.true_is_hidden)
+    assert diagnosis.cautions == ("NaN on fully masked rows",)
+    assert diagnosis.passed
 
 
 def test_two_mistakes_are_both_named():
-    assert set(doctor(wrong.dropout_on_and_no_scale).mistakes) == {"dropout left on", "no scale"}
+    assert set(diagnose(wrong.dropout_on_and_no_scale).mistakes) == {"dropout left on", "no scale"}
 
     def attention(q, k, v):
         return torch.softmax(q @ v.transpose(-2, -1), dim=-2) @ k / 1.0
@@ -77,29 +77,29 @@ def test_two_mistakes_are_both_named():
     def two(q, k, v):
         return torch.softmax(q @ k.transpose(-2, -1) / q.size(-1), dim=-2) @ v
 
-    assert set(doctor(two).mistakes) == {"scale d_k instead of its root", "softmax over queries"}
-    assert not doctor(attention).passed
+    assert set(diagnose(two).mistakes) == {"scale d_k instead of its root", "softmax over queries"}
+    assert not diagnose(attention).passed
 
 
-def test_what_nobody_knows_is_said_to_be_wrong_all_the_same():
+def test_unknown_mistake_fails_without_a_name():
     def attention(q, k, v):
         return torch.softmax((q @ k.transpose(-2, -1)) ** 3, dim=-1) @ v
 
-    found = doctor(attention)
-    assert (found.passed, found.explained, found.mistakes) == (False, False, ())
-    assert found.difference is not None
+    diagnosis = diagnose(attention)
+    assert (diagnosis.passed, diagnosis.explained, diagnosis.mistakes) == (False, False, ())
+    assert diagnosis.difference is not None
 
 
-def test_without_the_mistake_in_the_catalogue_it_would_not_be_named(monkeypatch):
-    """The inverse: names come from formulas that fit, not from the specimens."""
-    left = tuple(each for each in examination.MISTAKES if each.name != "softmax over queries")
-    monkeypatch.setattr(examination, "MISTAKES", left)
-    found = doctor(wrong.softmax_over_queries)
-    assert (found.mistakes, found.explained) == ((), False)
+def test_mistake_missing_from_the_catalogue_is_not_named(monkeypatch):
+    """Inverse: names come from variants that reproduce the outputs, not from the specimens."""
+    remaining = tuple(mistake for mistake in examination.MISTAKES if mistake.name != "softmax over queries")
+    monkeypatch.setattr(examination, "MISTAKES", remaining)
+    diagnosis = diagnose(wrong.softmax_over_queries)
+    assert (diagnosis.mistakes, diagnosis.explained) == ((), False)
 
 
-def test_the_line_that_does_it_is_quoted():
-    (finding,) = doctor(wrong.softmax_over_queries).findings
+def test_likely_line_is_quoted():
+    (finding,) = diagnose(wrong.softmax_over_queries).findings
     assert finding.code == "return torch.softmax(scores, dim=-2) @ v"
     lines = Path(wrong.__file__).read_text(encoding="utf-8").splitlines()
     assert lines[finding.line - 1].strip() == finding.code
@@ -112,62 +112,62 @@ def strange(first, second, third, hide=None):
     return powers / powers.sum(axis=-1, keepdims=True) @ third
 
 
-def test_names_that_say_nothing_need_a_call():
+def test_unknown_parameter_names_need_a_call():
     with pytest.raises(InvalidInput, match='needs "first"') as error:
-        doctor(strange)
+        diagnose(strange)
     assert '--call "strange(' in error.value.hint
-    found = doctor(strange, "strange(q, k, v, hide=mask)")
-    assert found.passed
-    assert any("True = hidden" in each for each in found.conventions)
+    diagnosis = diagnose(strange, "strange(q, k, v, hide=mask)")
+    assert diagnosis.passed
+    assert any("True = masked" in text for text in diagnosis.conventions)
 
 
-def test_a_class_can_be_made_by_call():
-    found = doctor(wrong.SplitByReshape, "SplitByReshape(16, 2)(x)")
-    assert found.mistakes == ("heads split by a wrong reshape",)
-    assert "2 heads" in found.conventions
+def test_constructor_call_can_be_given():
+    diagnosis = diagnose(wrong.SplitByReshape, "SplitByReshape(16, 2)(x)")
+    assert diagnosis.mistakes == ("heads split by a wrong reshape",)
+    assert "2 heads" in diagnosis.conventions
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
-        ("attention(q, k", "cannot be read"),
+        ("attention(q, k", "cannot be parsed"),
         ("attention", "not a call"),
         ("attention(q, k, w)", '"w" in --call'),
-        ("attention(q, k, [x for x in y])", "neither a word"),
+        ("attention(q, k, [x for x in y])", "neither a known word"),
     ],
 )
-def test_a_call_that_is_not_understood(call, says):
-    with pytest.raises(UsageError, match=says):
+def test_invalid_call(call, message):
+    with pytest.raises(UsageError, match=message):
         parse_call(call)
 
 
-def test_what_fails_in_every_layout_is_told_with_its_error():
+def test_error_of_the_target_is_reported():
     def attention(q, k, v):
         raise RuntimeError("not today")
 
     with pytest.raises(InvalidInput, match="not today"):
-        doctor(attention)
+        diagnose(attention)
 
 
-def test_what_is_no_attention_is_refused():
+def test_other_objects_are_refused():
     with pytest.raises(InvalidInput, match="cannot be called"):
-        doctor(3)
+        diagnose(3)
     with pytest.raises(InvalidInput, match="does not look like attention"):
-        doctor(lambda: 1)
+        diagnose(lambda: 1)
 
 
-def test_properties_tell_where_names_do_not():
+def test_dependence_test_without_known_weight_names():
     class Ahead(right.Odd):
         def forward(self, x):
             seen = torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril(1)
             scores = self.alpha(x) @ self.beta(x).transpose(1, 2) / math.sqrt(x.size(-1))
             return scores.masked_fill(~seen, float("-inf")).softmax(-1) @ self.gamma(x)
 
-    assert doctor(Ahead).mistakes == doctor(Ahead(10)).mistakes == ("causal sees the next token",)
-    assert doctor(right.Odd).notes
+    assert diagnose(Ahead).mistakes == diagnose(Ahead(10)).mistakes == ("causal sees the next token",)
+    assert diagnose(right.Odd).notes
 
 
 @pytest.mark.parametrize("seed", [1, 7, 23])
-def test_other_numbers_say_the_same(seed):
-    assert doctor(right.grouped, seed=seed).passed
-    assert doctor(wrong.mask_after_softmax, seed=seed).mistakes == ("mask after softmax",)
+def test_other_seeds_give_the_same_diagnosis(seed):
+    assert diagnose(right.grouped, seed=seed).passed
+    assert diagnose(wrong.mask_after_softmax, seed=seed).mistakes == ("mask after softmax",)

@@ -1,4 +1,4 @@
-"""A person's file runs in a process of its own: limits hold, errors are told with their line, secrets stay away."""
+"""Sandboxed targets: resource limits, errors with line numbers, no secrets in the environment."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def attention(q, k, v):
 
 
 @pytest.fixture
-def patient(tmp_path):
+def target(tmp_path):
     opened = []
 
     def make(text, name="attention", **limits):
@@ -34,63 +34,63 @@ def patient(tmp_path):
         return opened[-1]
 
     yield make
-    for each in opened:
-        each.__exit__(None, None, None)
-        assert each.process.poll() is not None
-        assert not each.folder.exists()
+    for sandbox in opened:
+        sandbox.__exit__(None, None, None)
+        assert sandbox.process.poll() is not None
+        assert not sandbox.folder.exists()
 
 
-def test_a_file_is_examined_and_sees_no_secrets(patient, monkeypatch, capfd):
+def test_file_is_examined_without_access_to_secrets(target, monkeypatch, capfd):
     monkeypatch.setenv("SECRET_KEY", "hush")
-    found = examine(patient(NUMPY))
-    assert found.mistakes == ("no scale",)
-    assert (found.findings[0].line, found.findings[0].code) == (8, "scores = q @ k.swapaxes(-1, -2)")
+    diagnosis = examine(target(NUMPY))
+    assert diagnosis.mistakes == ("no scale",)
+    assert (diagnosis.findings[0].line, diagnosis.findings[0].code) == (8, "scores = q @ k.swapaxes(-1, -2)")
     assert "hello" not in "".join(capfd.readouterr())
 
 
-def test_a_module_of_a_file_is_made_and_examined(patient):
+def test_module_of_a_file_is_instantiated_and_examined(target):
     from .specimen import wrong
 
     text = Path(wrong.__file__).read_text(encoding="utf-8")
-    assert examine(patient(text, "PositionsNotShifted")).mistakes == ("positions not shifted with the cache",)
+    assert examine(target(text, "PositionsNotShifted")).mistakes == ("positions not shifted with the cache",)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
-        ("x = 1\nwhile True:\n    pass\n", "stopped after 3 s, its limit of time"),
+        ("x = 1\nwhile True:\n    pass\n", "stopped after the time limit of 3 s"),
         ("import sys\n\nsys.exit(3)\n", "line 3: SystemExit: 3"),
-        ("import os\nos._exit(7)\n", "left with exit code 7"),
+        ("import os\nos._exit(7)\n", "exited with code 7"),
         ("def attention(q, k, v:\n    return v\n", "line 1: SyntaxError"),
         ("import torhc\n", "line 1: ModuleNotFoundError"),
         ("import numpy as np\nx = np.zeros(1 << 40, dtype=np.uint8)\nx += 1\n", "line 2: .*MemoryError"),
     ],
 )
-def test_what_goes_wrong_in_a_file_is_told(text, says, patient):
-    with pytest.raises(InvalidInput, match=says):
-        patient(text, seconds=3.0 if "while" in text else 120.0).describe()
+def test_errors_in_a_file_are_reported(text, message, target):
+    with pytest.raises(InvalidInput, match=message):
+        target(text, seconds=3.0 if "while" in text else 120.0).describe()
 
 
-def test_without_a_limit_of_memory_it_would_go_on(patient):
-    """The inverse: with more address space the same file gets what it asks for."""
+def test_memory_limit_is_what_stops_it(target):
+    """Inverse: with more address space the same file runs."""
     text = "import numpy as np\n\nx = np.zeros(3 << 30, dtype=np.uint8)\n\ndef attention(q, k, v):\n    return v\n"
-    assert patient(text, memory=16 << 30).describe().kind == "function"
+    assert target(text, memory=16 << 30).describe().kind == "function"
     with pytest.raises(InvalidInput, match="MemoryError"):
-        patient(text, memory=3 << 30).describe()
+        target(text, memory=3 << 30).describe()
 
 
-def test_processor_time_is_limited_too(patient):
-    with pytest.raises(InvalidInput, match="1 s of processor time"):
-        patient("while True:\n    pass\n", processor=1).describe()
+def test_cpu_time_is_limited(target):
+    with pytest.raises(InvalidInput, match="CPU time limit of 1 s"):
+        target("while True:\n    pass\n", processor=1).describe()
 
 
-def test_a_name_that_is_not_there(patient):
+def test_missing_name(target):
     with pytest.raises(NotFound, match='no "atention"') as error:
-        patient(NUMPY, "atention").describe()
+        target(NUMPY, "atention").describe()
     assert error.value.hint == "Did you mean attention?"
 
 
-def test_a_failing_call_names_the_line(patient):
+def test_failing_call_names_the_line(target):
     text = "def attention(q, k, v):\n    return q @ k @ v @ undefined\n"
     with pytest.raises(InvalidInput, match="line 2"):
-        examine(patient(text))
+        examine(target(text))

@@ -1,4 +1,4 @@
-"""Documents to draw: a small real one, one with every kind of part, and five hundred hostile strings."""
+"""Test documents: a small real one, one with every kind of part, and five hundred hostile strings."""
 
 import random
 from collections.abc import Callable
@@ -60,7 +60,7 @@ assert len(HOSTILE) == 500
 
 
 def matrix(name: str = "weights", **changes) -> Matrix:
-    """A three by three matrix with everything on it."""
+    """Return a 3x3 matrix that uses every option."""
     given = dict(  # noqa: C408
         values=((0.1978, 0.4011, 0.4011), (0.2483, 0.2483, 0.5035), (0.14, 0.284, 0.576)),
         rows=TOKENS,
@@ -77,7 +77,7 @@ def matrix(name: str = "weights", **changes) -> Matrix:
 
 
 def every_part(word: str = "love") -> tuple[Part, ...]:
-    """One part of every kind, with `word` everywhere a text can stand."""
+    """Return one part of every kind, with `word` as every text."""
     return (
         Heading(word, 1),
         Heading(word),
@@ -104,7 +104,7 @@ def every_part(word: str = "love") -> tuple[Part, ...]:
 
 
 def looking(word: str = "love") -> tuple[Part, ...]:
-    """The pictures of looking, with `word` everywhere a text can stand."""
+    """Return the attention figures, with `word` as every text."""
     words, weights = (word, "love", word), np.array([[1.0, np.nan, np.nan], [0.25, 0.75, np.nan], [0.2, 0.3, 0.5]])
     near = ((1, 2), (0, 2), (0, 1))
     points = ((word, 1.0, 2.0), ("b", -1.0, 0.5), (word, 0.0, 0.0))
@@ -122,7 +122,7 @@ def looking(word: str = "love") -> tuple[Part, ...]:
 
 @pytest.fixture(scope="session")
 def worked() -> Document:
-    """Three words, worked in full on the formula, one matrix a step."""
+    """Worked example of three words, one matrix per step."""
     steps = attend_with_weights(
         [[1, 0], [0, 1], [1, 1]], [[1, 0], [1, 1]], [[0, 1], [1, 0]], [[1, 2], [0, 1]], causal=True
     )
@@ -153,7 +153,7 @@ def everything() -> Document:
 
 @pytest.fixture(scope="session")
 def hostile() -> Document:
-    """All hostile strings in one document: as labels, cells, names, sentences, titles, sums."""
+    """Document with all hostile strings as labels, cells, names, sentences, titles and arithmetic."""
     labels = tuple(HOSTILE)
     long = Matrix("hostile", tuple((word, 1.0) for word in labels), labels, ("a", "b"))
     few = [part for word in HOSTILE[:100] for part in every_part(word)]

@@ -1,3 +1,5 @@
+"""CSV output: exact numbers, no spreadsheet formulas."""
+
 import csv
 import io
 
@@ -23,12 +25,12 @@ def test_numbers_come_back_exactly():
     ]
 
 
-def test_blocks_are_parted_by_an_empty_line_and_minus_zero_is_zero():
+def test_blocks_are_separated_by_an_empty_line_and_minus_zero_is_zero():
     drawn = drawn_csv.draw(Document("t", (Matrix("a", ((-0.0,),), ("r",), ("c",)), Table(("x",), ((2.0,),), "b"))))
     assert drawn == "a\n,c\nr,0\n\nb\nx\n2\n"
 
 
-def test_what_is_no_number_has_a_word():
+def test_non_finite_numbers_are_words():
     lines = lines_of(Document("t", (Matrix("m", ((float("nan"), float("-inf"), None),), ("r",), ("a", "b", "c")),)))
     assert lines[2] == ["r", "nan", "-inf", ""]
 
@@ -50,7 +52,7 @@ def is_number(cell):
     return cell == repr(float(cell)) or cell.lstrip("-").isdigit() or cell == "-inf"
 
 
-def test_with_the_guard_removed_one_would_be(monkeypatch):
+def test_without_the_escape_a_cell_would_be_a_formula(monkeypatch):
     monkeypatch.setattr(drawn_csv, "guarded", lambda text: text)
     lines = lines_of(Document("t", (Table(("=1+1",), ()),)))
     assert lines[0] == ["=1+1"]

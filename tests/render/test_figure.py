@@ -1,4 +1,4 @@
-"""Pictures of looking in every format: drawn, described, and readable as tables."""
+"""Attention figures in every format: drawn, described, and readable as tables."""
 
 import io
 from xml.etree import ElementTree
@@ -23,8 +23,8 @@ def maps(**changes):
 
 
 @pytest.mark.parametrize("format", render.FORMATS)
-def test_every_picture_is_drawn_in_every_format(format):
-    assert render.draw(Document("Looking", looking()), format)
+def test_every_figure_is_drawn_in_every_format(format):
+    assert render.draw(Document("Figures", looking()), format)
 
 
 def test_the_chosen_map_is_the_table():
@@ -34,7 +34,7 @@ def test_the_chosen_map_is_the_table():
     assert table.rows == (("2", "0", 1.0, "I", "I"), ("2", "3", 1.0, "I", "I"))
 
 
-def test_tiles_say_what_they_are_and_exact_rows_come_first():
+def test_tiles_are_labelled_and_exact_rows_come_first():
     tiled = Maps("Long", WEIGHTS[None, None], WORDS * 2, WORDS * 2, tile=2, reduced="mean")
     [matrix] = tables_of(tiled)
     assert matrix.rows == ("0–1", "2–3", "4–5")
@@ -44,7 +44,7 @@ def test_tiles_say_what_they_are_and_exact_rows_come_first():
     assert tables_of(exact)[0].rows == ("4 love",)
 
 
-def test_links_are_listed_with_the_strongest_first_and_the_known_named():
+def test_links_are_listed_strongest_first_with_known_ones_marked():
     [table] = tables_of(Links("Head", WORDS, WORDS, WEIGHTS, known=((2, 2),)))
     assert [row[2] for row in table.rows] == [1.0, 0.75, 0.5, 0.3, 0.25, 0.2]
     assert [row[3] for row in table.rows] == ["", "", "yes", "", "", ""]
@@ -56,7 +56,7 @@ def test_the_cache_adds_up():
     assert table.rows[-1] == ("all", "", "2", "3", "5")
 
 
-def test_the_drawing_holds_every_map_every_link_and_every_step():
+def test_svg_contains_every_map_link_and_step():
     drawn = ElementTree.fromstring(svg.draw(Document("t", (maps(),))))
     space = "{http://www.w3.org/2000/svg}"
     assert len(list(drawn.iter(f"{space}image"))) == 2
@@ -66,11 +66,11 @@ def test_the_drawing_holds_every_map_every_link_and_every_step():
     assert ribbons.count('class="ribbon"') == 6
     assert ribbons.count('class="known"') == 1
     cache = svg.draw(Document("t", (Cache("Cache", WORDS, ((0, 2), (2, 1))),)))
-    assert cache.count('class="reused"') == 2 + 1, "two cells and the key"
+    assert cache.count('class="reused"') == 2 + 1, "two cells and the legend"
     assert cache.count('class="computed"') == 3 + 1
 
 
-def test_large_maps_are_dots_with_some_of_their_tokens():
+def test_large_maps_are_images_with_some_of_their_tokens():
     count = 200
     words = tuple(f"w{place}" for place in range(count))
     drawn = svg.draw(Document("t", (Maps("m", np.random.default_rng(0).random((1, 1, count, count)), words, words),)))
@@ -79,14 +79,14 @@ def test_large_maps_are_dots_with_some_of_their_tokens():
     assert "0 w0" in drawn
 
 
-def test_long_alignments_stand_in_columns():
+def test_long_alignments_are_drawn_in_columns():
     words = tuple(f"word{place}" for place in range(60))
     drawn = svg.draw(Document("t", (Links("long", words, words, np.eye(60), ribbons=True),)))
     assert 'class="ribbon"' not in drawn
     assert drawn.count('class="link"') == 60
 
 
-def test_labels_of_dots_do_not_lie_on_each_other():
+def test_point_labels_do_not_overlap():
     dots = [Dot(f"w{place}", f"word{place}", 100 + place % 5, 100 + place // 5, 0) for place in range(30)]
     assert 0 < len(list(label_dots(dots, 0, 600))) < 30
     spread = [Dot(f"w{place}", f"word{place}", 100, 100 + 40 * place, 0) for place in range(10)]
@@ -101,14 +101,14 @@ def test_labels_stay_between_the_edges():
     assert not list(label_dots(dots[:1], 56, 100))
 
 
-def test_kinds_differ_in_shape_too():
+def test_groups_differ_in_shape():
     plane = Plane("p", (("a", 0.0, 0.0), ("b", 1.0, 1.0)), groups=("x", "y"))
     drawn = svg.draw(Document("t", (plane,)))
     shapes = {line.split('"')[0] for line in drawn.split('<path d="')[1:] if 'class="point"' in line.split("/>")[0]}
     assert len(shapes) == 2
 
 
-def test_words_can_be_shaded_by_numbers_of_their_own():
+def test_text_cells_can_have_their_own_shades():
     lens = Matrix("lens", (("a", "b"),), ("0",), ("x", "y"), shaded=True, shades=((0.0, 1.0),))
     page = render.draw(Document("t", (lens,)), "html")
     assert '<td class="s0">a</td>' in page

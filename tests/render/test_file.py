@@ -1,3 +1,5 @@
+"""Atomic file writes."""
+
 import os
 import stat
 
@@ -12,10 +14,10 @@ def test_text_and_bytes_are_written_and_replaced(tmp_path):
     assert write(path, "eins ✓") == path
     write(path, b"zwei")
     assert path.read_bytes() == b"zwei"
-    assert [each.name for each in tmp_path.iterdir()] == ["a.md"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
 
 
-def test_a_failure_on_the_way_leaves_the_old_file_whole(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file_unchanged(tmp_path, monkeypatch):
     path = tmp_path / "a.md"
     write(path, "old")
 
@@ -26,17 +28,17 @@ def test_a_failure_on_the_way_leaves_the_old_file_whole(tmp_path, monkeypatch):
     with pytest.raises(NoRoom, match="No space left on device"):
         write(path, "new")
     assert path.read_text() == "old"
-    assert [each.name for each in tmp_path.iterdir()] == ["a.md"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
 
 
-def test_a_missing_folder_and_a_folder_are_said(tmp_path):
+def test_missing_folder_and_folder_as_target_are_errors(tmp_path):
     with pytest.raises(NotFound, match="There is no folder"):
         write(tmp_path / "no" / "a.md", "x")
     with pytest.raises(InvalidInput, match="is a folder"):
         write(tmp_path, "x")
 
 
-def test_a_new_file_is_readable_as_any_other_and_an_old_one_keeps_its_rights(tmp_path):
+def test_file_permissions(tmp_path):
     other = tmp_path / "other"
     other.write_text("x")
     assert stat.S_IMODE(write(tmp_path / "new", "x").stat().st_mode) == stat.S_IMODE(other.stat().st_mode)

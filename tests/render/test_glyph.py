@@ -1,3 +1,5 @@
+"""Sanitising of untrusted text."""
+
 import unicodedata
 
 import pytest
@@ -11,10 +13,10 @@ ANYTHING = st.text(st.characters(codec=None, categories=None))
 
 
 @given(st.one_of(st.text(), st.text(alphabet="\x00\x1b\x9b\u202e\u2066\ud800\ufeff\u2028 a")))
-def test_nothing_dangerous_is_left(text):
+def test_no_dangerous_character_is_left(text):
     for drawn in (glyph.tame(text), glyph.label(text), glyph.prose(text)):
-        assert not [each for each in drawn if unicodedata.category(each) in INVISIBLE]
-        assert not [each for each in drawn if unicodedata.bidirectional(each) in {"LRO", "RLO", "LRE", "RLE", "PDF"}]
+        assert not [character for character in drawn if unicodedata.category(character) in INVISIBLE]
+        assert not [c for c in drawn if unicodedata.bidirectional(c) in {"LRO", "RLO", "LRE", "RLE", "PDF"}]
         drawn.encode("utf-8")
 
 
@@ -29,11 +31,11 @@ def test_whitespace_and_special_tokens_are_visible(token, shown):
     assert glyph.label(token) == shown
 
 
-def test_a_long_label_is_cut_and_says_so():
+def test_long_labels_are_cut_with_an_ellipsis():
     assert len(glyph.label("a" * 10_000)) == glyph.LONGEST
     assert glyph.label("a" * 10_000).endswith("…")
 
 
-def test_plain_text_is_left_alone():
+def test_plain_text_is_unchanged():
     text = "Ça va? Größe, naïve, Łódź, Ελληνικά, русский, שלום, 日本語"
     assert glyph.tame(text) == text

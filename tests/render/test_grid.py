@@ -1,3 +1,5 @@
+"""Grid layout: windows, labels, rounding."""
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -5,7 +7,7 @@ from peasy.render.grid import lay_out, table_cells, window
 from peasy.views import Document, Matrix, Table
 
 
-@settings(deadline=None)  # a busy machine is no mistake
+@settings(deadline=None)  # machines may be slow
 @given(st.integers(0, 500), st.integers(2, 60))
 def test_a_window_keeps_the_ends_and_the_order(count, most):
     places = window(count, most)
@@ -17,14 +19,14 @@ def test_a_window_keeps_the_ends_and_the_order(count, most):
         assert (shown[0], shown[-1]) == (0, count - 1)
 
 
-def test_what_is_left_out_is_said():
+def test_omitted_rows_are_announced():
     many = tuple(f"t{place}" for place in range(1000))
     grid = lay_out(Matrix("m", tuple((0.0,) * 3 for _ in many), many, ("a", "b", "c")), 4, 40)
     assert grid.notice == "960 of 1,000 rows are left out to keep this readable (⋯)."
     assert lay_out(Matrix("m", ((1.0,),), ("a",), ("b",)), 4, 40).notice == ""
 
 
-def test_rows_of_a_wrong_length_are_shown_as_they_are():
+def test_rows_of_a_wrong_length_are_shown_unchanged():
     grid = lay_out(Matrix("m", ((1.0, 2.0, 3.0), (1.0,)), ("a", "b"), ("x", "y")), 4, 40)
     assert [grid.column_label(column) for column in grid.columns] == ["x", "y", "3"]
     assert [grid.text(1, column) for column in grid.columns] == ["1", "", ""]
@@ -37,8 +39,8 @@ def test_a_table_rounds_column_by_column():
     assert (numeric, notice) == ([False, True, True], "")
 
 
-def test_decimals_and_shades_are_those_of_what_is_shown():
-    """So that a thousand tokens cost what forty do: no cell outside the window is even looked at."""
+def test_decimals_and_shades_depend_on_shown_cells_only():
+    """No cell outside the window is read, so a thousand tokens cost as much as forty."""
 
     class Untouched(tuple):
         def __getitem__(self, place):

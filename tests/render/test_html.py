@@ -1,4 +1,4 @@
-"""The page, parsed again: what stands where, and that texts are only texts."""
+"""HTML output, parsed again: structure, content security policy, and no injection."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ VOID = {"meta", "br", "img", "input", "link", "hr"}
 
 
 class Tree(HTMLParser):
-    """Every element with its attributes and text; a wrong nesting fails."""
+    """Elements with attributes and text; wrong nesting fails."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -60,7 +60,7 @@ def test_tables_are_labelled_and_captioned():
     assert cells[5] == "0.5035 (marked)"
 
 
-def test_shading_is_a_class_and_the_number_stands_in_the_cell():
+def test_shading_is_a_class_and_the_cell_contains_the_number():
     tree = Tree(html.draw(Document("t", (matrix(marks=frozenset()),))))
     shaded = [(attributes["class"], text) for attributes, text in tree.all("td") if "data-cell" in attributes]
     levels = [int(name.removeprefix("s")) for name, _ in shaded]
@@ -71,7 +71,7 @@ def test_shading_is_a_class_and_the_number_stands_in_the_cell():
     )
 
 
-def test_the_arithmetic_of_every_cell_travels_as_json(worked):
+def test_arithmetic_of_every_cell_is_stored_as_json(worked):
     page = html.draw(worked)
     tree = Tree(page)
     stored = json.loads(
@@ -81,7 +81,7 @@ def test_the_arithmetic_of_every_cell_travels_as_json(worked):
     assert places
     assert set(places) == set(stored)
     assert len(places) == sum(len(row) for m in worked.matrices() for row in m.values)
-    for place, (_, text) in zip(places, [each for each in tree.all("td") if "data-cell" in each[0]], strict=True):
+    for place, (_, text) in zip(places, [cell for cell in tree.all("td") if "data-cell" in cell[0]], strict=True):
         assert stored[place][-1].startswith("= ")
         if text[-1].isdigit():
             assert float(stored[place][-1][2:]) == pytest.approx(float(text), abs=1e-4)
@@ -101,11 +101,11 @@ def test_the_policy_allows_exactly_what_is_in_the_page(worked):
     assert "unsafe" not in policy
 
 
-def test_nothing_points_outside(everything):
+def test_no_external_references(everything):
     for page in (html.draw(everything), html.fragment(everything)):
         for tag, attributes in Tree(page).elements:
             assert tag not in {"link", "img", "iframe", "object", "embed", "base", "form", "a"}
-            if tag == "image":  # a picture that lies in its own address
+            if tag == "image":  # a data URI
                 assert attributes.pop("href").startswith("data:image/png;base64,")
             assert not {"src", "href", "action", "srcdoc"} & set(attributes)
             assert not [name for name in attributes if name.startswith("on")]
@@ -113,12 +113,12 @@ def test_nothing_points_outside(everything):
         assert "@import" not in page
 
 
-def test_the_notebook_piece_has_no_script(everything):
+def test_notebook_fragment_has_no_script(everything):
     assert "<script" not in html.fragment(everything)
     assert Tree(html.fragment(everything)).all("table")
 
 
-def test_every_inline_style_of_the_notebook_piece_is_used(everything):
+def test_every_inline_style_of_the_notebook_fragment_is_used(everything):
     names = tuple(map(str, range(100)))
     long = Matrix("m", tuple((0.5,) for _ in names), names, ("a",))
     raw = html._Page(Document("t", (*everything.parts, long)), alone=False).body()
@@ -138,7 +138,7 @@ def test_hostile_strings_make_no_element_and_no_attribute(form, step):
 
 
 def shape(tree):
-    """Elements and attributes; what a text's length and emptiness may change is left out."""
+    """Elements and attributes, without those that depend on text length."""
     layout = {"x", "y", "width", "height", "viewbox", "transform", "d", "cx", "cy"}
     return [
         (tag, sorted((name, value) for name, value in attributes.items() if name not in layout | {"content"}))
@@ -147,7 +147,7 @@ def shape(tree):
     ]
 
 
-def test_with_the_escape_removed_they_would(monkeypatch):
+def test_without_the_escape_they_would(monkeypatch):
     monkeypatch.setattr(html, "escape", lambda text: text)
     assert Tree(html.draw(Document("t", (Matrix("m", ((1.0,),), ("<img>",), ("c",)),)))).all("img")
 
@@ -170,7 +170,7 @@ def test_a_long_input_is_windowed_with_a_notice():
     assert wide.count("<td") < 1.1 * html.MOST_CELLS
 
 
-def test_many_large_matrices_share_the_room():
+def test_many_large_matrices_share_the_cell_limit():
     names = tuple(map(str, range(200)))
     big = Matrix("m", tuple((0.5,) * 200 for _ in names), names, names)
     assert html.draw(Document("t", (big,) * 6)).count("<td") < 2 * html.MOST_CELLS
@@ -183,7 +183,7 @@ def test_stored_arithmetic_is_bounded(monkeypatch):
     assert "The arithmetic of the other cells" in page
 
 
-def test_modules_import_only_each_other_and_are_inlined_whole():
+def test_modules_are_inlined_without_imports():
     joined = html.inlined_modules(Document("t", looking()))
     assert not re.search(r"^\s*(import|export)\b", joined, re.MULTILINE)
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|fetch\(", joined)

@@ -1,3 +1,5 @@
+"""LaTeX output: escaping, and compilation if LaTeX is installed."""
+
 import re
 import shutil
 import subprocess
@@ -23,7 +25,7 @@ def test_a_matrix_is_a_table_with_its_name_and_formula():
     assert r"\textbf{love} & $0.2483$ & $0.2483$ & $0.5035$ \\" in drawn
 
 
-def test_a_text_can_only_bring_harmless_commands():
+def test_escaped_text_contains_only_harmless_commands():
     harmless = set(COMMAND.findall("".join(latex._ESCAPES.values())))
     for word in HOSTILE:
         escaped = latex.escape(word)
@@ -32,18 +34,18 @@ def test_a_text_can_only_bring_harmless_commands():
         assert not re.search(r"(?<!\\)[$&#%_~^]", rest)
 
 
-def test_a_text_does_not_end_the_document():
+def test_text_cannot_end_the_document():
     drawn = latex.draw(Document(r"\end{document}", every_part(r"\end{document}\input{/etc/passwd}")))
     assert drawn.count(r"\end{document}") == 1
     assert r"\input" not in drawn
 
 
-def test_with_the_escape_removed_it_would(monkeypatch):
+def test_without_the_escape_it_would(monkeypatch):
     monkeypatch.setattr(latex, "escape", lambda text: text)
     assert latex.draw(Document(r"\end{document}", ())).count(r"\end{document}") == 2
 
 
-def test_a_formula_outside_the_small_set_is_refused():
+def test_unsupported_formulas_are_rejected():
     for source in (r"\input{x}", r"x \end{document}"):
         with pytest.raises(UnknownTeX):
             latex.draw(Document("t", (Formula(source),)))

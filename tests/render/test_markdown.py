@@ -1,4 +1,4 @@
-"""Markdown, read back by a Markdown parser: the other road."""
+"""Markdown output, read back by an independent Markdown parser."""
 
 import re
 
@@ -18,7 +18,7 @@ ALLOWED = {
 
 
 def tables_of(text):
-    """The tables of a Markdown text, cell by cell, as a reader sees them."""
+    """Parse the tables of a Markdown text into cells."""
     tables, row = [], None
     tokens = PARSER.parse(text)
     for place, token in enumerate(tokens):
@@ -32,7 +32,7 @@ def tables_of(text):
     return tables
 
 
-def test_a_matrix_stands_under_its_name_in_bold():
+def test_a_matrix_follows_its_name_in_bold():
     drawn = markdown.draw(Document("t", (matrix(marks=frozenset()),)))
     assert "\n\n**weights**\n\n" in drawn
     assert tables_of(drawn) == [
@@ -56,7 +56,7 @@ def test_negative_numbers_stay_numbers():
     assert "| a | -1.5 |" in drawn
 
 
-def test_every_hostile_string_survives_as_text_and_is_never_markup():
+def test_hostile_strings_are_text_and_never_markup():
     rows = tuple((word, "end") for word in HOSTILE)
     for part in (Table(("word", "last"), rows), Matrix("m", rows, HOSTILE, ("word", "last"))):
         table = tables_of(markdown.draw(Document("t", (part,))))[0]
@@ -84,7 +84,7 @@ def test_a_hostile_string_makes_no_element_anywhere(word):
     assert "{{" not in re.sub(r"\$\$.*?\$\$|^    .*?$", "", drawn, flags=re.DOTALL | re.MULTILINE)
 
 
-def test_with_the_escape_removed_it_would(monkeypatch):
+def test_without_the_escape_it_would(monkeypatch):
     monkeypatch.setattr(markdown, "escape", lambda text: text)
     drawn = markdown.draw(Document("t", (Paragraph("<img src=x onerror=alert(1)>"),)))
     assert any(child.type == "html_inline" for token in PARSER.parse(drawn) for child in token.children or ()) or any(
@@ -92,7 +92,7 @@ def test_with_the_escape_removed_it_would(monkeypatch):
     )
 
 
-def test_headings_are_counted_and_sentences_are_sentences():
+def test_headings_are_numbered_and_sentences_are_not_lists():
     drawn = markdown.draw(
         Document("Title", (Heading("Scores", 3), Paragraph("1. not a list"), Paragraph("- nor this")))
     )

@@ -1,3 +1,5 @@
+"""Number formatting."""
+
 import math
 
 from hypothesis import given
@@ -17,17 +19,17 @@ def test_a_written_number_is_the_nearest_and_never_minus_zero(value, decimals):
         assert len(written) < 30
 
 
-def test_what_is_no_number_is_said_in_words():
-    assert [write(float(each)) for each in ("nan", "inf", "-inf")] == ["not a number", "∞", "−∞"]
+def test_non_finite_numbers_are_words():
+    assert [write(float(text)) for text in ("nan", "inf", "-inf")] == ["not a number", "∞", "−∞"]
 
 
 def test_whole_numbers_look_whole_and_a_matrix_has_one_number_of_decimals():
     assert decimals_for([1, 2.0, -3], 4) == 0
     assert decimals_for([0.1, 2.13], 4) == 2
     assert decimals_for([1, 1 / 3], 4) == 4
-    assert decimals_for([0.1 + 0.2], 4) == 1, "what binary arithmetic left behind is no decimal"
+    assert decimals_for([0.1 + 0.2], 4) == 1, "floating-point error is not a decimal"
     assert decimals_for([math.inf, None, "x"], 4) == 0
 
 
-def test_cells_of_text_and_nothing_stay_what_they_are():
-    assert [write_cell(each, 2) for each in ("q_3*k_2", None, 0.125)] == ["q_3*k_2", "", "0.12"]
+def test_text_and_empty_cells_are_unchanged():
+    assert [write_cell(cell, 2) for cell in ("q_3*k_2", None, 0.125)] == ["q_3*k_2", "", "0.12"]

@@ -1,4 +1,4 @@
-"""The saved page in a real browser, with the network off."""
+"""Saved HTML pages in a real browser, offline."""
 
 import pytest
 from tests.browser.conftest import Watched
@@ -15,7 +15,7 @@ def saved(worked, tmp_path_factory):
     return render.save(worked, tmp_path_factory.mktemp("page") / "worked.html")
 
 
-def test_a_cell_that_is_focused_or_pointed_at_opens_its_arithmetic(browser, saved):
+def test_focusing_or_hovering_a_cell_opens_its_arithmetic(browser, saved):
     watched = Watched(browser, saved)
     page = watched.page
     popover, cell = page.locator("#popover"), page.locator("td[data-cell]")
@@ -35,7 +35,7 @@ def test_a_cell_that_is_focused_or_pointed_at_opens_its_arithmetic(browser, save
     watched.assert_quiet()
 
 
-def test_tables_are_one_stop_each_for_the_tab_key(browser, saved, worked):
+def test_each_table_is_one_tab_stop(browser, saved, worked):
     page = Watched(browser, saved).page
     assert page.locator("td[tabindex='0']").count() == len(worked.matrices())
 
@@ -68,7 +68,7 @@ def test_hostile_strings_stay_text(browser, tmp_path, many):
 
 
 @pytest.mark.parametrize("word_range", [range(start, start + 100) for start in range(0, 500, 100)])
-def test_no_hostile_string_speaks_as_a_cell_or_a_sum(browser, tmp_path, word_range):
+def test_hostile_strings_in_cells_and_arithmetic_are_inert(browser, tmp_path, word_range):
     parts = tuple(part for place in word_range for part in every_part(HOSTILE[place])[7:9])
     watched = Watched(browser, render.save(Document("t", parts), tmp_path / "page.html"))
     assert watched.page.locator("img, iframe, a, [onerror], [onload]").count() == 0
@@ -99,11 +99,11 @@ def test_axe_finds_nothing_serious(browser, everything, worked, tmp_path, scheme
     path = render.save(Document("All", (*worked.parts, *everything.parts)), tmp_path / "page.html")
     page = Watched(browser, path, color_scheme=scheme, bypass_csp=True).page
     found = Axe().run(page).response["violations"]
-    serious = [each for each in found if each["impact"] in {"serious", "critical"}]
-    assert not serious, [(each["id"], each["nodes"][0]["html"]) for each in serious]
+    serious = [violation for violation in found if violation["impact"] in {"serious", "critical"}]
+    assert not serious, [(violation["id"], violation["nodes"][0]["html"]) for violation in serious]
 
 
-def test_it_reads_without_scripts(browser, saved):
+def test_page_is_readable_without_scripts(browser, saved):
     watched = Watched(browser, saved, java_script_enabled=False)
     assert watched.page.locator("td", has_text="0.5760").count() == 1
     assert watched.page.locator("math").count() >= 8
@@ -115,8 +115,8 @@ def test_high_contrast_keeps_borders(browser, saved):
     assert page.evaluate("getComputedStyle(document.querySelector('td[data-cell]')).borderTopStyle") == "solid"
 
 
-def test_the_policy_stops_what_would_slip_in(browser, saved, tmp_path):
-    """The inverse: a script put into the file by hand does not run."""
+def test_policy_blocks_injected_scripts(browser, saved, tmp_path):
+    """Inverse: a script inserted into the file does not run."""
     path = tmp_path / "spoilt.html"
     path.write_text(
         saved.read_text().replace("<h1>", "<script>alert(1)</script><img src=http://a.example/x.png><h1>", 1)

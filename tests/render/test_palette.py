@@ -1,3 +1,5 @@
+"""Palettes: contrast and scales."""
+
 import math
 from itertools import pairwise
 
@@ -7,7 +9,7 @@ from peasy.render import palette
 
 
 @pytest.mark.parametrize("name", ["by-size", "around-zero"])
-def test_every_shade_can_be_read_on(name):
+def test_every_shade_has_enough_contrast(name):
     for level in range(palette.LEVELS + 1):
         shade = palette.Shade(name, level)
         light, ink = palette._luminance(shade.background), palette._luminance(shade.ink)
@@ -15,25 +17,25 @@ def test_every_shade_can_be_read_on(name):
         assert contrast >= 4.5, f"level {level} of {name}: {contrast:.2f}"
 
 
-def test_larger_is_lighter_so_that_it_also_reads_in_grey():
+def test_larger_numbers_are_lighter_and_readable_in_greyscale():
     shades = [palette.Shade("by-size", level) for level in range(palette.LEVELS + 1)]
     assert all(palette._luminance(a.background) < palette._luminance(b.background) for a, b in pairwise(shades))
 
 
-def test_zero_lies_in_the_middle_when_there_are_both_signs():
+def test_zero_is_in_the_middle_of_a_diverging_scale():
     scale = palette.scale_for(((-1.0, 0.0, 3.0),))
     assert [scale.shade(value).level for value in (-3.0, 0.0, 3.0)] == [0, palette.LEVELS // 2, palette.LEVELS]
     assert palette.scale_for(((0.2, 0.6),)).shade(0.0).level == 0
 
 
-def test_what_is_no_number_has_no_shade():
+def test_non_numbers_have_no_shade():
     scale = palette.scale_for(((1.0, math.inf, math.nan, None, "x"),))
     assert scale.high == 1.0
-    assert [scale.shade(each) for each in (math.inf, math.nan, None, "x")] == [None] * 4
+    assert [scale.shade(cell) for cell in (math.inf, math.nan, None, "x")] == [None] * 4
     assert palette.scale_for(()).shade(1.0) is not None
 
 
-def test_bars_say_the_same_without_colour():
+def test_bars_grow_with_the_level():
     bars = [palette.Shade("by-size", level).bar for level in range(palette.LEVELS + 1)]
     assert bars == sorted(bars, key=palette.BARS.index)
     assert bars[-1] == "█"

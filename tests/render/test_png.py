@@ -1,3 +1,5 @@
+"""PNG output."""
+
 import builtins
 import struct
 
@@ -15,7 +17,7 @@ def test_a_png_has_twice_the_size_of_the_svg(worked):
     assert f'width="{width // 2}" height="{height // 2}"' in text
 
 
-def test_without_the_part_the_line_that_installs_it_is_given(worked, monkeypatch):
+def test_missing_extra_is_an_error_with_install_hint(worked, monkeypatch):
     real = builtins.__import__
 
     def without(name, *args, **kwargs):

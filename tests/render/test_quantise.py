@@ -1,4 +1,4 @@
-"""Numbers in steps: within the stated error, what is not there kept apart, small."""
+"""Quantisation: within the stated error, NaN preserved, compact."""
 
 import numpy as np
 import pytest
@@ -16,13 +16,13 @@ def test_every_number_is_within_the_stated_error(fine, low):
     assert packed["error"] < (1e-4 if fine else 0.02)
 
 
-def test_what_is_not_there_stays_apart():
+def test_non_finite_numbers_become_nan():
     values = np.array([0.0, np.nan, 1.0, np.inf, -np.inf])
     assert np.array_equal(np.isnan(unpack(quantise(values))), ~np.isfinite(values))
 
 
 @pytest.mark.parametrize("values", [np.full((2, 2), 0.25), np.full((2, 2), np.nan), np.zeros((0, 3))])
-def test_equal_missing_and_no_numbers(values):
+def test_constant_nan_and_empty_arrays(values):
     packed = quantise(values)
     assert packed["error"] == 0.0
     assert np.array_equal(unpack(packed), values, equal_nan=True)
@@ -33,6 +33,6 @@ def test_attention_of_many_heads_is_small():
     assert len(quantise(weights)["data"]) < 1.5e6 < weights.astype(np.float32).nbytes / 6
 
 
-def test_no_decimal_is_shown_that_the_error_hides():
+def test_decimals_are_within_the_error():
     for error in (0.002, 7.6e-6, 0.04, 3.0):
         assert 10.0 ** -decimals_left(error, 4) / 2 >= error or decimals_left(error, 4) in (0, 4)

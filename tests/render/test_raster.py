@@ -1,4 +1,4 @@
-"""The picture of many cells, read back by another road: its bytes taken apart by hand."""
+"""PNG heat maps, decoded by an independent reader."""
 
 import struct
 import zlib
@@ -12,7 +12,7 @@ SCALE = palette.Scale(0.0, 1.0, "by-size")
 
 
 def read(png: bytes):
-    """Width, height, palette and codes of a PNG of palette colours."""
+    """Return chunks and pixel codes of a palette PNG."""
     chunks, at = {}, 8
     while at < len(png):
         size, kind = struct.unpack(">I4s", png[at : at + 8])
@@ -24,7 +24,7 @@ def read(png: bytes):
     return chunks, codes[:, 1:]
 
 
-def test_the_largest_is_the_lightest_and_what_is_not_there_is_see_through():
+def test_the_maximum_is_lightest_and_nan_is_transparent():
     chunks, codes = read(heat_png(np.array([[0.0, 1.0], [np.nan, 0.5]]), SCALE))
     colours, codes = chunks[b"PLTE"], codes.astype(int)
     assert colours[3 * codes[0, 1] : 3 * codes[0, 1] + 3].hex() == palette.CIVIDIS[-1][1:]
@@ -39,11 +39,11 @@ def test_cells_can_be_many_pixels():
     assert set(codes[:, :3].ravel()) == {0}
 
 
-def test_the_address_holds_all_of_it():
+def test_data_uri():
     assert heat_uri(np.eye(2), SCALE).startswith("data:image/png;base64,")
 
 
-def test_tiles_keep_the_largest_and_forget_what_is_not_there():
+def test_max_pooling_ignores_nan():
     values = np.full((5, 7), np.nan)
     values[4, 6] = 0.25
     tiles, side = shrunk(values, 3)

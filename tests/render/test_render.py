@@ -1,4 +1,4 @@
-"""The front door of the room: formats by name, files by suffix, notebooks."""
+"""Public API of `render`: formats by name, files by suffix, notebooks."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ def test_every_format_draws_everything(format, everything, worked):
 
 
 @pytest.mark.parametrize("suffix", render.SUFFIXES)
-def test_a_file_is_what_its_suffix_says(suffix, worked, tmp_path):
+def test_suffix_selects_the_format(suffix, worked, tmp_path):
     path = render.save(worked, tmp_path / f"LOVE.{suffix.upper()}")
     drawn = render.draw(worked, suffix)
     assert path.read_bytes() == (drawn if isinstance(drawn, bytes) else drawn.encode())
@@ -35,7 +35,7 @@ def test_an_unknown_suffix_lists_the_known(name):
     assert caught.value.hint
 
 
-def test_an_unknown_format_is_refused():
+def test_an_unknown_format_is_rejected():
     with pytest.raises(UsageError, match="docx"):
         render.draw(Document("t", ()), "docx")
 
@@ -48,7 +48,7 @@ def test_a_notebook_gets_text_script_free_html_and_a_picture(worked):
     assert render.mimebundle(3) == {"text/plain": "3"}
 
 
-def test_steps_show_themselves():
+def test_steps_display_in_notebooks():
     steps = peasy.attend([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[5.0], [7.0]])
     bundle = steps._repr_mimebundle_()
     assert "weights" in bundle["text/plain"]
@@ -56,8 +56,8 @@ def test_steps_show_themselves():
     assert bundle["image/svg+xml"].startswith("<svg")
 
 
-def test_the_room_is_light():
-    """No drawing library before something is drawn, and no torch ever."""
+def test_import_is_lightweight():
+    """No rendering library is imported before it is used, and torch never."""
     code = "import sys, peasy.render; print(sorted({'rich', 'torch', 'vl_convert', 'numpy'} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

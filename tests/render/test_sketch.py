@@ -1,4 +1,4 @@
-"""Pictures in characters: every line and name is where its numbers are, on screens of any width."""
+"""ASCII plots: curves and names are at their coordinates, at any screen width."""
 
 import math
 
@@ -15,12 +15,12 @@ CURVES = Curves("Learning", (FALLS, RISES), "step", "loss")
 
 
 def drawn(picture, width=80):
-    found = sketch(picture, width, 4)
-    assert found is not None
-    return found
+    lines = sketch(picture, width, 4)
+    assert lines is not None
+    return lines
 
 
-def test_a_line_begins_and_ends_where_its_numbers_do():
+def test_curves_start_and_end_at_their_values():
     title, axis, *rows = drawn(CURVES)
     assert (title, axis.strip()) == ("Learning", "loss")
     inside = [row.split("│")[-1].split("┤")[-1] for row in rows[:HEIGHT]]
@@ -34,22 +34,22 @@ def test_a_line_begins_and_ends_where_its_numbers_do():
     assert rows[-2:] == ["a  falls: from 3.0000 to 1.0000", "b  rises: from 1.0000 to 3.0000"]
 
 
-def test_names_stand_at_their_places_or_are_counted():
+def test_names_are_at_their_points_or_counted():
     points = (*tuple((f"w{n}", float(n), float(n)) for n in range(17)), ("w0 again", 0.0, 0.0))
     *rows, note = drawn(Plane("Words", points), 100)
     assert "w16" in rows[1]
     assert "w0" in rows[HEIGHT]
-    assert note == "1 of 18 have no room for their name: --out FILE.html shows all."
+    assert note == "1 of 18 names do not fit; --out FILE.html shows all."
 
 
-def test_few_points_stay_numbers_to_be_read():
+def test_few_points_are_a_table():
     few = Plane("Words", tuple((f"w{n}", float(n), 0.0) for n in range(MOST_LISTED)))
     assert sketch(few, 80, 4) is None
     assert "w3" in draw(Document("D", (few,)))
     assert sketch(CURVES, 39, 4) is None
 
 
-def test_what_is_no_number_is_left_out():
+def test_non_finite_points_are_left_out():
     holed = Curves("Broken", (("line", (*FALLS[1], (21.0, math.nan), (22.0, math.inf))),), "step", "loss")
     assert drawn(holed)[-1] == "a  line: from 3.0000 to 1.0000"
     assert "none: no numbers" in drawn(Curves("Broken", (FALLS, ("none", ((1.0, math.nan),)))))[-1]

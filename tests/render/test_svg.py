@@ -1,3 +1,5 @@
+"""SVG output, parsed as XML."""
+
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -14,7 +16,7 @@ def tree_of(document, **options):
 
 
 def texts_of(tree):
-    return ["".join(each.itertext()) for each in tree.iter(f"{SVG}text")]
+    return ["".join(element.itertext()) for element in tree.iter(f"{SVG}text")]
 
 
 def test_a_heat_map_has_its_labels_its_numbers_and_a_title():
@@ -24,18 +26,18 @@ def test_a_heat_map_has_its_labels_its_numbers_and_a_title():
         assert text in texts
     assert tree.find(f"{SVG}title").text == "I love AI"
     assert "Each row becomes shares of 1." in tree.find(f"{SVG}desc").text
-    assert [each for each in tree.iter(f"{SVG}rect") if each.get("class") == "marked"]
+    assert [element for element in tree.iter(f"{SVG}rect") if element.get("class") == "marked"]
 
 
 def test_shades_grow_with_the_numbers():
     tree = tree_of(Document("t", (matrix(marks=frozenset()),)))
-    fills = [each.get("fill") for each in tree.iter(f"{SVG}rect") if each.get("fill")]
+    fills = [element.get("fill") for element in tree.iter(f"{SVG}rect") if element.get("fill")]
     assert len(fills) == 9
     assert fills[8] == "#fee838"
     assert fills[1] == fills[2] != fills[0]
 
 
-def test_everything_lies_inside_the_sheet(everything, worked):
+def test_everything_is_inside_the_canvas(everything, worked):
     for document in (everything, worked):
         tree = tree_of(document)
         width, height = float(tree.get("width")), float(tree.get("height"))
@@ -47,13 +49,13 @@ def test_everything_lies_inside_the_sheet(everything, worked):
 
 
 def test_numbered_steps_are_joined_by_arrows(worked):
-    arrows = [each for each in tree_of(worked).iter(f"{SVG}path") if each.get("class") == "arrow"]
+    arrows = [element for element in tree_of(worked).iter(f"{SVG}path") if element.get("class") == "arrow"]
     assert arrows
     headings = [text for text in texts_of(tree_of(worked)) if text[0].isdigit() and ". " in text]
     assert headings == [f"{n}. {h.text}" for n, h in enumerate((p for p in worked.parts if isinstance(p, Heading)), 1)]
 
 
-def test_a_dark_theme_is_followed_unless_the_paper_is_fixed(worked):
+def test_dark_theme_is_optional(worked):
     assert "prefers-color-scheme:dark" in svg.draw(worked)
     assert "prefers-color-scheme" not in svg.draw(worked, dark=False)
 
@@ -64,7 +66,9 @@ def test_a_large_matrix_has_a_scale_and_a_tooltip_for_each_cell():
     texts = texts_of(tree)
     assert {"0.00", "0.25"} <= set(texts)
     assert any("36 of 100 rows" in text for text in texts)
-    tips = [each.find(f"{SVG}title") for each in tree.iter(f"{SVG}rect") if each.find(f"{SVG}title") is not None]
+    tips = [
+        element.find(f"{SVG}title") for element in tree.iter(f"{SVG}rect") if element.find(f"{SVG}title") is not None
+    ]
     assert tips[1].text == "token0, token1: 0.25"
 
 
@@ -73,7 +77,7 @@ def test_planes_and_curves_name_what_they_show():
     curves = Curves("Loss", (("gpt", ((0.0, 4.0), (1.0, 2.0))), ("rnn", ((0.0, 5.0), (1.0, 3.0)))), "step", "loss")
     tree = tree_of(Document("t", (plane, curves)))
     assert {"Orange", "Apple", "Tech", "Fruit", "gpt", "rnn", "step", "loss"} <= set(texts_of(tree))
-    dashes = [each.get("stroke-dasharray") for each in tree.iter(f"{SVG}path") if each.get("stroke-dasharray")]
+    dashes = [element.get("stroke-dasharray") for element in tree.iter(f"{SVG}path") if element.get("stroke-dasharray")]
     assert len(set(dashes)) == 2, "curves must differ in more than colour"
 
 
@@ -82,7 +86,7 @@ def test_planes_and_curves_name_what_they_show():
     [(), ((0.0, 0.0),), ((float("nan"), 1.0),), ((1e300, 1e300), (-1e300, 0.0)), ((5.0, 5.0), (5.0, 5.0)), ((1e-300,
      1.0), (2e-300, 2.0))],
 )  # fmt: skip
-def test_odd_points_are_drawn_or_counted(points):
+def test_degenerate_points_are_drawn_or_counted(points):
     plane = Plane("p", tuple(("a", *point) for point in points))
     curves = Curves("c", (("a", points),))
     text = svg.draw(Document("t", (plane, curves)))
@@ -91,7 +95,7 @@ def test_odd_points_are_drawn_or_counted(points):
     assert ("not drawn" in text) == any(x != x for x, _ in points)
 
 
-def test_a_document_of_words_is_drawn_with_its_words():
+def test_a_document_without_figures_is_drawn_as_text():
     assert "All is well" in "".join(texts_of(tree_of(Document("t", (Paragraph("All is well", "good"),)))))
     assert not svg.has_picture(Document("t", (Paragraph("x"),)))
     tree_of(Document("", ()))
@@ -101,16 +105,16 @@ def test_hostile_strings_are_text_and_nothing_else():
     allowed = {"svg", "title", "desc", "style", "rect", "g", "text", "tspan", "path", "circle", "image"}
     for word in HOSTILE:
         tree = tree_of(Document(word, every_part(word)))
-        assert {each.tag.removeprefix(SVG) for each in tree.iter()} <= allowed
-        for each in tree.iter():
-            named = {name: value for name, value in each.attrib.items() if name.startswith("on") or "href" in name}
+        assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= allowed
+        for element in tree.iter():
+            named = {name: value for name, value in element.attrib.items() if name.startswith("on") or "href" in name}
             assert all(
-                name == "href" and each.tag == f"{SVG}image" and value.startswith("data:image/png;base64,")
+                name == "href" and element.tag == f"{SVG}image" and value.startswith("data:image/png;base64,")
                 for name, value in named.items()
             )
 
 
-def test_the_file_stands_alone(worked):
+def test_the_file_is_self_contained(worked):
     text = svg.draw(worked)
     assert "url(" not in text
     assert "@import" not in text

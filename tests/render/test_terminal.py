@@ -1,3 +1,5 @@
+"""Terminal output."""
+
 import re
 
 import pytest
@@ -28,7 +30,7 @@ def test_a_matrix_reads_as_a_labelled_table():
     assert "rounded to 4 decimals" in drawn
 
 
-def test_without_colours_there_is_no_escape_and_a_bar_says_how_much():
+def test_without_colours_bars_replace_escape_codes():
     drawn = terminal.draw(Document("t", (matrix(),)))
     assert "\x1b" not in drawn
     assert "0.5760 █" in drawn
@@ -54,7 +56,7 @@ def test_no_line_is_wider_than_the_screen(width):
         assert cell_len(line) <= width, line
 
 
-def test_columns_stay_in_line_under_wide_characters():
+def test_columns_stay_aligned_with_wide_characters():
     tokens = ("中文字", "😀", "a")
     drawn = lines_of(Matrix("m", ((1.0, 2.0, 3.0),) * 3, tokens, tokens))
     rows = [line for line in drawn if line.endswith("3")]
@@ -62,7 +64,7 @@ def test_columns_stay_in_line_under_wide_characters():
     assert len({cell_len(line) for line in rows}) == 1
 
 
-def test_a_wide_matrix_is_folded_and_says_which_columns():
+def test_a_wide_matrix_is_split_into_column_groups():
     names = tuple(f"token{place}" for place in range(20))
     drawn = "\n".join(lines_of(Matrix("m", ((0.5,) * 20,), ("row",), names)))
     assert "columns 1 to " in drawn
@@ -78,22 +80,22 @@ def test_a_long_matrix_is_windowed_with_a_notice():
 
 
 @pytest.mark.parametrize("colour", [False, True])
-def test_hostile_strings_cannot_speak_to_the_terminal(colour):
+def test_hostile_strings_cannot_control_the_terminal(colour):
     parts = [part for word in HOSTILE[::4] for part in every_part(word)[:10]]
     parts.append(Table(("word",), tuple((word,) for word in HOSTILE)))
     drawn = terminal.draw(Document("\x1b]0;owned\x07", tuple(parts)), colour=colour)
     bare = ANSI.sub("", drawn) if colour else drawn
-    assert not [each for each in bare if (ord(each) < 32 and each != "\n") or 0x7F <= ord(each) < 0xA0]
+    assert not [c for c in bare if (ord(c) < 32 and c != "\n") or 0x7F <= ord(c) < 0xA0]
     assert not set(bare) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029")
     bare.encode("utf-8")
 
 
-def test_with_the_guard_removed_an_escape_would_pass(monkeypatch):
+def test_without_sanitising_an_escape_code_would_pass(monkeypatch):
     monkeypatch.setattr("peasy.render.glyph.tame", lambda text: text)
     assert "\x1b[31m" in terminal.draw(Document("\x1b[31m", ()))
 
 
-def test_rich_markup_in_a_token_is_only_text():
+def test_rich_markup_in_a_token_is_text():
     drawn = terminal.draw(Document("t", (Matrix("m", ((1.0,),), ("[red]x[/red]",), (":smile:",)),)))
     assert "[red]x[/red]" in drawn
     assert ":smile:" in drawn

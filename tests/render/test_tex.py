@@ -1,4 +1,4 @@
-"""Captions as MathML and as text. Every caption of the formula must go; what is not known fails."""
+"""TeX captions as MathML and plain text: every caption of `formula` renders; unknown commands fail."""
 
 import importlib
 import pkgutil
@@ -18,7 +18,7 @@ ARITY = {"mfrac": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2, "msubsup": 3
 
 
 def module_captions():
-    """Every Step that stands in a module of the formula."""
+    """Yield the caption of every Step defined in `formula`."""
     for found in pkgutil.iter_modules(peasy.formula.__path__, "peasy.formula."):
         for value in vars(importlib.import_module(found.name)).values():
             if isinstance(value, Step):
@@ -26,7 +26,7 @@ def module_captions():
 
 
 def computed_captions():
-    """Every caption that comes about by choosing scorings, normalisations, scales, masks and heads."""
+    """Yield the captions for all combinations of scoring, normalisation, scale, mask and heads."""
     eye, ones = [[1.0, 0.0], [0.0, 1.0]], [[1.0], [1.0]]
     scorings = [*SCORINGS, Additive(eye, eye, [1.0, 1.0])]
     for scoring in scorings:
@@ -41,7 +41,7 @@ def computed_captions():
 
 
 def check_tree(element):
-    """MathML's own rules: token elements hold text, the others a fixed number of children."""
+    """Check MathML rules: token elements contain text, others a fixed number of children."""
     name = element.tag.removeprefix(NAMESPACE)
     if name in TOKENS:
         assert len(element) == 0
@@ -55,10 +55,10 @@ def check_tree(element):
 @pytest.mark.parametrize("caption", sorted({*module_captions(), *computed_captions()}))
 def test_every_caption_of_the_formula_can_be_drawn(caption):
     check_tree(ElementTree.fromstring(tex.mathml(caption)))
-    said = tex.plain(caption)
-    assert said
-    assert "\\" not in said
-    assert "{" not in said
+    text = tex.plain(caption)
+    assert text
+    assert "\\" not in text
+    assert "{" not in text
 
 
 def test_there_are_captions():
@@ -66,7 +66,7 @@ def test_there_are_captions():
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "text"),
     [
         (r"\frac{Q K^{\top}}{\sqrt{d_k}} + M", "QKᵀ / √d_k + M"),
         (r"Q = X W_Q", "Q = X W_Q"),
@@ -81,14 +81,14 @@ def test_there_are_captions():
         (r"\sum_{j} e^{x_j}", "∑_j e^x_j"),
     ],
 )
-def test_a_formula_can_be_said_in_a_line(source, said):
-    assert tex.plain(source) == said
+def test_formula_as_plain_text(source, text):
+    assert tex.plain(source) == text
 
 
 def test_mathml_of_a_known_formula():
     tree = ElementTree.fromstring(tex.mathml(r"\frac{Q K^{\top}}{\sqrt{d_k}}"))
     fraction = tree[0]
-    assert [each.tag.removeprefix(NAMESPACE) for each in fraction.iter()] == [
+    assert [element.tag.removeprefix(NAMESPACE) for element in fraction.iter()] == [
         "mfrac", "mrow", "mi", "msup", "mi", "mo", "msqrt", "msub", "mi", "mi",
     ]  # fmt: skip
     assert "".join(fraction.itertext()) == "QK⊤dk"
@@ -100,7 +100,7 @@ def test_mathml_of_a_known_formula():
      r"\right)", "x_",
      "x^a^b", "x_a_b", r"\frac{a}", "é", "$", "%", "#", "&", "~", '"', "`", r"\left< a \right>", r"\write18{ls}"],
 )  # fmt: skip
-def test_what_is_not_known_is_refused(source):
+def test_unknown_tex_is_rejected(source):
     with pytest.raises(tex.UnknownTeX):
         tex.parse(source)
 

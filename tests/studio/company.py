@@ -1,4 +1,4 @@
-"""Small models, and the server as it is: on a real socket, in a thread of its own."""
+"""Small models and a real server on a socket, for the server tests."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ LOCAL = "http://localhost"
 
 
 def save_models(folder):
-    """A writer without a last place, one that can talk, a translator and an encoder, all with random weights."""
+    """Save two decoders (the second with a chat template), a translator and an encoder, with random weights."""
     words = train(TEXTS, "bpe", 300)
     stack = part.Stack(2, part.Attention(2), part.Plain(32), part.LayerNorm())
     writer = build_model(DecoderConfig(300, 16, stack, None, part.Rotary()), seed=1)
@@ -44,7 +44,7 @@ def save_models(folder):
 
 @contextlib.contextmanager
 def serving(app, drain=5.0):
-    """The application behind a real socket; gives its port."""
+    """Run the application on a real socket; yield its port."""
     listening = bind("127.0.0.1", 0)
     config = uvicorn.Config(
         app, http=protocol.Protocol, ws="none", loop="asyncio", log_config=None, access_log=False, lifespan="on",
@@ -62,16 +62,16 @@ def serving(app, drain=5.0):
         thread.join(20)
 
 
-def until(true, seconds=10.0):
-    """Wait for something to become true, or say that it did not."""
+def until(condition, seconds=10.0):
+    """Wait until a condition is true."""
     end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not come true in time"
+    while not condition():
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.005)
 
 
 def knock(port, rcvbuf=None):
-    """A socket that is connected to the server."""
+    """Return a socket connected to the server."""
     link = socket.socket()
     if rcvbuf is not None:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
@@ -81,23 +81,23 @@ def knock(port, rcvbuf=None):
 
 
 def spoken(path, body, port, **headers):
-    """The bytes of a POST."""
+    """Return the bytes of a POST request."""
     text = json.dumps(body).encode()
-    told = {"host": f"localhost:{port}", "content-type": "application/json", "content-length": len(text), **headers}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    fields = {"host": f"localhost:{port}", "content-type": "application/json", "content-length": len(text), **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + text
 
 
 def heard(link):
-    """All that comes until the other side closes, and how long that took; a reset is an end too."""
-    began, said = time.monotonic(), b""
+    """Read until the server closes or resets the connection; return the bytes and the seconds it took."""
+    start, received = time.monotonic(), b""
     with contextlib.suppress(ConnectionError):
         while got := link.recv(65536):
-            said += got
-    return said, time.monotonic() - began
+            received += got
+    return received, time.monotonic() - start
 
 
-def read_events(said):
-    """The events of a stream, and whether it ended in good form."""
-    lines = [line[6:] for line in said.split("\n\n") if line.startswith("data: ")]
+def read_events(text):
+    """Return the events of a stream, and whether it ended with [DONE]."""
+    lines = [line[6:] for line in text.split("\n\n") if line.startswith("data: ")]
     return [json.loads(line) for line in lines if line != "[DONE]"], bool(lines) and lines[-1] == "[DONE]"

@@ -1,4 +1,4 @@
-"""What the pages of translation, meaning, training, experiments and models need: one model of each kind, tiny."""
+"""Tiny models of every kind for the page tests."""
 
 from peasy.checkpoint.huggingface import write_folder
 from peasy.checkpoint.model import save_model
@@ -11,7 +11,7 @@ TEXTS = ["the cat sat on the mat and the dog sat under the old tree in 1981"] * 
 
 
 def save_pupils(folder):
-    """Two translators, an encoder, word vectors and a writer, with random weights."""
+    """Save two translators, an encoder, word vectors and a decoder, with random weights."""
     words = train(TEXTS, "words")
     count, special = len(words), {"start": 1, "end": [2]}
     stack = {"layers": 2, "attention": {"heads": 2}, "feedforward": {"width": 32}}
@@ -22,12 +22,12 @@ def save_pupils(folder):
         "dictionary": preset("words-tiny", vocabulary=count),
         "writer": preset("gpt-tiny", vocabulary=count, d_model=16, stack=stack),
     }
-    seeds = {"now": 8, "then": 2}  # those that end after a few words
-    return [save_model(folder / name, build(each, seed=seeds.get(name, 3)), words) for name, each in models.items()]
+    seeds = {"now": 8, "then": 2}  # seeds with short outputs
+    return [save_model(folder / name, build(config, seed=seeds.get(name, 3)), words) for name, config in models.items()]
 
 
 def fill_hub(hub):
-    """A cache of the hub with one model in it, as `huggingface_hub` lays it out."""
+    """Create a hub cache with one model, in the layout of `huggingface_hub`."""
     stack = {"layers": 1, "attention": {"heads": 2}, "feedforward": {"width": 32}}
     words = train(TEXTS, "bpe", 280)
     settings = preset("gpt2", vocabulary=280, d_model=16, context=32, stack=stack)

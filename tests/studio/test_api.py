@@ -1,4 +1,4 @@
-"""Our own verbs over HTTP: the same results as in Python, drawn or as files, and never a path of the caller's."""
+"""Command API: the same results as in Python, rendered or as files, and no client path is opened."""
 
 import io
 import json
@@ -28,11 +28,11 @@ def without_time(data):
 
 
 def same(found, truth):
-    """Equal, but for the time it took; numbers as JSON holds them."""
+    """Assert equality except for times; numbers as in JSON."""
     assert without_time(found) == json.loads(json.dumps(plain(without_time(truth))))
 
 
-def test_on_paper(client):
+def test_worked_examples_match_python(client):
     how = {"what": "i-love-ai", "query": "AI", "causal": True}
     same(result(client, "explain", **how), peasy.explain(**how).data())
     opened = peasy.explain("easy peasy", cell=("weights", 0, 1))
@@ -41,12 +41,12 @@ def test_on_paper(client):
     assert len(result(client, "examples")["examples"]) > 5
 
 
-def test_an_example_of_ones_own(client):
+def test_own_example_as_json(client):
     own = {"title": "mine", "tokens": ["a", "b"], "x": [[1, 0], [0, 1]]}
     same(result(client, "explain", what=own), peasy.explain(own).data())
 
 
-def test_notes_are_checked_as_text(client, tmp_path):
+def test_check_accepts_text(client, tmp_path):
     same(result(client, "check", name="003-i-love-ai"), peasy.check("003-i-love-ai").data())
     text = "| | 0 |\n|-|-|\n| a | 3 |\n\n: X\n\n| | a |\n|-|-|\n| a | 8 |\n\nTable: Attention scores\n"
     file = tmp_path / "notes.md"
@@ -57,7 +57,7 @@ def test_notes_are_checked_as_text(client, tmp_path):
     assert ask(client, "check").status_code == 400
 
 
-def test_paper_has_an_end(client):
+def test_large_examples_are_refused(client):
     many = [str(each) for each in range(300)]
     for verb, body in [
         ("explain", {"what": " ".join(many)}),
@@ -71,7 +71,7 @@ def test_paper_has_an_end(client):
         assert "At most" in found.json()["error"]["hint"]
 
 
-def test_models_run(client, folders):
+def test_inference_commands_match_python(client, folders):
     writer, _, translator, encoder = map(peasy.load, folders)
     tokens = TokenizeResult(writer.tokenizer.encode("the pizza"), writer.tokenizer, "writer")
     same(result(client, "tokenize", model="writer", text="the pizza"), tokens.data())
@@ -96,11 +96,11 @@ def test_models_run(client, folders):
         {"edit": [{"kind": "cut", "query": "pizza", "key": "the"}]},
     ],
 )  # fmt: skip
-def test_looking(client, how):
+def test_look_views(client, how):
     assert result(client, "look", model="writer", text="the pizza came out", **how)
 
 
-def test_looking_sees_what_python_sees(client, folders):
+def test_look_matches_python(client, folders):
     loaded = peasy.load(folders[0])
     same(
         result(client, "look", model="writer", text="the pizza", layers=[0]),
@@ -112,7 +112,7 @@ def test_looking_sees_what_python_sees(client, folders):
     same(found, before.against(after).data() | {"model": "writer"})
 
 
-def test_arrays_come_as_a_block(client, folders):
+def test_binary_array_payload(client, folders):
     how = {"model": "writer", "text": "the pizza came", "layers": [1], "heads": [1, 0], "rows": [1]}
     said = ask(client, "look", block=True, **how).content
     size = int.from_bytes(said[:4], "little")
@@ -127,12 +127,12 @@ def test_arrays_come_as_a_block(client, folders):
     assert ask(client, "look", block=True, view="lens", **how).status_code == 400
 
 
-def test_tracing_and_why(client):
+def test_trace_and_why(client):
     assert result(client, "trace", model="writer", text="the pizza", max_tokens=3)["steps"]
     assert result(client, "why", model="encoder", first="the pizza", second="hello there")
 
 
-def test_learning_is_listed(client):
+def test_data_experiments_runs_and_models_are_listed(client):
     assert "stories" in {each["name"] for each in result(client, "data")["corpora"]}
     assert ask(client, "data", what="storys").json()["error"]["hint"] == "Did you mean stories?"
     assert result(client, "experiment")["experiments"]
@@ -141,7 +141,7 @@ def test_learning_is_listed(client):
     assert result(client, "models", name="writer")["boxes"]
 
 
-def test_an_answer_can_be_drawn_and_saved(client):
+def test_results_as_html_and_files(client):
     drawn = ask(client, "explain", what="i-love-ai", html=True).json()
     assert drawn["html"].startswith("<main>")
     assert "<table>" in drawn["html"]
@@ -161,7 +161,7 @@ HOSTILE = ["/etc/passwd", "../../etc/passwd", "..", "/", "~", "file:///etc/passw
 
 
 @pytest.mark.parametrize("path", HOSTILE)
-def test_no_path_of_a_caller_is_opened(client, path, monkeypatch):
+def test_client_paths_are_never_opened(client, path, monkeypatch):
     opened = []
     import sys
 
@@ -196,7 +196,7 @@ def test_no_path_of_a_caller_is_opened(client, path, monkeypatch):
     assert not opened
 
 
-def test_what_is_not_known_is_refused_by_name(client):
+def test_unknown_fields_and_malformed_bodies_are_refused(client):
     found = ask(client, "explain", what="i-love-ai", decimal=3)
     assert found.status_code == 400
     assert found.json() == {
@@ -211,12 +211,12 @@ def test_what_is_not_known_is_refused_by_name(client):
         assert found.json()["error"]["message"]
 
 
-def test_what_a_search_would_not_heed_is_refused(client):
-    """And a seed may be as large as the description says, however a client rounds it."""
+def test_beam_search_refuses_sampling_parameters(client):
+    """And a seed may be as large as the schema allows, however a client rounds it."""
     given = {"model": "writer", "text": "the pizza", "max_tokens": 2}
     refused = client.post("/api/trace", json=given | {"beam": 2, "top_p": 0.5})
     assert refused.status_code == 400
-    assert "searched, not drawn: top_p" in refused.json()["error"]["message"]
+    assert "does not sample: top_p" in refused.json()["error"]["message"]
     assert client.post("/api/trace", json=given | {"beam": 2}).status_code == 200
     seed = client.get("/openapi.json").json()["components"]["schemas"]["Trace"]["properties"]["seed"]
     assert seed["exclusiveMaximum"] == 2**53, "a number that every client can write"

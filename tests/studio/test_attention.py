@@ -1,4 +1,4 @@
-"""`attention` on completions: per produced token what `look` sees when the model reads the same text."""
+"""`attention` of /v1/completions: matches `look` on the same text."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ def asked(client, **more):
     return client.post("/v1/completions", json=body)
 
 
-def test_the_keys_are_those_that_look_sees(client, folders):
+def test_top_keys_match_look(client, folders):
     loaded = peasy.load(folders[0])
     prompt = loaded.prompt("the pizza came")
     choice = asked(client, attention={"layers": [1], "heads": [0, 1], "keys": 3}).json()["choices"][0]
@@ -33,7 +33,7 @@ def _pieces(loaded):
     return peasy.generate(loaded, "the pizza came", max_tokens=3, weights="float32").writings[0].pieces
 
 
-def test_keys_carry_their_tokens(client, folders):
+def test_keys_have_their_tokens(client, folders):
     loaded = peasy.load(folders[0])
     pieces = [loaded.tokenizer.piece(id) for id in loaded.prompt("the pizza came")] + [p.piece for p in _pieces(loaded)]
     for each in asked(client, attention={"keys": 256}).json()["choices"][0]["attention"]:
@@ -43,7 +43,7 @@ def test_keys_carry_their_tokens(client, folders):
             assert sum(key["weight"] for key in head["keys"]) == pytest.approx(1, abs=1e-4)
 
 
-def test_a_stream_tells_it_with_each_token(client):
+def test_stream_has_attention_per_token(client):
     from tests.studio.company import read_events
 
     whole = asked(client, attention={"layers": [0]}).json()["choices"][0]["attention"]
@@ -52,14 +52,14 @@ def test_a_stream_tells_it_with_each_token(client):
     assert [each for event in events for each in event["choices"][0]["attention"]] == whole
 
 
-def test_a_translator_tells_where_it_looked_in_the_source(client, folders):
+def test_encoder_decoder_returns_cross_attention(client, folders):
     told = asked(client, model="translator", prompt="the pizza", attention={}).json()["choices"][0]["attention"]
     cross = [head for each in told for head in each["heads"] if head["part"] == "cross_attention"]
     assert cross
     assert {key["token"] for head in cross for key in head["keys"]} <= {"the", "pizza"}
 
 
-def test_layers_that_are_not_there_are_refused(client):
+def test_unknown_layers_are_refused(client):
     found = asked(client, attention={"layers": [9]})
     assert found.status_code == 400
     assert "layer 9" in found.json()["error"]["message"]

@@ -1,4 +1,4 @@
-"""The door: what is set before anybody comes in."""
+"""Memory settings of the server process."""
 
 import os
 import platform
@@ -11,8 +11,8 @@ from peasy.studio import door
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the heaps of threads are glibc's")
-def test_threads_share_one_heap():
-    """The inverse beside it: left to itself, the same work makes more heaps."""
+def test_threads_share_one_malloc_arena():
+    """The inverse: by default the same work creates more arenas."""
     work = (
         "import ctypes, sys, threading\n"
         "from peasy.studio.door import hold_memory\n"
@@ -30,7 +30,7 @@ def test_threads_share_one_heap():
     assert heaps[0] == 1 < heaps[1]
 
 
-def test_few_programs_are_kept_unless_somebody_wants_more(monkeypatch):
+def test_onednn_cache_is_bounded_unless_set(monkeypatch):
     monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
     monkeypatch.setenv("LRU_CACHE_CAPACITY", "")
     monkeypatch.delenv("LRU_CACHE_CAPACITY")

@@ -1,4 +1,4 @@
-"""What the door does with the engine: full lines, askers who leave, a heart that stops, an end that is asked for."""
+"""Server and engine: full queue, disconnects, hung engine, graceful shutdown."""
 
 import concurrent.futures
 import threading
@@ -19,9 +19,9 @@ ASKED = {"model": "writer", "prompt": "the pizza", "temperature": 0}
 
 @pytest.fixture
 def models(folders):
-    house = House(folders[:1], weights="float32", limits=Limits(rows=2, queue=2))
-    house.warm()
-    return house
+    registry = House(folders[:1], weights="float32", limits=Limits(rows=2, queue=2))
+    registry.warm()
+    return registry
 
 
 @pytest.fixture
@@ -31,17 +31,17 @@ def engine(models):
 
 @pytest.fixture
 def slowly(engine, monkeypatch):
-    """Each step takes a while, as that of a large model does."""
+    """Make each step slow, like that of a large model."""
     step = engine.step
     monkeypatch.setattr(engine, "step", lambda: (time.sleep(0.03), step())[1])
 
 
-def test_when_the_line_is_full_the_next_is_told_when_to_come_back(models, engine, slowly):
+def test_full_queue_returns_retry_after(models, engine, slowly):
     with serving(build(models, pages=False)) as port, concurrent.futures.ThreadPoolExecutor(4) as pool:
         ask = openai.OpenAI(base_url=f"http://localhost:{port}/v1", api_key="any", max_retries=0)
         alone = ask.completions.create(**ASKED, max_tokens=30).choices[0].text
         asked = [pool.submit(ask.completions.create, **ASKED, max_tokens=30) for _ in range(2)]
-        until(lambda: len(engine.rows) == 2)  # before that, the line itself would be too short for four
+        until(lambda: len(engine.rows) == 2)  # before that, the queue would be too short for four
         asked += [pool.submit(ask.completions.create, **ASKED, max_tokens=30) for _ in range(2)]
         until(lambda: len(engine.waiting) == 2)
         began = time.monotonic()
@@ -53,7 +53,7 @@ def test_when_the_line_is_full_the_next_is_told_when_to_come_back(models, engine
         assert [each.result().choices[0].text for each in asked] == [alone] * 4
 
 
-def test_without_an_end_the_line_takes_everybody(models, engine, slowly, monkeypatch):
+def test_without_queue_limit_all_requests_are_accepted(models, engine, slowly, monkeypatch):
     monkeypatch.setattr(engine.waiting, "limits", Limits(queue=10_000))
     with serving(build(models, pages=False)) as port, concurrent.futures.ThreadPoolExecutor(8) as pool:
         ask = openai.OpenAI(base_url=f"http://localhost:{port}/v1", api_key="any", max_retries=0)
@@ -62,7 +62,7 @@ def test_without_an_end_the_line_takes_everybody(models, engine, slowly, monkeyp
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_who_leaves_is_not_written_for(models, engine, slowly, stream):
+def test_disconnect_cancels_generation(models, engine, slowly, stream):
     with serving(build(models, pages=False)) as port:
         link = knock(port)
         link.sendall(spoken("/v1/completions", ASKED | {"max_tokens": 3000, "stream": stream}, port))
@@ -76,7 +76,7 @@ def test_who_leaves_is_not_written_for(models, engine, slowly, stream):
         assert not models.kept["writer"].users
 
 
-def test_an_answer_nobody_closes_goes_on(models, engine, slowly, monkeypatch):
+def test_without_session_close_generation_continues(models, engine, slowly, monkeypatch):
     from peasy.studio.session import Session
 
     close = Session.close
@@ -92,7 +92,7 @@ def test_an_answer_nobody_closes_goes_on(models, engine, slowly, monkeypatch):
         engine.cancel()
 
 
-def test_a_frozen_engine_is_told_from_a_busy_one(models, engine, monkeypatch):
+def test_health_distinguishes_hung_from_busy_engine(models, engine, monkeypatch):
     monkeypatch.setattr(pulse, "BEAT", 1.2)
     step, thaw, working = engine.step, threading.Event(), threading.Event()
 
@@ -114,7 +114,7 @@ def test_a_frozen_engine_is_told_from_a_busy_one(models, engine, monkeypatch):
         for _ in range(10):
             time.sleep(0.25)
             told.append(client.get("/health").status_code)
-        assert set(told) == {200}  # a step of three seconds is no illness
+        assert set(told) == {200}  # a step of three seconds is busy, not hung
         working.clear()
         monkeypatch.setattr(engine, "step", frozen)
         until(lambda: client.get("/health").status_code == 503, 10)
@@ -123,14 +123,14 @@ def test_a_frozen_engine_is_told_from_a_busy_one(models, engine, monkeypatch):
         until(lambda: client.get("/health").status_code == 200, 10)
 
 
-def test_health_stands_on_the_pulse(models, engine, monkeypatch):
+def test_health_depends_on_the_watchdog(models, engine, monkeypatch):
     monkeypatch.setattr(pulse.Pulse, "alive", property(lambda self: True))
     with TestClient(build(models, pages=False), base_url=LOCAL) as client:
         monkeypatch.setattr(engine, "heartbeat", -1e9)
         assert client.get("/health").status_code == 200
 
 
-def test_a_text_that_is_under_way_is_finished_before_the_end(models, engine, slowly):
+def test_shutdown_drains_running_requests(models, engine, slowly):
     found = {}
 
     def listen(link, name):
@@ -153,7 +153,7 @@ def test_a_text_that_is_under_way_is_finished_before_the_end(models, engine, slo
     assert len(found) == 2
 
 
-def test_when_time_is_up_streams_end_in_good_form(models, engine, slowly):
+def test_streams_end_with_an_error_event_after_the_drain(models, engine, slowly):
     with serving(build(models, pages=False), drain=0.3) as port:
         link = knock(port)
         link.sendall(spoken("/v1/completions", ASKED | {"max_tokens": 3000, "stream": True}, port))
@@ -162,10 +162,10 @@ def test_when_time_is_up_streams_end_in_good_form(models, engine, slowly):
     said = heard(link)[0].decode()
     assert said.endswith("0\r\n\r\n")  # the last chunk of all
     assert "data: [DONE]" in said
-    assert "This server is closing" in said
+    assert "This server is shutting down" in said
 
 
-def test_a_stream_whose_model_fails_ends_with_an_error(models, engine, monkeypatch):
+def test_model_failure_ends_the_stream_with_an_error(models, engine, monkeypatch):
     def fail(*given, **how):
         raise RuntimeError("torn")
 

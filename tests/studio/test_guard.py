@@ -1,4 +1,4 @@
-"""Who may come in: names, origins, words, keys, sizes. Each rule with what happens when it is taken away."""
+"""Security: hosts, origins, CSRF, API key, sizes. Each rule with its inverse."""
 
 import json
 
@@ -28,7 +28,7 @@ def locked():
 
 
 @pytest.mark.parametrize("host", ["evil.com", "localhost.evil.com", "10.0.0.1", "", "a@localhost"])
-def test_only_our_own_names(studio, host, monkeypatch):
+def test_unknown_hosts_are_refused(studio, host, monkeypatch):
     assert studio.get("/health", headers={"host": host}).status_code == 421
     assert studio.post("/api/explain", json=EXPLAIN, headers={"host": host}).status_code == 421
     monkeypatch.setattr(Guard, "_check_host", lambda *_: None)
@@ -36,7 +36,7 @@ def test_only_our_own_names(studio, host, monkeypatch):
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:1", "[::1]:8000", "LOCALHOST"])
-def test_our_own_names_open(studio, host):
+def test_loopback_hosts_are_accepted(studio, host):
     assert studio.get("/health", headers={"host": host}).status_code == 200
 
 
@@ -53,7 +53,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("headers", FOREIGN)
-def test_pages_of_others_may_not_ask(studio, headers, monkeypatch):
+def test_cross_site_requests_are_refused(studio, headers, monkeypatch):
     word = {"cookie": f"peasy={studio.app.state.guard.token}"}
     for method, path in (("GET", "/health"), ("GET", "/v1/models"), ("POST", "/api/explain"), ("GET", "/openapi.json")):
         assert studio.request(method, path, json=EXPLAIN, headers=headers | word).status_code == 403
@@ -61,12 +61,12 @@ def test_pages_of_others_may_not_ask(studio, headers, monkeypatch):
     assert studio.post("/api/explain", json=EXPLAIN, headers=headers).status_code == 200
 
 
-def test_a_link_from_elsewhere_opens_the_page(studio):
+def test_cross_site_navigation_is_allowed(studio):
     arriving = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
     assert studio.get("/look?t=hello", headers=arriving).status_code == 200
 
 
-def test_our_own_page_carries_the_word(studio):
+def test_csrf_cookie_is_required(studio):
     studio.cookies.clear()
     ours = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
     assert studio.post("/api/explain", json=EXPLAIN, headers=ours).status_code == 403
@@ -78,15 +78,15 @@ def test_our_own_page_carries_the_word(studio):
     studio.cookies.clear()
 
 
-def test_forms_of_others_do_nothing(studio):
-    """A form can send text or a file anywhere without asking first; none of it is taken."""
+def test_cross_site_forms_are_refused(studio):
+    """A form can send text or files cross-site without preflight; none is accepted."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         for headers in ({"origin": "http://evil.com"}, {}):
             sent = studio.post("/api/explain", content=json.dumps(EXPLAIN), headers={"content-type": kind} | headers)
             assert sent.status_code in (400, 403)
 
 
-def test_a_key_is_asked_for_everywhere_but_of_health(locked):
+def test_every_route_but_health_needs_the_key(locked):
     assert locked.get("/health").status_code == 200
     for route in locked.app.routes:
         for method in getattr(route, "methods", None) or ():
@@ -97,14 +97,14 @@ def test_a_key_is_asked_for_everywhere_but_of_health(locked):
 
 
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer wrong", "Bearer s3cre", "Bearer s3crett", "Basic s3cret"])
-def test_a_wrong_key_is_wrong(locked, given):
+def test_wrong_keys_are_refused(locked, given):
     found = locked.get("/v1/models", headers={"authorization": given})
     assert found.status_code == 401
     assert found.headers["www-authenticate"] == "Bearer"
     assert found.json()["error"]["type"] == "authentication_error"
 
 
-def test_the_right_key_opens(locked, monkeypatch):
+def test_the_right_key_is_accepted(locked, monkeypatch):
     assert locked.get("/v1/models", headers={"authorization": "Bearer s3cret"}).status_code == 200
     assert locked.post("/api/explain", json=EXPLAIN, headers={"authorization": "bearer s3cret"}).status_code == 200
     monkeypatch.setattr(Guard, "_check_key", lambda *_: None)
@@ -118,13 +118,13 @@ def test_keys_are_compared_in_constant_time(locked, monkeypatch):
     assert compared == [(b"abc", b"s3cret")]
 
 
-def test_a_key_that_no_header_can_carry_is_refused():
+def test_keys_must_fit_in_a_header():
     for key in ("", " x", "ü", "a\nb"):
         with pytest.raises(UsageError):
             Guard(key)
 
 
-def test_large_bodies_and_headers_stop_at_the_door(studio, monkeypatch):
+def test_large_bodies_and_headers_are_refused(studio, monkeypatch):
     worked = []
     monkeypatch.setattr("peasy.studio.routes.paper.explain", lambda *a, **k: worked.append(a))
     large = json.dumps({"what": "a b " * 300_000}).encode()
@@ -137,16 +137,16 @@ def test_large_bodies_and_headers_stop_at_the_door(studio, monkeypatch):
     assert not worked
 
 
-def test_the_limits_can_be_lifted(studio, monkeypatch):
+def test_without_limits_large_requests_are_read(studio, monkeypatch):
     monkeypatch.setattr(studio.app.state.guard, "body", 10**9)
     monkeypatch.setattr(guards, "LARGEST_HEADERS", 10**9)
     large = {"what": "a b " * 300_000}
-    assert "letters" in studio.post("/api/explain", json=large).json()["error"]["message"]  # it was read
+    assert "characters" in studio.post("/api/explain", json=large).json()["error"]["message"]  # it was read
     assert studio.get("/health", headers={"x": "a" * 17_000}).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/look", "/nowhere", "/api/explain", "/v1/models", "/health"])
-def test_browsers_are_told_to_be_strict(studio, path):
+def test_security_headers(studio, path):
     headers = studio.get(path).headers
     policy = headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
@@ -166,14 +166,14 @@ TRAVERSAL = [
 
 
 @pytest.mark.parametrize("path", TRAVERSAL)
-def test_only_the_files_of_the_page_are_there(studio, path):
+def test_path_traversal_is_refused(studio, path):
     found = studio.get(path)
     assert found.status_code == 404
     assert "import" not in found.text
     assert "root:" not in found.text
 
 
-def test_files_have_their_types(studio):
+def test_media_types_of_files(studio):
     for path, kind in (
         ("/", "text/html"), ("/shell.js", "text/javascript"), ("/studio.css", "text/css"),
         ("/icon.svg", "image/svg+xml"), ("/web/render/maps.js", "text/javascript"), ("/web/style.css", "text/css"),
@@ -181,12 +181,12 @@ def test_files_have_their_types(studio):
         assert studio.get(path).headers["content-type"].startswith(kind), path
 
 
-def test_addresses_that_stay_here():
+def test_is_loopback():
     assert [is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost")] == [True] * 4
     assert [is_loopback(host) for host in ("0.0.0.0", "::", "10.0.0.1", "example.com", "")] == [False] * 5
 
 
-def test_outside_an_address_is_enough_but_a_name_must_be_known():
+def test_ip_hosts_are_allowed_but_names_must_be_listed():
     app = build(House(), pages=False, key="k", hosts=("me.local",), by_number=True)
     with TestClient(app, base_url=LOCAL) as client:
         for host, status in (("10.1.2.3:80", 200), ("[fe80::1]:80", 200), ("me.local", 200), ("evil.com", 421)):

@@ -1,4 +1,4 @@
-"""Models by name: loaded once, let go by memory, never a path of the caller's."""
+"""Model registry: loads once, evicts by memory, never opens a client's path."""
 
 import threading
 
@@ -20,11 +20,11 @@ def counted(monkeypatch):
     return loads
 
 
-def test_a_model_is_loaded_once_even_if_many_ask_at_once(folders, counted):
-    house = House(folders)
+def test_concurrent_requests_load_a_model_once(folders, counted):
+    registry = House(folders)
 
     def use():
-        with house.use("writer") as loaded:
+        with registry.use("writer") as loaded:
             assert loaded.name == "writer"
 
     threads = [threading.Thread(target=use) for _ in range(8)]
@@ -35,51 +35,51 @@ def test_a_model_is_loaded_once_even_if_many_ask_at_once(folders, counted):
     assert len(counted) == 1
 
 
-def test_what_was_not_used_for_longest_makes_room(folders, counted):
+def test_least_recently_used_model_is_evicted(folders, counted):
     writer, talker, translator = (peasy.load(folder).model.memory() for folder in folders[:3])
-    house = House(folders, memory=max(writer + talker, writer + translator))
+    registry = House(folders, memory=max(writer + talker, writer + translator))
     for name in ("writer", "talker", "writer", "translator"):
-        with house.use(name):
+        with registry.use(name):
             pass
-    assert "talker" not in house.kept
+    assert "talker" not in registry.kept
     counted.clear()
-    with house.use("talker"):
+    with registry.use("talker"):
         pass
     assert len(counted) == 1
 
 
-def test_what_is_used_stays(folders):
+def test_models_in_use_are_not_evicted(folders):
     size = peasy.load(folders[1]).model.memory()
-    house = House(folders, memory=size)
-    with house.use("writer"), house.use("talker"):
-        assert {"writer", "talker"} <= set(house.kept)
+    registry = House(folders, memory=size)
+    with registry.use("writer"), registry.use("talker"):
+        assert {"writer", "talker"} <= set(registry.kept)
     with pytest.raises(NoRoom, match="needs"), House(folders, memory=10).use("writer"):
         pass
 
 
-def test_an_engine_ends_when_its_model_goes(folders):
-    house = House(folders, memory=peasy.load(folders[1]).model.memory())
-    with house.engine("writer") as (_, runner):
-        assert house.ready("writer")
-    with house.use("talker"):
+def test_eviction_stops_the_engine(folders):
+    registry = House(folders, memory=peasy.load(folders[1]).model.memory())
+    with registry.engine("writer") as (_, runner):
+        assert registry.ready("writer")
+    with registry.use("talker"):
         pass
-    assert "writer" not in house.kept
+    assert "writer" not in registry.kept
     until(lambda: runner.thread is None)
 
 
 @pytest.mark.parametrize("name", ["", "..", "/etc", "./writer", "wri", "writer/", "~"])
-def test_only_whole_names_are_known(folders, name, monkeypatch, tmp_path):
+def test_only_exact_names_are_accepted(folders, name, monkeypatch, tmp_path):
     monkeypatch.chdir(folders[0].parent)
     with pytest.raises(NotFound), House(folders[:1]).use(name):
         pass
-    house = House(folders[:1])
-    monkeypatch.setattr(house, "check", lambda each: each)  # without the check a path would be found
+    registry = House(folders[:1])
+    monkeypatch.setattr(registry, "check", lambda each: each)  # without the check a path would be found
     if name == "./writer":
-        with house.use(name) as loaded:
+        with registry.use(name) as loaded:
             assert loaded
 
 
-def test_all_that_this_machine_has_is_here_unless_some_are_named(folders, tmp_path, monkeypatch):
+def test_all_local_models_are_listed_unless_some_are_given(folders, tmp_path, monkeypatch):
     monkeypatch.setenv("PEASY_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     loaded = peasy.load(folders[0])
@@ -89,26 +89,26 @@ def test_all_that_this_machine_has_is_here_unless_some_are_named(folders, tmp_pa
     assert {"mine", "writer"} <= set(House(folders[:1], only=False).names)
 
 
-def test_a_newer_checkpoint_is_taken_up(folders, tmp_path, monkeypatch, counted):
+def test_newer_checkpoint_is_loaded(folders, tmp_path, monkeypatch, counted):
     monkeypatch.setenv("PEASY_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     loaded = peasy.load(folders[0])
     run = tmp_path / "runs" / "learning" / "checkpoints"
     run.mkdir(parents=True)
     save_model(run / "step-000001", loaded.model, loaded.tokenizer)
-    house = House()
-    with house.engine("learning") as (first, runner):
+    registry = House()
+    with registry.engine("learning") as (first, runner):
         pass
-    with house.use("learning") as same:
+    with registry.use("learning") as same:
         assert same is first
     save_model(run / "step-000002", loaded.model, loaded.tokenizer)
-    with house.use("learning") as newer:
+    with registry.use("learning") as newer:
         assert newer is not first
     assert len(counted) == 2
     until(lambda: runner.thread is None)
 
 
-def test_what_does_not_write_says_what_it_is_for(folders):
+def test_encoder_has_no_engine(folders):
     with pytest.raises(InvalidInput) as caught, House(folders).engine("encoder"):
         pass
     assert "/v1/embeddings" in (caught.value.hint or "")

@@ -1,4 +1,4 @@
-"""Many at once, for a while: nothing lost, nothing crossed, nothing that grows. All of it against a real process."""
+"""Load tests against a real process: nothing lost, nothing mixed up, no memory growth."""
 
 import asyncio
 import contextlib
@@ -31,13 +31,13 @@ PROMPTS = [
 
 
 def say(text):
-    """What was found, for who runs it with -s."""
+    """Print a result (visible with -s)."""
     sys.stdout.write(f"\n{text}\n")
 
 
 @contextlib.contextmanager
 def process(folder, *words):
-    """`peasy serve` in a process of its own; gives it and its port."""
+    """Run `peasy serve` in a subprocess; yield it and its port."""
     with contextlib.closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -55,7 +55,7 @@ def process(folder, *words):
 
 
 async def ask(port, body):
-    """(status, headers, body, seconds to the end)."""
+    """Return (status, headers, body, seconds)."""
     began = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -71,7 +71,7 @@ async def ask(port, body):
 
 
 def _joined(chunks):
-    """The content of chunks; one that is torn is an error."""
+    """Join the chunks of a chunked response; an incomplete one is an error."""
     whole = b""
     while True:
         size, _, chunks = chunks.partition(b"\r\n")
@@ -88,7 +88,7 @@ def metrics(port):
 
 
 def offline(folder):
-    """What each request must give: by prompt and seed, one text greedily and two drawn."""
+    """Return the expected text of each request: per prompt one greedy and two sampled."""
     loaded = peasy.load(folder)
     found = {}
     for text in PROMPTS:
@@ -102,7 +102,7 @@ def offline(folder):
 
 
 def told(body, said):
-    """The text of an answer, its usage, and whether it is whole."""
+    """Return text and usage of a response, and whether it is complete."""
     if not body["stream"]:
         answer = json.loads(said)
         return answer["choices"][0]["text"], answer["usage"], True
@@ -111,7 +111,7 @@ def told(body, said):
     return text, events[-1]["usage"], ended
 
 
-def test_64_clients_for_minutes(folders):
+def test_64_concurrent_clients(folders):
     truth = offline(folders[0])
     counts = {"asked": 0, "429": 0}
 
@@ -175,13 +175,13 @@ def test_500_disconnects(folders):
     assert after['peasy_engine_reserved_bytes{model="writer"}'] == 0
 
 
-def test_ten_times_more_than_there_is_room_for(folders):
+def test_overload_is_refused_quickly(folders):
     body = {"model": "writer", "prompt": "the pizza", "max_tokens": 1500, "temperature": 0}
     truth = peasy.generate(peasy.load(folders[0]), "the pizza", max_tokens=1500, weights="float32").texts[0]
 
     async def crowd(port):
         room, refused = [], []
-        for _ in range(12):  # four are written, eight wait
+        for _ in range(12):  # four run, eight are queued
             room.append(asyncio.create_task(ask(port, body)))
             await asyncio.sleep(0.05)
         for _ in range(120):
@@ -205,7 +205,7 @@ def test_ten_times_more_than_there_is_room_for(folders):
     assert took[int(0.99 * len(took))] < 0.05
 
 
-def test_tricklers_do_not_slow_the_others(folders):
+def test_slow_senders_do_not_slow_other_clients(folders):
     body = {"model": "writer", "prompt": "the pizza", "max_tokens": 40, "temperature": 0}
 
     async def healthy(port):

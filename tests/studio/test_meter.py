@@ -1,4 +1,4 @@
-"""Numbers for a meter and lines for a log: nothing that a caller said is in them, unless somebody asked for it."""
+"""Metrics and access log: no prompts unless requested."""
 
 import json
 import logging
@@ -32,8 +32,8 @@ def say(client):
     client.request(SECRET.upper(), "/health")
 
 
-def test_nothing_that_was_said_is_written_down(house, lines):
-    app = build(house, pages=False)
+def test_metrics_and_log_contain_no_prompts(registry, lines):
+    app = build(registry, pages=False)
     client = TestClient(app, base_url=LOCAL)
     say(client)
     told = client.get("/metrics").text
@@ -47,13 +47,13 @@ def test_nothing_that_was_said_is_written_down(house, lines):
     assert first["ms"] > 0
 
 
-def test_prompts_are_written_down_where_somebody_asks_for_it(house, lines):
-    say(TestClient(build(house, pages=False, log_prompts=True), base_url=LOCAL))
+def test_log_prompts_writes_prompts(registry, lines):
+    say(TestClient(build(registry, pages=False, log_prompts=True), base_url=LOCAL))
     assert lines()[0]["prompt"] == SECRET
 
 
-def test_the_numbers_are_those_of_the_requests(house):
-    client = TestClient(build(house, pages=False), base_url=LOCAL)
+def test_metrics_count_requests_and_tokens(registry):
+    client = TestClient(build(registry, pages=False), base_url=LOCAL)
     before = _numbers(client.get("/metrics").text)
     for _ in range(3):
         client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 5, "temperature": 0})
@@ -85,6 +85,6 @@ def test_labels_are_escaped():
     assert _labels(model='a"b\\c\nd') == '{model="a\\"b\\\\c\\nd"}'
 
 
-def test_every_answer_carries_its_number(client):
+def test_every_response_has_a_request_id(client):
     first, second = client.get("/health"), client.get("/health")
     assert first.headers["x-request-id"] != second.headers["x-request-id"]

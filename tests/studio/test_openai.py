@@ -1,4 +1,4 @@
-"""The openai client, unchanged, over a real socket: what it gets is what the models write offline."""
+"""OpenAI client over a real socket: results match offline generation."""
 
 import base64
 
@@ -23,14 +23,14 @@ def offline(loaded, text, **how):
     return peasy.generate(loaded, text, weights="float32", **how).texts
 
 
-def test_models_are_listed_and_found(ask):
+def test_models_are_listed_and_retrieved(ask):
     assert [each.id for each in ask.models.list()] == ["writer", "talker", "translator", "encoder"]
     assert ask.models.retrieve("talker").id == "talker"
     with pytest.raises(openai.NotFoundError, match="Did you mean writer"):
         ask.models.retrieve("wrter")
 
 
-def test_a_completion_is_the_offline_text(ask, writer):
+def test_completion_matches_offline_generation(ask, writer):
     found = ask.completions.create(model="writer", prompt="the pizza", max_tokens=12, temperature=0)
     assert found.choices[0].text == offline(writer, "the pizza", max_tokens=12)[0]
     assert found.choices[0].finish_reason == "length"
@@ -51,7 +51,7 @@ def test_seed_n_and_several_prompts(ask, writer):
     assert [choice.text for choice in other.choices] != [choice.text for choice in found.choices]
 
 
-def test_a_stream_is_the_same_text_with_its_usage(ask, writer):
+def test_stream_has_the_same_text_and_usage(ask, writer):
     stream = ask.completions.create(
         model="writer", prompt="the pizza", max_tokens=12, temperature=0, stream=True,
         stream_options={"include_usage": True},
@@ -64,7 +64,7 @@ def test_a_stream_is_the_same_text_with_its_usage(ask, writer):
     assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (len(writer.prompt("the pizza")), 12)
 
 
-def test_a_prompt_may_be_ids(ask, writer):
+def test_prompt_as_token_ids(ask, writer):
     ids = writer.prompt("the pizza")
     by_ids = ask.completions.create(model="writer", prompt=ids, max_tokens=6, temperature=0)
     by_text = ask.completions.create(model="writer", prompt="the pizza", max_tokens=6, temperature=0)
@@ -73,7 +73,7 @@ def test_a_prompt_may_be_ids(ask, writer):
         ask.completions.create(model="writer", prompt=[4000], max_tokens=6)
 
 
-def test_stop_bias_and_echo(ask, writer):
+def test_stop_logit_bias_and_echo(ask, writer):
     whole = offline(writer, "the pizza", max_tokens=16)[0]
     stop = whole[5:8]
     found = ask.completions.create(model="writer", prompt="the pizza", max_tokens=16, temperature=0, stop=[stop])
@@ -86,7 +86,7 @@ def test_stop_bias_and_echo(ask, writer):
     assert forced.choices[0].text == "the" + writer.answers().decode([wanted] * 2)
 
 
-def test_a_bias_of_minus_hundred_forbids(ask, writer):
+def test_logit_bias_of_minus_100_bans_a_token(ask, writer):
     first = peasy.generate(writer, "the", max_tokens=1, logprobs=0).writings[0].pieces[0].id
     found = ask.completions.create(
         model="writer", prompt="the", max_tokens=1, temperature=0, logprobs=1, logit_bias={str(first): -100}
@@ -94,7 +94,7 @@ def test_a_bias_of_minus_hundred_forbids(ask, writer):
     assert found.choices[0].logprobs.tokens != list(found.choices[0].logprobs.top_logprobs[0])
 
 
-def test_chances_are_those_of_the_model(ask, writer):
+def test_logprobs_match_the_model(ask, writer):
     found = ask.completions.create(model="writer", prompt="the", max_tokens=4, temperature=0, logprobs=3).choices[0]
     pieces = peasy.generate(writer, "the", max_tokens=4, logprobs=3, weights="float32").writings[0].pieces
     np.testing.assert_allclose(np.exp(found.logprobs.token_logprobs), [piece.chance for piece in pieces], rtol=1e-5)
@@ -103,7 +103,7 @@ def test_chances_are_those_of_the_model(ask, writer):
     assert len(set(found.logprobs.top_logprobs[0])) == 3
 
 
-def test_a_chat_goes_on_from_the_template(ask, folders):
+def test_chat_completion_uses_the_template(ask, folders):
     talker = peasy.load(folders[1])
     said = [{"role": "system", "content": "be kind"}, {"role": "user", "content": [{"type": "text", "text": "hello"}]}]
     found = ask.chat.completions.create(
@@ -121,12 +121,12 @@ def test_a_chat_goes_on_from_the_template(ask, folders):
     assert deltas[-1].finish_reason == "length"
 
 
-def test_who_was_not_made_to_talk_says_what_to_use(ask):
+def test_chat_without_template_is_refused(ask):
     with pytest.raises(openai.BadRequestError, match="/v1/completions"):
         ask.chat.completions.create(model="writer", messages=[{"role": "user", "content": "hello"}])
 
 
-def test_vectors_as_numbers_and_as_bytes(ask, folders):
+def test_embeddings_as_floats_and_base64(ask, folders):
     encoder = peasy.load(folders[3])
     texts = ["the pizza", "hello there"]
     truth = encoder.embed(texts)
@@ -138,7 +138,7 @@ def test_vectors_as_numbers_and_as_bytes(ask, folders):
     assert floats.usage.prompt_tokens == len(encoder.prompt(texts[0]))
 
 
-def test_a_translator_answers_its_prompt(ask, folders):
+def test_completion_with_an_encoder_decoder(ask, folders):
     found = ask.completions.create(model="translator", prompt="the pizza", max_tokens=5, temperature=0)
     assert found.choices[0].text == offline(peasy.load(folders[2]), "the pizza", max_tokens=5)[0]
 
@@ -153,20 +153,20 @@ def test_a_translator_answers_its_prompt(ask, folders):
         ({"n": 17}, openai.BadRequestError, "n: "),
         ({"logprobs": 21}, openai.BadRequestError, "logprobs"),
         ({"stop": ["a"] * 17}, openai.BadRequestError, "stop"),
-        ({"logit_bias": {"x": 1}}, openai.BadRequestError, "ids of tokens"),
+        ({"logit_bias": {"x": 1}}, openai.BadRequestError, "token ids"),
         ({"best_of": 4}, openai.BadRequestError, "best_of"),
         ({"prompt": []}, openai.BadRequestError, "prompt"),
         ({"extra_body": {"temprature": 1}}, openai.BadRequestError, "temprature"),
         ({"model": "talker", "prompt": "hello " * 200}, openai.BadRequestError, "reads at most 64"),
     ],
 )
-def test_errors_have_their_types(ask, asked, error, says):
+def test_error_types(ask, asked, error, says):
     with pytest.raises(error, match=says) as caught:
         ask.completions.create(**({"model": "writer", "prompt": "the"} | asked))
     assert caught.value.body["type"] in ("invalid_request_error", "not_found_error")
 
 
-def test_a_seed_may_be_any_whole_number(ask):
+def test_seed_may_be_any_integer(ask):
     for seed in (0, -5, 2**63 - 1, 2**70):
         one, two = (
             ask.completions.create(model="writer", prompt="the pizza", max_tokens=4, temperature=1.0, seed=seed)

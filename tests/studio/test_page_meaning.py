@@ -1,10 +1,10 @@
-"""The page Meaning as a person uses it: words before and after, texts on a map, why two sentences match."""
+"""Page Meaning: words before and after training, text map, similarity."""
 
 from urllib.parse import quote
 
 import pytest
 from tests.render.conftest import HOSTILE
-from tests.studio.walker import serious
+from tests.studio.walker import serious_violations
 
 pytestmark = pytest.mark.browser
 
@@ -23,10 +23,10 @@ def told(points, place):
     return [(points[other]["name"], f"{cosine:.4f}") for other, cosine in points[place]["near"]]
 
 
-def test_words_before_and_after_with_the_servers_neighbours(visit):
-    walker = visit(f"/meaning?mw=dictionary&w={quote(WORDS)}")
-    page = walker.page
-    found = walker.ask("words", model="dictionary", words=WORDS.split(), clusters=5)
+def test_words_before_and_after_training(open_tiny_studio):
+    window = open_tiny_studio(f"/meaning?mw=dictionary&w={quote(WORDS)}")
+    page = window.page
+    found = window.request("words", model="dictionary", words=WORDS.split(), clusters=5)
     assert near(page) == told(found["before"], 0) + told(found["after"], 0)
     plane = page.get_by_role("region", name="After training").locator("peasy-plane")
     assert plane.locator("path.point").count() == 6
@@ -34,38 +34,38 @@ def test_words_before_and_after_with_the_servers_neighbours(visit):
     page.keyboard.press("ArrowRight")
     assert near(page) == told(found["before"], 1) + told(found["after"], 1)
     assert page.get_by_role("region", name="Before training").locator("path.far").count() == 5
-    page.get_by_label("words, with blanks").fill(f"{WORDS} zebra")
+    page.get_by_label("words, separated").fill(f"{WORDS} zebra")
     page.get_by_text("Unknown to the model: zebra").last.wait_for()
-    assert walker.state["w"].endswith("zebra")
-    walker.keep("meaning")
+    assert window.state["w"].endswith("zebra")
+    window.screenshot("meaning")
 
 
-def test_texts_and_documents_lie_on_a_map_and_lead_to_why(visit):
-    walker = visit(f"/meaning?tab=texts&m=reader&k=2&d={quote(TEXTS)}")
-    page = walker.page
+def test_text_map_and_link_to_similarity(open_tiny_studio):
+    window = open_tiny_studio(f"/meaning?tab=texts&m=reader&k=2&d={quote(TEXTS)}")
+    page = window.page
     documents = [part.split("\n") for part in TEXTS.split("\n\n")]
-    found = walker.ask("meaning", model="reader", documents=documents, clusters=2)
+    found = window.request("meaning", model="reader", documents=documents, clusters=2)
     assert [each["kind"] for each in found["points"]] == ["sentence"] * 4 + ["document"] * 2
     assert page.locator("path.document").count() == 2
     assert near(page) == told(found["points"], 0)
     page.locator("path.point").nth(3).hover()
     assert near(page) == told(found["points"], 3)
     page.get_by_role("button", name="Why do these two match?").click()
-    walker.settle()
-    state = walker.state
-    why = walker.ask("why", model="reader", first=state["a"], second=state["b"])
+    window.wait_until_idle()
+    state = window.state
+    why = window.request("why", model="reader", first=state["a"], second=state["b"])
     page.get_by_text(f"cosine {why['cosine']:.4f}").wait_for()
     page.go_back()
-    walker.settle()
+    window.wait_until_idle()
     assert page.get_by_role("tab", name="Texts on a map").get_attribute("aria-selected") == "true"
 
 
-def test_pairs_of_words_add_up_to_the_cosine(visit):
+def test_word_pairs_add_up_to_the_cosine(open_tiny_studio):
     first, second = "the cat sat", "the dog sat on the mat"
-    walker = visit(f"/meaning?tab=why&m=reader&a={quote(first)}&b={quote(second)}")
-    page = walker.page
-    found = walker.ask("why", model="reader", first=first, second=second)
-    rows = page.locator("figure.matrix", has_text="All cells add up").locator("tbody tr")
+    window = open_tiny_studio(f"/meaning?tab=why&m=reader&a={quote(first)}&b={quote(second)}")
+    page = window.page
+    found = window.request("why", model="reader", first=first, second=second)
+    rows = page.locator("figure.matrix", has_text="The sum of all cells").locator("tbody tr")
     shown = rows.evaluate_all(
         "(rows) => rows.map((row) => [...row.querySelectorAll('td')].map((c) => Number(c.textContent)))"
     )
@@ -75,12 +75,12 @@ def test_pairs_of_words_add_up_to_the_cosine(visit):
     page.get_by_text("cosine 1.0000").wait_for()
 
 
-def test_nothing_serious_and_nothing_hostile(visit):
-    walker = visit(f"/meaning?mw=dictionary&w={quote(WORDS)}", width=360, bypass_csp=True)
-    assert serious(walker.page) == []
-    assert walker.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    walker.expected = ("status of 400",)
+def test_accessibility_and_hostile_texts(open_tiny_studio):
+    window = open_tiny_studio(f"/meaning?mw=dictionary&w={quote(WORDS)}", width=360, bypass_csp=True)
+    assert serious_violations(window.page) == []
+    assert window.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    window.expected_errors = ("status of 400",)
     texts = "\n".join(each for each in HOSTILE[:8] if each.strip() and "\n" not in each)
-    walker.open(f"/meaning?tab=texts&m=reader&d={quote(texts[:1500], errors='replace')}")
-    assert walker.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0
-    assert walker.page.evaluate("window.hacked") is None
+    window.open(f"/meaning?tab=texts&m=reader&d={quote(texts[:1500], errors='replace')}")
+    assert window.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0
+    assert window.page.evaluate("window.hacked") is None

@@ -1,45 +1,45 @@
-"""The page Models as a person uses it: cards, figure 1, proof, snippets, import after asking."""
+"""Page Models: list, architecture, proof, snippets, import."""
 
 import json
 
 import pytest
-from tests.studio.walker import serious
+from tests.studio.walker import serious_violations
 
 pytestmark = pytest.mark.browser
 
 
-def test_cards_and_figure_one_are_those_of_the_model(visit):
-    walker = visit("/models?m=writer")
-    page = walker.page
-    cards = walker.ask("models")["models"]
+def test_model_list_and_architecture(open_tiny_studio):
+    window = open_tiny_studio("/models?m=writer")
+    page = window.page
+    cards = window.request("models")["models"]
     names = page.locator("#place .list tbody tr td:first-child").all_inner_texts()
     assert names == [each["name"] for each in cards]
-    found = walker.ask("models", name="writer")
+    found = window.request("models", name="writer")
     assert f"{found['parameters']:,} parameters" in page.locator("#place").inner_text()
     boxes = " ".join(page.get_by_role("tabpanel").locator("svg text").all_text_contents())
     assert all(box["name"].replace("_", " ") in boxes for box in found["boxes"]["boxes"])
     page.get_by_role("button", name="reader", exact=True).click()
-    walker.settle()
-    assert walker.state["m"] == "reader"
+    window.wait_until_idle()
+    assert window.state["m"] == "reader"
     page.go_back()
-    walker.settle()
+    window.wait_until_idle()
     assert page.locator("tr[aria-current]").inner_text().startswith("writer")
-    walker.keep("models")
+    window.screenshot("models")
 
 
-def test_it_is_proved_on_own_texts_and_asked_by_the_snippet(visit):
-    walker = visit("/models?m=writer&tab=prove")
-    page = walker.page
-    page.get_by_label("texts to prove it on").fill("the cat sat\nthe old tree")
+def test_proof_on_own_texts_and_api_snippet(open_tiny_studio):
+    window = open_tiny_studio("/models?m=writer&tab=prove")
+    page = window.page
+    page.get_by_label("texts for the proof").fill("the cat sat\nthe old tree")
     page.get_by_role("button", name="Prove", exact=True).click()
     page.locator(".verdict").wait_for()
-    found = walker.ask("prove", model="writer", prompts=["the cat sat", "the old tree"])
+    found = window.request("prove", model="writer", prompts=["the cat sat", "the old tree"])
     assert page.locator(".verdict").inner_text() == f"✓ {found['verdict']}"
     for each in found["equalities"]:
         assert page.locator("#place .drawn").get_by_text(each["name"]).count() >= 1
-    page.get_by_role("tab", name="Ask it from elsewhere").click()
+    page.get_by_role("tab", name="API").click()
     curl = page.locator(".snippet pre").first.inner_text()
-    path = curl.split()[1].removeprefix(walker.home)
+    path = curl.split()[1].removeprefix(window.origin)
     body = json.loads(curl.split("-d '")[1].rstrip("'"))
     asked = page.evaluate(
         "async ([path, body]) => (await fetch(path, {method: 'POST', body: JSON.stringify(body),"
@@ -51,25 +51,25 @@ def test_it_is_proved_on_own_texts_and_asked_by_the_snippet(visit):
     assert page.evaluate("navigator.clipboard.readText()") == curl
 
 
-def test_a_model_of_the_cache_comes_in_after_asking(visit, at_home):
-    walker = visit("/models")
-    page = walker.page
-    page.get_by_text("Import a model of the hub's cache").click()
+def test_import_from_the_cache_after_confirmation(open_tiny_studio, data_dir):
+    window = open_tiny_studio("/models")
+    page = window.page
+    page.get_by_text("Import a model from the Hugging Face cache").click()
     page.get_by_role("button", name="Import …").click()
     dialog = page.get_by_role("dialog")
     assert "Nothing is downloaded" in dialog.inner_text()
-    assert not (at_home / "runs" / "taken-in").exists()
+    assert not (data_dir / "runs" / "taken-in").exists()
     dialog.get_by_label("name").fill("taken-in")
-    dialog.get_by_role("button", name="Copy it").click()
+    dialog.get_by_role("button", name="Copy", exact=True).click()
     page.locator("tr[aria-current]", has_text="taken-in").wait_for()
-    walker.settle()
-    assert (at_home / "runs" / "taken-in" / "config.json").is_file()
+    window.wait_until_idle()
+    assert (data_dir / "runs" / "taken-in" / "config.json").is_file()
 
 
-def test_nothing_serious_wide_and_narrow(visit):
-    walker = visit("/models?m=writer", width=360, bypass_csp=True, color_scheme="dark")
-    for tab in ("Figure 1", "Ask it from elsewhere", "Prove"):
-        walker.page.get_by_role("tab", name=tab).click()
-        walker.settle()
-        assert walker.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert serious(walker.page) == []
+def test_accessibility_wide_and_narrow(open_tiny_studio):
+    window = open_tiny_studio("/models?m=writer", width=360, bypass_csp=True, color_scheme="dark")
+    for tab in ("Architecture", "API", "Prove"):
+        window.page.get_by_role("tab", name=tab).click()
+        window.wait_until_idle()
+        assert window.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert serious_violations(window.page) == []

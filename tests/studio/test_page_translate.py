@@ -1,4 +1,4 @@
-"""The page Translate as a person uses it: two translators side by side, ribbons, heads, beams as a tree."""
+"""Page Translate: two models side by side, alignment, heads, beam search tree."""
 
 import csv
 from urllib.parse import quote
@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.render.conftest import HOSTILE
-from tests.studio.walker import serious
+from tests.studio.walker import serious_violations
 
 pytestmark = pytest.mark.browser
 
@@ -24,15 +24,15 @@ def cells(table):
     )
 
 
-def test_two_translators_answer_and_every_number_is_the_servers(visit):
-    walker = visit(PATH)
-    page = walker.page
+def test_two_models_with_the_servers_numbers(open_tiny_studio):
+    window = open_tiny_studio(PATH)
+    page = window.page
     for letter, model in (("a", "then"), ("b", "now")):
-        tree = walker.ask("beams", model=model, text=TEXT, beam=4)
+        tree = window.request("beams", model=model, text=TEXT, beam=4)
         answer = tree["found"][0]["text"]
-        found = walker.ask("align", model=model, text=TEXT, answer=answer)
+        found = window.request("align", model=model, text=TEXT, answer=answer)
         home = side(page, letter)
-        assert home.locator(".said").inner_text() == (answer or "(nothing)")
+        assert home.locator(".result-text").inner_text() == (answer or "(nothing)")
         facts = home.locator(".facts li").all_inner_texts()
         assert facts[:2] == found["says"]
         links = home.locator("peasy-links").evaluate(
@@ -47,74 +47,74 @@ def test_two_translators_answer_and_every_number_is_the_servers(visit):
         assert [row[3] for row in branches] == [f"{each['logprob']:.4f}" for each in tree["branches"]]
         assert home.locator("svg.tree text").count() >= len(tree["found"])
     assert "one attention with one head" in side(page, "a").inner_text()
-    walker.keep("translate")
+    window.screenshot("translate")
 
 
-def test_the_head_is_chosen_by_pointer_and_keys_and_stays_in_the_address(visit):
-    walker = visit(PATH)
-    page, home = walker.page, side(walker.page, "b")
+def test_head_selection_is_stored_in_the_url(open_tiny_studio):
+    window = open_tiny_studio(PATH)
+    page, home = window.page, side(window.page, "b")
     best = home.locator("button.best")
     assert best.count() == 1
     assert best.get_attribute("aria-pressed") == "true"
     home.get_by_role("button", name="layer 0, head 1").first.click()
-    walker.settle()
-    assert (walker.state["lb"], walker.state["hb"]) == ("0", "1")
+    window.wait_until_idle()
+    assert (window.state["lb"], window.state["hb"]) == ("0", "1")
     assert "layer 0, head 1" in home.locator("peasy-links h3").inner_text()
-    walker.press(",")
+    window.press(",")
     assert "layer 0, head 0" in home.locator("peasy-links h3").inner_text()
     page.reload()
-    walker.settle()
+    window.wait_until_idle()
     assert "layer 0, head 0" in home.locator("peasy-links h3").inner_text()
     page.keyboard.press("b")
-    walker.settle()
-    assert "lb" not in walker.state
+    window.wait_until_idle()
+    assert "lb" not in window.state
     assert best.get_attribute("aria-pressed") == "true"
 
 
-def test_typing_asks_anew_and_back_goes_back(visit):
-    walker = visit(PATH)
-    page = walker.page
-    before = side(page, "b").locator(".said").inner_text()
+def test_new_text_beams_and_back(open_tiny_studio):
+    window = open_tiny_studio(PATH)
+    page = window.page
+    before = side(page, "b").locator(".result-text").inner_text()
     page.get_by_role("link", name="3 days ago").click()
-    walker.settle()
-    assert walker.state["t"] == "3 days ago"
+    window.wait_until_idle()
+    assert window.state["t"] == "3 days ago"
     page.go_back()
-    walker.settle()
-    assert side(page, "b").locator(".said").inner_text() == before
+    window.wait_until_idle()
+    assert side(page, "b").locator(".result-text").inner_text() == before
     page.get_by_role("slider", name="beams").focus()
     page.keyboard.press("ArrowLeft")
     page.get_by_role("heading", name="3 beams").first.wait_for()
-    assert walker.state["beam"] == "3"
+    assert window.state["beam"] == "3"
     page.locator("#text").fill("")
     page.locator("#text").press("Enter")
-    walker.settle()
-    assert side(page, "b").locator(".said").count() == 1
+    window.wait_until_idle()
+    assert side(page, "b").locator(".result-text").count() == 1
 
 
-def test_nothing_serious_wide_and_narrow(visit):
-    walker = visit(PATH, width=360, bypass_csp=True, color_scheme="dark")
-    assert walker.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert serious(walker.page) == []
-    walker.page.set_viewport_size({"width": 1440, "height": 900})
-    assert serious(walker.page) == []
+def test_accessibility_wide_and_narrow(open_tiny_studio):
+    window = open_tiny_studio(PATH, width=360, bypass_csp=True, color_scheme="dark")
+    assert window.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert serious_violations(window.page) == []
+    window.page.set_viewport_size({"width": 1440, "height": 900})
+    assert serious_violations(window.page) == []
 
 
 @pytest.mark.parametrize("some", [2, pytest.param(500, marks=pytest.mark.slow)])
-def test_hostile_texts_are_inert(visit, some):
-    walker = visit()
-    walker.expected = ("status of 400",)
+def test_hostile_texts_are_inert(open_tiny_studio, some):
+    window = open_tiny_studio()
+    window.expected_errors = ("status of 400",)
     for words in [each for each in HOSTILE if each.strip()][:some]:
-        walker.open(f"/translate?a=then&b=now&t={quote(words[:300], errors='replace')}")
-        assert walker.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0
-    assert walker.page.evaluate("window.hacked") is None
+        window.open(f"/translate?a=then&b=now&t={quote(words[:300], errors='replace')}")
+        assert window.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0
+    assert window.page.evaluate("window.hacked") is None
 
 
-def test_the_tree_is_saved_as_it_is_seen_and_as_numbers(visit):
-    walker = visit(PATH)
-    home = side(walker.page, "b")
+def test_tree_export_as_svg_and_csv(open_tiny_studio):
+    window = open_tiny_studio(PATH)
+    home = side(window.page, "b")
     saved = {}
     for kind in ("SVG", "CSV"):
-        with walker.page.expect_download() as told:
+        with window.page.expect_download() as told:
             home.get_by_role("button", name=f"Save beams as {kind}").click()
         saved[kind] = told.value.path().read_text(encoding="utf-8")
     root = ElementTree.fromstring(saved["SVG"])
@@ -123,5 +123,5 @@ def test_the_tree_is_saved_as_it_is_seen_and_as_numbers(visit):
     assert all(each.get("fill", "").startswith("rgb") and each.get("font-size") for each in words)
     rows = list(csv.reader(saved["CSV"].splitlines()))
     branches = cells(home.locator("figure.table", has_text="Every branch").last)
-    assert rows[0] == ["token", "beginning", "its chance", "log-probability", "what became of it"]
+    assert rows[0] == ["token", "hypothesis", "probability", "log-probability", "outcome"]
     assert [row[3] for row in rows[1:]] == [row[3] for row in branches]

@@ -1,11 +1,11 @@
-"""The page Work as a person uses it, in a real browser with nothing but this machine to reach."""
+"""Page Work in a real browser without network."""
 
 import json
 import math
 
 import pytest
 from tests.render.conftest import HOSTILE
-from tests.studio.walker import numbers_of, serious
+from tests.studio.walker import matrix_texts, serious_violations
 
 from peasy.render import number
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 
 def written(values):
-    """Numbers as the house writes them; null is minus infinity."""
+    """Format numbers as peasy does; null is minus infinity."""
     real = [[-math.inf if each is None else each for each in row] for row in values]
     decimals = number.decimals_for([each for row in real for each in row], 4)
     return [[number.write(each, decimals) for each in row] for row in real]
@@ -23,124 +23,124 @@ def step(result, name):
     return next(each for each in result["steps"] if each["name"] == name)
 
 
-def test_the_steps_one_by_one_and_the_arithmetic_of_a_cell(walk):
-    walker = walk("/work")
-    page, truth = walker.page, walker.ask("explain", what="i-love-ai")
+def test_steps_and_cell_arithmetic(open_window):
+    window = open_window("/work")
+    page, truth = window.page, window.request("explain", what="i-love-ai")
     assert page.get_by_role("heading", level=1).inner_text() == "I love AI"
     page.get_by_role("button", name="Step 3: Scores").click()
-    walker.settle()
-    assert numbers_of(page, "scores") == written(step(truth, "scores")["values"])
+    window.wait_until_idle()
+    assert matrix_texts(page, "scores") == written(step(truth, "scores")["values"])
     page.locator('[data-matrix="scores"] td[data-at="1,2"]').click()
-    walker.settle()
-    cell = walker.ask("explain", what="i-love-ai", cell=["scores", 1, 2])["cell"]
+    window.wait_until_idle()
+    cell = window.request("explain", what="i-love-ai", cell=["scores", 1, 2])["cell"]
     assert page.get_by_role("status", name="Arithmetic").inner_text().split("\n") == [cell["title"], *cell["lines"]]
     assert page.locator('[data-matrix="query"] td.used').all_inner_texts() == ["1", "1"], "the row of the query is lit"
     assert page.locator('[data-matrix="keyᵀ"] td.used').all_inner_texts() == ["1", "1"], "and the column of the key"
     for name in ("scaled", "weights", "context"):
         page.get_by_role("button", name="Next step", exact=True).click()
-        walker.settle()
-        assert numbers_of(page, name) == written(step(truth, name)["values"])
-    assert walker.state["s"] == "6"
-    walker.keep("work")
+        window.wait_until_idle()
+        assert matrix_texts(page, name) == written(step(truth, name)["values"])
+    assert window.state["s"] == "6"
+    window.screenshot("work")
 
 
-def test_own_numbers_typed_and_pasted_are_worked_out_by_the_server(walk):
-    walker = walk("/work?s=1")
-    page = walker.page
+def test_typed_and_pasted_numbers_are_computed_by_the_server(open_window):
+    window = open_window("/work?s=1")
+    page = window.page
     page.get_by_label("x, row I, column 0").fill("2")
     page.keyboard.press("Tab")
-    walker.settle()
+    window.wait_until_idle()
     page.get_by_role("button", name="Step 5: Weights").click()
-    walker.settle()
-    own = json.loads(walker.state["d"])
+    window.wait_until_idle()
+    own = json.loads(window.state["d"])
     assert own["x"][0] == [2, 0]
-    assert numbers_of(page, "weights") == written(step(walker.ask("explain", what=own), "weights")["values"])
+    assert matrix_texts(page, "weights") == written(step(window.request("explain", what=own), "weights")["values"])
     page.get_by_role("button", name="Step 1: Input").click()
     page.evaluate(
         "navigator.clipboard.writeText('cat\\t1\\t0\\t3\\ndog\\t0\\t1,5\\t1\\nowl\\t2\\t2\\t2\\nfox\\t1\\t1\\t1')"
     )
     page.locator('[data-matrix="x"] input[data-at="0,0"]').focus()
     page.keyboard.press("Control+V")
-    walker.settle()
-    own = json.loads(walker.state["d"])
+    window.wait_until_idle()
+    own = json.loads(window.state["d"])
     assert own["tokens"] == ["cat", "dog", "owl", "fox"], "a first column of words names the rows"
     assert own["x"] == [[1, 0, 3], [0, 1.5, 1], [2, 2, 2], [1, 1, 1]]
     assert len(own["w_q"]) == 3, "the weight matrices fit the wider input"
     page.reload()
-    walker.settle()
-    assert numbers_of(page, "x")[1] == ["0", "1.5", "1"], "the link holds all of it"
+    window.wait_until_idle()
+    assert matrix_texts(page, "x")[1] == ["0", "1.5", "1"], "the link holds all of it"
 
 
 @pytest.mark.slow
-def test_switches_take_effect_at_once_and_back_undoes_the_choice(walk):
-    walker = walk("/work?s=5")
-    page = walker.page
+def test_options_apply_at_once_and_back_undoes(open_window):
+    window = open_window("/work?s=5")
+    page = window.page
     sides = page.get_by_role("region", name="Softmax or division by the sum")
     assert sides.locator("figure.matrix").count() == 2
-    walker.expected = ("status of 400",)  # under these switches a row sums to 0, which the panel says in words
+    window.expected_errors = ("status of 400",)  # under these switches a row sums to 0, which the panel says in words
     page.get_by_label("causal").check(force=True)
     page.get_by_label("cosine").check(force=True)
-    walker.settle()
-    own = json.loads(walker.state["d"])
+    window.wait_until_idle()
+    own = json.loads(window.state["d"])
     assert (own["causal"], own["scoring"]) == (True, "cosine"), "two switches in a hurry both hold"
-    truth = step(walker.ask("explain", what=own), "weights")["values"]
+    truth = step(window.request("explain", what=own), "weights")["values"]
     assert truth[0][1] == 0
-    assert numbers_of(page, "weights") == written(truth)
+    assert matrix_texts(page, "weights") == written(truth)
     assert "cannot be divided by their sum" in sides.get_by_role("alert").inner_text()
-    page.get_by_label("own", exact=True).check(force=True)
-    walker.settle()
-    page.get_by_role("button", name="I may look at AI", exact=True).click()
-    walker.settle()
-    assert json.loads(walker.state["d"])["mask"][0] == [True, False, True]
+    page.get_by_label("custom", exact=True).check(force=True)
+    window.wait_until_idle()
+    page.get_by_role("button", name="I attends to AI", exact=True).click()
+    window.wait_until_idle()
+    assert json.loads(window.state["d"])["mask"][0] == [True, False, True]
     page.get_by_label("additive").check(force=True)
-    walker.settle()
-    assert json.loads(walker.state["d"])["scoring"]["kind"] == "additive"
+    window.wait_until_idle()
+    assert json.loads(window.state["d"])["scoring"]["kind"] == "additive"
     page.get_by_label("example").select_option("journey")
-    walker.settle()
+    window.wait_until_idle()
     assert page.get_by_role("heading", level=1).inner_text() != "I love AI"
     page.go_back()
-    walker.settle()
+    window.wait_until_idle()
     assert page.get_by_label("additive").is_checked(), "the way back leads to the own numbers"
 
 
 @pytest.mark.slow
-def test_a_quiz_is_marked_like_check(walk):
-    walker = walk("/work?s=3&quiz=1")
-    page, truth = walker.page, step(walker.ask("explain", what="i-love-ai"), "scores")["values"]
+def test_quiz_is_marked_like_check(open_window):
+    window = open_window("/work?s=3&quiz=1")
+    page, truth = window.page, step(window.request("explain", what="i-love-ai"), "scores")["values"]
     fields = page.locator("input.quiz")
     places = [tuple(map(int, each.get_attribute("data-at").split(","))) for each in fields.all()]
     assert 0 < len(places) < 9
     for place, (row, column) in enumerate(places):
         fields.nth(place).fill("7" if place == 0 else number.write(truth[row][column], 0))
     page.keyboard.press("Enter")
-    walker.settle()
+    window.wait_until_idle()
     page.locator("td[data-verdict]").first.wait_for()
     verdicts = page.locator("td[data-verdict]").evaluate_all("(all) => all.map((each) => each.dataset.verdict)")
     assert verdicts == ["wrong", *["right"] * (len(places) - 1)]
     assert ", not 7" in page.locator(".reasons").inner_text()
     page.get_by_role("button", name="Show the answers").click()
-    walker.settle()
+    window.wait_until_idle()
     page.locator(".verdict.good").wait_for()
     assert f"{len(places)} of {len(places)} right" in page.locator(".verdict").inner_text()
 
 
 @pytest.mark.slow
-def test_the_slider_of_the_width_shows_what_the_scale_saves(walk):
-    walker = walk("/work?s=4&dk=4")
-    page = walker.page
+def test_dimension_slider_shows_the_effect_of_scaling(open_window):
+    window = open_window("/work?s=4&dk=4")
+    page = window.page
     page.get_by_role("slider", name="dₖ").focus()
-    walker.press(*["ArrowRight"] * 6)
-    assert walker.state["dk"] == "256"
-    truth = walker.ask("scale", d_k=256)
+    window.press(*["ArrowRight"] * 6)
+    assert window.state["dk"] == "256"
+    truth = window.request("scale", d_k=256)
     shown = page.locator(".bars").first.locator(".number").all_inner_texts()
     assert shown == [f"{each:.4f}" for each in truth["without"]["weights"]]
     assert max(truth["without"]["weights"]) > 0.95 > max(truth["with"]["weights"])
 
 
 @pytest.mark.slow
-def test_copies_and_files(walk, tmp_path):
-    walker = walk("/work?s=5")
-    page, weights = walker.page, step(walker.ask("explain", what="i-love-ai"), "weights")["values"]
+def test_copy_and_export(open_window, tmp_path):
+    window = open_window("/work?s=5")
+    page, weights = window.page, step(window.request("explain", what="i-love-ai"), "weights")["values"]
     page.keyboard.press("c")
     page.get_by_role("menuitem", name="NumPy (weights)").click()
     page.get_by_text("Copied: NumPy (weights).").wait_for()
@@ -159,50 +159,50 @@ def test_copies_and_files(walk, tmp_path):
         assert saved.value.path().stat().st_size > 100
 
 
-def test_everything_by_keyboard(walk):
-    walker = walk("/work")
-    page = walker.page
-    walker.press("]", "]")
-    assert walker.state["s"] == "5", "brackets go from step to step"
-    walker.press("ArrowLeft")
-    assert walker.state["s"] == "4"
+def test_keyboard(open_window):
+    window = open_window("/work")
+    page = window.page
+    window.press("]", "]")
+    assert window.state["s"] == "5", "brackets go from step to step"
+    window.press("ArrowLeft")
+    assert window.state["s"] == "4"
     page.locator('[data-matrix="scaled"] td[tabindex="0"]').focus()
-    walker.press("ArrowDown", "ArrowRight")
-    assert walker.state["c"] == "scaled,1,1"
+    window.press("ArrowDown", "ArrowRight")
+    assert window.state["c"] == "scaled,1,1"
     assert "scaled: query love, key love" in page.get_by_role("status", name="Arithmetic").inner_text()
-    walker.press("Escape", "/")
+    window.press("Escape", "/")
     page.keyboard.type("easy peasy lemon squeezy")
     page.keyboard.press("Enter")
-    walker.settle()
+    window.wait_until_idle()
     assert page.get_by_role("heading", level=1).inner_text() == "easy peasy lemon squeezy"
-    walker.press("Escape", "?")
+    window.press("Escape", "?")
     assert page.get_by_role("dialog", name="Keys").get_by_text("Play the steps, or stop").is_visible()
-    walker.press("Escape", "g", "l")
+    window.press("Escape", "g", "l")
     assert page.evaluate("location.pathname") == "/look"
-    assert walker.state["t"] == "easy peasy lemon squeezy", "the sentence comes along"
+    assert window.state["t"] == "easy peasy lemon squeezy", "the sentence comes along"
 
 
 @pytest.mark.slow
-def test_a_mistake_is_told_with_what_to_do(walk):
-    walker = walk("/work")
-    walker.expected = ("status of 4",)
-    walker.press("/")
-    walker.page.keyboard.type("word")
-    walker.page.keyboard.press("Enter")
-    alert = walker.page.get_by_role("alert")
+def test_error_with_hint(open_window):
+    window = open_window("/work")
+    window.expected_errors = ("status of 4",)
+    window.press("/")
+    window.page.keyboard.type("word")
+    window.page.keyboard.press("Enter")
+    alert = window.page.get_by_role("alert")
     alert.wait_for()
-    assert "two words or more" in alert.inner_text()
-    walker.page.keyboard.type(" and another")
-    walker.page.keyboard.press("Enter")
-    walker.settle()
-    assert walker.page.get_by_role("alert").count() == 0
+    assert "at least two words" in alert.inner_text()
+    window.page.keyboard.type(" and another")
+    window.page.keyboard.press("Enter")
+    window.wait_until_idle()
+    assert window.page.get_by_role("alert").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
-def test_axe_finds_nothing_serious(walk, scheme):
-    walker = walk("/work?s=5&quiz=1", color_scheme=scheme, bypass_csp=True)
-    assert serious(walker.page) == []
-    walker.keep(f"work-{scheme}")
+def test_accessibility(open_window, scheme):
+    window = open_window("/work?s=5&quiz=1", color_scheme=scheme, bypass_csp=True)
+    assert serious_violations(window.page) == []
+    window.screenshot(f"work-{scheme}")
 
 
 def count_elements(page):
@@ -213,26 +213,26 @@ def count_elements(page):
 
 
 def quoted(words):
-    """Words that an example may hold: peasy itself refuses what no file could."""
+    """Return words that an example may contain; peasy refuses others."""
     return [
         each for each in words if each.strip() and "\0" not in each and not any(0xD800 <= ord(s) < 0xE000 for s in each)
     ]
 
 
 @pytest.mark.parametrize("some", [1, pytest.param(170, marks=pytest.mark.slow)])
-def test_hostile_words_are_inert(walk, some):
+def test_hostile_words_are_inert(open_window, some):
     from urllib.parse import quote
 
-    walker, words = walk("/work?s=5"), quoted(HOSTILE)
-    walker.expected = ("status of 4",)
+    window, words = open_window("/work?s=5"), quoted(HOSTILE)
+    window.expected_errors = ("status of 4",)
 
     def at(three):
         own = {"title": three[0], "tokens": three, "features": three[1:], "x": [[1, 0], [0, 1], [1, 1]]}
-        walker.move(f"/work?s=5&d={quote(json.dumps(own))}")
-        if walker.page.get_by_role("alert").count():
+        window.navigate(f"/work?s=5&d={quote(json.dumps(own))}")
+        if window.page.get_by_role("alert").count():
             return None
-        walker.page.locator('td[data-at="1,2"]').last.click()
-        return count_elements(walker.settle())
+        window.page.locator('td[data-at="1,2"]').last.click()
+        return count_elements(window.wait_until_idle())
 
     tame = at(["one", "two", "three"])
     shown = 0

@@ -1,6 +1,6 @@
-"""Sockets that trickle, idle or do not read are let go; each deadline with what happens when it is taken away.
+"""Timeouts of slow senders, idle sockets and slow readers; each with its inverse.
 
-The real deadlines are eight seconds; here they are shortened, and one slow test waits for the real ones.
+The real timeouts are eight seconds; here they are shortened, and one slow test waits for the real ones.
 """
 
 import json
@@ -19,9 +19,9 @@ ASKED = {"model": "writer", "prompt": "the", "max_tokens": 3, "temperature": 0}
 
 @pytest.fixture
 def models(folders):
-    house = House(folders[:1], weights="float32")
-    house.warm()
-    return house
+    registry = House(folders[:1], weights="float32")
+    registry.warm()
+    return registry
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def open_port(models):
 
 
 def trickle(link, what):
-    """Send letter by letter until the other side has enough; gives the seconds that took."""
+    """Send byte by byte until the server disconnects; return the seconds it took."""
     began = time.monotonic()
     for letter in what:
         try:
@@ -45,27 +45,27 @@ def trickle(link, what):
         except ConnectionError:
             return time.monotonic() - began
         time.sleep(SHORT / 10)
-    raise AssertionError("all of it was taken")
+    raise AssertionError("the server accepted all bytes")
 
 
-def test_a_socket_on_which_nothing_comes_is_closed(short, open_port):
+def test_idle_socket_is_closed(short, open_port):
     said, seconds = heard(knock(open_port))
     assert said == b""
     assert SHORT / 2 < seconds < 10 * SHORT
 
 
-def test_headers_that_trickle_are_cut_off(short, open_port):
+def test_slow_headers_are_aborted(short, open_port):
     assert trickle(knock(open_port), b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 200) < 10 * SHORT
 
 
-def test_a_body_that_trickles_is_cut_off(short, open_port):
+def test_slow_body_is_aborted(short, open_port):
     link = knock(open_port)
     head, _, body = spoken("/v1/completions", ASKED, open_port).partition(b"\r\n\r\n")
     link.sendall(head + b"\r\n\r\n")
     assert trickle(link, body + b" " * 200) < 10 * SHORT
 
 
-def test_without_deadlines_tricklers_stay(monkeypatch, short, open_port):
+def test_without_timeouts_slow_senders_stay(monkeypatch, short, open_port):
     monkeypatch.setattr(protocol.Protocol, "_give_up", lambda self: None)
     link = knock(open_port)
     for letter in "GET /health HTTP/1.1\r\n":
@@ -75,7 +75,7 @@ def test_without_deadlines_tricklers_stay(monkeypatch, short, open_port):
     assert heard(link)[0].startswith(b"HTTP/1.1 200")
 
 
-def test_an_answered_socket_may_ask_again_and_is_closed_when_it_does_not(short, open_port):
+def test_keep_alive_and_idle_timeout(short, open_port):
     link = knock(open_port)
     for _ in range(3):
         link.sendall(spoken("/v1/completions", ASKED, open_port))
@@ -86,7 +86,7 @@ def test_an_answered_socket_may_ask_again_and_is_closed_when_it_does_not(short, 
     assert heard(link)[1] < 10 * SHORT + 1
 
 
-def test_an_answer_may_take_longer_than_any_deadline(short, open_port, models, monkeypatch):
+def test_long_responses_have_no_timeout(short, open_port, models, monkeypatch):
     engine = models.kept["writer"].runner.engine
     step = engine.step
     monkeypatch.setattr(engine, "step", lambda: (time.sleep(SHORT), step())[1])
@@ -100,16 +100,16 @@ def test_an_answer_may_take_longer_than_any_deadline(short, open_port, models, m
 LARGE = ASKED | {"max_tokens": 4000, "stream": True, "logprobs": 20, "attention": {"keys": 256}}
 
 
-def test_who_does_not_read_is_let_go(short, open_port, models):
+def test_slow_reader_is_disconnected(short, open_port, models):
     engine = models.kept["writer"].runner.engine
     link = knock(open_port, rcvbuf=4096)
     link.sendall(spoken("/v1/completions", LARGE, open_port))
     until(lambda: engine.rows)
-    until(lambda: engine.idle, 15)  # and what was held for it is free
+    until(lambda: engine.idle, 15)  # and its memory is freed
     link.close()
 
 
-def test_without_the_deadline_it_is_held(short, open_port, models, monkeypatch):
+def test_without_timeout_slow_reader_is_held(short, open_port, models, monkeypatch):
     monkeypatch.setattr(protocol.Protocol, "_check_reader", lambda self: None)
     engine = models.kept["writer"].runner.engine
     link = knock(open_port, rcvbuf=4096)
@@ -121,7 +121,7 @@ def test_without_the_deadline_it_is_held(short, open_port, models, monkeypatch):
     until(lambda: engine.idle)
 
 
-def test_a_slow_reader_who_reads_gets_everything(open_port, models, monkeypatch):
+def test_slow_but_reading_client_gets_everything(open_port, models, monkeypatch):
     monkeypatch.setattr(protocol, "READING", 1.0)
     link = knock(open_port, rcvbuf=16384)
     link.sendall(spoken("/v1/completions", LARGE | {"max_tokens": 150}, open_port, connection="close"))
@@ -132,8 +132,8 @@ def test_a_slow_reader_who_reads_gets_everything(open_port, models, monkeypatch)
     assert b"data: [DONE]" in said
 
 
-def test_who_is_refused_hears_why(open_port):
-    """An answer that comes before all was sent must not be lost when the socket closes."""
+def test_refused_client_gets_the_response(open_port):
+    """A response sent before the body is complete must not be lost when the socket closes."""
     link = knock(open_port)
     body = b'{"model": "' + b"a" * 3_000_000 + b'"}'
     head = f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode()
@@ -141,7 +141,7 @@ def test_who_is_refused_hears_why(open_port):
     assert link.recv(65536).startswith(b"HTTP/1.1 413")
 
 
-def test_headers_without_end_are_told_so(open_port):
+def test_endless_headers_get_431(open_port):
     link = knock(open_port)
     link.sendall(b"GET / HTTP/1.1\r\n" + b"".join(b"x-%d: %s\r\n" % (i, b"a" * 900) for i in range(40)))
     said, _ = heard(link)
@@ -150,13 +150,13 @@ def test_headers_without_end_are_told_so(open_port):
 
 
 @pytest.mark.parametrize("noise", [b"\x16\x03\x01\x02\x00\x01", b"hello\r\n\r\n", b"\0" * 99])
-def test_what_is_no_http_is_told_so(open_port, noise):
+def test_invalid_http_gets_400(open_port, noise):
     link = knock(open_port)
     link.sendall(noise + b"\r\n\r\n")
     assert heard(link)[0].startswith(b"HTTP/1.1 400")
 
 
-def test_requests_in_a_row_are_answered_in_order(open_port):
+def test_pipelined_requests(open_port):
     link = knock(open_port)
     asked = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
     link.sendall(asked * 4 + asked.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
@@ -164,7 +164,7 @@ def test_requests_in_a_row_are_answered_in_order(open_port):
 
 
 @pytest.mark.slow
-def test_the_real_deadlines_are_below_ten_seconds(open_port):
+def test_real_timeouts_are_below_ten_seconds(open_port):
     idle, trickler = knock(open_port), knock(open_port)
     trickler.sendall(b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n")
     answered = knock(open_port)

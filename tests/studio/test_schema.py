@@ -1,4 +1,4 @@
-"""The API holds to its own description, whatever is sent: schemathesis makes the requests, with and without a key."""
+"""The API conforms to its OpenAPI schema: requests by schemathesis, with and without a key."""
 
 import pytest
 import schemathesis
@@ -10,7 +10,7 @@ from peasy.studio.house import House
 
 KEY = "s3cret"
 LONG = ("/api/experiment", "/api/data")
-"""What may work for a minute when its name is found by chance."""
+"""Routes that may run for a minute if the fuzzer guesses a name."""
 
 
 def headers(key):
@@ -19,32 +19,32 @@ def headers(key):
 
 @pytest.fixture(scope="module", params=[None, KEY], ids=["open", "locked"])
 def described(request, folders):
-    house = House(folders, weights="float32")
-    house.warm()
-    app = build(house, pages=False, key=request.param)
-    name_models(app, house.names)
+    registry = House(folders, weights="float32")
+    registry.warm()
+    app = build(registry, pages=False, key=request.param)
+    name_models(app, registry.names)
     yield schemathesis.openapi.from_asgi("/openapi.json", app, headers=headers(request.param)), request.param
-    house.close()
+    registry.close()
 
 
 def name_models(app, names):
-    """Let the fuzzer know which models are here: names that it makes up are nobody's."""
+    """Tell the fuzzer the names of the models."""
     for told in app.openapi()["components"]["schemas"].values():
         if "model" in told.get("properties", {}):
             told["properties"]["model"] = {"type": "string", "enum": [*names, "nobody"]}
 
 
 def understood(ctx, response, case):
-    """A request that fits the description may ask for what is not to be had, but is never called malformed.
+    """A request that fits the schema may be refused, but never as malformed.
 
-    It stands for schemathesis' own check of this, which knows only the status.
+    Replaces schemathesis' own check, which knows only the status.
     """
     if case.meta is not None and case.meta.generation.mode.is_positive and response.status_code == 400:
         assert response.json()["error"]["code"] != "malformed", response.text
 
 
 def shorten(case):
-    """What fits the description may still take minutes; a few tokens tell as much."""
+    """Reduce token counts: a valid request may take minutes."""
     if isinstance(case.body, dict) and case.meta is not None and case.meta.generation.mode.is_positive:
         for name in ("max_tokens", "max_completion_tokens", "beam", "n"):
             if case.body.get(name) is not None:
@@ -52,7 +52,7 @@ def shorten(case):
 
 
 def fuzz(schema, key, examples):
-    """Send made-up requests to every route and hold every answer to the description; gives how many routes."""
+    """Send generated requests to every route and validate the responses; return the number of routes."""
     operations = [found.ok() for found in schema.get_all_operations()]
     for operation in operations:
         if operation.path not in LONG:
@@ -73,16 +73,16 @@ def fuzz(schema, key, examples):
     return len(operations)
 
 
-def test_it_holds_to_its_description(described):
+def test_api_conforms_to_its_schema(described):
     assert fuzz(*described, examples=3) >= 20
 
 
 @pytest.mark.slow
-def test_it_holds_under_many_requests(described):
+def test_api_conforms_under_many_requests(described):
     assert fuzz(*described, examples=60) >= 20
 
 
-def test_an_answer_that_is_not_described_is_found(folders):
+def test_undocumented_response_is_detected(folders):
     app = build(House(folders[:1]), pages=False)
 
     @app.get("/broken")

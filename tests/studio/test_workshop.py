@@ -1,4 +1,4 @@
-"""The workshop: one piece of work at a time, told as it goes, stopped by saving; and what people bring along."""
+"""Background jobs: one at a time, progress, stop with saving; uploads."""
 
 import pytest
 from tests.studio.company import until
@@ -11,66 +11,66 @@ from peasy.workbench.runs import open_run
 
 
 @pytest.fixture
-def workshop(at_home):
-    made = Workshop()
-    yield made
-    made.close()
+def job_runner(data_dir):
+    runner = Workshop()
+    yield runner
+    runner.close()
 
 
-def test_one_at_a_time(workshop):
-    with pytest.raises(NotFound, match="Nothing goes on"):
-        workshop.stop()
-    job = workshop.start("version", ["--json"], "Telling the version")
-    with pytest.raises(Busy, match="Telling the version goes on"):
-        workshop.start("version", ["--json"], "Another")
+def test_one_job_at_a_time(job_runner):
+    with pytest.raises(NotFound, match="No job is running"):
+        job_runner.stop()
+    job = job_runner.start("version", ["--json"], "Telling the version")
+    with pytest.raises(Busy, match="already running: Telling the version"):
+        job_runner.start("version", ["--json"], "Another")
     until(lambda: not job.running, 60)
     assert job.state == "done"
     assert job.data()["result"]["peasy"]
-    assert workshop.start("version", ["--json"], "Another").id != job.id
+    assert job_runner.start("version", ["--json"], "Another").id != job.id
 
 
 @pytest.mark.slow
-def test_work_is_stopped_by_saving_when_the_server_ends(workshop, at_home):
+def test_shutdown_saves_and_stops_the_job(job_runner, data_dir):
     words = ["gpt", "--data", "copy", "--preset", "tiny", "--minutes", "5", "--run", "shop", "--json"]
-    job = workshop.start("train", words, "Training shop", ["shop"])
+    job = job_runner.start("train", words, "Training shop", ["shop"])
     until(lambda: job.last is not None, 120)
     told = job.data()
     assert told["state"] == "running"
     assert told["last"]["event"] == "step"
-    workshop.close()  # as when the server ends
+    job_runner.close()  # as when the server ends
     until(lambda: not job.running, 60)
     assert job.state == "stopped"
     assert job.process.returncode == 130
-    run = open_run(at_home / "runs" / "shop")
-    assert "--resume goes on" in run.facts().state
+    run = open_run(data_dir / "runs" / "shop")
+    assert "continue with --resume" in run.facts().state
     assert run.facts().step >= told["last"]["step"]
     assert job.data()["next"] == [run.resume_line()]
 
 
-def test_what_fails_says_why(workshop):
-    job = workshop.start("explain", ["no-such-example", "--json"], "Explaining nothing")
+def test_failed_job_has_an_error(job_runner):
+    job = job_runner.start("explain", ["no-such-example", "--json"], "Explaining nothing")
     until(lambda: not job.running, 60)
     assert job.state == "failed"
     assert "no-such-example" in job.data()["error"]["message"]
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a b.txt", "x.tsv", "…", "", "CON", "a/b\\c.jsonl", "\0"])
-def test_uploads_lie_under_names_of_our_own(at_home, name):
+def test_uploads_get_generated_names(data_dir, name):
     id = upload.begin(name)
     assert upload.add(id, "one ") == 4
     assert upload.add(id, "two \ud800") == upload.place(id).stat().st_size
-    assert upload.place(id).parent == at_home / "uploads"
+    assert upload.place(id).parent == data_dir / "uploads"
     assert upload.place(id).read_text(encoding="utf-8").startswith("one two ")
 
 
 @pytest.mark.parametrize("id", ["../x.txt", "0123456789abcdef-x.py", "/etc/passwd", "", "0123456789abcdef-a/b.txt"])
-def test_nothing_else_is_opened(at_home, id):
-    with pytest.raises(InvalidInput, match="not the name of an upload"):
+def test_invalid_upload_ids_are_refused(data_dir, id):
+    with pytest.raises(InvalidInput, match="not the id of an upload"):
         upload.place(id)
 
 
-def test_what_is_not_there_or_too_much_is_said(at_home, monkeypatch):
-    with pytest.raises(NotFound, match="not here any more"):
+def test_missing_and_too_large_uploads(data_dir, monkeypatch):
+    with pytest.raises(NotFound, match="no longer exists"):
         upload.place("0123456789abcdef-gone.txt")
     monkeypatch.setattr(upload, "MOST", 10)
     with pytest.raises(Exception, match="10 bytes together"):
@@ -81,7 +81,7 @@ PATHS = ["/etc/passwd", "../../etc/passwd", "./stories", "file:///etc/passwd", "
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_training_never_opens_a_path_of_the_callers(client, at_home, path):
+def test_training_never_opens_a_client_path(client, data_dir, path):
     for body in ({"data": path}, {"upload": path}):
         answer = client.post("/api/train", json={"kind": "gpt", "preset": "tiny", "steps": 1, **body})
         assert answer.status_code in (400, 404), answer.text
@@ -93,11 +93,11 @@ def test_training_never_opens_a_path_of_the_callers(client, at_home, path):
     assert client.post("/api/job", json={}).json()["result"] == {"job": None}
 
 
-def test_serving_alone_starts_no_processes(house):
+def test_serve_has_no_job_routes(registry):
     from fastapi.testclient import TestClient
 
     from peasy.studio.app import build
 
-    api = TestClient(build(house, pages=False), base_url="http://localhost")
+    api = TestClient(build(registry, pages=False), base_url="http://localhost")
     for verb in ("train", "compare", "job", "upload", "import", "experiments/run"):
         assert api.post(f"/api/{verb}", json={}).status_code == 404

@@ -1,4 +1,4 @@
-"""A person at the studio in a real browser: every request, dialog and complaint is written down."""
+"""Browser window on the studio that records every request, dialog and console error."""
 
 import json
 import urllib.request
@@ -12,47 +12,46 @@ VIOLATIONS = """addEventListener("securitypolicyviolation", (event) => {
 });"""
 
 
-class Walker:
-    """One window on the studio at `port`; nothing but that port can be reached."""
+class BrowserWindow:
+    """One window on the studio at `port`; other addresses are blocked."""
 
     def __init__(self, browser, port, *, width=1440, height=900, **options):
-        self.home = f"http://127.0.0.1:{port}"
+        self.origin = f"http://127.0.0.1:{port}"
         self.context = browser.new_context(viewport={"width": width, "height": height}, **options)
-        self.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=self.home)
+        self.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=self.origin)
         self.context.add_init_script(VIOLATIONS)
         self.page = self.context.new_page()
         self.page.set_default_timeout(60_000)  # a busy machine is slow, not wrong
-        self.abroad, self.dialogs, self.complaints, self.asked = [], [], [], []
-        self.context.route(lambda url: not url.startswith((self.home, "blob:", "data:")), self._refuse)
-        self.page.on("request", lambda request: self.asked.append(request.url.removeprefix(self.home)))
+        self.external_requests, self.dialogs, self.console_errors = [], [], []
+        self.context.route(lambda url: not url.startswith((self.origin, "blob:", "data:")), self._block)
         self.page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
-        self.page.on("console", lambda message: message.type in ("error", "warning") and self._hear(message.text))
-        self.page.on("pageerror", lambda error: self._hear(str(error)))
-        self.expected = ()
+        self.page.on("console", lambda message: message.type in ("error", "warning") and self._record(message.text))
+        self.page.on("pageerror", lambda error: self._record(str(error)))
+        self.expected_errors = ()
 
-    def _refuse(self, route):
-        self.abroad.append(route.request.url)
+    def _block(self, route):
+        self.external_requests.append(route.request.url)
         route.abort()
 
-    def _hear(self, text):
-        if not any(each in text for each in self.expected):
-            self.complaints.append(text)
+    def _record(self, text):
+        if not any(expected in text for expected in self.expected_errors):
+            self.console_errors.append(text)
 
     def open(self, path):
-        """Go there and wait until it stands still."""
-        self.page.goto(self.home + path)
+        """Load a page and wait until it is idle."""
+        self.page.goto(self.origin + path)
         self.page.wait_for_selector("#place > *", state="attached")
-        return self.settle()
+        return self.wait_until_idle()
 
-    def move(self, path):
-        """Go there without loading the page again, as the back button does."""
+    def navigate(self, path):
+        """Go there without reloading, as the back button does."""
         self.page.evaluate(
             "(path) => { history.pushState(null, '', path); dispatchEvent(new PopStateEvent('popstate')); }", path
         )
-        return self.settle()
+        return self.wait_until_idle()
 
-    def settle(self):
-        """Wait until no question is open, and stays so for a moment."""
+    def wait_until_idle(self):
+        """Wait until no request is open, and none follows for a moment."""
         for _ in range(2):
             self.page.wait_for_selector('html[data-waiting="0"]', state="attached")
             self.page.wait_for_timeout(30)
@@ -62,61 +61,70 @@ class Walker:
         """Press keys one after another."""
         for key in keys:
             self.page.keyboard.press(key)
-        return self.settle()
+        return self.wait_until_idle()
 
-    def ask(self, verb, **body):
-        """The server's own answer, past the page."""
+    def request(self, command, **body):
+        """Return the server's result of a command, without the page."""
         request = urllib.request.Request(
-            f"{self.home}/api/{verb}", json.dumps(body).encode(), {"content-type": "application/json"}
+            f"{self.origin}/api/{command}", json.dumps(body).encode(), {"content-type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read())["result"]
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return json.loads(response.read())["result"]
 
     @property
     def state(self):
-        """The parameters of the address."""
+        """Parameters of the URL."""
         return self.page.evaluate("Object.fromEntries(new URLSearchParams(location.search))")
 
-    def keep(self, name):
-        """A picture for who wants to look at it later."""
+    def screenshot(self, name):
+        """Save a screenshot for later inspection."""
         ARTEFACTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
 
     def assert_clean(self):
-        """Nothing left the machine, nothing popped up, nobody complained, no rule was broken."""
-        broken = self.page.evaluate("window.__violations ?? []")
-        found = {"abroad": self.abroad, "dialogs": self.dialogs, "complaints": self.complaints, "broken": broken}
-        assert not any(found.values()), found
+        """Assert no external request, dialog, console error or policy violation."""
+        violations = self.page.evaluate("window.__violations ?? []")
+        problems = {
+            "external requests": self.external_requests,
+            "dialogs": self.dialogs,
+            "console errors": self.console_errors,
+            "violations": violations,
+        }
+        assert not any(problems.values()), problems
 
 
-def numbers_of(page, name):
-    """What stands in the cells of a matrix that the page drew, row by row; fields by what is typed in them."""
+def matrix_texts(page, name):
+    """Return the cell texts of a matrix drawn by the page, row by row; of inputs, their values."""
     return page.locator(f'[data-matrix="{name}"]').last.evaluate(
         "(figure) => [...figure.querySelectorAll('tbody tr')].map((row) => [...row.querySelectorAll('td')]"
         ".map((cell) => cell.querySelector('input')?.value ?? cell.textContent))"
     )
 
 
-def serious(page):
-    """What axe finds that keeps somebody out."""
+def serious_violations(page):
+    """Return the serious and critical accessibility violations that axe finds."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page).response["violations"]
-    return [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in {"serious", "critical"}]
+    violations = Axe().run(page).response["violations"]
+    return [
+        (violation["id"], violation["nodes"][0]["html"])
+        for violation in violations
+        if violation["impact"] in {"serious", "critical"}
+    ]
 
 
 @contextmanager
-def windows(browser, port):
-    """Opens windows on a studio; where the test ends each must be clean, and is closed."""
-    walkers = []
+def browser_windows(browser, port):
+    """Yield a function that opens windows on a studio; at the end each must be clean, and is closed."""
+    windows = []
 
     def open_window(path=None, **options):
-        walkers.append(Walker(browser, port, **options))
+        windows.append(BrowserWindow(browser, port, **options))
         if path is not None:
-            walkers[-1].open(path)
-        return walkers[-1]
+            windows[-1].open(path)
+        return windows[-1]
 
     yield open_window
-    for each in walkers:
-        each.assert_clean()
-        each.context.close()
+    for window in windows:
+        window.assert_clean()
+        window.context.close()

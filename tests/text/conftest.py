@@ -1,4 +1,4 @@
-"""One tokenizer of each kind, trained once, and the file of a tokenizer to spoil."""
+"""One tokenizer of each kind, trained once, and a tokenizer.json to corrupt."""
 
 import copy
 import json
@@ -27,7 +27,7 @@ def tokenizer(request, tokenizers):
 
 @pytest.fixture
 def data(tokenizers):
-    """A tokenizer.json as data, of the given kind, with some keys replaced."""
+    """Return a tokenizer.json of the given kind as data, with some keys replaced."""
 
     def make(kind="words", model=None, **changes):
         made = copy.deepcopy(tokenizers[kind]._data)

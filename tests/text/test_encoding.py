@@ -13,16 +13,16 @@ from peasy.text.encoding import Encoding, split_words, words_of
         ("snake_case", ["snake_case"]),
     ],
 )
-def test_words(text, words):
+def test_split_words(text, words):
     assert [text[start:end] for start, end in split_words(text)] == words
 
 
-def test_tokens_find_the_word_they_begin_in():
+def test_word_ids_of_tokens():
     text = "low lower, \n"
     assert words_of(text, [(0, 3), (3, 7), (7, 9), (9, 10), (10, 12), (0, 0)]) == (0, 1, 1, 2, None, None)
 
 
-def test_groups_keep_the_order_of_words():
+def test_word_groups_are_in_order():
     found = Encoding("a b", (1, 2, 3), ("a", "·b", "<eos>"), ((0, 1), (1, 3), (0, 0)), (0, 1, None))
     assert found.groups() == [("a", (0,)), ("b", (1,))]
     assert len(found) == 3

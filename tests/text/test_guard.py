@@ -1,4 +1,4 @@
-"""Hostile tokenizer files: refused by name before the library sees them, or harmless."""
+"""Validation of untrusted tokenizer files: rejected before the library sees them, or harmless."""
 
 import json
 import random
@@ -40,7 +40,7 @@ SPOILT = {
     "content that is no text": ({"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": 3}}, "text"),
     "steps too deep": ({"normalizer": nested(20)}, "too deeply"),
     "too many steps": ({"normalizer": many(*[{"type": "Lowercase"}] * 100)}, "at most 64"),
-    "step that is none": ({"normalizer": many("x")}, "not a table"),
+    "step that is none": ({"normalizer": many("x")}, "not a JSON object"),
     "added token of nothing": ({"added_tokens": [{"id": 1, "content": ""}]}, "added_tokens"),
     "added tokens that are none": ({"added_tokens": {"a": 1}}, "added_tokens"),
     "damaged map": ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAAAAAA////////"}}, "failed"),
@@ -62,7 +62,7 @@ SPOILT_MODELS = {
 
 
 @pytest.mark.parametrize("name", SPOILT)
-def test_spoilt_steps_are_refused(data, name):
+def test_unsafe_steps_are_refused(data, name):
     changes, said = SPOILT[name]
     start = time.perf_counter()
     with pytest.raises(InvalidInput, match=said):
@@ -71,20 +71,20 @@ def test_spoilt_steps_are_refused(data, name):
 
 
 @pytest.mark.parametrize("name", SPOILT_MODELS)
-def test_spoilt_models_are_refused(data, name):
+def test_invalid_models_are_refused(data, name):
     changes, said = SPOILT_MODELS[name]
     with pytest.raises(InvalidInput, match=said):
         Tokenizer(data(model=changes))
 
 
 @pytest.mark.parametrize("value", [None, [], "x", {}, {"model": 3}, {"model": {}}])
-def test_what_is_no_tokenizer_is_refused(value):
+def test_non_tokenizer_data_is_refused(value):
     with pytest.raises(InvalidInput):
         Tokenizer.from_json(json.dumps(value))
 
 
-def test_padding_cutting_and_chance_are_taken_out(data):
-    """A file that says "pad to a hundred million" or "cut after one" speaks of somebody's training, not of text."""
+def test_padding_truncation_and_dropout_are_removed(data):
+    """Padding to a hundred million or truncation to one token are options of a training run."""
     padding = {"strategy": {"Fixed": 10**8}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0}
     cutting = {"max_length": 1, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
     changes = {"padding": padding | {"pad_type_id": 0, "pad_token": "<pad>"}, "truncation": cutting}
@@ -94,52 +94,52 @@ def test_padding_cutting_and_chance_are_taken_out(data):
     assert {tokenizer.encode(text).ids for _ in range(5)} == {clean.encode(text).ids}
 
 
-def test_a_long_text_for_an_unknown_pattern_is_refused(data):
+def test_long_text_with_an_unknown_pattern_is_refused(data):
     tokenizer = Tokenizer(data(pre_tokenizer=split("x+y")))
     assert tokenizer.encode("xxy " * 100).ids
     with pytest.raises(InvalidInput, match="1,000,000 characters"):
         tokenizer.encode("x" * 1_000_000)
 
 
-def test_a_panic_inside_does_not_escape(data):
-    """The library's panics are BaseExceptions: they would pass every `except Exception` up to the top."""
+def test_rust_panic_becomes_an_error(data):
+    """The library's panics are BaseExceptions, which `except Exception` does not catch."""
     tokenizer = Tokenizer(data(normalizer={"type": "Precompiled", "precompiled_charsmap": "BAAAAAEAAAB4eHg="}))
     with pytest.raises(InvalidInput, match="Tokenizing failed"):
         tokenizer.encode("abc")
     with pytest.raises(BaseException, match="out of bounds") as caught:
-        tokenizer._inner.encode("abc")  # the inverse: this is what comes without the border
+        tokenizer._inner.encode("abc")  # inverse: without the error wrapper
     assert not isinstance(caught.value, Exception)
 
 
-def test_the_border_lets_a_person_stop():
+def test_keyboard_interrupt_passes_through():
     with pytest.raises(KeyboardInterrupt), border.guarded("x"):
         raise KeyboardInterrupt
 
 
-def spoil(value, rng):
-    """The same data with one place changed to something else."""
+def mutate(value, rng):
+    """Return the data with one value changed."""
     strange = [None, -1, 0, 2**70, 1e308, "", "x", [], {}, True, "\ud800", "(a+)+", [[]], {"type": "BPE"}]
     if isinstance(value, dict) and value and rng.random() < 0.9:
         key = rng.choice(list(value))
         return (
-            value | {key: spoil(value[key], rng)}
+            value | {key: mutate(value[key], rng)}
             if rng.random() < 0.9
             else {k: v for k, v in value.items() if k != key}
         )
     if isinstance(value, list) and value and rng.random() < 0.9:
         i = rng.randrange(len(value))
-        return [*value[:i], spoil(value[i], rng), *value[i + 1 :]]
+        return [*value[:i], mutate(value[i], rng), *value[i + 1 :]]
     return rng.choice(strange)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece", "unigram", "words"])
-def test_mutated_files_end_in_an_error_for_people_or_work(data, kind):
+def test_mutated_files_raise_peasy_errors_or_work(data, kind):
     rng = random.Random(kind)
     base, refused = data(kind), 0
     for _ in range(60):
         start = time.perf_counter()
         try:
-            tokenizer = Tokenizer.from_json(json.dumps(spoil(base, rng)))
+            tokenizer = Tokenizer.from_json(json.dumps(mutate(base, rng)))
             tokenizer.decode(tokenizer.encode("The pizza 👍").ids)
         except PeasyError:
             refused += 1

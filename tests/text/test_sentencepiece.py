@@ -1,4 +1,4 @@
-"""Two roads: our reading of a sentencepiece file, and the sentencepiece library itself."""
+"""Sentencepiece models: our reader against the sentencepiece library."""
 
 import io
 import random
@@ -35,13 +35,13 @@ def library(model):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_own_ids(model, library, text):
+def test_ids_of_the_file(model, library, text):
     assert list(from_sentencepiece(model).encode(text, special=False).ids) == library.encode(text)
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_ids_of_a_vocabulary_as_marian_has_it(model, library, text):
-    """In another order, with some pieces missing: those are cut as the file says, and then are unknown."""
+def test_ids_of_a_separate_vocabulary(model, library, text):
+    """Other order, some pieces missing: those are split as in the file and become unknown."""
     pieces = [library.id_to_piece(i) for i in range(len(library))]
     rng = random.Random(3)
     kept = [piece for piece in pieces if piece in ("<unk>", "</s>") or rng.random() < 0.9]
@@ -73,11 +73,11 @@ def test_saved_and_loaded(model, tmp_path):
 def test_missing_names_and_odd_ids(model):
     with pytest.raises(InvalidInput, match="</s>"):
         from_sentencepiece(model, {"<unk>": 0})
-    with pytest.raises(InvalidInput, match="each once"):
+    with pytest.raises(InvalidInput, match="each exactly once"):
         from_sentencepiece(model, {"<unk>": 0, "</s>": 7})
 
 
-def test_other_kinds_are_refused():
+def test_other_model_types_are_refused():
     out = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS), model_writer=out, vocab_size=140, model_type="bpe", minloglevel=2
@@ -86,7 +86,7 @@ def test_other_kinds_are_refused():
         from_sentencepiece(out.getvalue())
 
 
-def test_damaged_files_are_refused_or_read(model):
+def test_damaged_files_raise_peasy_errors_or_load(model):
     rng, refused = random.Random(1), 0
     for _ in range(200):
         spoilt = bytearray(model[: rng.randrange(len(model))] if rng.random() < 0.5 else model)

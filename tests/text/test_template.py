@@ -1,4 +1,4 @@
-"""Chat templates: the text that transformers makes, and nothing that a template should not do."""
+"""Chat templates: same text as transformers, and sandboxed."""
 
 import time
 
@@ -30,7 +30,7 @@ def with_template(words, template):
 
 
 @pytest.mark.parametrize("answer", [True, False])
-def test_the_text_is_that_of_the_other_road(words, answer, tmp_path):
+def test_text_equals_transformers(words, answer, tmp_path):
     tokenizer = with_template(words, CHATML)
     tokenizer.save(tmp_path / "tokenizer.json")
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
@@ -58,7 +58,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_template_that_does_what_it_should_not(words, what):
+def test_malicious_templates_are_refused(words, what):
     began = time.monotonic()
     with pytest.raises(InvalidInput, match="chat template cannot be used") as caught:
         render_chat(with_template(words, HOSTILE[what]), MESSAGES, seconds=1 if what == "never ends" else 10)
@@ -67,8 +67,8 @@ def test_a_template_that_does_what_it_should_not(words, what):
         assert "Only user and assistant roles!" in caught.value.message
 
 
-def test_a_wider_limit_lets_it_through(words, monkeypatch):
-    """The inverse: what is too much under one limit is written under another."""
+def test_larger_limit_is_enough(words, monkeypatch):
+    """Inverse: what exceeds one limit is rendered under a larger one."""
     monkeypatch.setattr(room, "MOST", 20)
     with pytest.raises(InvalidInput, match="writes 50 characters"):
         render_chat(with_template(words, "{{'x' * 50}}"), MESSAGES)

@@ -4,15 +4,15 @@ from tokenizers import pre_tokenizers
 from peasy.text.visible import BYTES, to_bytes, visible
 
 
-def test_byte_alphabet_is_the_library_s():
+def test_byte_alphabet_equals_the_library():
     assert set(BYTES) == set(pre_tokenizers.ByteLevel.alphabet())
-    for byte in range(128):  # what UTF-8 leaves alone, the library shows us sign by sign
+    for byte in range(128):  # ASCII: one character of the library per byte
         [(sign, _)] = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(chr(byte))
         assert BYTES[sign] == byte
 
 
 @pytest.mark.parametrize("text", ["é", "日本", "👍", " a\n\t"])
-def test_bytes_come_back(text):
+def test_bytes_roundtrip(text):
     step = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     assert to_bytes("".join(token for token, _ in step.pre_tokenize_str(text))) == text.encode()
 

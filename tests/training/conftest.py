@@ -1,4 +1,4 @@
-"""Small runs: a corpus of a few lines on the disk, and models that learn it in seconds."""
+"""Fixtures: a tiny corpus on disk and tiny training runs."""
 
 import dataclasses
 from pathlib import Path
@@ -29,7 +29,7 @@ DATA = {"precision": "float32", "validate": 2, "sample": 2, "save": 4, "context"
 
 @pytest.fixture(scope="session")
 def shards(tmp_path_factory):
-    """Ten lines, many times over, cut into characters."""
+    """Token shards of ten lines, repeated, with a character tokenizer."""
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "lines.txt").write_text("\n".join(LINES * 12) + "\n", encoding="utf-8")
     corpus = open_corpus(folder / "lines.txt")
@@ -38,13 +38,13 @@ def shards(tmp_path_factory):
 
 
 def special_of(tokenizer) -> kinds.Special:
-    found = tokenizer.special
-    return kinds.Special(found.pad, found.eos, (found.eos,), found.bos, found.mask, found.unk)
+    special = tokenizer.special
+    return kinds.Special(special.pad, special.eos, (special.eos,), special.bos, special.mask, special.unk)
 
 
 @pytest.fixture
 def task(shards, tmp_path):
-    """A task of a tiny decoder in a new run folder; settings of the recipe as keywords."""
+    """Factory of training specs of a tiny decoder in a new run folder; recipe settings as keywords."""
     opened, tokenizer = shards
 
     def write(model, step: int) -> Sampled:
@@ -70,7 +70,7 @@ def task(shards, tmp_path):
 
 @pytest.fixture
 def finish():
-    """Run a task to its end: its events, and the losses in its metrics."""
+    """Train to the end and return the events."""
 
     def run(task: Task) -> list:
         return list(train(task))
@@ -80,22 +80,22 @@ def finish():
 
 @pytest.fixture
 def losses():
-    """Step and loss of every line of a run's metrics; a step that is told twice is an error."""
+    """Return step and loss of every line of a run's metrics; a step logged twice is an error."""
 
     def read(run: Path) -> dict[int, float]:
-        found: dict[int, float] = {}
+        by_step: dict[int, float] = {}
         for line in journal.read(run / "metrics.jsonl"):
             if line["event"] == "step":
-                assert line["step"] not in found, f"step {line['step']} twice"
-                found[line["step"]] = line["loss"]
-        return found
+                assert line["step"] not in by_step, f"step {line['step']} twice"
+                by_step[line["step"]] = line["loss"]
+        return by_step
 
     return read
 
 
 @pytest.fixture
 def outcome(losses):
-    """All of a run that must not depend on how often it was interrupted."""
+    """Return everything of a run that must not depend on interruptions."""
 
     def read(run: Path) -> dict:
         metrics = list(journal.read(run / "metrics.jsonl"))

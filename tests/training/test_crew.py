@@ -1,4 +1,4 @@
-"""What the processes of a run agree on, without starting any."""
+"""Process group logic, tested without starting processes."""
 
 import threading
 
@@ -9,7 +9,7 @@ from peasy.training.crew import Crew, Lost, Post, _Heart, _patience, join, led
 
 
 class Store(dict):
-    """A store of one process, where others' hearts can be stopped."""
+    """In-memory store, in which the heartbeat of other ranks can be stopped."""
 
     def set(self, key, value):
         self[key] = value.encode()
@@ -26,7 +26,7 @@ class Store(dict):
 
 
 class Second(Crew):
-    """Number 1 of two, who hears what the lead says."""
+    """Rank 1 of two, with a fixed message from rank 0."""
 
     def __init__(self, said):
         super().__init__(1, 2)
@@ -36,14 +36,14 @@ class Second(Crew):
         return self.said
 
 
-def test_the_lead_goes_first():
+def test_rank_0_runs_first():
     done = []
-    assert led(Crew(), lambda: done.append("lead") or 1, lambda: 2) == 1
+    assert led(Crew(), lambda: done.append("main") or 1, lambda: 2) == 1
     assert led(Second("ready"), lambda: 1, lambda: 2) == 2
-    assert done == ["lead"]
+    assert done == ["main"]
 
 
-def test_where_the_lead_fails_the_others_leave_quietly():
+def test_other_ranks_exit_silently_if_rank_0_fails():
     with pytest.raises(SystemExit):
         led(Second("failed"), lambda: 1, lambda: pytest.fail("should not start"))
     with pytest.raises(ZeroDivisionError):
@@ -52,38 +52,38 @@ def test_where_the_lead_fails_the_others_leave_quietly():
 
 @pytest.fixture
 def crew(monkeypatch):
-    """Number 0 of three. Number 1 lives, number 2 does not."""
+    """Rank 0 of three. Rank 1 is alive, rank 2 is not."""
     monkeypatch.setattr("peasy.training.crew._SILENCE", 0.1)
     monkeypatch.setattr("peasy.training.crew._BEAT", 0.01)
     store = Store()
-    found = Crew(0, 3, store=store)
-    one, two = _Heart(store, 1, 3), _Heart(store, 2, 3)
-    two.stop()
-    yield found
-    one.stop()
-    found._heart.stop()
+    group = Crew(0, 3, store=store)
+    alive, dead = _Heart(store, 1, 3), _Heart(store, 2, 3)
+    dead.stop()
+    yield group
+    alive.stop()
+    group._heart.stop()
 
 
-def test_whose_heart_stands_still_is_named(crew):
+def test_rank_without_heartbeat_is_reported(crew):
     with pytest.raises(Lost, match=r"Process 2 \(pid \d+ on .*\) of 3 is gone"), crew.watched():
         raise RuntimeError("connection closed by peer")
 
 
-def test_one_voice_is_enough(crew):
+def test_only_one_rank_reports_a_lost_rank(crew):
     crew.rank = 1
     with pytest.raises(SystemExit), crew.watched():
         raise RuntimeError("connection closed by peer")
 
 
-def test_what_the_lead_says_is_heard(crew):
+def test_broadcast_str_reaches_other_ranks(crew):
     other = Crew(1, 3, store=crew._heart.store)
     assert crew.agree("runs/one") == "runs/one"
     assert other.agree() == "runs/one"
-    assert crew._heart.store["peasy/heard/1"] == b"1"
+    assert crew._heart.store["peasy/received/1"] == b"1"
     other._heart.stop()
 
 
-def test_a_lead_that_does_not_answer_is_named(crew, monkeypatch):
+def test_silent_rank_0_is_reported(crew, monkeypatch):
     monkeypatch.setenv("PEASY_PATIENCE", "1")
     crew._heart.stop()
     other = Crew(1, 3, store=crew._heart.store)
@@ -92,8 +92,8 @@ def test_a_lead_that_does_not_answer_is_named(crew, monkeypatch):
     other._heart.stop()
 
 
-def test_a_lead_that_lives_is_waited_for(crew, monkeypatch):
-    """The inverse: its heart beats, so that it may take longer than anybody's patience."""
+def test_waits_for_rank_0_while_its_heartbeat_goes_on(crew, monkeypatch):
+    """The inverse: with a heartbeat, rank 0 may take longer than the timeout."""
     monkeypatch.setenv("PEASY_PATIENCE", "1")
     other = Crew(1, 3, store=crew._heart.store)
     threading.Timer(1.5, crew.agree, ["at last"]).start()
@@ -101,36 +101,36 @@ def test_a_lead_that_lives_is_waited_for(crew, monkeypatch):
     other._heart.stop()
 
 
-def test_the_others_live_but_are_late(crew):
-    crew._heart.size = 2  # number 2, who is gone, is none of ours
+def test_timeout_without_lost_rank(crew):
+    crew._heart.size = 2  # rank 2, which is dead, is outside the group
     with pytest.raises(Lost, match="did not answer in time"), crew.watched():
         raise RuntimeError("Timed out waiting 1000ms for recv operation to complete")
 
 
-def test_patience_is_a_number(monkeypatch):
+def test_timeout_must_be_a_number(monkeypatch):
     monkeypatch.setenv("PEASY_PATIENCE", "long")
     with pytest.raises(InvalidInput, match="PEASY_PATIENCE is long"):
         _patience()
 
 
-def test_a_post_is_told_in_the_words_of_torchrun():
+def test_rank_info_round_trips_through_environment():
     post = Post(1, 2, 1, "127.0.0.1", 4000)
     assert Post.given(post.tell()) == post
 
 
-def test_processes_are_counted():
+def test_process_count_must_be_positive():
     with pytest.raises(InvalidInput, match="processes is 0"), join(0, []):
         pass
 
 
-def test_torchrun_has_started_them_already(monkeypatch):
+def test_processes_option_is_rejected_under_torchrun(monkeypatch):
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InvalidInput, match="started the processes already"), join(2, []):
         pass
 
 
-def test_an_error_of_ones_own_stays_what_it_is(monkeypatch):
+def test_unrelated_errors_are_not_replaced(monkeypatch):
     monkeypatch.setattr("peasy.training.crew._SILENCE", 0.1)
     alone = Crew(0, 1, store=Store())
     with pytest.raises(RuntimeError, match="shapes"), alone.watched():

@@ -1,4 +1,4 @@
-"""Batches are functions of the place in the run; targets, frames and partners are what they should be."""
+"""Data loaders: batches are functions of the position; targets, special tokens and positives are correct."""
 
 import json
 
@@ -32,18 +32,18 @@ def test_targets_follow_their_tokens(shards):
     assert "real" not in batch
 
 
-def test_the_same_place_is_the_same_batch_and_another_is_another(shards):
+def test_batch_depends_only_on_position(shards):
     opened, _ = shards
     feed = TextFeed(opened.column("train"), opened.column("valid"), seed=1)
     assert (feed.batch(8, 4, 16)["ids"] == feed.batch(8, 4, 16)["ids"]).all()
     assert (feed.batch(8, 4, 16)["ids"] != feed.batch(12, 4, 16)["ids"]).any()
 
 
-def test_held_out_text_is_asked_for_once(shards):
+def test_every_validation_token_is_a_target_once(shards):
     opened, _ = shards
     feed = TextFeed(opened.column("train"), opened.column("valid"), seed=1)
-    asked = sum(int((batch["targets"] != HIDDEN).sum()) for batch in feed.held_out(3, 16))
-    assert asked == len(opened.column("valid")) - 1
+    targets = sum(int((batch["targets"] != HIDDEN).sum()) for batch in feed.held_out(3, 16))
+    assert targets == len(opened.column("valid")) - 1
 
 
 @pytest.fixture(scope="module")
@@ -53,12 +53,12 @@ def stories(tmp_path_factory):
     return corpus, prepare(corpus, tokenizer, tmp_path_factory.mktemp("stories") / "shards"), tokenizer
 
 
-def test_whole_documents_are_rows(stories):
+def test_documents_are_sequences(stories):
     corpus, shards, tokenizer = stories
     feed = choose_feed(shards, NextToken(), SPECIAL, Frame(), seed=1, rows="documents")
     assert isinstance(feed, DocumentFeed)
     seen = []
-    for position in range(0, feed.samples(64), 2):  # as many as are sorted by length together
+    for position in range(0, feed.samples(64), 2):  # one pool of batches that are sorted by length together
         batch = feed.batch(position, 2, 64)
         assert (batch["ids"][:, 0] == SPECIAL.begin).all()
         assert ((batch["targets"] != HIDDEN).sum(1) - batch["ids"].shape[1]).max() == 0, "as wide as the longest"
@@ -66,20 +66,20 @@ def test_whole_documents_are_rows(stories):
     assert sorted(seen) == sorted((*tokenizer.encode(t, special=False).ids, 3) for t in corpus.texts("train"))
 
 
-def test_a_long_document_is_cut(stories):
+def test_long_document_is_truncated(stories):
     _, shards, _ = stories
     (batch,) = DocumentFeed(shards, 3, seed=1).held_out(9, 5)
     assert batch["ids"].shape == batch["targets"].shape == (9, 5)
     assert (batch["ids"][:, 1:] == batch["targets"][:, :-1]).all()
 
 
-def test_covered_words_are_asked_in_windows(stories):
-    """A model that looks both ways would see padding: its rows have none."""
+def test_masked_tokens_use_windows(stories):
+    """Bidirectional attention would see padding, and windows have none."""
     _, shards, _ = stories
     assert isinstance(choose_feed(shards, MaskedToken(), SPECIAL, Frame(), seed=1, rows="documents"), TextFeed)
 
 
-def test_targets_begin_with_start_and_end_with_end(pairs):
+def test_targets_start_with_decoder_start_and_end_with_eos(pairs):
     opened, tokenizer = pairs
     batch = PairFeed(opened, SPECIAL, Frame(), seed=1).batch(0, 8, 64)
     assert (batch["ids"][:, 0] == 2).all()
@@ -92,21 +92,21 @@ def test_targets_begin_with_start_and_end_with_end(pairs):
     assert number == "".join(filter(str.isdigit, answer))
 
 
-def test_long_pairs_are_cut_to_the_context(pairs):
+def test_long_pairs_are_truncated(pairs):
     opened, _ = pairs
     batch = PairFeed(opened, SPECIAL, Frame(), seed=1).batch(0, 8, 4)
     assert batch["ids"].shape[1] <= 4
     assert batch["source"].shape[1] <= 4
 
 
-def test_a_frame_is_what_the_tokenizer_does(shards):
+def test_special_tokens_match_the_tokenizer(shards):
     _, plain = shards
     assert Frame.of(plain) == Frame()
     wrapped = text.train(["a b"] * 3, kind="characters", wrap=True)
     assert Frame.of(wrapped) == Frame(wrapped.special.bos, wrapped.special.eos)
 
 
-def test_sources_get_their_frame(pairs):
+def test_sources_get_special_tokens(pairs):
     opened, _ = pairs
     bare = PairFeed(opened, SPECIAL, Frame(), seed=1).batch(0, 4, 64)["source"]
     framed = PairFeed(opened, SPECIAL, Frame(begin=2, end=3), seed=1).batch(0, 4, 64)["source"]
@@ -116,7 +116,7 @@ def test_sources_get_their_frame(pairs):
 
 @pytest.fixture(scope="module")
 def labelled(tmp_path_factory):
-    """Twelve texts of two labels, and one that is alone with its label."""
+    """Twelve texts of two labels, and one with a label of its own."""
     folder = tmp_path_factory.mktemp("labelled")
     rows = [{"text": f"text {i:02}", "label": ("red", "blue")[i % 2]} for i in range(12)]
     rows.append({"text": "text 12", "label": "alone"})
@@ -127,21 +127,21 @@ def labelled(tmp_path_factory):
     return prepare(corpus, tokenizer, folder / "shards"), tokenizer
 
 
-def test_partners_have_the_same_label_and_are_others(labelled):
+def test_positives_share_the_label_and_differ(labelled):
     opened, tokenizer = labelled
     feed = SentenceFeed(opened, SPECIAL, Frame(), seed=1)
-    met = set()
+    pairs_seen = set()
     for position in range(0, 52, 4):
         batch = feed.batch(position, 4, 16)
-        for own, partner, label in zip(batch["source"], batch["ids"], batch["label"], strict=True):
-            first, second = (int(tokenizer.decode(ids.tolist())[-2:]) for ids in (own, partner))
-            met.add((first, second))
+        for source, positive, label in zip(batch["source"], batch["ids"], batch["label"], strict=True):
+            first, second = (int(tokenizer.decode(ids.tolist())[-2:]) for ids in (source, positive))
+            pairs_seen.add((first, second))
             assert opened.labels[label] == ("alone" if first == 12 else ("red", "blue")[first % 2])
             assert (first == second) if first == 12 else (first != second and first % 2 == second % 2)
-    assert len(met) > 20  # not always the same partner
+    assert len(pairs_seen) > 20  # not always the same positive
 
 
-def test_the_feed_fits_the_objective(shards, pairs):
+def test_data_loader_matches_objective(shards, pairs):
     texts, two = shards[0], pairs[0]
     assert isinstance(choose_feed(texts, NextToken(), SPECIAL, Frame(), seed=0), TextFeed)
     assert isinstance(choose_feed(two, SourceToTarget(), SPECIAL, Frame(), seed=0), PairFeed)

@@ -1,4 +1,4 @@
-"""NaN and infinity are caught at their step, with the first module named; nothing of them is ever saved."""
+"""NaN and infinity stop training at their step, name the first module, and are never saved."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ def run_until(task, step: int):
     raise AssertionError("the run ended before")
 
 
-def test_a_module_that_makes_nan_is_named(task):
+def test_module_that_produces_nan_is_named(task):
     it = task(steps=8)
     events = run_until(it, 3)
     block = it.model.decoder.blocks[0].feedforward
@@ -30,7 +30,7 @@ def test_a_module_that_makes_nan_is_named(task):
         list(events)
 
 
-def test_a_gradient_that_is_infinite_is_named(task):
+def test_infinite_gradient_is_named(task):
     it = task(steps=8)
     events = run_until(it, 2)
     weight = it.model.decoder.blocks[0].attention.value.weight
@@ -39,7 +39,7 @@ def test_a_gradient_that_is_infinite_is_named(task):
         list(events)
 
 
-def test_a_weight_that_is_infinite_is_named(task):
+def test_infinite_weight_is_named(task):
     it = task(steps=8, save=0)
     events = run_until(it, 2)
     with torch.no_grad():
@@ -48,7 +48,7 @@ def test_a_weight_that_is_infinite_is_named(task):
         list(events)
 
 
-def test_a_batch_with_a_wrong_id_is_refused_at_its_step(task):
+def test_invalid_token_id_is_rejected(task):
     it = task(steps=4)
 
     class Wrong:
@@ -61,22 +61,22 @@ def test_a_batch_with_a_wrong_id_is_refused_at_its_step(task):
         def samples(self, context):
             return 100
 
-    with pytest.raises(Exception, match="no token 10000"):
+    with pytest.raises(Exception, match="Token id 10000"):
         list(train(dataclasses.replace(it, feed=Wrong())))
 
 
-def test_broken_weights_are_never_saved(task):
+def test_nan_weights_are_never_saved(task):
     it = task(steps=4, save=0)
     events = run_until(it, 2)
     with torch.no_grad():
         it.model.decoder.norm.weight[0] = torch.nan
-    with pytest.raises(Diverged, match="hold NaN"):
+    with pytest.raises(Diverged, match="contain NaN"):
         events.close()
     assert all(state.verifies(folder) for folder in (it.run / "checkpoints").glob("step-*"))
     assert not (it.run / "checkpoints" / "step-000002").exists()
 
 
-def test_without_the_guard_nan_would_reach_the_weights(task, monkeypatch):
+def test_without_the_check_nan_reaches_the_weights(task, monkeypatch):
     it = task()
     monkeypatch.setattr("peasy.training.learner.broken", lambda number: False)
     learner = GradientLearner(it.model, Poisoned(), Optimizer(it.model, AdamW()), seed=0, clip=1.0)

@@ -1,4 +1,4 @@
-"""Lines are whole, or are taken away; a run that goes on writes what it lost again."""
+"""Metrics log: lines are complete or removed, and a resumed run rewrites what was lost."""
 
 import errno
 import json
@@ -15,14 +15,14 @@ def write(path, steps):
             journal.write({"event": "step", "step": step, "loss": 1 / 3})
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_round_trip(tmp_path):
     write(tmp_path / "m.jsonl", [1, 2])
     write(tmp_path / "m.jsonl", [3])
     assert [line["step"] for line in read(tmp_path / "m.jsonl")] == [1, 2, 3]
     assert next(read(tmp_path / "m.jsonl"))["loss"] == 1 / 3  # to the bit
 
 
-def test_a_torn_end_and_later_steps_are_trimmed(tmp_path):
+def test_partial_line_and_later_steps_are_removed(tmp_path):
     path = tmp_path / "m.jsonl"
     write(path, [1, 2, 3])
     with path.open("ab") as file:
@@ -33,7 +33,7 @@ def test_a_torn_end_and_later_steps_are_trimmed(tmp_path):
     assert [line["step"] for line in read(path)] == [1, 2, 3]
 
 
-def test_without_trimming_the_torn_line_spoils_the_next(tmp_path):
+def test_without_truncation_a_partial_line_corrupts_the_next(tmp_path):
     path = tmp_path / "m.jsonl"
     write(path, [1])
     with path.open("ab") as file:
@@ -42,12 +42,12 @@ def test_without_trimming_the_torn_line_spoils_the_next(tmp_path):
     assert [line["step"] for line in read(path)] == [1]
 
 
-def test_a_missing_journal_is_empty(tmp_path):
+def test_missing_log_is_empty(tmp_path):
     assert list(read(tmp_path / "none.jsonl")) == []
     trim(tmp_path / "none.jsonl", 5)
 
 
-def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+def test_full_disk_is_reported(tmp_path, monkeypatch):
     journal = Journal(tmp_path / "m.jsonl")
 
     class Full:
@@ -55,5 +55,5 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(journal, "_file", Full())
-    with pytest.raises(NoRoom, match=r"m\.jsonl cannot be written: the disk is full, 12 bytes are needed"):
+    with pytest.raises(NoRoom, match=r"Cannot write .*m\.jsonl: the disk is full, 12 bytes are needed"):
         journal.write({"step": 1})

@@ -1,4 +1,4 @@
-"""One trainer for each run folder."""
+"""Lock of a run folder."""
 
 import subprocess
 import sys
@@ -17,25 +17,25 @@ with locked(Path(sys.argv[1])):
 """
 
 
-def test_the_second_is_refused(tmp_path):
+def test_second_process_is_rejected(tmp_path):
     with locked(tmp_path), pytest.raises(Busy, match="another process"), locked(tmp_path):
         pass
 
 
-def test_it_can_be_seen_who_is_held(tmp_path):
+def test_lock_is_visible_from_outside(tmp_path):
     assert not held(tmp_path)
     with locked(tmp_path):
         assert held(tmp_path)
     assert not held(tmp_path)
 
 
-def test_who_lets_go_can_be_followed(tmp_path):
+def test_released_lock_can_be_taken_again(tmp_path):
     for _ in range(2):
         with locked(tmp_path):
             pass
 
 
-def test_a_killed_holder_holds_nothing(tmp_path):
+def test_lock_of_killed_process_is_released(tmp_path):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline() == "held\n"

@@ -1,4 +1,4 @@
-"""The loop: what it tells and writes, how it is stopped, and that going on is as if it had never stopped."""
+"""Training loop: events and files, stopping, and resuming as if never interrupted."""
 
 import shutil
 
@@ -17,7 +17,7 @@ def kinds(events) -> list[str]:
     return [event.event for event in events]
 
 
-def test_a_run_tells_everything_in_order(task, finish):
+def test_events_are_in_order(task, finish):
     it = task(steps=4, save=2)
     events = finish(it)
     assert kinds(events) == [
@@ -32,7 +32,7 @@ def test_a_run_tells_everything_in_order(task, finish):
     assert verifies(last.folder)
 
 
-def test_it_learns(task, finish):
+def test_loss_decreases(task, finish):
     events = finish(task(steps=60, save=0, sample=0))
     losses = [event.loss for event in events if isinstance(event, Step)]
     valid = [event.loss for event in events if isinstance(event, Validated)]
@@ -42,7 +42,7 @@ def test_it_learns(task, finish):
 
 
 @pytest.mark.parametrize("cuts", [(1,), (3,), (5, 6), (11,)])
-def test_stopped_and_continued_is_uninterrupted(task, finish, outcome, cuts):
+def test_resumed_run_equals_uninterrupted_run(task, finish, outcome, cuts):
     whole = task("whole", short={"context": 8, "until": 0.5}, accumulate=2)
     finish(whole)
     for cut in cuts:
@@ -61,8 +61,8 @@ def stop_at(it, step: int) -> None:
     raise AssertionError(f"there was no step {step}")
 
 
-def test_dropout_is_part_of_what_must_be_repeated(task, finish, outcome, monkeypatch):
-    """The inverse: with chance that is not tied to the step, going on is another run."""
+def test_dropout_must_be_seeded_per_step(task, finish, outcome, monkeypatch):
+    """The inverse: with dropout not seeded by the step, the resumed run differs."""
     whole = task("whole")
     finish(whole)
     monkeypatch.setattr("peasy.training.learner.drawing", lambda seed, step: __import__("contextlib").nullcontext())
@@ -73,7 +73,7 @@ def test_dropout_is_part_of_what_must_be_repeated(task, finish, outcome, monkeyp
     assert outcome(again.run)["weights"] != outcome(whole.run)["weights"]
 
 
-def test_nobody_elses_chance_is_touched(task, finish):
+def test_global_random_state_is_restored(task, finish):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -81,7 +81,7 @@ def test_nobody_elses_chance_is_touched(task, finish):
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_a_damaged_newest_checkpoint_falls_back_with_one_warning(task, finish, outcome):
+def test_damaged_checkpoint_falls_back_with_warning(task, finish, outcome):
     whole = task("whole")
     finish(whole)
     stop_at(task("cut"), 8)
@@ -100,7 +100,7 @@ def damage(path) -> None:
     path.write_bytes(data)
 
 
-def test_when_all_are_damaged_the_run_starts_anew(task, finish, outcome):
+def test_training_starts_over_if_all_checkpoints_are_damaged(task, finish, outcome):
     whole = task("whole", steps=6)
     finish(whole)
     stop_at(task("cut", steps=6), 4)
@@ -109,30 +109,30 @@ def test_when_all_are_damaged_the_run_starts_anew(task, finish, outcome):
     again = task("cut", steps=6)
     events = finish(again)
     assert events[0].step == 0
-    assert "the run starts anew" in events[0].warning
+    assert "training starts over" in events[0].warning
     assert outcome(again.run) == outcome(whole.run)
 
 
-def test_a_finished_run_stays_finished(task, finish):
+def test_finished_run_stays_finished(task, finish):
     finish(task(steps=4))
     events = finish(task(steps=4))
     assert kinds(events) == ["started", "finished"]
     assert events[0].step == 4
 
 
-def test_a_longer_budget_goes_further(task, finish):
+def test_longer_budget_continues_a_finished_run(task, finish):
     finish(task(steps=4))
     events = finish(task(steps=6))
     assert [event.step for event in events if isinstance(event, Step)] == [5, 6]
 
 
-def test_only_the_newest_are_kept(task, finish):
+def test_only_newest_checkpoints_are_kept(task, finish):
     it = task(steps=12, save=12, keep=2)
     finish(it)
     assert sorted(folder.name for folder in (it.run / "checkpoints").iterdir()) == ["step-000011", "step-000012"]
 
 
-def test_two_trainers_on_one_folder(task):
+def test_second_process_on_one_run_is_rejected(task):
     first = train(task())
     next(first)
     with pytest.raises(Busy):
@@ -141,7 +141,7 @@ def test_two_trainers_on_one_folder(task):
     next(train(task()))
 
 
-def test_closing_saves_the_very_step(task):
+def test_closing_saves_the_current_step(task):
     it = task(save=0)
     stop_at(it, 7)
     assert [folder.name for folder in (it.run / "checkpoints").iterdir()] == ["step-000007"]
@@ -156,7 +156,7 @@ def test_closing_before_the_first_step_saves_nothing(task):
 
 
 class Ticking:
-    """A clock that moves by itself, so much at each look."""
+    """Clock that advances by `tick` at each call."""
 
     def __init__(self, tick: float) -> None:
         self.now, self.tick = 0.0, tick
@@ -166,7 +166,7 @@ class Ticking:
         return self.now
 
 
-def test_minutes_end_the_run_and_its_schedule(task, finish):
+def test_time_budget_ends_run_and_schedule(task, finish):
     events = finish(task(minutes=1.0, clock=Ticking(0.5), save=2, validate=0, sample=0, schedule={"floor": 0.0}))
     steps = [event for event in events if isinstance(event, Step)]
     assert 60 <= events[-1].elapsed < 66
@@ -175,36 +175,36 @@ def test_minutes_end_the_run_and_its_schedule(task, finish):
     assert steps[0].left > steps[-1].left
 
 
-def test_the_last_validation_of_a_run_of_minutes_is_bounded(task, finish):
+def test_final_validation_is_bounded_under_a_time_budget(task, finish):
     given = {"minutes": 0.2, "save": 0, "validate": 1, "sample": 0, "valid_tokens": 16, "batch": 1}
-    hasty = finish(task("hasty", clock=Ticking(0.5), **given))
-    patient = finish(task("patient", clock=Ticking(0.0001), **given | {"minutes": 0.0005}))
-    tokens = [event.tokens for events in (hasty, patient) for event in events if isinstance(event, Validated)]
+    slow_clock = finish(task("hasty", clock=Ticking(0.5), **given))
+    fast_clock = finish(task("patient", clock=Ticking(0.0001), **given | {"minutes": 0.0005}))
+    tokens = [event.tokens for events in (slow_clock, fast_clock) for event in events if isinstance(event, Validated)]
     assert 16 <= tokens[0] < tokens[-1] == len(task().feed.valid) - 1
 
 
-def test_a_small_run_learns_more_than_it_looks(task, finish):
-    """Whatever the recipe would like to look at: a glance on the way, at the end no more than was learned from."""
+def test_small_run_trains_on_more_tokens_than_it_validates(task, finish):
+    """Few validation tokens during the run; at the end no more than were trained on."""
     it = task(steps=10, validate=5, valid_tokens=10_000, save=0, sample=0, batch=1)
-    looked = [event.tokens for event in finish(it) if isinstance(event, Validated)]
-    assert len(looked) == 5
-    assert max(looked[:-1]) <= 2 * it.recipe.context  # one batch of held-out windows
-    assert looked[-1] == len(it.feed.valid) - 1
+    validation_tokens = [event.tokens for event in finish(it) if isinstance(event, Validated)]
+    assert len(validation_tokens) == 5
+    assert max(validation_tokens[:-1]) <= 2 * it.recipe.context  # one batch of validation windows
+    assert validation_tokens[-1] == len(it.feed.valid) - 1
 
 
-def test_a_continued_run_of_minutes_has_only_the_rest(task, finish):
+def test_resumed_run_has_the_remaining_time(task, finish):
     clock = Ticking(0.5)
     given = {"minutes": 1.0, "save": 0, "validate": 0, "sample": 0}
     whole = [event for event in finish(task("whole", clock=Ticking(0.5), **given)) if isinstance(event, Step)]
     stop_at(task("cut", clock=clock, **given), 5)
-    clock.now += 10_000  # a night passes
+    clock.now += 10_000  # time between stopping and resuming
     rest = [event for event in finish(task("cut", clock=clock, **given)) if isinstance(event, Step)]
     assert rest[0].step == 6
     assert abs(rest[-1].step - whole[-1].step) <= 2
     assert rest[-1].elapsed < 66
 
 
-def test_windows_grow(task, finish):
+def test_sequence_length_warmup(task, finish):
     it = task(steps=4, short={"context": 4, "until": 0.5}, save=0, sample=0, validate=0)
     seen = []
     batch = it.feed.batch
@@ -215,7 +215,7 @@ def test_windows_grow(task, finish):
     assert seen == [(0, 16, 4), (16, 16, 4), (8, 4, 16), (12, 4, 16)]  # 32 windows of 4 are 8 of 16
 
 
-def test_attention_is_recorded_as_it_forms(task, finish):
+def test_attention_snapshots_are_recorded(task, finish):
     it = task(steps=4, save=4)
     finish(it)
     records = read_records(it.run)
@@ -228,8 +228,8 @@ def test_attention_is_recorded_as_it_forms(task, finish):
 
 
 @pytest.mark.parametrize("save", [1, 3])
-def test_a_run_that_is_stopped_shows_where_it_looked(task, finish, save):
-    """And forgets it when it goes on: what was recorded in turn stays, once."""
+def test_stopped_run_records_a_snapshot(task, finish, save):
+    """The snapshot is deleted on resume; regular snapshots remain, once each."""
     it = task(steps=9, save=save)
     stop_at(it, 3)
     assert [record.step for record in read_records(it.run)] == [3]
@@ -237,15 +237,15 @@ def test_a_run_that_is_stopped_shows_where_it_looked(task, finish, save):
     assert [record.step for record in read_records(it.run)] == ([9] if save == 1 else [3, 6, 9])
 
 
-def test_a_leftover_of_a_killed_writer_is_cleaned(task, finish):
+def test_leftovers_of_killed_writer_are_removed(task, finish):
     it = task(steps=2)
     shutil.copytree(it.run, it.run / "checkpoints" / ".step-000001.part-1-ab", ignore=lambda *_: ["checkpoints"])
     finish(it)
     assert not list((it.run / "checkpoints").glob(".*"))
 
 
-def test_ten_crashes_skip_and_repeat_no_sample(task, finish):
-    """Only steps that were never saved are taken again; what the final weights have seen is each sample once."""
+def test_crashes_skip_and_repeat_no_sample(task, finish):
+    """Only unsaved steps are repeated; the final weights have seen each sample once."""
     steps, seen = 24, {}
     for crash in [*range(2, 22, 2), None]:
         it = task(steps=steps, save=steps, sample=0, validate=0)
@@ -260,13 +260,13 @@ def test_ten_crashes_skip_and_repeat_no_sample(task, finish):
                 if isinstance(event, Step):
                     seen[event.step] = asked[-1]
                     if event.step == crash:
-                        events.throw(RuntimeError("the machine went away"))  # before this step could be saved
+                        events.throw(RuntimeError("crash"))  # before this step could be saved
         except RuntimeError:
             continue
     assert [place for step in sorted(seen) for place in seen[step]] == list(range(4 * steps))
 
 
-def test_bfloat16_learns_and_goes_on_to_the_bit(task, finish, outcome):
+def test_bfloat16_resumes_bit_exactly(task, finish, outcome):
     whole, cut = task("whole", precision="bfloat16", steps=6), task("cut", precision="bfloat16", steps=6)
     events = finish(whole)
     assert events[0].precision == "bfloat16"
@@ -277,13 +277,13 @@ def test_bfloat16_learns_and_goes_on_to_the_bit(task, finish, outcome):
     assert next(again.model.parameters()).dtype == torch.float32
 
 
-def test_sinks_hear_every_event(task, finish):
-    heard = []
-    events = finish(task(steps=3, sinks=[heard.append]))
-    assert heard == events
+def test_sinks_receive_every_event(task, finish):
+    received = []
+    events = finish(task(steps=3, sinks=[received.append]))
+    assert received == events
 
 
-def test_a_save_after_a_long_time_needs_no_asking(task, finish, monkeypatch):
+def test_long_run_saves_without_request(task, finish, monkeypatch):
     monkeypatch.setattr(loop, "_SAVE_SECONDS", 5.0)
     events = finish(task(steps=10, save=0, validate=0, sample=0, clock=Ticking(1.0)))
     assert len([event for event in events if isinstance(event, Saved)]) > 2

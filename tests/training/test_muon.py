@@ -1,4 +1,4 @@
-"""Muon against torch's own, and its orthogonal steps against the singular value decomposition."""
+"""Muon compared with torch.optim.Muon, and its updates with the singular value decomposition."""
 
 import pytest
 import torch
@@ -11,26 +11,26 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def test_steps_are_nearly_orthogonal_in_the_directions_of_the_matrix():
+def test_updates_are_nearly_orthogonal():
     matrices = drawn(3, 16, 40)
-    found = orthogonalise(matrices, iterations=5)
+    orthogonal = orthogonalise(matrices, iterations=5)
     left, _, right = torch.linalg.svd(matrices, full_matrices=False)
-    inside = left.mT @ found @ right.mT  # in the basis of the singular vectors it is diagonal
+    inside = left.mT @ orthogonal @ right.mT  # in the basis of the singular vectors it is diagonal
     off = inside - torch.diag_embed(inside.diagonal(dim1=-2, dim2=-1))
     assert off.abs().max() < 1e-4
     assert (inside.diagonal(dim1=-2, dim2=-1) - 1).abs().max() < 0.5
 
 
-def test_a_batch_is_each_alone():
+def test_batched_equals_one_by_one():
     matrices = drawn(4, 8, 12)
     together = orthogonalise(matrices)
-    alone = torch.stack([orthogonalise(each[None])[0] for each in matrices])
+    alone = torch.stack([orthogonalise(matrix[None])[0] for matrix in matrices])
     torch.testing.assert_close(together, alone)
 
 
 @pytest.mark.parametrize("small", [1.0, 1e-2, 1e-4], ids=str)
-def test_long_matrices_take_a_shorter_way_to_the_same_end(small, monkeypatch):
-    """Also where some singular values are small, and none at all."""
+def test_gram_iteration_equals_plain_iteration(small, monkeypatch):
+    """Also where some singular values are small, or zero."""
     left, _, right = torch.linalg.svd(drawn(3, 24, 96), full_matrices=False)
     values = torch.linspace(1, small, 24)
     values[-1] = 0.0
@@ -43,12 +43,12 @@ def test_long_matrices_take_a_shorter_way_to_the_same_end(small, monkeypatch):
 
 
 @pytest.mark.parametrize("columns", [4, 12])
-def test_nothing_stays_nothing(columns):
+def test_zero_matrix_gives_no_nan(columns):
     assert not orthogonalise(torch.zeros(1, 4, columns)).isnan().any()
 
 
 @pytest.mark.parametrize("shapes", [[(24, 24), (24, 24)], [(16, 48), (48, 16), (16, 48)], [(10, 7), (7, 10), (5, 5)]])
-def test_the_same_path_as_torch(shapes):
+def test_matches_torch_muon(shapes):
     ours = {f"m{i}": nn.Parameter(drawn(*shape, seed=i)) for i, shape in enumerate(shapes)}
     theirs = [nn.Parameter(weight.detach().clone()) for weight in ours.values()]
     muon = MuonSteps(ours, momentum=0.95, decay=0.1, iterations=5, dtype=torch.bfloat16)
@@ -61,10 +61,10 @@ def test_the_same_path_as_torch(shapes):
         other.step()
     for one, two in zip(ours.values(), theirs, strict=True):
         moved = (two - one).norm() / (0.02 * 4 * min(one.shape) ** 0.5)
-        assert moved < 0.02  # of the way: both round to bfloat16, in another order
+        assert moved < 0.02  # relative: both round to bfloat16, in different order
 
 
-def test_another_momentum_is_another_path():
+def test_other_momentum_gives_other_weights():
     weight = {"m": nn.Parameter(drawn(8, 8))}
     other = nn.Parameter(weight["m"].detach().clone())
     muon = MuonSteps(weight, momentum=0.5, decay=0.0, iterations=5, dtype=torch.float32)
@@ -77,7 +77,7 @@ def test_another_momentum_is_another_path():
     assert (other - weight["m"]).norm() > 0.01
 
 
-def test_momentum_is_saved_as_the_matrix_stands():
+def test_momentum_is_saved_in_matrix_orientation():
     matrices = {"wide": nn.Parameter(drawn(4, 9)), "tall": nn.Parameter(drawn(9, 4))}
     first = MuonSteps(matrices, momentum=0.9, decay=0.0, iterations=3, dtype=torch.float32)
     for matrix in matrices.values():

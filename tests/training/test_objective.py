@@ -1,4 +1,4 @@
-"""Each objective is learned: ten examples by heart. And each says what it should on a case worked by hand."""
+"""Objectives: each can be overfitted on ten examples, and equals a manual calculation."""
 
 import dataclasses
 import math
@@ -39,7 +39,7 @@ def ten(length: int = 8, seed: int = 1) -> torch.Tensor:
 
 def next_tokens() -> dict:
     ids = ten(9)
-    ids[:, 0] = torch.arange(5, 15)  # each example can be told from the others by its first token
+    ids[:, 0] = torch.arange(5, 15)  # the first token identifies each example
     return {"ids": ids[:, :-1], "targets": ids[:, 1:]}
 
 
@@ -51,8 +51,8 @@ def pairs() -> dict:
     return {"ids": target[:, :-1], "targets": target[:, 1:], "source": source, "source_real": real}
 
 
-def learned(it, objective, batch, *, steps=60, lr=1e-2, muon=False) -> tuple[float, float]:
-    """The mean loss before and after learning one batch by heart."""
+def overfit(it, objective, batch, *, steps=60, lr=1e-2, muon=False) -> tuple[float, float]:
+    """Mean loss before and after overfitting one batch."""
     optimizer = Optimizer(it, Muon(rest=AdamW(lr=lr)) if muon else AdamW(lr=lr, decay=0.0))
     learner = GradientLearner(it, objective, optimizer, seed=0, clip=1.0)
     it.train()
@@ -73,43 +73,43 @@ def learned(it, objective, batch, *, steps=60, lr=1e-2, muon=False) -> tuple[flo
         ("words-small", {"window": 8}),
     ],
 )
-def test_next_token_is_learned_by_heart(name, changes):
-    first, last = learned(model(name, **changes), NextToken(), next_tokens(), steps=120, lr=2e-2, muon="gpt" in name)
+def test_next_token_overfits(name, changes):
+    first, last = overfit(model(name, **changes), NextToken(), next_tokens(), steps=120, lr=2e-2, muon="gpt" in name)
     assert first > 2.5
-    assert last < (0.9 if "words" in name else 0.1)  # a bag of words cannot always tell
+    assert last < (0.9 if "words" in name else 0.1)  # a bag of words is ambiguous
 
 
-def test_masked_tokens_are_learned_by_heart():
+def test_masked_token_overfits():
     batch = {"ids": ten(8)}
     asked = MaskedToken(share=0.3).prepare(batch, model("encoder-tiny").config, generator(1))
-    first, last = learned(model("encoder-tiny"), MaskedToken(), asked)
+    first, last = overfit(model("encoder-tiny"), MaskedToken(), asked)
     assert first > 2.5
     assert last < 0.2
 
 
 @pytest.mark.parametrize("name", ["translator-tiny", "rnn-translator-tiny"])
-def test_targets_are_learned_by_heart(name):
-    first, last = learned(model(name), SourceToTarget(smoothing=0.05), pairs(), steps=90, lr=1e-2)
+def test_seq2seq_overfits(name):
+    first, last = overfit(model(name), SourceToTarget(smoothing=0.05), pairs(), steps=90, lr=1e-2)
     assert first > 2.5
     assert last < 0.35
 
 
-def test_sentences_find_their_partners():
+def test_contrastive_overfits():
     batch = {"source": ten(6, seed=5), "ids": ten(6, seed=6)}
-    first, last = learned(model("encoder-tiny"), Contrastive(), batch, steps=50, lr=3e-3)
+    first, last = overfit(model("encoder-tiny"), Contrastive(), batch, steps=50, lr=3e-3)
     assert first > 1
     assert last < 0.1
 
 
-def test_neighbours_are_learned():
-    ids = torch.arange(5, 15).repeat(2, 1)  # each word always has the same neighbours
+def test_skip_gram_overfits():
+    ids = torch.arange(5, 15).repeat(2, 1)  # fixed neighbours for each word
     it = model("words-base", task="skip-gram", window=1)
-    first, last = learned(it, SkipGram(window=1), {"ids": ids}, steps=120, lr=5e-2)
+    first, last = overfit(it, SkipGram(window=1), {"ids": ids}, steps=120, lr=5e-2)
     assert first > 3
-    assert last < 0.75  # ln 2 is the least: two neighbours, one guess
+    assert last < 0.75  # the minimum is ln 2: two neighbours
 
 
-def test_counting_learns_by_heart():
+def test_counting_overfits():
     it = model("ngram-tiny")
     batch = next_tokens()
     learner = CountingLearner(it, Counting(), rows=10)
@@ -118,7 +118,7 @@ def test_counting_learns_by_heart():
     assert losses[-1] < losses[1] < losses[0]
 
 
-def test_only_what_is_asked_counts():
+def test_ignored_targets_do_not_count():
     targets = torch.tensor([[5, HIDDEN, 7, HIDDEN]])
     batch = {"ids": torch.tensor([[6, 7, 8, 9]]), "targets": targets}
     it = model("gpt-tiny").eval()
@@ -128,7 +128,7 @@ def test_only_what_is_asked_counts():
     torch.testing.assert_close(NextToken().total(it, batch), by_hand)
 
 
-def test_smoothing_spreads_chance_only_while_learning():
+def test_label_smoothing_applies_only_in_training():
     it, batch = model("translator-tiny"), pairs()
     asked = batch["targets"]
     scores = it.eval()(batch["ids"], source=batch["source"], source_real=batch["source_real"]).log_softmax(-1)
@@ -138,14 +138,14 @@ def test_smoothing_spreads_chance_only_while_learning():
     torch.testing.assert_close(SourceToTarget(0.1).total(it.train(), batch), smoothed)
 
 
-def test_masking_depends_only_on_the_place():
+def test_masking_depends_only_on_position():
     config, batch = model("encoder-tiny").config, {"ids": ten(40)}
     one, two, other = (MaskedToken().prepare(batch, config, generator(7, place)) for place in (3, 3, 4))
     assert torch.equal(one["ids"], two["ids"])
     assert not torch.equal(one["ids"], other["ids"])
 
 
-def test_most_asked_tokens_are_covered_and_only_asked_ones_change():
+def test_masking_changes_only_targets():
     config, ids = model("encoder-tiny").config, ten(400)
     found = MaskedToken().prepare({"ids": ids}, config, generator(1))
     asked = found["targets"] != HIDDEN
@@ -155,23 +155,23 @@ def test_most_asked_tokens_are_covered_and_only_asked_ones_change():
     assert float((found["ids"][asked] == 4).float().mean()) == pytest.approx(0.8, abs=0.06)
 
 
-def test_padding_is_never_asked_about():
+def test_padding_is_never_masked():
     real = torch.zeros(10, 8, dtype=torch.bool)
     real[:, :3] = True
     found = MaskedToken(share=0.9).prepare({"ids": ten(), "real": real}, model("encoder-tiny").config, generator(2))
     assert not (found["targets"] != HIDDEN)[~real].any()
 
 
-def test_texts_of_one_label_are_not_pushed_apart():
+def test_same_label_is_no_negative():
     it = model("encoder-tiny").eval()
     batch = {"source": ten(6, seed=5), "ids": ten(6, seed=6)}
     alike = Contrastive().total(it, batch | {"label": torch.zeros(10, dtype=torch.long)})
-    assert float(alike.detach()) == pytest.approx(0.0, abs=1e-5)  # nobody is left to be told apart from
+    assert float(alike.detach()) == pytest.approx(0.0, abs=1e-5)  # no negatives are left
     apart = Contrastive().total(it, batch | {"label": torch.arange(10)})
     torch.testing.assert_close(apart, Contrastive().total(it, batch))
 
 
-def test_neighbours_by_hand():
+def test_skip_gram_matches_manual_calculation():
     it, ids = model("words-base", task="skip-gram", window=2), torch.tensor([[5, 6, 7]])
     chances = it(ids).log_softmax(-1)[0]
     near = [(0, 6), (1, 7), (1, 5), (2, 6), (0, 7), (2, 5)]
@@ -179,8 +179,8 @@ def test_neighbours_by_hand():
     torch.testing.assert_close(SkipGram(2).total(it, {"ids": ids}), -sum(chances[at, word] for at, word in near))
 
 
-def test_parts_of_a_batch_add_up_to_the_whole():
-    """However a batch is cut, the step is the same: with padding, the mean of means would not be."""
+def test_micro_batches_equal_the_whole_batch():
+    """However a batch is split, the step is the same; with padding, a mean of means would differ."""
     batch = pairs()
     batch["targets"] = torch.where(torch.arange(7) < torch.arange(10)[:, None] % 7 + 1, batch["targets"], HIDDEN)
     whole, cut = (model("translator-tiny", dropout=0.0) for _ in range(2))
@@ -194,11 +194,11 @@ def test_parts_of_a_batch_add_up_to_the_whole():
 @pytest.mark.parametrize(
     ("objective", "name"), [(Contrastive(), "gpt-tiny"), (SkipGram(), "gpt-tiny")], ids=["contrastive", "skip-gram"]
 )
-def test_the_wrong_model_is_told_so(objective, name):
+def test_wrong_model_is_rejected(objective, name):
     with pytest.raises(InvalidInput):
         objective.total(model(name), {"ids": ten(), "source": ten()})
 
 
-def test_counting_is_for_models_that_count():
+def test_counting_needs_an_ngram_model():
     with pytest.raises(InvalidInput, match="n-gram"):
         Counting().observe(model("gpt-tiny"), {"ids": ten()})

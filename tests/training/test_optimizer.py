@@ -1,4 +1,4 @@
-"""Which weight is moved by what, and a restored optimizer goes on to the bit."""
+"""Optimizer: which weights use Muon or AdamW, and bit-exact restoring."""
 
 import pytest
 import torch
@@ -22,29 +22,31 @@ def learn(it, optimizer, steps: int, first: int = 0) -> None:
 
 
 @pytest.mark.parametrize("recipe", [AdamW(lr=1e-2), Muon()], ids=["adamw", "muon"])
-def test_a_restored_optimizer_goes_on_to_the_bit(recipe):
-    straight, broken = model(), model()
-    one = Optimizer(straight, recipe)
-    learn(straight, one, 4)
-    two = Optimizer(broken, recipe)
-    learn(broken, two, 2)
+def test_restored_optimizer_is_bit_exact(recipe):
+    uninterrupted, interrupted = model(), model()
+    one = Optimizer(uninterrupted, recipe)
+    learn(uninterrupted, one, 4)
+    two = Optimizer(interrupted, recipe)
+    learn(interrupted, two, 2)
     again = model()
-    again.load_state_dict(broken.state_dict())
+    again.load_state_dict(interrupted.state_dict())
     three = Optimizer(again, recipe)
-    three.restore({name: held.clone() for name, held in two.state().items()})
+    three.restore({name: tensor.clone() for name, tensor in two.state().items()})
     learn(again, three, 2, first=2)
-    assert all(torch.equal(straight.state_dict()[name], value) for name, value in again.state_dict().items())
+    assert all(torch.equal(uninterrupted.state_dict()[name], value) for name, value in again.state_dict().items())
 
 
-def test_without_its_memory_it_does_not():
-    straight, broken = model(), model()
-    learn(straight, Optimizer(straight, Muon()), 4)
-    learn(broken, Optimizer(broken, Muon()), 2)
-    learn(broken, Optimizer(broken, Muon()), 2, first=2)
-    assert any(not torch.equal(straight.state_dict()[name], value) for name, value in broken.state_dict().items())
+def test_without_state_results_differ():
+    uninterrupted, interrupted = model(), model()
+    learn(uninterrupted, Optimizer(uninterrupted, Muon()), 4)
+    learn(interrupted, Optimizer(interrupted, Muon()), 2)
+    learn(interrupted, Optimizer(interrupted, Muon()), 2, first=2)
+    assert any(
+        not torch.equal(uninterrupted.state_dict()[name], value) for name, value in interrupted.state_dict().items()
+    )
 
 
-def test_muon_takes_the_matrices_and_adam_the_rest():
+def test_muon_updates_linear_weights_and_adamw_the_rest():
     it = model()
     optimizer = Optimizer(it, Muon())
     learn(it, optimizer, 1)
@@ -57,7 +59,7 @@ def test_muon_takes_the_matrices_and_adam_the_rest():
     assert set(linear_matrices(it)) == {name[5:] for name in names if name.startswith("muon.")}
 
 
-def test_adam_is_torchs():
+def test_adamw_matches_torch():
     one, two = model(), model()
     ours = Optimizer(one, AdamW(lr=1e-2, decay=0.0))
     theirs = torch.optim.AdamW(two.parameters(), lr=5e-3, betas=(0.9, 0.95), weight_decay=0.0, fused=False)
@@ -71,7 +73,7 @@ def test_adam_is_torchs():
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_long_gradients_are_shortened():
+def test_gradients_are_clipped():
     it = model()
     optimizer = Optimizer(it, AdamW())
     it(torch.ones(2, 4, dtype=torch.long)).square().sum().backward()
@@ -80,12 +82,12 @@ def test_long_gradients_are_shortened():
     assert float(optimizer.clip(None)) == pytest.approx(float(before) / 4, rel=1e-3)
 
 
-def test_a_state_of_another_model_is_refused():
+def test_state_of_another_model_is_rejected():
     with pytest.raises(InvalidInput, match="nothing for"):
         Optimizer(model(), Muon()).restore({})
 
 
 @pytest.mark.parametrize("wrong", [{"first": 1.0}, {"lr": -1.0}])
-def test_impossible_settings_are_refused(wrong):
+def test_invalid_settings_are_rejected(wrong):
     with pytest.raises(InvalidInput):
         AdamW(**wrong)

@@ -1,4 +1,4 @@
-"""Two processes on one machine: the same curve as one, any number goes on, and a lost one is named."""
+"""Two processes on one machine: same loss curve as one, resuming with any number, lost ranks are reported."""
 
 import json
 import os
@@ -42,11 +42,11 @@ JOBS = [
     ("again-fsdp", "fsdp", STEPS, {"stop": 3}),
     ("again-fsdp", "fsdp", STEPS, {}),
 ]
-"""All in one crew, because starting one takes longer than training."""
+"""All in one process group, because starting one takes longer than training."""
 
 
 def start(place: Path, jobs: list) -> list[subprocess.Popen]:
-    """As torchrun starts them, without the seconds that torchrun itself takes."""
+    """Start two workers with torchrun's environment, without the seconds that torchrun itself takes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -100,7 +100,7 @@ def close(left: dict[int, float], right: dict[int, float], most: float = 1e-5) -
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A corpus, a run that one process has begun, and all JOBS done by two."""
+    """A corpus, a run begun by one process, and all JOBS done by two."""
     folder = tmp_path_factory.mktemp("together")
     (folder / "lines.txt").write_text(LINES, encoding="utf-8")
     corpus = open_corpus(folder / "lines.txt")
@@ -115,12 +115,12 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def one(place):
-    """The curve of one process."""
+    """Loss curve of a single process."""
     return alone(place / "one")
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_two_processes_have_the_curve_of_one(way, place, one):
+def test_two_processes_match_one(way, place, one):
     two = place / f"two-{way}"
     assert close(losses(two), one)
     assert close(losses(two, "validated"), losses(place / "one", "validated"), 1e-4)
@@ -129,62 +129,62 @@ def test_two_processes_have_the_curve_of_one(way, place, one):
     assert max(float((ours[name] - theirs[name]).abs().max()) for name in ours) < 1e-3
 
 
-def test_a_curve_of_other_batches_is_told_apart(place, one):
-    """The inverse: were a process to take other rows than its own, the curves would part."""
+def test_other_batches_give_another_curve(place, one):
+    """The inverse: if a rank took other rows, the curves would differ."""
     assert not close(alone(place / "other", seed=4), one)
     assert not close(alone(place / "half-batch", batch=2), one)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_adamw_in_parts(way, place):
+def test_adamw_with_gradient_accumulation(way, place):
     wanted = losses(place / "adam-one") or alone(place / "adam-one", 4, **ADAM)
     assert close(losses(place / f"adam-{way}"), wanted)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_all_stop_together_and_one_goes_on(way, place, one):
+def test_all_ranks_stop_and_one_process_resumes(way, place, one):
     folder = place / f"stopped-{way}"
     half = losses(folder)
     assert 4 <= max(half) < STEPS
-    assert not list((folder / "checkpoints").glob(".*")), "shards are gone once they are whole"
+    assert not list((folder / "checkpoints").glob(".*")), "temporary shards are deleted"
     assert close(alone(folder), one)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_two_that_go_on_as_two_are_equal_to_the_bit(way, place):
+def test_resuming_with_two_processes_is_bit_exact(way, place):
     again, whole = place / f"again-{way}", place / f"two-{way}"
     assert losses(again) == losses(whole)
     ours, theirs = tensors(again, STEPS), tensors(whole, STEPS)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-def test_a_run_of_one_goes_on_in_shards(place, one):
+def test_single_process_run_resumes_with_fsdp(place, one):
     assert close(losses(place / "half"), one)
 
 
 def listening(pid: int) -> set[str]:
-    """The addresses on which a process can be reached; all of them for IPv6, where nobody of ours should listen."""
+    """Return the addresses a process listens on (Linux only); IPv6 addresses as hex."""
     if sys.platform != "linux":
         return set()
-    own = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+    sockets = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
             local, state, inode = (line.split()[at] for at in (1, 3, 9))
-            if state == "0A" and f"socket:[{inode}]" in own:
+            if state == "0A" and f"socket:[{inode}]" in sockets:
                 address = local.partition(":")[0]
                 found.add(socket.inet_ntoa(bytes.fromhex(address)[::-1]) if len(address) == 8 else address)
     return found
 
 
-def test_who_listens_is_seen():
-    """The inverse: a server that anybody could reach is found out."""
+def test_listening_detects_public_server():
+    """The inverse: a server on a public address is detected."""
     with socket.create_server(("0.0.0.0", 0)):
         assert "0.0.0.0" in listening(os.getpid()) or sys.platform != "linux"
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_killed_process_ends_the_others_and_is_named(way, place):
+def test_killed_rank_stops_the_others_and_is_reported(way, place):
     started = start(place, [(f"killed-{way}", way, 4000, {"die": 60, "validate": 0, "sample": 0})])
     while not losses(place / f"killed-{way}") and started[0].poll() is None:
         time.sleep(0.05)
@@ -197,8 +197,8 @@ def test_a_killed_process_ends_the_others_and_is_named(way, place):
     assert re.search(rf"Process 1 \(pid {started[1].pid} on .*\) of 2 is gone", said), said
 
 
-def test_a_frozen_process_is_noticed_and_named(place, monkeypatch):
-    """It does not die and its connections stay open, but it does not answer."""
+def test_frozen_rank_is_reported(place, monkeypatch):
+    """It is alive and its connections stay open, but it does not answer."""
     monkeypatch.setenv("PEASY_PATIENCE", "3")
     started = start(place, [("frozen", "ddp", 40_000, {"validate": 0, "sample": 0})])
     while not losses(place / "frozen") and started[0].poll() is None:
@@ -215,8 +215,8 @@ def test_a_frozen_process_is_noticed_and_named(place, monkeypatch):
     assert re.search(rf"Process 1 \(pid {started[1].pid} on .*\) of 2 is gone", said), said
 
 
-def test_processes_that_peasy_starts_itself(place, one):
-    """One command; the others are started, found and ended by it, and nobody outside this machine can reach them."""
+def test_processes_started_by_peasy(place, one):
+    """One command starts, connects and ends the other ranks; they listen on loopback only."""
     settings = ["--preset", "tiny", "--set", "tokenizer.by=characters", "--set", "batch=4", "--set", "context=16"]
     quick = ["--set", "short=null", "--set", "validate=0", "--set", "sample=0", "--set", "save=1"]
     words = [sys.executable, "-m", "peasy", "train", "gpt", "--data", str(place / "lines.txt"), "--json", *quick]
@@ -232,7 +232,7 @@ def test_processes_that_peasy_starts_itself(place, one):
         assert {address for pid in crew for address in listening(pid)} <= {"127.0.0.1"}
         ((code, said),) = finish([began])
         assert code == 0, said
-        assert not any(Path(f"/proc/{pid}").exists() for pid in crew), "nobody stays behind"
+        assert not any(Path(f"/proc/{pid}").exists() for pid in crew), "no process is left"
     curves = [{step: loss for step, loss in losses(run).items() if step <= 8} for run in runs.values()]
     assert close(*curves)
 
@@ -241,11 +241,11 @@ def children(pid: int) -> list[int]:
     if sys.platform != "linux":
         return []
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(each) for path in tasks for each in path.read_text(encoding="ascii").split()]
+    return [int(pid_text) for path in tasks for pid_text in path.read_text(encoding="ascii").split()]
 
 
 class Beside(Crew):
-    """One of two processes; what the other one would send is known beforehand."""
+    """Rank of two, with known messages from the other rank."""
 
     def __init__(self, rank, sent):
         super().__init__(rank, 2)
@@ -257,7 +257,7 @@ class Beside(Crew):
         return torch.cat(parts)
 
 
-def test_texts_are_told_apart_from_those_of_all_processes():
+def test_contrastive_negatives_come_from_all_ranks():
     model = build(preset("encoder-tiny", vocabulary=30, d_model=16), seed=1).train()
     ids = torch.randint(0, 30, (2, 4, 6), generator=torch.Generator().manual_seed(1))
     batch = {"source": ids[0], "ids": ids[1], "label": torch.tensor([0, 1, 0, 2])}
@@ -277,15 +277,15 @@ def test_texts_are_told_apart_from_those_of_all_processes():
     assert all(torch.allclose(found[name], wanted[name], atol=1e-5) for name in wanted)
 
 
-def test_rows_are_shared_evenly_or_not_at_all():
+def test_rows_must_split_evenly():
     batch = {"ids": torch.arange(8).reshape(4, 2)}
     mine = [rows_of(batch, Crew(rank, 2))["ids"].tolist() for rank in range(2)]
     assert mine == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
-    with pytest.raises(InvalidInput, match="cannot be shared evenly by 3"):
+    with pytest.raises(InvalidInput, match="cannot be split evenly over 3 processes"):
         rows_of(batch, Crew(0, 3))
 
 
-def test_only_torchrun_makes_a_crew(monkeypatch):
+def test_process_group_without_torchrun_is_single(monkeypatch):
     assert not is_crew({"WORLD_SIZE": "2"})
     assert not is_crew({"RANK": "0", "WORLD_SIZE": "1"})
     with join() as crew:

@@ -1,4 +1,4 @@
-"""Recipes: presets are data, settings go over them, and what is misspelt is named."""
+"""Recipes: presets are data, settings override them, misspelt settings are named."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_every_kind_and_size_has_a_recipe_and_a_model(kind, size):
     assert config.read(Recipe, config.plain(recipe)) == recipe
 
 
-def test_settings_go_over_the_preset():
+def test_settings_override_the_preset():
     recipe = make_recipe("gpt", "tiny", {"optimizer": {"lr": 0.5}, "tokenizer": {"by": "characters"}})
     assert isinstance(recipe.optimizer, Muon)
     assert recipe.optimizer.lr == 0.5
@@ -26,11 +26,11 @@ def test_settings_go_over_the_preset():
     assert recipe.tokenizer.vocabulary == 512
 
 
-def test_another_kind_of_optimizer_starts_anew():
+def test_other_optimizer_replaces_all_its_settings():
     assert make_recipe("gpt", settings={"optimizer": {"kind": "adamw"}}).optimizer == AdamW()
 
 
-def test_steps_take_the_place_of_minutes():
+def test_steps_replace_minutes():
     assert (make_recipe("gpt").steps, make_recipe("gpt").minutes) == (None, 3.0)
     assert (make_recipe("gpt", steps=5).steps, make_recipe("gpt", steps=5).minutes) == (5, None)
     assert make_recipe("gpt", settings={"steps": 5}).minutes is None
@@ -42,31 +42,31 @@ def test_steps_take_the_place_of_minutes():
         ({"optimiser": {}}, "recipe.optimiser"),
         ({"optimizer": {"rate": 1}}, "recipe.optimizer.rate"),
         ({"batch": "many"}, "recipe.batch should be a whole number"),
-        ({"batch": 5, "accumulate": 2}, "cannot be taken in 2 equal parts"),
+        ({"batch": 5, "accumulate": 2}, "cannot be split into 2 equal parts"),
         ({"steps": 1, "minutes": 1}, "steps or minutes"),
         ({"keep": 0}, "keep is 0"),
     ],
 )
-def test_what_is_wrong_is_named(settings, said):
+def test_invalid_setting_is_named(settings, said):
     with pytest.raises(InvalidInput, match=said):
         make_recipe("gpt", settings=settings)
 
 
-def test_unknown_kinds_and_sizes():
-    with pytest.raises(NotFound, match='no kind "gtp"') as error:
+def test_unknown_kind_or_size_is_rejected():
+    with pytest.raises(NotFound, match='no model kind "gtp"') as error:
         make_recipe("gtp")
     assert error.value.hint == "Did you mean gpt?"
     with pytest.raises(NotFound, match="huge"):
         make_recipe("gpt", "huge")
 
 
-def test_differences_are_named_by_their_path():
+def test_changed_settings_are_listed_by_path():
     old, new = make_recipe("gpt"), make_recipe("gpt", settings={"optimizer": {"rest": {"lr": 1.0}}}, seed=4)
     assert differing(old, new) == ["optimizer.rest.lr", "seed"]
     assert differing(old, old) == []
 
 
-def test_a_short_start_keeps_the_tokens_of_a_batch():
+def test_sequence_length_warmup_keeps_tokens_per_batch():
     recipe = make_recipe("gpt", settings={"context": 64, "batch": 4, "short": {"context": 16, "until": 0.5}})
     assert recipe.rows_and_context(0.0) == (16, 16)
     assert recipe.rows_and_context(0.5) == (4, 64)

@@ -1,4 +1,4 @@
-"""Schedules by steps and by the clock; a continued run ends when the uninterrupted one would have."""
+"""Schedules by steps and by time; a resumed run ends when the uninterrupted one would have."""
 
 import pytest
 
@@ -13,7 +13,7 @@ class Clock:
         return self.now
 
 
-def test_cosine_warms_up_and_falls_to_its_floor():
+def test_cosine_warmup_and_decay():
     schedule = Cosine(warm=0.1, floor=0.2)
     assert schedule.factor(0.05) == pytest.approx(0.5)
     assert schedule.factor(0.1) == pytest.approx(1.0)
@@ -22,21 +22,21 @@ def test_cosine_warms_up_and_falls_to_its_floor():
     assert schedule.factor(0.0) > 0
 
 
-def test_stable_stays_and_then_falls_in_a_line():
+def test_wsd_is_constant_then_linear():
     schedule = Stable(warm=0.1, decay=0.4, floor=0.0)
     assert [schedule.factor(done) for done in (0.1, 0.3, 0.6)] == [1.0, 1.0, 1.0]
     assert schedule.factor(0.8) == pytest.approx(0.5)
     assert schedule.factor(1.0) == pytest.approx(0.0)
 
 
-def test_shares_are_shares():
+def test_fractions_are_checked():
     with pytest.raises(InvalidInput, match="warm is 2"):
         Cosine(warm=2.0)
     with pytest.raises(InvalidInput, match="decay is -1"):
         Stable(decay=-1.0)
 
 
-def test_a_budget_of_minutes_follows_the_clock():
+def test_time_budget_follows_the_clock():
     clock = Clock()
     budget = Budget(minutes=2, clock=clock)
     clock.now += 30
@@ -47,12 +47,12 @@ def test_a_budget_of_minutes_follows_the_clock():
     assert budget.over(6)
 
 
-def test_a_continued_run_has_spent_its_time():
+def test_resumed_run_counts_earlier_time():
     clock = Clock()
     assert Budget(minutes=2, spent=60, clock=clock).done(0) == pytest.approx(0.5)
 
 
-def test_a_budget_of_steps_ignores_the_clock():
+def test_step_budget_ignores_the_clock():
     clock = Clock()
     budget = Budget(steps=10, clock=clock)
     clock.now += 1e6
@@ -61,17 +61,17 @@ def test_a_budget_of_steps_ignores_the_clock():
 
 
 @pytest.mark.parametrize("given", [{}, {"steps": 1, "minutes": 1.0}, {"steps": 0}, {"minutes": 0.0}])
-def test_a_budget_is_one_thing(given):
+def test_budget_needs_exactly_one_unit(given):
     with pytest.raises(InvalidInput):
         Budget(**given)
 
 
 @pytest.mark.parametrize(("times", "steps"), [(1, 7), (3, 7), (7, 7), (10, 7), (10, 1000)])
-def test_moments_are_spread_evenly_and_end_with_the_end(times, steps):
+def test_moments_are_evenly_spaced_and_include_the_end(times, steps):
     found = [step + 1 for step in range(steps) if due(times, step / steps, (step + 1) / steps)]
     assert len(found) == min(times, steps)
     assert found[-1] == steps
 
 
-def test_never_is_never():
+def test_zero_times_is_never_due():
     assert not due(0, 0.0, 1.0)

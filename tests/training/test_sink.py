@@ -1,4 +1,4 @@
-"""Sinks: TensorBoard by name, anything else as a callable."""
+"""Event sinks: TensorBoard by name, or any callable."""
 
 import pytest
 
@@ -6,19 +6,19 @@ from peasy.errors import InvalidInput
 from peasy.training.sink import open_sink
 
 
-def test_tensorboard_gets_the_curves(task, finish):
+def test_tensorboard_receives_curves(task, finish):
     pytest.importorskip("tensorboard", reason="comes with the extra `tracking`")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     it = task(steps=4, sinks=["tensorboard"])
     finish(it)
-    found = EventAccumulator(str(it.run / "tensorboard"))
-    found.Reload()
-    assert [point.step for point in found.Scalars("loss")] == [1, 2, 3, 4]
-    assert [point.step for point in found.Scalars("validation loss")] == [2, 4]
+    events = EventAccumulator(str(it.run / "tensorboard"))
+    events.Reload()
+    assert [point.step for point in events.Scalars("loss")] == [1, 2, 3, 4]
+    assert [point.step for point in events.Scalars("validation loss")] == [2, 4]
 
 
-def test_an_unknown_sink_is_named(tmp_path):
+def test_unknown_sink_is_rejected(tmp_path):
     with pytest.raises(InvalidInput, match='no sink "tensorbord"') as error:
         open_sink("tensorbord", tmp_path)
     assert error.value.hint == "Did you mean tensorboard?"

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: whole or absent, damaged ones found out, a full disk survived."""
+"""Checkpoints of a run: complete or absent, damage is detected, a full disk is survived."""
 
 import errno
 import os
@@ -26,13 +26,13 @@ def saved(task, finish):
     return it
 
 
-def test_a_checkpoint_is_a_model_like_any_other(saved):
+def test_checkpoint_loads_as_a_model(saved):
     found = read_checkpoint(resolve(saved.run).folder)
     assert found.config["kind"] == "decoder"
     assert found.tokenizer is not None
 
 
-def test_what_is_saved_is_loaded(saved, task):
+def test_round_trip(saved, task):
     fresh = task("other")
     optimizer = Optimizer(fresh.model, fresh.recipe.optimizer)
     folder, warning = latest_state(saved.run)
@@ -43,8 +43,8 @@ def test_what_is_saved_is_loaded(saved, task):
     assert optimizer.state()
 
 
-def test_loaded_weights_are_our_own(saved, task):
-    """Not a map over the file, which may go."""
+def test_loaded_weights_are_copies(saved, task):
+    """Not memory-mapped, since the file may be deleted."""
     fresh = task("other")
     folder, _ = latest_state(saved.run)
     load_state(folder, fresh.model, None)
@@ -54,7 +54,7 @@ def test_loaded_weights_are_our_own(saved, task):
 
 
 @pytest.mark.parametrize("trial", range(30))
-def test_a_mutated_newest_checkpoint_is_passed_over(saved, trial):
+def test_mutated_checkpoint_is_skipped(saved, trial):
     chance = random.Random(trial)
     newest = checkpoints(saved.run)[0]
     mutate(newest, chance)
@@ -65,7 +65,7 @@ def test_a_mutated_newest_checkpoint_is_passed_over(saved, trial):
 
 @pytest.mark.faults
 @pytest.mark.timeout(3600)
-def test_a_thousand_mutations_of_the_newest_checkpoint(saved, tmp_path):
+def test_a_thousand_mutated_checkpoints_are_skipped(saved, tmp_path):
     for trial in range(1000):
         run = tmp_path / "trial"
         shutil.copytree(saved.run, run)
@@ -92,7 +92,7 @@ def mutate(folder, chance: random.Random) -> None:
         path.write_bytes(data)
 
 
-def test_the_hash_sees_one_bit(saved):
+def test_hash_changes_with_one_bit(saved):
     weights = {name: value.clone() for name, value in saved.model.state_dict().items()}
     before = weights_hash(weights)
     weights["decoder.norm.weight"].view(torch.int32)[0] ^= 1
@@ -101,8 +101,8 @@ def test_the_hash_sees_one_bit(saved):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("at", [0, 1, 2, 3, 5, 8])
-def test_a_failing_disk_costs_no_checkpoint(saved, monkeypatch, number, at):
-    """The k-th flush to the disk fails: nothing half-committed is ever selected, and the error says what is needed."""
+def test_failing_disk_loses_no_checkpoint(saved, monkeypatch, number, at):
+    """The k-th fsync fails: no partial checkpoint is ever selected, and the error says what is needed."""
     calls, real = iter(range(10_000)), os.fsync
 
     def fsync(descriptor):
@@ -122,7 +122,7 @@ def test_a_failing_disk_costs_no_checkpoint(saved, monkeypatch, number, at):
     assert verifies(folder)
 
 
-def test_a_run_whose_disk_is_full_can_go_on_when_there_is_room(task, finish, outcome, monkeypatch):
+def test_run_resumes_after_full_disk(task, finish, outcome, monkeypatch):
     whole = task("whole")
     finish(whole)
     it, real = task("cut"), os.fsync

@@ -1,4 +1,4 @@
-"""The first signal is noted, the second ends the process."""
+"""Signals: the first is recorded, the second ends the process."""
 
 import signal
 import subprocess
@@ -22,7 +22,7 @@ with stoppable() as stop:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_is_only_noted(number):
+def test_first_signal_is_recorded(number):
     before = signal.getsignal(number)
     with stoppable() as stop:
         assert not stop.asked
@@ -32,7 +32,7 @@ def test_the_first_signal_is_only_noted(number):
 
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_is_immediate(second):
+def test_second_signal_ends_the_process(second):
     waiting = subprocess.Popen([sys.executable, "-c", WAIT], stdout=subprocess.PIPE, text=True)
     assert waiting.stdout.readline() == "ready\n"
     waiting.send_signal(signal.SIGTERM)
@@ -41,7 +41,7 @@ def test_a_second_signal_is_immediate(second):
     assert waiting.wait(timeout=10) == -second
 
 
-def test_another_thread_is_left_alone():
+def test_other_threads_are_unaffected():
     before = signal.getsignal(signal.SIGINT)
     seen = []
 

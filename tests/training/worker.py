@@ -1,7 +1,7 @@
-"""One process of two, started by test_parallel.py: `worker.py FOLDER JOBS`, where JOBS are runs of that folder as JSON.
+"""One of two processes started by test_parallel.py: `worker.py FOLDER JOBS`, where JOBS are runs as JSON.
 
-Each is (name, way, steps, settings) and goes on where its run stands. With `die` in its settings, process 1 is killed
-after that step; with `stop`, process 1 asks to stop.
+Each job is (name, strategy, steps, settings) and resumes its run. With `die` in its settings, rank 1 is killed after
+that step; with `stop`, rank 1 requests a stop.
 """
 
 import json
@@ -33,7 +33,7 @@ BASE = {
 
 
 def task_of(folder: Path, steps: int, settings: dict) -> Task:
-    """The run in `folder`; `folder.parent` holds lines.txt and its shards."""
+    """Training spec of the run in `folder`; `folder.parent` holds lines.txt and its shards."""
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     corpus = open_corpus(folder.parent / "lines.txt")
     tokenizer = text.train(corpus.texts("train"), kind="characters")
@@ -45,7 +45,7 @@ def task_of(folder: Path, steps: int, settings: dict) -> Task:
 
 
 def do(crew: Crew, folder: Path, way: str, steps: int, settings: dict) -> None:
-    """One run."""
+    """Train one run."""
     die, stop = settings.pop("die", None), settings.pop("stop", None)
     events = parallel.train(task_of(folder, steps, settings | {"parallel": way}), crew)
     for event in events:
@@ -57,7 +57,7 @@ def do(crew: Crew, folder: Path, way: str, steps: int, settings: dict) -> None:
 
 
 def main() -> None:
-    """All jobs, one after the other, in one crew."""
+    """Do all jobs, one after the other, in one process group."""
     try:
         with join() as crew:
             for name, way, steps, settings in json.loads(sys.argv[2]):

@@ -1,4 +1,4 @@
-"""Records as looking makes them, small and with numbers whose sums are known."""
+"""Fixtures: small records of peasy.inspection with known numbers."""
 
 import numpy as np
 import pytest
@@ -32,8 +32,8 @@ LATER = Place("decoder", 1, "attention")
 
 
 def tokens(*pieces: str, groups=None) -> Tokens:
-    groups = groups or tuple((place,) for place in range(len(pieces)))
-    words = tuple("".join(pieces[place] for place in group).lstrip("·") for group in groups)
+    groups = groups or tuple((position,) for position in range(len(pieces)))
+    words = tuple("".join(pieces[position] for position in group).lstrip("·") for group in groups)
     text = "".join(pieces).replace("·", " ")
     return Tokens(text, tuple(range(len(pieces))), tuple(pieces), words, groups)
 
@@ -67,8 +67,8 @@ def look() -> Look:
 
 @pytest.fixture
 def long_look() -> LongLook:
-    """Sixty-four tokens in tiles of eight, two rows in full."""
-    many = tokens(*(f"·w{place}" for place in range(64)))
+    """Sixty-four tokens in tiles of eight, two exact rows."""
+    many = tokens(*(f"·w{position}" for position in range(64)))
     weights = np.tril(np.ones((2, 64, 64))) / np.arange(1, 65)[None, :, None]
     tiles = weights.reshape(2, 8, 8, 8, 8).mean(axis=(2, 4))
     rows = Capture(SELF, "weights", weights[:, [9, 63]], (0, 1), (9, 63))

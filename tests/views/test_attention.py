@@ -1,4 +1,4 @@
-"""Captures as maps: every number where it belongs, what may not be seen empty, words merged as stated."""
+"""Captured attention as heat maps: values, masked cells, merging of sub-words."""
 
 import dataclasses
 
@@ -16,37 +16,37 @@ def maps_of(document):
     return next(part for part in document.parts if isinstance(part, Maps))
 
 
-def test_every_captured_weight_is_in_the_maps(look):
+def test_maps_contain_every_captured_weight(look):
     maps = maps_of(look_document(look))
     assert maps.values.shape == (2, 2, 5, 5)
-    for layer, place in enumerate((SELF, LATER)):
-        assert np.allclose(np.nan_to_num(maps.values[layer]), look.of("weights")[place].array)
+    for layer, path in enumerate((SELF, LATER)):
+        assert np.allclose(np.nan_to_num(maps.values[layer]), look.of("weights")[path].array)
 
 
-def test_what_may_not_be_looked_at_is_empty_and_not_zero(look):
+def test_masked_cells_are_nan_not_zero(look):
     maps = maps_of(look_document(look))
     assert np.array_equal(np.isnan(maps.values[0, 0]), np.triu(np.ones((5, 5), bool), 1))
-    assert "may not be looked at" in maps.says
+    assert "empty cells are masked" in maps.says
     free = dataclasses.replace(look, parts=())
     assert not np.isnan(maps_of(look_document(free)).values).any()
 
 
-def test_sinks_outside_a_window_stay(look):
+def test_attention_sinks_outside_the_window_are_kept(look):
     capture = look.of("weights")[SELF]
     sunk = dataclasses.replace(capture, array=np.where(np.arange(5) == 1, 0.0, capture.array))
     part = Part(SELF, 2, (0, 1), window=2, causal=True)
     other = dataclasses.replace(look, captures=(sunk,), parts=(part,))
     maps = maps_of(look_document(other))
-    assert not np.isnan(maps.values[0, 0, 4, 0]), "a sink is looked at from afar"
-    assert np.isnan(maps.values[0, 0, 4, 1]), "outside the window and never looked at"
+    assert not np.isnan(maps.values[0, 0, 4, 0]), "a sink is visible from any distance"
+    assert np.isnan(maps.values[0, 0, 4, 1]), "outside the window and masked"
     assert "sinks" in maps.says
 
 
-def test_shared_keys_are_said(look):
+def test_grouped_query_attention_is_noted(look):
     assert "0, 1 use 0" in maps_of(look_document(look)).says
 
 
-def test_words_sum_over_keys_and_average_over_queries(look):
+def test_merge_words_sums_keys_and_averages_queries(look):
     values = np.arange(25, dtype=float).reshape(1, 1, 5, 5)
     merged, words = merge_words(values, PIZZA, PIZZA, range(5))
     assert words == ("The", "pizza", "was", "hot")
@@ -54,16 +54,16 @@ def test_words_sum_over_keys_and_average_over_queries(look):
     document = look_document(look, words=True)
     assert maps_of(document).columns == ("The", "pizza", "was", "hot")
     rows = np.nansum(maps_of(document).values, axis=-1)
-    assert np.allclose(rows, 1, atol=1e-6), "merged rows are still shares of one"
+    assert np.allclose(rows, 1, atol=1e-6), "merged rows still sum to 1"
     assert any("summed over the tokens" in part.text for part in document.parts if isinstance(part, Paragraph))
 
 
-def test_contributions_are_weights_by_the_length_of_values(look):
-    plain, scaled = (maps_of(look_document(look, scaled=each)).values for each in (False, True))
+def test_scaled_weights_are_weights_times_value_norms(look):
+    plain, scaled = (maps_of(look_document(look, scaled=flag)).values for flag in (False, True))
     assert np.allclose(scaled, 2 * plain, equal_nan=True)
 
 
-def test_the_asked_head_is_chosen_and_joined_by_lines(look):
+def test_requested_head_is_selected_and_drawn_as_links(look):
     document = look_document(look, layer=1, head=0)
     assert maps_of(document).chosen == (1, 0)
     links = next(part for part in document.parts if isinstance(part, Links))
@@ -72,7 +72,7 @@ def test_the_asked_head_is_chosen_and_joined_by_lines(look):
         look_document(look, layer=7)
 
 
-def test_rows_that_were_not_asked_for_are_not_there(look):
+def test_only_captured_rows_are_shown(look):
     capture = look.of("weights")[SELF]
     some = dataclasses.replace(capture, array=capture.array[:, [1, 4]], rows=(1, 4))
     maps = attention_maps(dataclasses.replace(look, captures=(some,)), [some])
@@ -80,17 +80,17 @@ def test_rows_that_were_not_asked_for_are_not_there(look):
     assert np.array_equal(np.isnan(maps.values[0, 0, 0]), [False, False, True, True, True])
 
 
-def test_an_edit_says_so(look):
+def test_interventions_are_listed(look):
     edited = dataclasses.replace(look, edits=("layer 0, head 1 is off",))
     assert any("head 1 is off" in part.text for part in look_document(edited).parts if isinstance(part, Paragraph))
 
 
-def test_nothing_captured_says_what_to_ask(look):
+def test_missing_weights_raise_not_found(look):
     with pytest.raises(NotFound, match="No weights"):
         attentions(dataclasses.replace(look, captures=()))
 
 
-def test_one_query_in_a_table(look):
+def test_table_of_one_query(look):
     document = query_document(look, 4, top=2)
     table = document.parts[0]
     assert len(table.rows) == 4
@@ -100,7 +100,7 @@ def test_one_query_in_a_table(look):
         query_document(look, 99)
 
 
-def test_a_long_text_keeps_its_tiles_and_its_exact_rows(long_look):
+def test_tiled_maps_keep_tiles_and_exact_rows(long_look):
     maps = maps_of(long_document(long_look))
     assert maps.tile == 8
     assert maps.values.shape == (1, 2, 8, 8)

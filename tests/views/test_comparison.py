@@ -1,4 +1,4 @@
-"""Kinds side by side: each measure a column, each kind a line of the curves."""
+"""Comparison of models: one column per metric, one line per model."""
 
 from peasy.views.comparison import ComparisonFacts, Contender, comparison_document
 from peasy.views.document import Curves, Table
@@ -9,17 +9,17 @@ ONE = Contender(
 TWO = Contender("ngram", "r-ngram", 5, 100, 1.0, (("loss", 2.0, False),))
 
 
-def test_a_measure_that_one_lacks_is_left_empty():
-    page = comparison_document(ComparisonFacts("d", "1 minutes each", 0, "loss", (ONE, TWO)))
-    table = next(part for part in page.parts if isinstance(part, Table))
+def test_missing_metric_is_an_empty_cell():
+    document = comparison_document(ComparisonFacts("d", "1 minutes each", 0, "loss", (ONE, TWO)))
+    table = next(part for part in document.parts if isinstance(part, Table))
     assert table.columns[-2:] == ("loss", "endings")
     assert table.rows[0][-2:] == ("1.0000", "98.00%")
     assert table.rows[1][-1] == ""
-    curves = next(part for part in page.parts if isinstance(part, Curves))
+    curves = next(part for part in document.parts if isinstance(part, Curves))
     assert [name for name, _ in curves.lines] == ["gpt"]
 
 
-def test_curves_say_what_they_draw():
+def test_curves_name_their_metric():
     for measure, drawn in (("bits per byte", "bits per byte"), ("exact match", "loss")):
-        page = comparison_document(ComparisonFacts("d", "1 steps each", 0, measure, (ONE,)))
-        assert next(part for part in page.parts if isinstance(part, Curves)).y_axis == drawn
+        document = comparison_document(ComparisonFacts("d", "1 steps each", 0, measure, (ONE,)))
+        assert next(part for part in document.parts if isinstance(part, Curves)).y_axis == drawn

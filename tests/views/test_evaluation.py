@@ -1,4 +1,4 @@
-"""Measures as people read them."""
+"""Evaluation documents: number formats and tables."""
 
 from peasy.views.document import Table
 from peasy.views.evaluation import EvaluationFacts, Measure, evaluation_document
@@ -8,13 +8,13 @@ def tables(facts):
     return [part for part in evaluation_document(facts).parts if isinstance(part, Table)]
 
 
-def test_shares_are_percent_and_numbers_are_numbers():
+def test_number_formats():
     measures = (Measure("loss", 1.25, ""), Measure("perplexity", 1234.5, ""), Measure("exact match", 0.975, "", True))
     (table,) = tables(EvaluationFacts("m", "d", "valid", "3 tokens", measures))
     assert [row[1] for row in table.rows] == ["1.2500", "1,234.50", "97.50%"]
 
 
-def test_one_category_needs_no_table():
+def test_single_category_has_no_table():
     facts = EvaluationFacts("m", "d", "valid", "3 pairs", (), (("date", 1, 2),))
     assert len(tables(facts)) == 1
     assert len(tables(EvaluationFacts("m", "d", "valid", "3", (), (("date", 1, 2), ("unit", 2, 2))))) == 2

@@ -1,4 +1,4 @@
-"""The other views of looking: what a record holds is what the document shows."""
+"""Views of peasy.inspection records: head ranking, logit lens, trace, alignment, training, similarity, effect."""
 
 import numpy as np
 import pytest
@@ -17,16 +17,16 @@ def first(document, kind):
     return next(part for part in document.parts if isinstance(part, kind))
 
 
-def test_heads_are_ranked_by_what_is_asked(report):
+def test_heads_are_ranked_by_the_given_score(report):
     table = first(ranking_document(report, "previous"), Table)
     assert [row[0] for row in table.rows] == ["1.0", "0.0"]
-    assert table.rows[0][1] == "looks at the previous token"
+    assert table.rows[0][1] == "attends to the previous token"
     assert [row[0] for row in first(ranking_document(report, "induction"), Table).rows] == ["0.0"]
     lines = first(ranking_document(report), Curves).lines
     assert lines[0][1] == ((0.0, 0.2), (1.0, 0.5), (2.0, 0.3))
 
 
-def test_the_lens_reads_from_the_last_layer_down_and_marks_what_stays(lens):
+def test_lens_starts_at_the_last_layer_and_marks_agreement(lens):
     matrix = first(lens_document(lens), Matrix)
     assert matrix.rows == ("1", "0")
     assert matrix.values[0] == ("·piz", "za")
@@ -35,7 +35,7 @@ def test_the_lens_reads_from_the_last_layer_down_and_marks_what_stays(lens):
     assert not matrix.marks
 
 
-def test_a_trace_shows_candidates_looks_cache_and_beams(trace):
+def test_trace_has_candidates_attention_cache_and_beams(trace):
     document = trace_document(trace)
     candidates = first(document, Matrix)
     assert candidates.values[0] == ("·x 0.30", "·hot 0.50")
@@ -43,14 +43,14 @@ def test_a_trace_shows_candidates_looks_cache_and_beams(trace):
     maps = first(document, Maps)
     assert maps.values[0, 0, 1, 0] == pytest.approx(0.7)
     assert maps.values[0, 1, 0, 1] == pytest.approx(0.6)
-    assert np.isnan(maps.values[0, 0, 0, 3:]).all(), "what came later could not be looked at"
+    assert np.isnan(maps.values[0, 0, 0, 3:]).all(), "later tokens are masked"
     cache = first(document, Cache)
     assert cache.steps == ((0, 3), (3, 1))
-    assert "4 tokens went through the model; without the cache it would have been 7" in cache.says
+    assert "4 tokens went through the model; without the cache, it would have been 7" in cache.says
     assert len(document.parts[-2].rows) == 2
 
 
-def test_ribbons_go_from_source_to_answer(alignment):
+def test_alignment_links_go_from_source_to_target(alignment):
     document = alignment_document(alignment)
     links = first(document, Links)
     assert links.ribbons
@@ -59,7 +59,7 @@ def test_ribbons_go_from_source_to_answer(alignment):
     assert first(document, Table).rows[0][:3] == ("0", "1", 1.0)
 
 
-def test_a_film_has_heads_down_and_checkpoints_across(film):
+def test_film_maps_are_heads_by_checkpoints(film):
     maps = first(film_document(film), Maps)
     assert maps.across == ("0", "10", "20")
     assert maps.values.shape == (2, 3, 5, 5)
@@ -67,14 +67,14 @@ def test_a_film_has_heads_down_and_checkpoints_across(film):
     assert maps.name(1, 2) == "head 1, after step 20"
 
 
-def test_the_pairs_of_two_sentences_add_up(similarity):
+def test_contributions_of_word_pairs_sum_to_the_cosine(similarity):
     document = similarity_document(similarity)
     assert sum(map(sum, first(document, Matrix).values)) == pytest.approx(similarity.cosine)
     assert first(document, Table).rows[0] == ("hot", "warm", 0.5)
     assert "0.7500" in document.parts[0].text
 
 
-def test_an_effect_shows_before_and_after(effect):
+def test_effect_has_values_before_and_after(effect):
     document = effect_document(effect)
     tables = [part for part in document.parts if isinstance(part, Table)]
     assert tables[0].rows[0] == ("·good", 0.9, 0.4, pytest.approx(-0.5))

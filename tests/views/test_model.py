@@ -1,4 +1,4 @@
-"""Figure 1 from the real object: everything that has weights is in it, and its sums are the model's."""
+"""Architecture diagrams: every module is included, in order, in every format."""
 
 import json
 
@@ -19,13 +19,13 @@ def figure(model):
 
 @pytest.mark.parametrize("name", EVERYONE)
 @pytest.mark.parametrize("format", ["text", "svg", "json", "html", "md", "tex", "csv"])
-def test_every_kind_can_be_drawn_in_every_format(name, format):
+def test_every_model_can_be_drawn_in_every_format(name, format):
     model = make(EVERYONE[name])
     drawn = render.draw(model_document(model.describe(), name), format)
     assert all(block.name in drawn for column in figure(model).columns for block in column)
 
 
-def test_boxes_are_in_the_order_a_token_meets_them():
+def test_modules_are_in_forward_order():
     before, after = (figure(build(preset(name), seed=None)) for name in ("gpt-tiny", "vaswani-base"))
     inside = [block.name for block in before.columns[0][1].blocks[0].blocks]
     assert inside == ["attention norm", "attention", "feed-forward norm", "feed-forward"]
@@ -33,22 +33,22 @@ def test_boxes_are_in_the_order_a_token_meets_them():
     assert inside[:4] == ["attention", "attention norm", "cross attention", "cross attention norm"]
 
 
-def test_reading_stands_left_and_writing_right():
+def test_encoder_is_left_and_decoder_right():
     columns = figure(build(preset("vaswani-base"), seed=None)).columns
     assert [[block.name for block in column] for column in columns] == [
         ["embedding", "encoder"], ["target embedding", "decoder", "head"],
     ]  # fmt: skip
 
 
-def test_the_tree_on_a_terminal():
+def test_tree_as_text():
     text = render.draw(model_document(build(preset("gpt2"), seed=None).describe(), "gpt2"))
     assert "124,439,808 parameters, 474.7 MiB of memory." in text
-    assert "├─ 12 × block 0 … 11     norm, part, add                   each 7.1 M · 27.0 MiB" in text
-    assert "│  ├─ attention          12 heads of 64, looks back" in text
+    assert "├─ 12 × block 0 … 11     norm, sublayer, add               each 7.1 M · 27.0 MiB" in text
+    assert "│  ├─ attention          12 heads of 64, causal" in text
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_json_has_every_box():
+def test_json_has_every_module():
     model = build(preset("translator-tiny"), seed=None)
     data = json.loads(render.draw(model_document(model.describe()), "json"))
     (diagram,) = [part for part in data["parts"] if part["kind"] == "diagram"]
@@ -65,7 +65,7 @@ def test_json_has_every_box():
     assert {"cross attention", "query", "key", "value", "output", "up", "down", "head"} <= set(names)
 
 
-def test_a_description_shows_itself():
+def test_description_has_notebook_output():
     bundle = make(EVERYONE["rotary"]).describe()._repr_mimebundle_()
-    assert "4 heads of 8, looks back" in bundle["text/plain"]
+    assert "4 heads of 8, causal" in bundle["text/plain"]
     assert bundle["image/svg+xml"].startswith("<svg")

@@ -1,4 +1,4 @@
-"""A proof and a diagnosis as documents: verdict first, places in words, what does not apply with its reason."""
+"""Documents of verification and diagnosis: verdict, first divergence, reasons."""
 
 from peasy.proof.doctor.diagnosis import Diagnosis, Difference, Finding
 from peasy.proof.verdict import Equality, Proof, Where
@@ -8,7 +8,7 @@ from peasy.views.proof import diagnosis_document, diagnosis_sentence, proof_docu
 WHERE = Where("decoder", 1, "attention", "context", 2, 5)
 HELD = Equality("saved = original", "", "holds", 0.0, 1e-4)
 FAILED = Equality("cached = uncached", "token by token", "fails", 0.5, 1e-4, where=WHERE, text=0)
-ABSENT = Equality("exported = original", "", "not applicable", why="Nobody else has it.")
+ABSENT = Equality("exported = original", "", "not applicable", why="No other format has it.")
 NEAR = Equality("packed int8 near full", "", "holds", 0.02, 0.1, measures={
     "relative": 0.02, "largest": 0.03, "mean": 0.01, "kl": 1e-4, "top-1": 0.99})  # fmt: skip
 
@@ -25,38 +25,38 @@ def tables(document):
     return [part for part in document.parts if isinstance(part, Table)]
 
 
-def test_what_fails_comes_with_its_place():
+def test_failure_has_its_position():
     document = proof_document(proof(HELD, FAILED, ABSENT))
-    assert document.title == "it: not proved"
-    assert "2 equalities tried: cached = uncached fails." in words(document)
-    assert "they part at decoder, layer 1, attention, head 2, position 5 (context) in text 1" in words(document)
+    assert document.title == "it: not verified"
+    assert "2 equalities checked: cached = uncached fails." in words(document)
+    assert "first divergence at decoder, layer 1, attention, head 2, position 5 (context) in text 1" in words(document)
     assert tables(document)[0].rows[1] == ("cached = uncached", "✗ fails", "5.0e-01", "1.0e-04")
-    assert tables(document)[1].rows == (("exported = original", "Nobody else has it."),)
+    assert tables(document)[1].rows == (("exported = original", "No other format has it."),)
 
 
-def test_divergence_has_a_table_of_its_own():
+def test_divergence_table():
     assert tables(proof_document(proof(NEAR)))[1].rows[0][-1] == "99.0%"
 
 
-def test_the_sentence_counts_what_was_tried():
-    assert proof_sentence(proof(HELD, NEAR, ABSENT)) == "2 equalities tried: all hold."
+def test_sentence_counts_checked_equalities():
+    assert proof_sentence(proof(HELD, NEAR, ABSENT)) == "2 equalities checked: all hold."
 
 
 def finding(name, level):
     return Finding(name, level, "says", "formula", "likely", "fix", 4, "code", Difference((0,), 1.0, 2.0))
 
 
-def test_a_diagnosis_tells_mistakes_from_cautions():
+def test_diagnosis_separates_mistakes_from_cautions():
     found = Diagnosis(
         "f", "function", "f(q, k, v)", findings=(finding("no scale", "mistake"), finding("NaN", "caution"))
     )
     assert diagnosis_sentence(found) == "f is wrong: no scale. Caution: NaN."
-    assert ("your line 4, most likely", "code") in tables(diagnosis_document(found))[0].rows
+    assert ("your line 4, probably", "code") in tables(diagnosis_document(found))[0].rows
     assert not found.passed
     assert Diagnosis("f", "function", "", findings=(finding("NaN", "caution"),)).passed
 
 
-def test_what_nobody_knows_is_said():
+def test_unexplained_difference_is_reported():
     found = Diagnosis("f", "function", "f(q)", explained=False, difference=Difference((1, 2), 0.5, 0.25))
-    assert "no mistake that is known explains it" in diagnosis_sentence(found)
+    assert "no known mistake explains it" in diagnosis_sentence(found)
     assert "result[1, 2] is 0.5000 where the formula gives 0.2500" in words(diagnosis_document(found))

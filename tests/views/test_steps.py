@@ -1,4 +1,4 @@
-"""Bare steps as a document."""
+"""Steps of a formula as a document."""
 
 from importlib import import_module
 
@@ -9,28 +9,28 @@ import peasy
 from peasy.views.steps import MOST_TABLES, steps_document
 
 
-def test_steps_show_themselves_in_a_notebook():
+def test_notebook_output():
     steps = peasy.attend([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[5.0], [7.0]], scoring="dot")
     shown = steps._repr_mimebundle_()
     assert "weights" in shown["text/plain"]
     assert "0.7311" in shown["text/html"]
     names = [matrix.name for matrix in steps_document(steps).matrices()]
-    assert names == ["query", "key", "value", "scores", "weights", "context"], "what changed nothing is not repeated"
+    assert names == ["query", "key", "value", "scores", "weights", "context"], "steps that change nothing are skipped"
 
 
-def test_heads_and_batches_come_one_after_the_other():
+def test_one_table_per_head_and_batch_entry():
     x = np.ones((2, 8, 3, 4))
     shown = steps_document(peasy.attend(x, x, x, causal=True))
     assert "weights (batch 0, head 1)" in [matrix.name for matrix in shown.matrices()]
     assert sum(matrix.name.startswith("weights") for matrix in shown.matrices()) == MOST_TABLES
-    assert any("8 more of weights" in getattr(part, "text", "") for part in shown.parts)
+    assert any("8 more tables of weights" in getattr(part, "text", "") for part in shown.parts)
 
 
-def test_long_steps_are_cut_with_a_notice():
+def test_large_arrays_are_truncated_with_a_note():
     x = np.ones((500, 4))
     shown = steps_document(peasy.attend(x, x, x))
     assert max(max(matrix.shape) for matrix in shown.matrices()) <= 40
-    assert any("steps.weights holds all" in getattr(part, "text", "") for part in shown.parts)
+    assert any("steps.weights has all values" in getattr(part, "text", "") for part in shown.parts)
 
 
 @pytest.mark.parametrize("library", ["torch", "array_api_strict"])

@@ -1,4 +1,4 @@
-"""Small models of each family, saved once, and a home of one's own."""
+"""Fixtures: small models of each family, saved once, and an isolated data directory."""
 
 import pytest
 
@@ -13,7 +13,7 @@ TEXTS = ["The pizza came out of the oven and it tasted good."] * 9
 
 @pytest.fixture(autouse=True)
 def _home(tmp_path, monkeypatch):
-    """Nobody's own runs and downloads take part."""
+    """Keep the user's runs and downloads out of the tests."""
     monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.chdir(tmp_path)
@@ -39,7 +39,7 @@ def encoder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def foreign(tokenizer, tmp_path_factory):
-    """A folder as Hugging Face has them."""
+    """A Hugging Face folder."""
     shape = {"layers": 2, "attention": {"heads": 2}, "feedforward": {"width": 32}}
     settings = preset("gpt2", vocabulary=280, d_model=16, context=32, stack=shape)
     where = tmp_path_factory.mktemp("models") / "tiny-gpt2"

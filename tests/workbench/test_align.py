@@ -1,4 +1,4 @@
-"""`align`: partners, order and number of words from weights that are known, and from models themselves."""
+"""`align`: links, word order and word count, from given weights and from models."""
 
 import json
 from dataclasses import replace
@@ -22,9 +22,9 @@ from peasy.workbench.look import look
 
 
 def tokens(*words):
-    places = tuple((at,) for at in range(len(words)))
+    groups = tuple((at,) for at in range(len(words)))
     numbers = tuple(None if word == "<eos>" else at for at, word in enumerate(words))
-    return Tokens(" ".join(words), tuple(range(len(words))), words, words, places, numbers)
+    return Tokens(" ".join(words), tuple(range(len(words))), words, words, groups, numbers)
 
 
 def alignment(source, answer, weights):
@@ -32,72 +32,72 @@ def alignment(source, answer, weights):
     return Alignment("m", source, answer, np.array(weights), score.place, 0, (score,))
 
 
-def test_words_that_change_places_cross():
-    found = order_of(alignment(tokens("white", "house"), tokens("maison", "blanche"), [[0.1, 0.9], [0.8, 0.2]]))
-    assert found.partners == ((1, 0), (0, 1))
-    assert found.crossings == ((0, 1),)
-    assert found.left == found.shared == ()
+def test_reordered_words_cross():
+    order = order_of(alignment(tokens("white", "house"), tokens("maison", "blanche"), [[0.1, 0.9], [0.8, 0.2]]))
+    assert order.partners == ((1, 0), (0, 1))
+    assert order.crossings == ((0, 1),)
+    assert order.left == order.shared == ()
 
 
-def test_commas_and_ends_are_no_words_and_size_shows_who_is_left_and_who_is_shared():
+def test_punctuation_and_eos_are_not_aligned_and_unaligned_and_shared_words_are_found():
     source, answer = tokens("3", ",", "ago", "now"), tokens("il", "a", "3", "<eos>")
     weights = [[0.1, 0.6, 0.3, 0], [0.2, 0.1, 0.7, 0], [0.9, 0.1, 0, 0], [0, 1.0, 0, 0]]
-    found = order_of(alignment(source, answer, weights))
-    assert found.partners == ((2, 0), (2, 1), (0, 2))
-    assert found.crossings == ((0, 2), (1, 2))
-    assert (found.left, found.shared) == ((3,), (2,))
+    order = order_of(alignment(source, answer, weights))
+    assert order.partners == ((2, 0), (2, 1), (0, 2))
+    assert order.crossings == ((0, 2), (1, 2))
+    assert (order.left, order.shared) == ((3,), (2,))
 
 
-def test_words_that_stand_on_both_sides_once_belong_together():
+def test_words_that_occur_once_on_both_sides_are_anchors():
     assert anchors(tokens("May", "15", "2026", "15"), tokens("15", "may", "2026")) == ((0, 1), (2, 2))
 
 
 @pytest.fixture(scope="module", params=["transformer", "recurrent"])
 def loaded(request):
-    words = train(["the cat sat on the mat", "the dog"] * 9, "words")
-    settings = preset("translator-tiny", vocabulary=len(words), d_model=16, special={"start": 1, "end": [2]})
+    tokenizer = train(["the cat sat on the mat", "the dog"] * 9, "words")
+    settings = preset("translator-tiny", vocabulary=len(tokenizer), d_model=16, special={"start": 1, "end": [2]})
     if request.param == "recurrent":
-        settings = RecurrentTranslatorConfig(len(words), 16, special=Special(start=1, end=(2,)))
-    return LoadedModel(request.param, build(settings, seed=3), words)
+        settings = RecurrentTranslatorConfig(len(tokenizer), 16, special=Special(start=1, end=(2,)))
+    return LoadedModel(request.param, build(settings, seed=3), tokenizer)
 
 
-def test_weights_are_those_of_looking_and_every_head_can_be_chosen(loaded):
+def test_weights_equal_those_of_look_and_every_head_can_be_chosen(loaded):
     answer = "the mat sat"
     best = align(loaded, "the dog sat on the mat", answer)
-    told = best.data()
-    assert json.dumps(told)
-    assert (told["layer"], told["head"]) == (told["best"]["layer"], told["best"]["head"])
-    for head in told["heads"]:
+    data = best.data()
+    assert json.dumps(data)
+    assert (data["layer"], data["head"]) == (data["best"]["layer"], data["best"]["head"])
+    for head in data["heads"]:
         one = align(loaded, "the dog sat on the mat", answer, layer=head["layer"], head=head["head"])
         other = look(loaded, "the dog sat on the mat", answer).alignment(layer=head["layer"], head=head["head"])
         np.testing.assert_allclose(one.alignment.weights, other.weights)
-        assert one.data()["best"] == told["best"]
+        assert one.data()["best"] == data["best"]
     assert best.says[0].startswith("6 words became 3 words")
     assert best.says[0] in best.text().replace("\n", " ")
 
 
 def test_only_translators_align():
-    words = train(["the cat"] * 9, "words")
-    writer = LoadedModel("writer", build(preset("gpt-tiny", vocabulary=len(words))), words)
+    tokenizer = train(["the cat"] * 9, "words")
+    decoder = LoadedModel("decoder", build(preset("gpt-tiny", vocabulary=len(tokenizer))), tokenizer)
     with pytest.raises(InvalidInput, match="does not translate"):
-        align(writer, "the cat")
+        align(decoder, "the cat")
 
 
-def test_the_head_of_the_card_is_trusted_more_than_one_text(tmp_path):
-    """A date changes its order; judged by this one text alone, another head would be taken and deny it."""
+def test_the_card_head_is_preferred_to_scores_of_one_text(tmp_path):
+    """A date is reordered in translation; scored on this text alone, another head would be chosen and miss it."""
     loaded = load("locales-fr")
-    found = align(loaded, "Sunday, November 15, 2026")
-    assert (found.alignment.place.layer, found.alignment.head) == aligning_head(loaded)
-    assert found.order.crossings
-    assert found.data()["best"] == {"layer": found.alignment.place.layer, "head": found.alignment.head}
-    alone = align(replace(loaded, folder=None), "Sunday, November 15, 2026")
-    assert (alone.alignment.place.layer, alone.alignment.head) != aligning_head(loaded)
+    result = align(loaded, "Sunday, November 15, 2026")
+    assert (result.alignment.place.layer, result.alignment.head) == aligning_head(loaded)
+    assert result.order.crossings
+    assert result.data()["best"] == {"layer": result.alignment.place.layer, "head": result.alignment.head}
+    without_card = align(replace(loaded, folder=None), "Sunday, November 15, 2026")
+    assert (without_card.alignment.place.layer, without_card.alignment.head) != aligning_head(loaded)
     assert aligning_head(replace(loaded, folder=tmp_path)) is None
 
 
-def test_known_pairs_are_trusted_most():
-    looked = load("locales-fr").look("Sunday, November 15, 2026")
-    scores = looked.alignment([(0, 0)]).record.scores
+def test_known_links_are_preferred_to_the_card():
+    result = load("locales-fr").look("Sunday, November 15, 2026")
+    scores = result.alignment([(0, 0)]).record.scores
     assert [score.score for score in scores] == sorted((score.score for score in scores), reverse=True)
 
 
@@ -107,5 +107,5 @@ def test_the_card_names_the_head_that_aligns_best(name):
     assert find_aligning_head(loaded, open_corpus("locales:en-fr"), most=12) == aligning_head(loaded)
 
 
-def test_a_model_that_has_no_source_aligns_nothing():
+def test_a_decoder_has_no_alignment_head():
     assert find_aligning_head(load("stories"), open_corpus("stories")) is None

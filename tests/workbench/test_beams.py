@@ -1,4 +1,4 @@
-"""`beams`: the tree holds the very texts and chances of the search, and all that was kept on the way."""
+"""`beams`: the tree has the texts and probabilities of beam search, and every kept prefix."""
 
 import json
 import math
@@ -15,39 +15,40 @@ from peasy.workbench.load import LoadedModel
 
 @pytest.fixture(scope="module", params=["translator-tiny", "gpt-tiny"])
 def loaded(request):
-    words = train(["the cat sat on the mat", "the dog"] * 9, "words")
+    tokenizer = train(["the cat sat on the mat", "the dog"] * 9, "words")
     special = {"special": {"start": 1, "end": [2]}}
-    return LoadedModel(request.param, build(preset(request.param, vocabulary=len(words), **special), seed=3), words)
+    model = build(preset(request.param, vocabulary=len(tokenizer), **special), seed=3)
+    return LoadedModel(request.param, model, tokenizer)
 
 
-def test_the_tree_ends_in_what_the_search_finds(loaded):
-    found = beams(loaded, "the dog sat", beam=3, max_tokens=5)
+def test_the_tree_ends_in_the_hypotheses_of_beam_search(loaded):
+    result = beams(loaded, "the dog sat", beam=3, max_tokens=5)
     ids = [list(loaded.tokenizer.encode("the dog sat").ids)]
     how = {"source": ids} if loaded.model.reads_source else {"prompts": ids}
     best = search(loaded.model, beams=Beams(3, 5, n=3), **how)[0].best
-    assert [score for _, score in found.found] == pytest.approx([one.score for one in best])
-    ended = sorted((each for each in found.branches if each.rank is not None), key=lambda each: each.rank)
-    assert [each.logprob for each in ended] == pytest.approx([one.logprob for one in best], abs=1e-5)
-    assert [each.step for each in ended] == [len(one.ids) for one in best]
-    assert found.best == loaded.answers().decode(best[0].ids)
-    assert json.dumps(found.data())
-    assert found.best in found.text()
+    assert [score for _, score in result.found] == pytest.approx([hypothesis.score for hypothesis in best])
+    ended = sorted((branch for branch in result.branches if branch.rank is not None), key=lambda branch: branch.rank)
+    assert [branch.logprob for branch in ended] == pytest.approx([hypothesis.logprob for hypothesis in best], abs=1e-5)
+    assert [branch.step for branch in ended] == [len(hypothesis.ids) for hypothesis in best]
+    assert result.best == loaded.answers().decode(best[0].ids)
+    assert json.dumps(result.data())
+    assert result.best in result.text()
 
 
-def test_every_branch_is_its_parent_and_one_token_more(loaded):
+def test_every_branch_extends_its_parent_by_one_token(loaded):
     branches = beams(loaded, "the dog sat", beam=3, max_tokens=5).branches
-    for at, each in enumerate(branches):
-        before = branches[each.parent].logprob if each.parent >= 0 else 0.0
-        assert each.parent < at
-        assert each.logprob == pytest.approx(before + math.log(each.chance), abs=1e-5)
-        assert each.step == (branches[each.parent].step + 1 if each.parent >= 0 else 1)
+    for index, branch in enumerate(branches):
+        prefix_logprob = branches[branch.parent].logprob if branch.parent >= 0 else 0.0
+        assert branch.parent < index
+        assert branch.logprob == pytest.approx(prefix_logprob + math.log(branch.chance), abs=1e-5)
+        assert branch.step == (branches[branch.parent].step + 1 if branch.parent >= 0 else 1)
     for step in range(1, 6):
-        assert sum(each.step == step and each.fate != "ended" for each in branches) <= 3, "no more than there are beams"
-    line = [each for each in branches if each.best]
-    assert [each.step for each in line] == list(range(1, len(line) + 1))
-    assert line[-1].rank == 0
+        assert sum(branch.step == step and branch.fate != "ended" for branch in branches) <= 3, "at most 3 beams"
+    best_path = [branch for branch in branches if branch.best]
+    assert [branch.step for branch in best_path] == list(range(1, len(best_path) + 1))
+    assert best_path[-1].rank == 0
 
 
-def test_one_beam_is_one_line(loaded):
+def test_one_beam_gives_one_path(loaded):
     branches = beams(loaded, "the dog sat", beam=1, max_tokens=4).branches
-    assert all(each.best for each in branches)
+    assert all(branch.best for branch in branches)

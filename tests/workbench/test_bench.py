@@ -1,4 +1,4 @@
-"""`bench`: every form is timed in both works; what cannot be timed is refused with the reason."""
+"""`bench`: prefill and decode are timed for every weight format; unsuitable models and counts are refused."""
 
 import json
 from itertools import product
@@ -9,29 +9,29 @@ from peasy.errors import InvalidInput
 from peasy.workbench.bench import bench
 
 
-def test_every_form_reads_and_writes():
-    found = bench("stories", prompt=4, tokens=3, batch=2, rounds=1)
-    timed = {(speed.weights, speed.does, speed.batch) for speed in found.speeds}
+def test_every_weight_format_is_timed_in_prefill_and_decode():
+    result = bench("stories", prompt=4, tokens=3, batch=2, rounds=1)
+    timed = {(speed.weights, speed.does, speed.batch) for speed in result.speeds}
     assert timed == set(product(("as it is", "float32", "int8"), ("reads", "writes"), (1, 2)))
-    assert all(0 < s.least <= s.median <= s.most for s in found.speeds)
-    assert json.dumps(found.data())
-    assert "tokens/s" in str(found)
+    assert all(0 < s.least <= s.median <= s.most for s in result.speeds)
+    assert json.dumps(result.data())
+    assert "tokens/s" in str(result)
 
 
-def test_rounds_give_the_spread():
-    found = bench("stories", prompt=2, tokens=2, batch=1, rounds=3)
-    assert any(s.least < s.most for s in found.speeds)
-    assert {s.batch for s in found.speeds} == {1}
+def test_rounds_give_minimum_and_maximum():
+    result = bench("stories", prompt=2, tokens=2, batch=1, rounds=3)
+    assert any(s.least < s.most for s in result.speeds)
+    assert {s.batch for s in result.speeds} == {1}
 
 
 @pytest.mark.parametrize(
-    ("model", "how", "said"),
+    ("model", "options", "message"),
     [
-        ("locales-fr", {}, "models that write on"),
+        ("locales-fr", {}, "models that continue a text"),
         ("stories", {"tokens": 0}, "at least 1"),
-        ("stories", {"tokens": 10**6}, "reads at most"),
+        ("stories", {"tokens": 10**6}, "has a context of"),
     ],
 )
-def test_what_cannot_be_timed(model, how, said):
-    with pytest.raises(InvalidInput, match=said):
-        bench(model, **how)
+def test_unsuitable_models_and_counts_are_refused(model, options, message):
+    with pytest.raises(InvalidInput, match=message):
+        bench(model, **options)

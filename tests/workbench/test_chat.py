@@ -1,4 +1,4 @@
-"""`chat`: the template's text goes in, the answer comes piece by piece, and what no longer fits is forgotten."""
+"""`chat`: the chat template makes the prompt, replies are streamed, the oldest turns are dropped."""
 
 import pytest
 
@@ -14,42 +14,42 @@ TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}as
 
 
 @pytest.fixture(scope="module")
-def talker(tmp_path_factory):
+def chat_model(tmp_path_factory):
     plain = train(["user: hello there\nassistant: hello you\nsystem: be kind\n"] * 9, "bpe", 300)
-    words = Tokenizer(plain._data, plain.settings | {"chat_template": TEMPLATE})
+    tokenizer = Tokenizer(plain._data, plain.settings | {"chat_template": TEMPLATE})
     settings = preset("gpt-tiny", vocabulary=300, d_model=16, context=48)
-    return save_model(tmp_path_factory.mktemp("models") / "talker", build(settings, seed=2), words)
+    return save_model(tmp_path_factory.mktemp("models") / "chat-model", build(settings, seed=2), tokenizer)
 
 
-def test_an_answer_goes_on_from_the_template(talker):
-    talk = chat(talker, system="be kind", max_tokens=5)
-    answer = "".join(talk.say("hello"))
-    loaded = peasy.load(talker)
+def test_a_reply_continues_the_rendered_template(chat_model):
+    session = chat(chat_model, system="be kind", max_tokens=5)
+    reply = "".join(session.say("hello"))
+    loaded = peasy.load(chat_model)
     text = "system: be kind\nuser: hello\nassistant: "
-    assert answer == loaded.generate(text, max_tokens=5)
-    assert [message["role"] for message in talk.messages] == ["system", "user", "assistant"]
-    assert talk.messages[-1]["content"] == answer
-    assert "hello" in talk.text()
-    assert talk.data()["messages"] == talk.messages
+    assert reply == loaded.generate(text, max_tokens=5)
+    assert [message["role"] for message in session.messages] == ["system", "user", "assistant"]
+    assert session.messages[-1]["content"] == reply
+    assert "hello" in session.text()
+    assert session.data()["messages"] == session.messages
 
 
-def test_the_oldest_is_forgotten_when_there_is_no_room(talker):
-    talk = Chat(peasy.load(talker), max_tokens=8)
+def test_the_oldest_turns_are_dropped_when_the_context_is_full(chat_model):
+    session = Chat(peasy.load(chat_model), max_tokens=8)
     for _ in range(6):
-        list(talk.say("hello there"))
-    assert talk.forgotten
-    assert talk.messages[-2]["content"] == "hello there"
-    assert len(peasy.load(talker).tokenizer.encode(talk.template()).ids) < 48 + 16
+        list(session.say("hello there"))
+    assert session.forgotten
+    assert session.messages[-2]["content"] == "hello there"
+    assert len(peasy.load(chat_model).tokenizer.encode(session.template()).ids) < 48 + 16
 
 
-def test_what_was_answered_when_it_is_closed_is_kept(talker):
-    talk = Chat(peasy.load(talker), max_tokens=30)
-    pieces = talk.say("hello")
+def test_a_closed_reply_keeps_its_beginning(chat_model):
+    session = Chat(peasy.load(chat_model), max_tokens=30)
+    pieces = session.say("hello")
     first = next(pieces)
     pieces.close()
-    assert talk.messages[-1] == {"role": "assistant", "content": first}
+    assert session.messages[-1] == {"role": "assistant", "content": first}
 
 
-def test_a_model_without_a_template(decoder):
+def test_a_model_without_a_chat_template_is_refused(decoder):
     with pytest.raises(InvalidInput, match="no chat template"):
         chat(decoder)

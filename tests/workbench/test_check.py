@@ -1,4 +1,4 @@
-"""The verb `check`: one result, shown, saved and handed out as data."""
+"""`check`: one result, displayed, saved and returned as data."""
 
 import json
 
@@ -21,20 +21,20 @@ NOTES = {
 }
 
 
-def test_it_is_a_public_name():
+def test_check_is_a_public_name():
     assert peasy.check is check
     assert isinstance(peasy.check(NOTES), CheckResult)
 
 
 def test_data_are_plain_and_complete():
-    told = json.loads(json.dumps(check(NOTES).data()))
-    assert told["passed"] is False
-    wrong = [cell for cell in told["cells"] if cell["verdict"] == "wrong"]
+    data = json.loads(json.dumps(check(NOTES).data()))
+    assert data["passed"] is False
+    wrong = [cell for cell in data["cells"] if cell["verdict"] == "wrong"]
     assert [{key: cell[key] for key in ("table", "row", "column", "written", "right", "why")} for cell in wrong] == [
         {"table": "scores", "row": "love", "column": "AI", "written": "5", "right": 1.0, "why": "0·1 + 1·1 = 1, not 5."}
     ]
-    assert {cell["verdict"] for cell in told["cells"]} <= {"right", "wrong", "follows", "cut"}
-    assert [(each["row"], each["column"]) for each in told["unanswered"]] == [("AI", "I")]
+    assert {cell["verdict"] for cell in data["cells"]} <= {"right", "wrong", "follows", "cut"}
+    assert [(cell["row"], cell["column"]) for cell in data["unanswered"]] == [("AI", "I")]
 
 
 def test_rows_name_table_row_finding_and_why():
@@ -50,7 +50,7 @@ def test_rows_name_table_row_finding_and_why():
     ("name", "sentence"),
     [
         ("003-i-love-ai", "87 cells checked: 3 are wrong and 1 row does not hold."),
-        ("004-journey", "12 cells checked: 1 is wrong, 2 are cut off instead of rounded and 1 row does not hold."),
+        ("004-journey", "12 cells checked: 1 is wrong, 2 are truncated instead of rounded and 1 row does not hold."),
     ],
 )
 def test_the_verdict_is_one_sentence(name, sentence):
@@ -66,41 +66,41 @@ def test_the_document_shows_every_table_with_its_marks():
     assert matrix.explain(1, 2).lines == ("wrong: 0·1 + 1·1 = 1, not 5.",)
 
 
-def test_what_had_to_be_taken_as_it_is_is_said():
+def test_tables_taken_as_given_are_reported():
     result = check("000-easy-peasy")
-    assert [each["table"] for each in result.data()["taken"]] == []
+    assert [table["table"] for table in result.data()["taken"]] == []
     notes = {
         "title": "t",
         "tokens": ["a"],
         "written": [{"table": "V", "cells": [["1"]]}, {"table": "X", "cells": [["1"]]}],
     }
-    assert [each["table"] for each in check(notes).data()["taken"]] == ["V"]
-    assert "V: taken as written, because what it comes from is not here." in check(notes).text()
+    assert [table["table"] for table in check(notes).data()["taken"]] == ["V"]
+    assert "V: taken as given, because its inputs are not in the file." in check(notes).text()
 
 
-def test_a_table_that_is_only_a_row_too_short_is_not_said_to_be_taken():
+def test_a_table_with_a_missing_row_is_not_reported_as_taken():
     assert check("003-i-love-ai").data()["taken"] == []
 
 
-def test_scores_without_a_width_say_what_is_missing():
+def test_scores_without_d_k_report_what_is_missing():
     scores, weights = (
         {"table": "scores", "cells": [["1", "2"]] * 2},
         {"table": "weights", "cells": [["0.3", "0.7"]] * 2},
     )
     notes = {"title": "t", "tokens": ["a", "b"], "written": [scores, weights]}
-    lost, found = check(notes), check(notes | {"scoring": "dot"})
-    assert "give Q or K, or a line such as scoring: dot" in " ".join(lost.text().split())
-    assert "give Q or K" not in found.text()
-    assert len(found.data()["cells"]) == 4
+    without_scoring, with_scoring = check(notes), check(notes | {"scoring": "dot"})
+    assert "include Q or K, or a line such as scoring: dot" in " ".join(without_scoring.text().split())
+    assert "include Q or K" not in with_scoring.text()
+    assert len(with_scoring.data()["cells"]) == 4
 
 
-def test_what_can_be_taken_only_is_not_called_right():
+def test_a_table_that_cannot_be_checked_is_not_called_right():
     result = check({"title": "t", "tokens": ["a", "b"], "written": [{"table": "scores", "cells": [["1", "2"]] * 2}]})
-    assert result.verdict == "Nothing could be checked: no table here can be worked out from another one."
+    assert result.verdict == "Nothing could be checked: no table can be calculated from another one."
     assert "✓" not in result.text()
 
 
-def test_percentages_are_answered_in_percent():
+def test_percentages_are_corrected_in_percent():
     notes = {"title": "t", "tokens": ["a", "b"], "scoring": "dot", "x": [[1, 0], [0, 1]]}
     result = check(notes | {"written": [{"table": "weights", "cells": [["73.1 %", "26,9%"], ["30 %", "73.1 %"]]}]})
     wrong = [cell for cell in result.data()["cells"] if cell["verdict"] == "wrong"]
@@ -109,18 +109,18 @@ def test_percentages_are_answered_in_percent():
 
 
 @pytest.mark.parametrize("suffix", ["md", "html", "tex", "csv", "json"])
-def test_it_can_be_saved(suffix, tmp_path):
+def test_results_can_be_saved(suffix, tmp_path):
     path = check(NOTES).save(tmp_path / f"checked.{suffix}")
     assert "not 5" in path.read_text(encoding="utf-8")
 
 
-def test_hostile_words_stay_words():
+def test_hostile_tokens_are_escaped():
     hostile = "<script>alert(1)</script>"
     notes = NOTES | {"tokens": [hostile, "love", "AI"], "title": hostile}
     assert hostile not in check(notes).html()
 
 
-def test_it_accepts_what_other_rooms_give(tmp_path):
+def test_paths_and_strings_are_accepted(tmp_path):
     path = tmp_path / "notes.md"
     path.write_text("**X**\n\n| | 0 |\n|-|-|\n| a | 2 |\n\n**scores**\n\n| | a |\n|-|-|\n| a | 4 |\n", encoding="utf-8")
     assert check(path).passed
@@ -128,30 +128,30 @@ def test_it_accepts_what_other_rooms_give(tmp_path):
     assert check(path).verdict == "1 cell checked: all right."
 
 
-def test_it_says_the_same_as_the_room_below():
+def test_it_equals_the_check_of_the_worked_package():
     from peasy.worked import read_example
 
     assert check(NOTES).parts == (check_example(read_example(NOTES)),)
 
 
-def marked(sheet, form, tmp_path):
-    path = tmp_path / f"sheet.{form}"
+def marked(sheet, suffix, tmp_path):
+    path = tmp_path / f"sheet.{suffix}"
     sheet.save(path)
     return check(path)
 
 
 TOPICS = ["plain", "masked", "cosine", "two-heads", "contexts"]
-SHEETS = [(topic, form) for topic in TOPICS for form in ("md", "tex", "csv")]
+SHEETS = [(topic, suffix) for topic in TOPICS for suffix in ("md", "tex", "csv")]
 
 
-@pytest.mark.parametrize(("topic", "form"), SHEETS)
-def test_worksheets_are_marked(topic, form, tmp_path):
+@pytest.mark.parametrize(("topic", "suffix"), SHEETS)
+def test_worksheets_are_checked(topic, suffix, tmp_path):
     sheet = exercise("3x2", seed=7, topic=topic)
     asked = sum(step.values.size for step in sheet.exercise.asked)
-    empty = marked(sheet, form, tmp_path)
+    empty = marked(sheet, suffix, tmp_path)
     assert empty.passed
     assert len(empty.data()["unanswered"]) == asked
-    key = marked(sheet.key(), form, tmp_path)
+    key = marked(sheet.key(), suffix, tmp_path)
     assert key.passed, key.text()
     assert len(key.data()["cells"]) == asked
 
@@ -169,19 +169,19 @@ def test_a_wrong_answer_on_a_worksheet_is_found(topic, tmp_path):
 
 
 EXPLAINED = [
-    (name, form)
+    (name, suffix)
     for name in ("i-love-ai", "i-love-ai-two-heads", "i-love-ai-causal", "journey", "apple-orange")
-    for form in ("md", "tex", "csv")
+    for suffix in ("md", "tex", "csv")
 ]
 
 
-@pytest.mark.parametrize(("name", "form"), EXPLAINED)
-def test_what_explain_writes_is_right(name, form, tmp_path):
-    result = check(explain(name).save(tmp_path / f"explained.{form}"))
+@pytest.mark.parametrize(("name", "suffix"), EXPLAINED)
+def test_output_of_explain_passes(name, suffix, tmp_path):
+    result = check(explain(name).save(tmp_path / f"explained.{suffix}"))
     assert result.passed, result.text()
     assert len(result.data()["cells"]) > 40
 
 
-def test_a_table_file_must_say_how_it_scores(monkeypatch, tmp_path):
+def test_a_table_file_without_its_scoring_fails(monkeypatch, tmp_path):
     monkeypatch.setattr(Example, "settings", ())
     assert not check(explain("journey").save(tmp_path / "explained.csv")).passed

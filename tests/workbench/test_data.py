@@ -1,4 +1,4 @@
-"""`data`: the list, a card, and what could not be used."""
+"""`data`: the list of corpora, a dataset card, and rows that could not be used."""
 
 import json
 
@@ -7,29 +7,29 @@ from peasy.corpora import BUILT_IN
 from peasy.workbench.data import data
 
 
-def test_every_corpus_is_listed_with_how_it_is_written():
-    told = data().data()["corpora"]
-    assert [each["name"] for each in told] == list(BUILT_IN)
+def test_every_corpus_is_listed_with_its_usage():
+    corpora = data().data()["corpora"]
+    assert [corpus["name"] for corpus in corpora] == list(BUILT_IN)
     text = data().text()
     assert all(name in text for name in BUILT_IN)
-    for each in told:
-        assert each["usage"].startswith(each["name"])
+    for corpus in corpora:
+        assert corpus["usage"].startswith(corpus["name"])
     assert peasy.data is data
 
 
 def test_a_card_has_sizes_licence_hash_and_examples():
-    shown = data("recall", seed=3, size=100, held_out=10, distance=12)
-    told = shown.data()
-    assert told["sizes"]["train"]["documents"] == 100
-    assert told["sizes"]["valid"]["documents"] == 10
-    assert len(told["hash"]) == 64
-    assert told["notes"]["distance"] == "12 words"
-    assert told["problems"] == {"count": 0, "reasons": {}, "first": []}
-    text = shown.text()
-    assert told["hash"][:16] in text
-    assert told["examples"][0] in text
-    assert "could not be used" not in text
-    json.dumps(told)
+    result = data("recall", seed=3, size=100, held_out=10, distance=12)
+    card = result.data()
+    assert card["sizes"]["train"]["documents"] == 100
+    assert card["sizes"]["valid"]["documents"] == 10
+    assert len(card["hash"]) == 64
+    assert card["notes"]["distance"] == "12 words"
+    assert card["problems"] == {"count": 0, "reasons": {}, "first": []}
+    text = result.text()
+    assert card["hash"][:16] in text
+    assert card["examples"][0] in text
+    assert "invalid row" not in text
+    json.dumps(card)
 
 
 def test_pairs_show_both_sides_and_their_category():
@@ -47,22 +47,22 @@ def test_labels_are_shown(tmp_path):
     assert "category" not in text
 
 
-def test_rows_that_could_not_be_used_are_named(tmp_path):
+def test_unusable_rows_are_listed(tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\nbad\nc\td\n")
-    shown = data(str(tmp_path / "a.tsv"))
-    assert shown.data()["problems"]["first"] == [
+    result = data(str(tmp_path / "a.tsv"))
+    assert result.data()["problems"]["first"] == [
         {"where": f"{tmp_path / 'a.tsv'}:2", "reason": "the row has 1 column, not 2"}
     ]
-    assert "1 row could not be used and is left out" in " ".join(shown.text().split())
+    assert "1 invalid row is left out" in " ".join(result.text().split())
 
 
-def test_many_problems_are_summed_up(tmp_path):
+def test_many_problems_are_summarised(tmp_path):
     (tmp_path / "a.tsv").write_text("x\ty\n" * 60 + "bad\n" * 30)
     text = " ".join(data(tmp_path / "a.tsv").text().split())
-    assert "These are the first 20 of 30." in text
+    assert "The first 20 of 30." in text
 
 
-def test_long_examples_are_cut_and_line_ends_shown(tmp_path):
+def test_long_examples_are_truncated_and_line_ends_shown(tmp_path):
     rows = [json.dumps({"text": "first line\nsecond line"}), json.dumps({"text": "word " * 1000})] * 2
     (tmp_path / "a.jsonl").write_text("\n".join(rows))
     text = data(tmp_path / "a.jsonl").text()
@@ -72,12 +72,12 @@ def test_long_examples_are_cut_and_line_ends_shown(tmp_path):
 
 
 def test_a_card_can_be_saved(tmp_path):
-    shown = data("copy", size=10, held_out=5)
+    result = data("copy", size=10, held_out=5)
     for suffix in ("html", "md", "json", "tex"):
-        assert shown.save(tmp_path / f"card.{suffix}").stat().st_size > 100
+        assert result.save(tmp_path / f"card.{suffix}").stat().st_size > 100
 
 
-def test_a_card_tells_what_the_corpus_suggests():
-    shown = data("stories")
-    assert shown.data()["suggests"] == {"rows": "documents", "context": 64, "short": None, "batch": 48}
-    assert "rows=documents, context=64, short=null, batch=48" in shown.text()
+def test_a_card_has_the_suggested_settings():
+    result = data("stories")
+    assert result.data()["suggests"] == {"rows": "documents", "context": 64, "short": None, "batch": 48}
+    assert "rows=documents, context=64, short=null, batch=48" in result.text()

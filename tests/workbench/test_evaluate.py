@@ -1,4 +1,4 @@
-"""Each measure by another road: the training loop's own validation, sums by hand, models that know the answer."""
+"""`evaluate`: each measure against a second computation: validation batches, manual sums, models that know texts."""
 
 import math
 
@@ -35,28 +35,28 @@ def small(kind: str, tokenizer, **changes) -> LoadedModel:
     return LoadedModel(kind, build(settings, seed=1), tokenizer)
 
 
-def test_every_token_of_the_held_out_text_counts_once(book, tmp_path):
-    """The other road: windows of token shards, as the training loop validates."""
+def test_every_validation_token_counts_once(book, tmp_path):
+    """Second computation: windows of token shards, as in the training loop's validation."""
     corpus = open_corpus(book)
     tokenizer = train_tokenizer(corpus.texts("train"), kind="characters")
     loaded = small("gpt", tokenizer)
-    found = evaluate(loaded, book, context=7)
+    result = evaluate(loaded, book, context=7)
     total, count = 0.0, 0
     column = prepare(corpus, tokenizer, tmp_path / "shards").column("valid")
     for batch in windows_in_order(column, 7, 5):
         with torch.inference_mode():
-            scores = loaded.model(torch.from_numpy(batch.inputs), real=torch.from_numpy(batch.real))
-        chances = scores.log_softmax(-1).gather(2, torch.from_numpy(batch.targets)[..., None])[..., 0]
-        total -= float(chances[torch.from_numpy(batch.real)].double().sum())
+            logits = loaded.model(torch.from_numpy(batch.inputs), real=torch.from_numpy(batch.real))
+        logprobs = logits.log_softmax(-1).gather(2, torch.from_numpy(batch.targets)[..., None])[..., 0]
+        total -= float(logprobs[torch.from_numpy(batch.real)].double().sum())
         count += int(batch.real.sum())
-    assert found["loss"] == pytest.approx(total / count, abs=1e-5)
-    assert found.facts.counted == f"{count:,} tokens"
+    assert result["loss"] == pytest.approx(total / count, abs=1e-5)
+    assert result.facts.counted == f"{count:,} tokens"
     text = "".join(map(str, corpus.documents("valid")))
-    assert found["bits per byte"] == pytest.approx(total / math.log(2) / len(text[1:].encode()), abs=1e-5)
-    assert found["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
+    assert result["bits per byte"] == pytest.approx(total / math.log(2) / len(text[1:].encode()), abs=1e-5)
+    assert result["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
 
 
-def test_windows_do_not_depend_on_how_the_text_comes():
+def test_windows_do_not_depend_on_how_the_text_is_split():
     tokenizer = train_tokenizer([LINES], kind="characters")
     loaded = small("gpt", tokenizer)
     whole, _ = measure.measure_text(loaded, [(LINES[:500], False)], 16, lambda done: None)
@@ -65,36 +65,36 @@ def test_windows_do_not_depend_on_how_the_text_comes():
     assert whole.nats == pytest.approx(parts.nats, rel=1e-6)
 
 
-def test_whole_texts_are_read_one_by_one():
-    """The other road: each alone, after an end token, with its own end asked for."""
+def test_whole_texts_are_evaluated_one_by_one():
+    """Second computation: each text alone, after eos, with its own eos predicted."""
     tokenizer = train_tokenizer([LINES], kind="characters")
     loaded, texts = small("gpt", tokenizer), ["it tasted good.", "The oven", "The pizza came out of the oven"]
-    found, _ = measure.measure_text(loaded, [(text, True) for text in texts], 64, lambda done: None, whole=True)
-    wanted, end = 0.0, tokenizer.special.eos
+    result, _ = measure.measure_text(loaded, [(text, True) for text in texts], 64, lambda done: None, whole=True)
+    nats, eos = 0.0, tokenizer.special.eos
     for text in texts:
-        ids = torch.tensor([[end, *tokenizer.encode(text, special=False).ids, end]])
+        ids = torch.tensor([[eos, *tokenizer.encode(text, special=False).ids, eos]])
         with torch.inference_mode():
-            chances = loaded.model(ids[:, :-1]).log_softmax(-1).gather(2, ids[:, 1:, None])
-        wanted -= float(chances.double().sum())
-    assert found.nats == pytest.approx(wanted, rel=1e-5)
-    assert found.tokens == sum(map(len, texts)) + len(texts)
-    assert found.bytes == sum(map(len, texts))
+            logprobs = loaded.model(ids[:, :-1]).log_softmax(-1).gather(2, ids[:, 1:, None])
+        nats -= float(logprobs.double().sum())
+    assert result.nats == pytest.approx(nats, rel=1e-5)
+    assert result.tokens == sum(map(len, texts)) + len(texts)
+    assert result.bytes == sum(map(len, texts))
 
 
-class _Knows:
-    """Scores as if the model knew which words belong together: 5 for the next token of a known text, else 0."""
+class _KnownTextModel:
+    """Model that knows some texts: logit 5 for the next token of a known text, else 0."""
 
     def __init__(self, loaded, texts):
         self.model, self.tokenizer = loaded.model, loaded.tokenizer
         self.known = {tuple(ids[: i + 1]): ids[i + 1] for ids in texts for i in range(len(ids) - 1)}
 
     def __call__(self, ids, real=None):
-        scores = torch.zeros(*ids.shape, len(self.tokenizer))
-        for row, at in np.ndindex(*ids.shape):
-            wanted = self.known.get(tuple(ids[row, : at + 1].tolist()))
-            if wanted is not None:
-                scores[row, at, wanted] = 5
-        return scores
+        logits = torch.zeros(*ids.shape, len(self.tokenizer))
+        for row, position in np.ndindex(*ids.shape):
+            next_id = self.known.get(tuple(ids[row, : position + 1].tolist()))
+            if next_id is not None:
+                logits[row, position, next_id] = 5
+        return logits
 
 
 @pytest.mark.parametrize(("taught", "share"), [("right", 1.0), ("wrong", 0.0)])
@@ -102,27 +102,27 @@ def test_the_likelier_ending_is_the_choice(taught, share, monkeypatch):
     corpus = open_corpus("stories", size=50, held_out=6)
     tokenizer = train_tokenizer(list(corpus.texts("train")), kind="words")
     loaded = small("gpt", tokenizer)
-    begin = loaded.model.config.special.begin
+    bos = loaded.model.config.special.begin
     probes = list(corpus.probes("valid"))
     texts = {"right": [p.text for p in probes], "wrong": [p.prompt + p.wrong for p in probes]}[taught]
-    knows = _Knows(loaded, [[begin, *ids] for ids in tokenizer.ids(texts, special=False)])
-    monkeypatch.setattr(type(loaded.model), "forward", lambda self, ids, real=None: knows(ids))
+    known = _KnownTextModel(loaded, [[bos, *ids] for ids in tokenizer.ids(texts, special=False)])
+    monkeypatch.setattr(type(loaded.model), "forward", lambda self, ids, real=None: known(ids))
     assert measure.measure_endings(loaded, probes, None, lambda done: None).share == share
 
 
 @pytest.mark.parametrize(("taught", "share"), [(True, 1.0), (False, 0.0)])
-def test_an_ending_without_a_rival_must_be_written(taught, share, monkeypatch):
+def test_an_ending_without_an_alternative_must_be_generated(taught, share, monkeypatch):
     corpus = open_corpus("copy:3", size=50, held_out=6)
     tokenizer = train_tokenizer(list(corpus.texts("train")), kind="words")
     loaded = small("gpt", tokenizer)
-    begin, probes = loaded.model.config.special.begin, list(corpus.probes("valid"))
-    rows = [[begin, *ids] for ids in tokenizer.ids([p.text for p in probes], special=False)] if taught else []
-    knows = _Knows(loaded, rows)
-    monkeypatch.setattr(type(loaded.model), "forward", lambda self, ids, real=None: knows(ids))
+    bos, probes = loaded.model.config.special.begin, list(corpus.probes("valid"))
+    rows = [[bos, *ids] for ids in tokenizer.ids([p.text for p in probes], special=False)] if taught else []
+    known = _KnownTextModel(loaded, rows)
+    monkeypatch.setattr(type(loaded.model), "forward", lambda self, ids, real=None: known(ids))
     assert measure.measure_endings(loaded, probes, None, lambda done: None).share == share
 
 
-def test_translations_are_held_against_their_targets(monkeypatch):
+def test_translations_are_compared_with_their_references(monkeypatch):
     corpus = open_corpus("locales:en-fr", size=300)
     tokenizer = train_tokenizer(list(corpus.texts("train")), "bpe", 400)
     loaded = small("translator", tokenizer)
@@ -131,37 +131,37 @@ def test_translations_are_held_against_their_targets(monkeypatch):
     monkeypatch.setattr(
         measure, "translate", lambda loaded, sources: [answers[s] if s in dates else "non" for s in sources]
     )
-    found = evaluate(loaded, corpus)
-    right = {name: (good, asked) for name, good, asked in found.facts.categories}
-    assert right["date"] == (len(dates), len(dates))
-    assert all(good == 0 for name, (good, _) in right.items() if name != "date")
-    assert found["exact match"] == pytest.approx(len(dates) / len(answers))
-    assert 0 < found["BLEU"] < 100
-    assert "version:" in found.data()["says"]["BLEU"]
-    assert 0 < len(found.facts.wrong) <= 5
+    result = evaluate(loaded, corpus)
+    by_category = {name: (correct, count) for name, correct, count in result.facts.categories}
+    assert by_category["date"] == (len(dates), len(dates))
+    assert all(correct == 0 for name, (correct, _) in by_category.items() if name != "date")
+    assert result["exact match"] == pytest.approx(len(dates) / len(answers))
+    assert 0 < result["BLEU"] < 100
+    assert "version:" in result.data()["says"]["BLEU"]
+    assert 0 < len(result.facts.wrong) <= 5
 
 
-def test_a_translator_translates(monkeypatch):
+def test_limit_counts_pairs():
     corpus = open_corpus("locales:en-fr", size=200)
     tokenizer = train_tokenizer(list(corpus.texts("train")), "bpe", 400)
-    found = evaluate(small("translator", tokenizer), corpus, limit=4)
-    assert found.facts.counted == "4 pairs"
-    assert found["loss"] > 1
+    result = evaluate(small("translator", tokenizer), corpus, limit=4)
+    assert result.facts.counted == "4 pairs"
+    assert result["loss"] > 1
 
 
-def test_sentences_are_ranked_against_peoples_scores(encoder, tmp_path, monkeypatch):
+def test_sts_correlation_with_human_scores(encoder, tmp_path, monkeypatch):
     path = tmp_path / "sts.tsv"
     path.write_text("one\ttwo\t0\none\tone\t5\none\tthree\t2.5\nbad row\n", encoding="utf-8")
     vectors = {"one": [1.0, 0.0], "two": [0.0, 1.0], "three": [1.0, 1.0]}
     monkeypatch.setattr(LoadedModel, "embed", lambda self, texts: np.array([vectors[t] for t in texts]))
-    found = evaluate(encoder, path)
-    assert found["STS Spearman"] == pytest.approx(1)
-    assert "1 rows could not be used" in found.text().replace("\n", " ")
+    result = evaluate(encoder, path)
+    assert result["STS Spearman"] == pytest.approx(1)
+    assert "1 rows could not be used" in result.text().replace("\n", " ")
     monkeypatch.setitem(vectors, "three", [-1.0, 0.0])
     assert evaluate(encoder, path)["STS Spearman"] == pytest.approx(0.5)
 
 
-def test_scored_files_are_told_from_pairs(tmp_path):
+def test_sts_files_are_distinguished_from_pairs(tmp_path):
     for name, text, scored in [
         ("a.tsv", "one\ttwo\t3.5\n", True),
         ("b.tsv", "one\ttwo\n", False),
@@ -173,7 +173,7 @@ def test_scored_files_are_told_from_pairs(tmp_path):
         assert (find_scored(tmp_path / name) is not None) == scored, name
 
 
-def test_an_encoder_finds_partners_and_covered_words(encoder, book, tmp_path):
+def test_an_encoder_is_evaluated_on_pairs_labels_and_masked_tokens(encoder, book, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     words = ("pizza", "came", "out", "oven", "tasted good", "it", "and the")
     pairs.write_text("".join(f"{word}\t{word}\n" for word in words), encoding="utf-8")
@@ -186,7 +186,7 @@ def test_an_encoder_finds_partners_and_covered_words(encoder, book, tmp_path):
     assert evaluate(small("encoder", tokenizer), book)["loss"] > 1
 
 
-def test_what_does_not_fit_is_refused(decoder, encoder, book):
+def test_unsuitable_data_and_options_are_refused(decoder, encoder, book):
     with pytest.raises(InvalidInput, match="pairs"):
         evaluate(decoder, "locales")
     with pytest.raises(InvalidInput, match="no split"):
@@ -197,15 +197,15 @@ def test_what_does_not_fit_is_refused(decoder, encoder, book):
         evaluate(decoder, book, limit=0)
 
 
-def test_progress_is_told_and_ends(decoder, book):
-    told = []
-    found = evaluate(decoder, book, split="all", progress=lambda done, total: told.append((done, total)))
-    assert told[-1][0] == told[-1][1] == len(LINES)
-    assert found.data()["split"] == "all"
-    assert "loss" in repr(found)
+def test_progress_reaches_the_total(decoder, book):
+    calls = []
+    result = evaluate(decoder, book, split="all", progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1][0] == calls[-1][1] == len(LINES)
+    assert result.data()["split"] == "all"
+    assert "loss" in repr(result)
 
 
-def test_an_ngram_model_comes_back_from_its_file(tmp_path):
+def test_a_saved_ngram_model_has_the_same_loss(tmp_path):
     tokenizer = train_tokenizer([LINES], kind="words")
     loaded = small_ngram(tokenizer)
     loaded.model.observe(torch.tensor(tokenizer.ids([LINES])))

@@ -1,4 +1,4 @@
-"""`explain`: names, files, sentences; what is asked for is what is shown."""
+"""`explain`: names, files and sentences; selected views; errors and hostile input."""
 
 import contextlib
 import copy
@@ -30,7 +30,7 @@ HOSTILE = [
 ]
 
 
-def test_everything_a_notebook_asks_for():
+def test_attributes_and_notebook_display():
     love = peasy.explain("i-love-ai")
     assert love.tokens == ("I", "love", "AI")
     assert [step.name for step in love.steps][-4:] == ["scores", "scaled", "weights", "context"]
@@ -40,11 +40,11 @@ def test_everything_a_notebook_asks_for():
         _ = love.wieghts
     assert "weights" in repr(love)
     assert set(love._repr_mimebundle_()) >= {"text/plain", "text/html"}
-    for again in (copy.copy(love), pickle.loads(pickle.dumps(love))):
-        np.testing.assert_array_equal(again.weights, love.weights)
+    for copied in (copy.copy(love), pickle.loads(pickle.dumps(love))):
+        np.testing.assert_array_equal(copied.weights, love.weights)
 
 
-def test_data_has_the_promised_keys():
+def test_data_has_the_documented_keys():
     data = peasy.explain("i-love-ai-causal").data()
     assert data["tokens"] == ["I", "love", "AI"]
     for step in data["steps"]:
@@ -72,7 +72,7 @@ def headings(shown):
 
 @pytest.mark.parametrize("name", example_names())
 @pytest.mark.parametrize("format", ["text", "md", "tex", "html", "csv", "json"])
-def test_every_example_is_drawn_in_every_format(name, format):
+def test_every_example_renders_in_every_format(name, format):
     from peasy import render
 
     assert render.draw(peasy.explain(name, contributions=True).document(), format)
@@ -86,13 +86,13 @@ def test_captions_are_those_of_the_formula():
             assert (matrix.tex, matrix.says) == (steps.step(matrix.name).tex, steps.step(matrix.name).says)
 
 
-def test_every_shown_cell_opens():
+def test_every_displayed_cell_has_its_arithmetic():
     for matrix in peasy.explain("i-love-ai-two-heads").document().matrices():
         assert matrix.explain is not None
         assert matrix.explain(0, 0).lines
 
 
-def test_what_is_asked_for_is_what_is_shown():
+def test_selected_views_are_shown():
     assert "19.8 %" in peasy.explain("i-love-ai", query="I").text()
     assert "6. Weighted sum" not in peasy.explain("i-love-ai", query="I").text()
     assert "2.0281 / 5.0562 = 0.4011" in peasy.explain("i-love-ai", cell="weights,I,love").text()
@@ -131,29 +131,29 @@ def test_settings_change_the_example():
         peasy.explain("i-love-ai", scoring="cosin")
 
 
-def test_variants_stand_side_by_side():
+def test_variants_are_shown_side_by_side():
     text = peasy.explain("apple-orange").text()
-    for said in ("unnormalised", "0.57 Orange + 0.43 Apple", "0.40 Orange + 0.30 Apple + 0.15 And + 0.15 An"):
-        assert said in text
+    for fragment in ("unnormalised", "0.57 Orange + 0.43 Apple", "0.40 Orange + 0.30 Apple + 0.15 And + 0.15 An"):
+        assert fragment in text
     assert len(peasy.explain("apple-orange").data()["variants"]) == 4
 
 
-def test_the_projection_picture():
+def test_the_projection_plot():
     (plane,) = [part for part in peasy.explain("apple-similarity").document().parts if type(part).__name__ == "Plane"]
     assert ("Apple", 2.0, 2.0) in plane.points
     assert ("Apple on Orange", 0.0, 2.0) in plane.points
     (line,) = plane.lines
     across, along = np.subtract(line[:2], line[2:]), np.array([0.0, 3.0])
-    assert across @ along == 0, "what is left over stands at a right angle"
+    assert across @ along == 0, "the residual is perpendicular"
 
 
-def test_a_sentence_says_how_its_vectors_were_made():
+def test_a_sentence_explains_how_its_vectors_were_made():
     pizza = peasy.explain("The pizza came out of the oven", causal=True)
-    assert "made from the letters" in pizza.text()
+    assert "from the letters of the words" in pizza.text()
     np.testing.assert_array_equal(pizza.x[0], pizza.x[5])
 
 
-def test_files_and_slips(tmp_path, monkeypatch):
+def test_files_and_typos(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text('title = "mine"\ntokens = ["a", "b"]\nx = [[1, 0], [0, 1]]\n')
     assert peasy.explain("mine.toml").tokens == peasy.explain(tmp_path / "mine.toml").tokens == ("a", "b")
@@ -179,21 +179,21 @@ def test_files_and_slips(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("format", ["text", "md", "tex", "html", "csv", "svg"])
-def test_hostile_tokens_are_shown_and_harmless(format):
+def test_hostile_tokens_are_shown_escaped(format):
     from peasy import render
 
     example = {"title": HOSTILE[0] + HOSTILE[1], "tokens": HOSTILE, "x": [[index, 1] for index in range(len(HOSTILE))]}
-    shown = peasy.explain(example, query=0, contributions=True)
-    drawn = render.draw(peasy.explain(example, contributions=True).document(), format)
-    drawn += render.draw(shown.document(), format) + render.draw(
+    selected = peasy.explain(example, query=0, contributions=True)
+    output = render.draw(peasy.explain(example, contributions=True).document(), format)
+    output += render.draw(selected.document(), format) + render.draw(
         peasy.explain(example, symbolic=True).document(), format
     )
-    assert "\x1b" not in drawn
-    assert "\x00" not in drawn
-    assert "\u202e" not in drawn
+    assert "\x1b" not in output
+    assert "\x00" not in output
+    assert "\u202e" not in output
     if format in ("html", "svg"):
-        assert "<script>alert" not in drawn
-    assert shown.data()["tokens"] == HOSTILE
+        assert "<script>alert" not in output
+    assert selected.data()["tokens"] == HOSTILE
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_ten_thousand_words_are_refused_quickly_and_in_little_memory():
     tracemalloc.stop()
 
 
-def test_hundreds_of_words_are_shown_in_part_with_a_notice():
+def test_long_sentences_are_truncated_with_a_notice():
     text = peasy.explain(" ".join(f"word{index}" for index in range(300))).text()
     assert "left out" in text
     assert len(text) < 200_000

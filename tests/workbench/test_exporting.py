@@ -1,3 +1,5 @@
+"""`export`: Hugging Face folders, GGUF and ONNX; refusals before the model is loaded."""
+
 import pytest
 import torch
 import transformers
@@ -6,7 +8,7 @@ import peasy
 from peasy.errors import InvalidInput, UsageError
 
 
-def test_what_leaves_as_a_folder_is_read_by_transformers(foreign, tmp_path):
+def test_an_exported_folder_gives_the_same_logits_in_transformers(foreign, tmp_path):
     peasy.import_model(foreign, name="mine")
     result = peasy.export_model("mine", tmp_path / "out")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
@@ -23,7 +25,7 @@ def test_what_leaves_as_a_folder_is_read_by_transformers(foreign, tmp_path):
     assert {name for name, _ in result.files} >= {"config.json", "model.safetensors", "tokenizer.json"}
 
 
-def test_a_chat_template_leaves_with_its_model(foreign, tmp_path):
+def test_a_chat_template_is_exported(foreign, tmp_path):
     loaded = peasy.load(foreign)
     template = "{% for m in messages %}{{ m.content }}{% endfor %}"
     with_template = type(loaded.tokenizer)(loaded.tokenizer._data, {"chat_template": template})
@@ -43,8 +45,8 @@ def test_gguf(foreign, tmp_path, numbers):
     assert dict(result.files)["model.gguf"] > 1000
 
 
-def test_refused_before_the_model_is_read(foreign, tmp_path, monkeypatch):
-    monkeypatch.setattr("peasy.workbench.exporting.open_found", lambda found: pytest.fail("loaded for nothing"))
+def test_bad_arguments_are_refused_before_the_model_is_loaded(foreign, tmp_path, monkeypatch):
+    monkeypatch.setattr("peasy.workbench.exporting.open_found", lambda found: pytest.fail("the model was loaded"))
     with pytest.raises(UsageError, match='no format "onx"') as caught:
         peasy.export_model(foreign, tmp_path / "out", to="onx")
     assert caught.value.hint == "Did you mean onnx?"
@@ -55,12 +57,12 @@ def test_refused_before_the_model_is_read(foreign, tmp_path, monkeypatch):
         peasy.export_model(foreign, tmp_path / "out")
 
 
-def test_a_model_without_a_family_says_so(tmp_path):
+def test_a_model_without_a_hugging_face_family_is_refused(tmp_path):
     from peasy.checkpoint.model import save_model
     from peasy.models.build import build
     from peasy.models.preset import preset
 
     save_model(tmp_path / "rnn", build(preset("rnn-tiny", d_model=8)))
-    with pytest.raises(InvalidInput, match="no place in any Hugging Face family"):
+    with pytest.raises(InvalidInput, match="No Hugging Face family supports"):
         peasy.export_model(tmp_path / "rnn", tmp_path / "out")
     assert not (tmp_path / "out").exists()

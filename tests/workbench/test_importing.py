@@ -1,3 +1,5 @@
+"""`import`: Hugging Face folders become checkpoints under a name; never in place of another."""
+
 import io
 import json
 
@@ -22,30 +24,30 @@ def test_a_folder_becomes_a_checkpoint_under_a_name(foreign):
     assert "tiny-gpt2" in str(result)
 
 
-def test_named_after_its_folder(foreign):
+def test_the_default_name_is_that_of_the_folder(foreign):
     assert peasy.import_model(foreign).name == "tiny-gpt2"
 
 
-def test_never_in_place_of_another(foreign, monkeypatch):
+def test_an_existing_run_is_never_overwritten(foreign, monkeypatch):
     peasy.import_model(foreign, name="mine")
-    monkeypatch.setattr("peasy.workbench.importing.open_found", lambda found: pytest.fail("loaded for nothing"))
+    monkeypatch.setattr("peasy.workbench.importing.open_found", lambda found: pytest.fail("the model was loaded"))
     with pytest.raises(InvalidInput, match="never overwrites"):
         peasy.import_model(foreign, name="mine")
 
 
-def test_names_are_checked_before_anything_is_read(foreign):
-    with pytest.raises(UsageError, match="is not a name"):
+def test_invalid_names_are_refused(foreign):
+    with pytest.raises(UsageError, match="is not a valid name"):
         peasy.import_model(foreign, name="../evil")
 
 
-def test_a_checkpoint_of_peasy_can_be_taken_in_too(decoder):
+def test_a_peasy_checkpoint_can_be_imported(decoder):
     result = peasy.import_model(decoder, name="again")
     assert result.model.tokenizer is not None
     assert verifies(result.folder)
 
 
-def test_a_translator_brings_both_tokenizers(tmp_path):
-    """Marian's folder has no tokenizer.json but two sentencepiece files and one vocabulary."""
+def test_a_marian_translator_has_both_tokenizers(tmp_path):
+    """A Marian folder has no tokenizer.json but two SentencePiece files and one vocabulary."""
     texts = ["the pizza came out of the oven", "la pizza sort du four", "three days ago", "il y a trois jours"] * 30
     folder, pieces = tmp_path / "opus-mt-xx", set()
     folder.mkdir()

@@ -1,3 +1,5 @@
+"""`load`: folders, names, objects of transformers; generation, embedding, devices and errors."""
+
 import json
 
 import numpy as np
@@ -7,11 +9,11 @@ import transformers
 
 import peasy
 from peasy.errors import InvalidInput, NeedsNetwork, NotFound
-from peasy.workbench import load as room
+from peasy.workbench import load as load_module
 from peasy.workbench.importing import import_model
 
 
-def test_own_and_foreign_folders(decoder, foreign):
+def test_peasy_and_hugging_face_folders(decoder, foreign):
     for folder in (decoder, foreign, str(foreign)):
         loaded = peasy.load(folder)
         assert loaded.kind == "decoder"
@@ -20,13 +22,13 @@ def test_own_and_foreign_folders(decoder, foreign):
     assert peasy.load(foreign).family == "gpt2"
 
 
-def test_what_came_in_answers_as_what_it_came_from(foreign):
+def test_an_imported_model_gives_the_same_logits(foreign):
     import_model(foreign, name="mine")
     ids = torch.tensor([[5, 6, 7]])
     assert torch.allclose(peasy.load("mine").model(ids), peasy.load(foreign).model(ids), atol=1e-6)
 
 
-def test_generates_and_streams_the_same(decoder):
+def test_stream_equals_generate(decoder):
     loaded = peasy.load(decoder)
     whole = loaded.generate("The pizza", max_tokens=12, temperature=1.0, seed=4)
     assert "".join(loaded.stream("The pizza", max_tokens=12, temperature=1.0, seed=4)) == whole
@@ -34,7 +36,7 @@ def test_generates_and_streams_the_same(decoder):
     assert isinstance(loaded.generate("", max_tokens=2), str)
 
 
-def test_generation_is_that_of_the_loop(decoder):
+def test_generate_equals_the_decode_loop(decoder):
     from peasy.generation.decode import Sampling, generate
 
     loaded = peasy.load(decoder)
@@ -54,25 +56,25 @@ def test_embeds_one_text_or_many(encoder):
     assert np.allclose(np.linalg.norm(many, axis=1), 1)
 
 
-def test_a_text_longer_than_the_model_reads_is_cut(encoder):
+def test_a_text_longer_than_the_context_is_truncated(encoder):
     loaded = peasy.load(encoder)
     assert np.isfinite(loaded.embed("oven " * 500)).all()
 
 
-def test_what_a_model_cannot_do_says_so(decoder, encoder):
+def test_unsupported_operations_are_refused(decoder, encoder):
     with pytest.raises(InvalidInput, match="only an encoder embeds"):
         peasy.load(decoder).embed("x")
-    with pytest.raises(InvalidInput, match="encoder does not write"):
+    with pytest.raises(InvalidInput, match="encoder cannot generate"):
         peasy.load(encoder).generate("x")
     with pytest.raises(InvalidInput, match="no text"):
         peasy.load(encoder).embed([])
 
 
-def test_shows_itself(decoder):
+def test_notebook_display_and_data(decoder):
     loaded = peasy.load(decoder)
-    shown = loaded._repr_mimebundle_()
-    assert "parameters" in shown["text/plain"]
-    assert "<script" not in shown["text/html"]
+    bundle = loaded._repr_mimebundle_()
+    assert "parameters" in bundle["text/plain"]
+    assert "<script" not in bundle["text/html"]
     assert loaded.describe().parameters == loaded.data()["parameters"]
     assert json.dumps(loaded.data())
 
@@ -86,7 +88,7 @@ def test_devices(decoder):
             peasy.load(decoder, device="cuda")
 
 
-def test_what_is_no_model(tmp_path, decoder):
+def test_folders_and_files_without_a_model_are_refused(tmp_path, decoder):
     with pytest.raises(NotFound, match=r"no config\.json"):
         peasy.load(tmp_path)
     with pytest.raises(InvalidInput, match="is a file"):
@@ -102,33 +104,33 @@ def test_an_unsupported_architecture_is_named_with_the_supported_ones(tmp_path):
     assert "gpt2" in caught.value.hint
 
 
-def test_a_foreign_model_that_does_not_fit_is_refused_before_it_is_read(foreign, monkeypatch):
-    monkeypatch.setattr(room.memory, "available", lambda: 1000)
+def test_a_hugging_face_model_larger_than_memory_is_refused_before_reading(foreign, monkeypatch):
+    monkeypatch.setattr(load_module.memory, "available", lambda: 1000)
     with pytest.raises(peasy.PeasyError, match="needs about"):
         peasy.load(foreign)
 
 
-def test_yes_is_an_answer(monkeypatch, decoder):
+def test_yes_permits_a_download(monkeypatch, decoder):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    asked = []
+    downloaded = []
     monkeypatch.setattr("peasy.checkpoint.hub._size", lambda id: 5)
-    monkeypatch.setattr("peasy.checkpoint.hub._download", lambda id: asked.append(id) or decoder)
+    monkeypatch.setattr("peasy.checkpoint.hub._download", lambda id: downloaded.append(id) or decoder)
     assert peasy.load("me/model", yes=True).name == "me/model"
-    assert asked == ["me/model"]
+    assert downloaded == ["me/model"]
 
 
-def test_a_model_that_a_program_holds(foreign, tmp_path):
+def test_a_transformers_model_object(foreign, tmp_path):
     theirs = transformers.AutoModelForCausalLM.from_pretrained(foreign).eval()
-    words = transformers.AutoTokenizer.from_pretrained(foreign)
-    loaded = peasy.load(theirs, tokenizer=words)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(foreign)
+    loaded = peasy.load(theirs, tokenizer=tokenizer)
     ids = torch.tensor([[5, 6, 7]])
     with torch.no_grad():
         assert torch.allclose(loaded.model(ids), theirs(ids).logits, atol=1e-4)
-    assert list(loaded.tokenizer.encode("The pizza").ids) == words("The pizza")["input_ids"]
+    assert list(loaded.tokenizer.encode("The pizza").ids) == tokenizer("The pizza")["input_ids"]
     assert (loaded.name, loaded.folder) == ("GPT2LMHeadModel", None)
     assert peasy.load(theirs).tokenizer is None
-    with pytest.raises(InvalidInput, match="only given along"):
-        peasy.load(foreign, tokenizer=words)
+    with pytest.raises(InvalidInput, match="only with a transformers model"):
+        peasy.load(foreign, tokenizer=tokenizer)
 
 
 def test_a_run_is_hashed_once(decoder, tmp_path, monkeypatch):
@@ -145,12 +147,12 @@ def test_a_run_is_hashed_once(decoder, tmp_path, monkeypatch):
     assert "model.safetensors" in hashed
 
 
-def test_a_token_the_model_has_no_vector_for(decoder, encoder, tokenizer):
-    for folder, ask in ((decoder, "generate"), (encoder, "embed")):
+def test_a_token_id_outside_the_vocabulary_is_refused(decoder, encoder, tokenizer):
+    for folder, method in ((decoder, "generate"), (encoder, "embed")):
         loaded = peasy.load(folder)
         data = loaded.tokenizer._data
         beyond = {**data["added_tokens"][0], "id": 5000, "content": "<new>"}
         larger = type(tokenizer)(data | {"added_tokens": [*data["added_tokens"], beyond]})
         object.__setattr__(loaded, "tokenizer", larger)
-        with pytest.raises(InvalidInput, match="and the model reads ids below"):
-            getattr(loaded, ask)("The <new> pizza")
+        with pytest.raises(InvalidInput, match="but the model's vocabulary size is"):
+            getattr(loaded, method)("The <new> pizza")

@@ -1,4 +1,4 @@
-"""The verb look: what a person asks, on every kind of model, with words on every axis."""
+"""`look`: captures, analyses and interventions, on every kind of model, with labels on every axis."""
 
 import json
 from dataclasses import replace
@@ -52,25 +52,25 @@ def test_weights_by_layer_and_head_with_their_tokens(model):
         x.weights[1]
 
 
-def test_a_name_a_folder_a_loaded_model_and_an_object_give_the_same(foreign):
+def test_names_folders_loaded_models_and_objects_give_the_same_weights(foreign):
     transformers = pytest.importorskip("transformers")
     theirs = transformers.GPT2LMHeadModel.from_pretrained(foreign)
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(foreign / "tokenizer.json"))
-    looks = [
+    results = [
         peasy.look(foreign, TEXT), peasy.look(str(foreign), TEXT), peasy.load(foreign).look(TEXT),
-        peasy.look(theirs, TEXT, tokenizer=tokenizer), peasy.look(peasy.load(foreign).model, list(looked_ids(foreign))),
+        peasy.look(theirs, TEXT, tokenizer=tokenizer), peasy.look(peasy.load(foreign).model, list(prompt_ids(foreign))),
     ]  # fmt: skip
-    for other in looks[1:]:
-        np.testing.assert_allclose(np.asarray(other.weights), np.asarray(looks[0].weights), atol=1e-6)
-    with pytest.raises(InvalidInput, match="no model that peasy can look into"):
+    for other in results[1:]:
+        np.testing.assert_allclose(np.asarray(other.weights), np.asarray(results[0].weights), atol=1e-6)
+    with pytest.raises(InvalidInput, match="not a model that peasy can inspect"):
         peasy.look(object(), TEXT)
 
 
-def looked_ids(folder):
+def prompt_ids(folder):
     return peasy.load(folder).prompt(TEXT)
 
 
-def test_what_a_word_looked_at(model):
+def test_largest_weights_of_a_query_word(model):
     x = model.look(TEXT)
     lines = x.heads(query="it", top=3).heads
     assert [(line.place.layer, line.head) for line in lines] == [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -80,18 +80,18 @@ def test_what_a_word_looked_at(model):
     assert weight == pytest.approx(row.max())
     assert word == grid.columns[row.argmax()]
     page = str(x.heads("it"))
-    assert '"it" looks at' in page
+    assert '"it" attends to' in page
     assert CAVEAT[1:40] in " ".join(page.split())
     assert max(map(len, page.splitlines())) <= 80
     only = model.look(TEXT, rows=["it"]).heads("it", top=3).heads
     assert [line.looked[0][0] for line in only] == [line.looked[0][0] for line in lines]
     with pytest.raises(InvalidInput, match='"them" is not in the text'):
         x.heads("them")
-    with pytest.raises(NotFound, match="not among the rows"):
+    with pytest.raises(NotFound, match="not among the captured rows"):
         model.look(TEXT, rows=[2]).heads("it")
 
 
-def test_every_step_and_the_stream(model):
+def test_every_step_and_the_residual_stream(model):
     steps = ["scores", "scaled", "masked", "weights", "context", "query", "key", "value", "residual", "activation"]
     x = model.look(TEXT, steps=steps)
     q, k = (np.asarray(x.step(name)[1, 0], dtype=np.float64) for name in ("query", "key"))
@@ -107,14 +107,14 @@ def test_every_step_and_the_stream(model):
         _ = model.look(TEXT, steps="residual").weights[0, 0]
 
 
-def test_refused_before_the_run_with_the_figure(model, monkeypatch):
-    monkeypatch.setattr(model.model, "hidden", lambda *given, **more: pytest.fail("it ran"))
-    with pytest.raises(NoRoom, match=r"[\d.]+ KiB in float16, and the budget is 1000 bytes") as error:
+def test_captures_over_the_budget_are_refused_before_the_run(model, monkeypatch):
+    monkeypatch.setattr(model.model, "hidden", lambda *args, **kwargs: pytest.fail("the model ran"))
+    with pytest.raises(NoRoom, match=r"[\d.]+ KiB in float16, but the budget is 1000 bytes") as error:
         model.look(TEXT, budget=1000)
     assert "overview" in str(error.value.hint)
 
 
-def test_storage_is_halved_where_that_fits_and_it_is_said(model):
+def test_float16_storage_is_chosen_if_needed_and_shown(model):
     count = len(model.prompt(TEXT))
     x = model.look(TEXT, budget=4 * count * count * 3)
     assert x.look.storage == "float16"
@@ -122,104 +122,104 @@ def test_storage_is_halved_where_that_fits_and_it_is_said(model):
     assert model.look(TEXT).look.storage == "float32"
 
 
-def test_an_edit_is_said_everywhere_and_its_effect_shown(model):
+def test_an_intervention_is_named_in_every_view_and_its_effect_measured(model):
     x = model.look(TEXT)
     y = model.look(x.text, edit=peasy.off(layer=1, head=0))
     for shown in (str(y), str(y.heads("it")), y.html(), str(y.brief())):
-        assert "layer 1, head 0 switched off" in " ".join(shown.split())
+        assert "layer 1, head 0 ablated" in " ".join(shown.split())
     effect = x.against(y, words=["good"])
     assert effect.divergence > 0
     assert effect.scores == pytest.approx(np.abs(x.scores - y.scores).max())
     (word, before, after) = effect.words[0]
     assert (word, before != after) == ("good", True)
-    chances = torch.softmax(torch.from_numpy(x.scores), -1)
-    assert effect.before[0].chance == pytest.approx(float(chances.max()), abs=1e-6)
+    probabilities = torch.softmax(torch.from_numpy(x.scores), -1)
+    assert effect.before[0].chance == pytest.approx(float(probabilities.max()), abs=1e-6)
     assert x.against(model.look(TEXT)).divergence == 0
     with pytest.raises(InvalidInput, match="same text"):
         x.against(model.look("The oven"))
 
 
-def test_words_are_cut_and_patched(model):
+def test_cut_patch_and_uniform_attention(model):
     x = model.look(TEXT)
     y = model.look(TEXT, edit=peasy.cut("it", "pizza", layer=0))
     assert y.weights.by_words[0, 1].values[x.weights.by_words[0, 1].rows.index("it"), 2] == 0
     z = model.look(TEXT, edit=[peasy.patch(TEXT, 1), peasy.even(0, 1)])
     assert len(z.look.edits) == 2
-    assert "looks everywhere alike" in z.look.edits[1]
+    assert "attends uniformly" in z.look.edits[1]
 
 
-def test_loss_on_data_under_an_edit(model, tmp_path):
-    (tmp_path / "held.txt").write_text((TEXT + "\n") * 30)
+def test_loss_on_data_under_an_intervention(model, tmp_path):
+    (tmp_path / "validation.txt").write_text((TEXT + "\n") * 30)
     x, y = model.look("The pizza"), model.look("The pizza", edit=peasy.off(0))
-    effect = x.against(y, data=str(tmp_path / "held.txt"), split="all")
-    loss = next(each for each in effect.measures if each[0] == "loss")
+    effect = x.against(y, data=str(tmp_path / "validation.txt"), split="all")
+    loss = next(measure for measure in effect.measures if measure[0] == "loss")
     assert loss[1] != loss[2]
-    plain = peasy.evaluate(model, str(tmp_path / "held.txt"), split="all")
+    plain = peasy.evaluate(model, str(tmp_path / "validation.txt"), split="all")
     assert loss[1] == pytest.approx(plain["loss"])
     assert edited(x) is model
 
 
-def test_lens_rollout_and_steps_on_paper(model):
+def test_logit_lens_rollout_and_steps_of_one_head(model):
     x = model.look(TEXT)
     assert x.lens(rows=["it"]).layers == (0, 1, 2)
-    assert "would say" in str(x.lens())
+    assert "top prediction" in str(x.lens())
     np.testing.assert_allclose(np.asarray(x.rollout()).sum(1), 1, atol=1e-5)
     page = str(x.work(1, 0, query="it"))
     assert "Softmax" in page
 
 
 def test_heads_are_ranked(model):
-    found = model.heads([TEXT, "The oven tasted good"], by="previous")
-    ranked = [score.previous for score in found.ranked("previous")]
+    result = model.heads([TEXT, "The oven tasted good"], by="previous")
+    ranked = [score.previous for score in result.ranked("previous")]
     assert ranked == sorted(ranked, reverse=True)
-    assert found.sentences == 2
-    assert "What the heads" in str(found)
+    assert result.sentences == 2
+    assert "Attention heads of" in str(result)
     with pytest.raises(InvalidInput, match="cannot be ranked"):
         model.heads(TEXT, by="previus")
 
 
-def test_a_trace_of_what_is_written(model):
-    found = model.trace("The pizza", max_tokens=4, top=3)
-    assert found.text == model.generate("The pizza", max_tokens=4)
-    assert [step.reused for step in found.steps][1:] == [len(found.prompt) + n for n in range(len(found.steps) - 1)]
-    assert all(step.candidates[0].id == step.id for step in found.steps)
-    assert found.steps[0].looked[0].keys.shape == (2, 3)
+def test_a_trace_of_generation(model):
+    result = model.trace("The pizza", max_tokens=4, top=3)
+    assert result.text == model.generate("The pizza", max_tokens=4)
+    assert [step.reused for step in result.steps][1:] == [len(result.prompt) + n for n in range(len(result.steps) - 1)]
+    assert all(step.candidates[0].id == step.id for step in result.steps)
+    assert result.steps[0].looked[0].keys.shape == (2, 3)
     beams = model.trace("The pizza", max_tokens=4, beam=3)
     assert len(beams.beams) == 3
     assert beams.beams[0].steps[-1].score >= beams.beams[-1].steps[-1].score - 1e-9
-    assert json.dumps(found.data())
+    assert json.dumps(result.data())
 
 
-def test_translators_look_at_their_source(translator):
+def test_cross_attention_and_alignment_of_translators(translator):
     model = peasy.load(translator)
     x = model.look("The pizza came out", "it tasted good")
     assert x.cross.layers
     grid = x.cross[x.cross.layers[-1], 0]
     assert grid.columns == x.look.tokens.pieces
     assert len(grid.rows) == len(x.passage.written)
-    found = x.alignment()
-    assert found.weights.shape == (len(x.passage.written.words), len(x.look.tokens.words))
-    np.testing.assert_allclose(found.weights.sum(1), 1, atol=1e-4)
-    assert "Alignment" in str(found)
-    own = model.look("The pizza came out")
-    assert own.look.target is not None
+    result = x.alignment()
+    assert result.weights.shape == (len(x.passage.written.words), len(x.look.tokens.words))
+    np.testing.assert_allclose(result.weights.sum(1), 1, atol=1e-4)
+    assert "Alignment" in str(result)
+    without_target = model.look("The pizza came out")
+    assert without_target.look.target is not None
     assert model.trace("The pizza", max_tokens=3).source is not None
     y = model.look("The pizza came out", "it tasted good", edit=peasy.off(0, 0, part="cross_attention"))
     assert x.against(y).divergence > 0
     assert str(x.brief())
 
 
-def test_known_pairs_choose_the_head(translator):
+def test_known_links_choose_the_head(translator):
     model = peasy.load(translator)
     x = model.look("The pizza came", "it tasted good")
-    found = x.alignment(known=[(0, 0), (1, 1), (2, 2)])
-    assert found.scores[0].right is not None
-    assert found.scores[0].right == max(score.right for score in found.scores)
-    assert len(found.known) == 3
+    result = x.alignment(known=[(0, 0), (1, 1), (2, 2)])
+    assert result.scores[0].right is not None
+    assert result.scores[0].right == max(score.right for score in result.scores)
+    assert len(result.known) == 3
 
 
-def test_bleu_under_an_edit(translator, tmp_path):
-    """Both columns are evaluations of their own: the first is the model's, the second the edited model's."""
+def test_bleu_under_an_intervention(translator, tmp_path):
+    """Both columns equal separate evaluations: of the model, and of the model under the intervention."""
     model = peasy.load(translator)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("The pizza\tit tasted\nThe oven\tcame out of it\n")
@@ -227,40 +227,40 @@ def test_bleu_under_an_edit(translator, tmp_path):
     x, y = model.look("The pizza", "it tasted"), model.look("The pizza", "it tasted", edit=edit)
     measures = {name: rest for name, *rest in x.against(y, data=str(pairs), split="all").measures}
     assert "BLEU" in measures
-    for column, each in enumerate((model, edited(y))):
-        expected = peasy.evaluate(each, str(pairs), split="all")
+    for column, evaluated in enumerate((model, edited(y))):
+        expected = peasy.evaluate(evaluated, str(pairs), split="all")
         assert {name: values[column] for name, values in measures.items()} == {
             name: pytest.approx(expected[name]) for name in measures
         }
-    assert measures["loss"][0] != measures["loss"][1], "the edit is felt"
+    assert measures["loss"][0] != measures["loss"][1], "the intervention has an effect"
 
 
-def test_encoders_look_both_ways_and_say_why(encoder):
+def test_encoders_attend_in_both_directions_and_explain_similarity(encoder):
     model = peasy.load(encoder)
     x = model.look("The pizza came out")
     assert np.asarray(x.weights)[0, 0, 0, -1] > 0
     assert x.look.next == ()
-    found = model.why("The pizza came out", "it tasted good")
+    result = model.why("The pizza came out", "it tasted good")
     first, second = model.embed(["The pizza came out", "it tasted good"])
-    assert found.cosine == pytest.approx(float(first @ second), abs=1e-6)
-    assert found.pairs.sum() == pytest.approx(found.cosine, abs=1e-6)
-    assert "pizza" in str(found)
+    assert result.cosine == pytest.approx(float(first @ second), abs=1e-6)
+    assert result.pairs.sum() == pytest.approx(result.cosine, abs=1e-6)
+    assert "pizza" in str(result)
 
 
 def test_long_texts_in_tiles_and_exact_rows(model):
     whole = model.look(TEXT)
-    found = model.look(TEXT, overview="max", tile=4, rows=["it"], layers=[1])
-    (overview,) = found.overviews
+    result = model.look(TEXT, overview="max", tile=4, rows=["it"], layers=[1])
+    (overview,) = result.overviews
     matrix = np.asarray(whole.weights)[0, 1] if whole.weights.layers == (1,) else np.asarray(whole.weights)[1, 1]
     assert overview.tiles[1, 0, 0] == pytest.approx(matrix[:4, :4].max(), abs=1e-6)
-    (rows,) = found.rows
+    (rows,) = result.rows
     np.testing.assert_allclose(rows.array[1], matrix[list(rows.rows)], atol=1e-6)
-    assert "tokens" in str(found)
+    assert "tokens" in str(result)
     with pytest.raises(NoRoom):
         model.look(TEXT, overview="mean", tile=1, budget=100)
 
 
-def test_a_data_set_in_shards(model, tmp_path):
+def test_activations_of_a_data_set_in_shards(model, tmp_path):
     kept = keep_looks(model, [TEXT, "The oven"], tmp_path / "looks", layers=[1])
     assert kept.texts == 2
     (first, arrays), _ = read_looks(tmp_path / "looks")
@@ -273,48 +273,48 @@ def test_attention_over_training(model, tmp_path, tmp_path_factory):
     pieces = tuple(model.tokenizer.piece(id) for id in ids)
     for step in (1, 5):
         record(tmp_path, step, model.model, Sentence(ids, pieces))
-    found = film(tmp_path)
-    assert [frame.step for frame in found.frames] == [1, 5]
+    result = film(tmp_path)
+    assert [frame.step for frame in result.frames] == [1, 5]
     expected = np.asarray(model.look("The pizza").weights)[1]
-    np.testing.assert_allclose(found.frames[1].weights["decoder", 1, "attention"], expected, atol=1e-3)
-    assert "The pizza" in str(found)
+    np.testing.assert_allclose(result.frames[1].weights["decoder", 1, "attention"], expected, atol=1e-3)
+    assert "The pizza" in str(result)
     with pytest.raises(NotFound, match="no attention"):
         film(tmp_path_factory.mktemp("empty"))
 
 
-def test_saved_and_told_as_data(model, tmp_path):
+def test_files_and_data(model, tmp_path):
     x = model.look(TEXT, layers=[1])
     for name in ("x.html", "x.svg", "x.json", "x.csv", "x.md"):
         assert x.save(tmp_path / name).stat().st_size > 100
-    told = json.loads((tmp_path / "x.json").read_text())
-    assert told["captures"][0]["place"] == {"stack": "decoder", "layer": 1, "part": "attention"}
-    assert told["tokens"]["pieces"] == list(x.look.tokens.pieces)
-    assert told["caveat"] == CAVEAT
+    data = json.loads((tmp_path / "x.json").read_text())
+    assert data["captures"][0]["place"] == {"stack": "decoder", "layer": 1, "part": "attention"}
+    assert data["tokens"]["pieces"] == list(x.look.tokens.pieces)
+    assert data["caveat"] == CAVEAT
     assert "LookResult" in repr(x)
 
 
 @pytest.mark.parametrize(
-    ("text", "more", "said"),
+    ("text", "options", "message"),
     [
-        (" ", {}, "no text"),
+        (" ", {}, "text is empty"),
         (TEXT, {"layers": [7]}, "no layer 7"),
         (TEXT, {"heads": 9}, "no head 9"),
         (TEXT, {"rows": ["them"]}, "not in the text"),
         (TEXT, {"steps": ["wieghts"]}, "wieghts"),
         (TEXT, {"target": "x"}, "has a target"),
-        (TEXT, {"budget": "lots"}, "no number of bytes"),
+        (TEXT, {"budget": "lots"}, "not a number of bytes"),
         (TEXT, {"overview": "median"}, "median"),
         (TEXT, {"edit": peasy.off(9)}, "no layer 9"),
     ],
 )
-def test_wrong_questions(model, text, more, said):
+def test_invalid_arguments_are_refused(model, text, options, message):
     loaded = replace(model, tokenizer=model.tokenizer)
-    with pytest.raises(InvalidInput, match=said):
-        loaded.look(text, **more)
+    with pytest.raises(InvalidInput, match=message):
+        loaded.look(text, **options)
 
 
-def test_logits_are_the_scores_of_the_model(decoder, translator):
-    """They are there whichever layers are asked for, named by the words they are about, and cost their budget."""
+def test_captured_logits_equal_the_model_output(decoder, translator):
+    """They are captured whichever layers are selected, labelled by tokens, and counted in the budget."""
     model = peasy.load(decoder)
     x = model.look("The pizza came out", steps=["logits"], layers=[0], rows=[0, -1])
     grid = x.stream("logits")
@@ -324,25 +324,25 @@ def test_logits_are_the_scores_of_the_model(decoder, translator):
     assert "logits" in str(x)
     with pytest.raises(NoRoom):
         model.look("The pizza came out", steps=["logits"], budget="1KB", storage="float32")
-    answered = peasy.load(translator).look("The pizza", "it tasted", steps=["logits"])
-    assert answered.stream("logits").shape[0] == len(answered.look.target)
+    translated = peasy.load(translator).look("The pizza", "it tasted", steps=["logits"])
+    assert translated.stream("logits").shape[0] == len(translated.look.target)
     with pytest.raises(NotFound, match="No logits was"):
         model.look("The pizza").stream("logits")
 
 
-def test_a_map_carries_queries_and_keys_where_they_were_asked_for(decoder):
+def test_a_map_has_queries_and_keys_if_they_were_captured(decoder):
     from peasy.formula import weigh
 
     model = peasy.load(decoder)
     x = model.look("The pizza came out", steps=("weights", "query", "key"))
     maps = next(part for part in x.document().parts if hasattr(part, "vectors"))
     count = maps.values.shape[-1]
-    for place in np.ndindex(*maps.values.shape[:2]):
+    for index in np.ndindex(*maps.values.shape[:2]):
         powers, total = weigh(
-            maps.vectors.query[place], maps.vectors.key[place], mask=np.tril(np.ones((count, count), bool)),
+            maps.vectors.query[index], maps.vectors.key[index], mask=np.tril(np.ones((count, count), bool)),
             scale=maps.vectors.scale,
         )  # fmt: skip
-        np.testing.assert_allclose(powers / total, np.nan_to_num(maps.values[place]), atol=1e-5)
+        np.testing.assert_allclose(powers / total, np.nan_to_num(maps.values[index]), atol=1e-5)
     plain = next(part for part in model.look("The pizza").document().parts if hasattr(part, "vectors"))
     assert plain.vectors is None
     assert plain.command.endswith("'The pizza'")

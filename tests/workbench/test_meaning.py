@@ -1,4 +1,4 @@
-"""`meaning`: maps are made of the model's own vectors; before training is what the run began with."""
+"""Semantic maps use the model's own vectors; "before" shows the initial weights of the run."""
 
 import json
 
@@ -28,7 +28,7 @@ def reader(words):
     return LoadedModel("reader", build(preset("encoder-tiny", vocabulary=len(words), d_model=16), seed=3), words)
 
 
-def test_texts_lie_by_their_own_vectors_and_documents_are_means(reader):
+def test_map_uses_embeddings_and_documents_are_means(reader):
     found = map_texts(reader, DOCUMENTS, clusters=2)
     texts = [text for document in DOCUMENTS for text in document]
     vectors = reader.embed(texts)
@@ -46,17 +46,17 @@ def test_texts_lie_by_their_own_vectors_and_documents_are_means(reader):
     assert "the old tree" in found.text()
 
 
-def test_one_document_has_only_its_sentences(reader):
+def test_one_document_shows_only_sentences(reader):
     assert {each.kind for each in map_texts(reader, DOCUMENTS[:1], clusters=1).points} == {"sentence"}
 
 
 @pytest.mark.parametrize("documents", [[[]], [["alone"]], [["a"] * 501]])
-def test_too_few_or_too_many_are_refused(reader, documents):
-    with pytest.raises(InvalidInput, match="make no map"):
+def test_too_few_or_too_many_texts_are_rejected(reader, documents):
+    with pytest.raises(InvalidInput, match="A map needs 2 to"):
         map_texts(reader, documents)
 
 
-def test_before_training_is_the_very_beginning_of_a_run(tmp_path):
+def test_before_shows_initial_weights_of_the_run(tmp_path):
     found = train("words", "copy", preset="tiny", steps=3, seed=5, run=tmp_path / "letters")
     maps = map_words(found.model, ["a", "b", "c", "d"])
     assert maps.exact
@@ -70,7 +70,7 @@ def test_before_training_is_the_very_beginning_of_a_run(tmp_path):
     assert [each.group for each in maps.before] == [each.group for each in maps.after]
 
 
-def test_unknown_words_are_named_and_a_bare_model_says_that_its_beginning_is_drawn(words):
+def test_unknown_words_are_listed_and_missing_initial_weights_are_reported(words):
     model = LoadedModel("bare", build(preset("words-tiny", vocabulary=len(words)), seed=3), words)
     found = map_words(model, ["cat", "zebra", "dog"], clusters=2)
     assert found.unknown == ("zebra",)
@@ -78,15 +78,15 @@ def test_unknown_words_are_named_and_a_bare_model_says_that_its_beginning_is_dra
     assert "drawn" in found.says
     assert "zebra" in found.text()
     assert len(map_words(model).after) >= 2
-    with pytest.raises(InvalidInput, match="make no map"):
+    with pytest.raises(InvalidInput, match="A map needs 2 to"):
         map_words(model, ["zebra", "yak"])
 
 
-def test_clusters_are_found_and_a_seed_repeats_them():
+def test_kmeans_finds_separated_clusters():
     random = np.random.default_rng(0)
     middles = np.eye(3).repeat(20, axis=0)
     found = cluster(middles + random.normal(0, 0.1, middles.shape), 3, seed=1)
     assert [len(set(found[at : at + 20])) for at in (0, 20, 40)] == [1, 1, 1]
     assert len(set(found)) == 3
-    with pytest.raises(InvalidInput, match="4 clusters of 3"):
+    with pytest.raises(InvalidInput, match="3 vectors cannot form 4 clusters"):
         cluster(np.eye(3), 4)

@@ -1,4 +1,4 @@
-"""A plan trains nothing, measures what it says it measures, and shows its formulas."""
+"""`plan` saves nothing, measures speed and memory, and shows its formulas."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ PAPER = {"accelerators": 4, "flops": "1T", "memory": "1GB", "bandwidth": "1GB/s"
 
 
 @pytest.mark.parametrize(("kind", "data"), [("gpt", "copy:4"), ("rnn", "copy:4"), ("encoder", "copy:4")])
-def test_a_plan_for_here(kind, data, tmp_path):
+def test_plan_for_this_machine(kind, data, tmp_path):
     found = plan(kind, data, preset="tiny", steps=7, settings=SMALL)
     numbers = found.numbers
     assert numbers["steps"] == 7
@@ -29,19 +29,19 @@ def test_a_plan_for_here(kind, data, tmp_path):
     assert not (home.home() / "shards").exists()
 
 
-def test_minutes_become_steps():
+def test_minutes_are_converted_to_steps():
     numbers = plan("gpt", "copy:4", preset="tiny", minutes=2, settings=SMALL).numbers
     assert numbers["seconds"] == 120
     assert numbers["steps"] == int(120 / numbers["seconds_per_step"])
 
 
-def test_counting_reads_the_data_once():
+def test_ngram_reads_the_data_once():
     numbers = plan("ngram", "copy:4", preset="tiny", settings={"batch": 2, "context": 16}).numbers
     assert numbers["epochs"] == 1
     assert "optimizer" not in numbers
 
 
-def test_pairs_are_planned_too():
+def test_plan_for_a_translator():
     settings = {"batch": 2, "context": 16, "corpus": {"size": 300}}
     assert plan("translator", "locales", preset="tiny", steps=2, settings=settings).numbers["tokens_per_step"] > 4
 
@@ -55,23 +55,23 @@ def test_activations_grow_with_the_batch():
     assert 1.6 * one < two < 2.2 * one
 
 
-def test_on_paper_the_formulas_are_shown():
+def test_calculated_plan_shows_formulas():
     found = plan("gpt", preset="tiny", **PAPER)
     assert {"memory_ddp", "memory_fsdp", "tokens_per_day_ddp", "cache"} <= found.numbers.keys()
     text = found.text()
-    assert "On paper" in text
+    assert "Calculated" in text
     assert "optimizer = 4 bytes" in text
     assert "nothing was measured" in text
 
 
-def test_half_a_machine_is_refused():
+def test_incomplete_machine_is_rejected():
     with pytest.raises(UsageError, match="--bandwidth"):
         plan("gpt", accelerators=2, flops="1T", memory="1GB")
     with pytest.raises(UsageError, match="needs data"):
         plan("gpt")
 
 
-def test_a_beginning_is_the_beginning():
+def test_truncated_corpus_is_a_prefix():
     corpus = open_corpus("copy:4", size=100, held_out=10)
     some = list(Beginning(corpus, 50).documents("train"))
     assert "".join(some) == "".join(list(corpus.documents("train"))[: len(some)])[: sum(map(len, some))]

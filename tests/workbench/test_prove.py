@@ -1,4 +1,4 @@
-"""The verb `prove`: a model by name or object, on texts of one's own; a function by file or object."""
+"""`prove`: a model by name or object, on given prompts; a function by file or object."""
 
 import json
 
@@ -17,7 +17,7 @@ from peasy.workbench.prove import DoctorResult, ProveResult, prove
 
 @pytest.fixture
 def brief(monkeypatch):
-    """Only the equalities that these tests look at."""
+    """Skip equalities that these tests do not check."""
     for trial in ("_chunked", "_fused", "_packed", "_saved"):
         monkeypatch.setattr(equality, trial, lambda question: [])
 
@@ -27,39 +27,39 @@ def attention(q, k, v):
     return np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True) @ v
 
 
-def test_it_is_a_public_name():
+def test_prove_is_public():
     assert peasy.prove is prove
 
 
-def test_a_model_is_proved_on_texts_of_its_own(foreign, brief):
+def test_model_on_given_prompts(foreign, brief):
     result = prove(str(foreign), ["The pizza", "came out of the oven"])
     assert isinstance(result, ProveResult)
     assert result.passed
     assert result.proof["exported = original"].distance < 1e-6
-    told = json.loads(json.dumps(result.data()))
-    assert (told["passed"], told["texts"], told["kind"]) == (True, 2, "decoder")
-    assert told["verdict"].endswith("all hold.")
-    assert {each["name"] for each in told["equalities"]} >= {"cached = uncached", "padded = unpadded"}
+    data = json.loads(json.dumps(result.data()))
+    assert (data["passed"], data["texts"], data["kind"]) == (True, 2, "decoder")
+    assert data["verdict"].endswith("all hold.")
+    assert {each["name"] for each in data["equalities"]} >= {"cached = uncached", "padded = unpadded"}
 
 
-def test_without_texts_there_are_our_own_and_long_ones_are_cut(encoder, brief):
+def test_default_prompts_are_truncated(encoder, brief):
     result = prove(load(encoder))
     assert result.passed
-    assert any("peasy's own" in note for note in result.proof.notes)
+    assert any("default sentences" in note for note in result.proof.notes)
     assert any("cut to their first 9 tokens" in note for note in result.proof.notes)
-    assert "An encoder does not write on" in result.text()
+    assert "An encoder cannot generate text" in result.text()
 
 
-def test_a_model_without_a_tokenizer_is_proved_on_drawn_ids(brief):
+def test_model_without_tokenizer_uses_random_ids(brief):
     model = build(preset("translator-tiny"), seed=1)
     result = prove(model)
     assert result.passed
-    assert any("drawn" in note for note in result.proof.notes)
+    assert any("random" in note for note in result.proof.notes)
     with pytest.raises(NotFound, match="no tokenizer"):
         prove(model, "Hello")
 
 
-def test_what_fails_is_named_in_data_and_text(decoder, brief, monkeypatch):
+def test_failing_equality_is_named(decoder, brief, monkeypatch):
     from peasy.models.decoder import Decoder
 
     right = Decoder.read
@@ -74,28 +74,28 @@ def test_what_fails_is_named_in_data_and_text(decoder, brief, monkeypatch):
 
 
 @pytest.mark.parametrize("prompt", ["", ["fine", ""]])
-def test_an_empty_text_is_refused(decoder, prompt):
+def test_empty_prompt_is_rejected(decoder, prompt):
     with pytest.raises(InvalidInput, match="no tokens"):
         prove(load(decoder), prompt)
 
 
-def test_a_function_is_examined_where_it_stands():
+def test_function_object_is_diagnosed():
     result = prove(attention)
     assert isinstance(result, DoctorResult)
     assert (result.passed, result.mistakes) == (False, ("no scale",))
-    told = json.loads(json.dumps(result.data()))
-    assert told["findings"][0]["formula"] == "scaled = QKᵀ / √d_k"
-    assert "write instead" in result.text()
+    data = json.loads(json.dumps(result.data()))
+    assert data["findings"][0]["formula"] == "scaled = QKᵀ / √d_k"
+    assert "fix" in result.text()
     assert prove(torch.nn.MultiheadAttention(8, 2)).passed
 
 
-def test_a_call_belongs_to_a_function(decoder):
+def test_call_is_for_functions_only(decoder):
     assert prove(attention, call="attention(q, k, v)").mistakes == ("no scale",)
-    with pytest.raises(UsageError, match="a model needs none"):
+    with pytest.raises(UsageError, match="a model does not need it"):
         prove(load(decoder), call="model(q)")
 
 
-def test_a_file_without_a_function_lists_what_it_has(tmp_path):
+def test_file_without_function_name_lists_functions(tmp_path):
     (tmp_path / "mine.py").write_text("def attend(q, k, v):\n    return v\n", encoding="utf-8")
     with pytest.raises(UsageError, match="Which function") as error:
         prove("mine.py")
@@ -105,6 +105,6 @@ def test_a_file_without_a_function_lists_what_it_has(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["html", "md", "tex", "csv", "json"])
-def test_it_can_be_saved(suffix, tmp_path):
+def test_diagnosis_can_be_saved(suffix, tmp_path):
     path = prove(attention).save(tmp_path / f"found.{suffix}")
     assert "no scale" in path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The models that come with peasy: there, small, with a card that is true, working without a network."""
+"""Built-in models: present, small, with correct cards, usable offline."""
 
 import pytest
 import torch
@@ -20,26 +20,26 @@ def _nothing_else(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
-def test_every_recipe_has_its_model():
+def test_every_recipe_has_a_model():
     assert sorted(built_in()) == sorted(NAMES)
 
 
-def test_small_enough_for_every_installation():
+def test_models_are_small():
     sizes = {name: sum(file.stat().st_size for file in folder.iterdir()) for name, folder in built_in().items()}
     assert max(sizes.values()) <= 3_000_000
     assert sum(sizes.values()) <= 8_000_000
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_card_says_how_it_was_made(name):
+def test_card_matches_recipe(name):
     card = read_card(built_in()[name])
     assert card["command"] == recipes()[name].command()
     assert card["says"] == recipes()[name].says
     assert card["limits"] == recipes()[name].limits
     assert card["figures"]
     assert card["parameters"] == load(name).model.count_parameters()
-    told = str(model(name))
-    assert card["says"][:20] in told
+    text = str(model(name))
+    assert card["says"][:20] in text
     assert read_manifest(Folder(built_in()[name])).notes["stored"] == "float16"
 
 
@@ -50,8 +50,8 @@ def test_the_card_says_how_it_was_made(name):
         ("sentences", "opinions", "label found", 0.9, {"held_out": 100}),
     ],
 )
-def test_the_figures_of_the_card_hold(name, data, measure, least, options):
-    """Measured again on the first held-out texts; the card has all of them."""
+def test_card_figures_are_reproduced(name, data, measure, least, options):
+    """Evaluated on the first validation samples; the card used all of them."""
     told = read_card(built_in()[name])["figures"][measure]
     found = evaluate(name, data, limit=40, options=options)[measure]
     assert told >= least
@@ -59,7 +59,7 @@ def test_the_figures_of_the_card_hold(name, data, measure, least, options):
 
 
 @pytest.mark.parametrize("name", ["locales-fr", "locales-fr-2015"])
-def test_dates_units_and_money_are_right(name):
+def test_dates_units_and_money_are_translated(name):
     told = read_card(built_in()[name])["figures"]
     assert told["exact match"] > 0.9
     found = evaluate(name, "locales:en-fr", limit=60, options={"size": 600}).data()["categories"]
@@ -68,7 +68,7 @@ def test_dates_units_and_money_are_right(name):
     assert right / asked >= 0.97
 
 
-def test_the_pizza_tastes_good():
+def test_pronoun_decides_the_ending():
     stories = load("stories")
     pizza, oven = (stories.generate(text, max_tokens=12, temperature=0) for text in (
         "The pizza came out of the oven and it", "The oven baked the pizza and it"))  # fmt: skip
@@ -83,11 +83,11 @@ def _endings():
     return world().classes["food"].endings, world().classes["cooker"].endings
 
 
-def test_a_date_in_french():
+def test_date_in_french():
     assert load("locales-fr").translate("Sunday, November 15, 2026").text == "dimanche 15 novembre 2026"
 
 
-def test_awesome_is_next_to_great():
+def test_awesome_and_great_are_similar():
     words = load("words")
     table, ids = words.model.embedding.weight.detach(), words.need_tokenizer()
     great, awesome, pizza, soup = (table[ids.encode(word).ids[0]] for word in ("great", "awesome", "pizza", "soup"))

@@ -1,3 +1,5 @@
+"""`Result`: rendering, saving and notebook display."""
+
 import json
 
 import pytest
@@ -15,7 +17,7 @@ class Small(Result):
         return {"weights": [[0.25, float("-inf")]], "tokens": ("I",)}
 
 
-def test_it_draws_itself_in_every_format():
+def test_every_format():
     small = Small()
     assert small.html().startswith("<!doctype html>")
     assert small.latex().startswith("\\documentclass")
@@ -26,41 +28,41 @@ def test_it_draws_itself_in_every_format():
 
 
 @pytest.mark.parametrize("suffix", ["html", "svg", "png", "tex", "md", "csv"])
-def test_it_saves_itself_by_suffix(suffix, tmp_path):
+def test_save_by_suffix(suffix, tmp_path):
     path = Small().save(tmp_path / f"small.{suffix}")
     assert path.stat().st_size > 20
 
 
-def test_json_holds_the_data_that_the_command_line_prints(tmp_path):
+def test_saved_json_is_data(tmp_path):
     assert json.loads(Small().save(tmp_path / "a.json").read_text()) == {"weights": [[0.25, "-inf"]], "tokens": ["I"]}
 
 
-def test_an_unknown_suffix_and_a_missing_folder_are_clear(tmp_path):
+def test_unknown_suffix_and_missing_folder(tmp_path):
     with pytest.raises(UsageError, match=r"\.html, \.svg"):
         Small().save(tmp_path / "a.docx")
     with pytest.raises(NotFound, match="There is no folder"):
         Small().save(tmp_path / "no" / "a.html")
 
 
-def test_saving_again_replaces(tmp_path):
+def test_saving_overwrites(tmp_path):
     path = tmp_path / "a.md"
     path.write_text("old")
     assert "**weights**" in Small().save(path).read_text()
 
 
-def test_a_notebook_just_sees_it():
+def test_notebook_display():
     bundle = Small()._repr_mimebundle_()
     assert set(bundle) == {"text/plain", "text/html", "image/svg+xml"}
     assert bundle["text/html"] == Small()._repr_html_()
 
 
-def test_a_kind_of_result_must_say_what_it_shows():
+def test_document_and_data_are_abstract():
     with pytest.raises(TypeError):
         type("Empty", (Result,), {})()
 
 
 @pytest.mark.parametrize("suffix", ["md", "tex", "csv"])
-def test_what_one_verb_saves_the_other_reads_back_and_finds_right(suffix, tmp_path):
+def test_saved_explanation_passes_check(suffix, tmp_path):
     from peasy.workbench.check import check
     from peasy.workbench.explain import explain
 

@@ -1,4 +1,4 @@
-"""`models retrain`: the recipe gives the same weights again, and a card that does not fit is found out."""
+"""`models retrain`: the recipe reproduces the weights, and a card that does not match is detected."""
 
 import json
 from dataclasses import replace
@@ -18,13 +18,13 @@ def again(tmp_path_factory):
         return [retrain("words", run=tmp_path_factory.mktemp("runs") / "words", steps=2) for _ in range(2)]
 
 
-def test_the_same_recipe_gives_the_same_bytes(again):
+def test_same_recipe_gives_identical_weights(again):
     first, second = ((found.folder / "model.safetensors").read_bytes() for found in again)
     assert first == second
     assert again[0].card == again[1].card
 
 
-def test_a_shorter_run_is_not_the_shipped_model(again):
+def test_shorter_run_differs_from_shipped_model(again):
     found = again[0]
     assert not found.same
     assert not found.passed
@@ -40,18 +40,18 @@ def test_figures_within_two_percent_pass(again):
     assert not near.passed
 
 
-def test_what_runs_are_the_stored_weights_in_32_bits(again):
+def test_loaded_weights_are_stored_weights_in_float32(again):
     small, trained = load(again[0].folder), load(again[0].folder.parent)
     for name, weight in small.model.state_dict().items():
         assert weight.dtype == torch.float32
         assert torch.equal(weight, trained.model.state_dict()[name].half().float())
 
 
-def test_a_typo_is_answered_with_the_name(tmp_path):
+def test_typo_suggests_the_name(tmp_path):
     with pytest.raises(NotFound, match="No built-in") as caught:
         retrain("storys", run=tmp_path / "run")
     assert "stories" in caught.value.hint
 
 
-def test_what_has_no_card_says_so():
+def test_model_without_card():
     assert "is new" in RetrainResult("x", None, {"figures": {}}, None, False).verdict

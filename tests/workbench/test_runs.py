@@ -1,4 +1,4 @@
-"""`runs`: list, show, compare and delete, from what lies in the folders alone."""
+"""`runs`: list, show, diff and delete, from files in run folders only."""
 
 import json
 
@@ -35,20 +35,20 @@ def place(tmp_path, monkeypatch):
     return tmp_path / "runs"
 
 
-def test_the_list_has_runs_only(place):
+def test_list_has_training_runs_only(place):
     found = runs()
     assert [run.name for run in found.runs] == ["fox", "owl"]
     states = [run["state"] for run in found.data()["runs"]]
-    assert states == ["finished after 4 steps", "stopped at step 2 of 4; --resume goes on"]
+    assert states == ["finished after 4 steps", "stopped at step 2 of 4; continue with --resume"]
     assert found.document().title == "Runs"
 
 
-def test_no_runs_say_how_to_begin(tmp_path, monkeypatch):
+def test_empty_list_says_how_to_start(tmp_path, monkeypatch):
     monkeypatch.setenv("PEASY_HOME", str(tmp_path))
     assert "peasy train" in runs().document().parts[0].text
 
 
-def test_one_run_in_full(place):
+def test_show_run(place):
     facts = show_run("fox").run.facts()
     assert (facts.step, facts.loss, facts.valid, facts.elapsed) == (4, 0.0, 2.5, 2.5)
     assert facts.learned == ((1, 3.0), (2, 2.0), (3, 1.0), (4, 0.0))
@@ -56,14 +56,14 @@ def test_one_run_in_full(place):
     assert show_run(place / "fox").data()["recipe"]["optimizer"] == {"lr": 0.1}
 
 
-def test_what_differs_is_named(place):
+def test_diff_lists_settings(place):
     found = diff_runs("fox", "owl").data()
     assert found["settings"] == {"optimizer.lr": ["0.1", "0.2"]}
-    assert diff_runs("fox", "fox").document().parts[0].text == "They agree in everything."
+    assert diff_runs("fox", "fox").document().parts[0].text == "No differences."
 
 
-def test_deleting_asks_first_and_spares_a_run_that_is_trained(place):
-    with pytest.raises(UsageError, match="Nobody said yes"):
+def test_delete_asks_first_and_refuses_a_running_one(place):
+    with pytest.raises(UsageError, match="not confirmed"):
         remove_run("fox")
     with locked(place / "fox"), pytest.raises(Busy):
         remove_run("fox", yes=True)
@@ -80,6 +80,6 @@ def test_unknown_runs(place):
         open_run("imported")
 
 
-def test_a_damaged_recipe_does_not_hide_the_others(place):
+def test_damaged_recipe_does_not_hide_other_runs(place):
     (place / "owl" / "recipe.json").write_text("{")
     assert [run.name for run in runs().runs] == ["fox"]

@@ -1,4 +1,4 @@
-"""The scale of the scores against plain NumPy, and what must be seen of it at any width."""
+"""Effect of 1/√d_k against plain NumPy."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from peasy.errors import UsageError
 from peasy.workbench.scale import KEYS, scale
 
 
-def test_weights_are_those_of_plain_numpy():
+def test_weights_equal_plain_numpy():
     found, random = scale(16, seed=3), np.random.default_rng(3)
     scores = random.standard_normal((1, 16)) @ random.standard_normal((KEYS, 16)).T
     for name, by in (("without", 1.0), ("with", 0.25)):
@@ -15,23 +15,23 @@ def test_weights_are_those_of_plain_numpy():
         np.testing.assert_allclose(found.weights[name], raised / raised.sum(), rtol=1e-12)
 
 
-def test_without_the_scale_variance_grows_and_the_gradient_dies():
+def test_without_scale_variance_grows_and_gradient_vanishes():
     narrow, wide = scale(4).data(), scale(1024).data()
     assert wide["without"]["variance"] / narrow["without"]["variance"] == pytest.approx(256, rel=0.25)
     assert wide["with"]["variance"] == pytest.approx(1, abs=0.2)
     assert wide["without"]["gradient"] < 0.05 * wide["with"]["gradient"]
 
 
-def test_at_width_one_there_is_nothing_to_scale():
+def test_scale_has_no_effect_at_width_one():
     found = scale(1)
     assert found.weights["with"] == found.weights["without"]
 
 
 @pytest.mark.parametrize("width", [0, -1, 5000])
-def test_what_is_no_width_is_refused(width):
-    with pytest.raises(UsageError, match="d_k should be"):
+def test_invalid_width_is_rejected(width):
+    with pytest.raises(UsageError, match="d_k must be"):
         scale(width)
 
 
-def test_it_shows_itself():
+def test_text():
     assert "gradient" in scale(8).text()

@@ -1,3 +1,5 @@
+"""`tokenize`: pieces, ids, offsets and words; no weights needed."""
+
 import json
 
 import pytest
@@ -15,20 +17,20 @@ def test_pieces_ids_offsets_words(decoder, tokenizer):
     assert json.dumps(data)
 
 
-def test_a_bare_tokenizer_file(decoder):
+def test_tokenizer_file(decoder):
     bare = peasy.tokenize(decoder / "tokenizer.json", "The pizza")
     assert bare.encoding == peasy.tokenize(decoder, "The pizza").encoding
     assert bare.name == "tokenizer.json"
 
 
-def test_shown_as_a_table(decoder):
+def test_table(decoder):
     shown = str(peasy.tokenize(decoder, "The pizza\n"))
     assert "⏎" in shown
     assert "·" in shown
     assert "characters" in shown
 
 
-def test_a_long_text_is_cut_and_says_so(decoder):
+def test_long_text_is_truncated_with_a_note(decoder):
     assert "Only the first 500 of" in str(peasy.tokenize(decoder, "pizza " * 2000))
 
 

@@ -1,4 +1,4 @@
-"""`peasy.train`: from data to a run that loads, goes on and can be told apart."""
+"""`peasy.train`: from data to a run that loads, resumes and is reproducible."""
 
 import inspect
 import json
@@ -26,7 +26,7 @@ TINY = {"d_model": 16}
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """An empty home and a folder with small data of each kind."""
+    """Empty data directory, and a folder with small data of each kind."""
     monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
@@ -72,7 +72,7 @@ def test_every_kind_trains_and_loads(place, kind, data, is_a, objective):
     assert bool(read_records(found.folder)) == (kind in ("gpt", "encoder", "translator", "rnn-translator"))
 
 
-def test_a_run_folder_tells_what_it_depends_on(place):
+def test_run_folder_records_versions_and_hashes(place):
     folder = small("gpt", "lines.txt").folder
     about = json.loads((folder / "about.json").read_text())
     assert {"python", "torch", "peasy"} <= set(about["versions"])
@@ -81,13 +81,13 @@ def test_a_run_folder_tells_what_it_depends_on(place):
     assert (folder / "tokenizer.json").is_file()
 
 
-def test_the_same_seed_is_the_same_model_and_another_is_another(place):
+def test_seed_determines_the_model(place):
     seeds = {"one": 7, "two": 7, "other": 8}
     hashes = [small("gpt", "lines.txt", name, seed=seed).run.facts().sha256 for name, seed in seeds.items()]
     assert hashes[0] == hashes[1] != hashes[2]
 
 
-def test_a_run_goes_on_from_anywhere(place, monkeypatch):
+def test_resume_from_another_folder(place, monkeypatch):
     whole = small("gpt", "lines.txt", "whole", steps=4)
     events = training("gpt", "lines.txt", preset="tiny", steps=4, seed=7, run="cut", settings=SMALL | {"model": TINY})
     for event in events:
@@ -100,7 +100,7 @@ def test_a_run_goes_on_from_anywhere(place, monkeypatch):
     assert again.run.facts().sha256 == whole.run.facts().sha256
 
 
-def test_other_ground_is_told(place):
+def test_changed_environment_is_reported(place):
     folder = small("gpt", "lines.txt").folder
     about = json.loads((folder / "about.json").read_text())
     about["machine"]["threads"] = 99
@@ -109,21 +109,21 @@ def test_other_ground_is_told(place):
         train("gpt", run="fox", resume=True)
 
 
-def test_a_run_is_not_begun_twice_nor_changed_on_the_way(place):
+def test_existing_run_is_not_overwritten_or_changed(place):
     small("gpt", "lines.txt")
     with pytest.raises(InvalidInput, match="exists already") as error:
         small("gpt", "lines.txt")
     assert "--resume" in error.value.hint
-    with pytest.raises(InvalidInput, match=r"begun with another optimizer\.lr"):
+    with pytest.raises(InvalidInput, match=r"started with another optimizer\.lr"):
         train("gpt", run="fox", resume=True, settings={"optimizer": {"lr": 0.5}})
-    with pytest.raises(InvalidInput, match="begun with another trains"):
+    with pytest.raises(InvalidInput, match="started with another trains"):
         train("rnn", run="fox", resume=True)
     longer = train("gpt", run="fox", resume=True, steps=5)
     assert longer.run.facts().step == 5
 
 
-def test_a_translator_with_two_tokenizers_goes_on(place):
-    """Sources and targets are cut by different tokenizers with one list of ids, as imported translators have them."""
+def test_resume_translator_with_two_tokenizers(place):
+    """Source and target tokenizers differ but share ids, as in imported translators."""
     first = small("translator", "pairs.tsv", "first").model
     letters = sorted({letter for line in LINES for letter in line})
     turned = {letter: first.tokenizer.id(other) for letter, other in zip(letters, letters[::-1], strict=True)}
@@ -147,14 +147,14 @@ def _shards_of(loaded):
     return home() / "shards" / fingerprint(open_corpus("pairs.tsv"), loaded.tokenizer)[:24]
 
 
-def test_what_train_takes_is_what_training_takes():
-    """One list of parameters for both, seen by whoever asks."""
+def test_train_has_the_signature_of_training():
+    """One list of parameters for both, visible to inspect.signature."""
     taken, events = inspect.signature(train), inspect.signature(training)
     assert taken.parameters == events.parameters
     assert taken.return_annotation is not events.return_annotation
 
 
-def test_a_corpus_suggests_and_a_person_decides(place):
+def test_explicit_settings_override_corpus_suggestions(place):
     little = {"model": TINY, "validate": 0, "sample": 0, "corpus": {"size": 60, "held_out": 5}}
     recipe = small("gpt", "stories", "one", settings=little).run.recipe()
     assert (recipe["rows"], recipe["context"], recipe["short"]) == ("documents", 64, None)
@@ -163,40 +163,40 @@ def test_a_corpus_suggests_and_a_person_decides(place):
     assert small("ngram", "stories", "three", settings={"corpus": little["corpus"]}).run.recipe()["rows"] == "windows"
 
 
-def test_an_opened_corpus_stays_in_its_process(place):
-    with pytest.raises(InvalidInput, match="cannot see a corpus that was opened here"):
+def test_corpus_object_is_rejected_with_processes(place):
+    with pytest.raises(InvalidInput, match="cannot be shared with other processes"):
         small("gpt", open_corpus("lines.txt"), processes=2)
 
 
-def test_weights_come_from_another_model_with_its_tokenizer(place):
+def test_initialize_from_another_model(place):
     first = small("gpt", "lines.txt", "first")
     second = small("gpt", "lines.txt", "second", from_="first", settings=SMALL)
     assert second.run.recipe()["origin"] == "first"
     assert peasy.load("second").tokenizer.vocabulary == peasy.load("first").tokenizer.vocabulary
     assert second.metrics[1]["loss"] < first.metrics[1]["loss"]
-    with pytest.raises(InvalidInput, match="first is a decoder, and rnn trains a recurrent"):
+    with pytest.raises(InvalidInput, match="first is a decoder model, but rnn trains a recurrent"):
         small("rnn", "lines.txt", "third", from_="first", settings=SMALL)
 
 
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
-        ({"kind": "gtp", "data": "lines.txt"}, NotFound, 'no kind "gtp"'),
+        ({"kind": "gtp", "data": "lines.txt"}, NotFound, 'no model kind "gtp"'),
         ({"kind": "gpt", "data": None}, UsageError, "needs data"),
         ({"kind": "gpt", "data": "nothing.txt"}, NotFound, "no corpus or file"),
-        ({"kind": "translator", "data": "lines.txt"}, InvalidInput, "learns from pairs of texts"),
-        ({"kind": "gpt", "data": "pairs.tsv"}, InvalidInput, "learns from running text"),
+        ({"kind": "translator", "data": "lines.txt"}, InvalidInput, "trains on text pairs"),
+        ({"kind": "gpt", "data": "pairs.tsv"}, InvalidInput, "trains on plain text"),
         ({"kind": "gpt", "data": "lines.txt", "settings": {"learning_rate": 1}}, InvalidInput, "recipe.learning_rate"),
         ({"kind": "gpt", "data": "lines.txt", "steps": 0}, InvalidInput, "steps is 0"),
     ],
 )
-def test_what_cannot_be_is_said_in_words(place, given, error, said):
+def test_invalid_arguments(place, given, error, said):
     with pytest.raises(error, match=said):
         train(**{"preset": "tiny", "run": "fox", "steps": 1} | given)
     assert not (place / "home" / "runs" / "fox").exists()
 
 
-def test_a_new_run_has_a_name_that_can_be_said(place):
+def test_default_run_name(place):
     found = small("ngram", "lines.txt", None)
     assert found.name.replace("-", "").isalpha()
     assert found.folder.parent == place / "home" / "runs"
@@ -213,7 +213,7 @@ def test_minutes_are_a_budget(place):
     assert rates[-1] < max(rates) / 2
 
 
-def test_an_interrupt_saves_first(place):
+def test_interrupt_saves_a_checkpoint(place):
     def interrupt(event) -> None:
         if isinstance(event, Step) and event.step == 2:
             signal.raise_signal(signal.SIGINT)
@@ -224,14 +224,14 @@ def test_an_interrupt_saves_first(place):
     assert train("gpt", run="fox", resume=True, steps=3).run.facts().step == 3
 
 
-def test_bad_lines_are_told(place):
+def test_bad_lines_are_reported(place):
     with (place / "pairs.tsv").open("a", encoding="utf-8") as file:
         file.write("no tab here\n")
-    with pytest.warns(UserWarning, match=r"1 lines? could not be used, the first: .*pairs\.tsv:121"):
+    with pytest.warns(UserWarning, match=r"1 lines? could not be used; the first: .*pairs\.tsv:121"):
         small("translator", "pairs.tsv")
 
 
-def test_the_result_shows_itself(place):
+def test_result_display(place):
     found = small("gpt", "lines.txt")
     assert "fox" in found.html()
     assert found.data()["resume"] == "peasy train gpt --run fox --resume"

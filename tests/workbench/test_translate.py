@@ -1,4 +1,4 @@
-"""`translate`: the search of generation, in order, with scores and with where the model looked."""
+"""`translate`: same results as beam search, in order, with scores and alignments."""
 
 import json
 
@@ -32,7 +32,7 @@ def loaded(request, tmp_path_factory):
     return peasy.load(place)
 
 
-def test_translations_are_those_of_the_search(loaded):
+def test_translations_equal_beam_search(loaded):
     found = translate(loaded, TEXTS, beam=3, n=2, max_tokens=6)
     for text, one in zip(TEXTS, found.translations, strict=True):
         ids = list(loaded.tokenizer.encode(text).ids)
@@ -46,17 +46,17 @@ def test_translations_are_those_of_the_search(loaded):
     assert found.texts[0] in found.text()
 
 
-def test_one_beam_is_what_generate_writes(loaded):
+def test_one_beam_equals_generate(loaded):
     assert loaded.translate("the cat sat", max_tokens=6).text == loaded.generate("the cat sat", max_tokens=6)
 
 
-def test_alignment_is_where_it_looked(loaded):
+def test_alignment_is_cross_attention(loaded):
     found = loaded.translate("the dog sat on the mat", beam=2, max_tokens=5)
     aligned = found.alignment()
     assert aligned.weights.shape == (len(aligned.target.words), 6)
     np.testing.assert_allclose(np.asarray(aligned).sum(axis=1), 1, atol=1e-5)
     assert aligned.source.words == ("the", "dog", "sat", "on", "the", "mat")
-    assert aligned.target.ids == found.found[0].ids, "the very ids that were written, not the text cut anew"
+    assert aligned.target.ids == found.found[0].ids, "the generated ids, not the text tokenized again"
     assert [word for word, _ in aligned.best()] == list(aligned.target.words)
     assert "sat" in str(aligned)
     assert json.dumps(aligned.data())
@@ -66,7 +66,7 @@ def test_alignment_is_where_it_looked(loaded):
         found.alignment(head=9)
 
 
-def test_known_pairs_rank_the_heads(loaded):
+def test_known_alignments_rank_heads(loaded):
     found = translate(loaded, ["the dog sat", "the cat"], known=[[(0, 0), (1, 1)], [(0, 0)]], max_tokens=5)
     first = found.aligned[0]
     assert first.scores[0].right == max(score.right for score in first.scores)
@@ -77,8 +77,8 @@ def test_known_pairs_rank_the_heads(loaded):
         translate(loaded, ["the dog"], known=[[(9, 0)]], max_tokens=3)
 
 
-def test_a_row_belongs_to_the_token_that_was_written(loaded):
-    """The weights of a token are those of the pass that wrote it: step by step, with a tap, gives the same rows."""
+def test_alignment_row_belongs_to_generated_token(loaded):
+    """A token's weights come from the forward pass that generated it: decoding with a tap gives the same rows."""
     from peasy.looking.words import merge
     from peasy.nn.tap import Tap
 
@@ -96,7 +96,7 @@ def test_a_row_belongs_to_the_token_that_was_written(loaded):
     np.testing.assert_allclose(aligned.weights, expected, atol=1e-5)
 
 
-def test_one_that_fails_leaves_the_others(loaded):
+def test_one_failure_does_not_affect_others(loaded):
     found = translate(loaded, ["the cat", "", "sat"], max_tokens=4)
     assert [one.error is None for one in found.translations] == [True, False, True]
     assert found.texts[2] == loaded.translate("sat", max_tokens=4).text

@@ -1,4 +1,4 @@
-"""Writing watched as it comes is the writing traced afterwards; chances and cache by a second road."""
+"""Streamed generation equals a trace; probabilities and cache savings are checked independently."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def loaded():
     return LoadedModel("cats", build(preset("gpt-tiny", vocabulary=len(words)), seed=1), words)
 
 
-def test_tokens_as_they_come_are_those_traced_afterwards(loaded):
+def test_stream_equals_trace(loaded):
     how = {"max_tokens": 5, "temperature": 0.9, "seed": 4}
     first, *steps, last = watch(loaded, TEXT, **how)
     traced = loaded.trace(TEXT, **how)
@@ -35,14 +35,14 @@ def test_tokens_as_they_come_are_those_traced_afterwards(loaded):
             np.testing.assert_allclose(one.weights, other.weights)
 
 
-def test_it_goes_on_after_what_was_written(loaded):
+def test_stream_continues_after_written_tokens(loaded):
     ids = [step.id for step in watch(loaded, TEXT, max_tokens=4) if hasattr(step, "id")]
     start, *rest, _ = watch(loaded, TEXT, written=ids[:2], max_tokens=2)
     assert [step.id for step in rest] == ids[2:]
     assert start.ids[-2:] == tuple(ids[:2])
 
 
-def test_closing_it_stops_the_work(loaded):
+def test_closing_stops_generation(loaded):
     events = watch(loaded, TEXT, max_tokens=100)
     next(events), next(events)
     events.close()
@@ -50,34 +50,34 @@ def test_closing_it_stops_the_work(loaded):
         next(events)
 
 
-def test_chances_are_those_of_plain_arithmetic(loaded):
+def test_probabilities_equal_plain_numpy(loaded):
     ids = torch.tensor([loaded.prompt(TEXT)])
-    scores = loaded.model(ids, last=True)[0, -1].detach().double().numpy()
+    logits = loaded.model(ids, last=True)[0, -1].detach().double().numpy()
     found = weigh(loaded, TEXT, temperature=0.7, top_k=3, best=6)
-    order = np.argsort(-scores)[:6]
-    plain = np.exp(scores - scores.max())
+    order = np.argsort(-logits)[:6]
+    plain = np.exp(logits - logits.max())
     plain /= plain.sum()
-    kept = np.exp((scores[order[:3]] - scores.max()) / 0.7)
+    kept = np.exp((logits[order[:3]] - logits.max()) / 0.7)
     assert [each.id for each in found.choices] == order.tolist()
     np.testing.assert_allclose([each.chance for each in found.choices], plain[order], rtol=1e-4)
     np.testing.assert_allclose([each.bent for each in found.choices][:3], kept / kept.sum(), rtol=1e-4)
     assert [each.bent for each in found.choices][3:] == [0, 0, 0]
     assert found.kept == 3
     assert found.rest[0] == pytest.approx(1 - plain[order].sum(), abs=1e-4)
-    assert "can be drawn" in found.text()
+    assert "can be sampled" in found.text()
 
 
-def test_the_cache_gives_the_same_scores_for_less(loaded):
+def test_cache_gives_same_logits_with_less_work(loaded):
     ids = [step.id for step in watch(loaded, TEXT, max_tokens=4) if hasattr(step, "id")]
     found = saving(loaded, TEXT, ids).data()
     assert found["total"]["apart"] < 1e-4
     assert found["total"]["work"] < found["total"]["work_without"]
     assert [step["reused"] for step in found["steps"]] == [0, 3, 4, 5]
-    with pytest.raises(InvalidInput, match="Nothing was written"):
+    with pytest.raises(InvalidInput, match="Nothing was generated"):
         saving(loaded, TEXT, [])
 
 
-def test_ids_that_no_model_knows_are_refused(loaded):
+def test_unknown_ids_are_rejected(loaded):
     for work in (
         lambda: weigh(loaded, TEXT, written=[10**6]),
         lambda: saving(loaded, TEXT, [10**6]),

@@ -1,4 +1,4 @@
-"""The arithmetic of one number: what is displayed, calculated again, gives the number."""
+"""Arithmetic of one cell: evaluating the displayed lines gives the cell's value."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from peasy.worked.arithmetic import MOST_TERMS, arithmetic
 
 
 def evaluate(expression: str) -> float:
-    """What a reader with a calculator gets from the displayed text."""
+    """Evaluate the displayed text as a calculator would."""
     text = re.sub(r"√([\d.]+)", r"sqrt(\1)", expression).replace("√", "sqrt")
     text = re.sub(r"\be\^", "E^", text).replace("·", "*").replace("^", "**").replace("-∞", "-inf")
     assert re.fullmatch(r"(?:sqrt|tanh|inf|E|[\d.e+*/() -])+", text), text
@@ -34,14 +34,14 @@ def check(worked, decimals=12, tolerance=1e-9):
 
 
 @pytest.mark.parametrize("name", example_names())
-def test_displayed_arithmetic_gives_every_number_of_the_library(name: str):
+def test_displayed_arithmetic_reproduces_every_cell_of_the_library(name: str):
     example = load_example(name)
     check(work(example))
-    for each in example.variants:
-        check(work(example.changed(each)))
+    for variant in example.variants:
+        check(work(example.changed(variant)))
 
 
-def test_at_four_decimals_it_is_right_to_the_rounding():
+def test_four_decimals_agree_within_rounding():
     check(work(load_example("i-love-ai")), decimals=4, tolerance=5e-4)
 
 
@@ -64,12 +64,12 @@ WIDE = np.random.default_rng(3).normal(size=(40, 30)).round(2)
         {"x": WIDE[:3], "scoring": "cosine"},
     ],
 )
-def test_displayed_arithmetic_gives_every_number_of_other_settings(given):
+def test_displayed_arithmetic_reproduces_every_cell_with_other_settings(given):
     example = {"title": "t", "tokens": ["a", "b", "c"], "x": [[1, 0], [0, 1], [1, 1]]} | given
     check(work(read_example(example)))
 
 
-def test_the_evaluation_can_tell_a_wrong_line():
+def test_evaluation_detects_a_wrong_line():
     assert evaluate("2.0281 / 5.0562") == pytest.approx(0.4011, abs=1e-4)
     assert evaluate("1·2 + (-3)^2 + √4 + √(1 + 3) + e^0") == 2 + 9 + 2 + 2 + 1
     worked = work(load_example("i-love-ai"))
@@ -78,11 +78,11 @@ def test_the_evaluation_can_tell_a_wrong_line():
         check(worked)
 
 
-def test_document_003_row_by_row():
+def test_i_love_ai_lecture_notes_cell_by_cell():
     worked = work(load_example("i-love-ai"))
     assert arithmetic(worked, "scores", "AI", "AI").texts == ("query · key: 2·1 + 1·1 = 2 + 1 = 3",)
     assert arithmetic(worked, "scaled", 0, 1, 2).texts == (
-        "root of the key's width: √2 = 1.41",
+        "square root of d_k: √2 = 1.41",
         "scaled: 1 / 1.41 = 0.71",
     )
     softmax = arithmetic(worked, "weights", 0, 0, 2).texts
@@ -92,14 +92,14 @@ def test_document_003_row_by_row():
     assert context.title == "context: query I, d_value 0"
 
 
-def test_hidden_cells_say_so():
+def test_masked_cells_are_explained():
     worked = work(load_example("i-love-ai-causal"))
-    assert arithmetic(worked, "masked", 0, 1).texts == ("hidden from this query: -∞",)
-    assert arithmetic(worked, "weights", 0, 1).texts == ("hidden from this query: 0",)
+    assert arithmetic(worked, "masked", 0, 1).texts == ("masked for this query: -∞",)
+    assert arithmetic(worked, "weights", 0, 1).texts == ("masked for this query: 0",)
     assert not any("AI" in line for line in arithmetic(worked, "weights", 0, 0).texts)
 
 
-def test_a_long_row_is_told_briefly():
+def test_long_rows_are_abbreviated():
     worked = work(read_example({"title": "t", "tokens": [str(i) for i in range(900)], "x": [[1.0]] * 900}))
     shown = arithmetic(worked, "weights", 0, 899)
     assert len(shown.lines) <= MOST_TERMS + 4

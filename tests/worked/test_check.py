@@ -1,4 +1,4 @@
-"""Checking hand-worked tables: what is right at its author's decimals is right, and one mistake is blamed once."""
+"""Checker of hand-written tables: cells are judged at their own decimals, and a mistake is counted once."""
 
 from dataclasses import replace
 
@@ -35,12 +35,12 @@ def verdicts(checked, table=None):
 
 
 def fully_written(example: Example, decimals: int) -> Example:
-    """The example with every table that follows from it, written at so many decimals."""
+    """Return the example with every derived table written at `decimals`."""
     tables = []
     for step in work(example).steps:
         given = step.name == "weights" and example.weights is not None
         if step.base in DERIVED and not given and not (example.q and step.name == "query"):
-            cells = tuple(tuple(_written(each, decimals) for each in row) for row in step.values)
+            cells = tuple(tuple(_written(number, decimals) for number in row) for row in step.values)
             tables.append(Written(step.name, cells))
     return replace(example, written=tuple(tables), variants=())
 
@@ -51,7 +51,7 @@ def _written(number: float, decimals: int) -> str:
 
 def changed(example: Example, table: int, row: int, column: int, text: str) -> Example:
     written = list(example.written)
-    cells = [list(each) for each in written[table].cells]
+    cells = [list(cell_row) for cell_row in written[table].cells]
     cells[row][column] = text
     written[table] = replace(written[table], cells=tuple(map(tuple, cells)))
     return replace(example, written=tuple(written))
@@ -89,7 +89,7 @@ def example_of(name: str) -> Example:
 
 @pytest.mark.parametrize("decimals", [2, 4])
 @pytest.mark.parametrize("name", [*SMALL, *OTHERS])
-def test_what_peasy_writes_is_right(name, decimals):
+def test_computed_tables_pass(name, decimals):
     example = fully_written(example_of(name), decimals)
     checked = check(example)
     assert checked.passed, [cell for cell in checked.cells if cell.verdict != "right"] + list(checked.rows)
@@ -102,7 +102,7 @@ class _Counted:
 
 
 @pytest.mark.parametrize("name", [*(name for name in SMALL if len(load_example(name).tokens) <= 3), *OTHERS])
-def test_one_changed_cell_is_found_wherever_it_is_and_nothing_else_is_blamed(name):
+def test_one_changed_cell_is_the_only_one_reported(name):
     example = fully_written(example_of(name), 3)
     for at, table in enumerate(example.written):
         for row, cells in enumerate(table.cells):
@@ -119,14 +119,15 @@ def test_one_changed_cell_is_found_wherever_it_is_and_nothing_else_is_blamed(nam
 @pytest.mark.parametrize(
     ("table", "row", "column"), [("query", 1, 0), ("key", 2, 1), ("value", 0, 1), ("scores", 1, 2), ("scaled", 0, 1)]
 )
-def test_what_was_worked_out_from_a_mistake_follows_it(table, row, column):
+def test_cells_computed_from_a_mistake_follow_it(table, row, column):
     example = read_example(LOVE)
     exact = {step.name: step.values for step in work(example).steps}
     spoilt = exact[table].copy()
     spoilt[row, column] += 2
     after = _worked_on(exact, table, spoilt)
     written = tuple(
-        Written(name, tuple(tuple(f"{each:.4f}" for each in row) for row in values)) for name, values in after.items()
+        Written(name, tuple(tuple(f"{number:.4f}" for number in row) for row in values))
+        for name, values in after.items()
     )
     checked = check(replace(example, written=written))
     wrong = [cell for cell in checked.cells if cell.verdict == "wrong"]
@@ -134,7 +135,7 @@ def test_what_was_worked_out_from_a_mistake_follows_it(table, row, column):
     assert "follows" in verdicts(checked)
     assert all(cell.verdict in ("right", "follows") for cell in checked.cells if cell not in wrong)
     follower = next(cell for cell in checked.cells if cell.verdict == "follows")
-    assert f"right after the mistake in {wrong[0].table}" in follower.why
+    assert f"consistent with the mistake in {wrong[0].table}" in follower.why
 
 
 def _label(example, table, column):
@@ -142,7 +143,7 @@ def _label(example, table, column):
 
 
 def _worked_on(exact, table, spoilt):
-    """All tables from `table` on, worked out by bare NumPy from the spoilt one."""
+    """Return all tables from `table` on, computed with plain NumPy from the spoilt one."""
     now = dict(exact) | {table: spoilt}
     if table not in ("scores", "scaled"):
         now["scores"] = now["query"] @ now["key"].T
@@ -155,7 +156,7 @@ def _worked_on(exact, table, spoilt):
     return {name: now[name] for name in order if name in now}
 
 
-def test_counting_from_the_rounded_table_before_is_right_too():
+def test_computing_from_the_rounded_earlier_table_is_right_too():
     """1.4 / 2 = 0.7 from the rounded score; from the exact one it is 0.72, and both are right."""
     given = {"title": "t", "tokens": ["a"], "x": [[1.2, 0.0, 0.0, 0.0]]}
     for scaled in ("0.70", "0.72"):
@@ -172,7 +173,7 @@ def test_a_cell_is_judged_at_its_own_decimals():
     assert verdicts(checked) == ["right"] * 8 + ["wrong"]
 
 
-def test_cut_off_passes_but_is_said():
+def test_truncated_numbers_pass_with_a_remark():
     checked = check(wrote(("weights", [["0.197", "0.401", "0.401"]], {"rows": ["I"]})))
     assert verdicts(checked) == ["cut", "right", "right"]
     assert checked.passed
@@ -180,7 +181,7 @@ def test_cut_off_passes_but_is_said():
 
 
 def test_follows_needs_the_mistaken_table(monkeypatch):
-    """Inverse: when the mistaken reading is not followed, what follows it is called wrong."""
+    """Inverse: without the mistaken reading, cells that follow it are wrong."""
     tables = (
         ("scores", [["0", "1", "1"], ["1", "1", "3"], ["1", "2", "3"]]),
         ("scaled", [["0.71", "0.71", "2.12"]], {"rows": ["love"]}),
@@ -190,12 +191,12 @@ def test_follows_needs_the_mistaken_table(monkeypatch):
     assert verdicts(check(wrote(*tables)), "scaled") == ["right", "right", "wrong"]
 
 
-def test_without_the_rule_for_cutting_a_cut_is_wrong(monkeypatch):
+def test_without_the_truncation_rule_a_truncated_number_is_wrong(monkeypatch):
     monkeypatch.setattr(check_verdict, "_cuts", lambda number, exact: False)
     assert verdicts(check(wrote(("weights", [["0.197", "0.401", "0.401"]], {"rows": ["I"]}))))[0] == "wrong"
 
 
-def test_blank_cells_are_no_mistakes_and_are_counted():
+def test_blank_cells_are_counted_and_are_not_mistakes():
     checked = check(wrote(("scores", [["0", "", "__"], ["", "", ""], ["1", "2", "3"]])))
     assert checked.passed
     assert checked.count("blank") == 5
@@ -240,7 +241,7 @@ def test_given_weights_must_sum_to_one(cells, finding):
         [["33%", "33%", "33%"]],
     ],
 )
-def test_rounding_excuses_a_sum_that_it_can_explain(cells):
+def test_sums_within_rounding_error_pass(cells):
     assert check(given_weights(cells)).passed
 
 
@@ -260,7 +261,7 @@ def test_context_from_weights_that_do_not_sum_to_one_follows_them():
     ("written", "finding"),
     [("3.86", "extreme"), ("-0.35", "extreme"), ("4.1", "outside"), ("1.0", None), ("3.8", None)],
 )
-def test_what_a_weighted_sum_can_reach(written, finding):
+def test_range_of_a_weighted_sum(written, finding):
     tables = [
         {"table": "V", "cells": [["0.6"], ["-0.35"], ["3.86"]]},
         {"table": "context", "cells": [[written]], "rows": ["a"]},
@@ -269,46 +270,46 @@ def test_what_a_weighted_sum_can_reach(written, finding):
     assert [row.finding for row in checked.rows] == ([finding] if finding else [])
 
 
-def test_the_first_word_of_a_causal_sentence_may_reach_its_own_value():
+def test_first_causal_token_may_equal_its_own_value():
     tables = [{"table": "V", "cells": [["1"], ["3"]]}, {"table": "context", "cells": [["1"], ["3"]]}]
     checked = check(read_example({"title": "t", "tokens": ["a", "b"], "causal": True, "written": tables}))
     assert [(row.row, row.finding) for row in checked.rows] == [("b", "extreme")]
 
 
-def test_rows_of_a_wrong_length_say_the_right_row():
+def test_rows_of_a_wrong_length_show_the_right_row():
     checked = check(wrote(("scores", [["0", "1", "1"], ["1", "1"], ["1", "2", "3", "4"]])))
     assert [(row.row, row.finding) for row in checked.rows] == [("love", "length"), ("AI", "length")]
-    assert checked.rows[0].why == "2 cells where 3 belong: 1 1 2."
+    assert checked.rows[0].why == "2 cells instead of 3: 1 1 2."
     assert verdicts(checked) == ["right"] * 3
     assert checked.tables[0].written[1][:2] == ("1", "1")
 
 
-def test_a_row_too_many_is_found():
+def test_extra_row_is_found():
     checked = check(wrote(("scores", [["0", "1", "1"], ["1", "1", "2"], ["1", "2", "3"], ["1", "2", "3"]])))
     assert [row.finding for row in checked.rows] == ["extra"]
 
 
 @pytest.mark.parametrize("row", [["0.5", "0.5"], ["0.5", "0.5", "x"], ["0.5", "0.5", "0"], ["0.5", "0.5", "0.00"]])
-def test_hidden_cells_may_be_left_out_crossed_or_zero(row):
+def test_masked_cells_may_be_omitted_crossed_or_zero(row):
     assert check(wrote(("weights", [row], {"rows": ["love"]}), causal=True)).passed
 
 
-def test_what_may_be_seen_may_not_be_crossed_out():
+def test_unmasked_cells_must_not_be_crossed_out():
     checked = check(wrote(("weights", [["1", "x", "x"], ["x", "1.0", "x"]]), causal=True))
     assert verdicts(checked) == ["right", "right", "right", "wrong", "wrong", "right"]
 
 
 @pytest.mark.parametrize("hidden", ["-inf", "-1e9", "x", "−∞"])
-def test_minus_infinity_in_many_spellings(hidden):
+def test_minus_infinity_in_many_notations(hidden):
     assert check(wrote(("masked", [["0", hidden, hidden]], {"rows": ["I"]}), causal=True)).passed
 
 
-def test_columns_and_rows_may_stand_in_another_order():
+def test_rows_and_columns_may_be_reordered():
     table = ("scores", [["2", "1"], ["1", "0"]], {"rows": ["love", "I"], "columns": ["AI", "I"]})
     assert check(wrote(table)).passed
 
 
-def test_the_same_word_twice_is_matched_in_order():
+def test_repeated_tokens_are_matched_in_order():
     given = {"title": "t", "tokens": ["the", "a", "the"], "x": [[1], [2], [3]], "scoring": "dot"}
     table = {
         "table": "scores",
@@ -318,7 +319,7 @@ def test_the_same_word_twice_is_matched_in_order():
     assert check(read_example(given | {"written": [table]})).passed
 
 
-def test_powers_and_sums_of_a_softmax_by_hand():
+def test_powers_and_sums_of_a_hand_calculated_softmax():
     tables = (
         ("powers", [["1", "2.03", "2.03"]], {"rows": ["I"]}),
         ("sums", [["5.06"]], {"rows": ["I"]}),
@@ -328,7 +329,7 @@ def test_powers_and_sums_of_a_softmax_by_hand():
     assert not check(wrote(tables[2])).passed, "only from the rounded powers are these right"
 
 
-def test_weights_times_values_with_names():
+def test_symbolic_weighted_sums():
     weights = {"table": "weights", "cells": [["1.0", "x"], ["0.4", "0.6"]]}
     given = {"title": "t", "tokens": ["Easy", "peasy"], "causal": True}
 
@@ -344,7 +345,7 @@ def test_weights_times_values_with_names():
     assert [row.finding for row in shares("1.0*v_0", "0.4*v_0").rows] == ["missing"]
 
 
-def test_sizes_that_do_not_meet_say_so():
+def test_mismatched_shapes_are_reported():
     with pytest.raises(InvalidInput, match="inner dimensions should match"):
         check(
             read_example(
@@ -362,45 +363,45 @@ def test_sizes_that_do_not_meet_say_so():
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ({"table": "scoers", "cells": [["1"]]}, "no table"),
         ({"table": "scores", "cells": []}, "empty"),
         ({"table": "scores", "cells": [[]]}, "empty"),
         ({"table": "scores", "cells": [["nan", "1", "1"]]}, "cannot be read"),
         ({"table": "scores", "cells": [["1", "1", "1"]], "rows": ["loev"]}, None),
-        ({"table": "scores", "cells": [["1", "1", "1"]] * 2, "rows": ["I", "loev"]}, "none of the tokens"),
+        ({"table": "scores", "cells": [["1", "1", "1"]] * 2, "rows": ["I", "loev"]}, "not one of the tokens"),
         ({"table": "scores", "cells": [["1", "1", "1"]], "rows": ["I", "love"]}, "names 2"),
         ({"table": "scores", "cells": [["1", "1", "1"]] * 2, "rows": ["I", "I"]}, "two rows for I"),
         ({"table": "X", "cells": [["1", "2"], ["1"]]}, "different lengths"),
         ({"table": "X", "cells": [["abc", "2"]]}, "is not a number"),
         ({"table": "weights", "cells": [["a*b", "2", "3"]]}, "is not a number"),
         ({"table": "scores head 2", "cells": [["1", "1", "1"]]}, "names head 2"),
-        ({"table": "context", "cells": [["0.4*y_9"]]}, "names no value"),
+        ({"table": "context", "cells": [["0.4*y_9"]]}, "does not name a value"),
     ],
 )  # fmt: skip
-def test_bad_tables_are_refused_in_words(table, said):
+def test_invalid_tables_are_rejected_with_a_message(table, message):
     example = read_example(LOVE | {"written": [table]})
-    if said is None:  # one label that is no token: taken as it stands
+    if message is None:  # a single label that is not a token is ignored
         check(example)
         return
-    with pytest.raises(InvalidInput, match=said):
+    with pytest.raises(InvalidInput, match=message):
         check(example)
 
 
-def test_numbers_that_overflow_are_refused_and_never_right():
+def test_overflow_is_an_error():
     given = {"title": "t", "tokens": ["a"], "x": [[1e200]], "written": [{"table": "scores", "cells": [["1"]]}]}
-    with pytest.raises(InvalidInput, match="grow beyond"):
+    with pytest.raises(InvalidInput, match="overflow"):
         check(read_example(given))
 
 
-def test_powers_that_overflow_do_not_spoil_the_weights():
+def test_overflowing_powers_do_not_affect_the_weights():
     written = [{"table": "weights", "cells": [["1", "0"], ["0", "1"]]}]
     given = {"title": "t", "tokens": ["a", "b"], "x": [[40], [-40]], "scoring": "dot", "written": written}
     assert check(read_example(given)).passed
 
 
-def test_too_much_is_refused_before_it_is_worked():
+def test_too_large_examples_are_rejected_before_computing():
     tokens = [f"t{index}" for index in range(10_000)]
     example = read_example(
         {"title": "t", "tokens": tokens, "x": [[1.0]] * 10_000, "written": [{"table": "Q", "cells": [["1"]]}]}
@@ -411,7 +412,7 @@ def test_too_much_is_refused_before_it_is_worked():
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_any_small_example_written_out_is_right(data):
+def test_any_small_computed_example_passes(data):
     n, d, decimals = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3)), data.draw(st.integers(1, 5))
     matrix = st.integers(-3, 3)
 
@@ -428,7 +429,7 @@ def test_any_small_example_written_out_is_right(data):
 
 @pytest.mark.parametrize("table", ["scores", "scaled", "masked"])
 @pytest.mark.parametrize("sign", ["x", "-inf", "−∞", r"-\infty", r"$-\infty$"])
-def test_what_is_hidden_in_a_given_table_weighs_nothing_after_it(table, sign):
+def test_masked_cells_of_a_given_table_have_weight_zero(table, sign):
     written = [{"table": table, "cells": [["1", "2"], ["3", sign]]}]
     written += [{"table": "weights", "cells": [["0.27", "0.73"], ["1", "0.2"]]}]
     notes = {"title": "t", "tokens": ["a", "b"], "scoring": "dot", "written": written}

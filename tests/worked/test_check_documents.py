@@ -1,4 +1,4 @@
-"""The five documents as their authors wrote them: what is found in each is frozen, every known slip among it."""
+"""The five lecture documents as written: all findings in each are pinned, including every known slip."""
 
 import pytest
 
@@ -46,9 +46,9 @@ ROWS = {
         ("weights", "And", "sum", "0.15 + 0.15 + 0.5 + 0.5 = 1.3"),
         ("weights", "An", "sum", "0.15 + 0.15 + 0.5 + 0.5 = 1.3"),
     ],
-    "003-i-love-ai": [("scores", "love", "length", "2 cells where 3 belong: 1 1 2.")],
+    "003-i-love-ai": [("scores", "love", "length", "2 cells instead of 3: 1 1 2.")],
     "004-journey": [
-        ("weights", "Your", "length", "7 cells where 6 belong: 0.21 0.20 0.20 0.12 0.12 0.15."),
+        ("weights", "Your", "length", "7 cells instead of 6: 0.21 0.20 0.20 0.12 0.12 0.15."),
         ("weights", "Your", "sum", "= 1.09"),
     ],
 }
@@ -58,17 +58,17 @@ RIGHT = {
 }  # fmt: skip
 
 
-def found(name):
+def check_document(name):
     return [check(part) for part in read_notes(name).parts]
 
 
-def test_all_five_are_there():
+def test_all_five_documents_exist():
     assert as_written_names() == tuple(CELLS) == tuple(ROWS)
 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_cells_that_are_not_right(name):
-    cells = [cell for part in found(name) for cell in part.cells if cell.verdict != "right"]
+    cells = [cell for part in check_document(name) for cell in part.cells if cell.verdict != "right"]
     written = [(cell.table, cell.row, cell.column, cell.written, cell.verdict) for cell in cells]
     assert written == [(*where, verdict) for *where, _, verdict in CELLS[name]]
     for cell, (*_, right, _verdict) in zip(cells, CELLS[name], strict=True):
@@ -76,29 +76,29 @@ def test_cells_that_are_not_right(name):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_rows_that_do_not_hold(name):
-    rows = [row for part in found(name) for row in part.rows]
+def test_inconsistent_rows(name):
+    rows = [row for part in check_document(name) for row in part.rows]
     assert [(row.table, row.row, row.finding) for row in rows] == [row[:3] for row in ROWS[name]]
     for row, (*_, why) in zip(rows, ROWS[name], strict=True):
         assert why in row.why
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_all_the_rest_is_right(name):
-    assert sum(part.count("right") for part in found(name)) == RIGHT[name]
-    assert not all(part.passed for part in found(name))
+def test_all_other_cells_are_right(name):
+    assert sum(part.count("right") for part in check_document(name)) == RIGHT[name]
+    assert not all(part.passed for part in check_document(name))
 
 
-def test_reasons_are_the_arithmetic():
-    cells = [cell for part in found("003-i-love-ai") for cell in part.cells if cell.verdict == "wrong"]
+def test_reasons_contain_the_arithmetic():
+    cells = [cell for part in check_document("003-i-love-ai") for cell in part.cells if cell.verdict == "wrong"]
     why = {(cell.table, cell.written): cell.why for cell in cells}
     assert why["scaled", "0.71"] == "2 / √2 = 1.4142, not 0.71."
-    why = {(cell.table, cell.written): cell.why for part in found("001-self-attention") for cell in part.cells}
+    why = {(cell.table, cell.written): cell.why for part in check_document("001-self-attention") for cell in part.cells}
     assert why["K", "0.18"] == "0.8·0.78 + 0.9·0.9 = 1.434, not 0.18."
 
 
-def test_percent_and_quotients_of_the_notes_are_right():
-    cells = [cell for part in found("003-i-love-ai") for cell in part.cells if cell.table == "weights"]
+def test_percentages_and_quotients_are_right():
+    cells = [cell for part in check_document("003-i-love-ai") for cell in part.cells if cell.table == "weights"]
     assert {cell.written: cell.verdict for cell in cells} == dict.fromkeys(
         ["1/5.06", "2.03/5.06", "0.1978", "0.4011", "19.8%", "40%", "0.198", "0.401"], "right"
     )

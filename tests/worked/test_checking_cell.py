@@ -1,4 +1,4 @@
-"""What can be written in a cell, and for which numbers it stands."""
+"""Cell parser: accepted notations and the values they match."""
 
 import contextlib
 import math
@@ -34,7 +34,7 @@ def test_numbers_are_read_as_people_write_them(written, value, decimals):
     assert number.allows(value)
 
 
-def test_a_plain_number_stands_for_all_that_rounds_to_it():
+def test_a_plain_number_matches_all_values_that_round_to_it():
     number = read_cell("0.71")
     assert number.allows(0.7071)
     assert number.allows(0.705)
@@ -43,31 +43,31 @@ def test_a_plain_number_stands_for_all_that_rounds_to_it():
     assert not number.allows(0.7151)
 
 
-def test_an_expression_of_whole_numbers_is_exact_and_decimals_in_it_are_rounded():
+def test_expressions_of_whole_numbers_are_exact_and_decimals_are_rounded():
     assert not read_cell("1/3").allows(0.3333)
     assert read_cell("1/5.06").allows(1 / 5.0562)
     assert not read_cell("1/5.06").allows(1 / 5.07)
 
 
 @pytest.mark.parametrize(("written", "exact"), [("0.138", 0.13855), ("0.23", 0.2379), ("-0.23", -0.2379), ("1", 1.9)])
-def test_cut_off_is_not_rounded(written, exact):
+def test_truncation_is_not_rounding(written, exact):
     number = read_cell(written)
     assert number.cuts(exact)
     assert not number.allows(exact)
 
 
 @pytest.mark.parametrize(("written", "exact"), [("0.24", 0.2379), ("0.23", 0.2401), ("0.23", -0.2379), ("0.23", 0.23)])
-def test_what_is_not_cut_off(written, exact):
+def test_not_a_truncation(written, exact):
     assert not read_cell(written).cuts(exact)
 
 
 @pytest.mark.parametrize("written", ["", "  ", "_", "____", "...", "…", "?", "-", "—", "\\ldots", "$ $", ".."])
-def test_no_answer_is_a_blank(written):
+def test_missing_answers_are_blank(written):
     assert read_cell(written) is Mark.BLANK
 
 
 @pytest.mark.parametrize("written", ["x", "X", "×", "-inf", "-∞", "−∞", "$-\\infty$", "\\times"])
-def test_marks_of_what_may_not_be_seen(written):
+def test_mask_signs(written):
     assert read_cell(written) is Mark.HIDDEN
 
 
@@ -79,7 +79,7 @@ def test_marks_of_what_may_not_be_seen(written):
         ("0.5 <eos>", ["0.5*<eos>"]),
     ],
 )  # fmt: skip
-def test_terms_with_names(written, terms):
+def test_symbolic_terms(written, terms):
     assert [str(term) for term in read_cell(written)] == terms
 
 
@@ -103,29 +103,29 @@ def test_terms_with_names(written, terms):
         "√-1",
     ],
 )
-def test_what_is_no_number_is_refused_with_its_place(written):
+def test_unreadable_cells_are_rejected_with_their_location(written):
     with pytest.raises(InvalidInput, match="scores, row love"):
         read_cell(written, "scores, row love")
 
 
 @given(st.text(max_size=60))
-def test_no_text_breaks_the_reader(text):
+def test_arbitrary_text_never_crashes_the_parser(text):
     with contextlib.suppress(InvalidInput):
         read_cell(text)
 
 
 @given(st.text(alphabet="0123456789.,+-*/^(){}√e%", max_size=40))
-def test_no_sum_breaks_the_calculator_and_bounds_enclose_the_value(text):
-    found = evaluate(text)
-    if found is not None:
-        assert found.low <= found.value <= found.high
+def test_arbitrary_expressions_never_crash_and_bounds_enclose_the_value(text):
+    interval = evaluate(text)
+    if interval is not None:
+        assert interval.low <= interval.value <= interval.high
 
 
 @given(st.floats(-100, 100), st.integers(0, 6))
-def test_a_number_allows_whatever_is_rounded_to_it(exact, decimals):
+def test_a_number_matches_every_value_rounded_to_it(exact, decimals):
     assert read_cell(f"{exact:.{decimals}f}").allows(exact)
 
 
 @given(st.floats(-100, 100), st.integers(0, 6), st.integers(2, 50))
-def test_a_number_refuses_what_lies_units_away(exact, decimals, units):
+def test_a_number_rejects_values_units_away(exact, decimals, units):
     assert not read_cell(f"{exact + units * 10.0**-decimals:.{decimals}f}").allows(exact)

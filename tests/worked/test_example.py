@@ -1,4 +1,4 @@
-"""Reading examples: what is right is kept, what is wrong is one clear error."""
+"""Reading examples: valid ones are kept, invalid ones raise one clear error."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_the_library_is_complete():
     assert wanted <= set(example_names())
 
 
-def test_an_unknown_name_gets_the_nearest():
+def test_an_unknown_name_suggests_the_closest():
     with pytest.raises(NotFound) as caught:
         load_example("jurney")
     assert "Did you mean journey?" in caught.value.hint
@@ -58,7 +58,7 @@ WRONG = {
     "a bias of words": ({"bias": [["much", 0], [0, 0]]}, "should be a number"),
     "wide weights": ({"weights": [[1, 0, 0], [0, 1, 0]]}, "weights has 3 columns for 2 keys"),
     "source without names": ({"source_x": [[1, 2]]}, "source_x is given without source_tokens"),
-    "half a character": ({"tokens": ["\ud800", "b"]}, "half a character"),
+    "half a character": ({"tokens": ["\ud800", "b"]}, "lone surrogate"),
     "features that do not fit": ({"features": ["one"]}, "1 features for 2 columns"),
     "additive that does not fit": (
         {"scoring": {"kind": "additive", "w": [[1]], "u": [[1, 2]], "v": [1]}},
@@ -68,24 +68,24 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_said(case):
-    change, said = WRONG[case]
-    with pytest.raises(InvalidInput, match=said):
+def test_invalid_fields_are_reported(case):
+    change, message = WRONG[case]
+    with pytest.raises(InvalidInput, match=message):
         read_example(TINY | change)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"heads": 3}, "cannot be split into 3 heads"),
         ({"normalise": "sum", "scoring": "dot", "x": [[1, 0], [-1, 0]]}, "sum to 0"),
-        ({"until": "wieghts"}, "is none of the steps"),
+        ({"until": "wieghts"}, "is not one of the steps"),
         ({"weights": [[1, 0], [0, 1]], "heads": 2}, "belong to one head"),
-        ({"weights": [[0.5, 0.5], [0, 1]], "causal": True}, "where the mask hides"),
+        ({"weights": [[0.5, 0.5], [0, 1]], "causal": True}, "for a masked key"),
     ],
 )
-def test_what_only_shows_when_worked_is_said_too(change, said):
-    with pytest.raises(InvalidInput, match=said):
+def test_errors_that_appear_only_when_solving(change, message):
+    with pytest.raises(InvalidInput, match=message):
         work(read_example(TINY | change))
 
 
@@ -103,7 +103,7 @@ def test_what_only_shows_when_worked_is_said_too(change, said):
         b"a = " + b"[" * 3000,
     ],
 )
-def test_broken_files_are_one_error(tmp_path, text):
+def test_broken_files_raise_one_error(tmp_path, text):
     for suffix in (".toml", ".json"):
         path = tmp_path / f"broken{suffix}"
         path.write_bytes(text)
@@ -111,21 +111,21 @@ def test_broken_files_are_one_error(tmp_path, text):
             read_example(path)
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_missing_file(tmp_path):
     with pytest.raises(NotFound, match="no file"):
         read_example(tmp_path / "none.toml")
     with pytest.raises(PeasyError):
         read_example(tmp_path)
 
 
-def test_errors_of_a_file_name_it(tmp_path):
+def test_errors_name_the_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('title = "t"\ntokens = ["a"]\nx = [[1], [2]]\n')
     with pytest.raises(InvalidInput, match=r"mine\.toml: x has 2 rows"):
         read_example(path)
 
 
-def test_without_a_title_an_example_is_called_as_its_file_or_by_its_tokens(tmp_path):
+def test_title_defaults_to_file_name_or_tokens(tmp_path):
     path = tmp_path / "my-cats.toml"
     path.write_text('tokens = ["the", "cat"]\nx = [[1, 0], [0, 1]]\n')
     assert read_example(path).title == "my-cats"

@@ -1,4 +1,4 @@
-"""Worksheets: the same for the same seed, small enough for a hand."""
+"""Worksheets: deterministic for a seed, and small enough to solve by hand."""
 
 import numpy as np
 import pytest
@@ -12,21 +12,21 @@ def numbers(exercise):
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_a_seed_makes_the_same_sheet_again(topic):
+def test_worksheets_are_deterministic(topic):
     assert numbers(make_exercise("4x2", 7, topic)) == numbers(make_exercise("4x2", 7, topic))
     assert numbers(make_exercise("4x2", 7, topic)) != numbers(make_exercise("4x2", 8, topic))
 
 
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("seed", range(20))
-def test_every_sheet_can_be_worked_by_hand(topic, seed):
+def test_every_worksheet_has_small_numbers(topic, seed):
     exercise = make_exercise("3x2", seed, topic)
     assert exercise.asked
     assert all(np.abs(step.values).max() <= 3 for step in exercise.given)
     assert exercise.worked.example.tokens == tuple(dict.fromkeys(exercise.worked.example.tokens))
 
 
-def test_what_each_topic_asks():
+def test_steps_of_each_topic():
     asked = {topic: [step.name for step in make_exercise(topic=topic).asked] for topic in TOPICS}
     assert asked["plain"] == ["query", "key", "value", "scores", "scaled", "weights", "context"]
     assert "masked" in asked["masked"]
@@ -39,12 +39,12 @@ def test_what_each_topic_asks():
 
 
 @pytest.mark.parametrize("size", ["", "3", "x", "0x2", "1x2", "3x0", "9x2", "3x2x1", "-3x2", "999999x2"])
-def test_sizes_that_are_none(size):
-    with pytest.raises(UsageError, match="no size"):
+def test_invalid_sizes(size):
+    with pytest.raises(UsageError, match="not a valid"):
         read_size(size)
 
 
-def test_slips():
+def test_misspelt_topic_and_odd_width():
     with pytest.raises(UsageError, match="no topic") as caught:
         make_exercise(topic="maksed")
     assert caught.value.hint == "Did you mean masked?"

@@ -1,4 +1,4 @@
-"""Whatever an example holds: a right result or one clear error."""
+"""Fuzz tests: any example gives a valid result or one clear error."""
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -44,7 +44,7 @@ FIELDS = {
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.fixed_dictionaries({"title": st.text(max_size=5)}, optional=FIELDS))
-def test_wild_examples_are_worked_or_refused(example):
+def test_arbitrary_examples_are_solved_or_rejected(example):
     try:
         shown = explain(example, contributions=True)
         shown.data()
@@ -56,7 +56,7 @@ def test_wild_examples_are_worked_or_refused(example):
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.data())
-def test_calm_examples_are_always_worked(tokens, width, d_key, data):
+def test_valid_examples_are_always_solved(tokens, width, d_key, data):
     def draw(rows, columns):
         return data.draw(st.lists(st.lists(CALM, min_size=columns, max_size=columns), min_size=rows, max_size=rows))
 

@@ -1,4 +1,4 @@
-"""Tokens as labels."""
+"""Token labels."""
 
 import pytest
 
@@ -8,12 +8,12 @@ from peasy.worked.label import LONGEST, visible
 @pytest.mark.parametrize(
     "token", ["\x1b[31mred", "\x9b31m", "a\x00b", "\u202eabc", "\u2066x", "line\nend", "\u2028", "\x7f"]
 )
-def test_nothing_that_steers_a_screen_is_left(token):
+def test_control_characters_are_replaced(token):
     assert visible(token).isprintable()
 
 
 @pytest.mark.parametrize("token", ["I", "<eos>", "é", "日本", "👩‍👩‍👧", "שלום", "[red]"])
-def test_words_stay_as_they_are(token):
+def test_words_are_unchanged(token):
     assert visible(token) == token
 
 

@@ -1,4 +1,4 @@
-"""Sentences: vectors from the words themselves."""
+"""Sentence examples: deterministic word vectors."""
 
 import subprocess
 import sys
@@ -10,28 +10,28 @@ from peasy.worked.sentence import MADE, sentence_example, split_words, vector_of
 
 
 def test_a_word_always_gets_the_same_vector():
-    assert vector_of("pizza") == (-0.2, 0.1, 0.2, -0.3), "vectors of old pages and worksheets must not move"
+    assert vector_of("pizza") == (-0.2, 0.1, 0.2, -0.3), "vectors in saved pages and worksheets must not change"
     one, two = sentence_example("the cat saw the dog"), sentence_example("a dog and The bird")
     assert one.x[0] == one.x[3] == two.x[3]
     assert one.x[4] == two.x[1]
     assert len(set(one.x)) == 4
 
 
-def test_in_another_process_too():
+def test_vectors_are_equal_in_another_process():
     code = "from peasy.worked.sentence import vector_of; print(vector_of('lemon'))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"})
     assert ran.stdout.strip() == str(vector_of("lemon")), ran.stderr
 
 
-def test_composed_or_not_it_is_one_word():
+def test_unicode_normalisation_does_not_change_the_vector():
     assert vector_of("caf\u00e9") == vector_of("cafe\u0301")
 
 
-def test_it_says_where_the_vectors_are_from():
+def test_note_explains_the_vectors():
     assert sentence_example("I love AI").note == MADE
 
 
-def test_words_and_marks():
+def test_words_and_punctuation():
     assert split_words("Don't panic: it's fine!") == ("Don't", "panic", ":", "it's", "fine", "!")
     with pytest.raises(InvalidInput, match="two words"):
         sentence_example("alone")

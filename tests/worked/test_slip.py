@@ -1,4 +1,4 @@
-"""Slips of a whole row have a name, and what was worked out from them is not blamed again."""
+"""Slips that explain whole rows are named, and cells computed from them are not counted again."""
 
 import numpy as np
 import pytest
@@ -21,19 +21,21 @@ def shares(scores, axis=-1):
 
 
 SLIPS = {
-    "without scaling": lambda scores, scaled: shares(scores),
-    "without the mask": lambda scores, scaled: shares(scaled),
-    "down the columns": lambda scores, scaled: shares(scaled, axis=0),
-    "by the sum": lambda scores, scaled: scaled / scaled.sum(axis=-1, keepdims=True),
+    "not scaled": lambda scores, scaled: shares(scores),
+    "mask was not applied": lambda scores, scaled: shares(scaled),
+    "over columns": lambda scores, scaled: shares(scaled, axis=0),
+    "by their sum": lambda scores, scaled: scaled / scaled.sum(axis=-1, keepdims=True),
 }
 
 
 def handed_in(slip, **settings):
-    """What somebody hands in who keeps all digits in a calculator and writes two decimals down."""
+    """Return a solution computed with all digits and written with two decimals."""
     worked = work(read_example(TEA | settings))
     weights = SLIPS[slip](worked.step("scores").values, worked.step("scaled").values)
     tables = {"weights": weights, "context": weights @ worked.step("value").values}
-    written = [{"table": name, "cells": [[f"{each:.2f}" for each in row] for row in t]} for name, t in tables.items()]
+    written = [
+        {"table": name, "cells": [[f"{number:.2f}" for number in row] for row in t]} for name, t in tables.items()
+    ]
     return read_example(TEA | settings | {"written": written})
 
 
@@ -42,8 +44,8 @@ def wrong_tables(checked):
 
 
 @pytest.mark.parametrize("slip", SLIPS)
-def test_a_slip_is_named_and_blamed_once(slip):
-    checked = check(handed_in(slip, causal=slip == "without the mask"))
+def test_a_slip_is_named_and_counted_once(slip):
+    checked = check(handed_in(slip, causal=slip == "mask was not applied"))
     wrong = [cell for cell in checked.cells if cell.verdict == "wrong"]
     assert wrong
     assert not checked.passed
@@ -51,19 +53,17 @@ def test_a_slip_is_named_and_blamed_once(slip):
     assert wrong_tables(checked) == {"weights"}
 
 
-def test_without_the_names_the_context_is_blamed_too(monkeypatch):
+def test_without_slips_the_context_is_wrong_too(monkeypatch):
     monkeypatch.setattr(mark, "find_slip", lambda *given: None)
-    assert wrong_tables(check(handed_in("without scaling"))) == {"weights", "context"}
+    assert wrong_tables(check(handed_in("not scaled"))) == {"weights", "context"}
 
 
 @pytest.mark.parametrize("normalise", ["sum", "none"])
-def test_other_normalisations_are_checked_without_names(normalise):
-    assert "that is" not in " ".join(
-        cell.why for cell in check(handed_in("without scaling", normalise=normalise)).cells
-    )
+def test_slips_apply_only_to_softmax(normalise):
+    assert "not scaled" not in " ".join(cell.why for cell in check(handed_in("not scaled", normalise=normalise)).cells)
 
 
-def test_a_single_wrong_number_is_no_slip():
+def test_a_single_wrong_number_is_not_a_slip():
     written = [{"table": "weights", "cells": [["0.20", "0.40", "0.41"]], "rows": ["I"]}]
     love = load_example("i-love-ai")
     notes = {"tokens": love.tokens, "x": love.x, "w_q": love.w_q, "w_k": love.w_k, "written": written}

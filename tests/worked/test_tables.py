@@ -1,4 +1,4 @@
-"""Reading tables from Markdown, LaTeX, CSV and TOML: the same notes in four hands, and what cannot be read."""
+"""Readers of notes: the same notes in Markdown, LaTeX, CSV and TOML, and unreadable files."""
 
 import contextlib
 
@@ -100,7 +100,7 @@ table = "scaled"
 rows = ["love"]
 cells = [["1/√2", "0,71", 2.12]]
 """
-HANDS = {".md": MARKDOWN, ".tex": LATEX, ".csv": CSV, ".toml": TOML}
+FORMATS = {".md": MARKDOWN, ".tex": LATEX, ".csv": CSV, ".toml": TOML}
 
 
 @pytest.fixture
@@ -113,13 +113,13 @@ def write(tmp_path):
     return put
 
 
-@pytest.mark.parametrize("suffix", HANDS)
-def test_the_same_notes_in_four_hands(suffix, write):
-    (example,) = read_notes(write(f"notes{suffix}", HANDS[suffix])).parts
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_the_same_notes_in_four_formats(suffix, write):
+    (example,) = read_notes(write(f"notes{suffix}", FORMATS[suffix])).parts
     checked = check(example)
     assert example.tokens == ("I", "love", "AI")
-    found = [(c.table, c.row, c.column, c.right, c.verdict) for c in checked.cells if c.verdict != "right"]
-    assert found == [
+    not_right = [(c.table, c.row, c.column, c.right, c.verdict) for c in checked.cells if c.verdict != "right"]
+    assert not_right == [
         ("scores", "love", "AI", 2.0, "wrong"),
         ("scaled", "love", "AI", pytest.approx(2**0.5), "follows"),
     ]
@@ -128,7 +128,7 @@ def test_the_same_notes_in_four_hands(suffix, write):
 
 
 @pytest.mark.parametrize(
-    ("said", "step"),
+    ("caption", "step"),
     [
         ("X", "x"), ("Input embeddings", "x"), ("W_Q", "w_q"), ("$W^Q$", "w_q"), ("W_{Q}", "w_q"), ("Query", "query"),
         ("Q = XW_Q", "query"), ("K^T", "key_transposed"), ("K^{\\top}", "key_transposed"), ("Kᵀ", "key_transposed"),
@@ -145,37 +145,39 @@ def test_the_same_notes_in_four_hands(suffix, write):
         ("Queries", "query"), ("z", "context"), ("Step 6: context", "context"), ("Final output", "context"),
     ],
 )  # fmt: skip
-def test_captions_as_people_write_them(said, step):
-    assert step_named(said) == (step, None)
+def test_captions_as_people_write_them(caption, step):
+    assert step_named(caption) == (step, None)
 
 
 @pytest.mark.parametrize(
-    "said", ["scores head 2", "head-2.scores", "Head 2: scores", "scores (head 2)", "scores, head 2"]
+    "caption", ["scores head 2", "head-2.scores", "Head 2: scores", "scores (head 2)", "scores, head 2"]
 )
-def test_captions_of_heads(said):
-    assert step_named(said) == ("scores", 2)
+def test_captions_of_heads(caption):
+    assert step_named(caption) == ("scores", 2)
 
 
 @pytest.mark.parametrize(
-    "said", ["", "Dear diary", "see below", "the table", "1", "x" * 500, "weights and biases of life"]
+    "caption", ["", "Dear diary", "see below", "the table", "1", "x" * 500, "weights and biases of life"]
 )
-def test_captions_that_mean_no_step(said):
-    assert step_named(said) is None
+def test_captions_that_name_no_step(caption):
+    assert step_named(caption) is None
 
 
-def test_a_caption_may_stand_below_its_table():
+def test_caption_below_its_table():
     text = "| | 0 |\n|-|-|\n| a | 3 |\n\n: X\n\n| | a |\n|-|-|\n| a | 9 |\n\nTable: Attention scores\n"
     assert [table.table for table in read_text(text).parts[0].written] == ["x", "scores"]
 
 
-def test_written_tables_may_stand_under_their_names(write):
+def test_short_form_of_written_tables(write):
     text = TOML[: TOML.index("[[written]]")] + '[written]\nscores = [["0", "1", 1], [1, 1, 3], [1, 2, 3]]\n'
     (example,) = read_notes(write("short.toml", text)).parts
     assert check(example).count("wrong") == 1
 
 
-def test_every_short_caption_means_itself():
-    assert {step: step_named(said) for step, said in CAPTIONS.items()} == {step: (step, None) for step in CAPTIONS}
+def test_every_short_caption_names_its_step():
+    assert {step: step_named(caption) for step, caption in CAPTIONS.items()} == {
+        step: (step, None) for step in CAPTIONS
+    }
 
 
 def test_heads_under_headings():
@@ -207,22 +209,22 @@ def test_settings_in_lines():
 @pytest.mark.parametrize(
     "line", ["casual: true", "scorring: dot", "normalize : cosinus", "heads: two", "causal: maybe"]
 )
-def test_misspelt_settings_are_refused(line):
+def test_misspelt_settings_are_rejected(line):
     with pytest.raises(InvalidInput):
         read_text(f"{line}\n\n{MARKDOWN.replace('causal: false', '')}")
 
 
 @pytest.mark.parametrize("line", ["Note: this is true", "Remember: dot the i", "Result: 42", "Sum: 5.06"])
-def test_prose_is_no_setting(line):
+def test_prose_is_not_a_setting(line):
     assert read_text(f"{line}\n\n{MARKDOWN}").parts[0].causal is False
 
 
 def test_tables_in_code_fences_and_unknown_captions_are_left_out():
     fenced = "```\n**scores**\n\n| a |\n|---|\n| 9 |\n```\n"
     holidays = "\n**My holidays**\n\n| day | sun |\n|---|---|\n| 1 | 7 |\n"
-    found = read_text(MARKDOWN + fenced + holidays)
-    assert found.ignored == ("My holidays",)
-    assert [table.table for table in found.parts[0].written] == ["x", "w_q", "w_k", "scores", "scaled"]
+    notes = read_text(MARKDOWN + fenced + holidays)
+    assert notes.ignored == ("My holidays",)
+    assert [table.table for table in notes.parts[0].written] == ["x", "w_q", "w_k", "scores", "scaled"]
 
 
 def test_escaped_bars_and_hostile_tokens_are_text():
@@ -241,14 +243,14 @@ def test_semicolons_allow_decimal_commas():
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("empty.md", "", "is empty"),
         ("blank.md", " \n\n ", "is empty"),
-        ("prose.md", "no table here", "No table says"),
-        ("uncaptioned.md", "| a |\n|---|\n| 1 |\n", "No table says"),
-        ("binary.md", b"\xff\xfe\x00\x01\x02", "not a text"),
-        ("zero.csv", b"X\n1\x00\n", "zero bytes"),
+        ("prose.md", "no table here", "No table has a caption"),
+        ("uncaptioned.md", "| a |\n|---|\n| 1 |\n", "No table has a caption"),
+        ("binary.md", b"\xff\xfe\x00\x01\x02", "not UTF-8 text"),
+        ("zero.csv", b"X\n1\x00\n", "NUL bytes"),
         ("broken.toml", "title = ", "not valid TOML"),
         ("list.json", "[1, 2]", "should be a table"),
         ("unknown.toml", TOML.replace("w_k", "w_x"), "no such key"),
@@ -256,19 +258,19 @@ def test_semicolons_allow_decimal_commas():
         ("ragged.toml", TOML.replace("x = [[1, 0], [0, 1], [1, 1]]", "x = [[1, 0], [0], [1, 1]]"), "different lengths"),
         ("nothing.toml", TOML[: TOML.index("[[written]]")], "no written tables"),
         ("parts.toml", "title = 't'\nparts = []", "no written tables"),
-        ("notes.docx", "PK", "no kind"),
+        ("notes.docx", "PK", "cannot be checked"),
         ("nan.csv", "X\n1\n\nscores\nNaN\n", None),
         ("ragged.csv", "X\n1,0\n1\n", None),
         ("huge.md", "x" * 4_000_001, "4,000,001 bytes"),
     ],
 )
-def test_what_cannot_be_read_is_said(write, name, content, said):
+def test_unreadable_files_are_reported(write, name, content, message):
     path = write(name, content)
-    with pytest.raises(InvalidInput, match=said):
+    with pytest.raises(InvalidInput, match=message):
         [check(part) for part in read_notes(path).parts]
 
 
-def test_what_is_not_there_is_not_found(tmp_path, write):
+def test_missing_file_suggests_the_closest(tmp_path, write):
     write("notes.md", MARKDOWN)
     with pytest.raises(NotFound) as caught:
         read_notes(tmp_path / "note.md")
@@ -280,8 +282,8 @@ def test_what_is_not_there_is_not_found(tmp_path, write):
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from([".md", ".tex", ".csv"]), st.data())
-def test_mutilated_notes_give_an_error_in_words_or_a_result(suffix, data):
-    text = HANDS[suffix]
+def test_mutilated_notes_give_a_result_or_a_clear_error(suffix, data):
+    text = FORMATS[suffix]
     for _ in range(data.draw(st.integers(1, 4))):
         start, length = data.draw(st.integers(0, len(text))), data.draw(st.integers(0, 30))
         text = text[:start] + data.draw(st.text(max_size=8)) + text[start + length :]
@@ -305,12 +307,12 @@ BOMBS = {
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("suffix", [".md", ".tex", ".csv"])
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_bombs_are_over_quickly(suffix, bomb):
+def test_pathological_input_is_fast(suffix, bomb):
     with contextlib.suppress(InvalidInput):
         [check(part) for part in read_text(BOMBS[bomb], suffix).parts]
 
 
-def test_sentences_that_lead_up_to_a_table():
+def test_lead_in_sentences_name_tables():
     text = "We take the weights\n\n| | a |\n|-|-|\n| a | 1 |\n\nand the values V:\n\n| | 0 |\n|-|-|\n| a | 3 |\n\n"
     text += "so the output is\n\n| | 0 |\n|-|-|\n| a | 4 |\n"
     (example,) = read_text(text).parts
@@ -318,7 +320,7 @@ def test_sentences_that_lead_up_to_a_table():
     assert [cell.verdict for cell in check(example).cells] == ["wrong"]
 
 
-def test_a_caption_may_stand_in_the_corner():
+def test_caption_in_the_corner_cell():
     assert read_text("| weights | a |\n|-|-|\n| a | 1 |\n").parts[0].tokens == ("a",)
 
 
@@ -328,14 +330,14 @@ def test_chains_of_equals_signs():
     assert [table.table for table in read_text(text, ".tex").parts[0].written] == ["value", "weights", "context"]
 
 
-def test_crosses_above_the_diagonal_say_causal_and_a_line_outweighs_them():
+def test_crosses_above_the_diagonal_imply_causal_unless_set():
     text = "**X**\n\n| 1 |\n|-|\n| 2 |\n\n**weights**\n\n| | a | b |\n|-|-|-|\n| a | 1 | x |\n| b | 0.12 | 0.88 |\n"
     assert read_text(text).parts[0].causal is True
     assert read_text("causal: no\n\n" + text).parts[0].causal is False
     assert read_text(text.replace("0.12", "x")).parts[0].causal is False
 
 
-def test_the_formula_above_the_weights_says_whether_they_are_scaled():
+def test_formula_above_the_weights_sets_the_scoring():
     text = "**X**\n\n| 1 | 1 |\n|-|-|\n\n**weights**\n\n$$\n\\text{softmax}(FORMULA)\n$$\n\n| | a |\n|-|-|\n| a | 1 |\n"
     assert read_text(text.replace("FORMULA", "QK^T")).parts[0].scoring == "dot"
     assert read_text(text.replace("FORMULA", "\\frac{QK^T}{\\sqrt{d_k}}")).parts[0].scoring == "scaled-dot"
@@ -356,6 +358,6 @@ def test_a_named_table_is_not_renamed_by_its_formula():
     ],
 )  # fmt: skip
 def test_a_header_of_numbers_is_a_row_and_is_not_lost(header, is_row):
-    """Markdown wants a header: who has none writes the first row there."""
+    """Markdown requires a header, so a table without one has its first row there."""
     cells, _ = part_labels(list(header), [["love", "1", "1"]])
     assert len(cells) == 1 + is_row

@@ -1,4 +1,4 @@
-"""Working an example: the numbers of the documents, and two roads to each of them."""
+"""Solver: the numbers of the lecture documents, each computed in two ways."""
 
 import dataclasses
 from importlib import import_module
@@ -33,17 +33,17 @@ def test_i_love_ai_step_by_step():
 
 def test_the_steps_are_those_of_the_formula():
     example = load_example("i-love-ai-two-heads")
-    roads = attend_with_weights(example.x, example.w_q, example.w_k, example.w_v, heads=2)
+    steps = attend_with_weights(example.x, example.w_q, example.w_k, example.w_v, heads=2)
     worked = work(example)
     for name in ("query", "key", "value", "scores", "scaled", "weights", "context"):
         for head in (1, 2):
             step = worked.step(f"head-{head}.{name}")
-            np.testing.assert_array_equal(step.values, roads[name][head - 1])
-            assert (step.tex, step.says) == (roads.step(name).tex, roads.step(name).says)
-    np.testing.assert_array_equal(worked.step("concat").values, roads.concat)
+            np.testing.assert_array_equal(step.values, steps[name][head - 1])
+            assert (step.tex, step.says) == (steps.step(name).tex, steps.step(name).says)
+    np.testing.assert_array_equal(worked.step("concat").values, steps.concat)
 
 
-def test_i_love_ai_only_looking_back():
+def test_i_love_ai_causal():
     worked = work(load_example("i-love-ai-causal"))
     weights = [[1, 0, 0], [0.5, 0.5, 0], [0.14, 0.284, 0.576]]
     np.testing.assert_allclose(worked.step("weights").values, weights, atol=1e-4)
@@ -52,7 +52,7 @@ def test_i_love_ai_only_looking_back():
     np.testing.assert_array_equal(hidden, np.triu(np.ones((3, 3), bool), 1))
 
 
-def test_i_love_ai_in_two_heads():
+def test_i_love_ai_two_heads():
     worked = work(load_example("i-love-ai-two-heads"))
     one, two = worked.step("head-1.context").values, worked.step("head-2.context").values
     np.testing.assert_allclose(one[:, 0], [0.5777, 0.5777, 0.5317], atol=1e-4)
@@ -60,7 +60,7 @@ def test_i_love_ai_in_two_heads():
     np.testing.assert_array_equal(worked.step("concat").values, np.hstack([one, two]))
 
 
-def test_i_love_ai_from_source_to_target():
+def test_i_love_ai_cross_attention():
     worked = work(load_example("i-love-ai-source-target"))
     np.testing.assert_allclose(worked.step("weights").values, [[0.5, 0.5], [0.3302, 0.6698]], atol=1e-4)
     np.testing.assert_allclose(worked.step("context").values, [[0.5, 2], [0.6698, 2.3395]], atol=1e-4)
@@ -70,7 +70,7 @@ def test_i_love_ai_from_source_to_target():
 
 def variant(name: str, called: str) -> np.ndarray:
     example = load_example(name)
-    (found,) = [each for each in example.variants if each.name == called]
+    (found,) = [option for option in example.variants if option.name == called]
     return work(example.changed(found)).step("weights" if not example.until else example.until).values
 
 
@@ -121,18 +121,18 @@ def test_journey():
 
 
 def next_word_loss(example) -> float:
-    """How surprised the contexts are by the next words: the aim the learned matrices were taught."""
+    """Next-word cross-entropy loss, which the learned matrices were trained on."""
     logits = work(example).step("context").values @ np.asarray(example.x).T
     logits = logits[:-1] - logits[:-1].max(axis=1, keepdims=True)
-    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    return float(-np.log(shares[np.arange(5), np.arange(1, 6)]).mean())
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return float(-np.log(probabilities[np.arange(5), np.arange(1, 6)]).mean())
 
 
 def decay(example) -> float:
     return 0.001 * sum((np.asarray(w) ** 2).sum() for w in (example.w_q, example.w_k, example.w_v))
 
 
-def test_learned_weights_have_learned_something():
+def test_learned_weights_have_lower_loss():
     learned = load_example("journey-learned")
     unlearned = dataclasses.replace(load_example("journey"), causal=True)
     assert learned.x == unlearned.x
@@ -143,10 +143,10 @@ def test_learned_weights_have_learned_something():
             nudged = np.asarray(getattr(learned, name))
             nudged[row] *= 1.2
             other = dataclasses.replace(learned, **{name: tuple(map(tuple, nudged.tolist()))})
-            assert next_word_loss(other) + decay(other) > lowest, "training ended in no valley"
+            assert next_word_loss(other) + decay(other) > lowest, "not a local minimum"
 
 
-def test_easy_peasy_gives_weights_and_nothing_before_them():
+def test_easy_peasy_has_only_weights():
     worked = work(load_example("easy-peasy"))
     assert worked.names == ("weights",)
     np.testing.assert_array_equal(worked.step("weights").values[3], [0.2, 0.1, 0.3, 0.4])
@@ -160,7 +160,7 @@ def test_pizza():
     assert work(load_example("pizza")).names == ("value", "weights", "context")
 
 
-def test_softmax_keeps_between_zero_and_one_where_the_sum_does_not():
+def test_softmax_stays_between_zero_and_one_unlike_the_sum():
     softmax, by_sum = variant("softmax-or-sum", "softmax"), variant("softmax-or-sum", "division by the sum")
     assert (softmax >= 0).all()
     assert (softmax <= 1).all()
@@ -169,7 +169,7 @@ def test_softmax_keeps_between_zero_and_one_where_the_sum_does_not():
     assert softmax[2, 2] > 0.99 > by_sum[2, 2]
 
 
-def test_masked_the_first_word_sees_only_itself():
+def test_first_causal_token_attends_only_to_itself():
     masked = variant("pizza-masked", "masked attention")
     np.testing.assert_array_equal(masked[0], np.eye(11)[0])
     unmasked = variant("pizza-masked", "self-attention")
@@ -178,8 +178,8 @@ def test_masked_the_first_word_sees_only_itself():
     assert all(table[it, pizza] == max(np.delete(table[it], it)) for table in (masked, unmasked))
 
 
-def test_row_dim_and_col_dim_say_which_way_the_data_lies():
-    """The computation of document 001's class, written out with its own names."""
+def test_row_dim_and_col_dim_select_the_axes():
+    """The computation of the SelfAttention class in the slides, with its own variable names."""
     example = load_example("self-attention")
     turned = dataclasses.replace(example, x=tuple(zip(*example.x, strict=True)), row_dim=1, col_dim=0)
     np.testing.assert_array_equal(work(turned).step("context").values, work(example).step("context").values)
@@ -195,18 +195,18 @@ def test_row_dim_and_col_dim_say_which_way_the_data_lies():
         dataclasses.replace(example, row_dim=1)
 
 
-def test_token_by_token_gives_the_same_as_matrices():
-    """Q, K, V as matrices are only for calculation efficiency."""
+def test_token_by_token_equals_matrix_form():
+    """The matrix form of Q, K, V is only for efficiency."""
     example = load_example("i-love-ai")
     w_q, w_k, w_v = (np.asarray(w) for w in (example.w_q, example.w_k, example.w_v))
-    for index, asking in enumerate(np.asarray(example.x)):
-        powers = [np.exp(((asking @ w_q) * (other @ w_k)).sum() / 2**0.5) for other in np.asarray(example.x)]
+    for index, vector in enumerate(np.asarray(example.x)):
+        powers = [np.exp(((vector @ w_q) * (other @ w_k)).sum() / 2**0.5) for other in np.asarray(example.x)]
         summed = sum(power / sum(powers) * (other @ w_v) for power, other in zip(powers, example.x, strict=True))
         np.testing.assert_allclose(values("i-love-ai", "context")[index], summed, rtol=1e-14)
 
 
 @pytest.mark.parametrize("name", example_names())
-def test_every_example_of_the_library_works_and_says_what_it_is(name: str):
+def test_every_library_example_is_solved_and_described(name: str):
     example = load_example(name)
     worked = work(example)
     assert example.title
@@ -216,26 +216,26 @@ def test_every_example_of_the_library_works_and_says_what_it_is(name: str):
         assert step.values.shape == (len(step.rows), len(step.columns))
         assert step.tex
         assert step.says
-    for each in example.variants:
-        work(example.changed(each))
+    for variant in example.variants:
+        work(example.changed(variant))
 
 
-def test_what_is_not_given_is_not_worked():
+def test_steps_without_inputs_are_not_computed():
     assert work(read_example({"title": "t", "tokens": ["a"], "x": [[1]], "w_q": [[2]]})).names == ("x", "w_q", "query")
     only = work(read_example({"title": "t", "tokens": ["a"], "q": [[1]], "k": [[2]]}))
     assert only.names == ("query", "key", "scores", "scaled", "weights")
-    with pytest.raises(InvalidInput, match="nothing to work with"):
+    with pytest.raises(InvalidInput, match="nothing to compute"):
         work(read_example({"title": "t", "tokens": ["a"]}))
 
 
-def test_shape_mistakes_say_what_meets_and_what_would_fit():
+def test_shape_errors_suggest_what_fits():
     example = {"title": "t", "tokens": ["a", "b", "c"], "x": [[1, 2]] * 3, "w_q": [[1, 2]] * 3}
-    with pytest.raises(InvalidInput, match=r"3x2 · 3x2 does not go, 3x2 · 2x3 does") as caught:
+    with pytest.raises(InvalidInput, match=r"3x2 · 3x2 is not defined, 3x2 · 2x3 is") as caught:
         work(read_example(example))
     assert caught.value.hint == "Transpose w_q."
 
 
-def test_a_bias_is_added_and_its_minus_infinity_hides():
+def test_bias_is_added_and_minus_infinity_masks():
     given = {"title": "t", "tokens": ["a", "b"], "x": [[1, 0], [0, 1]], "scoring": "dot"}
     worked = work(read_example(given | {"bias": [[0, "-inf"], [1, 2]]}))
     np.testing.assert_array_equal(worked.step("masked").values, [[1, -np.inf], [1, 3]])
@@ -257,7 +257,7 @@ def test_additive_scoring_and_grouped_heads():
     assert worked.step("head-2.query").columns == ("1",)
 
 
-def test_a_step_is_found_by_its_name_on_paper():
+def test_steps_are_found_by_alias():
     worked = work(load_example("i-love-ai"))
     assert worked.step("Q") is worked.step("query")
     with pytest.raises(NotFound, match="no step") as caught:
@@ -265,7 +265,7 @@ def test_a_step_is_found_by_its_name_on_paper():
     assert "Did you mean weights?" in caught.value.hint
 
 
-def test_too_many_scores_are_refused_before_anything_is_calculated(monkeypatch):
+def test_too_many_scores_are_rejected_before_computing(monkeypatch):
     tokens = [f"t{index}" for index in range(10_000)]
     long = read_example({"title": "t", "tokens": tokens, "x": [[1.0, 2.0]] * 10_000})
     monkeypatch.setattr(import_module("peasy.worked.work"), "_attended", lambda example: pytest.fail("was calculated"))
@@ -273,12 +273,12 @@ def test_too_many_scores_are_refused_before_anything_is_calculated(monkeypatch):
         work(long)
 
 
-def test_numbers_beyond_all_bounds_are_an_error():
-    with pytest.raises(InvalidInput, match="grow beyond"):
+def test_overflow_is_an_error():
+    with pytest.raises(InvalidInput, match="overflow"):
         work(read_example({"title": "t", "tokens": ["a", "b"], "x": [[1e200, 1e200], [1, 1e200]]}))
 
 
-def test_keys_of_others_are_not_made_from_the_inputs():
+def test_cross_attention_keys_are_not_made_from_the_inputs():
     given = {"title": "t", "tokens": ["a", "b"], "source_tokens": ["c", "d", "e"], "x": [[1], [2]]}
     assert work(read_example(given)).names == ("x", "query")
     assert work(read_example(given | {"source_x": [[1], [2], [3]]})).step("weights").values.shape == (2, 3)

@@ -1,5 +1,5 @@
-"""WEIGHTS ON DISK: checkpoints as folders of plain data, and other people's formats in and out.
+"""Checkpoints: safetensors folders with manifests; import and export of Hugging Face, GGUF and ONNX models.
 
-May import: models, nn, text, config, errors. Imported by: training, generation, looking, workbench, the doors.
-In: a folder of safetensors and JSON. Out: a model with its weights, or a new folder that is whole or absent.
+May import: models, nn, tokenization, config, errors. Imported by: training, generation, inspection, commands, server.
+In: a folder of safetensors and JSON. Out: a model with its weights, or a new folder, written atomically.
 """

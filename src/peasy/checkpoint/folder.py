@@ -1,4 +1,4 @@
-"""A folder from somewhere else: only plain files that really lie inside it are ever opened."""
+"""Safe reading of untrusted folders: only regular files inside the folder are opened; JSON is parsed strictly."""
 
 import json
 import os
@@ -13,51 +13,53 @@ from peasy.errors import InvalidInput, NotFound, PeasyError, did_you_mean
 
 MEBIBYTE = 1024 * 1024
 JSON_LIMIT = 64 * MEBIBYTE
-"""The largest JSON file that is read; the largest tokenizer in the wild has about half of this."""
+"""Largest JSON file that is read; the largest known tokenizer.json has about half of this."""
 
 _SNAPSHOT = re.compile(r"models--[^/]+")
 
 
 class Folder:
-    """Reads files of one folder by their bare name.
+    """Reader for the files of one folder, by bare file name.
 
-    A name with a path in it, a link that leads out, a pipe or a device is refused before a byte is read.
-    The one exception are the links that `huggingface_hub` makes from a snapshot into the `blobs` beside it.
+    Path separators, symlinks out of the folder, pipes and devices are refused before a byte is read.
+    The one exception: symlinks of a `huggingface_hub` snapshot into the `blobs` folder beside it.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.exists():
-            raise NotFound(f"There is no folder {self.path}.", hint=_near(self.path))
+            raise NotFound(f"Folder {self.path} does not exist.", hint=_near(self.path))
         if not self.path.is_dir():
-            raise InvalidInput(f"{self.path} is not a folder.", hint="Give the folder that holds config.json.")
+            raise InvalidInput(f"{self.path} is not a folder.", hint="Give the folder that contains config.json.")
         self._roots = list(_roots(self.path.resolve()))
 
     def __repr__(self) -> str:
         return f"Folder({str(self.path)!r})"
 
     def names(self) -> list[str]:
-        """The names of everything in the folder, in order."""
+        """Return the sorted names of all entries."""
         return sorted(os.listdir(self.path))
 
     def has(self, name: str) -> bool:
-        """Whether there is something of this name."""
+        """Return whether an entry of this name exists."""
         return os.path.lexists(self.path / name)
 
     def file(self, name: str) -> Path:
-        """The real path of a plain file of this folder; anything else is refused."""
+        """Return the resolved path of a regular file in this folder; refuse anything else."""
         where = self.path / _bare(name, self.path)
         if not self.has(name):
             raise NotFound(f"{self.path} has no {name}.", hint=did_you_mean(name, self.names()))
         real = where.resolve()
         if not any(real.is_relative_to(root) for root in self._roots):
-            raise InvalidInput(f"{where} is a link that leaves its folder.", hint="Put the file itself there.")
+            raise InvalidInput(
+                f"{where} is a link that points outside its folder.", hint="Copy the file there instead."
+            )
         if not real.is_file():
-            raise InvalidInput(f"{where} is not a plain file.")
+            raise InvalidInput(f"{where} is not a regular file.")
         return real
 
     def open(self, name: str) -> BufferedReader:
-        """The file, opened for reading. Not following links here closes the gap between looking and opening."""
+        """Open a file for reading. O_NOFOLLOW closes the race between check and open."""
         real = self.file(name)
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         try:
@@ -66,27 +68,27 @@ class Folder:
             raise InvalidInput(f"{self.path / name} cannot be opened: {error.strerror}.") from None
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise InvalidInput(f"{self.path / name} is not a plain file.")
+            raise InvalidInput(f"{self.path / name} is not a regular file.")
         return os.fdopen(descriptor, "rb")
 
     def read(self, name: str, limit: int = JSON_LIMIT) -> bytes:
-        """The bytes of a file of at most `limit` bytes."""
+        """Return the contents of a file of at most `limit` bytes."""
         with self.open(name) as file:
             data = file.read(limit + 1)
         if len(data) > limit:
-            raise InvalidInput(f"{self.path / name} is larger than the {limit:,} bytes that are read.")
+            raise InvalidInput(f"{self.path / name} is larger than the limit of {limit:,} bytes.")
         return data
 
     def read_json(self, name: str, limit: int = JSON_LIMIT) -> dict[str, Any]:
-        """The table in a JSON file, read strictly (see `parse_json`)."""
+        """Return the object in a JSON file, parsed strictly (see `parse_json`)."""
         data = parse_json(self.read(name, limit), str(self.path / name))
         if not isinstance(data, dict):
-            raise InvalidInput(f"{self.path / name} should hold a table, not {type(data).__name__}.")
+            raise InvalidInput(f"{self.path / name} should contain a JSON object, not {type(data).__name__}.")
         return data
 
 
 def parse_json(data: bytes, where: str) -> Any:
-    """What JSON bytes say. A key given twice, NaN, Infinity and endless nesting are errors, not surprises.
+    """Parse JSON bytes strictly: duplicate keys, NaN, Infinity and too deep nesting are errors.
 
     >>> parse_json(b'{"a": 1}', "config.json")
     {'a': 1}
@@ -96,12 +98,12 @@ def parse_json(data: bytes, where: str) -> Any:
         table = dict(pairs)
         if len(table) != len(pairs):
             keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise InvalidInput(f"{where} has the key {short(twice)} twice.")
+            duplicate = next(key for key in keys if keys.count(key) > 1)
+            raise InvalidInput(f"{where} has the key {short(duplicate)} twice.")
         return table
 
     def refuse(name: str) -> Any:
-        raise InvalidInput(f"{where}: {name} is not a number JSON knows.")
+        raise InvalidInput(f"{where}: {name} is not a valid JSON number.")
 
     if not data.strip():
         raise InvalidInput(f"{where} is empty.")
@@ -116,14 +118,14 @@ def parse_json(data: bytes, where: str) -> Any:
 
 
 def short(value: Any, most: int = 80) -> str:
-    """A value from a file as an error may show it: quoted, and never longer than a line."""
+    """Return the repr of a value for an error message, cut to `most` characters."""
     text = repr(value[: most + 1] if isinstance(value, (str, bytes, list)) else value)
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _bare(name: str, folder: Path) -> str:
     if not name or name in (".", "..") or "\0" in name or re.search(r"[/\\:]", name):
-        raise InvalidInput(f"{folder} names the file {short(name)}: only plain file names are followed.")
+        raise InvalidInput(f"{folder} refers to the file {short(name)}: only bare file names are allowed.")
     return name
 
 

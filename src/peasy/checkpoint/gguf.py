@@ -1,4 +1,4 @@
-"""Decoders as GGUF files, for llama.cpp and what is built on it: weights in three precisions, with the tokenizer."""
+"""GGUF export of decoders for llama.cpp: weights as f32, f16 or q8_0, with the tokenizer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ FILE = "model.gguf"
 Numbers = Literal["f32", "f16", "q8_0"]
 NUMBERS: tuple[Numbers, ...] = ("f32", "f16", "q8_0")
 BLOCK = 32
-"""Q8_0 keeps one factor for so many numbers of a row."""
+"""Elements of a row that share one q8_0 scale."""
 
 LENGTH = 4096
-"""The context that is written for a model that has no limit of its own."""
+"""Context length written for a model without a limit."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """How llama.cpp knows a family. `neighbours`: it turns neighbouring pairs of a head, where we turn its halves."""
+    """A model family in llama.cpp. `neighbours`: RoPE rotates adjacent pairs there, two halves of a head here."""
 
     name: str
     activation: Activation
@@ -52,17 +52,17 @@ ARCHITECTURES = {
 
 @dataclass(frozen=True)
 class Neighbours(Change):
-    """Rows of a query or key matrix reordered, so that the halves of each of `heads` heads lie side by side."""
+    """Permute the rows of a query or key matrix from half-split to interleaved RoPE order, head by head."""
 
     heads: int
 
     def inward(self, theirs: Sequence[Tensor]) -> list[Tensor]:
-        """Our order."""
-        return [each.unflatten(0, (self.heads, -1, 2)).transpose(1, 2).flatten(0, 2) for each in theirs]
+        """Interleaved to half-split order."""
+        return [tensor.unflatten(0, (self.heads, -1, 2)).transpose(1, 2).flatten(0, 2) for tensor in theirs]
 
     def back(self, ours: Sequence[Tensor]) -> list[Tensor]:
-        """Their order."""
-        return [each.unflatten(0, (self.heads, 2, -1)).transpose(1, 2).flatten(0, 2) for each in ours]
+        """Half-split to interleaved order."""
+        return [tensor.unflatten(0, (self.heads, 2, -1)).transpose(1, 2).flatten(0, 2) for tensor in ours]
 
 
 def write_gguf(
@@ -73,9 +73,9 @@ def write_gguf(
     *,
     numbers: Numbers = "f16",
 ) -> Path:
-    """Write a new folder with `model.gguf` and the tokenizer; there whole or not at all.
+    """Write a new folder with `model.gguf` and the tokenizer, atomically.
 
-    `tensors` have our names. `numbers` is the precision of the matrices; vectors stay in float32.
+    `tensors` have peasy's names. `numbers` is the type of the matrices; vectors stay in float32.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.models.build import build
@@ -88,18 +88,18 @@ def write_gguf(
     if find_spec("gguf") is None:
         raise MissingPart("GGUF export needs the package gguf.", hint="pip install 'peasy[export]'")
     if numbers not in NUMBERS:
-        raise InvalidInput(f"There are no numbers {numbers!r}.", hint=f"Known: {', '.join(NUMBERS)}.")
-    architecture, settled = _architecture(config)
-    theirs = take_out(pair(table(settled, architecture), tensors), tensors)
-    theirs |= _frequencies(settled)
-    with committed(folder) as part:
-        write_tokenizer(part / TOKENIZER, tokenizer)
-        _write(part, architecture, settled, theirs, numbers)
+        raise InvalidInput(f"Unknown GGUF type {numbers!r}.", hint=f"Supported: {', '.join(NUMBERS)}.")
+    architecture, decoder_config = _architecture(config)
+    gguf_tensors = take_out(pair(table(decoder_config, architecture), tensors), tensors)
+    gguf_tensors |= _frequencies(decoder_config)
+    with committed(folder) as temporary:
+        write_tokenizer(temporary / TOKENIZER, tokenizer)
+        _write(temporary, architecture, decoder_config, gguf_tensors, numbers)
     return Path(folder)
 
 
 def table(config: DecoderConfig, architecture: Architecture) -> Table:
-    """Their names of our weights, as rules that work in both directions."""
+    """Return the two-way map between GGUF tensor names and peasy's."""
     theirs, ours = "blk.{layer}.", "decoder.blocks.{layer}."
     attention = config.stack.attention
     key_heads = attention.key_heads or attention.heads
@@ -139,23 +139,23 @@ def _turned(theirs: str, ours: str, one: str, other: str, change: Change) -> lis
 
 
 def _architecture(config: Config) -> tuple[Architecture, DecoderConfig]:
-    """How llama.cpp knows this model; what it would compute differently is refused."""
+    """Return llama.cpp's architecture for this model; refuse what llama.cpp would compute differently."""
     if not isinstance(config, DecoderConfig):
-        raise InvalidInput(f"A model of kind {config.kind} cannot leave as GGUF.", hint="Decoders can.")
+        raise InvalidInput(f"GGUF export does not support models of kind {config.kind}.", hint="Only decoders.")
     architecture = ARCHITECTURES[family_for(config).name]
     stack = config.stack
     if stack.feedforward.activation != architecture.activation:
-        said = f"{architecture.name} with the activation {stack.feedforward.activation}"
-        raise InvalidInput(f"llama.cpp has no {said}.", hint=f"It has {architecture.activation} there.")
+        unsupported = f"{architecture.name} with the activation {stack.feedforward.activation}"
+        raise InvalidInput(f"llama.cpp does not support {unsupported}.", hint=f"It uses {architecture.activation}.")
     if not architecture.biases and (stack.attention.bias or stack.attention.output_bias or stack.feedforward.bias):
-        raise InvalidInput(f"llama.cpp has no {architecture.name} with biases.")
+        raise InvalidInput(f"llama.cpp does not support {architecture.name} with biases.")
     if stack.attention.scale is not None:
-        raise InvalidInput(f"llama.cpp has no {architecture.name} with a scale of its own.")
+        raise InvalidInput(f"llama.cpp does not support {architecture.name} with a custom attention scale.")
     return architecture, config
 
 
 def _frequencies(config: DecoderConfig) -> dict[str, Tensor]:
-    """By how much each turn is slowed: llama.cpp takes the bands of Llama 3 as a tensor."""
+    """Return the RoPE frequency factors of Llama 3 scaling, which llama.cpp reads as a tensor."""
     position = config.position
     if not isinstance(position, Rotary) or not isinstance(position.scaling, BandScaling):
         return {}
@@ -181,7 +181,7 @@ def _write(
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for name, tensor in tensors.items():  # one at a time: only one is ever held twice
+    for name, tensor in tensors.items():  # one at a time, so that at most one converted copy is in memory
         writer.write_tensor_data(_converted(name, tensor, kinds[name]))
     writer.close()
 
@@ -192,7 +192,8 @@ def _write_settings(writer: Any, config: DecoderConfig) -> None:
     attention, width = config.stack.attention, _d_head(config)
     length = config.context or LENGTH
     windows = [window for layer in range(config.stack.layers) if (window := attention.window_of(layer))]
-    writer.add_context_length(min([length, *windows]))  # a window cannot be said here; up to its length it is not felt
+    # GGUF has no sliding window for these architectures; up to its length it has no effect.
+    writer.add_context_length(min([length, *windows]))
     writer.add_embedding_length(config.d_model)
     writer.add_block_count(config.stack.layers)
     writer.add_feed_forward_length(config.stack.feedforward.width)
@@ -213,7 +214,7 @@ def _write_settings(writer: Any, config: DecoderConfig) -> None:
 
 
 def _kind(name: str, tensor: Tensor, numbers: Numbers) -> Numbers:
-    """Vectors and places keep all their digits; rows that do not fall into blocks take the next finer kind."""
+    """Choose the tensor type: vectors and positions stay f32; rows not divisible into q8_0 blocks become f16."""
     if tensor.ndim < 2 or name == "position_embd.weight":
         return "f32"
     return "f16" if numbers == "q8_0" and tensor.shape[-1] % BLOCK else numbers
@@ -227,8 +228,8 @@ def _announce(writer: Any, name: str, shape: tuple[int, ...], kind: Numbers) -> 
         writer.add_tensor_info(name, shape, dtype, int(np.prod(shape)) * dtype.itemsize)
         return
     quantised = gguf.GGMLQuantizationType.Q8_0
-    held = gguf.quant_shape_to_byte_shape(shape, quantised)
-    writer.add_tensor_info(name, held, np.dtype(np.uint8), int(np.prod(held)), raw_dtype=quantised)
+    byte_shape = gguf.quant_shape_to_byte_shape(shape, quantised)
+    writer.add_tensor_info(name, byte_shape, np.dtype(np.uint8), int(np.prod(byte_shape)), raw_dtype=quantised)
 
 
 def _converted(name: str, tensor: Tensor, kind: Numbers) -> np.ndarray:
@@ -240,7 +241,7 @@ def _converted(name: str, tensor: Tensor, kind: Numbers) -> np.ndarray:
     if kind == "q8_0":
         return gguf.quants.quantize(array, gguf.GGMLQuantizationType.Q8_0)
     if np.abs(array).max(initial=0) > np.finfo(np.float16).max:
-        raise InvalidInput(f"{name} holds numbers too large for f16.", hint="Use f32.")
+        raise InvalidInput(f"{name} has values too large for f16.", hint="Use f32.")
     return array.astype(np.float16)
 
 

@@ -1,4 +1,4 @@
-"""Where peasy keeps what it makes: runs and imported models, by name."""
+"""Data directory of peasy: paths of runs, imported models and checkpoints, by name."""
 
 import os
 import re
@@ -14,9 +14,9 @@ _STEP = re.compile(r"step-\d+")
 
 
 def home() -> Path:
-    """The folder of the user's own things: `PEASY_HOME`, else where the platform keeps the data of programs."""
-    if chosen := os.environ.get("PEASY_HOME"):
-        return Path(chosen).expanduser()
+    """Return the user's data directory: `PEASY_HOME`, else the platform's default."""
+    if configured := os.environ.get("PEASY_HOME"):
+        return Path(configured).expanduser()
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "peasy"
     if sys.platform == "win32":
@@ -25,23 +25,24 @@ def home() -> Path:
 
 
 def place_for(name: str) -> Path:
-    """Where a run or an imported model of this name belongs."""
+    """Return the path for a run or an imported model of this name."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,99}", name):
-        raise UsageError(f'"{name[:100]}" is not a name.', hint="Use letters, digits, dots, dashes and underscores.")
+        hint = "Use letters, digits, dots, dashes and underscores."
+        raise UsageError(f'"{name[:100]}" is not a valid name.', hint=hint)
     return home() / "runs" / name
 
 
 def runs() -> dict[str, Path]:
-    """All runs and imported models by name; those in `runs/` of the current folder come before those at home."""
-    found: dict[str, Path] = {}
-    for place in (Path("runs"), home() / "runs"):
-        for folder in _folders(place):
-            found.setdefault(folder.name, folder)
-    return dict(sorted(found.items()))
+    """Return all runs and imported models by name; `runs/` in the current folder takes precedence."""
+    by_name: dict[str, Path] = {}
+    for parent in (Path("runs"), home() / "runs"):
+        for folder in _folders(parent):
+            by_name.setdefault(folder.name, folder)
+    return dict(sorted(by_name.items()))
 
 
 def checkpoints(run: Path) -> list[Path]:
-    """The checkpoints of a run, newest first: by step, never by the clock."""
+    """Return the checkpoints of a run, newest first, sorted by step (not by file time)."""
     if is_checkpoint(run):
         return [run]
     steps = [folder for folder in _folders(run / "checkpoints") if _STEP.fullmatch(folder.name)]
@@ -49,20 +50,20 @@ def checkpoints(run: Path) -> list[Path]:
 
 
 def latest(run: Path) -> tuple[Path, list[Path]]:
-    """The newest whole checkpoint of a run, and those newer ones that were passed over because they are damaged."""
-    passed: list[Path] = []
+    """Return the newest undamaged checkpoint of a run, and the newer damaged ones that were skipped."""
+    damaged: list[Path] = []
     for folder in checkpoints(run):
         if verifies(folder):
-            return folder, passed
-        passed.append(folder)
-    if passed:
-        raise InvalidInput(f"No checkpoint of {run} is whole.", hint=f"The newest one is {passed[0]}.")
-    raise InvalidInput(f"{run} holds no checkpoint yet.")
+            return folder, damaged
+        damaged.append(folder)
+    if damaged:
+        raise InvalidInput(f"All checkpoints of {run} are damaged.", hint=f"The newest one is {damaged[0]}.")
+    raise InvalidInput(f"{run} has no checkpoint yet.")
 
 
 def _folders(place: Path) -> Iterator[Path]:
     try:
-        inside = sorted(place.iterdir())
+        entries = sorted(place.iterdir())
     except OSError:
         return
-    yield from (folder for folder in inside if folder.is_dir() and not folder.name.startswith("."))
+    yield from (entry for entry in entries if entry.is_dir() and not entry.name.startswith("."))

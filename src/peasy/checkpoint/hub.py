@@ -1,6 +1,6 @@
-"""Models of the Hugging Face hub: what the cache holds, and what may be fetched after asking.
+"""Hugging Face hub: models in the local cache, and downloads after confirmation.
 
-Only JSON, safetensors and sentencepiece files are ever fetched: nothing that could run.
+Only JSON, safetensors and tokenizer files are downloaded: nothing that could run code.
 """
 
 import os
@@ -19,16 +19,16 @@ WITHOUT_OWNER = frozenset(
         "gpt2-large", "gpt2-medium", "gpt2-xl", "roberta-base", "roberta-large", "t5-base", "t5-large", "t5-small",
     ]
 )  # fmt: skip
-"""Ids of the hub's first days, without an owner. Any other word without a slash is taken as a name at home."""
+"""Legacy hub ids without an owner. Any other name without a slash is a local name."""
 
 _ID = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?")
 
 Ask = Callable[[str], bool]
-"""Asked before a download, with a sentence that says what and how much."""
+"""Callback that confirms a download; its argument is a question with the model and its size."""
 
 
 def is_id(name: str) -> bool:
-    """Whether a word can be a hub id.
+    """Return whether a name can be a hub id.
 
     >>> is_id("openai-community/gpt2"), is_id("gpt2"), is_id("stories"), is_id("../x")
     (True, True, False, False)
@@ -37,15 +37,15 @@ def is_id(name: str) -> bool:
 
 
 def cache() -> Path:
-    """The folder in which `huggingface_hub` keeps what it fetched."""
-    if chosen := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return Path(chosen).expanduser()
-    at_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
-    return Path(os.environ.get("HF_HOME") or at_home).expanduser() / "hub"
+    """Return the cache directory of `huggingface_hub`."""
+    if configured := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
+        return Path(configured).expanduser()
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "huggingface"
+    return Path(os.environ.get("HF_HOME") or default).expanduser() / "hub"
 
 
 def cached(id: str) -> Path | None:
-    """The folder of a model in the cache, if its weights are there."""
+    """Return the snapshot folder of a cached model, or None if its weights are not cached."""
     model = cache() / ("models--" + id.replace("/", "--"))
     try:
         snapshot = model / "snapshots" / (model / "refs" / "main").read_text(encoding="ascii").strip()
@@ -57,27 +57,28 @@ def cached(id: str) -> Path | None:
 
 
 def all_cached() -> dict[str, Path]:
-    """Every model of the cache that has weights, by id."""
+    """Return all cached models with weights, by id."""
     return dict(_all_cached())
 
 
 def fetch(id: str, ask: Ask, *, offline: bool = False) -> Path:
-    """The folder of a hub model: from the cache, else from the network after asking."""
-    if (found := cached(id)) is not None:
-        return found
+    """Return the folder of a hub model: from the cache, else downloaded after confirmation."""
+    if (folder := cached(id)) is not None:
+        return folder
     if offline or os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
-        raise NeedsNetwork(f"{id} is not in the cache, and peasy is offline.", hint="See what is here: peasy models")
+        hint = "List the available models: peasy models"
+        raise NeedsNetwork(f"{id} is not in the cache, and peasy is offline.", hint=hint)
     size = _size(id)
     if not ask(f"Download {id} from the Hugging Face hub ({show_bytes(size)})?"):
-        raise UsageError(f"{id} was not downloaded.", hint="Say yes beforehand by --yes.")
+        raise UsageError(f"{id} was not downloaded.", hint="Confirm in advance with --yes.")
     return _download(id)
 
 
 def _all_cached() -> Iterator[tuple[str, Path]]:
     for folder in sorted(cache().glob("models--*")):
         id = folder.name.removeprefix("models--").replace("--", "/")
-        if (found := cached(id)) is not None:
-            yield id, found
+        if (snapshot := cached(id)) is not None:
+            yield id, snapshot
 
 
 def _size(id: str) -> int:
@@ -89,7 +90,7 @@ def _size(id: str) -> int:
     wanted = [file for file in files if any(fnmatch(file.rfilename, pattern) for pattern in WANTED)]
     if not any(file.rfilename.endswith(".safetensors") for file in wanted):
         raise NotFound(
-            f"{id} has no safetensors weights.", hint="Choose a model that has them: peasy reads no pickles."
+            f"{id} has no safetensors weights.", hint="Choose a model that has them: peasy does not read pickle files."
         )
     return sum(file.size or 0 for file in wanted)
 
@@ -108,9 +109,9 @@ def _online(id: str, act: Callable[[], Any]) -> Any:
     except PeasyError:
         raise
     except errors.GatedRepoError:
-        raise NotFound(f"{id} is only given out after its terms are accepted on the hub.") from None
+        raise NotFound(f"{id} is gated: accept its terms on the hub first.") from None
     except errors.RepositoryNotFoundError:
-        raise NotFound(f"The hub has no model {id}, or keeps it private.") from None
+        raise NotFound(f"The hub has no model {id}, or it is private.") from None
     except (OSError, getattr(errors, "HTTPError", OSError), errors.OfflineModeIsEnabled) as error:
-        said = " ".join(str(error).split())[:120].rstrip(".")
-        raise NeedsNetwork(f"{id} is not in the cache, and the hub does not answer: {said}.") from None
+        reason = " ".join(str(error).split())[:120].rstrip(".")
+        raise NeedsNetwork(f"{id} is not in the cache, and the hub does not answer: {reason}.") from None

@@ -1,4 +1,4 @@
-"""The manifest: which files a checkpoint consists of, with the hash of each, and which versions wrote them."""
+"""Checkpoint manifest: the files with their SHA-256 hashes, and the package versions that wrote them."""
 
 import hashlib
 import json
@@ -27,9 +27,9 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What stands in `manifest.json`. `notes` is free text of whoever wrote the checkpoint (where it came from).
+    """Contents of `manifest.json`. `notes` is free text (where the checkpoint came from).
 
-    `seal` is the hash of all the rest, so that the manifest vouches for itself too; older ones have none.
+    `seal` is the hash of all other fields, which protects the manifest itself; older manifests have none.
     """
 
     files: Mapping[str, FileRecord]
@@ -41,7 +41,7 @@ class Manifest:
 
 
 def write_manifest(folder: str | Path, notes: Mapping[str, str] | None = None) -> Manifest:
-    """Hash every file of the folder and write `manifest.json` beside them, last."""
+    """Hash every file of the folder, then write `manifest.json`."""
     folder = Path(folder)
     names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
     files = {name: _record(Folder(folder), name) for name in names}
@@ -52,54 +52,55 @@ def write_manifest(folder: str | Path, notes: Mapping[str, str] | None = None) -
 
 
 def read_manifest(folder: Folder) -> Manifest:
-    """The manifest of a checkpoint folder, of a format this peasy knows."""
+    """Read and validate the manifest of a checkpoint folder."""
     where = folder.path / MANIFEST
     data = folder.read_json(MANIFEST)
     if data.get("format") != FORMAT:
         raise InvalidInput(f"{where} has format {short(data.get('format'))}, not {FORMAT!r}.")
     if data.get("version") != VERSION:
         hint = "It was written by a newer peasy: upgrade peasy to read it."
-        raise InvalidInput(f"{where} has version {short(data.get('version'))}; this peasy reads {VERSION}.", hint=hint)
+        message = f"{where} has version {short(data.get('version'))}; this peasy reads version {VERSION}."
+        raise InvalidInput(message, hint=hint)
     return config.read(Manifest, data, where=str(where))
 
 
 def verify(folder: Folder, manifest: Manifest) -> None:
-    """Every file that the manifest names is there and has the bytes that were written; the first that has not is named.
+    """Compare every file with its size and hash in the manifest; the error names the first mismatch.
 
-    A file that a reader would open and the manifest does not name is refused as well.
+    A safetensors or JSON file that the manifest does not list is an error too.
     """
     for name, expected in manifest.files.items():
-        found = _record(folder, name)
-        if found.bytes != expected.bytes:
-            raise _damaged(folder, name, f"has {found.bytes:,} bytes, and {expected.bytes:,} were written")
-        if found.sha256 != expected.sha256:
-            raise _damaged(folder, name, "is not what was written: its SHA-256 differs from the manifest's")
+        actual = _record(folder, name)
+        if actual.bytes != expected.bytes:
+            raise _damaged(folder, name, f"has {actual.bytes:,} bytes instead of {expected.bytes:,}")
+        if actual.sha256 != expected.sha256:
+            raise _damaged(folder, name, "was changed: its SHA-256 differs from the manifest")
     for name in folder.names():
         if name.endswith((".safetensors", ".json")) and name not in manifest.files and name != MANIFEST:
             raise _damaged(folder, name, "is not in the manifest")
 
 
 def verifies(path: str | Path) -> bool:
-    """Whether a folder is a whole checkpoint, down to the last letter of its manifest."""
+    """Return whether a folder is an undamaged checkpoint, manifest included."""
     try:
         folder = Folder(path)
         manifest = read_manifest(folder)
         verify(folder, manifest)
-        whole = folder.read(MANIFEST) == _text(manifest).encode()
+        unchanged = folder.read(MANIFEST) == _text(manifest).encode()
     except PeasyError:
         return False
-    return manifest.seal is None or (whole and manifest.seal == _sealed(manifest))
+    return manifest.seal is None or (unchanged and manifest.seal == _sealed(manifest))
 
 
 def versions() -> dict[str, str]:
-    """The versions of what a result may depend on."""
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and of the packages that results may depend on."""
+    by_name = {"python": platform.python_version()}
     for name in ("peasy", "torch", "tokenizers", "safetensors", "numpy"):
         try:
-            found[name] = version(name)
+            by_name[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return by_name
 
 
 def _text(manifest: Manifest) -> str:
@@ -117,4 +118,4 @@ def _record(folder: Folder, name: str) -> FileRecord:
 
 
 def _damaged(folder: Folder, name: str, fault: str) -> InvalidInput:
-    return InvalidInput(f"{folder.path / name} {fault}.", hint="The checkpoint is damaged: use another copy of it.")
+    return InvalidInput(f"{folder.path / name} {fault}.", hint="The checkpoint is damaged; use another copy.")

@@ -1,4 +1,4 @@
-"""How much memory there is, and whether a model will fit, asked before anything is loaded."""
+"""Free RAM, and a check before loading that a model fits."""
 
 import os
 from collections.abc import Iterator
@@ -7,26 +7,26 @@ from pathlib import Path
 from peasy.errors import NoRoom
 
 OVERHEAD = 1.1
-"""Beside its weights a model needs room for the numbers that pass through it."""
+"""Factor on the weights' size, for activations."""
 
 
 def available() -> int | None:
-    """The bytes this process may still take: what the machine has free, or less where a limit is set. None: unknown."""
+    """Return the bytes this process may still allocate: free RAM, or less under a limit. None: unknown."""
     return min(_limits(), default=None)
 
 
 def require(weights: int, what: str) -> None:
-    """Refuse to load so many bytes of weights when they cannot fit."""
+    """Raise NoRoom if `weights` bytes of weights do not fit into free memory."""
     free, needed = available(), int(weights * OVERHEAD)
     if free is not None and needed > free:
         raise NoRoom(
-            f"{what} needs about {show_bytes(needed)} of memory, and {show_bytes(free)} are free.",
-            hint="Close other programs, or take a smaller model.",
+            f"{what} needs about {show_bytes(needed)} of memory; {show_bytes(free)} are free.",
+            hint="Close other programs, or use a smaller model.",
         )
 
 
 def show_bytes(count: float) -> str:
-    """A number of bytes as people say it.
+    """Format a number of bytes for people.
 
     >>> show_bytes(497_759_232), show_bytes(512)
     ('474.7 MiB', '512 bytes')
@@ -56,7 +56,7 @@ def _limits() -> Iterator[int]:
 
 
 def _reclaimable() -> int:
-    """Pages of files count as used by the group, and are given back when somebody needs them."""
+    """Return the bytes of file pages, which the cgroup counts as used although the kernel can reclaim them."""
     for line in _read("/sys/fs/cgroup/memory.stat").splitlines():
         if line.startswith("inactive_file "):
             return int(line.split()[1])

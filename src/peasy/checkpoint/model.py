@@ -1,4 +1,4 @@
-"""A model from a checkpoint and into one: names, shapes and sizes agree on both sides before a number is read."""
+"""Save and load models as checkpoints; names, shapes and sizes are checked before any weight is read."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -45,11 +45,11 @@ def save_model(
 
 
 def load_model(checkpoint: Checkpoint) -> Model:
-    """The model of a checkpoint over the mapped file, ready to run; nothing is copied."""
+    """Return the model in eval mode, with weights memory-mapped from the checkpoint; nothing is copied."""
     where = checkpoint.folder.path
     _check_sizes(checkpoint.config, len(checkpoint.tensors), f"{where / CONFIG}")
     model = build_empty(read_config(checkpoint.config, f"{where / CONFIG}"), f"{where / CONFIG}")
-    if isinstance(model, NGramModel):  # tables are as large as what was counted
+    if isinstance(model, NGramModel):  # the size of its count tables depends on the training data
         model.expect({name: checkpoint.tensors.info(name).shape for name in checkpoint.tensors})
     compare(model, checkpoint.tensors, checkpoint.folder)
     memory.require(checkpoint.tensors.bytes, str(where))
@@ -58,39 +58,39 @@ def load_model(checkpoint: Checkpoint) -> Model:
 
 
 def build_empty(config: Config, where: str) -> Model:
-    """The model without memory for its weights; sizes that no tensor can have are an error in `where`."""
+    """Build the model on the meta device; impossible sizes raise an error that names `where`."""
     try:
         return build(config, seed=None)
     except (RuntimeError, OverflowError, ValueError, TypeError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise InvalidInput(f"{where}: no model can be built of these sizes: {said}") from None
+        reason = " ".join(str(error).split())[:200]
+        raise InvalidInput(f"{where}: no model can be built with these sizes: {reason}") from None
 
 
 def compare(model: Model, tensors: Tensors, folder: Folder) -> None:
-    """Every weight is there with its shape, and there is nothing else; the first that differs is named."""
+    """Require exactly the model's weights, with their shapes; the error names the first that differs."""
     expected = model.state_dict()
-    for names, said in (
-        ([name for name in expected if name not in tensors], "does not hold"),
-        ([name for name in tensors if name not in expected], "also holds"),
+    for names, problem in (
+        ([name for name in expected if name not in tensors], "is missing the weights"),
+        ([name for name in tensors if name not in expected], "has unexpected weights"),
     ):
         if names:
-            hint = f"Its {CONFIG} and its weights do not belong together."
-            raise InvalidInput(f"{folder.path} {said} {_several(names)}.", hint=hint)
+            hint = f"Its {CONFIG} and its weights do not match."
+            raise InvalidInput(f"{folder.path} {problem} {_several(names)}.", hint=hint)
     for name, weight in expected.items():
         info = tensors.info(name)
         if info.shape != tuple(weight.shape):
-            shapes = f"has the shape {list(info.shape)}; {CONFIG} makes it {list(weight.shape)}"
+            shapes = f"has shape {list(info.shape)}; {CONFIG} requires {list(weight.shape)}"
             raise InvalidInput(f"{folder.path}: tensor {short(name)} {shapes}.")
         if getattr(torch, info.dtype).is_floating_point != weight.dtype.is_floating_point:
-            raise InvalidInput(f"{folder.path}: tensor {short(name)} holds {info.dtype}, not {weight.dtype}.")
+            raise InvalidInput(f"{folder.path}: tensor {short(name)} has dtype {info.dtype}, not {weight.dtype}.")
 
 
 def _check_sizes(data: Any, tensors: int, where: str) -> None:
-    """What a damaged file could say to keep us busy forever: each layer has a tensor of its own at least."""
+    """Refuse sizes of a damaged file that would take forever to build: each layer has at least one tensor."""
     for path, number in _numbers(data, ""):
         most = tensors if path.split(".")[-1] == "layers" else MOST
         if not -MOST <= number <= most:
-            raise InvalidInput(f"{where}: {path} is {short(number)}; at most {most:,} is possible here.")
+            raise InvalidInput(f"{where}: {path} is {short(number)}; the maximum here is {most:,}.")
 
 
 def _numbers(data: Any, path: str) -> Iterator[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Models as ONNX graphs, without cache: any batch and any length, for whoever runs ONNX."""
+"""ONNX export: a graph without KV cache, with dynamic batch size and sequence length."""
 
 import contextlib
 import copy
@@ -23,7 +23,7 @@ from peasy.models.protocol import Model
 
 GRAPH = "model.onnx"
 ONE_FILE = 1_900_000_000
-"""Above so many bytes of weights ONNX cannot hold them in the graph's own file."""
+"""Larger weights go into an external data file: protobuf cannot hold more than 2 GB."""
 
 
 class _Decoder(nn.Module):
@@ -36,7 +36,7 @@ class _Decoder(nn.Module):
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Scores of the next token after each."""
+        """Return the next-token logits at every position."""
         return self.model(input_ids, real=attention_mask)
 
 
@@ -44,7 +44,7 @@ class _Encoder(_Decoder):
     outputs: tuple[str, ...] = ("last_hidden_state", "sentence_embedding")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        """The vectors of the tokens and of the text."""
+        """Return the hidden states and the pooled embedding."""
         hidden = self.model.hidden(input_ids, real=attention_mask)
         return hidden, self.model.pool(hidden, attention_mask.bool())
 
@@ -53,7 +53,7 @@ class _MaskedWords(_Encoder):
     outputs = ("last_hidden_state", "sentence_embedding", "logits")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        """The same, and scores of the word at each place."""
+        """Return the hidden states, the pooled embedding and the masked-LM logits."""
         hidden, pooled = super().forward(input_ids, attention_mask)
         return hidden, pooled, self.model.scores(hidden)
 
@@ -62,26 +62,26 @@ class _EncoderDecoder(_Decoder):
     inputs = ("input_ids", "attention_mask", "decoder_input_ids")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, decoder_input_ids: Tensor) -> Tensor:  # type: ignore[override]
-        """Scores of the next target token after each."""
+        """Return the next-token logits at every target position."""
         return self.model(decoder_input_ids, source=input_ids, source_real=attention_mask)
 
 
 def write_onnx(folder: str | Path, model: Model, tokenizer: Any = None) -> Path:
-    """Write a new folder with `model.onnx` (float32) and the tokenizer; there whole or not at all.
+    """Write a new folder with `model.onnx` (float32) and the tokenizer, atomically.
 
-    Inputs are called input_ids and attention_mask (1 = a real token), for an encoder-decoder decoder_input_ids too;
-    outputs logits, for an encoder last_hidden_state and sentence_embedding.
+    Inputs: input_ids and attention_mask (0 = padding), for an encoder-decoder also decoder_input_ids.
+    Outputs: logits, for an encoder last_hidden_state and sentence_embedding.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
     >>> write_onnx("out", build(preset("ngram-tiny")))
     Traceback (most recent call last):
-    peasy.errors.InvalidInput: A model of kind ngram has no ONNX graph yet.
+    peasy.errors.InvalidInput: ONNX export does not support models of kind ngram.
     """
     if find_spec("onnxscript") is None or find_spec("onnx") is None:
         raise MissingPart("ONNX export needs onnx and onnxscript.", hint="pip install 'peasy[export]'")
     graph = _graph(model)
-    with committed(folder) as part:
+    with committed(folder) as temporary:
         with _quiet():
             program = torch.onnx.export(
                 graph,
@@ -93,44 +93,45 @@ def write_onnx(folder: str | Path, model: Model, tokenizer: Any = None) -> Path:
                 dynamic_shapes=_axes(graph),
             )
         assert program is not None
-        program.save(part / GRAPH, external_data=model.memory() > ONE_FILE)
-        write_tokenizer(part / TOKENIZER, tokenizer)
+        program.save(temporary / GRAPH, external_data=model.memory() > ONE_FILE)
+        write_tokenizer(temporary / TOKENIZER, tokenizer)
     return Path(folder)
 
 
 def _graph(model: Model) -> _Decoder:
-    """The model behind inputs and outputs that ONNX can name, in float32: not every runtime has the short types."""
-    kinds = {Decoder: _Decoder, EncoderDecoder: _EncoderDecoder, Encoder: _Encoder}
-    kind = kinds.get(type(model))
-    if kind is None:
-        known = ", ".join(each.__name__ for each in kinds)
-        raise InvalidInput(f"A model of kind {model.config.kind} has no ONNX graph yet.", hint=f"These have: {known}.")
+    """Wrap the model with named ONNX inputs and outputs, in float32: not every runtime has 16-bit types."""
+    wrappers = {Decoder: _Decoder, EncoderDecoder: _EncoderDecoder, Encoder: _Encoder}
+    wrapper = wrappers.get(type(model))
+    if wrapper is None:
+        supported = ", ".join(model_class.__name__ for model_class in wrappers)
+        message = f"ONNX export does not support models of kind {model.config.kind}."
+        raise InvalidInput(message, hint=f"Supported: {supported}.")
     if isinstance(model, Encoder) and model.head is not None:
-        kind = _MaskedWords
+        wrapper = _MaskedWords
     if any(weight.dtype != torch.float32 for weight in model.parameters()):
         model = copy.deepcopy(model).float()
-    return kind(model).eval()
+    return wrapper(model).eval()
 
 
 def _sample(graph: _Decoder) -> tuple[Tensor, ...]:
-    """Two texts, one of them padded: no length stands for another, so that each axis stays free."""
+    """Return example inputs: two sequences, one padded, all sizes different so that each axis stays dynamic."""
     ids = torch.zeros(2, 5, dtype=torch.int64)
-    real = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]])
-    return (ids, real, torch.zeros(2, 4, dtype=torch.int64))[: len(graph.inputs)]
+    attention_mask = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]])
+    return (ids, attention_mask, torch.zeros(2, 4, dtype=torch.int64))[: len(graph.inputs)]
 
 
 def _axes(graph: _Decoder) -> tuple[dict[int, Any], ...]:
-    """Batch and time are free, up to the places that a model with learned ones has."""
+    """Return the dynamic shapes: batch and time are free, up to the number of learned positions."""
     embedding = graph.model.embedding
-    most = embedding.context if embedding.position is not None else None
-    batch, source = Dim("batch", min=1), Dim("time", min=1, max=most)
-    target = Dim("target_time", min=1, max=most)
+    max_length = embedding.context if embedding.position is not None else None
+    batch, source = Dim("batch", min=1), Dim("time", min=1, max=max_length)
+    target = Dim("target_time", min=1, max=max_length)
     return ({0: batch, 1: source}, {0: batch, 1: source}, {0: batch, 1: target})[: len(graph.inputs)]
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter tells of its own attempts on three channels; what fails in the end is raised anyway."""
+    """Silence the exporter's logs and warnings; a real failure is raised anyway."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

@@ -1,4 +1,4 @@
-"""A checkpoint of peasy: a folder with weights, config, tokenizer and a manifest that vouches for them."""
+"""Checkpoint format: a folder with weights, config, tokenizer and a manifest of file hashes."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ TARGET = "target_tokenizer.json"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read: `config` as plain data, `tensors` mapped when asked for, where the tokenizer is."""
+    """Contents of a checkpoint folder: `config` as plain data, lazily mapped `tensors`, path of the tokenizer."""
 
     folder: Folder
     config: dict[str, Any]
@@ -42,49 +42,49 @@ def write_checkpoint(
     notes: Mapping[str, str] | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> Path:
-    """Write a new checkpoint folder in one step; it is there whole or not at all, and never in place of another.
+    """Write a new checkpoint folder atomically; an existing folder is never replaced.
 
     `tokenizer` is anything with `save(path)`, or the path of a tokenizer.json; `target_tokenizer` the same for the
-    answers of a translator that have their own. `extras` are further files by name.
+    target side of a translation model with two tokenizers. `extras` are further files by name.
     """
-    with committed(folder) as part:
-        write_tensors(part, tensors, shard_bytes=shard_bytes)
-        (part / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        write_tokenizer(part / TOKENIZER, tokenizer)
-        write_tokenizer(part / TARGET, target_tokenizer)
+    with committed(folder) as temporary:
+        write_tensors(temporary, tensors, shard_bytes=shard_bytes)
+        (temporary / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_tokenizer(temporary / TOKENIZER, tokenizer)
+        write_tokenizer(temporary / TARGET, target_tokenizer)
         for name, data in (extras or {}).items():
             assert Path(name).name == name, f"not a bare name: {name}"
-            assert not (part / name).exists(), f"written twice: {name}"
-            (part / name).write_bytes(data)
-        write_manifest(part, notes)
+            assert not (temporary / name).exists(), f"written twice: {name}"
+            (temporary / name).write_bytes(data)
+        write_manifest(temporary, notes)
     return Path(folder)
 
 
 def read_checkpoint(folder: str | Path, *, verified: bool = False) -> Checkpoint:
-    """The checkpoint in a folder, after every file of it was found to be what was written.
+    """Read a checkpoint folder after comparing every file with its hash in the manifest.
 
     `verified` skips the hashing, for a folder that was hashed a moment ago.
     """
-    place = Folder(folder)
-    if not place.has(MANIFEST):
-        hint = "A Hugging Face folder comes in by: peasy import FOLDER" if place.has(CONFIG) else None
-        raise NotFound(f"{place.path} is not a checkpoint of peasy: it has no {MANIFEST}.", hint=hint)
-    manifest = read_manifest(place)
+    safe_folder = Folder(folder)
+    if not safe_folder.has(MANIFEST):
+        hint = "To import a Hugging Face folder: peasy import FOLDER" if safe_folder.has(CONFIG) else None
+        raise NotFound(f"{safe_folder.path} is not a peasy checkpoint: it has no {MANIFEST}.", hint=hint)
+    manifest = read_manifest(safe_folder)
     if not verified:
-        verify(place, manifest)
+        verify(safe_folder, manifest)
     if CONFIG not in manifest.files:
-        raise InvalidInput(f"{place.path / MANIFEST} does not name {CONFIG}.")
-    tokenizer = place.file(TOKENIZER) if TOKENIZER in manifest.files else None
-    return Checkpoint(place, place.read_json(CONFIG), open_tensors(place), tokenizer, manifest)
+        raise InvalidInput(f"{safe_folder.path / MANIFEST} does not list {CONFIG}.")
+    tokenizer = safe_folder.file(TOKENIZER) if TOKENIZER in manifest.files else None
+    return Checkpoint(safe_folder, safe_folder.read_json(CONFIG), open_tensors(safe_folder), tokenizer, manifest)
 
 
 def is_checkpoint(folder: str | Path) -> bool:
-    """Whether a folder says of itself that it is a checkpoint of peasy."""
+    """Return whether a folder has a peasy manifest."""
     return (Path(folder) / MANIFEST).is_file()
 
 
 def write_tokenizer(path: Path, tokenizer: Any) -> None:
-    """Put a tokenizer at `path`, from anything with `save(path)` or from a file; None writes nothing."""
+    """Write a tokenizer to `path`, from anything with `save(path)` or from a file; None writes nothing."""
     if tokenizer is None:
         return
     if isinstance(tokenizer, (str, Path)):

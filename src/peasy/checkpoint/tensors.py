@@ -1,7 +1,7 @@
-"""Tensors in safetensors files: everything is checked in the header before anything is mapped, and nothing is copied.
+"""Safetensors files: the header is validated before the file is memory-mapped; nothing is copied.
 
-A tensor is handed out as a torch tensor over a private mapping of the file: pages are read when touched,
-writing to it never reaches the file. Each tensor is looked through for NaN and infinity as it is handed out.
+A tensor is a view of a private (copy-on-write) mapping: pages are read when touched, writes never reach the file.
+Each tensor is checked for NaN and infinity when it is accessed.
 """
 
 import json
@@ -24,21 +24,21 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 SHARD_BYTES = 4 * 1024 * MEBIBYTE
 HEADER_LIMIT = 10 * MEBIBYTE
-"""A header of this size names about a hundred thousand tensors."""
+"""Enough for about a hundred thousand tensors."""
 
 DTYPES = {
     "F64": ("float64", 8), "F32": ("float32", 4), "F16": ("float16", 2), "BF16": ("bfloat16", 2),
     "I64": ("int64", 8), "I32": ("int32", 4), "I16": ("int16", 2), "I8": ("int8", 1), "U8": ("uint8", 1),
     "BOOL": ("bool", 1),
 }  # fmt: skip
-"""The name in the file: torch's name and the bytes of one element."""
+"""Safetensors dtype: (torch dtype, bytes per element)."""
 
 _MOST_AXES = 8
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """What the header says of one tensor; `start` counts from the beginning of the file."""
+    """Header entry of one tensor; `start` is the byte offset in the file."""
 
     name: str
     dtype: str
@@ -48,12 +48,12 @@ class TensorInfo:
 
     @property
     def count(self) -> int:
-        """How many numbers."""
+        """Number of elements."""
         return math.prod(self.shape)
 
 
 class TensorFile:
-    """One safetensors file of a folder, with a header that was checked in full."""
+    """One memory-mapped safetensors file with a validated header."""
 
     def __init__(self, folder: Folder, name: str = WEIGHTS) -> None:
         self.where = str(folder.path / name)
@@ -63,7 +63,7 @@ class TensorFile:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
     def tensor(self, name: str) -> "torch.Tensor":
-        """The tensor of this name over the mapped file, refused if it holds NaN or infinity."""
+        """Return a tensor as a view of the mapped file; NaN or infinity is an error."""
         import torch
 
         if name not in self.info:
@@ -81,7 +81,7 @@ class TensorFile:
 
 
 class Tensors(Mapping[str, "torch.Tensor"]):
-    """All tensors of a folder by name, from one file or several; each is mapped when asked for."""
+    """Lazy mapping from name to tensor over all safetensors files of a folder."""
 
     def __init__(self, files: Mapping[str, TensorFile]) -> None:
         self._files = dict(files)
@@ -99,17 +99,17 @@ class Tensors(Mapping[str, "torch.Tensor"]):
         return name in self._files
 
     def info(self, name: str) -> TensorInfo:
-        """Type, shape and size of a tensor, without touching its numbers."""
+        """Return dtype, shape and size of a tensor without reading its data."""
         return self._files[name].info[name]
 
     @property
     def bytes(self) -> int:
-        """What all tensors weigh."""
+        """Total size of all tensors in bytes."""
         return sum(self.info(name).bytes for name in self)
 
 
 class HeldTensors(Tensors):
-    """Tensors that somebody's program holds: handed out as they are, in the same memory."""
+    """The same mapping over tensors in memory; nothing is copied."""
 
     def __init__(self, held: Mapping[str, "torch.Tensor"]) -> None:
         super().__init__({})
@@ -129,13 +129,13 @@ class HeldTensors(Tensors):
         return name in self._held
 
     def info(self, name: str) -> TensorInfo:
-        """Type, shape and size of a tensor."""
-        held = self._held[name]
-        return TensorInfo(name, str(held.dtype).removeprefix("torch."), tuple(held.shape), 0, held.nbytes)
+        """Return dtype, shape and size of a tensor."""
+        tensor = self._held[name]
+        return TensorInfo(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), 0, tensor.nbytes)
 
 
 def open_tensors(folder: Folder) -> Tensors:
-    """The tensors of a folder with `model.safetensors`, or with shards and their index."""
+    """Open `model.safetensors`, or the shards that the index file lists."""
     if folder.has(INDEX):
         return Tensors(_open_shards(folder))
     if folder.has(WEIGHTS):
@@ -144,8 +144,8 @@ def open_tensors(folder: Folder) -> Tensors:
     pickled = [name for name in folder.names() if name.endswith((".bin", ".pt", ".pth", ".ckpt", ".pkl"))]
     if pickled:
         raise InvalidInput(
-            f"{folder.path} holds its weights as {pickled[0]}: a pickle, which runs code as it is read.",
-            hint="Convert it to model.safetensors where you trust it; peasy reads nothing else.",
+            f"{folder.path} stores its weights in {pickled[0]}: a pickle file, which can run code when it is loaded.",
+            hint="If you trust it, convert it to model.safetensors; peasy reads no other format.",
         )
     raise NotFound(f"{folder.path} has no {WEIGHTS}.")
 
@@ -157,7 +157,7 @@ def write_tensors(
     metadata: Mapping[str, str] | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> list[str]:
-    """Write the tensors into an existing folder, in shards with an index when they are large; the names written."""
+    """Write tensors into an existing folder, in shards with an index if they are large; return the file names."""
     from safetensors.torch import save_file
 
     for name, tensor in tensors.items():
@@ -166,8 +166,8 @@ def write_tensors(
     count = len(shards)
     names = [WEIGHTS] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
     for name, shard in zip(names, shards, strict=True):
-        chosen = {key: tensors[key].detach().contiguous() for key in shard}
-        save_file(chosen, Path(folder) / name, metadata={"format": "pt", **(metadata or {})})
+        contents = {key: tensors[key].detach().contiguous() for key in shard}
+        save_file(contents, Path(folder) / name, metadata={"format": "pt", **(metadata or {})})
     if count > 1:
         _write_index(Path(folder) / INDEX, dict(zip(names, shards, strict=True)), tensors)
         names.append(INDEX)
@@ -175,18 +175,18 @@ def write_tensors(
 
 
 def check_finite(tensor: "torch.Tensor", what: str) -> None:
-    """Refuse a tensor with NaN or infinity in it, without a copy as large as itself.
+    """Raise InvalidInput if a tensor has NaN or infinity, without a temporary of its size.
 
-    A sum is finite only if every term is, so one pass without a temporary says yes; only a doubt is looked into.
+    A finite sum proves that every term is finite; only chunks whose sum is not are checked element by element.
     """
     import torch
 
     if not tensor.is_floating_point():
         return
     wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
-    for piece in tensor.detach().reshape(-1).split(1 << 22):
-        if not math.isfinite(piece.sum(dtype=wide).item()) and not bool(torch.isfinite(piece).all()):
-            raise InvalidInput(f"{what} holds NaN or infinity.", hint="The file is damaged, or training diverged.")
+    for chunk in tensor.detach().reshape(-1).split(1 << 22):
+        if not math.isfinite(chunk.sum(dtype=wide).item()) and not bool(torch.isfinite(chunk).all()):
+            raise InvalidInput(f"{what} contains NaN or infinity.", hint="The file is damaged, or training diverged.")
 
 
 def _unaligned(data: bytes, dtype: "torch.dtype") -> "torch.Tensor":
@@ -203,11 +203,11 @@ def _read_header(file: BinaryIO, size: int, where: str) -> tuple[dict[str, Tenso
         raise InvalidInput(f"{where} is {size} bytes long: too short for a safetensors file.")
     length = int.from_bytes(file.read(8), "little")
     if length > min(HEADER_LIMIT, size - 8):
-        most = f"at most {min(HEADER_LIMIT, size - 8):,} can be"
-        raise InvalidInput(f"{where} claims a header of {length:,} bytes: {most}.", hint="Is it a safetensors file?")
+        maximum = f"the maximum is {min(HEADER_LIMIT, size - 8):,}"
+        raise InvalidInput(f"{where} claims a header of {length:,} bytes; {maximum}.", hint="Is it a safetensors file?")
     table = parse_json(file.read(length), f"{where}: the header")
     if not isinstance(table, dict):
-        raise InvalidInput(f"{where}: the header should be a table.")
+        raise InvalidInput(f"{where}: the header should be a JSON object.")
     metadata = _read_metadata(table.pop("__metadata__", {}), where)
     info = {name: _read_info(name, entry, 8 + length, where) for name, entry in table.items()}
     _check_layout(info, 8 + length, size, where)
@@ -216,7 +216,7 @@ def _read_header(file: BinaryIO, size: int, where: str) -> tuple[dict[str, Tenso
 
 def _read_metadata(data: Any, where: str) -> dict[str, str]:
     if not isinstance(data, dict) or not all(isinstance(value, str) for value in data.values()):
-        raise InvalidInput(f"{where}: __metadata__ should be a table of texts.")
+        raise InvalidInput(f"{where}: __metadata__ should be a JSON object with string values.")
     return data
 
 
@@ -226,16 +226,16 @@ def _read_info(name: str, entry: Any, base: int, where: str) -> TensorInfo:
         raise InvalidInput(f"{what} should have exactly dtype, shape and data_offsets.")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise InvalidInput(f"{what} has dtype {short(dtype)}; known are {', '.join(DTYPES)}.")
+        raise InvalidInput(f"{what} has dtype {short(dtype)}; supported are {', '.join(DTYPES)}.")
     if not _counts(shape) or len(shape) > _MOST_AXES:
-        raise InvalidInput(f"{what} has shape {short(shape)}: at most {_MOST_AXES} whole numbers are expected.")
+        raise InvalidInput(f"{what} has shape {short(shape)}; expected a list of at most {_MOST_AXES} sizes.")
     if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise InvalidInput(f"{what} has data_offsets {short(offsets)}: a start and a later end are expected.")
+        raise InvalidInput(f"{what} has data_offsets {short(offsets)}; expected [start, end] with start <= end.")
     torch_name, width = DTYPES[dtype]
-    needed, given = math.prod(shape) * width, offsets[1] - offsets[0]
-    if needed != given:
-        raise InvalidInput(f"{what} of shape {short(shape)} in {dtype} needs {short(needed)} bytes, not {given:,}.")
-    return TensorInfo(name, torch_name, tuple(shape), base + offsets[0], given)
+    needed, actual = math.prod(shape) * width, offsets[1] - offsets[0]
+    if needed != actual:
+        raise InvalidInput(f"{what} of shape {short(shape)} in {dtype} needs {short(needed)} bytes, not {actual:,}.")
+    return TensorInfo(name, torch_name, tuple(shape), base + offsets[0], actual)
 
 
 def _counts(values: Any) -> bool:
@@ -243,7 +243,7 @@ def _counts(values: Any) -> bool:
 
 
 def _check_layout(info: Mapping[str, TensorInfo], start: int, size: int, where: str) -> None:
-    """The tensors must fill the file from header to end, one after another: no overlap, no gap, no rest."""
+    """Check that the tensors fill the file from header to end, without overlap or gap."""
     end = start
     for tensor in sorted(info.values(), key=lambda tensor: (tensor.start, tensor.bytes)):
         if tensor.start != end:
@@ -252,38 +252,38 @@ def _check_layout(info: Mapping[str, TensorInfo], start: int, size: int, where: 
         end += tensor.bytes
         if end > size:
             missing = f"{end - size:,} bytes are missing"
-            raise InvalidInput(f"{where}: tensor {short(tensor.name)} ends after the file does: {missing}.")
+            raise InvalidInput(f"{where}: tensor {short(tensor.name)} ends after the end of the file: {missing}.")
     if end != size:
-        raise InvalidInput(f"{where}: {size - end:,} bytes after the last tensor belong to none.")
+        raise InvalidInput(f"{where}: {size - end:,} extra bytes after the last tensor.")
 
 
 def _open_shards(folder: Folder) -> dict[str, TensorFile]:
     where = folder.path / INDEX
-    listed = folder.read_json(INDEX).get("weight_map")
-    if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
-        raise InvalidInput(f"{where}: weight_map should say the file of each tensor.")
-    wrong = next((name for name in listed.values() if not name.endswith(".safetensors")), None)
+    file_names = folder.read_json(INDEX).get("weight_map")
+    if not isinstance(file_names, dict) or not all(isinstance(name, str) for name in file_names.values()):
+        raise InvalidInput(f"{where}: weight_map should map each tensor to its file.")
+    wrong = next((name for name in file_names.values() if not name.endswith(".safetensors")), None)
     if wrong is not None:
-        raise InvalidInput(f"{where} names the file {short(wrong)}: only .safetensors files are read.")
-    files = {name: TensorFile(folder, name) for name in sorted(set(listed.values()))}
-    for tensor, name in listed.items():
+        raise InvalidInput(f"{where} lists the file {short(wrong)}: only .safetensors files are read.")
+    files = {name: TensorFile(folder, name) for name in sorted(set(file_names.values()))}
+    for tensor, name in file_names.items():
         if tensor not in files[name].info:
-            raise InvalidInput(f"{where} says that {name} holds {short(tensor)}; it does not.")
+            raise InvalidInput(f"{where} lists {short(tensor)} in {name}, which does not contain it.")
     for name, file in files.items():
-        extra = next((tensor for tensor in file.info if listed.get(tensor) != name), None)
+        extra = next((tensor for tensor in file.info if file_names.get(tensor) != name), None)
         if extra is not None:
-            raise InvalidInput(f"{file.where} holds {short(extra)}, which {INDEX} does not list there.")
-    return {tensor: files[name] for tensor, name in listed.items()}
+            raise InvalidInput(f"{file.where} contains {short(extra)}, which {INDEX} does not list there.")
+    return {tensor: files[name] for tensor, name in file_names.items()}
 
 
 def _shards(tensors: Mapping[str, "torch.Tensor"], most: int) -> list[list[str]]:
     shards: list[list[str]] = [[]]
-    weight = 0
+    size = 0
     for name, tensor in tensors.items():
-        weight += tensor.nbytes
-        if weight > most and shards[-1]:
+        size += tensor.nbytes
+        if size > most and shards[-1]:
             shards.append([])
-            weight = tensor.nbytes
+            size = tensor.nbytes
         shards[-1].append(name)
     return shards
 

@@ -1,4 +1,4 @@
-"""The tokenizer that lies beside a model's weights, in whichever form it came."""
+"""Load the tokenizer of a model folder: tokenizer.json, SentencePiece, vocab.json with merges.txt, or vocab.txt."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ SETTINGS = "tokenizer_config.json"
 
 
 def read_tokenizer(folder: Folder) -> Tokenizer | None:
-    """The tokenizer of a folder: tokenizer.json, or the files that came before it; None where there are none."""
+    """Return the tokenizer of a folder, from tokenizer.json or an older format; None if there is none."""
     for name, read in _FORMS.items():
         if folder.has(name):
             return _named(read, folder, name)
@@ -20,7 +20,7 @@ def read_tokenizer(folder: Folder) -> Tokenizer | None:
 
 
 def read_target_tokenizer(folder: Folder) -> Tokenizer | None:
-    """The tokenizer of a translator's answers, where it is another one than that of its sources."""
+    """Return the target-side tokenizer of a translation model, if it is a separate one."""
     if folder.has(TARGET):
         return _named(_read_json, folder, TARGET)
     return _named(_read_pieces, folder, "target.spm") if folder.has("target.spm") else None
@@ -31,20 +31,20 @@ def _named(read: Callable[[Folder, str], Tokenizer], folder: Folder, name: str) 
         return read(folder, name)
     except InvalidInput as error:
         where = str(folder.path / name)
-        said = error.message if str(folder.path) in error.message else f"{where}: {error.message}"
-        raise InvalidInput(said, hint=error.hint) from None
+        message = error.message if str(folder.path) in error.message else f"{where}: {error.message}"
+        raise InvalidInput(message, hint=error.hint) from None
 
 
 def _read_json(folder: Folder, name: str) -> Tokenizer:
-    beside = name.replace(TOKENIZER, SETTINGS)
+    config_file = name.replace(TOKENIZER, SETTINGS)
     return Tokenizer.from_json(
-        folder.read(name), folder.read(beside) if folder.has(beside) else None, where=folder.path / name
+        folder.read(name), folder.read(config_file) if folder.has(config_file) else None, where=folder.path / name
     )
 
 
 def _read_pieces(folder: Folder, name: str) -> Tokenizer:
-    words = "target_vocab.json" if name.startswith("target") and folder.has("target_vocab.json") else "vocab.json"
-    return from_sentencepiece(folder.read(name), _read_ids(folder, words))
+    vocab_file = "target_vocab.json" if name.startswith("target") and folder.has("target_vocab.json") else "vocab.json"
+    return from_sentencepiece(folder.read(name), _read_ids(folder, vocab_file))
 
 
 def _read_own_pieces(folder: Folder, name: str) -> Tokenizer:
@@ -66,7 +66,7 @@ _FORMS: dict[str, Callable[[Folder, str], Tokenizer]] = {
     "merges.txt": _read_merges,
     "vocab.txt": _read_words,
 }
-"""The file that tells which form it is, and who reads it; the first that is there counts."""
+"""Reader for each tokenizer file name; the first file that exists is read."""
 
 
 def _settings(folder: Folder) -> dict[str, Any]:
@@ -83,5 +83,5 @@ def _read_text(folder: Folder, name: str) -> str:
 def _read_ids(folder: Folder, name: str) -> dict[str, int]:
     vocabulary = folder.read_json(name)
     if not all(type(id) is int for id in vocabulary.values()):
-        raise InvalidInput(f"{folder.path / name} should give each piece its id.")
+        raise InvalidInput(f"{folder.path / name} should map each piece to an integer id.")
     return vocabulary

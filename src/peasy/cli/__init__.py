@@ -1,15 +1,15 @@
-"""TERMINAL DOOR: argv in, a verb asked, its answer printed or saved; one small file per verb.
+"""Command line interface, built on cyclopts: one small file per command.
 
-May import: every room. Imported by: nobody.
+May import: every package. Imported by: no other package.
 In: argv, settings, stdin. Out: stdout (the result), stderr (the rest), files, an exit code.
 
-To add a verb, write one line in `verb.py` and one file beside it:
+To add a command, write one line in `verb.py` and one file next to it:
 
     # cli/greet.py
     from peasy.cli.door import Answer, Flags, Text
 
     def greet(text: Text, *, loud: bool = False, flags: Flags = Flags()) -> Answer:
-        '''Greet somebody.
+        '''Print a greeting.
 
         For example:
 
@@ -17,25 +17,25 @@ To add a verb, write one line in `verb.py` and one file beside it:
             echo Ada | peasy greet -
 
         Args:
-            text: Whom to greet; - reads stdin.
-            loud: In capitals.
+            text: Name to greet; - reads stdin.
+            loud: Print in capitals.
         '''
-        from peasy.workbench.greet import greet as verb  # imported here, so that --help stays fast
+        from peasy.workbench.greet import greet as command  # imported here, so that --help stays fast
 
-        return Answer(verb(text, loud=loud), next=["peasy greet Grace"])
+        return Answer(command(text, loud=loud), next=["peasy greet Grace"])
 
-The answer's `shown` has `document()` and `data()`; the door does the rest: `--json`, `--out`, colours, errors,
-exit codes. Raise a PeasyError for what a person can put right. Call `peasy.parts.need("torch")` for an optional part.
-A verb needs a test in tests/cli and an example in its docstring (tests/house holds both).
+`shown` has `document()` and `data()`; this package does the rest: `--json`, `--out`, colours, errors, exit codes.
+Raise a PeasyError for errors the user can fix. Call `peasy.parts.need("torch")` for an optional dependency.
+A command needs a test in tests/cli and an example in its docstring (checked by tests).
 """
 
 
 def main() -> None:
-    """The `peasy` command."""
+    """Entry point of the `peasy` command."""
     try:
         from peasy.cli.app import run
 
         code = run()
-    except KeyboardInterrupt:  # while the libraries were still being read
+    except KeyboardInterrupt:  # while modules are still being imported
         code = 130
     raise SystemExit(code)

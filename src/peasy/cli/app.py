@@ -1,4 +1,4 @@
-"""From argv to an exit code: settle the flags, ask the verb, show its answer, and turn every error into words."""
+"""Command line entry: parse argv, run the command, print its output, map errors to messages and exit codes."""
 
 import errno
 import inspect
@@ -21,7 +21,7 @@ from peasy.parts import EXTRAS, missing
 
 _WITH_VALUE = ("--out", "--device", "--threads", "--seed")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EADDRINUSE)
-_HELP = """Calculate attention by hand, train it, run it and look inside it.
+_HELP = """Transformers you can follow: attention by hand, training, inference, inspection.
 
 For example:
 
@@ -29,32 +29,34 @@ For example:
     peasy explain i-love-ai
     peasy explain "The pizza came out of the oven" --query oven --causal
     peasy check my-notes.md
-    peasy VERB --help
+    peasy COMMAND --help
 """
 
 
 def build(asked: str = "") -> App:
-    """The command line with all verbs in it; only the file of the verb that is `asked` for is read."""
+    """Build the cyclopts app with all commands; only the module of the command `asked` is imported."""
     app = App("peasy", help=_HELP, version=__version__, help_format="plaintext", config=settings.sources())
-    headings = {name: Group(name, sort_key=i) for i, name in enumerate(dict.fromkeys(v.group for v in VERBS))}
-    for order, verb in enumerate(VERBS):
-        help = _description(verb) if verb.name == asked else verb.does
-        app.command(verb.home, name=verb.name, help=help, group=headings[verb.group], sort_key=order)
-    app.register_install_completion_command(help="Complete verbs and flags with the tab key in this shell.")
+    headings = {
+        name: Group(name, sort_key=i) for i, name in enumerate(dict.fromkeys(command.group for command in VERBS))
+    }
+    for order, command in enumerate(VERBS):
+        help_text = _description(command) if command.name == asked else command.does
+        app.command(command.home, name=command.name, help=help_text, group=headings[command.group], sort_key=order)
+    app.register_install_completion_command(help="Install tab completion for this shell.")
     app.default(start)
     return app
 
 
 def _description(verb: Verb) -> str:
-    """What the verb says of itself, up to its arguments: each paragraph one line, examples as they stand."""
+    """Return the docstring of a command up to `Args:`, each paragraph on one line, examples unchanged."""
     module, _, name = verb.home.partition(":")
-    told = (inspect.getdoc(getattr(import_module(module), name)) or verb.does).partition("\nArgs:")[0]
-    paragraphs = told.replace("Examples:\n", "For example:\n").strip().split("\n\n")  # cyclopts drops "Examples:"
-    return "\n\n".join(each if each.startswith("    ") else each.replace("\n", " ") for each in paragraphs)
+    docstring = (inspect.getdoc(getattr(import_module(module), name)) or verb.does).partition("\nArgs:")[0]
+    paragraphs = docstring.replace("Examples:\n", "For example:\n").strip().split("\n\n")  # cyclopts drops "Examples:"
+    return "\n\n".join(text if text.startswith("    ") else text.replace("\n", " ") for text in paragraphs)
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code; nothing but that code leaves this function."""
+    """Run one command line and return its exit code; never raises."""
     started = time.perf_counter()
     words = _verb_first([STDIN if word == "-" else _as_utf8(word) for word in (sys.argv[1:] if argv is None else argv)])
     _survive_odd_text()
@@ -63,44 +65,44 @@ def run(argv: Sequence[str] | None = None) -> int:
     try:
         command, bound, flags = _parse(words, flags)
         _prepare(flags, words[0] if words else "")
-        answer = command(*bound.args, **bound.kwargs)
-        if not isinstance(answer, Answer):  # cyclopts' own: --help, --version, --install-completion
-            return answer if isinstance(answer, int) else 0
-        screen.show(answer, words[0] if words and words[0][:1] != "-" else "start", flags)
+        output = command(*bound.args, **bound.kwargs)
+        if not isinstance(output, Answer):  # from cyclopts: --help, --version, --install-completion
+            return output if isinstance(output, int) else 0
+        screen.show(output, words[0] if words and words[0][:1] != "-" else "start", flags)
         if flags.verbose:
             screen.say_more(time.perf_counter() - started, settings.spoken())
-        return answer.exit_code
+        return output.exit_code
     except KeyboardInterrupt:
         print("\n✗ Interrupted.", file=sys.stderr)
         return 130
-    except SystemExit as left:
-        return left.code if isinstance(left.code, int) else 1
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else 1
     except BrokenPipeError:
         with screen.quiet_pipe():
             raise
         return 0
     except Exception as error:
-        said = _in_words(error)
-        if said.code == "lost":  # the lead itself may be what is gone
+        peasy_error = _in_words(error)
+        if peasy_error.code == "lost":  # rank 0 may be the lost process, so every rank prints this
             sys.stderr = sys.__stderr__
-        screen.complain(said, flags)
-        return said.exit_code
+        screen.complain(peasy_error, flags)
+        return peasy_error.exit_code
 
 
 def _parse(words: list[str], guess: Flags) -> tuple[Any, Any, Flags]:
     first = words[0] if words else "--"
-    if not first.startswith("-") and first not in {verb.name for verb in VERBS}:
+    if not first.startswith("-") and first not in {command.name for command in VERBS}:
         raise usage.unknown_verb(first)
     try:
         command, bound, _ = build(first).parse_args(words, exit_on_error=False, print_error=False, help_on_error=False)
     except CycloptsError as error:
         raise usage.misused(error, words) from error
-    given = [value for value in bound.arguments.values() if isinstance(value, Flags)]
-    return command, bound, given[0] if given else guess
+    parsed = [value for value in bound.arguments.values() if isinstance(value, Flags)]
+    return command, bound, parsed[0] if parsed else guess
 
 
 def _verb_first(words: list[str]) -> list[str]:
-    """`peasy --json doctor` means `peasy doctor --json`."""
+    """Move the command before the global flags: `peasy --json doctor` means `peasy doctor --json`."""
     start = 0
     while start < len(words) and words[start].startswith("-"):
         start += 2 if words[start] in _WITH_VALUE else 1
@@ -108,7 +110,7 @@ def _verb_first(words: list[str]) -> list[str]:
 
 
 def _before_parsing(words: list[str]) -> Flags:
-    """How to complain about a command line that cannot be parsed."""
+    """Return the flags that decide how to print an error, for command lines that cannot be parsed."""
 
     def on(name: str) -> bool:
         return f"--{name}" in words or os.environ.get(f"PEASY_{name.upper()}", "0").lower() not in ("", "0", "false")
@@ -117,9 +119,9 @@ def _before_parsing(words: list[str]) -> Flags:
 
 
 def _prepare(flags: Flags, asked: str) -> None:
-    """Refuse early what cannot be saved, and tell the libraries below, which read these when they are imported."""
-    also = next((verb.saves for verb in VERBS if verb.name == asked), ())
-    if flags.out and flags.out.suffix.lstrip(".").lower() not in also:
+    """Reject unknown output formats early, and set environment variables before libraries are imported."""
+    extra_formats = next((command.saves for command in VERBS if command.name == asked), ())
+    if flags.out and flags.out.suffix.lstrip(".").lower() not in extra_formats:
         from peasy.render import format_of
 
         format_of(flags.out)
@@ -130,13 +132,13 @@ def _prepare(flags: Flags, asked: str) -> None:
 
 
 def _one_voice() -> None:
-    """Of several processes that torchrun started, only the first one speaks."""
+    """Silence all processes but rank 0 under torchrun."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ.get("RANK", "0") != "0":
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (kept until Python ends)
 
 
 def _as_utf8(word: str) -> str:
-    """A word whose bytes Python could not read under a plain C locale, read as what terminals send."""
+    """Decode an argument as UTF-8 even under the C locale."""
     try:
         return word.encode("utf-8", "surrogateescape").decode("utf-8")
     except UnicodeError:
@@ -144,7 +146,7 @@ def _as_utf8(word: str) -> str:
 
 
 def _survive_odd_text() -> None:
-    """A terminal that cannot show a character gets a question mark, never a traceback."""
+    """Print a question mark for characters that the terminal cannot encode, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -154,10 +156,12 @@ def _in_words(error: BaseException) -> PeasyError:
     if isinstance(error, PeasyError):
         return error
     if isinstance(error, MemoryError):
-        return NoRoom("There is not enough memory for this.", hint="Try something smaller.")
+        return NoRoom("Out of memory.", hint="Try a smaller model, batch or text.")
     if isinstance(error, OSError) and (error.errno in _FULL or error.filename):
-        kind = NoRoom if error.errno in _FULL else NotFound if isinstance(error, FileNotFoundError) else InvalidInput
-        return kind(f"{error.filename or 'The system'}: {error.strerror}.")
+        error_type = (
+            NoRoom if error.errno in _FULL else NotFound if isinstance(error, FileNotFoundError) else InvalidInput
+        )
+        return error_type(f"{error.filename or 'The system'}: {error.strerror}.")
     cause: BaseException | None = error
     while cause:
         if isinstance(cause, PeasyError):
@@ -167,7 +171,7 @@ def _in_words(error: BaseException) -> PeasyError:
         cause = cause.__cause__
     bug = PeasyError(
         f"This is a bug in peasy: {type(error).__name__}: {error}",
-        hint="Please run it again with --debug and report what it prints.",
+        hint="Please run the command again with --debug and report the output.",
     )
     bug.code, bug.__cause__ = "bug", error
     return bug

@@ -1,4 +1,4 @@
-"""`peasy bench`."""
+"""`peasy bench`: prefill and decode speed by weight format."""
 
 import sys
 
@@ -15,7 +15,7 @@ def bench(
     rounds: int = 3,
     flags: Flags = Flags(),
 ) -> Answer:
-    """How fast a model reads and writes on this machine, by the form of its weights.
+    """Measure prefill and decode speed of a model on this machine, by weight format.
 
     For example:
 
@@ -23,22 +23,22 @@ def bench(
         peasy bench openai-community/gpt2 --tokens 128 --rounds 5
 
     Args:
-        model: A built-in, a run, a folder or a hub id; it must be one that writes on from a text.
-        prompt: How many tokens are read first.
-        tokens: How many are then written.
-        batch: How many texts at once, beside one alone.
-        rounds: How often each is timed; the table shows medians.
+        model: Run name, folder, built-in model or Hugging Face hub id; must be a decoder.
+        prompt: Number of prompt tokens.
+        tokens: Number of generated tokens.
+        batch: Batch size; batch size 1 is always measured too.
+        rounds: Number of repetitions; the table shows medians.
     """
-    from peasy.workbench import bench as room
+    from peasy.workbench import bench as command_module
 
     live = sys.stderr.isatty() and not flags.quiet
 
-    def hear(said: str) -> None:
-        print(f"\r\x1b[K{said}", end="", file=sys.stderr, flush=True)
+    def show_status(status: str) -> None:
+        print(f"\r\x1b[K{status}", end="", file=sys.stderr, flush=True)
 
-    result = room.bench(
+    result = command_module.bench(
         model, prompt=prompt, tokens=tokens, batch=batch, rounds=rounds, seed=flags.seed or 0, offline=flags.offline,
-        ask=asking(flags), hear=hear if live else None,
+        ask=asking(flags), hear=show_status if live else None,
     )  # fmt: skip
     if live:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)

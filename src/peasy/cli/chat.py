@@ -1,4 +1,4 @@
-"""`peasy chat`."""
+"""`peasy chat`: conversation with a model that has a chat template."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ def chat(
     stop: Annotated[list[str] | None, Parameter(negative="")] = None,
     flags: Flags = Flags(),
 ) -> Answer:
-    """Talk with a model that was made for it: its checkpoint has a chat template.
+    """Chat with a model whose checkpoint has a chat template.
 
     For example:
 
@@ -35,37 +35,37 @@ def chat(
         peasy chat ./my-chat-model --system "Answer in one sentence." --temperature 0
         echo "What is attention?" | peasy chat ./my-chat-model
 
-    Each line is a question. Ctrl-C stops an answer, Ctrl-D ends the conversation. The template runs in a process of its
-    own, sandboxed, with limits on time and memory.
+    Each line is a message. Ctrl-C stops an answer, Ctrl-D ends the conversation. The chat template runs in a separate,
+    sandboxed process with limits on time and memory.
 
     Args:
-        model: A run, a folder, a built-in or a hub id.
-        text: A single question; without it, each line that is typed or piped is one.
-        system: What the model is told before the first question.
-        max_tokens: Stop an answer after so many tokens.
-        temperature: 0 takes the best token each time; higher is more daring.
-        top_p: Draw only from the likeliest tokens that have this share together.
-        stop: End an answer before this text; may be given several times.
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        text: A single message; without it, each line typed or piped is one.
+        system: System prompt.
+        max_tokens: Maximum number of tokens of an answer.
+        temperature: Sampling temperature; 0 is greedy decoding.
+        top_p: Nucleus sampling: sample from the most likely tokens with this total probability.
+        stop: Stop string; an answer ends before it. Can be repeated.
     """
-    from peasy.workbench.chat import chat as verb
+    from peasy.workbench.chat import chat as command
 
     seed = pick_seed(flags, temperature)
-    talk = verb(
+    conversation = command(
         model, system=system, device=flags.device, offline=flags.offline, ask=asking(flags), max_tokens=max_tokens,
         temperature=temperature, top_p=top_p, stop=tuple(stop or ()), seed=seed,
     )  # fmt: skip
     interrupted = False
     for question in [text] if text not in (None, STDIN) else _questions(flags):
-        interrupted = _answer(talk, question or "", flags)
+        interrupted = _answer(conversation, question or "", flags)
         if interrupted and not sys.stdin.isatty():
             break
     if temperature > 0 and not flags.quiet:
         print(f"seed {seed}", file=sys.stderr)
-    return Answer(talk, told=not flags.out, exit_code=130 if interrupted else 0)
+    return Answer(conversation, told=not flags.out, exit_code=130 if interrupted else 0)
 
 
 def _questions(flags: Flags) -> Iterator[str]:
-    """Lines of stdin; where a person types them, with a sign that it is their turn."""
+    """Yield lines of stdin, with an input prompt on a terminal."""
     live = sys.stdin.isatty() and not flags.quiet
     while True:
         if live:
@@ -78,7 +78,7 @@ def _questions(flags: Flags) -> Iterator[str]:
 
 
 def _answer(talk: "Chat", question: str, flags: Flags) -> bool:
-    """Print an answer as it comes; whether it was interrupted."""
+    """Stream one answer; return True if it was interrupted."""
     pieces = talk.say(question)
     try:
         for piece in pieces:

@@ -1,4 +1,4 @@
-"""`peasy check`."""
+"""`peasy check`: checks attention tables calculated by hand."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ from peasy.cli.door import Answer, Flags
 
 
 def check(file: Path, /, *, flags: Flags = Flags()) -> Answer:
-    """Find the wrong cells in hand-worked tables.
+    """Find mistakes in attention tables calculated by hand.
 
-    Every table is worked out again as far as what is given allows. A cell is right when it agrees at its
-    author's own number of decimals. Exit code 8 when something is wrong, 0 otherwise.
+    Every table is calculated again as far as the given tables allow. A cell is right if it agrees at its own number
+    of decimals. Exit code 8 if something is wrong, 0 otherwise.
 
     For example:
 
@@ -18,10 +18,10 @@ def check(file: Path, /, *, flags: Flags = Flags()) -> Answer:
         peasy check 003-i-love-ai
 
     Args:
-        file: A .toml, .md, .tex or .csv file with the step above each table, or a document of the library.
+        file: A .toml, .md, .tex or .csv file with the name of the step above each table, or built-in lecture notes.
     """
-    from peasy.workbench.check import check as verb
+    from peasy.workbench.check import check as command
 
-    result = verb(file)
-    advice = [] if result.passed else [f"peasy check {file} --out checked.html"]
-    return Answer(result, next=advice, exit_code=0 if result.passed else 8, brief=result.verdict)
+    result = command(file)
+    suggestions = [] if result.passed else [f"peasy check {file} --out checked.html"]
+    return Answer(result, next=suggestions, exit_code=0 if result.passed else 8, brief=result.verdict)

@@ -1,35 +1,35 @@
-"""The flags of how tokens are chosen, in one place."""
+"""Sampling flags: temperature, top-k, top-p, penalties, stop strings."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-CHOOSING = Group("How tokens are chosen", sort_key=50)
+CHOOSING = Group("Sampling", sort_key=50)
 
 
 @Parameter(name="*", group=CHOOSING)
 @dataclass(frozen=True, kw_only=True)
 class Choosing:
-    """What a person can say about it; the same words as `peasy.generation.Sampling`."""
+    """Sampling flags; the same names as in `peasy.generation.Sampling`."""
 
     temperature: float = 0.0
-    "0 takes the best token each time; higher is more daring."
+    "Sampling temperature; 0 is greedy decoding."
     top_k: int | None = None
-    "Draw only from so many of the likeliest tokens."
+    "Sample only from the k most likely tokens."
     top_p: float = 1.0
-    "Draw only from the likeliest tokens that have this share together."
+    "Nucleus sampling: sample from the most likely tokens with this total probability."
     min_p: float = 0.0
-    "Draw only from tokens with this share of the likeliest one's chance."
+    "Minimum probability, relative to the most likely token."
     repetition_penalty: float = 1.0
-    "Above 1, tokens that were there already are less likely."
+    "Above 1, tokens that occurred before become less likely."
     presence_penalty: float = 0.0
-    "Taken from the score of every token that was written before."
+    "Subtracted from the logit of every token generated before."
     frequency_penalty: float = 0.0
-    "The same, for each time it was written."
+    "Subtracted from the logit of a token for each time it was generated."
     stop: Annotated[list[str] | None, Parameter(negative="")] = None
-    "End before this text; may be given several times."
+    "Stop string; generation ends before it. Can be repeated."
 
     def settings(self) -> dict[str, Any]:
-        """As the settings of sampling."""
+        """Return the flags as keyword arguments of sampling."""
         return vars(self) | {"stop": tuple(self.stop or ())}

@@ -1,4 +1,4 @@
-"""`peasy compare`."""
+"""`peasy compare`: several model kinds, trained with the same data, budget and seed."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,7 +24,7 @@ def compare(
     limit: int = 500,
     flags: Flags = Flags(),
 ) -> Answer:
-    """Several kinds of model on the same data, with the same budget and seed.
+    """Train several model kinds on the same data, with the same budget and seed, and compare them.
 
     For example:
 
@@ -32,34 +32,34 @@ def compare(
         peasy compare translator rnn-translator --data locales --minutes 3 --out both.html
         peasy compare gpt rnn --data recall:32 --steps 300 --preset tiny
 
-    Each becomes a run of its own, which can be loaded, looked at and continued.
+    Each model is a training run of its own, which can be loaded, inspected and resumed.
 
     Args:
-        kinds: What to train, two or more.
-        data: A built-in corpus (see peasy data), a file, a folder, or several files.
-        preset: The size of the models; small unless you say so.
-        minutes: How long each learns; 1 unless you say otherwise.
-        steps: Or how many steps each does.
-        run: What the names of the runs begin with; a new name if you give none.
-        set_: Change every recipe: context=128, ...
-        limit: How many endings or pairs each is asked for.
+        kinds: Model kinds to train, two or more.
+        data: Built-in dataset (see peasy data), file, folder, or several files.
+        preset: Size of the models; default: small.
+        minutes: Training time of each model; default: 1.
+        steps: Number of training steps of each model, instead of minutes.
+        run: Prefix of the run names; default: a random name.
+        set_: Override a setting of all recipes: context=128, ...
+        limit: Maximum number of samples to evaluate on.
     """
     from peasy.config import assign
     from peasy.errors import UsageError
-    from peasy.workbench.compare import compare as verb
+    from peasy.workbench.compare import compare as command
 
     if not data:
         raise UsageError("compare needs data.", hint="For example: --data stories. See all: peasy data")
     settings: dict[str, Any] = {}
     for setting in set_ or ():
         settings = assign(settings, setting)
-    found = verb(
+    result = command(
         kinds, data[0] if len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
         seed=flags.seed or 0, device=flags.device, name=run, settings=settings, limit=limit,
         hear=None if flags.quiet or flags.json else _say,
     )  # fmt: skip
-    best = found.facts.contenders[0]
-    return Answer(found, next=[f"peasy runs show {best.run}"])
+    best = result.facts.contenders[0]
+    return Answer(result, next=[f"peasy runs show {best.run}"])
 
 
 def _say(kind: str, event: "Event") -> None:

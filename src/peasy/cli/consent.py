@@ -1,4 +1,4 @@
-"""Asking before something is downloaded: only where a person sits, and not twice."""
+"""Confirmation prompt (y/N) before downloads and deletions; only on a terminal."""
 
 import sys
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from peasy.cli.door import Flags
 
 
 def asking(flags: Flags) -> Callable[[str], bool] | None:
-    """How to ask under these flags: `--yes` has answered already, and a pipe cannot answer."""
+    """Return the confirmation callback: always yes with `--yes`, None if stdin is not a terminal."""
     if flags.yes:
         return lambda question: True
     if flags.json or not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -1,4 +1,4 @@
-"""`peasy data`."""
+"""`peasy data`: lists and describes datasets."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ def data(
     strict: Annotated[bool, Parameter(negative="")] = False,
     flags: Flags = Flags(),
 ) -> Answer:
-    """List the built-in corpora, or show one: size, licence, hash, examples, bad lines.
+    """List the built-in datasets, or describe one: size, licence, hash, examples, invalid rows.
 
     For example:
 
@@ -25,18 +25,18 @@ def data(
         peasy data pairs.tsv --strict
 
     Args:
-        what: A built-in name, a file, a folder, or several files.
-        set_: An option of the corpus: length=20, fillers=0, lines=true, source=en, ...
-        strict: Refuse the first row that cannot be used, instead of counting it.
+        what: Built-in dataset, file, folder, or several files.
+        set_: Option of the dataset: length=20, fillers=0, lines=true, source=en, ...
+        strict: Fail on the first invalid row, instead of counting them.
     """
     from peasy.config import assign
-    from peasy.workbench.data import data as verb
+    from peasy.workbench.data import data as command
 
     if not what:
-        return Answer(verb(), next=["peasy data stories"])
+        return Answer(command(), next=["peasy data stories"])
     options: dict[str, Any] = {"strict": True} if strict else {}
     for setting in set_ or []:
         options = assign(options, setting)
-    result = verb(what[0] if len(what) == 1 else list(what), seed=flags.seed or 0, **options)
+    result = command(what[0] if len(what) == 1 else list(what), seed=flags.seed or 0, **options)
     sizes = ", ".join(f"{split} {size.documents:,} documents" for split, size in result.card.sizes.items())
     return Answer(result, brief=f"{result.card.name}: {sizes}")

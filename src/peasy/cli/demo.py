@@ -1,4 +1,4 @@
-"""`peasy demo`."""
+"""`peasy demo`: a worked example of attention."""
 
 from peasy.cli.door import Answer, Flags, Page
 
@@ -13,7 +13,7 @@ NEXT = (
 
 
 def demo(*, flags: Flags = Flags()) -> Answer:
-    """A worked result in two seconds, offline.
+    """Show a worked example of attention, in two seconds and offline.
 
     For example:
 
@@ -23,17 +23,17 @@ def demo(*, flags: Flags = Flags()) -> Answer:
     from peasy.views.worked import arithmetic_part, step_matrix
     from peasy.workbench.explain import explain
 
-    love = explain("i-love-ai")
-    (story,) = love.story("I")
-    tables = [step_matrix(love.worked, love.worked.step(name), 4) for name in ("scores", "weights", "context")]
+    example = explain("i-love-ai")
+    (story,) = example.story("I")
+    tables = [step_matrix(example.worked, example.worked.step(name), 4) for name in ("scores", "weights", "context")]
     parts: tuple[Part, ...] = (
-        Paragraph("Three words look at each other: every number of attention, calculated by hand."),
-        Formula(love.worked.step("context").tex),
+        Paragraph("Self-attention of three words, with every number calculated by hand."),
+        Formula(example.worked.step("context").tex),
         *tables,
-        Heading('What "I" does with it'),
+        Heading('Attention of "I"'),
         *(Paragraph(sentence) for sentence in story.sentences),
-        Heading("Any number opens to its arithmetic"),
-        arithmetic_part(love.cell("weights", "I", "love")),
+        Heading("The arithmetic of one number"),
+        arithmetic_part(example.cell("weights", "I", "love")),
     )
-    page = Page(Document(love.worked.example.title, parts), love.data())
-    return Answer(page, next=NEXT)
+    result = Page(Document(example.worked.example.title, parts), example.data())
+    return Answer(result, next=NEXT)

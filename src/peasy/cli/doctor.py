@@ -1,4 +1,4 @@
-"""`peasy doctor`: what works here, and the exact fix for what does not."""
+"""`peasy doctor`: checks the installation, with a fix for each problem."""
 
 import os
 import platform
@@ -21,7 +21,7 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: does it work, what was seen, how to put it right; `needed` when peasy cannot do without."""
+    """Result of one check: whether it works, details, and the fix; `needed`: peasy cannot run without it."""
 
     part: str
     works: bool
@@ -31,12 +31,12 @@ class Finding:
 
     @property
     def mark(self) -> str:
-        """A sign that needs no colour."""
+        """Mark that is readable without colour."""
         return "✓" if self.works else "✗" if self.needed else "–"
 
 
 def doctor(*, flags: Flags = Flags()) -> Answer:
-    """What works here, and the exact fix for what does not.
+    """Check the installation, with a fix for each problem.
 
     For example:
 
@@ -44,17 +44,17 @@ def doctor(*, flags: Flags = Flags()) -> Answer:
         peasy doctor --json
     """
     findings = list(examine())
-    healthy = all(finding.works for finding in findings if finding.needed)
+    passed = all(finding.works for finding in findings if finding.needed)
     facts = [vars(finding) for finding in findings]
     return Answer(
-        Page(_document(findings, healthy), {"passed": healthy, "findings": facts}),
+        Page(_document(findings, passed), {"passed": passed, "findings": facts}),
         next=[finding.fix for finding in findings if finding.needed and not finding.works],
-        exit_code=0 if healthy else 8,
+        exit_code=0 if passed else 8,
     )
 
 
 def examine() -> Iterator[Finding]:
-    """Look at everything once, by using it."""
+    """Run all checks."""
     yield _python()
     yield from (_module(name, fix="pip install peasy") for name in _CORE)
     yield from (
@@ -63,17 +63,17 @@ def examine() -> Iterator[Finding]:
     yield _folder("settings folder", config_home())
     yield _folder("temporary folder", Path(tempfile.gettempdir()))
     yield _chromium()
-    yield Finding("network", True, "not asked: peasy goes online only when a command says so")
+    yield Finding("network", True, "not checked: peasy uses the network only for downloads you ask for")
 
 
 def find_chromium() -> str | None:
-    """The path of a Chromium that can open pages, if there is one."""
+    """Return the path of a Chromium browser, or None."""
     return next(filter(None, map(shutil.which, _CHROMIUM)), None)
 
 
 def _python() -> Finding:
-    fine = sys.version_info >= (3, 11)
-    return Finding("python", fine, platform.python_version(), "" if fine else "install Python 3.11 or newer")
+    supported = sys.version_info >= (3, 11)
+    return Finding("python", supported, platform.python_version(), "" if supported else "install Python 3.11 or newer")
 
 
 def _module(name: str, *, fix: str, needed: bool = True) -> Finding:
@@ -81,28 +81,32 @@ def _module(name: str, *, fix: str, needed: bool = True) -> Finding:
         module = import_module(name)
     except ModuleNotFoundError:
         return Finding(name, False, "not installed", fix, needed)
-    except Exception as error:  # a broken library may raise anything at all, and the doctor must go on
+    except Exception as error:  # a broken library may raise anything; the other checks must still run
         return Finding(name, False, f"broken: {type(error).__name__}: {error}", f"{fix} --force-reinstall", needed)
-    seen = str(getattr(module, "__version__", "") or "installed")
+    details = str(getattr(module, "__version__", "") or "installed")
     if name == "torch":
-        seen += f", {module.get_num_threads()} threads, {'cuda' if module.cuda.is_available() else 'cpu'}"
-    return Finding(name, True, seen, needed=needed)
+        details += f", {module.get_num_threads()} threads, {'cuda' if module.cuda.is_available() else 'cpu'}"
+    return Finding(name, True, details, needed=needed)
 
 
 def _folder(part: str, path: Path) -> Finding:
-    nearest = next(place for place in (path, *path.parents) if place.exists())
-    fine = nearest.is_dir() and os.access(nearest, os.W_OK)
-    return Finding(part, fine, str(path), "" if fine else f"make it writable: chmod u+w {nearest}", needed=False)
+    nearest = next(parent for parent in (path, *path.parents) if parent.exists())
+    writable = nearest.is_dir() and os.access(nearest, os.W_OK)
+    return Finding(
+        part, writable, str(path), "" if writable else f"make it writable: chmod u+w {nearest}", needed=False
+    )
 
 
 def _chromium() -> Finding:
-    found = find_chromium()
-    fix = "" if found else "apt-get install chromium (only the tests of pages need it)"
-    return Finding("chromium", bool(found), found or "not installed", fix, needed=False)
+    path = find_chromium()
+    fix = "" if path else "apt-get install chromium (only needed to test the web pages)"
+    return Finding("chromium", bool(path), path or "not installed", fix, needed=False)
 
 
 def _document(findings: list[Finding], healthy: bool) -> Document:
-    rows = tuple((each.mark, each.part, each.seen, each.fix) for each in findings)
-    verdict = Paragraph("All that peasy needs works.", "good") if healthy else Paragraph("Something is missing.", "bad")
-    legend = Paragraph("✓ works   – optional, absent   ✗ needed, absent", "note")
-    return Document("peasy doctor", (verdict, Table(("", "part", "seen", "fix"), rows), legend))
+    rows = tuple((finding.mark, finding.part, finding.seen, finding.fix) for finding in findings)
+    verdict = (
+        Paragraph("Everything required works.", "good") if healthy else Paragraph("Required parts are missing.", "bad")
+    )
+    legend = Paragraph("✓ works   – optional, not installed   ✗ required, missing", "note")
+    return Document("peasy doctor", (verdict, Table(("", "part", "status", "fix"), rows), legend))

@@ -1,4 +1,4 @@
-"""What a verb file needs: the flags that every verb has, the text it may read, and the answer it gives back."""
+"""Base types of a command: global flags, text arguments, and the output it returns."""
 
 import sys
 from collections.abc import Sequence
@@ -12,65 +12,65 @@ from peasy.errors import InvalidInput, UsageError
 from peasy.views.document import Document
 from peasy.workbench.result import Result
 
-EVERYWHERE = Group("Flags everywhere", sort_key=100)
+EVERYWHERE = Group("Global flags", sort_key=100)
 _Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 @Parameter(name="*", group=EVERYWHERE)
 @dataclass(frozen=True, kw_only=True)
 class Flags:
-    """The flags that mean the same on every verb."""
+    """Global flags: available on every command."""
 
     json: _Switch = False
     "Print the result as JSON."
     out: Path | None = None
-    "Save to a file, by suffix: .html .svg .png .tex .md .csv .json .npz"
+    "Save the result to a file; the suffix sets the format: .html .svg .png .tex .md .csv .json .npz"
     quiet: Annotated[_Switch, Parameter(alias="-q")] = False
-    "Only the result: no notices, no advice."
+    "Print only the result: no notes, no suggestions."
     verbose: Annotated[_Switch, Parameter(alias="-v")] = False
-    "Also say how long it took, and which settings files spoke."
+    "Also print timing and the config files used."
     no_color: _Switch = False
-    "Plain text, also on a terminal."
+    "No colours, even on a terminal."
     offline: _Switch = False
     "Never use the network."
     device: Annotated[Literal["auto", "cpu", "cuda", "mps"], Parameter(show_default=False)] = "auto"
-    "Where models run."
+    "Device to run models on."
     threads: int | None = None
-    "How many threads to use."
+    "Number of CPU threads."
     seed: int | None = None
-    "Makes chance repeatable."
+    "Random seed, for reproducible results."
     yes: Annotated[_Switch, Parameter(alias="-y")] = False
-    "Answer yes to every question."
+    "Answer yes to all prompts."
     debug: _Switch = False
-    "Show the traceback of an error."
+    "Print the traceback of errors."
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
-            raise UsageError("--threads should be 1 or more.")
+            raise UsageError("--threads must be 1 or more.")
 
 
 class Page(Result):
-    """The simplest result: a document and its data, side by side."""
+    """Result made of a given document and its JSON data."""
 
     def __init__(self, page: Document, facts: dict[str, Any]) -> None:
         self._page, self._facts = page, facts
 
     def document(self) -> Document:
-        """The document as it was given."""
+        """Return the given document."""
         return self._page
 
     def data(self) -> dict[str, Any]:
-        """The data as they were given."""
+        """Return the given data."""
         return self._facts
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a verb gives back to the door, which prints and saves it.
+    """Output of a command: the result to print or save, and the exit code.
 
-    `next` are commands worth typing now. `brief` is one line for when the document itself goes to a file.
-    `files` are files the verb wrote itself. `exit_code` is 8 when a check ran and found something wrong.
-    `told`: the result is on the screen already, since it was streamed.
+    `next` are suggested commands. `brief` is one line to print if the document goes to a file.
+    `files` are files that the command wrote itself. `exit_code` is 8 if a check ran and failed.
+    `told`: the result was streamed, so it is already printed.
     """
 
     shown: Result
@@ -82,7 +82,7 @@ class Answer:
 
 
 STDIN = "\0stdin"
-"""How the door writes a lone `-` to itself, which would otherwise look like a flag."""
+"""Internal stand-in for a lone `-`, which would otherwise be parsed as a flag."""
 
 
 def _text(_: type, tokens: Sequence[Token]) -> str:
@@ -90,20 +90,20 @@ def _text(_: type, tokens: Sequence[Token]) -> str:
 
 
 Text = Annotated[str, Parameter(converter=_text)]
-"""A TEXT argument: as typed, or all of stdin for `-`."""
+"""TEXT argument: as typed, or all of stdin for `-`."""
 
 
 Source = Annotated[str | None, Parameter(converter=lambda _, tokens: tokens[0].value)]
-"""A TEXT argument that may also be a file, or `-` for stdin; `read_source` reads it."""
+"""TEXT argument that may also be a file, or `-` for stdin; read by `read_source`."""
 
 
 def read_source(given: str | None, what: str, *, lines: bool = True) -> list[str]:
-    """The texts that a person means: one as typed; each line of a file, or of stdin unless `lines` is False.
+    """Return the input texts: one as typed; each line of a file, or of stdin unless `lines` is False.
 
-    Without a text, stdin is read where it is a pipe.
+    Without a text, stdin is read if it is a pipe.
     """
     if given is None and sys.stdin.isatty():
-        raise UsageError(f"{what} needs a TEXT.", hint="Type one in quotes, name a file, or give - to read stdin.")
+        raise UsageError(f"{what} needs a TEXT.", hint="Give a text in quotes, a file, or - to read stdin.")
     if given is None or given == STDIN:
         text = read_stdin()
         return text.splitlines() if lines else [text]
@@ -121,7 +121,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def read_stdin() -> str:
-    """All of stdin as UTF-8 text, without the last newline."""
+    """Read all of stdin as UTF-8 text, without the last newline."""
     try:
         text = sys.stdin.buffer.read().decode("utf-8") if hasattr(sys.stdin, "buffer") else sys.stdin.read()
     except UnicodeDecodeError as error:

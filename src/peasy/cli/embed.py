@@ -1,4 +1,4 @@
-"""`peasy embed`."""
+"""`peasy embed`: text embeddings and cosine similarities."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ def embed(
     pooling: Literal["mean", "cls", "last"] | None = None,
     flags: Flags = Flags(),
 ) -> Answer:
-    """Turn texts into vectors, and show how near they are to each other.
+    """Compute text embeddings and their cosine similarities.
 
     For example:
 
@@ -23,14 +23,14 @@ def embed(
         peasy embed my-gpt "The pizza" "The oven" --pooling last
 
     Args:
-        model: A run, a folder, a built-in or a hub id.
-        texts: Texts; a file or stdin (-) has one on each line.
-        pooling: Mean of the tokens' vectors, the first (cls) or the last one; an encoder has its own.
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        texts: Texts; in a file or stdin (-), one per line.
+        pooling: Mean over tokens, first token (cls) or last token; default: the pooling of the encoder.
     """
-    from peasy.workbench.embed import embed as verb
+    from peasy.workbench.embed import embed as command
 
-    rows = [line for given in texts or (None,) for line in read_source(given, "embed") if line.strip()]
-    found = verb(model, rows, pooling=pooling, device=flags.device, offline=flags.offline, ask=asking(flags))
-    many, size = found.vectors.shape
-    brief = f"{many:,} vector{'s' * (many != 1)} of {size} numbers"
-    return Answer(found, next=[f"peasy embed {model} FILE --out vectors.npy"], brief=brief)
+    rows = [line for source in texts or (None,) for line in read_source(source, "embed") if line.strip()]
+    result = command(model, rows, pooling=pooling, device=flags.device, offline=flags.offline, ask=asking(flags))
+    count, dims = result.vectors.shape
+    brief = f"{count:,} vector{'s' * (count != 1)} of {dims} dimensions"
+    return Answer(result, next=[f"peasy embed {model} FILE --out vectors.npy"], brief=brief)

@@ -1,4 +1,4 @@
-"""`peasy evaluate`."""
+"""`peasy evaluate`: metrics of a model on a dataset."""
 
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ def evaluate(
     set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
     flags: Flags = Flags(),
 ) -> Answer:
-    """How good a model is on data that it has not learned from.
+    """Evaluate a model on a dataset, by default on the validation split.
 
     For example:
 
@@ -27,28 +27,29 @@ def evaluate(
         peasy evaluate my-model book.txt --split all
         peasy evaluate sentences sts.tsv
 
-    Language models get loss, perplexity, bits per byte and accuracy; translators BLEU, chrF and exact matches;
-    sentence encoders their correlation with people's scores, from a .tsv with two sentences and a score in each row.
+    Metrics: loss, perplexity, bits per byte and accuracy for language models; BLEU, chrF and exact match for
+    translators; correlation with human similarity scores (STS) for sentence encoders, from a .tsv file with two
+    sentences and a score in each row.
 
     Args:
-        model: A run, a folder, a built-in or a hub id.
-        data: A built-in corpus (see peasy data), a file, a folder, or several files.
-        split: What of it: valid (held out), train, test or all.
-        limit: Only the first so many pairs, endings or sentences.
-        context: How many tokens are read at once; what the model was trained with unless you say so.
-        set_: How the data are read: lines=true, source=english, size=5000, ...
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        data: Built-in dataset (see peasy data), file, folder, or several files.
+        split: Data split: valid, train, test or all.
+        limit: Maximum number of samples.
+        context: Context length in tokens; default: as in training.
+        set_: Option of the dataset: lines=true, source=english, size=5000, ...
     """
     from peasy.config import assign
     from peasy.errors import UsageError
-    from peasy.workbench.evaluate import evaluate as verb
+    from peasy.workbench.evaluate import evaluate as command
 
     if not data:
         raise UsageError("evaluate needs DATA.", hint=f"For example: peasy evaluate {model} stories")
     options: dict[str, Any] = {}
     for setting in set_ or ():
         options = assign(options, setting)
-    found = verb(
+    result = command(
         model, data[0] if len(data) == 1 else list(data), split=split, limit=limit, context=context, options=options,
         device=flags.device, offline=flags.offline, ask=asking(flags), progress=Meter("evaluating", flags),
     )  # fmt: skip
-    return Answer(found, next=[f"peasy models {model}"])
+    return Answer(result, next=[f"peasy models {model}"])

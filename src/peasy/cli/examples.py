@@ -1,15 +1,15 @@
-"""`peasy examples`."""
+"""`peasy examples`: lists the worked examples."""
 
 from peasy.cli.door import Answer, Flags
 
 
 def examples(*, flags: Flags = Flags()) -> Answer:
-    """What can be explained by name.
+    """List the worked examples that peasy explain knows by name.
 
     For example:
 
         peasy examples
     """
-    from peasy.workbench.examples import examples as verb
+    from peasy.workbench.examples import examples as command
 
-    return Answer(verb(), next=["peasy explain i-love-ai"])
+    return Answer(command(), next=["peasy explain i-love-ai"])

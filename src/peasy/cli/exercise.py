@@ -1,4 +1,4 @@
-"""`peasy exercise`."""
+"""`peasy exercise`: worksheets with answer keys."""
 
 from pathlib import Path
 from random import SystemRandom
@@ -17,7 +17,7 @@ def exercise(
     decimals: int = 2,
     flags: Flags = Flags(),
 ) -> Answer:
-    """A worksheet with small numbers, and its answer key.
+    """Make a worksheet with small numbers, and its answer key.
 
     For example:
 
@@ -25,22 +25,24 @@ def exercise(
         peasy exercise --topic masked --out sheet.md
         peasy check sheet.md
 
-    With --out sheet.md, the answer key is written beside it as sheet-key.md.
+    With --out sheet.md, the answer key is saved next to it as sheet-key.md.
 
     Args:
-        size: Tokens x width.
-        topic: What to practise.
-        answers: Show the answer key instead of the sheet.
-        decimals: How many decimals the answers get.
+        size: Number of tokens x d_model.
+        topic: Topic of the exercise.
+        answers: Show the answer key instead of the worksheet.
+        decimals: Number of decimals of the answers.
     """
-    from peasy.workbench.exercise import exercise as verb
+    from peasy.workbench.exercise import exercise as command
 
     seed = SystemRandom().randrange(10_000) if flags.seed is None else flags.seed
-    sheet = verb(size, seed, topic, decimals=decimals)
+    sheet = command(size, seed, topic, decimals=decimals)
     files: list[Path] = []
     if flags.out is not None and not answers:
         key = flags.out.with_name(f"{flags.out.stem}-key{flags.out.suffix}")
         files = [sheet.save_key(key)]
-    again = f"peasy exercise --size {size} --topic {topic} --seed {seed}"
-    then = [f"peasy check {flags.out}"] if flags.out is not None and not answers else [f"{again} --answers"]
-    return Answer(sheet.key() if answers else sheet, next=then, files=files, brief=f"A worksheet: {again}")
+    command_line = f"peasy exercise --size {size} --topic {topic} --seed {seed}"
+    suggestions = (
+        [f"peasy check {flags.out}"] if flags.out is not None and not answers else [f"{command_line} --answers"]
+    )
+    return Answer(sheet.key() if answers else sheet, next=suggestions, files=files, brief=f"Worksheet: {command_line}")

@@ -1,4 +1,4 @@
-"""`peasy experiment`."""
+"""`peasy experiment`: runs experiments about attention."""
 
 import sys
 
@@ -6,7 +6,7 @@ from peasy.cli.door import Answer, Flags
 
 
 def experiment(name: str | None = None, *, flags: Flags = Flags()) -> Answer:
-    """What the documents claim about attention, measured against a control.
+    """Run an experiment that tests a claim of the lecture notes against a control.
 
     For example:
 
@@ -14,21 +14,21 @@ def experiment(name: str | None = None, *, flags: Flags = Flags()) -> Answer:
         peasy experiment why-root-dk
         peasy experiment matrix-form --out same.html
 
-    Each ends with a verdict, made from its numbers, and with what it does not show.
+    Each experiment ends with a verdict from its measurements, and a caveat.
 
     Args:
-        name: Which one; without a name, all are listed.
+        name: Name of the experiment; without it, all are listed.
     """
-    from peasy.workbench.experiment import experiment as verb
+    from peasy.workbench.experiment import experiment as command
     from peasy.workbench.experiment import experiments
 
     if name is None:
         return Answer(experiments(), next=["peasy experiment why-root-dk"])
-    hear = (lambda _: None) if flags.quiet or flags.json else _say
-    found = verb(name, seed=flags.seed or 0, hear=hear, keep=True)
-    if flags.out is not None:  # the page has it too, but who waited for minutes wants to know now
-        hear(f"{'✓' if found.holds else '✗'} {found.verdict}")
-    return Answer(found, next=["peasy experiment"])
+    on_status = (lambda _: None) if flags.quiet or flags.json else _say
+    result = command(name, seed=flags.seed or 0, hear=on_status, keep=True)
+    if flags.out is not None:  # an experiment takes minutes: print the verdict, too
+        on_status(f"{'✓' if result.holds else '✗'} {result.verdict}")
+    return Answer(result, next=["peasy experiment"])
 
 
 def _say(doing: str) -> None:

@@ -1,4 +1,4 @@
-"""`peasy explain`."""
+"""`peasy explain`: attention step by step, with every number."""
 
 from typing import Annotated, Literal
 
@@ -21,7 +21,7 @@ def explain(
     contributions: Annotated[bool, Parameter(negative="")] = False,
     flags: Flags = Flags(),
 ) -> Answer:
-    """Every step of attention for an example, a file or any sentence.
+    """Calculate every step of attention for an example, a file or a sentence.
 
     For example:
 
@@ -31,30 +31,32 @@ def explain(
         peasy explain i-love-ai --cell weights,I,love
 
     Args:
-        what: A name from peasy examples, a .toml or .json file, or a sentence of two words or more; - reads stdin.
-        query: Tell the story of one word, by name or by position from 0.
-        cell: The full arithmetic of one number: step,row,column, by position from 0 or by name.
-        symbolic: In letters, such as 0.4*v_0 + 0.6*v_1.
-        decimals: How many decimals numbers get.
-        causal: Only look back.
-        scoring: How well a key fits a query.
-        normalise: How scores become weights.
-        heads: How many heads to split the width into.
-        contributions: Also what each key brings: weight times value.
+        what: Name from peasy examples, .toml or .json file, or a sentence of two words or more; - reads stdin.
+        query: Explain the attention of one word, by name or by position from 0.
+        cell: Show the full arithmetic of one number: step,row,column, by position from 0 or by name.
+        symbolic: Show symbols instead of numbers, such as 0.4*v_0 + 0.6*v_1.
+        decimals: Number of decimals.
+        causal: Use a causal mask.
+        scoring: Scoring function of query and key.
+        normalise: How scores become attention weights.
+        heads: Number of attention heads.
+        contributions: Also show the contribution of each key: weight times value.
     """
-    from peasy.workbench.explain import explain as verb
+    from peasy.workbench.explain import explain as command
 
-    shown = verb(
+    result = command(
         what, query=query, cell=cell, symbolic=symbolic, decimals=decimals, causal=causal, scoring=scoring,
         normalise=normalise, heads=heads, contributions=contributions,
     )  # fmt: skip
-    return Answer(shown, next=_next(what, shown.worked.names, shown.worked.tokens[0], query or cell or symbolic))
+    return Answer(result, next=_next(what, result.worked.names, result.worked.tokens[0], query or cell or symbolic))
 
 
 def _next(what: str, steps: tuple[str, ...], token: str, asked: object) -> list[str]:
-    """Commands worth typing now; only what can be typed as it stands."""
+    """Return suggested commands, only if they need no quoting."""
     if asked or not all(name.replace("-", "").isalnum() for name in (what, token)):
         return []
     last = steps[-1]
-    weighs = any(step.endswith("weights") for step in steps)
-    return [f"peasy explain {what} --cell {last},0,0"] + ([f"peasy explain {what} --query {token}"] if weighs else [])
+    has_weights = any(step.endswith("weights") for step in steps)
+    return [f"peasy explain {what} --cell {last},0,0"] + (
+        [f"peasy explain {what} --query {token}"] if has_weights else []
+    )

@@ -1,4 +1,4 @@
-"""`peasy export`."""
+"""`peasy export`: writes a model in Hugging Face, GGUF or ONNX format."""
 
 from pathlib import Path
 from typing import Literal
@@ -15,7 +15,7 @@ def export(
     numbers: Literal["f32", "f16", "q8_0"] | None = None,
     flags: Flags = Flags(),
 ) -> Answer:
-    """Write a model into a new folder, in a standard format.
+    """Export a model to a new folder in Hugging Face, GGUF or ONNX format.
 
     For example:
 
@@ -24,10 +24,10 @@ def export(
         peasy export my-model ./for-onnx --to onnx
 
     Args:
-        model: A folder, a run or a hub id.
-        folder: The new folder; it must not exist yet.
-        to: hf for transformers, gguf for llama.cpp, onnx for ONNX runtimes.
-        numbers: How gguf stores the weights: f16 if nothing is said.
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        folder: Output folder; must not exist.
+        to: Format: hf for transformers, gguf for llama.cpp, onnx for ONNX Runtime.
+        numbers: Weight format of GGUF; default: f16.
     """
     from peasy.workbench.exporting import export_model
 

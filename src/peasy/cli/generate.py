@@ -1,4 +1,4 @@
-"""`peasy generate`."""
+"""`peasy generate`: text generation with streaming output."""
 
 import random
 import sys
@@ -34,7 +34,7 @@ def generate(
     choosing: Choosing = Choosing(),
     flags: Flags = Flags(),
 ) -> Answer:
-    """Let a model write on from a text; it is shown as it is written.
+    """Generate text from a prompt, streamed as it is generated.
 
     For example:
 
@@ -44,66 +44,66 @@ def generate(
         peasy generate stories prompts.txt --json
         cat prompt.txt | peasy generate stories -
 
-    Ctrl-C stops; what was written stays.
+    Ctrl-C stops and keeps the text generated so far.
 
     Args:
-        model: A run, a folder, a built-in or a hub id.
-        text: What to go on from; a file has one text on each line; - reads stdin.
-        n: So many texts from each, drawn from seed, seed + 1, ...
-        max_tokens: Stop after so many tokens.
-        long: A prompt longer than the model's context: refuse it, or keep its last tokens.
-        weights: How weights are held while writing; float32 is exact, int8 is smaller and faster.
-        lookup: Guess tokens from the text so far and check several at once; the result is the same.
-        no_cache: Read everything again for every token, to see what the cache is for.
-        show_cache: Show what each step computed and what it reused, with and without the cache.
-        show_probabilities: Show what else could have come, with its chance.
-        lines: Each line of stdin is a text of its own.
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        text: Prompt; in a file, one per line; - reads stdin.
+        n: Number of texts per prompt, sampled with seed, seed + 1, ...
+        max_tokens: Maximum number of tokens to generate.
+        long: If the prompt is longer than the context: refuse it, or keep its last tokens.
+        weights: Weight format for inference; float32 is exact, int8 is smaller and faster.
+        lookup: Speculative decoding with n-grams of the text so far; the result is the same.
+        no_cache: Decode without a KV cache, for comparison.
+        show_cache: Show cached and computed tokens of each step, with and without the KV cache.
+        show_probabilities: Show the probability of each token and its alternatives.
+        lines: Each line of stdin is a separate prompt.
     """
     from peasy.workbench.generate import Writer
     from peasy.workbench.load import load
 
     texts = read_source(text, "generate", lines=lines)
-    how = choosing.settings() | {"max_tokens": max_tokens, "seed": pick_seed(flags, choosing.temperature)}
-    told = 5 if show_probabilities else 0 if flags.json else None
+    options = choosing.settings() | {"max_tokens": max_tokens, "seed": pick_seed(flags, choosing.temperature)}
+    logprobs = 5 if show_probabilities else 0 if flags.json else None
     loaded = load(model, device=flags.device, offline=flags.offline, ask=asking(flags))
     writer = Writer(
-        loaded, texts, n=n, weights=weights, cached=not no_cache, long=long, lookup=lookup, logprobs=told, **how
+        loaded, texts, n=n, weights=weights, cached=not no_cache, long=long, lookup=lookup, logprobs=logprobs, **options
     )
     return _answer(writer, model, flags, show_cache, show_cache or show_probabilities)
 
 
 def pick_seed(flags: Flags, temperature: float) -> int:
-    """The seed that was given; where something is drawn, any, which is then said."""
+    """Return the given seed; a random one if sampling is random."""
     if flags.seed is not None:
         return flags.seed
     return random.randrange(2**31) if temperature > 0 else 0
 
 
 def _answer(writer: "Writer", model: str, flags: Flags, show_cache: bool, more: bool) -> Answer:
-    told, interrupted = _stream(writer, flags, more)
+    printed, interrupted = _stream(writer, flags, more)
     if len(writer.drafts) == 1:
         writer.check()
     result = writer.result(show_cache=show_cache and not interrupted)
-    if told and not flags.quiet:
+    if printed and not flags.quiet:
         notes = [unknown_note(count)] if (count := writer.drafts[0].unknown) else []
         print(*notes, result.note, sep="\n", file=sys.stderr)
-    first = writer.texts[0] if len(writer.texts[0]) < 60 else writer.texts[0][:57] + "..."
-    advice = [] if more else [f'peasy generate {model} "{first}" --show-probabilities']
-    return Answer(result, next=advice, exit_code=130 if interrupted else 0, told=told)
+    prompt = writer.texts[0] if len(writer.texts[0]) < 60 else writer.texts[0][:57] + "..."
+    suggestions = [] if more else [f'peasy generate {model} "{prompt}" --show-probabilities']
+    return Answer(result, next=suggestions, exit_code=130 if interrupted else 0, told=printed)
 
 
 def _stream(writer: "Writer", flags: Flags, more: bool) -> tuple[bool, bool]:
-    """Run it: (whether the text is on the screen already, whether it was interrupted).
+    """Run generation; return (whether the text is already printed, whether it was interrupted).
 
-    Several texts, or one with `more` beside it, are shown when they are done.
+    Several texts, or one with `more` details, are printed when they are finished.
     """
-    pieces = Pieces(writer.texts[0], flags) if len(writer.drafts) == 1 and not more else None
+    stream = Pieces(writer.texts[0], flags) if len(writer.drafts) == 1 and not more else None
     try:
         for event in writer.events():
             if flags.json:
                 say_event(event, writer.loaded.answers())
-            elif pieces is not None:
-                pieces.say(event)
+            elif stream is not None:
+                stream.say(event)
     except KeyboardInterrupt:
-        return pieces is not None and pieces.close(), True
-    return pieces is not None and pieces.close(), False
+        return stream is not None and stream.close(), True
+    return stream is not None and stream.close(), False

@@ -1,4 +1,4 @@
-"""`peasy import`."""
+"""`peasy import`: imports a Hugging Face model as a peasy checkpoint."""
 
 import shlex
 
@@ -7,9 +7,9 @@ from peasy.cli.door import Answer, Flags
 
 
 def import_(source: str, *, name: str | None = None, flags: Flags = Flags()) -> Answer:
-    """Take in a model: it becomes a checkpoint of peasy, under a name.
+    """Import a Hugging Face model as a peasy checkpoint with a name.
 
-    Reads safetensors and JSON and nothing else; whatever does not fit its own description is refused.
+    Reads only safetensors and JSON files; weights that do not match the config are rejected.
 
     For example:
 
@@ -17,11 +17,13 @@ def import_(source: str, *, name: str | None = None, flags: Flags = Flags()) -> 
         peasy import sentence-transformers/all-MiniLM-L6-v2 --yes
 
     Args:
-        source: A Hugging Face folder, a hub id, or a checkpoint of peasy.
-        name: The name to keep it under; else the source's own.
+        source: Hugging Face folder, hub id, or peasy checkpoint.
+        name: Name of the imported model; default: the name of the source.
     """
     from peasy.workbench.importing import import_model
 
     result = import_model(source, name=name, offline=flags.offline, ask=asking(flags))
-    known = shlex.quote(result.name)
-    return Answer(result, next=[f"peasy models {known}", f'peasy tokenize {known} "Easy peasy"'], files=[result.folder])
+    quoted = shlex.quote(result.name)
+    return Answer(
+        result, next=[f"peasy models {quoted}", f'peasy tokenize {quoted} "Easy peasy"'], files=[result.folder]
+    )

@@ -1,4 +1,4 @@
-"""`peasy look`."""
+"""`peasy look`: model inspection: attention, logit lens, ablation, activation patching."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,55 +19,55 @@ Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Ways:
-    """What to show instead of the heads, and how."""
+    """View flags: what to show instead of the attention heads."""
 
     lens: Switch = False
-    "What each layer would say next."
+    "Logit lens: the prediction of each layer."
     rank: str | None = None
-    "What every head does, most of this first: entropy, sharpness, previous, first, same, induction, ..."
+    "Rank all heads by a score: entropy, sharpness, previous, first, same, induction, ..."
     align: Switch = False
-    "Which source words a translator's words came from."
+    "Word alignment of a translator, from its cross-attention."
     known: str | None = None
-    "Pairs of words that belong together, source first (0-0 1-2), or a file with them: which head finds them?"
+    "Reference alignment as source-target pairs (0-0 1-2), or a file with them, to rank the heads by."
     steps: Switch = False
-    "One head step by step, as on paper; needs --layer and --head."
+    "One head step by step, as a worked example; needs --layer and --head."
     rollout: Switch = False
-    "The weights of all layers multiplied, and what that does not tell."
+    "Attention rollout: the product of the attention matrices of all layers."
     write: int | None = None
-    "Let it write so many tokens, and tell what each of them looked at."
+    "Generate this many tokens and show the attention of each."
     beam: int | None = None
-    "With --write, the likeliest texts of a search with so many beams."
+    "With --write, use beam search with this many beams."
     film: Switch = False
-    "The sentence that a run has watched while it trained, at every checkpoint; needs no TEXT."
+    "Attention over training: the tracked sentence of a run at every checkpoint; needs no TEXT."
     overview: Literal["mean", "max"] | None = None
-    "A long text in tiles, each the mean or the largest of its weights."
+    "Tiled attention for long texts; each tile is the mean or maximum of its weights."
     tile: int | None = None
-    "How many tokens a tile has each way; chosen by the length of the text unless you say so."
+    "Tile size in tokens; default: chosen by the length of the text."
     keep: str | None = None
-    "Look at each line of TEXT, and write all weights into this folder, in shards of safetensors."
+    "Save the attention weights of each line of TEXT to this folder, as safetensors shards."
     tokens: Switch = False
-    "Sub-words as the model reads them, not words."
+    "Show tokens instead of words."
     top: int = 5
-    "How many words to tell for each head."
+    "Number of words to show for each head."
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What to change first; then what that changes is told."""
+    """Intervention flags: ablation, masked links, activation patching; the effect is shown."""
 
     off: Many = None
-    "Switch off a head (2.3 is layer 2, head 3) or a layer (2)."
+    "Ablate a head (2.3 is layer 2, head 3) or a layer (2)."
     even: Many = None
-    "Let a head (2.3), or all heads of a layer (2), look everywhere alike."
+    "Uniform attention for a head (2.3), or for all heads of a layer (2)."
     cut: Many = None
-    "One word may not look at another (it:pizza): everywhere, or in the one --layer and --head."
+    "Mask the attention of one word to another (it:pizza), in all layers or in --layer and --head."
     patch: str | None = None
-    "Take what the one --layer (and --head) found from this other text, which has as many tokens."
+    "Activation patching: take the output of --layer (and --head) from this text, of equal token count."
     word: Many = None
-    "Follow the probability of this word."
+    "Track the probability of this word."
     data: str | None = None
-    "Measure loss, or BLEU, on these data too, before and after."
+    "Also evaluate the loss or BLEU on this dataset, before and after."
 
 
 HEADS, NOTHING = Ways(), Changes()
@@ -87,7 +87,7 @@ def look(
     changes: Changes = NOTHING,
     flags: Flags = Flags(),
 ) -> Answer:
-    """Look into a model while it reads a text: where each head looked, in words.
+    """Inspect a model on a text: what each attention head attends to.
 
     For example:
 
@@ -100,14 +100,14 @@ def look(
         peasy look stories - --overview mean --layer 2 < long.txt
 
     Args:
-        model: A run, a folder, a built-in or a hub id.
-        text: What the model reads; - reads stdin. For a translator, its source.
-        layer: Only these layers, counted from 0.
-        head: Only these heads, counted from 0.
-        query: What this word looked at, in every head.
-        target: A translator's answer; without one it writes its own.
-        scaled: Each weight times the size of the value that it carries.
-        budget: The most memory that what is kept may take.
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        text: Input text; - reads stdin. For a translator, the source.
+        layer: Only these layers, numbered from 0.
+        head: Only these heads, numbered from 0.
+        query: Show what this word attends to, in every head.
+        target: Translation to inspect; default: the translation of the model.
+        scaled: Multiply each weight by the norm of its value vector.
+        budget: Memory limit for captured arrays.
     """
     edits = _edits(changes, layer, head)
     if ways.film:
@@ -117,70 +117,73 @@ def look(
     from peasy.workbench.load import load
 
     loaded = load(model, device=flags.device, offline=flags.offline, ask=asking(flags))
-    asked: dict[str, Any] = {"layers": layer, "heads": head, "budget": budget, "scaled": scaled}
-    other = _without_a_look(loaded, text, ways, asked, edits, flags)
+    capture: dict[str, Any] = {"layers": layer, "heads": head, "budget": budget, "scaled": scaled}
+    other = _without_a_look(loaded, text, ways, capture, edits, flags)
     if other is not None:
         return other
     if ways.overview is not None:
-        asked |= {"rows": None if query is None else [query], "edit": edits}
-        return Answer(loaded.look(text, target, overview=ways.overview, tile=ways.tile, **asked))
-    # a single head is small enough to carry its queries and keys, so that its cells open to their arithmetic
+        capture |= {"rows": None if query is None else [query], "edit": edits}
+        return Answer(loaded.look(text, target, overview=ways.overview, tile=ways.tile, **capture))
+    # for a single head, queries and keys are captured too, so that cells can be expanded to their arithmetic
     steps = ("weights", "query", "key") if layer and head and len(layer) == len(head) == 1 else ("weights",)
-    found = loaded.look(text, target, steps=steps, **asked)
-    found.words = not ways.tokens
-    whole = flags.out is not None or flags.json or bool(layer and head)
-    shown = _changed(loaded, found, asked, edits, changes) if edits else _shown(found, asked, query, ways, whole)
-    return Answer(shown, next=_next(model, text, query), brief=f"{len(found.look.tokens)} tokens")
+    result = loaded.look(text, target, steps=steps, **capture)
+    result.words = not ways.tokens
+    full = flags.out is not None or flags.json or bool(layer and head)
+    shown = _changed(loaded, result, capture, edits, changes) if edits else _shown(result, capture, query, ways, full)
+    return Answer(shown, next=_next(model, text, query), brief=f"{len(result.look.tokens)} tokens")
 
 
 def _without_a_look(
     loaded: Any, text: str, ways: Ways, asked: dict[str, Any], edits: list[Any], flags: Flags
 ) -> Answer | None:
-    """What is asked of a model and needs no single look: heads ranked, a text written, a data set kept."""
-    some = {"layers": asked["layers"], "heads": asked["heads"]}
+    """Return views that need no single capture: head ranking, generation trace, saved attention of a dataset."""
+    selection = {"layers": asked["layers"], "heads": asked["heads"]}
     if ways.rank is not None:
         from peasy.workbench.heads import split_sentences
 
         return Answer(loaded.heads(split_sentences(text), by=ways.rank, seed=flags.seed or 0))
     if ways.write is not None:
-        return Answer(loaded.trace(text, max_tokens=ways.write, beam=ways.beam, edit=edits, **some))
+        return Answer(loaded.trace(text, max_tokens=ways.write, beam=ways.beam, edit=edits, **selection))
     if ways.keep is not None:
         from peasy.workbench.looks import keep_looks
 
-        texts = [line for each in read_source(text, "look") for line in each.splitlines() if line.strip()]
-        return Answer(keep_looks(loaded, texts, ways.keep, budget=asked["budget"], **some))
+        texts = [line for part in read_source(text, "look") for line in part.splitlines() if line.strip()]
+        return Answer(keep_looks(loaded, texts, ways.keep, budget=asked["budget"], **selection))
     return None
 
 
 def _edits(changes: Changes, layer: list[int] | None, head: list[int] | None) -> list[Any]:
-    """Everything that is to be changed first."""
+    """Return the interventions given by flags."""
     from peasy.looking.edit import cut, even, patch, read_cut, read_off
 
-    here, there = (each[0] if each and len(each) == 1 else None for each in (layer, head))
-    found: list[Any] = read_off(changes.off or ())
-    found += [even(each.layer, each.head) for each in read_off(changes.even or ())]
-    found += [cut(*read_cut(each), layer=here, head=there) for each in changes.cut or ()]
+    one_layer, one_head = (numbers[0] if numbers and len(numbers) == 1 else None for numbers in (layer, head))
+    edits: list[Any] = read_off(changes.off or ())
+    edits += [even(target.layer, target.head) for target in read_off(changes.even or ())]
+    edits += [cut(*read_cut(pair), layer=one_layer, head=one_head) for pair in changes.cut or ()]
     if changes.patch is not None:
-        if here is None:
-            raise UsageError("--patch needs one --layer.", hint='For example --layer 0 --patch "The soup came out"')
-        found.append(patch(changes.patch, here, there))
-    if not found and (changes.word or changes.data):
-        raise UsageError("Nothing is changed.", hint="Say what: --off 2.3, --even 2.3, --cut it:pizza or --patch TEXT")
-    return found
+        if one_layer is None:
+            raise UsageError("--patch needs one --layer.", hint='For example: --layer 0 --patch "The soup came out"')
+        edits.append(patch(changes.patch, one_layer, one_head))
+    if not edits and (changes.word or changes.data):
+        hint = "Add one: --off 2.3, --even 2.3, --cut it:pizza or --patch TEXT"
+        raise UsageError("--word and --data need an intervention.", hint=hint)
+    return edits
 
 
 def _changed(loaded: Any, found: Any, asked: dict[str, Any], edits: list[Any], changes: Changes) -> Result:
-    """The same text looked at again, under the edits."""
-    again = loaded.look(found.text, found.answer, edit=edits, **asked)
-    how = {} if changes.data is None else {"data": changes.data}
-    return found.against(again, words=changes.word or (), **how)
+    """Return the effect of the interventions on the same text."""
+    changed = loaded.look(found.text, found.answer, edit=edits, **asked)
+    options = {} if changes.data is None else {"data": changes.data}
+    return found.against(changed, words=changes.word or (), **options)
 
 
 def _shown(found: Any, asked: dict[str, Any], query: str | None, ways: Ways, whole: bool) -> Result:
-    """The view that was asked for."""
+    """Return the requested view."""
     if ways.steps:
         if not asked["layers"] or not asked["heads"]:
-            raise UsageError("--steps needs one --layer and one --head.", hint="For example --layer 0 --head 1 --steps")
+            raise UsageError(
+                "--steps needs one --layer and one --head.", hint="For example: --layer 0 --head 1 --steps"
+            )
         return found.work(asked["layers"][0], asked["heads"][0], query)
     if ways.align or ways.known is not None:
         return found.alignment(read_pairs(ways.known)[0] if ways.known is not None else ())
@@ -192,7 +195,7 @@ def _shown(found: Any, asked: dict[str, Any], query: str | None, ways: Ways, who
 
 
 def read_pairs(told: str) -> Sequence[Any]:
-    """The known pairs of words, of each line that is typed or stands in the file."""
+    """Return the reference alignments, one per line, as typed or from a file."""
     from peasy.looking.alignment import read_known
 
     return [read_known(line) for line in read_source(told, "known")] or [read_known("")]

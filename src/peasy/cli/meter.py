@@ -1,4 +1,4 @@
-"""How far a long verb has come: one line on stderr that is written over, and nothing where nobody watches."""
+"""Progress line on stderr for long commands; silent unless stderr is a terminal."""
 
 import sys
 import time
@@ -7,14 +7,14 @@ from peasy.cli.door import Flags
 
 
 class Meter:
-    """Called with how much is done and of how much: shows the share, and the time that is left."""
+    """Progress callback `(done, total)`: prints the percentage and the remaining time."""
 
     def __init__(self, what: str, flags: Flags) -> None:
         self.what, self.start, self.last = what, time.monotonic(), 0.0
         self.live = sys.stderr.isatty() and not flags.quiet and not flags.json
 
     def __call__(self, done: int, total: int) -> None:
-        """Say it, at most ten times a second."""
+        """Update the line, at most ten times a second."""
         now = time.monotonic()
         if not self.live or not total or (now - self.last < 0.1 and done < total):
             return

@@ -1,4 +1,4 @@
-"""`peasy plan`."""
+"""`peasy plan`: estimated time and memory of training."""
 
 from typing import Annotated, Any, Literal
 
@@ -22,7 +22,7 @@ def plan(
     use: float = 0.4,
     flags: Flags = Flags(),
 ) -> Answer:
-    """What training would need, before anything starts.
+    """Estimate the time and memory of training.
 
     For example:
 
@@ -30,32 +30,32 @@ def plan(
         peasy plan translator --data locales --steps 1000 --preset tiny
         peasy plan gpt2 --accelerators 8 --flops 312T --memory 80GB --bandwidth 300GB/s
 
-    With --data, a few real steps on this machine tell how fast it goes. For a machine that you do not have, say its
-    numbers: the plan is then worked out on paper, with every formula shown.
+    With --data, speed is measured with a few training steps on this machine. For other hardware, give its
+    specifications: the plan is then calculated, with every formula shown.
 
     Args:
-        kind: What would be trained: gpt, encoder, translator, ...; on paper also a known model such as gpt2.
-        data: A built-in corpus (see peasy data), a file, a folder, or several files.
-        preset: The size of the model.
-        minutes: The time it should take.
-        steps: Or how many steps it should do.
-        set_: Change the recipe: batch=64, model.d_model=256, ...
-        accelerators: On paper: how many there are.
-        flops: On paper: what each can do in a second, such as 312T.
-        memory: On paper: what each holds, such as 80GB.
-        bandwidth: On paper: what each sends in a second, such as 300GB/s.
-        use: On paper: the share of the FLOP/s that training gets.
+        kind: Model kind: gpt, encoder, translator, ...; for other hardware also a known model such as gpt2.
+        data: Built-in dataset (see peasy data), file, folder, or several files.
+        preset: Size of the model.
+        minutes: Training time.
+        steps: Number of training steps, instead of minutes.
+        set_: Override a setting of the recipe: batch=64, model.d_model=256, ...
+        accelerators: Number of accelerators.
+        flops: FLOP/s of each accelerator, such as 312T.
+        memory: Memory of each accelerator, such as 80GB.
+        bandwidth: Interconnect bandwidth of each accelerator, such as 300GB/s.
+        use: Model FLOPs utilization (MFU), from 0 to 1.
     """
     from peasy.config import assign
-    from peasy.workbench.plan import plan as verb
+    from peasy.workbench.plan import plan as command
 
     settings: dict[str, Any] = {}
     for setting in set_ or ():
         settings = assign(settings, setting)
-    found = verb(
+    result = command(
         kind, data[0] if data and len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
         seed=flags.seed, device=flags.device, settings=settings, accelerators=accelerators, flops=flops,
         memory=memory, bandwidth=bandwidth, use=use,
     )  # fmt: skip
-    asked = f" --data {' '.join(data)}" if data else ""
-    return Answer(found, next=[f"peasy train {kind}{asked} --preset {preset}"] if data else [])
+    data_flag = f" --data {' '.join(data)}" if data else ""
+    return Answer(result, next=[f"peasy train {kind}{data_flag} --preset {preset}"] if data else [])

@@ -1,4 +1,4 @@
-"""`peasy prove`."""
+"""`peasy prove`: verifies execution paths of a model, or the user's own attention code."""
 
 import sys
 from typing import Annotated
@@ -19,7 +19,7 @@ def prove(
     seconds: float = 60.0,
     flags: Flags = Flags(),
 ) -> Answer:
-    """Two roads to one truth: for a model, or for your own attention.
+    """Verify that all execution paths of a model agree, or check your own attention code.
 
     For example:
 
@@ -28,31 +28,31 @@ def prove(
         peasy prove attention.py:attention
         peasy prove attention.py:attend --call "attend(q, k, v, mask)"
 
-    A model is read cached and uncached, alone and in a batch, padded and in chunks, by kernel and by formula, packed,
-    exported and loaded again; each time with the distance that was measured. What differs is named by layer, head
-    and position. A function or class of a file is compared with the formula, and its mistake is called by its name.
-    Exit code 8 when something is wrong.
+    A model is run with and without KV cache, alone and in a batch, padded, in chunks, with fused kernels and by the
+    formula, with packed weights, exported and loaded again; the logits are compared each time. A difference is located
+    by layer, head and position. A function or class in a Python file is compared with the formula, and its mistake is
+    named. Exit code 8 if something is wrong.
 
     Args:
-        model: A run, a folder, a built-in or a hub id; or file.py:name for your own code, which is then run.
-        texts: Texts to prove it on; a file or stdin (-) has one on each line.
-        prompt: The same by name; may be given several times.
-        call: How your function is called, in the words q, k, v, x, mask, heads, cache, ...
-        tokens: So many tokens of each text are read at most.
-        seconds: So long your own code may take.
+        model: Run name, folder, built-in model or hub id; or file.py:name for your own code, which is executed.
+        texts: Texts to verify with; in a file or stdin (-), one per line.
+        prompt: Same as texts, as a flag; can be repeated.
+        call: How to call your function, with the names q, k, v, x, mask, heads, cache, ...
+        tokens: Maximum number of tokens of each text.
+        seconds: Time limit for your own code.
     """
     from peasy.errors import UsageError
-    from peasy.workbench.prove import prove as verb
+    from peasy.workbench.prove import prove as command
 
     if tokens < 1 or seconds <= 0:
-        raise UsageError("--tokens and --seconds should be above 0.")
-    rows = [line for each in (*texts, *(prompt or ())) for line in read_source(each, "prove") if line.strip()]
+        raise UsageError("--tokens and --seconds must be above 0.")
+    rows = [line for source in (*texts, *(prompt or ())) for line in read_source(source, "prove") if line.strip()]
     if (texts or prompt) and not rows:
         raise UsageError("The texts are empty.", hint=f'For example: peasy prove {model} "The pizza came out"')
-    tell = None if flags.quiet or flags.json else lambda line: print(line, file=sys.stderr)
-    result = verb(
+    on_notice = None if flags.quiet or flags.json else lambda line: print(line, file=sys.stderr)
+    result = command(
         model, rows or None, call=call, tokens=tokens, seconds=seconds, seed=flags.seed or 0, device=flags.device,
-        offline=flags.offline, ask=asking(flags), tell=tell, progress=Meter("proving", flags),
+        offline=flags.offline, ask=asking(flags), tell=on_notice, progress=Meter("verifying", flags),
     )  # fmt: skip
-    advice = [] if result.passed else [f"peasy prove {model} --out proof.html"]
-    return Answer(result, next=advice, exit_code=0 if result.passed else 8, brief=result.verdict)
+    suggestions = [] if result.passed else [f"peasy prove {model} --out proof.html"]
+    return Answer(result, next=suggestions, exit_code=0 if result.passed else 8, brief=result.verdict)

@@ -1,4 +1,4 @@
-"""`peasy runs`."""
+"""`peasy runs`: list, show, diff and delete training runs."""
 
 from typing import Literal
 
@@ -20,22 +20,22 @@ def runs(act: Literal["ls", "show", "diff", "rm"] = "ls", *names: str, flags: Fl
         peasy runs rm quiet-fox
 
     Args:
-        act: ls, show, diff or rm.
-        names: The run or runs, by name or folder.
+        act: Action: ls, show, diff or rm.
+        names: One or two runs, by name or folder.
     """
-    from peasy.workbench import runs as bench
+    from peasy.workbench import runs as commands
 
     if len(names) != _NAMES[act]:
-        wanted = ("no name", "one name", "two names")[_NAMES[act]]
-        raise UsageError(f"runs {act} takes {wanted}, not {len(names)}.", hint="See: peasy runs --help")
+        expected = ("no name", "one name", "two names")[_NAMES[act]]
+        raise UsageError(f"runs {act} takes {expected}, not {len(names)}.", hint="See: peasy runs --help")
     if act == "show":
-        found = bench.show_run(names[0])
-        done = found.run.facts().state.startswith("finished")
-        return Answer(found, next=[] if done else [found.run.resume_line()])
+        result = commands.show_run(names[0])
+        finished = result.run.facts().state.startswith("finished")
+        return Answer(result, next=[] if finished else [result.run.resume_line()])
     if act == "diff":
-        return Answer(bench.diff_runs(*names))
+        return Answer(commands.diff_runs(*names))
     if act == "rm":
-        return Answer(bench.remove_run(names[0], yes=flags.yes, ask=asking(flags)))
-    listed = bench.runs()
+        return Answer(commands.remove_run(names[0], yes=flags.yes, ask=asking(flags)))
+    listed = commands.runs()
     first = next((run.name for run in listed.runs), None)
     return Answer(listed, next=[f"peasy runs show {first}"] if first else ["peasy train gpt --data stories"])

@@ -1,4 +1,4 @@
-"""How answers and errors leave the door: the result on stdout, the rest on stderr."""
+"""Output of results and errors: the result on stdout, the rest on stderr, or a JSON envelope."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ SCHEMA = 1
 
 
 def show(answer: Answer, command: str, flags: Flags) -> None:
-    """Save the answer where `--out` says, and print it."""
+    """Save the result to `--out` if given, and print it."""
     files = [str(path) for path in answer.files]
     if flags.out:
         answer.shown.save(flags.out)
@@ -32,13 +32,13 @@ def show(answer: Answer, command: str, flags: Flags) -> None:
 
 
 def complain(error: PeasyError, flags: Flags) -> None:
-    """One error: on stderr for people, on stdout as JSON for programs."""
+    """Print an error: on stderr, or as JSON on stdout with --json."""
     if flags.debug:
         traceback.print_exception(error)
     with quiet_pipe():
         if flags.json:
-            said = {"code": error.code, "message": error.message, "hint": error.hint}
-            _print_json({"ok": False, "error": said, "exit": error.exit_code})
+            details = {"code": error.code, "message": error.message, "hint": error.hint}
+            _print_json({"ok": False, "error": details, "exit": error.exit_code})
             return
         print(f"✗ {error.message}", file=sys.stderr)
         for line in (error.hint or "").splitlines():
@@ -46,20 +46,20 @@ def complain(error: PeasyError, flags: Flags) -> None:
 
 
 def say_more(seconds: float, settings: list[str]) -> None:
-    """What `--verbose` adds, on stderr: the time, the versions, and where settings came from."""
+    """Print what `--verbose` adds, on stderr: timing, versions and config sources."""
     python = ".".join(map(str, sys.version_info[:3]))
     print(f"\nTook {seconds:.2f} s with peasy {__version__} on Python {python}.", file=sys.stderr)
-    print(f"Settings besides the command line: {', '.join(settings) or 'none'}.", file=sys.stderr)
+    print(f"Config files and environment variables: {', '.join(settings) or 'none'}.", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """A reader that has seen enough (`peasy ... | head -1`) is no error."""
+    """Ignore a closed pipe (`peasy ... | head -1`)."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes stdout once more on its way out: give it somewhere to go.
+        # Python flushes stdout again at exit: redirect it, or that would fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -75,10 +75,10 @@ def _print(answer: Answer, files: list[str], flags: Flags) -> None:
         return
     for path in files:
         print(f"Saved {path}", file=sys.stderr)
-    # Who has just saved a file needs no advice to save one.
-    advice = [line for line in answer.next if not (flags.out and " --out " in line)]
-    if advice:
-        print("\nNext:", *(f"  {line}" for line in advice), sep="\n", file=sys.stderr)
+    # No suggestion to save a file right after saving one.
+    suggestions = [line for line in answer.next if not (flags.out and " --out " in line)]
+    if suggestions:
+        print("\nNext:", *(f"  {line}" for line in suggestions), sep="\n", file=sys.stderr)
 
 
 def _draw(document: Document, flags: Flags) -> str:
@@ -86,11 +86,11 @@ def _draw(document: Document, flags: Flags) -> str:
 
     from peasy.render import terminal
 
-    bare = flags.no_color or bool(os.environ.get("NO_COLOR"))
-    console = Console(color_system=None if bare else "auto", legacy_windows=False, markup=False, highlight=False)
+    no_color = flags.no_color or bool(os.environ.get("NO_COLOR"))
+    console = Console(color_system=None if no_color else "auto", legacy_windows=False, markup=False, highlight=False)
     if console.color_system is None:
         return terminal.draw(document, width=console.width)
-    # Drawn into a string first: rich itself would leave the program when a pipe closes.
+    # Rendered to a string first: rich would exit the program when a pipe closes.
     with console.capture() as drawn:
         terminal.show(document, console)
     return drawn.get()

@@ -1,4 +1,4 @@
-"""`peasy serve`."""
+"""`peasy serve`: OpenAI-compatible API server."""
 
 import socket
 import sys
@@ -33,7 +33,7 @@ def serve(
     log_prompts: Switch = False,
     flags: Flags = Flags(),
 ) -> Answer:
-    """Serve models over HTTP: the API that the openai client speaks, and peasy's own verbs.
+    """Serve models over HTTP, with an OpenAI-compatible API and peasy's own API.
 
     For example:
 
@@ -48,31 +48,31 @@ def serve(
         curl localhost:8000/v1/completions -H "content-type: application/json"
             -d '{"model": "stories", "prompt": "The pizza", "max_tokens": 20}'
 
-    Without a model, all that are here are served. Ctrl-C, or SIGTERM, lets everybody finish first; a second Ctrl-C does
-    not. Each request is a line of JSON on stderr; what was said in it is not.
+    Without a model, all available models are served. Ctrl-C or SIGTERM shuts down after running requests have finished;
+    a second Ctrl-C shuts down at once. Each request is logged as a line of JSON on stderr, without its prompt.
 
     Args:
-        models: Runs, folders, built-ins or ids in the hub's cache; each is loaded before the first request.
-        host: Where to listen. Any other address than this machine's own needs a key.
-        port: Where to listen; 0 takes any that is free.
-        api_key: What callers have to send: Authorization: Bearer KEY. Better set in PEASY_API_KEY.
-        allow_host: A name that the server may be called by, besides localhost; may be given several times.
-        max_queue: So many requests wait at most for each model; more are told when to come back.
-        max_batch: So many texts are written side by side.
-        memory: For the weights of all loaded models; the one not used for the longest time makes room.
-        weights: How weights are held while writing; float32 is exact, int8 is smaller and faster.
-        drain: Seconds that requests have to end when the server is told to.
-        log_prompts: Write prompts to the log, too.
+        models: Run names, folders, built-in models or cached hub ids; loaded before the first request.
+        host: Address to listen on; any address other than localhost needs an API key.
+        port: Port to listen on; 0 picks a free port.
+        api_key: API key that clients must send: Authorization: Bearer KEY. Better set as PEASY_API_KEY.
+        allow_host: Host name that requests may use besides localhost; can be repeated.
+        max_queue: Maximum number of queued requests per model; more get HTTP 429 with Retry-After.
+        max_batch: Maximum batch size.
+        memory: Memory limit for the weights of all loaded models; the least recently used one is unloaded.
+        weights: Weight format for inference; float32 is exact, int8 is smaller and faster.
+        drain: Seconds that running requests have to finish at shutdown.
+        log_prompts: Include prompts in the log.
     """
     need("torch")
-    names = tuple(allow_host or ())
-    door = _Door(host, port, api_key, names, max_queue, max_batch, memory, weights, drain, log_prompts)
-    return door.open(models, flags)
+    hosts = tuple(allow_host or ())
+    settings = _Door(host, port, api_key, hosts, max_queue, max_batch, memory, weights, drain, log_prompts)
+    return settings.open(models, flags)
 
 
 @dataclass(frozen=True)
 class _Door:
-    """What was asked for."""
+    """Server settings from the command line."""
 
     host: str
     port: int
@@ -86,7 +86,7 @@ class _Door:
     log_prompts: bool
 
     def open(self, models: tuple[str, ...], flags: Flags) -> Answer:
-        """Serve until somebody ends it."""
+        """Run the server until it is shut down."""
         from peasy.generation.limit import Limits
         from peasy.looking.budget import read_bytes
         from peasy.studio.door import address_of, bind, hold_memory, run
@@ -94,21 +94,23 @@ class _Door:
         from peasy.studio.house import House
         from peasy.studio.meter import write_log
 
-        outside = not is_loopback(self.host)
-        if outside and not self.key:
+        public = not is_loopback(self.host)
+        if public and not self.key:
             hint = "Give --api-key, or leave out --host."
-            raise UsageError(f"Whoever reaches {self.host} could use this server.", hint=hint)
+            raise UsageError(
+                f"Listening on {self.host} without an API key would let anyone use this server.", hint=hint
+            )
         limits, memory = Limits(queue=self.queue, rows=self.batch), read_bytes(self.memory)
         hold_memory()
-        house = House(models, memory=memory, limits=limits, weights=self.weights, device=flags.device)
+        registry = House(models, memory=memory, limits=limits, weights=self.weights, device=flags.device)
         listening = bind(self.host, self.port)
-        app = self._application(house, outside)
-        house.warm()
+        app = self._application(registry, public)
+        registry.warm()
         if not flags.quiet:
             write_log()
-        address, served = address_of(listening, "/v1"), ", ".join(house.names) or "no models yet"
-        run(app, listening, self.drain, lambda: _say(f"Serving {served} at {address} (Ctrl-C ends it)", flags))
-        return _closed(address, list(house.names), sum(app.state.meter.requests.values()), flags)
+        address, served = address_of(listening, "/v1"), ", ".join(registry.names) or "no models"
+        run(app, listening, self.drain, lambda: _say(f"Serving {served} at {address} (press Ctrl-C to stop)", flags))
+        return _closed(address, list(registry.names), sum(app.state.meter.requests.values()), flags)
 
     def _application(self, house: "House", outside: bool) -> Any:
         from peasy.studio.app import build
@@ -127,5 +129,5 @@ def _say(line: str, flags: Flags) -> None:
 
 
 def _closed(address: str, models: list[str], requests: int, flags: Flags) -> Answer:
-    page = Document("Serve", (Paragraph(f"Closed after {requests:,} requests."),))
-    return Answer(Page(page, {"address": address, "models": models, "requests": requests}), told=not flags.json)
+    document = Document("Serve", (Paragraph(f"Server stopped after {requests:,} requests."),))
+    return Answer(Page(document, {"address": address, "models": models, "requests": requests}), told=not flags.json)

@@ -1,6 +1,6 @@
-"""Where a flag's value comes from when it is not typed: environment, ./peasy.toml, the user's config file.
+"""Default values of flags from the environment, ./peasy.toml and the user's config file.
 
-A settings file has the flags everywhere at the top and a table per verb:
+A config file has global flags at the top and one table per command:
 
     no-color = true
     [explain]
@@ -22,47 +22,47 @@ from peasy.errors import InvalidInput, did_you_mean
 
 
 def config_home() -> Path:
-    """The folder of the user's own settings."""
+    """Return the folder of the user's config file."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "peasy"
 
 
 def sources() -> list[Any]:
-    """In the order in which they win; the flag itself stands before all of them, the default after."""
+    """Return the config sources by precedence; a flag on the command line overrides all of them."""
     environment = Env("PEASY_", command=False, show=False)
     return [environment, SettingsFile(Path("peasy.toml")), SettingsFile(config_home() / "config.toml")]
 
 
 def spoken() -> list[str]:
-    """What there is besides the command line: settings files by path, variables by name."""
+    """Return the paths of config files and the names of environment variables in use."""
     files = [source.path for source in sources() if isinstance(source, SettingsFile) and source.path.is_file()]
     return [*map(str, files), *(name for name in sorted(os.environ) if name.startswith("PEASY_"))]
 
 
 @dataclasses.dataclass(frozen=True)
 class SettingsFile:
-    """A TOML file that speaks for the flags which nobody has set so far."""
+    """TOML config file: sets flags that no source of higher precedence has set."""
 
     path: Path
 
     def __call__(self, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-        """Fill in what is still open; cyclopts calls this for each source in turn."""
+        """Set the flags that are still unset; called by cyclopts for each source in turn."""
         if not self.path.is_file():
             return
-        everywhere, tables = self._read()
-        verb = commands[0] if commands else ""
-        self._fill(arguments, tables.get(verb, {}), where=f"{self.path}: {verb}.")
-        self._fill(arguments, everywhere, where=f"{self.path}: ")
+        global_flags, tables = self._read()
+        command = commands[0] if commands else ""
+        self._fill(arguments, tables.get(command, {}), where=f"{self.path}: {command}.")
+        self._fill(arguments, global_flags, where=f"{self.path}: ")
 
     def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
         data = {key.replace("_", "-"): value for key, value in load(self.path).items()}
         flags = [field.name.replace("_", "-") for field in dataclasses.fields(Flags)]
-        verbs = [verb.name for verb in VERBS]
+        commands = [command.name for command in VERBS]
         for key, value in data.items():
-            known = verbs if isinstance(value, dict) else flags
+            known = commands if isinstance(value, dict) else flags
             if key not in known:
-                hint = did_you_mean(key, known) or f"Known here: {', '.join(known)}."
-                raise InvalidInput(f"{self.path}: {key}: there is no such key.", hint=hint)
-        return {k: v for k, v in data.items() if k in flags}, {k: v for k, v in data.items() if k in verbs}
+                hint = did_you_mean(key, known) or f"Known keys: {', '.join(known)}."
+                raise InvalidInput(f"{self.path}: {key}: unknown key.", hint=hint)
+        return {k: v for k, v in data.items() if k in flags}, {k: v for k, v in data.items() if k in commands}
 
     def _fill(self, arguments: ArgumentCollection, settings: dict[str, Any], where: str) -> None:
         by_name = {name: argument for argument in arguments for name in argument.names}
@@ -70,7 +70,7 @@ class SettingsFile:
             flag = "--" + key.replace("_", "-")
             if flag not in by_name:
                 hint = did_you_mean(key, [name.lstrip("-") for name in by_name])
-                raise InvalidInput(f"{where}{key}: there is no such key.", hint=hint)
+                raise InvalidInput(f"{where}{key}: unknown key.", hint=hint)
             if not by_name[flag].tokens:
-                word = str(value).lower() if isinstance(value, bool) else str(value)
-                by_name[flag].append(Token(keyword=f"{where}{key}", value=word, source=str(self.path)))
+                text = str(value).lower() if isinstance(value, bool) else str(value)
+                by_name[flag].append(Token(keyword=f"{where}{key}", value=text, source=str(self.path)))

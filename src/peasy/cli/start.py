@@ -1,24 +1,27 @@
-"""`peasy` alone: what to try."""
+"""`peasy` without a command: a list of commands to try first."""
 
 from peasy.cli.door import Answer, Flags, Page
 from peasy.views.document import Document, Paragraph, Table
 
 _TRY = (
-    ("peasy demo", "a worked result, now"),
-    ("peasy explain i-love-ai", "three words, six steps, every number"),
-    ('peasy explain "any sentence"', "the same for your own words"),
-    ("peasy check my-notes.md", "find the wrong cells of hand-worked tables"),
+    ("peasy demo", "a worked example of attention"),
+    ("peasy explain i-love-ai", "attention of three words in six steps, with every number"),
+    ('peasy explain "any sentence"', "the same for your own sentence"),
+    ("peasy check my-notes.md", "find mistakes in tables calculated by hand"),
     ("peasy exercise --seed 5", "a worksheet and its answer key"),
-    ('peasy generate stories "The pizza"', "a small model that comes along writes on"),
-    ('peasy look stories "The pizza ..."', "where its heads look"),
-    ("peasy studio", "all of it on a page"),
-    ("peasy doctor", "what works on this machine"),
-    ("peasy --help", "all verbs"),
+    ('peasy generate stories "The pizza"', "generate text with a small built-in model"),
+    ('peasy look stories "The pizza ..."', "inspect its attention heads"),
+    ("peasy studio", "web interface with all of this"),
+    ("peasy doctor", "check the installation"),
+    ("peasy --help", "list all commands"),
 )
 
 
 def start(*, flags: Flags = Flags()) -> Answer:
-    """What to try first."""
+    """Return the list of commands to try first."""
     title = "peasy: attention you can follow, number by number"
-    parts = (Table(("type this", "and see"), _TRY), Paragraph("Nothing leaves this machine unless you ask.", "note"))
-    return Answer(Page(Document(title, parts), {"try": [{"command": line, "does": does} for line, does in _TRY]}))
+    parts = (
+        Table(("command", "result"), _TRY),
+        Paragraph("No data leaves this machine unless you ask for it.", "note"),
+    )
+    return Answer(Page(Document(title, parts), {"try": [{"command": line, "does": result} for line, result in _TRY]}))

@@ -1,4 +1,4 @@
-"""What a model writes, on the screen while it writes: pieces of text for people, lines of JSON for programs."""
+"""Streaming output of generation: text on stdout, or one line of JSON per event."""
 
 import json
 import sys
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class Pieces:
-    """One text on stdout as it grows. On a terminal its prompt stands before it, on stderr, so that a pipe gets only
-    what was written."""
+    """Stream one text to stdout. On a terminal the prompt is printed first, on stderr, so that a pipe gets only the
+    generated text."""
 
     def __init__(self, prompt: str, flags: Flags) -> None:
         self.off = flags.json or flags.out is not None
@@ -31,24 +31,24 @@ class Pieces:
         print(text, end="", flush=True)
 
     def close(self) -> bool:
-        """End the line; whether anything is on the screen."""
+        """End the line; return True if anything was printed."""
         if self.began:
             print(flush=True)
         return self.began
 
 
 def say_event(event: Any, tokenizer: "Tokenizer") -> None:
-    """One line of JSON for a token or an end; passes through the model are not told."""
+    """Print one line of JSON for a token or a finish event; forward-pass events are skipped."""
     if hasattr(event, "chosen"):
         chosen = event.chosen
-        told = {
+        line = {
             "event": "token", "text_number": event.choice, "place": event.place, "id": chosen.id,
             "piece": tokenizer.piece(chosen.id), "text": event.text, "logprob": chosen.logprob,
         }  # fmt: skip
     elif hasattr(event, "reason"):
         error = None if event.error is None else event.error.message
-        told = {"event": "ended", "text_number": event.choice, "reason": event.reason, "text": event.text}
-        told |= {} if error is None else {"error": error}
+        line = {"event": "ended", "text_number": event.choice, "reason": event.reason, "text": event.text}
+        line |= {} if error is None else {"error": error}
     else:
         return
-    print(json.dumps(plain(told), ensure_ascii=False, allow_nan=False), flush=True)
+    print(json.dumps(plain(line), ensure_ascii=False, allow_nan=False), flush=True)

@@ -1,4 +1,4 @@
-"""`peasy studio`."""
+"""`peasy studio`: local web interface."""
 
 import sys
 import webbrowser
@@ -19,7 +19,7 @@ def studio(
     no_browser: Switch = False,
     flags: Flags = Flags(),
 ) -> Answer:
-    """Open the studio: all of peasy on one page in your browser, on this machine alone.
+    """Open the studio: a web interface to all of peasy, on this machine only.
 
     For example:
 
@@ -27,12 +27,12 @@ def studio(
         peasy studio ./my-model
         peasy studio --port 8080 --no-browser
 
-    Ctrl-C ends it.
+    Press Ctrl-C to stop.
 
     Args:
-        models: Folders of your own models, besides those that are here by name.
-        port: Where to listen; 0 takes any that is free.
-        no_browser: Only print the address.
+        models: Folders of your own models, in addition to those available by name.
+        port: Port to listen on; 0 picks a free port.
+        no_browser: Only print the address, do not open a browser.
     """
     need("torch")
     from peasy.studio.app import build
@@ -41,18 +41,18 @@ def studio(
     from peasy.studio.meter import write_log
 
     hold_memory()
-    house = House(models, device=flags.device, only=False)
+    registry = House(models, device=flags.device, only=False)
     listening = bind("127.0.0.1", port)
     address = address_of(listening)
     if flags.verbose:
         write_log()
 
-    def opened() -> None:
+    def on_start() -> None:
         if not flags.quiet:
-            print(f"The studio is open at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+            print(f"The studio is running at {address} (press Ctrl-C to stop)", file=sys.stderr, flush=True)
         if not no_browser:
             webbrowser.open(address)
 
-    run(build(house, pages=True), listening, 5.0, opened)
-    page = Document("Studio", (Paragraph("The studio is closed."),))
-    return Answer(Page(page, {"address": address}), told=not flags.json)
+    run(build(registry, pages=True), listening, 5.0, on_start)
+    document = Document("Studio", (Paragraph("The studio was stopped."),))
+    return Answer(Page(document, {"address": address}), told=not flags.json)

@@ -1,11 +1,11 @@
-"""`peasy tokenize`."""
+"""`peasy tokenize`: tokens, ids and offsets of a text."""
 
 from peasy.cli.consent import asking
 from peasy.cli.door import Answer, Flags, Text
 
 
 def tokenize(model: str, text: Text, *, flags: Flags = Flags()) -> Answer:
-    """Show the tokens that a model makes of a text: pieces, ids, offsets, words.
+    """Show the tokens of a text: pieces, ids, character offsets, words.
 
     For example:
 
@@ -14,10 +14,10 @@ def tokenize(model: str, text: Text, *, flags: Flags = Flags()) -> Answer:
         peasy tokenize tokenizer.json - --json < poem.txt
 
     Args:
-        model: A folder, a run, a hub id, or a tokenizer.json.
-        text: What to cut into tokens; - reads stdin.
+        model: Run name, folder, built-in model or Hugging Face hub id; or a tokenizer.json file.
+        text: Text to tokenize; - reads stdin.
     """
-    from peasy.workbench.tokenize import tokenize as verb
+    from peasy.workbench.tokenize import tokenize as command
 
-    result = verb(model, text, offline=flags.offline, ask=asking(flags))
+    result = command(model, text, offline=flags.offline, ask=asking(flags))
     return Answer(result, brief=f"{len(result.encoding)} tokens")

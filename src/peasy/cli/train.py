@@ -1,4 +1,4 @@
-"""`peasy train`."""
+"""`peasy train`: training with progress output."""
 
 import json
 import sys
@@ -34,7 +34,7 @@ def train(
     resume: Annotated[bool, Parameter(negative="")] = False,
     flags: Flags = Flags(),
 ) -> Answer:
-    """Train a model on built-in text or on your own.
+    """Train a model on built-in or your own data.
 
     For example:
 
@@ -46,19 +46,19 @@ def train(
         peasy train gpt --data my-texts/ --processes 2
         peasy train gpt --run my-model --resume
 
-    Ctrl-C saves and prints the line that goes on; a second one ends at once.
+    Ctrl-C saves a checkpoint and prints the command to resume; a second Ctrl-C exits at once.
 
     Args:
-        kind: What to train.
-        data: A built-in corpus (see peasy data), a file, a folder, or several files.
-        preset: The size of the model and the recipe that goes with it; small unless you say so.
-        minutes: Stop after so much time; the rate of learning falls until then.
-        steps: Or after so many steps.
-        processes: Share every batch among so many processes on this machine.
-        run: The name or the folder of the run; a new name if you give none.
-        from_: Go on from this model's weights, with its tokenizer.
-        set_: Change the recipe: optimizer.lr=0.01, model.dropout=0.1, keep=5, compile=true, ...
-        resume: Go on where the run stands.
+        kind: Model kind.
+        data: Built-in dataset (see peasy data), file, folder, or several files.
+        preset: Size of the model and its training recipe; default: small.
+        minutes: Time budget; the learning-rate schedule is stretched over it.
+        steps: Number of training steps, instead of minutes.
+        processes: Number of data-parallel processes on this machine.
+        run: Name or folder of the run; default: a random name.
+        from_: Fine-tune this model: start from its weights, with its tokenizer.
+        set_: Override a setting of the recipe: optimizer.lr=0.01, model.dropout=0.1, keep=5, compile=true, ...
+        resume: Resume the run from its last checkpoint.
     """
     from peasy.config import assign
     from peasy.training.stop import stoppable
@@ -67,7 +67,7 @@ def train(
     settings: dict[str, Any] = {}
     for setting in set_ or ():
         settings = assign(settings, setting)
-    shown = _Lines() if flags.json else Screen(quiet=flags.quiet)
+    output = _Lines() if flags.json else Screen(quiet=flags.quiet)
     with stoppable() as stop:
         events = training(
             kind, data[0] if data and len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
@@ -75,11 +75,11 @@ def train(
             resume=resume, progress=_Preparing(stop, quiet=flags.quiet or flags.json),
         )  # fmt: skip
         for event in events:
-            shown.show(event)
+            output.show(event)
             if stop.asked:
                 events.close()
                 break
-    return _answer(shown.folder, stop.signal)
+    return _answer(output.folder, stop.signal)
 
 
 def _answer(folder: Any, signal: int | None) -> Answer:
@@ -93,7 +93,7 @@ def _answer(folder: Any, signal: int | None) -> Answer:
 
 
 class _Lines:
-    """Every event as one line of JSON on stdout; the door's own result is the last."""
+    """Print every event as one line of JSON on stdout; the result of the command is the last line."""
 
     folder: Any = None
 
@@ -106,7 +106,7 @@ class _Lines:
 
 
 class Screen:
-    """One line on stderr that is written over and over: loss, validation loss, tokens per second, time left."""
+    """Training progress on stderr: loss, validation loss, tokens per second, remaining time."""
 
     folder: Any = None
 
@@ -116,7 +116,7 @@ class Screen:
         self.live = sys.stderr.isatty()
 
     def show(self, event: "Event") -> None:
-        """Say what is worth a line, and write the progress over itself."""
+        """Print milestones on their own line, and update the progress line."""
         from peasy.training.event import Finished, Sampled, Started, Step, Validated
 
         if isinstance(event, Started):
@@ -143,28 +143,29 @@ class Screen:
 
 
 def _started(event: Any) -> str:
-    said = f"run {event.run.name} · seed {event.seed} · {event.parameters:,} parameters · {event.precision}"
-    where = f"{said} · goes on after step {event.step:,}" if event.step else said
-    return f"{where}\n! {event.warning}" if event.warning else where
+    line = f"run {event.run.name} · seed {event.seed} · {event.parameters:,} parameters · {event.precision}"
+    if event.step:
+        line += f" · resumed after step {event.step:,}"
+    return f"{line}\n! {event.warning}" if event.warning else line
 
 
 def _own_parts(run: Path) -> str:
-    """What no other program knows, told before anybody trains for an hour and cannot take the model elsewhere."""
+    """Return a warning about layers that no export format but ONNX supports, before a long training."""
     settings = json.loads((run / "model.json").read_text(encoding="utf-8"))
     shift, ngrams = settings.get("stack", {}).get("shift"), settings.get("embedding", {}).get("ngrams", 1) > 1
     if not shift and not ngrams:
         return ""
-    named = " and ".join(["token shift"] * bool(shift) + ["vectors of n-grams"] * ngrams)
+    layers = " and ".join(["token shift"] * bool(shift) + ["n-gram embeddings"] * ngrams)
     return (
-        f"\nIt has {named}: it learns faster, and leaves as ONNX alone. For Hugging Face and GGUF, train it with\n"
+        f"\nThe model uses {layers}: it trains faster, but can only be exported to ONNX. For Hugging Face and GGUF:\n"
         "  --set model.stack.shift=false --set model.embedding.ngrams=1"
     )
 
 
 def _progress(event: Any, valid: float | None) -> str:
-    checked = "" if valid is None else f" · validation {valid:.3f}"
+    validation = "" if valid is None else f" · validation {valid:.3f}"
     left = as_time(event.left)
-    return f"step {event.step:,} · loss {event.loss:.3f}{checked} · {event.rate:,.0f} tokens/s · {left} left"
+    return f"step {event.step:,} · loss {event.loss:.3f}{validation} · {event.rate:,.0f} tokens/s · {left} left"
 
 
 def _one_line(text: str, most: int = 60) -> str:
@@ -173,7 +174,7 @@ def _one_line(text: str, most: int = 60) -> str:
 
 
 class _Preparing:
-    """How far the data are cut into tokens; nothing is lost by stopping here, so a signal ends it."""
+    """Progress of tokenizing the data; a signal ends it at once, since there is nothing to save."""
 
     def __init__(self, stop: "Stop", quiet: bool) -> None:
         self.stop, self.shown = stop, not quiet and sys.stderr.isatty()
@@ -183,4 +184,6 @@ class _Preparing:
             raise KeyboardInterrupt if self.stop.signal == SIGINT else SystemExit(0)
         if self.shown and total:
             end = "\n" if done >= total else ""
-            print(f"\r\x1b[Kpreparing {done / total:.0%} of {total:,} characters", end=end, file=sys.stderr, flush=True)
+            print(
+                f"\r\x1b[Ktokenizing {done / total:.0%} of {total:,} characters", end=end, file=sys.stderr, flush=True
+            )

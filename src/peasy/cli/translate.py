@@ -1,4 +1,4 @@
-"""`peasy translate`."""
+"""`peasy translate`: translation with beam search and word alignment."""
 
 from typing import Annotated, Any
 
@@ -33,46 +33,47 @@ def translate(
         peasy translate locales-fr sentences.txt > translations.txt
         echo "3 days ago" | peasy translate locales-fr -
 
-    Of many texts only the translations are printed, one on each line.
+    With several texts, only the translations are printed, one per line.
 
     Args:
-        model: A run, a folder, a built-in or a hub id.
-        text: What to translate; a file or stdin (-) has one text on each line.
-        beam: Keep so many beginnings at once; 1 takes the best token each time.
-        n: Show so many translations, with their scores.
-        align: Show which source words the words of a translation came from.
-        known: Pairs of words that belong together, source first (0-0 1-2), or a file with a line of them for each text;
-            heads are ranked by how many they find.
-        max_tokens: Stop after so many tokens; three times the source and a few unless you say so.
-        length_penalty: Above 0 favours long translations when beams are compared.
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        text: Text to translate; in a file or stdin (-), one per line.
+        beam: Number of beams; 1 is greedy decoding.
+        n: Number of translations to show, with their scores.
+        align: Show the word alignment, from cross-attention.
+        known: Reference alignment as source-target pairs (0-0 1-2), or a file with one line per text; heads are ranked
+            by their agreement with it.
+        max_tokens: Maximum number of tokens; default: about three times the length of the source.
+        length_penalty: Length penalty of beam search; above 0 favours longer translations.
     """
-    from peasy.workbench.translate import translate as verb
+    from peasy.workbench.translate import translate as command
 
     texts = read_source(text, "translate")
-    how: dict[str, Any] = {"beam": beam, "n": n, "length_penalty": length_penalty}
+    options: dict[str, Any] = {"beam": beam, "n": n, "length_penalty": length_penalty}
     if max_tokens is not None:
-        how["max_tokens"] = max_tokens
-    found = verb(
+        options["max_tokens"] = max_tokens
+    result = command(
         model, texts, align=align, known=() if known is None else read_pairs(known), device=flags.device,
-        offline=flags.offline, ask=asking(flags), progress=Meter("translating", flags), **how,
+        offline=flags.offline, ask=asking(flags), progress=Meter("translating", flags), **options,
     )  # fmt: skip
     if len(texts) == 1:
-        if found.translations[0].error is not None:
-            raise found.translations[0].error
-        advice = [] if found.aligned else [f'peasy translate {model} "{texts[0][:60]}" --align']
-        return Answer(found, next=advice)
-    told = not (flags.json or flags.out or found.aligned or n > 1)
-    if told:
-        for one in found.translations:
-            print(" ".join(one.text.split()))
-    return Answer(found, told=told, exit_code=_complain(found))
+        if result.translations[0].error is not None:
+            raise result.translations[0].error
+        suggestions = [] if result.aligned else [f'peasy translate {model} "{texts[0][:60]}" --align']
+        return Answer(result, next=suggestions)
+    printed = not (flags.json or flags.out or result.aligned or n > 1)
+    if printed:
+        for translation in result.translations:
+            print(" ".join(translation.text.split()))
+    return Answer(result, told=printed, exit_code=_complain(result))
 
 
 def _complain(found: Any) -> int:
-    """Say on stderr which texts could not be translated; the others were."""
+    """Print the errors of texts that could not be translated; return the exit code if all of them failed."""
     import sys
 
-    wrong = [(place, one.error) for place, one in enumerate(found.translations) if one.error is not None]
-    for place, error in wrong:
-        print(f"✗ Line {place + 1}: {error.message}", file=sys.stderr)
-    return wrong[0][1].exit_code if len(wrong) == len(found.translations) else 0
+    results = found.translations
+    errors = [(index, result.error) for index, result in enumerate(results) if result.error is not None]
+    for index, error in errors:
+        print(f"✗ Line {index + 1}: {error.message}", file=sys.stderr)
+    return errors[0][1].exit_code if len(errors) == len(results) else 0

@@ -1,4 +1,4 @@
-"""A command that was not understood, said in the words of the house."""
+"""Usage errors: unknown commands and flags, with suggestions."""
 
 from collections.abc import Sequence
 
@@ -10,20 +10,22 @@ from peasy.errors import UsageError, did_you_mean
 
 
 def unknown_verb(word: str) -> UsageError:
-    """No such verb; a sentence was most likely meant for `explain`."""
+    """Return the error for an unknown command; a sentence was probably meant for `explain`."""
     word = "-" if word == STDIN else word
     if len(word.split()) > 1:
-        return UsageError(f'"{word}" is not a verb.', hint=f'For a sentence: peasy explain "{word}"')
-    near = did_you_mean(word, [verb.name for verb in VERBS])
-    return UsageError(f'There is no verb "{word}".', hint="\n".join(filter(None, [near, "See all: peasy --help"])))
+        return UsageError(f'"{word}" is not a command.', hint=f'To explain a sentence: peasy explain "{word}"')
+    near = did_you_mean(word, [command.name for command in VERBS])
+    return UsageError(
+        f'There is no command "{word}".', hint="\n".join(filter(None, [near, "List of commands: peasy --help"]))
+    )
 
 
 def misused(error: CycloptsError, words: Sequence[str]) -> UsageError:
-    """What cyclopts did not understand, and where to read how it goes."""
-    verb = words[0] if words and not words[0].startswith("-") else ""
-    asked = " ".join(filter(None, ["peasy", verb, "--help"]))
-    message, hint = _say(error, verb or "peasy")
-    return UsageError(message, hint="\n".join(filter(None, [hint, f"See: {asked}"])))
+    """Convert a cyclopts error to a UsageError that points to the help."""
+    command = words[0] if words and not words[0].startswith("-") else ""
+    help_command = " ".join(filter(None, ["peasy", command, "--help"]))
+    message, hint = _say(error, command or "peasy")
+    return UsageError(message, hint="\n".join(filter(None, [hint, f"See: {help_command}"])))
 
 
 def _say(error: CycloptsError, verb: str) -> tuple[str, str | None]:
@@ -33,11 +35,11 @@ def _say(error: CycloptsError, verb: str) -> tuple[str, str | None]:
         return f"{verb} has no flag {flag}.", did_you_mean(flag, names)
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         name = error.keyword or error.argument.name
-        given = any(token.keyword for token in error.argument.tokens) or error.keyword
-        positional = error.argument.field_info.is_positional and not given
+        by_keyword = any(token.keyword for token in error.argument.tokens) or error.keyword
+        positional = error.argument.field_info.is_positional and not by_keyword
         return f"{verb} needs {name.lstrip('-').upper() if positional else 'a value for ' + name}.", None
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-        return f'{verb} cannot place "{error.unused_tokens[0]}".', "A text of several words goes in quotes."
+        return f'{verb}: unexpected argument "{error.unused_tokens[0]}".', "Put a text of several words in quotes."
     error.verbose = False
     message, _, near = str(error).partition(" Did you mean ")
     return message, f"Did you mean {near}" if near else None

@@ -1,17 +1,17 @@
-"""The table of verbs. One line here and one file beside it make a command."""
+"""Table of all commands: one line here and one module in this package each."""
 
 from dataclasses import dataclass
 from keyword import iskeyword
 
-FIRST, PAPER, MODEL = "The first minute", "On paper", "Running models"
-TRAIN, KEEP, DOORS = "Training", "Managing", "Doors"
+FIRST, PAPER, MODEL = "Getting started", "Attention by hand", "Running models"
+TRAIN, KEEP, DOORS = "Training", "Models and data", "Servers and benchmarks"
 
 
 @dataclass(frozen=True)
 class Verb:
-    """A command: its name, the one line that `peasy --help` shows, and the heading it stands under.
+    """Command: name, the line in `peasy --help`, and the group it is listed in.
 
-    `saves` are suffixes that its result can be saved by besides those of every result.
+    `saves` are output formats of its result in addition to those of every result.
     """
 
     name: str
@@ -21,42 +21,42 @@ class Verb:
 
     @property
     def home(self) -> str:
-        """Where its function lives; imported only when the verb is used.
+        """Import path of its function, imported only when the command is used.
 
         >>> Verb("explain", "", PAPER).home, Verb("import", "", KEEP).home
         ('peasy.cli.explain:explain', 'peasy.cli.import_:import_')
         """
-        word = self.name + "_" * iskeyword(self.name)
-        return f"peasy.cli.{word}:{word}"
+        name = self.name + "_" * iskeyword(self.name)
+        return f"peasy.cli.{name}:{name}"
 
 
 VERBS = (
-    Verb("demo", "A worked result in two seconds, offline.", FIRST),
-    Verb("examples", "What can be explained by name.", FIRST),
-    Verb("doctor", "What works here, and the exact fix for what does not.", FIRST),
-    Verb("version", "Which peasy this is, and on what it stands.", FIRST),
-    Verb("explain", "Every step of attention for an example, a file or any sentence.", PAPER),
-    Verb("check", "Find the wrong cells in hand-worked tables.", PAPER),
-    Verb("exercise", "A worksheet with small numbers, and its answer key.", PAPER),
-    Verb("tokenize", "Text into tokens and ids, and back.", MODEL),
-    Verb("generate", "A model writes on from a text, word by word.", MODEL),
-    Verb("translate", "A translator answers a text, and shows which word came from which.", MODEL),
-    Verb("embed", "Texts into vectors, and how near they are.", MODEL, saves=("npy", "jsonl")),
-    Verb("chat", "Talk with a model that was made for it.", MODEL),
-    Verb("look", "Where the heads of a model looked, in words and pictures.", MODEL),
-    Verb("prove", "Two roads to one truth: for a model, or for your own attention.", MODEL),
-    Verb("train", "Train a model on built-in text or on your own.", TRAIN),
-    Verb("evaluate", "How good a model is on data that it has not learned from.", TRAIN),
-    Verb("compare", "Several kinds on the same data, with the same budget and seed.", TRAIN),
-    Verb("plan", "What training would need, before anything starts.", TRAIN),
-    Verb("experiment", "What the documents claim, measured against a control.", TRAIN),
-    Verb("models", "What models are here, and what each one is.", KEEP),
-    Verb("runs", "What was trained: list, show, compare, delete.", KEEP),
-    Verb("data", "What can be learned from: built in, or your own files.", KEEP),
-    Verb("import", "Take a checkpoint in.", KEEP),
-    Verb("export", "Write a model in a standard format.", KEEP),
-    Verb("serve", "An API for any client: the one that openai's speaks, and peasy's own.", DOORS),
-    Verb("studio", "All of peasy on one page in your browser.", DOORS),
-    Verb("bench", "How fast a model reads and writes on this machine.", DOORS),
+    Verb("demo", "Show a worked example of attention, in two seconds and offline.", FIRST),
+    Verb("examples", "List the worked examples that peasy explain knows by name.", FIRST),
+    Verb("doctor", "Check the installation, with a fix for each problem.", FIRST),
+    Verb("version", "Print the versions of peasy and its dependencies.", FIRST),
+    Verb("explain", "Calculate every step of attention for an example, a file or a sentence.", PAPER),
+    Verb("check", "Find mistakes in attention tables calculated by hand.", PAPER),
+    Verb("exercise", "Make a worksheet with small numbers, and its answer key.", PAPER),
+    Verb("tokenize", "Show the tokens, ids and offsets of a text.", MODEL),
+    Verb("generate", "Generate text from a prompt.", MODEL),
+    Verb("translate", "Translate a text, with beam search and word alignment.", MODEL),
+    Verb("embed", "Compute text embeddings and their cosine similarities.", MODEL, saves=("npy", "jsonl")),
+    Verb("chat", "Chat with a model that has a chat template.", MODEL),
+    Verb("look", "Inspect a model: attention, logit lens, ablation, activation patching.", MODEL),
+    Verb("prove", "Verify a model's execution paths, or your own attention code.", MODEL),
+    Verb("train", "Train a model on built-in or your own data.", TRAIN),
+    Verb("evaluate", "Evaluate a model: loss, perplexity, BLEU, accuracy.", TRAIN),
+    Verb("compare", "Train several model kinds on the same data and budget, and compare them.", TRAIN),
+    Verb("plan", "Estimate the time and memory of training.", TRAIN),
+    Verb("experiment", "Run an experiment about attention, with a control.", TRAIN),
+    Verb("models", "List the available models, or describe one.", KEEP),
+    Verb("runs", "List, show, compare or delete training runs.", KEEP),
+    Verb("data", "List the built-in datasets, or describe a dataset.", KEEP),
+    Verb("import", "Import a Hugging Face model.", KEEP),
+    Verb("export", "Export a model to Hugging Face, GGUF or ONNX format.", KEEP),
+    Verb("serve", "Start an OpenAI-compatible API server.", DOORS),
+    Verb("studio", "Open the web interface in your browser.", DOORS),
+    Verb("bench", "Measure prefill and decode speed of a model.", DOORS),
 )
-"""In the order in which `peasy --help` lists them."""
+"""In the order of `peasy --help`."""

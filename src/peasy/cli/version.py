@@ -1,4 +1,4 @@
-"""`peasy version`."""
+"""`peasy version`: versions of peasy and its dependencies."""
 
 import platform
 from importlib import metadata
@@ -12,7 +12,7 @@ _STANDS_ON = ("numpy", "array-api-compat", "tokenizers", "safetensors", "rich", 
 
 
 def version(*, flags: Flags = Flags()) -> Answer:
-    """Which peasy this is, and on what it stands.
+    """Print the versions of peasy and its dependencies.
 
     For example:
 
@@ -20,9 +20,9 @@ def version(*, flags: Flags = Flags()) -> Answer:
         peasy version --json
     """
     names = [*_STANDS_ON, *(module.replace("vl_convert", "vl-convert-python") for module in EXTRAS)]
-    found = {"peasy": __version__, "python": platform.python_version()} | {name: _version(name) for name in names}
-    rows = tuple((name, number or "not installed") for name, number in found.items())
-    return Answer(Page(Document(f"peasy {__version__}", (Table(("part", "version"), rows),)), found))
+    versions = {"peasy": __version__, "python": platform.python_version()} | {name: _version(name) for name in names}
+    rows = tuple((name, number or "not installed") for name, number in versions.items())
+    return Answer(Page(Document(f"peasy {__version__}", (Table(("package", "version"), rows),)), versions))
 
 
 def _version(name: str) -> str | None:

@@ -1,7 +1,7 @@
-"""WHAT TO LEARN FROM: text, pairs and labelled text, built in or the user's own; token shards, order and batches.
+"""Datasets: built-in and user corpora, token shards, stateless shuffling, batches as NumPy arrays.
 
-May import: text, config, parts, errors; no torch. Imported by: training, views, workbench.
-In: the name of a corpus, or files. Out: documents with a card, and batches as plain arrays.
+May import: tokenization, config, extras, errors; no torch. Imported by: training, views, commands.
+In: the name of a corpus, or files. Out: documents with a dataset card, and batches as plain arrays.
 """
 
 from peasy.corpora.batches import Padded, Windows, padded, picks, window_count, windows, windows_in_order

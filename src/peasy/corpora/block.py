@@ -1,4 +1,4 @@
-"""Files of numbers that are written block by block and checked block by block, through a memory map."""
+"""Memory-mapped arrays with a SHA-256 per block, checked on first access."""
 
 import hashlib
 from pathlib import Path
@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from peasy.errors import InvalidInput
 
 BLOCK = 1 << 22
-"""Bytes that share one SHA-256."""
+"""Bytes per SHA-256."""
 
 _KINDS = {"uint16", "uint32", "int64"}
 
 
 class BlockWriter:
-    """Writes numbers in order; `finish` tells what `BlockFile` needs to read them."""
+    """Appends numbers to a file; `finish` returns the description that the reader needs."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
         self._file = path.open("xb")
@@ -27,11 +27,11 @@ class BlockWriter:
         self.last: int | None = None
 
     def write(self, numbers: ArrayLike) -> None:
-        """Append numbers; all of them must fit the width of the file."""
+        """Append numbers; all must fit the dtype of the file."""
         values = np.asarray(numbers, dtype=np.int64)
         if not values.size:
             return
-        assert 0 <= int(values.min()) <= int(values.max()) <= np.iinfo(self._dtype).max, "too wide for this file"
+        assert 0 <= int(values.min()) <= int(values.max()) <= np.iinfo(self._dtype).max, "too large for this dtype"
         self.items += values.size
         self.last = int(values[-1])
         self._waiting += values.astype(self._dtype).tobytes()
@@ -39,7 +39,7 @@ class BlockWriter:
             self._put(BLOCK)
 
     def finish(self) -> dict[str, Any]:
-        """Write what is left, and describe the file."""
+        """Write the rest, and return the description of the file."""
         if self._waiting:
             self._put(len(self._waiting))
         return {"dtype": self._dtype.name, "items": self.items, "block": BLOCK, "sha256": self._hashes}
@@ -56,20 +56,20 @@ class BlockWriter:
 
 
 class BlockFile:
-    """Reads what a `BlockWriter` wrote; a block is checked when it is first touched."""
+    """Reads what the writer wrote; a block is checked when it is first read."""
 
     def __init__(self, path: Path, described: dict[str, Any]) -> None:
         self.path = path
         self._hashes: list[str] = described["sha256"]
         self._block: int = described["block"]
         if described["dtype"] not in _KINDS:
-            raise InvalidInput(f"{path}: numbers of kind {described['dtype']} are not known.")
+            raise InvalidInput(f"{path}: unsupported dtype {described['dtype']}.")
         dtype, items = np.dtype(described["dtype"]).newbyteorder("<"), int(described["items"])
         size = path.stat().st_size if path.is_file() else -1
         if size != items * dtype.itemsize or len(self._hashes) != -(-size // self._block):
-            told = "is missing" if size < 0 else f"has {size:,} bytes"
+            status = "is missing" if size < 0 else f"has {size:,} bytes"
             raise InvalidInput(
-                f"{path} {told} and should have {items * dtype.itemsize:,}.", hint="Prepare the corpus again."
+                f"{path} {status} and should have {items * dtype.itemsize:,} bytes.", hint="Prepare the corpus again."
             )
         self._values = np.memmap(path, dtype=dtype, mode="r") if items else np.empty(0, dtype=dtype)
         self._good = np.zeros(len(self._hashes), dtype=bool)
@@ -78,22 +78,22 @@ class BlockFile:
         return len(self._values)
 
     def at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The numbers at some places."""
+        """Return the numbers at some indices."""
         return self.rows(places, 1)[:, 0]
 
     def rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """`length` numbers from each start."""
+        """Return `length` numbers from each start."""
         return self.ragged(starts, np.full(len(starts), length), length)
 
     def ragged(self, starts: NDArray[np.int64], lengths: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-        """Rows of `width`, of which the first `lengths` are the numbers from each start and the rest mean nothing."""
+        """Return rows of `width`: the first `lengths` numbers come from each start, the rest is arbitrary."""
         if not width or not len(starts):
             return np.zeros((len(starts), width), dtype=np.int64)
         last = starts + lengths - 1
-        assert 0 <= int(starts.min()) <= int(last.max(initial=0)) < len(self), "a window reaches out of the file"
+        assert 0 <= int(starts.min()) <= int(last.max(initial=0)) < len(self), "a window ends outside the file"
         self._check(starts, last)
-        places = np.minimum(starts[:, None] + np.arange(width), np.maximum(last, 0)[:, None])
-        return self._values[places].astype(np.int64)
+        indices = np.minimum(starts[:, None] + np.arange(width), np.maximum(last, 0)[:, None])
+        return self._values[indices].astype(np.int64)
 
     def verify(self) -> None:
         """Check every block that was not checked yet."""
@@ -103,18 +103,22 @@ class BlockFile:
     def _check(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> None:
         if self._good.all():
             return
-        each = self._block // self._values.itemsize
-        for start, end in set(zip((first // each).tolist(), (last // each).tolist(), strict=True)):
+        items_per_block = self._block // self._values.itemsize
+        for start, end in set(
+            zip((first // items_per_block).tolist(), (last // items_per_block).tolist(), strict=True)
+        ):
             for block in range(start, end + 1):
                 if not self._good[block]:
                     self._check_block(block)
 
     def _check_block(self, block: int) -> None:
-        each = self._block // self._values.itemsize
-        found = hashlib.sha256(self._values[block * each : (block + 1) * each].tobytes()).hexdigest()
-        if found != self._hashes[block]:
+        items_per_block = self._block // self._values.itemsize
+        digest = hashlib.sha256(
+            self._values[block * items_per_block : (block + 1) * items_per_block].tobytes()
+        ).hexdigest()
+        if digest != self._hashes[block]:
             raise InvalidInput(
-                f"{self.path} is damaged between bytes {block * self._block:,} and {(block + 1) * self._block:,}.",
+                f"{self.path} is corrupt between bytes {block * self._block:,} and {(block + 1) * self._block:,}.",
                 hint="Delete the folder and prepare the corpus again.",
             )
         self._good[block] = True

@@ -1,4 +1,4 @@
-"""One door to everything that can be learned from: a built-in name, a file, a folder, or several files."""
+"""Catalogue of corpora: opens a built-in corpus by name, or files and folders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Data = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """A corpus that comes with peasy. `variant` is the option that a colon sets: `locales:en-de`."""
+    """Built-in corpus. `variant` is the option set after a colon: `locales:en-de`."""
 
     name: str
     kind: str
@@ -27,7 +27,7 @@ class BuiltIn:
     usage: str
 
     def open(self, variant: str | None, seed: int, options: dict[str, Any]) -> Corpus:
-        """The corpus itself, with its options read and checked."""
+        """Return the corpus, with its options parsed and checked."""
         module = import_module(self.home)
         if variant is not None:
             options = config.assign(options, f"{self.variant}={variant}")
@@ -42,22 +42,29 @@ def _at(home: str, name: str, kind: str, says: str, variant: str, usage: str) ->
 
 BUILT_IN = dict(
     [
-        _at("stories", "stories", "text", "small stories in which a pronoun must be understood", "topic", "stories"),
-        _at("opinions", "opinions", "labelled", "what people like and do not like, and say so", "topic", "opinions"),
-        _at("stdlib", "stdlib", "text", "what Python says about itself", "part", "stdlib:docstrings|topics|source"),
+        _at("stories", "stories", "text", "short stories that test pronoun resolution", "topic", "stories"),
+        _at("opinions", "opinions", "labelled", "short opinions with topic and sentiment", "topic", "opinions"),
+        _at(
+            "stdlib",
+            "stdlib",
+            "text",
+            "Python's docstrings, reference or source",
+            "part",
+            "stdlib:docstrings|topics|source",
+        ),
         _at("locales", "locales", "pairs", "dates, units, money, lists, times and names", "languages", "locales:en-fr"),
-        _at("puzzles", "copy", "text", "letters to be repeated", "length", "copy:12"),
-        _at("puzzles", "recall", "text", "the value of a key that was told long ago", "distance", "recall:16"),
+        _at("puzzles", "copy", "text", "copy task: repeat a sequence of letters", "length", "copy:12"),
+        _at("puzzles", "recall", "text", "associative recall of an earlier value", "distance", "recall:16"),
     ]
 )
-"""Every corpus that needs no download, by name."""
+"""All corpora that need no download, by name."""
 
 
 def open_corpus(data: Data | Corpus, *, seed: int = 0, **options: Any) -> Corpus:
-    """What to learn from: a built-in name (`stories`, `locales:en-de`), a file, a folder, or a list of files.
+    """Open training data: a built-in name (`stories`, `locales:en-de`), a file, a folder, or a list of files.
 
-    Options belong to what is opened: `length=20` for `copy`, `valid="held.txt"` or `lines=True` for files. A built-in
-    name comes before a file of the same name: write `./stories` for the file.
+    Options depend on the data: `length=20` for `copy`, `valid="valid.txt"` or `lines=True` for files. A built-in
+    name takes precedence over a file of the same name: write `./stories` for the file.
 
     >>> next(open_corpus("copy:5").documents("valid"))
     'e e m a k | e e m a k'
@@ -72,23 +79,27 @@ def open_corpus(data: Data | Corpus, *, seed: int = 0, **options: Any) -> Corpus
     else:
         paths = [Path(data)] if isinstance(data, Path) else [Path(path) for path in data]
     if not paths:
-        raise InvalidInput("No data was named.", hint=f"There are {', '.join(BUILT_IN)}, or give a file.")
+        raise InvalidInput("No data given.", hint=f"Use a file, or one of {', '.join(BUILT_IN)}.")
     for path in paths:
         _must_exist(path)
     return open_files(paths, config.read(FileOptions, options, where="data"))
 
 
 def _parts(data: str) -> list[str]:
-    """`train.en,train.fr` are two files, unless there is one of that very name."""
+    """Split `train.en,train.fr` into two files, unless a file has that exact name."""
     return data.split(",") if "," in data and not Path(data).exists() else [data]
 
 
 def _must_exist(path: Path) -> None:
     if path.exists():
         return
-    near = did_you_mean(str(path).partition(":")[0], BUILT_IN)
-    beside = did_you_mean(path.name, (each.name for each in path.parent.iterdir())) if path.parent.is_dir() else None
+    similar_name = did_you_mean(str(path).partition(":")[0], BUILT_IN)
+    similar_file = (
+        did_you_mean(path.name, (neighbour.name for neighbour in path.parent.iterdir()))
+        if path.parent.is_dir()
+        else None
+    )
     raise NotFound(
         f"There is no corpus or file {path}.",
-        hint=near or beside or f"Built in: {', '.join(BUILT_IN)}. See: peasy data",
+        hint=similar_name or similar_file or f"Built in: {', '.join(BUILT_IN)}. See: peasy data",
     )

@@ -1,4 +1,4 @@
-"""The corpus: documents by split, a card that says what it is, and the problems that were met while reading it."""
+"""Corpus base class: documents by split, a dataset card, and the problems found while reading."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -18,14 +18,14 @@ _NAMED = 20
 
 @dataclass(frozen=True)
 class Size:
-    """How much there is in a split."""
+    """Size of a split."""
 
     documents: int = 0
     characters: int = 0
 
 
 class Problems:
-    """Lines that could not be used: all are counted by reason, the first ones are named as file:line."""
+    """Unusable lines: counted by reason, the first ones listed as file:line."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
@@ -34,9 +34,9 @@ class Problems:
         self.named: list[tuple[str, str]] = []
 
     def add(self, where: str, reason: str) -> None:
-        """Take note of one; where the corpus is strict, refuse it."""
+        """Record one problem; raise in strict mode."""
         if self.strict:
-            raise InvalidInput(f"{where}: {reason}.", hint="Put the line right, or read without strict.")
+            raise InvalidInput(f"{where}: {reason}.", hint="Correct the line, or read without strict.")
         self.count += 1
         self.reasons[reason] += 1
         if len(self.named) < _NAMED:
@@ -48,9 +48,9 @@ class Problems:
 
 @dataclass(frozen=True)
 class Card:
-    """What a corpus is. `notes` holds what else it depends on: versions, options, files that were left out.
+    """Dataset card. `notes` holds what else the corpus depends on: versions, options, skipped files.
 
-    `suggests` are settings of a recipe that suit it; they hold unless a person says otherwise.
+    `suggested_settings` are recipe settings that suit the corpus; explicit settings override them.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Card:
     suggests: Mapping[str, Any] = field(default_factory=dict)
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the card as plain data."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -80,17 +80,17 @@ class Card:
 
 @dataclass(frozen=True)
 class Survey:
-    """What one pass over all documents found."""
+    """Hash and sizes from one pass over all documents."""
 
     hash: str
     sizes: Mapping[str, Size]
 
 
 class Corpus(ABC):
-    """Something to learn from.
+    """Training data.
 
-    `kind` is "text" (documents are texts), "pairs" (`Pair`) or "labelled" (`Labelled`). Reading is repeatable: the same
-    split gives the same documents in the same order, and nothing is kept in memory that grows with the corpus.
+    `kind` is "text" (documents are strings), "pairs" (`TextPair`) or "labelled" (`LabelledText`). Reading is
+    repeatable: the same split yields the same documents in the same order; memory does not grow with the corpus.
     """
 
     kind = "text"
@@ -99,71 +99,71 @@ class Corpus(ABC):
     licence = ""
     splits: tuple[str, ...] = ("train", "valid")
     suggests: Mapping[str, Any] = MappingProxyType({})
-    """Settings of a training recipe that suit these data; see `Card`."""
+    """Recipe settings that suit these data; see `DatasetCard`."""
 
     def __init__(self) -> None:
         self.problems = Problems()
 
     @abstractmethod
     def read(self, split: str) -> Iterator[Sample]:
-        """The documents of one split, which is known to exist."""
+        """Yield the documents of an existing split."""
 
     def documents(self, split: str = "train") -> Iterator[Sample]:
-        """The documents of a split, in order. A very long text comes in several parts (see `pieces`)."""
+        """Yield the documents of a split, in order. A very long text comes in several pieces (see `pieces`)."""
         return self.read(self._known(split))
 
     def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
-        """The documents again, each with whether it ends here; what does not end goes on in the next."""
+        """Yield the documents, each with whether it ends here; if not, it continues in the next piece."""
         return ((document, True) for document in self.documents(split))
 
     def texts(self, split: str = "train") -> Iterator[str]:
-        """Every text of a split, of pairs both sides: what a tokenizer is trained on."""
+        """Yield every text of a split, both sides of pairs: training data of a tokenizer."""
         for document in self.documents(split):
             yield from texts_of(document)
 
     def probes(self, split: str = "valid") -> Iterator[Probe]:
-        """Questions with known answers, where the corpus has them."""
+        """Yield prompts with known answers, if the corpus has any."""
         self._known(split)
         return iter(())
 
     def examples(self) -> Iterable[Sample]:
-        """What the card shows of it."""
+        """Return the examples shown on the card."""
         return islice(self.documents(self.splits[0]), 5)
 
     def notes(self) -> Mapping[str, str]:
-        """What else the card should tell."""
+        """Return further notes for the card."""
         return {}
 
     def survey(self) -> Survey:
-        """Count and hash everything, once."""
-        found = {split: digest_of(self.documents(split)) for split in self.splits}
-        whole = hashlib.sha256("".join(f"{split}{digest}" for split, (_, digest) in found.items()).encode())
-        return Survey(whole.hexdigest(), {split: size for split, (size, _) in found.items()})
+        """Count and hash all documents."""
+        results = {split: digest_of(self.documents(split)) for split in self.splits}
+        digest_all = hashlib.sha256("".join(f"{split}{digest}" for split, (_, digest) in results.items()).encode())
+        return Survey(digest_all.hexdigest(), {split: size for split, (size, _) in results.items()})
 
     @cached_property
     def surveyed(self) -> Survey:
-        """The one survey that all others read."""
+        """Cached result of `survey`."""
         return self.survey()
 
     @cached_property
     def card(self) -> Card:
-        """What this corpus is; the first call reads all of it once."""
-        found = self.surveyed
+        """Dataset card; the first access reads the whole corpus once."""
+        survey = self.surveyed
         examples = tuple(self.examples())
         notes = dict(self.notes())
         return Card(
-            self.name, self.kind, self.says, self.licence, found.hash, found.sizes, examples, notes, self.suggests
+            self.name, self.kind, self.says, self.licence, survey.hash, survey.sizes, examples, notes, self.suggests
         )
 
     def _known(self, split: str) -> str:
         if split not in self.splits:
-            hint = did_you_mean(split, self.splits) or f"There are {', '.join(self.splits)}."
+            hint = did_you_mean(split, self.splits) or f"Available: {', '.join(self.splits)}."
             raise InvalidInput(f'{self.name} has no split "{split}".', hint=hint)
         return split
 
 
 class Unlabelled(Corpus):
-    """The texts of a labelled corpus without their labels, for models that read running text."""
+    """Labelled corpus without its labels, for models that train on plain text."""
 
     def __init__(self, labelled: Corpus) -> None:
         self.labelled, self.problems = labelled, labelled.problems
@@ -171,20 +171,20 @@ class Unlabelled(Corpus):
         self.splits, self.suggests = labelled.splits, labelled.suggests
 
     def read(self, split: str) -> Iterator[Sample]:
-        """Text by text."""
+        """Yield the texts."""
         return self.labelled.texts(split)
 
     def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
-        """The texts again, each with whether it ends here."""
+        """Yield the texts, each with whether it ends here."""
         return ((texts_of(document)[0], ends) for document, ends in self.labelled.pieces(split))
 
     def notes(self) -> Mapping[str, str]:
-        """What the corpus itself says."""
+        """Return the notes of the labelled corpus."""
         return self.labelled.notes()
 
 
 def digest_of(documents: Iterator[Sample]) -> tuple[Size, str]:
-    """How many documents and characters there are, and their hash; in constant memory."""
+    """Return the number of documents and characters, and their hash; in constant memory."""
     digest, count, characters = hashlib.sha256(), 0, 0
     for document in documents:
         count += 1

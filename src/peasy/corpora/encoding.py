@@ -1,4 +1,4 @@
-"""Bytes to text, in constant memory: encodings are told by their marks or refused by the byte that does not fit."""
+"""Charset detection by byte order mark, and streaming decoding; invalid bytes are reported with their position."""
 
 import codecs
 from collections.abc import Callable, Iterator
@@ -10,10 +10,10 @@ from peasy.errors import InvalidInput, NotFound
 
 BLOCK = 1 << 17
 LONGEST_LINE = 1 << 24
-"""A row longer than this many bytes is not read; running text has no such limit."""
+"""Longest row in bytes; plain text has no such limit."""
 
 _MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is a prefix of it
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -23,14 +23,14 @@ _OTHER = "Save it as UTF-8, for example with: iconv -f WINDOWS-1252 -t UTF-8 IN 
 
 
 def detect(path: Path) -> tuple[str, int]:
-    """The encoding that a file's first bytes tell, and how many bytes told it; UTF-8 where there is no mark."""
+    """Return the encoding from the byte order mark, and the length of the mark; UTF-8 without one."""
     with open_file(path) as file:
         head = file.read(4)
     return next(((name, len(mark)) for mark, name in _MARKS if head.startswith(mark)), ("utf-8", 0))
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A regular file, opened for bytes; or an error in words."""
+    """Open a regular file for reading bytes; raise a readable error if that fails."""
     if not path.exists():
         raise NotFound(f"There is no file {path}.")
     if not path.is_file():
@@ -42,37 +42,37 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_blocks(path: Path, seen: Callable[[bytes], object] = len) -> Iterator[str]:
-    """The text of a file in parts of about a hundred thousand characters, all line ends as \\n.
+    """Yield the text of a file in blocks of about a hundred thousand characters, with line ends as \\n.
 
-    `seen` is called with the bytes of each part: whoever hashes or counts them need not read the file again.
+    `on_bytes` is called with the bytes of each block, so that hashing needs no second read.
     """
     encoding, offset = detect(path)
     decoder = codecs.getincrementaldecoder(encoding)("strict")
-    line, held = 1, ""
+    line, carry = 1, ""
     with open_file(path) as file:
         seen(file.read(offset))
         while True:
             block = file.read(BLOCK)
             seen(block)
             _refuse_zero(block, encoding, path, offset)
-            waiting = len(decoder.getstate()[0])
+            num_pending = len(decoder.getstate()[0])
             try:
-                text = held + decoder.decode(block, final=not block)
+                text = carry + decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                place = offset - waiting + error.start
-                line += block[: max(0, error.start - waiting)].count(b"\n")
-                raise _refused(path, encoding, place, error.object[error.start], line) from None
+                position = offset - num_pending + error.start
+                line += block[: max(0, error.start - num_pending)].count(b"\n")
+                raise _refused(path, encoding, position, error.object[error.start], line) from None
             offset += len(block)
             line += block.count(b"\n")
-            held = "\r" if block and text.endswith("\r") else ""  # its \n may come with the next part
-            if text := _line_ends(text[: len(text) - len(held)]):
+            carry = "\r" if block and text.endswith("\r") else ""  # its \n may come with the next block
+            if text := _line_ends(text[: len(text) - len(carry)]):
                 yield text
             if not block:
                 return
 
 
 def read_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str | None]]:
-    """The lines of a file with their numbers; None for a line that cannot be read, which `problems` is told."""
+    """Yield the lines of a file with their numbers; None for an unreadable line, which is added to `problems`."""
     encoding, offset = detect(path)
     if encoding != "utf-8":
         yield from _split_lines(read_blocks(path))
@@ -94,7 +94,7 @@ def read_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str | None
 def _decode_line(raw: bytes, where: str, problems: Problems) -> str | None:
     try:
         if b"\0" in raw:
-            raise ValueError("the line holds a zero byte")
+            raise ValueError("the line contains a null byte")
         return raw.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         reason = f"byte {raw[error.start]:#04x} at column {error.start + 1} is not UTF-8"
@@ -122,13 +122,13 @@ def _line_ends(text: str) -> str:
 def _refuse_zero(block: bytes, encoding: str, path: Path, offset: int) -> None:
     if encoding == "utf-8" and (at := block.find(b"\0")) >= 0:
         raise InvalidInput(
-            f"{path} holds a zero byte (at byte {offset + at:,}): it is not text, or UTF-16 without its mark.",
-            hint="Give a text file; UTF-16 needs a byte order mark at its start.",
+            f"{path} contains a null byte (at byte {offset + at:,}): not text, or UTF-16 without a byte order mark.",
+            hint="Use a text file; UTF-16 needs a byte order mark at its start.",
         )
 
 
 def _refused(path: Path, encoding: str, place: int, byte: int, line: int) -> InvalidInput:
     return InvalidInput(
-        f"{path} is not {encoding.upper()}: byte {byte:#04x} at byte {place:,} (line {line:,}) does not fit.",
+        f"{path} is not {encoding.upper()}: byte {byte:#04x} at byte {place:,} (line {line:,}) is invalid.",
         hint=_OTHER,
     )

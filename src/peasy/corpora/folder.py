@@ -1,4 +1,4 @@
-"""Which files make up a corpus, and how: by their suffixes, by their names, by what the user says."""
+"""File discovery: which files belong to a corpus, and their format and split, from names and options."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from peasy.errors import InvalidInput
 ROWS = {".jsonl", ".ndjson", ".tsv", ".parquet"}
 _PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip", ".7z"}
 _HINTS = {
-    ".json": "One object per line in a .jsonl file.",
-    ".csv": "Two columns with a tab between them in a .tsv file, or a .jsonl.",
+    ".json": "Use a .jsonl file with one object per line.",
+    ".csv": "Use a .tsv file with two tab-separated columns, or a .jsonl file.",
 } | dict.fromkeys(_PACKED, "Unpack it first.")
 _SPLITS = {"train": "train", "valid": "valid", "validation": "valid", "val": "valid", "dev": "valid", "test": "test"}
 _ABOUT = ("readme", "licence", "license", "copying", "notice", "changelog")
@@ -21,11 +21,11 @@ _ABOUT = ("readme", "licence", "license", "copying", "notice", "changelog")
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How the user's files are read.
+    """Options for reading the user's files.
 
-    `valid` and `test` name files that are held out. `lines`: each line of a text file is a document of its own.
-    `pairs`: two text files are aligned, line by line. `strict`: the first bad row is refused instead of counted.
-    `suffix` chooses the files of a folder. `text`, `source`, `target`, `label` name the fields of a row.
+    `valid` and `test` name validation and test files. `lines`: each line of a text file is a document.
+    `pairs`: two text files are aligned line by line. `strict`: raise on the first bad row instead of counting it.
+    `suffix` selects the files of a folder. `text`, `source`, `target`, `label` name the fields of a row.
     """
 
     valid: str | list[str] | None = None
@@ -41,21 +41,21 @@ class FileOptions:
 
 
 def open_files(paths: Sequence[Path], options: FileOptions) -> Corpus:
-    """The corpus that some files or folders make up."""
+    """Return the corpus of some files or folders."""
     name = ",".join(map(str, paths))
     files: dict[str, list[Path]] = {}
-    for path in (found for given in paths for found in _inside(given, options)):
+    for path in (path_inside for given in paths for path_inside in _inside(given, options)):
         split = _split_of(path) if len(paths) > 1 or paths[0].is_dir() else "train"
         files.setdefault(split, []).append(path)
-    for split, held in (("valid", options.valid), ("test", options.test)):
-        for given in [held] if isinstance(held, str) else held or []:
+    for split, paths_of_split in (("valid", options.valid), ("test", options.test)):
+        for given in [paths_of_split] if isinstance(paths_of_split, str) else paths_of_split or []:
             files.setdefault(split, []).extend(_inside(Path(given), options))
     if "train" not in files:
         raise InvalidInput(
-            f"{name} has nothing to learn from.", hint="Files that are named valid or test are held out."
+            f"{name} has no training files.", hint="Files named valid or test are not used for training."
         )
     if _are_rows(files, options):
-        groups = {split: _groups(held, options) for split, held in files.items()}
+        groups = {split: _groups(paths_of_split, options) for split, paths_of_split in files.items()}
         keys = Keys(options.text, options.source, options.target, options.label)
         return Rows(name, groups, keys=keys, strict=options.strict)
     return RunningText(name, files)
@@ -65,44 +65,46 @@ def _inside(path: Path, options: FileOptions) -> list[Path]:
     if not path.is_dir():
         _refuse_suffix(path)
         return [path]
-    found = sorted(each for each in path.rglob("*") if each.is_file() and not _is_hidden(each.relative_to(path)))
-    found = [each for each in found if not each.stem.lower().startswith(_ABOUT)]
+    files = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
+    files = [file for file in files if not file.stem.lower().startswith(_ABOUT)]
     if options.suffix:
-        chosen = [each for each in found if each.suffix.lower() == "." + options.suffix.lower().lstrip(".")]
+        chosen = [file for file in files if file.suffix.lower() == "." + options.suffix.lower().lstrip(".")]
     else:
-        chosen = _of_one_kind(path, found)
+        chosen = _of_one_kind(path, files)
     if not chosen:
-        told = f"with the suffix {options.suffix}" if options.suffix else "of text, .jsonl, .tsv or .parquet"
-        raise InvalidInput(f"{path} holds no file {told}.", hint="Text files end in .txt; others are chosen by suffix.")
+        selection = (
+            f"with the suffix {options.suffix}" if options.suffix else "ending in .txt, .jsonl, .tsv or .parquet"
+        )
+        raise InvalidInput(f"{path} contains no file {selection}.", hint="Select other files with the option suffix.")
     return chosen
 
 
 def _of_one_kind(folder: Path, found: list[Path]) -> list[Path]:
-    """All files that can be read; text and rows together would be a guess."""
-    texts = [each for each in found if each.suffix.lower() in (".txt", ".text")]
-    rows = [each for each in found if each.suffix.lower() in ROWS]
+    """Return all readable files; a mix of plain text and records is ambiguous."""
+    texts = [file for file in found if file.suffix.lower() in (".txt", ".text")]
+    rows = [file for file in found if file.suffix.lower() in ROWS]
     if texts and rows:
         raise InvalidInput(
-            f"{folder} holds running text ({texts[0].name}) and rows ({rows[0].name}).",
-            hint=f"Say which: suffix=txt or suffix={rows[0].suffix[1:]}.",
+            f"{folder} contains both plain text ({texts[0].name}) and records ({rows[0].name}).",
+            hint=f"Choose one: suffix=txt or suffix={rows[0].suffix[1:]}.",
         )
     if texts or rows:
         return texts or rows
-    partners = [each for each in found if any(_are_partners(each, other) for other in found)]
+    partners = [file for file in found if any(_are_partners(file, other) for other in found)]
     return partners if len(partners) % 2 == 0 else []
 
 
 def _are_partners(one: Path, other: Path) -> bool:
-    """`train.en` and `train.fr` belong together."""
+    """Return whether two files are the two sides of a pair, like `train.en` and `train.fr`."""
     return one != other and one.parent == other.parent and one.stem == other.stem and bool(one.suffix and other.suffix)
 
 
 def _are_rows(files: dict[str, list[Path]], options: FileOptions) -> bool:
-    every = [path for held in files.values() for path in held]
-    rows = [path for path in every if path.suffix.lower() in ROWS]
-    if rows and len(rows) < len(every):
-        other = next(path for path in every if path not in rows)
-        raise InvalidInput(f"{rows[0]} holds rows and {other} running text: one corpus is one or the other.")
+    all_paths = [path for split_paths in files.values() for path in split_paths]
+    rows = [path for path in all_paths if path.suffix.lower() in ROWS]
+    if rows and len(rows) < len(all_paths):
+        other = next(path for path in all_paths if path not in rows)
+        raise InvalidInput(f"{rows[0]} contains records and {other} plain text: a corpus must be one or the other.")
     return bool(rows) or options.lines or options.pairs or _is_aligned(files["train"])
 
 
@@ -115,12 +117,12 @@ def _groups(paths: list[Path], options: FileOptions) -> list[Group]:
     if not (options.pairs or _is_aligned(paths)) or any(path.suffix.lower() in ROWS for path in paths):
         return [(path,) for path in paths]
     if len(paths) != 2:
-        raise InvalidInput(f"Pairs are two files, line by line; these are {len(paths)}: {', '.join(map(str, paths))}.")
+        raise InvalidInput(f"Pairs need two line-aligned files; there are {len(paths)}: {', '.join(map(str, paths))}.")
     return [(paths[0], paths[1])]
 
 
 def _split_of(path: Path) -> str:
-    """`valid.txt`, `news.valid.txt` and `news-dev.tsv` are held out; so is what stands in a folder `valid`."""
+    """Return the split of a file, from the last part of its stem (`news-dev.tsv` is "valid") or from its folder."""
     last = path.stem.lower().replace("-", ".").replace("_", ".").rpartition(".")[2]
     return _SPLITS.get(last) or _SPLITS.get(path.parent.name.lower(), "train")
 
@@ -131,4 +133,4 @@ def _is_hidden(path: Path) -> bool:
 
 def _refuse_suffix(path: Path) -> None:
     if hint := _HINTS.get(path.suffix.lower()):
-        raise InvalidInput(f"{path} is not of a kind that can be read.", hint=hint)
+        raise InvalidInput(f"The file type of {path} is not supported.", hint=hint)

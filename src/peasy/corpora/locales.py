@@ -1,7 +1,7 @@
-"""`locales`: parallel text for any two languages, from the CLDR data that come with Babel.
+"""Parallel corpus `locales` for any two languages, from the CLDR data of Babel.
 
-Dates, units, money, lists, relative times and names. A pair is held out by its meaning: neither its source nor its
-target ever stands in the training split, while every word of a held-out date or amount does.
+Dates, units, money, lists, relative times and names. Pairs are split by meaning: neither side of a validation pair
+occurs in the training split, while every word of a validation date or amount does.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from peasy.corpora.sample import Pair, Sample
 from peasy.errors import InvalidInput, did_you_mean
 
 CATEGORIES = {"date": 30, "unit": 25, "money": 25, "list": 6, "relative": 8, "name": 6}
-"""Every category with its share of the corpus, in percent."""
+"""Categories with their share of the corpus, in percent."""
 
 _FIRST_DAY, _LAST_DAY = date(1950, 1, 1).toordinal(), date(2049, 12, 31).toordinal()
 _DATES: tuple[phrase.DateStyle, ...] = ("full", "long", "medium")
@@ -55,18 +55,18 @@ _CURRENCIES = (
 
 @dataclass(frozen=True)
 class LocalesOptions:
-    """`languages` from-to, as CLDR names them: `en-fr`, `en_GB-pt_BR`. `size`: about so many pairs, held out or not."""
+    """`languages`: source-target in CLDR names, like `en-fr` or `en_GB-pt_BR`. `num_pairs`: approximate total."""
 
     languages: str = "en-fr"
     size: int = 40_000
 
     def __post_init__(self) -> None:
         if not 100 <= self.size <= 1_000_000:
-            raise InvalidInput(f"size is {self.size}; 100 to 1,000,000 are possible.")
+            raise InvalidInput(f"num_pairs is {self.size}; it must be between 100 and 1,000,000.")
 
 
 class Locales(Corpus):
-    """Pairs of two languages, each with its category; dates, units and money with their word alignment.
+    """Translation pairs with their category; dates, units and money have a word alignment.
 
     >>> pairs = Locales(LocalesOptions(size=500)).documents("valid")
     >>> pair = next(pair for pair in pairs if pair.category == "unit")
@@ -85,48 +85,48 @@ class Locales(Corpus):
         self.name = f"locales:{self.source}-{self.target}"
 
     def read(self, split: str) -> Iterator[Sample]:
-        """The pairs of a split, all categories mixed."""
+        """Yield the pairs of a split, all categories mixed."""
         return iter(self._pairs[split])
 
     def notes(self) -> Mapping[str, str]:
-        """Who said so, and how much there is of each category."""
+        """Return the source of the data and the number of pairs in each category."""
         counts = {name: sum(pair.category == name for pair in self._pairs["train"]) for name in CATEGORIES}
         return {
             "Babel": version("babel"),
             "languages": f"{self.source.get_display_name('en')} to {self.target.get_display_name('en')}",
             "categories": ", ".join(f"{name} {count:,}" for name, count in counts.items()),
-            "held out": "by meaning: neither side of a held-out pair stands in the training split",
+            "held out": "by meaning: neither side of a validation pair occurs in the training split",
             "seed": str(self.seed),
         }
 
     @cached_property
     def _pairs(self) -> dict[str, list[Pair]]:
-        """A text has one translation, and a translation one split: nothing held out is ever trained on."""
+        """All pairs by split: one translation per source text, and each translation in one split only."""
         rng = Random(f"locales/{self.seed}/{self.source}/{self.target}")
-        found: dict[str, Pair] = {}
+        by_source: dict[str, Pair] = {}
         for pair in self._draw(rng):
-            found.setdefault(pair.source, pair)
-        pairs = list(found.values())
+            by_source.setdefault(pair.source, pair)
+        pairs = list(by_source.values())
         rng.shuffle(pairs)
-        held = [is_held_out(pair.target) for pair in pairs]
+        is_valid = [is_held_out(pair.target) for pair in pairs]
         return {
-            "train": [pair for pair, out in zip(pairs, held, strict=True) if not out],
-            "valid": [pair for pair, out in zip(pairs, held, strict=True) if out],
+            "train": [pair for pair, valid in zip(pairs, is_valid, strict=True) if not valid],
+            "valid": [pair for pair, valid in zip(pairs, is_valid, strict=True) if valid],
         }
 
     def _draw(self, rng: Random) -> Iterator[Pair]:
         names = self._names()
         rng.shuffle(names)
-        told = {"date": self._date, "unit": self._unit, "money": self._money, "relative": self._relative}
+        draw_functions = {"date": self._date, "unit": self._unit, "money": self._money, "relative": self._relative}
         for category, share in CATEGORIES.items():
             count = self.options.size * share // 100
             if category == "name":
                 yield from names[:count]
             elif category == "list":
-                known = [pair for pair in names if not is_held_out(pair.target)][: max(count, 50)]
-                yield from (self._list(rng, known) for _ in range(count))
+                train_names = [pair for pair in names if not is_held_out(pair.target)][: max(count, 50)]
+                yield from (self._list(rng, train_names) for _ in range(count))
             else:
-                yield from (told[category](rng) for _ in range(count))
+                yield from (draw_functions[category](rng) for _ in range(count))
 
     def _date(self, rng: Random) -> Pair:
         day, style = date.fromordinal(rng.randint(_FIRST_DAY, _LAST_DAY)), rng.choice(_DATES)
@@ -140,7 +140,7 @@ class Locales(Corpus):
     def _money(self, rng: Random) -> Pair:
         currency, style = rng.choice(_CURRENCIES), rng.choice(_MONEY)
         amount = _amount(rng, get_currency_precision(currency))
-        source, target = (phrase.say_money(amount, currency, style, each) for each in (self.source, self.target))
+        source, target = (phrase.say_money(amount, currency, style, locale) for locale in (self.source, self.target))
         return _pair("money", source, target)
 
     def _relative(self, rng: Random) -> Pair:
@@ -156,12 +156,12 @@ class Locales(Corpus):
         return Pair(_plain(source), _plain(target), "list")
 
     def _names(self) -> list[Pair]:
-        """Territories, languages and currencies that both languages have a name for."""
+        """Return territories, languages and currencies that have a name in both languages."""
         pairs = []
         for what in ("territories", "languages", "currencies"):
-            ours, theirs = getattr(self.source, what), getattr(self.target, what)
-            shared = sorted(set(ours) & set(theirs))
-            pairs += [Pair(_plain(ours[key]), _plain(theirs[key]), "name") for key in shared]
+            source_names, target_names = getattr(self.source, what), getattr(self.target, what)
+            shared = sorted(set(source_names) & set(target_names))
+            pairs += [Pair(_plain(source_names[key]), _plain(target_names[key]), "name") for key in shared]
         return pairs
 
 
@@ -174,7 +174,7 @@ def _plain(text: str) -> str:
 
 
 def _amount(rng: Random, decimals: int) -> Decimal:
-    """Mostly small numbers, some in thousands, some with decimals: as people write them."""
+    """Draw an amount: mostly small numbers, some in thousands, some with decimals."""
     whole = rng.randint(1000, 99_999) if rng.random() < 0.25 else rng.randint(1, 999)
     if decimals and rng.random() < 0.4:
         return Decimal(f"{whole}.{rng.randrange(1, 10**decimals):0{decimals}}")
@@ -184,7 +184,7 @@ def _amount(rng: Random, decimals: int) -> Decimal:
 def _languages(told: str) -> tuple[Locale, Locale]:
     names = told.split("-")
     if len(names) != 2:
-        raise InvalidInput(f'"{told}" does not name two languages.', hint="For example en-fr, or en_GB-pt_BR.")
+        raise InvalidInput(f'"{told}" is not a pair of languages.', hint="For example en-fr, or en_GB-pt_BR.")
     source, target = map(_locale, names)
     if source == target:
         raise InvalidInput(f"{told} has the same language on both sides.")

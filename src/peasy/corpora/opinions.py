@@ -1,7 +1,7 @@
-"""`opinions`: what people say about things, labelled by what it is about and whether they like it.
+"""Synthetic sentiment corpus `opinions`, labelled by topic and sentiment.
 
-"Pizza is great", "My phone broke, great": words of praise stand in the same places, so that their vectors move
-together; and each of them also follows bad news, where only the rest of the sentence tells what it means.
+"Pizza is great", "My phone broke, great": words of praise occur in the same contexts, so that their vectors become
+similar; each of them also follows bad news, where only the rest of the sentence shows the sentiment.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ Topic = Literal["all", "food", "phone", "film", "hotel", "journey", "book", "wea
 
 @dataclass(frozen=True)
 class Field:
-    """Things that people talk about, and what is good and bad news of them; `owners` where not all words fit."""
+    """Words of one topic: things, and good and bad news about them; `owners` if the general ones do not fit."""
 
     things: tuple[str, ...]
     good: tuple[str, ...]
@@ -34,7 +34,7 @@ class Field:
 
 @dataclass(frozen=True)
 class World:
-    """All that opinions are made of."""
+    """Word lists and sentence templates of the corpus."""
 
     owners: tuple[str, ...]
     judgements: tuple[str, ...]
@@ -46,13 +46,13 @@ class World:
 
 @cache
 def world() -> World:
-    """The small world, read once."""
+    """Return the word lists, read once."""
     return config.read_file(World, Path(__file__).with_suffix(".toml"))
 
 
 @dataclass(frozen=True)
 class OpinionsOptions:
-    """`topic`: all, or one of them. `sentences`: at most so many in a text, all of one mind."""
+    """`topic`: all, or one of them. `sentences`: at most this many in a text, all with the same sentiment."""
 
     topic: Topic = "all"
     sentences: int = 3
@@ -61,7 +61,7 @@ class OpinionsOptions:
 
     def __post_init__(self) -> None:
         if min(self.sentences, self.size, self.held_out) < 1:
-            raise InvalidInput("sentences, size and held_out are counts: at least 1 each.")
+            raise InvalidInput("max_sentences, num_train and num_valid must be at least 1.")
 
 
 class Opinions(Corpus):
@@ -73,7 +73,7 @@ class Opinions(Corpus):
 
     kind = "labelled"
     name = "opinions"
-    says = "what people say about things, labelled by what it is about and whether they like it"
+    says = "short opinions about things, labelled by topic and sentiment"
     licence = "made by peasy (Apache-2.0)"
     suggests = MappingProxyType({"context": 64})
 
@@ -84,45 +84,45 @@ class Opinions(Corpus):
         self._topics = list(world().topics) if chosen == "all" else [chosen]
 
     def text(self, number: int, split: str = "train") -> Labelled:
-        """The text of that number: any number from 0 on."""
+        """Return the text with this number, from 0 on."""
         rng = Random(f"{self.name}/{self.seed}/{self._known(split)}/{number}")
         topic, likes = rng.choice(self._topics), rng.random() < 0.5
         field = world().topics[topic]
         thing, owner = rng.choice(field.things), rng.choice(field.owners or world().owners)
         count = rng.randint(1, self.options.sentences)
-        told = [_sentence(rng, field, f"{owner} {thing}", likes, split == "valid") for _ in range(count)]
-        return Labelled(" ".join(told), f"{topic}: {'good' if likes else 'bad'}")
+        sentences = [_sentence(rng, field, f"{owner} {thing}", likes, split == "valid") for _ in range(count)]
+        return Labelled(" ".join(sentences), f"{topic}: {'good' if likes else 'bad'}")
 
     def read(self, split: str) -> Iterator[Labelled]:
-        """The texts of a split."""
+        """Yield the texts of a split."""
         count = self.options.size if split == "train" else self.options.held_out
         return (self.text(number, split) for number in range(count))
 
     def notes(self) -> Mapping[str, str]:
-        """What there is to be said."""
+        """Return the vocabulary sizes and the split rule."""
         fields = [world().topics[name] for name in self._topics]
         return {
             "made of": f"{len(fields)} topics, {sum(len(field.things) for field in fields)} things, "
             f"{len(world().praise)} words of praise, {len(world().blame)} of blame",
-            "held out": "a tenth of all pairs of a thing and what is said of it",
+            "held out": "a tenth of all combinations of a thing and a statement",
             "seed": str(self.seed),
         }
 
 
 def _sentence(rng: Random, field: Field, named: str, likes: bool, held_out: bool) -> str:
-    """One that belongs to the split: a tenth of all pairs of a thing and what is said of it are held out."""
+    """Draw a sentence of the right split: a tenth of all combinations of thing and statement is for validation."""
     while True:
-        said, core = _draw(rng, field, named, likes)
-        if is_held_out(f"{named.split(' ')[1]}|{core}") == held_out:
-            return f"{said[0].upper()}{said[1:]}."
+        sentence, statement = _draw(rng, field, named, likes)
+        if is_held_out(f"{named.split(' ')[1]}|{statement}") == held_out:
+            return f"{sentence[0].upper()}{sentence[1:]}."
 
 
 def _draw(rng: Random, field: Field, named: str, likes: bool) -> tuple[str, str]:
-    """A judgement, or news with a word about it; after bad news the word is praise half of the time."""
+    """Return a judgement, or news with a comment; after bad news the comment is ironic praise half of the time."""
     words = world()
     if rng.random() < 0.5:
-        form, word = rng.choice(words.judgements), rng.choice(words.praise if likes else words.blame)
-        return form.format(thing=named, word=word), form + word
+        template, word = rng.choice(words.judgements), rng.choice(words.praise if likes else words.blame)
+        return template.format(thing=named, word=word), template + word
     news = rng.choice(field.good if likes else field.bad)
     word = rng.choice(words.praise if likes or rng.random() < _IRONY else words.blame)
     return rng.choice(words.reactions).format(news=f"{named} {news}", word=word), news + word

@@ -1,8 +1,8 @@
-"""The order of samples, from arithmetic alone: no list is shuffled, no state is kept, any place can be asked for.
+"""Stateless shuffle: the order of samples is a counter-based permutation of (seed, epoch, position).
 
-A position counts samples from the start of training and runs on over epochs: epoch = position // size. Within an epoch
-the samples are put in another order by a keyed permutation of 0..size-1: a Feistel network on the next power of four,
-walked until it lands inside. So each sample comes exactly once per epoch, in constant memory, wherever reading starts.
+A position counts samples from the start of training over all epochs: epoch = position // size. Each epoch uses another
+keyed permutation of 0..size-1: a Feistel network on the next power of four, with cycle walking. So each sample occurs
+exactly once per epoch, in constant memory, from any starting position.
 """
 
 from functools import lru_cache
@@ -17,7 +17,7 @@ _ROUNDS = 6
 
 
 def indices(size: int, positions: ArrayLike, *, seed: int) -> Indices:
-    """The sample at each position.
+    """Return the sample index at each position.
 
     >>> sorted(indices(5, range(5), seed=1).tolist())
     [0, 1, 2, 3, 4]
@@ -25,20 +25,20 @@ def indices(size: int, positions: ArrayLike, *, seed: int) -> Indices:
     True
     """
     if size < 1:
-        raise InvalidInput("There is not one sample to put in order.")
-    at = np.atleast_1d(np.asarray(positions, dtype=np.int64))
-    if at.size and at.min() < 0:
-        raise InvalidInput(f"Positions count from 0, and one is {at.min()}.")
-    epochs, places = at // size, at % size
-    found = np.empty_like(at)
+        raise InvalidInput("There are no samples to shuffle.")
+    positions_array = np.atleast_1d(np.asarray(positions, dtype=np.int64))
+    if positions_array.size and positions_array.min() < 0:
+        raise InvalidInput(f"Position {positions_array.min()} is negative.")
+    epochs, offsets = positions_array // size, positions_array % size
+    samples = np.empty_like(positions_array)
     for epoch in np.unique(epochs):
-        here = epochs == epoch
-        found[here] = permute(size, places[here], seed=seed, epoch=int(epoch))
-    return found
+        in_epoch = epochs == epoch
+        samples[in_epoch] = permute(size, offsets[in_epoch], seed=seed, epoch=int(epoch))
+    return samples
 
 
 def permute(size: int, places: ArrayLike, *, seed: int, epoch: int) -> Indices:
-    """Where each place of 0..size-1 goes in this epoch: another place for every place, none twice.
+    """Permute indices of 0..size-1 for this epoch.
 
     >>> sorted(permute(6, range(6), seed=3, epoch=0).tolist())
     [0, 1, 2, 3, 4, 5]
@@ -53,19 +53,19 @@ def permute(size: int, places: ArrayLike, *, seed: int, epoch: int) -> Indices:
 
 
 def share(batch: int, *, world: int = 1, rank: int = 0) -> slice:
-    """The rows of a global batch that one of `world` processes takes; together they take each row once.
+    """Return this rank's rows of a global batch; together the ranks take each row once.
 
     >>> [share(12, world=3, rank=r) for r in range(3)]
     [slice(0, 4, None), slice(4, 8, None), slice(8, 12, None)]
     """
     if not 0 <= rank < world:
-        raise InvalidInput(f"Rank {rank} is not one of {world}.")
+        raise InvalidInput(f"Rank {rank} is outside a world size of {world}.")
     if batch < 1 or batch % world:
         raise InvalidInput(
-            f"A batch of {batch} cannot be shared evenly by {world}.", hint=f"Take a multiple of {world}."
+            f"A batch of {batch} cannot be split evenly over {world} processes.", hint=f"Use a multiple of {world}."
         )
-    each = batch // world
-    return slice(rank * each, (rank + 1) * each)
+    rows = batch // world
+    return slice(rank * rows, (rank + 1) * rows)
 
 
 @lru_cache(maxsize=64)
@@ -74,7 +74,7 @@ def _keys(seed: int, epoch: int) -> NDArray[np.uint64]:
 
 
 def _scramble(value: NDArray[np.uint64], half: int, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One pass of the network: two halves take turns at masking each other, which can always be undone."""
+    """Apply the Feistel network once; it is a bijection."""
     shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
     left, right = value >> shift, value & mask
     for key in keys:
@@ -83,7 +83,7 @@ def _scramble(value: NDArray[np.uint64], half: int, keys: NDArray[np.uint64]) ->
 
 
 def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Spread every bit over all others (the finish of splitmix64)."""
+    """Finalizer of splitmix64: spreads every bit over all others."""
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return value ^ (value >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""One meaning in two languages: CLDR's words for a date, an amount or a duration, and which words belong together."""
+"""CLDR phrases: dates, units, money, lists and relative times in a language, with word alignment."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -16,7 +16,7 @@ from babel.units import format_unit
 from peasy.text.encoding import split_words
 
 Parts = list[tuple[str, str]]
-"""A text in parts, each with a tag that says what it stands for ("" = nothing of its own)."""
+"""Text in parts, each tagged with what it expresses ("" for literals)."""
 
 DateStyle = Literal["full", "long", "medium"]
 MoneyStyle = Literal["standard", "name"]
@@ -37,9 +37,9 @@ _SAME_FIELD = {"L": "M", "c": "E", "e": "E"}
 
 
 def say_date(day: date, style: DateStyle, locale: Locale) -> Parts:
-    """A date; the tags are CLDR's field letters."""
-    told = DateTimeFormat(day, locale)
-    return [(text if literal else told[text], tag) for text, tag, literal in _date_pattern(style, locale)]
+    """Format a date; the tags are CLDR's field letters."""
+    formatted = DateTimeFormat(day, locale)
+    return [(text if literal else formatted[text], tag) for text, tag, literal in _date_pattern(style, locale)]
 
 
 @cache
@@ -54,40 +54,40 @@ def _date_pattern(style: DateStyle, locale: Locale) -> tuple[tuple[str, str, boo
 
 
 def say_unit(number: Decimal, unit: str, locale: Locale) -> Parts:
-    """A number with a unit of measurement, in full words."""
+    """Format a number with a unit of measurement, written out."""
     return _around_number(format_unit(number, unit, "long", locale=locale))
 
 
 def say_money(amount: Decimal, currency: str, style: MoneyStyle, locale: Locale) -> Parts:
-    """An amount of money, with the sign of the currency ("standard") or its name ("name")."""
+    """Format an amount of money, with the currency symbol ("standard") or name ("name")."""
     before, *rest = _around_number(format_currency(amount, currency, locale=locale, format_type=style))
     if before[0][-1:].isalpha() and rest:
-        before = (before[0] + " ", before[1])  # CLDR's rule for signs that are letters, which Babel leaves out
+        before = (before[0] + " ", before[1])  # CLDR's rule for alphabetic currency symbols, which Babel omits
     return [before, *rest]
 
 
 def say_relative(count: int, unit: TimeUnit, locale: Locale) -> str:
-    """So many days, weeks, ... from now, or ago where the count is negative."""
+    """Format a relative time: in `count` days, weeks, ..., or ago if the count is negative."""
     delta = timedelta(seconds=count * SECONDS[unit])
     return format_timedelta(delta, unit, threshold=10**9, add_direction=True, locale=locale)
 
 
 def say_list(names: Sequence[str], style: ListStyle, locale: Locale) -> str:
-    """Names with commas and "and" or "or" between them."""
+    """Format a list of names with commas and "and" or "or"."""
     return format_list(names, style, locale=locale)
 
 
 def _around_number(text: str) -> Parts:
-    """What stands before, in and after the number."""
-    digits = [place for place, letter in enumerate(text) if letter.isdigit()]
-    if not digits:  # some languages have a word for one or two of a thing
+    """Split a text into the parts before, in and after the number."""
+    digits = [position for position, character in enumerate(text) if character.isdigit()]
+    if not digits:  # some languages use a word form instead of the number one or two
         return [(text, "what")]
     start, end = digits[0], digits[-1] + 1
     return [(text[:start], "what"), (text[start:end], "number"), (text[end:], "what")]
 
 
 def plain(parts: Parts) -> str:
-    """The text, with plain spaces: CLDR's are of many widths and cannot be typed.
+    """Join the parts, with plain spaces instead of CLDR's typographic ones.
 
     >>> plain([("1\\u202f234", "number"), ("\\xa0€", "what")])
     '1 234 €'
@@ -96,37 +96,40 @@ def plain(parts: Parts) -> str:
 
 
 def align(source: Parts, target: Parts) -> tuple[tuple[int, int], ...]:
-    """Which words belong together, by number: words of the same tag, digits in their order.
+    """Return the (source, target) word indices that correspond: words with the same tag, digit groups in order.
 
     >>> align([("May", "M"), (" ", ""), ("5", "d")], [("5", "d"), (" ", ""), ("mai", "M")])
     ((0, 1), (1, 0))
     """
     left, right = _tagged(source), _tagged(target)
-    found = []
+    pairs = []
     for tag in dict.fromkeys(tag for _, tag in left if tag):
-        ours = [place for place, (_, other) in enumerate(left) if other == tag]
-        theirs = [place for place, (_, other) in enumerate(right) if other == tag]
+        source_words = [index for index, (_, word_tag) in enumerate(left) if word_tag == tag]
+        target_words = [index for index, (_, word_tag) in enumerate(right) if word_tag == tag]
         if tag == "number":
-            found += _align_digits([(place, left[place][0]) for place in ours], [(p, right[p][0]) for p in theirs])
+            source_digits = [(index, left[index][0]) for index in source_words]
+            target_digits = [(index, right[index][0]) for index in target_words]
+            pairs += _align_digits(source_digits, target_digits)
         else:
-            found += [(one, other) for one in ours for other in theirs]
-    return tuple(sorted(found))
+            pairs += [(source_index, target_index) for source_index in source_words for target_index in target_words]
+    return tuple(sorted(pairs))
 
 
 def _align_digits(ours: list[tuple[int, str]], theirs: list[tuple[int, str]]) -> list[tuple[int, int]]:
-    left = [place for place, word in ours if word.isalnum()]
-    right = [place for place, word in theirs if word.isalnum()]
+    left = [index for index, word in ours if word.isalnum()]
+    right = [index for index, word in theirs if word.isalnum()]
     if len(left) == len(right):
         return list(zip(left, right, strict=True))
-    return [(one, other) for one in left for other in right]  # grouped in another way
+    # The languages group digits differently.
+    return [(source_index, target_index) for source_index in left for target_index in right]
 
 
 def _tagged(parts: Parts) -> list[tuple[str, str]]:
-    """The words of the text, each with the tag of the part in which it begins; a stop or comma stands for nothing."""
+    """Return the words, each with the tag of the part in which it begins; punctuation has no tag."""
     tags: list[str] = []
     for text, tag in parts:
         tags += [tag] * len(text)
     whole = "".join(text for text, _ in parts)
     spaced = "".join(" " if letter.isspace() else letter for letter in whole)
-    found = [(spaced[start:end], tags[start]) for start, end in split_words(spaced)]
-    return [(word, "" if category(word[0]).startswith("P") else tag) for word, tag in found]
+    words = [(spaced[start:end], tags[start]) for start, end in split_words(spaced)]
+    return [(word, "" if category(word[0]).startswith("P") else tag) for word, tag in words]

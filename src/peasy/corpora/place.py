@@ -1,7 +1,6 @@
-"""Where shards are committed, and where an earlier writer that was killed is tidied up after.
+"""Atomic write of a shard folder that also removes what an earlier, killed writer left.
 
-Shards may be many gigabytes, so what a crash left behind must not stay: it is recognised by its lock, which nobody
-holds any more, and taken away.
+Shards may take gigabytes, so leftovers must be deleted: a temporary folder is abandoned if its lock is free.
 """
 
 import shutil
@@ -14,7 +13,7 @@ from peasy import commit
 
 try:
     import fcntl
-except ModuleNotFoundError:  # Windows: what was cut off stays until somebody deletes it
+except ModuleNotFoundError:  # Windows: leftovers stay until they are deleted by hand
     fcntl = None  # type: ignore[assignment]
 
 _LOCK = ".writing"
@@ -22,7 +21,7 @@ _LOCK = ".writing"
 
 @contextmanager
 def committed(target: Path) -> Iterator[Path]:
-    """A new folder that becomes `target` when the block ends well, and vanishes when it does not."""
+    """Yield a temporary folder that becomes `target` if the block succeeds, and is deleted if it fails."""
     _sweep(target)
     with commit.committed(target) as part, (part / _LOCK).open("wb") as lock:
         _hold(lock)
@@ -41,13 +40,13 @@ def _hold(lock: IO[bytes]) -> bool:
 
 
 def _sweep(target: Path) -> None:
-    """Take away what an earlier writer of the same folder left when it was killed."""
+    """Delete the temporary folders of killed writers of the same target."""
     for old in target.parent.glob(f".{_literal(target.name)}.part-*"):
         try:
             with (old / _LOCK).open("rb") as lock:
                 abandoned = _hold(lock)
         except OSError:
-            continue  # no lock: it was begun at this moment, or is about to be moved
+            continue  # no lock file: just being created, or about to be renamed
         if abandoned:
             shutil.rmtree(old, ignore_errors=True)
 

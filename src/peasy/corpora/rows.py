@@ -1,4 +1,4 @@
-"""Rows from the user's files: texts, pairs or labelled texts, one to a line; what cannot be used is named."""
+"""Records from JSONL, TSV and Parquet files: texts, text pairs or labelled texts; bad records are reported."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ _BATCH = 1024
 
 @dataclass(frozen=True)
 class Keys:
-    """What the fields of a row are called."""
+    """Field names of a record."""
 
     text: str = "text"
     source: str = "source"
@@ -32,9 +32,9 @@ class Keys:
 
 
 class Rows(Corpus):
-    """Files of rows. With only training files, the last tenth of the rows is held out."""
+    """Corpus of record files. With training files only, the last tenth of the records is the validation split."""
 
-    says = "your rows"
+    says = "your records"
     licence = "yours"
 
     def __init__(
@@ -51,21 +51,23 @@ class Rows(Corpus):
         self.kind = "pairs" if isinstance(first, Pair) else "labelled" if isinstance(first, Labelled) else "text"
 
     def survey(self) -> Survey:
-        """Count, hash and check every row; this is where problems are noted, once."""
-        found = {split: digest_of(self._all(split, self.problems)) for split in self._files}
-        sizes = {split: size for split, (size, _) in found.items()}
+        """Count, hash and check every record; problems are collected here, once."""
+        results = {split: digest_of(self._all(split, self.problems)) for split in self._files}
+        sizes = {split: size for split, (size, _) in results.items()}
         self._check(sizes)
         if self._cut:
-            kept = int(sizes["train"].documents * TRAINED_ON)
-            kept = min(max(kept, 1), sizes["train"].documents - 1)
-            train, _ = digest_of(islice(self._all("train", Problems()), kept))
-            rest = Size(kept and sizes["train"].documents - kept, sizes["train"].characters - train.characters)
-            sizes |= {"train": train, "valid": rest}
-        whole = "".join(f"{split}{digest}" for split, (_, digest) in sorted(found.items()))
-        return Survey(digest_of(iter([whole]))[1], {split: sizes[split] for split in self.splits})
+            num_train = int(sizes["train"].documents * TRAINED_ON)
+            num_train = min(max(num_train, 1), sizes["train"].documents - 1)
+            train, _ = digest_of(islice(self._all("train", Problems()), num_train))
+            valid = Size(
+                num_train and sizes["train"].documents - num_train, sizes["train"].characters - train.characters
+            )
+            sizes |= {"train": train, "valid": valid}
+        digests = "".join(f"{split}{digest}" for split, (_, digest) in sorted(results.items()))
+        return Survey(digest_of(iter([digests]))[1], {split: sizes[split] for split in self.splits})
 
     def read(self, split: str) -> Iterator[Sample]:
-        """The rows of a split, in the order of the files."""
+        """Yield the records of a split, in the order of the files."""
         sizes = self.surveyed.sizes
         if not self._cut or split == "test":
             return self._all(split, Problems())
@@ -73,11 +75,11 @@ class Rows(Corpus):
         return islice(self._all("train", Problems()), start, start + sizes[split].documents)
 
     def notes(self) -> Mapping[str, str]:
-        """How the rows were split."""
+        """Return how the records were split."""
         groups = sum(map(len, self._files.values()))
         return {
             "files": str(groups),
-            "split": "the last tenth of the rows is held out" if self._cut else "by file",
+            "split": "the last tenth of the rows is the validation split" if self._cut else "by file",
         }
 
     def _all(self, split: str, problems: Problems) -> Iterator[Sample]:
@@ -92,18 +94,23 @@ class Rows(Corpus):
 
     def _check(self, sizes: Mapping[str, Size]) -> None:
         count = sizes["train"].documents
-        bad = self.problems
-        if bad.count > max(count, 1):
-            where, reason = bad.named[0]
+        problems = self.problems
+        if problems.count > max(count, 1):
+            where, reason = problems.named[0]
             raise InvalidInput(
-                f"{bad.count:,} of {bad.count + count:,} rows of {self.name} cannot be used; first {where}: {reason}.",
+                f"{problems.count:,} of {problems.count + count:,} rows of {self.name} are unusable; "
+                f"first {where}: {reason}.",
                 hint="A row is a JSON object with text (and label) or source and target, or two columns of a .tsv.",
             )
-        least = 2 if self._cut else 1
-        if count < least:
-            what = "has no rows" if not count else "has only one row, and one must be held out"
-            told = f" ({bad.count:,} could not be used; first {bad.named[0][0]}: {bad.named[0][1]})" if bad else ""
-            raise InvalidInput(f"{self.name} {what}{told}.", hint="Give more rows.")
+        required = 2 if self._cut else 1
+        if count < required:
+            shortage = "has no rows" if not count else "has only one row, and validation needs one"
+            details = (
+                f" ({problems.count:,} are unusable; first {problems.named[0][0]}: {problems.named[0][1]})"
+                if problems
+                else ""
+            )
+            raise InvalidInput(f"{self.name} {shortage}{details}.", hint="Add more rows.")
 
 
 _NAMES: dict[type, str] = {str: "a text", Pair: "a pair", Labelled: "a labelled text"}
@@ -111,7 +118,7 @@ Reader = Callable[[Problems], Iterator[tuple[str, Sample]]]
 
 
 def reader_of(group: Group, keys: Keys) -> Reader:
-    """How a file of rows is read."""
+    """Return the reader of a record file."""
     if len(group) == 2:
         return partial(_read_aligned, *group)
     readers = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".tsv": _read_tsv, ".parquet": _read_parquet}
@@ -146,39 +153,39 @@ def _read_parquet(path: Path, keys: Keys, problems: Problems) -> Iterator[tuple[
     parquet = need("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
-        known = [name for name in vars(keys).values() if name in file.schema_arrow.names]
+        columns = [name for name in vars(keys).values() if name in file.schema_arrow.names]
         number = 0
-        for batch in file.iter_batches(batch_size=_BATCH, columns=known):
+        for batch in file.iter_batches(batch_size=_BATCH, columns=columns):
             for row in batch.to_pylist():
                 number += 1
                 if (sample := _sample(row, keys, f"{path}:{number}", problems)) is not None:
                     yield f"{path}:{number}", sample
-    except (OSError, ValueError) as error:  # pyarrow's own errors are both
+    except (OSError, ValueError) as error:  # pyarrow's errors derive from these
         raise InvalidInput(f"{path} cannot be read as parquet: {error}.") from None
 
 
 def _sample(row: Any, keys: Keys, where: str, problems: Problems) -> Sample | None:
-    """The sample in a row of named fields, or None and a problem noted."""
+    """Return the sample of a record, or None after reporting a problem."""
     if not isinstance(row, dict):
         problems.add(where, "the row is not an object with named fields")
         return None
     if keys.source in row or keys.target in row:
-        wanted: tuple[str, ...] = (keys.source, keys.target)
+        fields: tuple[str, ...] = (keys.source, keys.target)
     elif row.get(keys.label) is not None:
-        wanted = (keys.text, keys.label)
+        fields = (keys.text, keys.label)
     else:
-        wanted = (keys.text,)
-    for key in wanted:
+        fields = (keys.text,)
+    for key in fields:
         value = row.get(key)
         if key == keys.label and isinstance(value, int):
             row[key] = str(value)
         elif reason := _wrong(value):
             problems.add(where, f'"{key}" {reason}')
             return None
-    if len(wanted) == 1:
+    if len(fields) == 1:
         return row[keys.text]
-    first, second = (row[key] for key in wanted)
-    return Pair(first, second) if wanted[0] == keys.source else Labelled(first, second)
+    first, second = (row[key] for key in fields)
+    return Pair(first, second) if fields[0] == keys.source else Labelled(first, second)
 
 
 def _wrong(value: Any) -> str | None:
@@ -191,19 +198,19 @@ def _wrong(value: Any) -> str | None:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        return "holds half a character"
+        return "contains an unpaired surrogate"
     return None
 
 
 def _read_tsv(path: Path, keys: Keys, problems: Problems) -> Iterator[tuple[str, Sample]]:
-    """Two columns: source and target; or text and label, where a first line says so."""
-    made: Callable[[str, str], Sample] = Pair
+    """Read two columns: source and target; or text and label, if a header line names them."""
+    make_sample: Callable[[str, str], Sample] = Pair
     for number, line in read_lines(path, problems):
         if line is None or not line.strip():
             continue
         cells = line.split("\t")
         if number == 1 and cells in ([keys.text, keys.label], [keys.source, keys.target]):
-            made = Labelled if cells[0] == keys.text else Pair
+            make_sample = Labelled if cells[0] == keys.text else Pair
         elif len(cells) != 2:
             problems.add(
                 f"{path}:{number}", f"the row has {len(cells)} {'column' if len(cells) == 1 else 'columns'}, not 2"
@@ -211,17 +218,17 @@ def _read_tsv(path: Path, keys: Keys, problems: Problems) -> Iterator[tuple[str,
         elif not (cells[0].strip() and cells[1].strip()):
             problems.add(f"{path}:{number}", f"column {1 if not cells[0].strip() else 2} is empty")
         else:
-            yield f"{path}:{number}", made(cells[0], cells[1])
+            yield f"{path}:{number}", make_sample(cells[0], cells[1])
 
 
 def _read_aligned(source: Path, target: Path, problems: Problems) -> Iterator[tuple[str, Sample]]:
-    """Line n of one file belongs to line n of the other."""
-    both = zip_longest(read_lines(source, problems), read_lines(target, problems))
-    for number, (left, right) in enumerate(both, 1):
+    """Read two line-aligned files: line n of one is the translation of line n of the other."""
+    line_pairs = zip_longest(read_lines(source, problems), read_lines(target, problems))
+    for number, (left, right) in enumerate(line_pairs, 1):
         if left is None or right is None:
             short, long = (source, target) if left is None else (target, source)
             raise InvalidInput(
-                f"{short} ends after {number - 1:,} lines, {long} goes on: lines that belong together are not known.",
+                f"{short} ends after {number - 1:,} lines, {long} does not: aligned files must match line by line.",
                 hint="Both files need the same number of lines.",
             )
         first, second = left[1], right[1]

@@ -1,4 +1,4 @@
-"""Running text from the user's files: read as one text, by parts, whatever its size."""
+"""Plain-text corpus: the user's text files, streamed in pieces."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from peasy.corpora.sample import Sample
 from peasy.errors import InvalidInput
 
 TRAINED_ON = 0.9
-"""The share of the user's data that is learned from, where no files say otherwise; the last tenth is held out."""
+"""Fraction of the user's data used for training if no validation files are given."""
 
 _LONGEST = 1 << 22
 _LEAST = 20
@@ -19,7 +19,7 @@ _SMALL = 100_000
 
 
 class RunningText(Corpus):
-    """Text files, each one document. With only training files, the last tenth of all characters is held out."""
+    """Text files, each one document. With training files only, the last tenth of the characters is for validation."""
 
     kind = "text"
     says = "your text"
@@ -33,30 +33,30 @@ class RunningText(Corpus):
         self.splits = tuple(split for split in ("train", "valid", "test") if split in self._files or split == "valid")
 
     def survey(self) -> Survey:
-        """Hash and count the files; all of them are decoded once, so that no bad byte comes as a surprise later."""
+        """Hash and count the files; all are decoded once, so that invalid bytes are found now."""
         digest = hashlib.sha256()
         lengths = {split: [_measure(path, digest) for path in paths] for split, paths in self._files.items()}
         for split, counts in lengths.items():
             self._check(split, sum(counts))
         sizes = {split: Size(len(counts), sum(counts)) for split, counts in lengths.items()}
         if self._cut:
-            whole = sizes["train"].characters
-            kept = int(whole * TRAINED_ON)
-            inside = _documents_within(lengths["train"], kept)
+            total = sizes["train"].characters
+            num_train = int(total * TRAINED_ON)
+            train_documents = _documents_within(lengths["train"], num_train)
             sizes |= {
-                "train": Size(inside, kept),
-                "valid": Size(len(lengths["train"]) - inside + 1, whole - kept),
+                "train": Size(train_documents, num_train),
+                "valid": Size(len(lengths["train"]) - train_documents + 1, total - num_train),
             }
         return Survey(digest.hexdigest(), {split: sizes[split] for split in self.splits})
 
     def read(self, split: str) -> Iterator[Sample]:
-        """The text of a split in parts."""
+        """Yield the text of a split in pieces."""
         return (piece for piece, _ in self.pieces(split))
 
     def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
-        """Parts of up to a few million characters, cut at line ends, and whether a file ends there.
+        """Yield pieces of up to a few million characters, split at line ends, and whether a file ends there.
 
-        The last file of a split is not said to end: after it nothing follows that it must be told apart from.
+        The last file of a split is not marked as ending, since no document follows it.
         """
         self._known(split)
         size = self.surveyed.sizes
@@ -67,36 +67,36 @@ class RunningText(Corpus):
         yield from _pieces(self._files["train"], start, start + size[split].characters)
 
     def examples(self) -> Iterable[Sample]:
-        """The first lines."""
+        """Return the first lines."""
         first = next(iter(self.read("train")))
         assert isinstance(first, str)
         return islice(filter(str.strip, first.splitlines()), 5)
 
     def notes(self) -> Mapping[str, str]:
-        """How the text was split, and whether there is little of it."""
-        told = {"files": str(sum(map(len, self._files.values())))}
-        told["split"] = "the last tenth of the characters is held out" if self._cut else "by file"
-        whole = sum(size.characters for size in self.surveyed.sizes.values())
-        if whole < _SMALL:
-            told["small"] = f"{whole:,} characters are enough to try things, not to learn a language from"
-        return told
+        """Return how the text was split, and a note if there is little of it."""
+        notes = {"files": str(sum(map(len, self._files.values())))}
+        notes["split"] = "the last tenth of the characters is the validation split" if self._cut else "by file"
+        total = sum(size.characters for size in self.surveyed.sizes.values())
+        if total < _SMALL:
+            notes["small"] = f"{total:,} characters are enough for a test run, not for learning a language"
+        return notes
 
     def _check(self, split: str, characters: int) -> None:
         if characters < _LEAST:
-            what = "is empty" if not characters else f"has only {characters} characters"
-            where = self.name if split == "train" else f"{self.name} ({split})"
-            raise InvalidInput(f"{where} {what}.", hint=f"At least {_LEAST} are needed, and 100,000 are better.")
+            problem = "is empty" if not characters else f"has only {characters} characters"
+            name = self.name if split == "train" else f"{self.name} ({split})"
+            raise InvalidInput(f"{name} {problem}.", hint=f"At least {_LEAST} are needed; 100,000 or more are better.")
 
 
 def _measure(path: Path, digest: "hashlib._Hash") -> int:
-    own = hashlib.sha256()
-    count = sum(map(len, read_blocks(path, own.update)))
-    digest.update(own.digest())
+    file_digest = hashlib.sha256()
+    count = sum(map(len, read_blocks(path, file_digest.update)))
+    digest.update(file_digest.digest())
     return count
 
 
 def _documents_within(lengths: Sequence[int], kept: int) -> int:
-    """In how many documents the first `kept` characters lie."""
+    """Count the documents that contain the first `kept` characters."""
     count = 0
     for length in lengths:
         if kept <= 0:
@@ -106,26 +106,26 @@ def _documents_within(lengths: Sequence[int], kept: int) -> int:
 
 
 def _pieces(paths: Sequence[Path], start: int, stop: int) -> Iterator[tuple[str, bool]]:
-    """The characters from `start` to `stop` of all files together."""
+    """Yield the characters from `start` to `stop` of all files concatenated."""
     done = 0
     for path in paths:
-        last = ""
+        pending = ""
         for piece in _by_lines(read_blocks(path)):
             wanted = piece[max(0, start - done) : max(0, stop - done)]
             done += len(piece)
-            if last:
-                yield last, False
-            last = wanted
+            if pending:
+                yield pending, False
+            pending = wanted
             if done >= stop:
                 break
-        if last or start < done < stop:
-            yield last, done < stop
+        if pending or start < done < stop:
+            yield pending, done < stop
         if done >= stop:
             return
 
 
 def _by_lines(blocks: Iterator[str]) -> Iterator[str]:
-    """The same text, cut where a line ends and the next begins with a word: tokens are never cut there."""
+    """Split text where a line ends and the next begins with a word, so that no token is split."""
     rest = ""
     for block in blocks:
         if cut := _cut(rest):
@@ -136,10 +136,10 @@ def _by_lines(blocks: Iterator[str]) -> Iterator[str]:
 
 
 def _cut(text: str) -> int:
-    at = text.rfind("\n", 0, len(text) - 1)
-    while at >= 0 and text[at + 1].isspace():
-        at = text.rfind("\n", 0, at)
-    if at < 0 and len(text) > _LONGEST:
-        at = text.rfind(" ", 0, len(text) - 1) - 1  # a space belongs to the word after it
-        return at + 1 if at >= 0 else len(text)
-    return at + 1
+    newline = text.rfind("\n", 0, len(text) - 1)
+    while newline >= 0 and text[newline + 1].isspace():
+        newline = text.rfind("\n", 0, newline)
+    if newline < 0 and len(text) > _LONGEST:
+        newline = text.rfind(" ", 0, len(text) - 1) - 1  # a space belongs to the following word
+        return newline + 1 if newline >= 0 else len(text)
+    return newline + 1

@@ -1,14 +1,14 @@
-"""What a corpus is made of: texts, pairs, labelled texts, and the questions that test what was learned."""
+"""Samples of a corpus: texts, text pairs, labelled texts, and probes with known answers."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A text and its translation.
+    """Source text and its translation.
 
-    `category` says what kind of sentence it is, where that is known. `alignment` holds (source word, target word)
-    for the words that are known to belong together; words are counted as `peasy.text.encoding.split_words` cuts them.
+    `category` is the type of sentence, if known. `alignment` holds (source word, target word) index pairs for the words
+    that correspond; words are counted as `peasy.tokenization.encoding.split_words` splits them.
     """
 
     source: str
@@ -19,7 +19,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A text and the class it belongs to."""
+    """Text with a class label."""
 
     text: str
     label: str
@@ -27,10 +27,10 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A text that breaks off, with the ending that is right.
+    """Prompt with its correct ending.
 
-    Where the question is a choice, `wrong` is the other ending: it would be right if `other` were meant. `referent` is
-    the word that decides, and `pronoun` the word that stands for it.
+    In a two-way choice `wrong` is the other ending, which would be correct if the pronoun referred to `other`.
+    `referent` is the word that decides, and `pronoun` the word that refers to it.
     """
 
     prompt: str
@@ -43,7 +43,7 @@ class Probe:
 
     @property
     def text(self) -> str:
-        """The whole text, with the right ending."""
+        """The whole text, with the correct ending."""
         return self.prompt + self.right
 
 
@@ -51,7 +51,7 @@ Sample = str | Pair | Labelled
 
 
 def texts_of(sample: Sample) -> tuple[str, ...]:
-    """Every text in a sample.
+    """Return all texts of a sample.
 
     >>> texts_of(Pair("a day ago", "il y a un jour"))
     ('a day ago', 'il y a un jour')

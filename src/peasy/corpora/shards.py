@@ -1,7 +1,7 @@
-"""Token shards: a corpus as numbers on disk, written once in constant memory, read through memory maps.
+"""Token shards: a tokenized corpus on disk, written in constant memory, read through memory maps.
 
-A folder holds `shards.json` and, for each split and column, the numbers (`train.tokens.bin`) and where each document
-ends (`train.tokens.ends`). The columns are `tokens` for text, `source` and `target` for pairs, `tokens` and `labels`
+A folder holds `shards.json` and, for each split and column, the numbers (`train.tokens.bin`) and the document ends
+(`train.tokens.ends`). The columns are `tokens` for text, `source` and `target` for pairs, `tokens` and `labels`
 for labelled text. Every block of every file has its SHA-256 in the header and is checked when it is first read.
 """
 
@@ -28,34 +28,34 @@ HEADER = "shards.json"
 FORMAT = {"format": "peasy-shards", "version": 1}
 COLUMNS = {"text": ("tokens",), "pairs": ("source", "target"), "labelled": ("tokens", "labels")}
 Progress = Callable[[int, int], None]
-"""Called with how many characters are done, and how many there are."""
+"""Progress callback: called with characters done and total characters."""
 
 _AT_ONCE = 1 << 19
 _SPLIT = re.compile(r"[a-z]{1,20}")
 
 
 class Column:
-    """The numbers of one column of one split, whole documents one after the other."""
+    """One column of a split: the token ids of all documents, concatenated."""
 
     def __init__(self, values: BlockFile, ends: BlockFile | None) -> None:
         self.values = values
         self._ends = ends
 
     def __len__(self) -> int:
-        """How many numbers there are."""
+        """Number of tokens."""
         return len(self.values)
 
     @property
     def documents(self) -> int:
-        """How many documents there are."""
+        """Number of documents."""
         return len(self.values if self._ends is None else self._ends)
 
     def windows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """`length` numbers from each start, as rows."""
+        """Return `length` tokens from each start, as rows."""
         return self.values.rows(starts, length)
 
     def bounds(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where documents start and end, by their numbers."""
+        """Return start and end of documents, by index."""
         if self._ends is None:
             return numbers, numbers + 1
         ends = self._ends.at(numbers)
@@ -63,18 +63,18 @@ class Column:
         return starts, ends
 
     def lengths(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How long documents are, by their numbers."""
+        """Return the lengths of documents, by index."""
         starts, ends = self.bounds(numbers)
         return ends - starts
 
     def document(self, number: int) -> NDArray[np.int64]:
-        """One document."""
+        """Return one document."""
         (start,), (end,) = self.bounds(np.array([number], dtype=np.int64))
         return self.values.rows(np.array([start], dtype=np.int64), int(end - start))[0]
 
 
 class Shards:
-    """An opened folder of shards: `shards.column("train")` gives the numbers."""
+    """Opened shard folder: `shards.column("train")` returns the tokens."""
 
     def __init__(self, folder: Path, header: dict[str, Any]) -> None:
         self.folder, self.header = folder, header
@@ -85,7 +85,7 @@ class Shards:
         self._columns = {(split, name): self._open(split, name) for split in self.splits for name in COLUMNS[self.kind]}
 
     def column(self, split: str = "train", name: str | None = None) -> Column:
-        """A column of a split; the first one where no name is given."""
+        """Return a column of a split; the first one if no name is given."""
         key = (split, name or COLUMNS[self.kind][0])
         if key not in self._columns:
             known = ", ".join(f"{split}.{name}" for split, name in self._columns)
@@ -93,16 +93,16 @@ class Shards:
         return self._columns[key]
 
     def tokens(self, split: str = "train") -> int:
-        """How many tokens a split has, of pairs both sides."""
+        """Return the number of tokens of a split, both sides of pairs."""
         names = [name for name in COLUMNS[self.kind] if name != "labels"]
         return sum(len(self.column(split, name)) for name in names)
 
     def documents(self, split: str = "train") -> int:
-        """How many documents a split has."""
+        """Return the number of documents of a split."""
         return self.column(split).documents
 
     def verify(self) -> None:
-        """Check every block now, instead of when it is first read."""
+        """Check every block now, instead of on first read."""
         for column in self._columns.values():
             column.values.verify()
             if column._ends is not None:
@@ -115,7 +115,7 @@ class Shards:
             return Column(values, None)
         ends = BlockFile(self.folder / f"{split}.{name}.ends", files[f"{name}.ends"])
         if len(ends) and int(ends.at(np.array([len(ends) - 1]))[0]) != len(values):
-            raise InvalidInput(f"{ends.path}: the last document does not end where the tokens do.", hint=_AGAIN)
+            raise InvalidInput(f"{ends.path}: the last document does not end with the last token.", hint=_AGAIN)
         return Column(values, ends)
 
 
@@ -123,7 +123,7 @@ _AGAIN = "Delete the folder and prepare the corpus again."
 
 
 def fingerprint(corpus: Corpus, tokenizer: Tokenizer, answers: Tokenizer | None = None) -> str:
-    """What the shards of a corpus depend on, as one hash: a good name for their folder."""
+    """Return one hash of everything the shards depend on; used as the name of their folder."""
     parts = [FORMAT, corpus.kind, corpus.surveyed.hash, _tokenizer_hash(tokenizer)]
     parts += [] if answers is None else [_tokenizer_hash(answers)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -136,12 +136,12 @@ def prepare(
     progress: Progress | None = None,
     answers: Tokenizer | None = None,
 ) -> Shards:
-    """Write a corpus as token shards, in constant memory; a folder that already holds them is opened as it is.
+    """Tokenize a corpus into shards, in constant memory; an existing folder is opened as it is.
 
-    `answers` cuts the targets of pairs, where that is another tokenizer.
+    `target_tokenizer` is used for the targets of pairs, if given.
 
-    The folder appears when all of it is safe on the disk, and not before: a run that was cut off starts again.
-    After each document of a text stands the tokenizer's end token, where it has one.
+    The folder is created atomically: an interrupted run starts again. In plain text each document is followed by the
+    tokenizer's eos, if it has one.
     """
     folder = Path(folder)
     wanted = fingerprint(corpus, tokenizer, answers)
@@ -153,26 +153,26 @@ def prepare(
 
 
 def open_shards(folder: str | Path) -> Shards:
-    """Open what `prepare` wrote; the header and all sizes are checked now, each block when it is first read."""
+    """Open a shard folder; the header and all sizes are checked now, each block on first read."""
     folder = Path(folder)
     path = folder / HEADER
     if not path.is_file():
-        raise NotFound(f"There are no shards in {folder}.", hint=f"{HEADER} is missing.")
+        raise NotFound(f"There are no shards in {folder}: {HEADER} is missing.", hint="Prepare the corpus first.")
     try:
         header = json.loads(path.read_bytes())
-        told = header.pop("sha256")
-        if told == _header_hash(header) and FORMAT.items() <= header.items():
+        recorded = header.pop("sha256")
+        if recorded == _header_hash(header) and FORMAT.items() <= header.items():
             return Shards(folder, header)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        pass  # said below
-    raise InvalidInput(f"{path} is damaged, or not of this version of peasy.", hint=_AGAIN)
+        pass  # raised below
+    raise InvalidInput(f"{path} is corrupt, or was written by another version of peasy.", hint=_AGAIN)
 
 
 def _reopen(folder: Path, wanted: str) -> Shards:
     shards = open_shards(folder)
     if shards.header["fingerprint"] != wanted:
         raise InvalidInput(
-            f"{folder} holds shards of another corpus or tokenizer.", hint="Choose another folder, or delete it."
+            f"{folder} contains shards of another corpus or tokenizer.", hint="Choose another folder, or delete it."
         )
     return shards
 
@@ -195,7 +195,7 @@ def _write(
         "kind": corpus.kind,
         "corpus": {"name": corpus.name, "hash": corpus.surveyed.hash},
         "tokenizer": _tokenizer_hash(tokenizers[0]),
-        "vocabulary": max(each.vocabulary for each in tokenizers),
+        "vocabulary": max(tokenizer.vocabulary for tokenizer in tokenizers),
         "end": tokenizers[0].special.eos,
         "labels": list(labels),
         "fingerprint": wanted,
@@ -206,15 +206,15 @@ def _write(
 
 
 def _batches(pieces: Iterator[tuple[Sample, bool]]) -> Iterator[list[tuple[Sample, bool]]]:
-    """Enough at once to keep every core busy, and never more than fits into a little memory."""
+    """Group pieces into batches large enough for all cores, small enough for memory."""
     batch: list[tuple[Sample, bool]] = []
-    waiting = 0
+    size = 0
     for piece in pieces:
         batch.append(piece)
-        waiting += 64 + sum(len(text) for text in _columns_of(piece[0]))
-        if waiting >= _AT_ONCE:
+        size += 64 + sum(len(text) for text in _columns_of(piece[0]))
+        if size >= _AT_ONCE:
             yield batch
-            batch, waiting = [], 0
+            batch, size = [], 0
     if batch:
         yield batch
 
@@ -226,16 +226,18 @@ def _columns_of(sample: Sample) -> tuple[str, ...]:
 
 
 class _SplitWriter:
-    """Writes the columns of one split side by side."""
+    """Writes the columns of one split."""
 
     def __init__(
         self, folder: Path, split: str, kind: str, tokenizers: tuple[Tokenizer, Tokenizer], labels: dict[str, int]
     ) -> None:
         self._tokenizers, self._labels, self._kind = tokenizers, labels, kind
-        vocabulary = max(each.vocabulary for each in tokenizers)
-        width = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
+        vocabulary = max(tokenizer.vocabulary for tokenizer in tokenizers)
+        token_dtype = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
         self._names = [name for name in COLUMNS[kind] if name != "labels"]
-        kinds = {f"{name}.bin": width for name in self._names} | {f"{n}.ends": np.dtype(np.int64) for n in self._names}
+        kinds = {f"{name}.bin": token_dtype for name in self._names} | {
+            f"{n}.ends": np.dtype(np.int64) for n in self._names
+        }
         if kind == "labelled":
             kinds["labels.bin"] = np.dtype(np.uint32)
         self._files = {name: BlockWriter(folder / f"{split}.{name}", dtype) for name, dtype in kinds.items()}
@@ -251,30 +253,32 @@ class _SplitWriter:
             file.close()
 
     def add(self, batch: Sequence[tuple[Sample, bool]]) -> int:
-        """Write some pieces; tells how many characters they had."""
+        """Write some pieces; return their number of characters."""
         texts = [_columns_of(sample) for sample, _ in batch]
-        for place, name in enumerate(self._names):
-            ids = self._tokenizers[place].ids([text[place] for text in texts], special=False)
+        for index, name in enumerate(self._names):
+            ids = self._tokenizers[index].ids([text[index] for text in texts], special=False)
             self._add_column(name, ids, [ends for _, ends in batch])
         if self._kind == "labelled":
-            numbers = [self._labels.setdefault(s.label, len(self._labels)) for s, _ in batch if isinstance(s, Labelled)]
-            self._files["labels.bin"].write(numbers)
+            label_ids = [
+                self._labels.setdefault(s.label, len(self._labels)) for s, _ in batch if isinstance(s, Labelled)
+            ]
+            self._files["labels.bin"].write(label_ids)
         return sum(len(text) for row in texts for text in row)
 
     def _add_column(self, name: str, ids: list[list[int]], ends: list[bool]) -> None:
-        end = self._tokenizers[0].special.eos if self._kind == "text" else None
-        closing = [[end] if ended and end is not None else [] for ended in ends]
+        eos = self._tokenizers[0].special.eos if self._kind == "text" else None
+        suffixes = [[eos] if is_end and eos is not None else [] for is_end in ends]
         file = self._files[f"{name}.bin"]
-        lengths = np.array([len(row) + len(close) for row, close in zip(ids, closing, strict=True)], dtype=np.int64)
-        places = file.items + np.cumsum(lengths)
-        file.write(list(chain.from_iterable(chain.from_iterable(zip(ids, closing, strict=True)))))
-        self._files[f"{name}.ends"].write(places[np.array(ends, dtype=bool)])
+        lengths = np.array([len(row) + len(suffix) for row, suffix in zip(ids, suffixes, strict=True)], dtype=np.int64)
+        document_ends = file.items + np.cumsum(lengths)
+        file.write(list(chain.from_iterable(chain.from_iterable(zip(ids, suffixes, strict=True)))))
+        self._files[f"{name}.ends"].write(document_ends[np.array(ends, dtype=bool)])
 
     def _finish(self) -> None:
         for name in self._names:
             ends, file = self._files[f"{name}.ends"], self._files[f"{name}.bin"]
             if file.items and ends.last != file.items:
-                ends.write([file.items])  # a text that was cut by the split ends with it
+                ends.write([file.items])  # a text cut by the split boundary ends here
         self.described = {name: file.finish() for name, file in self._files.items()}
 
 

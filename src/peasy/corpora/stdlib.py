@@ -1,4 +1,4 @@
-"""`stdlib`: what the running Python says about itself: docstrings, language topics, or the source of its library."""
+"""Corpus `stdlib`: docstrings, language reference or source code of the installed Python."""
 
 import ast
 import os
@@ -24,13 +24,13 @@ Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class StdlibOptions:
-    """`part`: docstrings (English about Python), topics (the language reference) or source (Python itself)."""
+    """`part`: docstrings (English about Python), topics (the language reference) or source (Python code)."""
 
     part: Literal["docstrings", "topics", "source"] = "docstrings"
 
 
 class Stdlib(Corpus):
-    """Texts of the standard library in the order of their names; a tenth is held out by file, or by topic.
+    """Texts of the standard library in the order of their names; a tenth of the files or topics is for validation.
 
     >>> corpus = Stdlib(StdlibOptions("topics"))
     >>> any("assert" in text for text in corpus.documents())
@@ -46,18 +46,18 @@ class Stdlib(Corpus):
         self.says = _SAYS[self.part]
 
     def read(self, split: str) -> Iterator[Sample]:
-        """The texts whose name falls into the split."""
+        """Yield the texts of the files or topics in this split."""
         for name, texts in self._named():
             if is_held_out(name) == (split == "valid"):
                 yield from texts
 
     def notes(self) -> Mapping[str, str]:
-        """Which Python, and how it was split."""
+        """Return the Python version and the split rule."""
         unit = "topic" if self.part == "topics" else "file"
-        told = {"Python": platform.python_version(), "split": f"one {unit} in ten is held out, by its name"}
+        notes = {"Python": platform.python_version(), "split": f"one {unit} in ten is for validation, by its name"}
         if self.part != "topics":
-            told["files"] = f"{len(self._files):,}"
-        return told
+            notes["files"] = f"{len(self._files):,}"
+        return notes
 
     def _named(self) -> Iterable[tuple[str, Iterable[str]]]:
         if self.part == "topics":
@@ -73,15 +73,15 @@ class Stdlib(Corpus):
 
     @cached_property
     def _files(self) -> list[Path]:
-        if not (found := sorted(_modules(_library()))):
-            raise NotFound(f"This Python has no source in {_library()}.", hint="stdlib:topics may still be there.")
-        return found
+        if not (files := sorted(_modules(_library()))):
+            raise NotFound(f"This Python has no library source in {_library()}.", hint="Try stdlib:topics.")
+        return files
 
 
 _SAYS = {
-    "docstrings": "what Python's own modules, classes and functions say about themselves",
+    "docstrings": "docstrings of Python's standard library",
     "topics": "the language reference that Python's help() shows",
-    "source": "the source of Python's own library",
+    "source": "source code of Python's standard library",
 }
 
 
@@ -90,10 +90,10 @@ def _library() -> Path:
 
 
 def _modules(folder: Path) -> Iterator[Path]:
-    """The files below a folder, without entering the ones where installed packages live by the thousand."""
-    for place, folders, names in os.walk(folder):
+    """Yield the Python files below a folder, skipping installed packages and tests."""
+    for directory, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _NOT_LIBRARY]
-        yield from (Path(place) / name for name in names if name.endswith(".py"))
+        yield from (Path(directory) / name for name in names if name.endswith(".py"))
 
 
 def _name(path: Path) -> str:
@@ -104,12 +104,12 @@ def _topics() -> dict[str, str]:
     try:
         from pydoc_data.topics import topics
     except ImportError:
-        raise NotFound("This Python came without its topics.", hint="stdlib:docstrings needs none.") from None
+        raise NotFound("This Python was installed without its help topics.", hint="Try stdlib:docstrings.") from None
     return dict(topics)
 
 
 def _text(path: Path) -> str | None:
-    """A file of the library; some are there to be unreadable, for Python's own tests."""
+    """Return the text of a file; None if it is unreadable, as some test files of Python are on purpose."""
     try:
         return path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError):
@@ -127,9 +127,9 @@ def _docstrings(path: Path) -> Iterator[str]:
         tree = ast.parse(_text(path) or "")
     except (SyntaxError, ValueError, RecursionError):
         return
-    for told in map(_docstring, _definitions(tree)):
-        if len(told) >= _SHORTEST:
-            yield told
+    for docstring in map(_docstring, _definitions(tree)):
+        if len(docstring) >= _SHORTEST:
+            yield docstring
 
 
 def _docstring(node: Definition) -> str:
@@ -137,9 +137,9 @@ def _docstring(node: Definition) -> str:
 
 
 def _definitions(node: ast.AST) -> Iterator[Definition]:
-    """The module, its classes and functions, and theirs; expressions, the bulk of the tree, are not looked into."""
+    """Yield the module and its nested classes and functions; expressions, the bulk of the tree, are skipped."""
     if isinstance(node, Definition):
         yield node
-    for inside in ("body", "orelse", "finalbody", "handlers"):
-        for child in getattr(node, inside, None) or ():
+    for block in ("body", "orelse", "finalbody", "handlers"):
+        for child in getattr(node, block, None) or ():
             yield from _definitions(child)

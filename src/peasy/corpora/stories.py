@@ -1,8 +1,8 @@
-"""`stories`: small-world English in which only the word behind a pronoun decides how the story ends.
+"""Synthetic pronoun-resolution corpus `stories`: only the referent of a pronoun decides how a story ends.
 
-"The pizza came out of the oven and it tasted good", "The oven baked the pizza and it was switched off": the frame at
-the start says which of two things the story is about. What stands between the frame and the ending is drawn without
-looking at either, so whoever reads only the last few words can do no better than guess.
+"The pizza came out of the oven and it tasted good", "The oven baked the pizza and it was switched off": the first
+clause determines which of two nouns the pronoun refers to. The words between it and the ending are drawn independently
+of both, so a model that sees only the last few words can do no better than chance.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _ADJECTIVES = 0.3
 
 @dataclass(frozen=True)
 class Frame:
-    """A sentence with two nouns; the story is `about` the first or the second."""
+    """Clause with two nouns; the pronoun refers to the first or the second."""
 
     says: str
     about: Literal[1, 2]
@@ -32,7 +32,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Scene:
-    """Frames in which the first noun is of one class and the second of another."""
+    """Clauses whose first noun is of one class and whose second noun is of another."""
 
     classes: tuple[str, str]
     frames: tuple[Frame, ...]
@@ -40,7 +40,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Kind:
-    """A class of nouns, and the endings that fit it and no other."""
+    """Class of nouns, with the endings that fit it and no other."""
 
     pronouns: tuple[str, ...]
     nouns: tuple[str, ...]
@@ -49,7 +49,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class World:
-    """All that stories are made of."""
+    """Word lists and sentence templates of the corpus."""
 
     articles: tuple[str, ...]
     adjectives: tuple[str, ...]
@@ -62,13 +62,13 @@ class World:
 
 @cache
 def world() -> World:
-    """The small world, read once."""
+    """Return the word lists, read once."""
     return config.read_file(World, Path(__file__).with_suffix(".toml"))
 
 
 @dataclass(frozen=True)
 class StoriesOptions:
-    """`topic`: stories about things, people or both. `fillers`: at most so many clauses before the ending."""
+    """`topic`: stories about things, people or both. `max_fillers`: most clauses before the ending."""
 
     topic: Literal["all", "things", "people"] = "all"
     fillers: int = 2
@@ -77,11 +77,11 @@ class StoriesOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.fillers <= len(world().fillers):
-            raise InvalidInput(f"fillers is {self.fillers}; 0 to {len(world().fillers)} are possible.")
+            raise InvalidInput(f"max_fillers is {self.fillers}; it must be between 0 and {len(world().fillers)}.")
 
 
 class Stories(Generated):
-    """Stories with the referent known: `probes()` gives each with its right ending and the other noun's.
+    """Stories with a known referent: `probes()` yields each with its correct ending and that of the other noun.
 
     >>> probe = Stories(StoriesOptions(fillers=0)).probe(1)
     >>> probe.prompt
@@ -91,9 +91,9 @@ class Stories(Generated):
     """
 
     name = "stories"
-    says = "small stories in which a pronoun must be understood: only what it stands for decides the ending"
+    says = "short stories that test pronoun resolution: only the referent of a pronoun decides the ending"
     suggests = MappingProxyType({"rows": "documents", "context": 64, "short": None, "batch": 48})
-    """A story is short and whole: nothing before it helps to understand it."""
+    """A story is short and complete: nothing before it helps to predict it."""
 
     def __init__(self, options: StoriesOptions | None = None, *, seed: int = 0) -> None:
         options = options or StoriesOptions()
@@ -101,21 +101,21 @@ class Stories(Generated):
         self.options = options
         kinds = {name: "things" if kind.pronouns == ("it",) else "people" for name, kind in world().classes.items()}
         topics = ["things", "people"] if options.topic == "all" else [options.topic]
-        self._classes = {topic: [name for name, is_a in kinds.items() if is_a == topic] for topic in topics}
+        self._classes = {topic: [name for name, kind_topic in kinds.items() if kind_topic == topic] for topic in topics}
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
-        """Two nouns, a frame that points at one of them, words in between, and the ending of that one."""
+        """Draw two nouns, a clause that selects one of them, words in between, and the ending of that noun."""
         first, second, frame = self._draw_frame(rng)
         kinds = world().classes[first], world().classes[second]
         nouns = rng.choice(kinds[0].nouns), rng.choice(kinds[1].nouns)
         endings = [f" {rng.choice(kind.endings)}." for kind in kinds]
         pronoun = rng.choice(kinds[0].pronouns)
-        said = frame.says.replace("{1}", _phrase(nouns[0], rng)).replace("{2}", _phrase(nouns[1], rng))
-        between = rng.sample(world().fillers, rng.randint(0, self.options.fillers))
-        prompt = " ".join([said[0].upper() + said[1:], *between, rng.choice(world().closings), pronoun])
-        meant, other = frame.about - 1, 2 - frame.about
+        clause = frame.says.replace("{1}", _phrase(nouns[0], rng)).replace("{2}", _phrase(nouns[1], rng))
+        fillers = rng.sample(world().fillers, rng.randint(0, self.options.fillers))
+        prompt = " ".join([clause[0].upper() + clause[1:], *fillers, rng.choice(world().closings), pronoun])
+        referent, other = frame.about - 1, 2 - frame.about
         probe = Probe(
-            prompt, endings[meant], endings[other], nouns[meant], nouns[other], pronoun, (first, second)[meant]
+            prompt, endings[referent], endings[other], nouns[referent], nouns[other], pronoun, (first, second)[referent]
         )
         return f"{frame.says}|{nouns[0]}|{nouns[1]}", probe
 
@@ -128,18 +128,18 @@ class Stories(Generated):
         return first, second, rng.choice(world().frames)
 
     def notes(self) -> Mapping[str, str]:
-        """How many worlds there are to be told."""
+        """Return the vocabulary sizes and the split rule."""
         kinds = [world().classes[name] for names in self._classes.values() for name in names]
         nouns, endings = sum(len(kind.nouns) for kind in kinds), sum(len(kind.endings) for kind in kinds)
         return {
             "made of": f"{len(kinds)} classes, {nouns} nouns, {endings} endings, {len(world().frames)} frames",
-            "held out": "a tenth of all combinations of a frame and two nouns",
+            "held out": "a tenth of all combinations of a clause and two nouns",
             "seed": str(self.seed),
         }
 
 
 def _phrase(noun: str, rng: Random) -> str:
-    """The noun with an article, and sometimes an adjective, that say nothing about its part in the story."""
+    """Return the noun with an article and sometimes an adjective, neither of which depends on its role."""
     words = [rng.choice(world().adjectives), noun] if rng.random() < _ADJECTIVES else [noun]
     article = rng.choice(world().articles)
     if article == "a" and words[0][0] in "aeiou":

@@ -1,7 +1,7 @@
-"""MATHEMATICS: the attention formula and what stands around it, as named steps; no weights, no torch.
+"""Attention formula, masks, positions and norms as named steps; no weights, no torch.
 
-May import: errors, display. Imported by: every room that shows or uses a number of attention.
-In: arrays of any array-API library. Out: steps with their captions.
+May import: errors, display. Imported by: every package that shows or computes attention.
+In: arrays of any array-API library. Out: named steps with captions.
 """
 
 from peasy.formula.attention import CONTRIBUTIONS, AttentionSteps, attend, weigh

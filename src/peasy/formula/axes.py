@@ -1,6 +1,6 @@
-"""The names of axes. Every array of peasy that a person may see is labelled with these words.
+"""Axis names, used as labels of all displayed arrays.
 
-Within one calculation an axis of one name has one size.
+Within one computation, axes of the same name have the same size.
 """
 
 BATCH = "batch"
@@ -18,4 +18,4 @@ D_CONCAT = "d_concat"
 D_OUTPUT = "d_output"
 
 LEADING: dict[int, tuple[str, ...]] = {0: (), 1: (BATCH,), 2: (BATCH, HEAD)}
-"""What stands before the axes of a step itself, by how many there are."""
+"""Leading axes before those of a step, by their number."""

@@ -1,7 +1,7 @@
-"""What stands behind a mask is inert, even NaN or infinity: sums of those who do not look at it stay clean.
+"""NaN-safe products: masked keys and values never reach a sum, even if they are NaN or inf.
 
-Zero times NaN is NaN, in the sum of the values as in the gradients. So where something is hidden, numbers
-that are not finite are set aside before the products, and put back, as NaN, for those who do look at them.
+Zero times NaN is NaN, in sums as in gradients. So if there is a mask, non-finite numbers are replaced by zero
+before the products; scores and contexts that do depend on them become NaN afterwards.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from peasy.formula.step import Array
 
 
 def score_pairs(xp: Any, score: Callable, query: Array, key: Array, may_look: Array | None) -> Array:
-    """`score(xp, query, key)`; a vector that holds NaN or infinity makes its own scores NaN and no others."""
+    """Return `score(xp, query, key)`; a vector with NaN or inf makes only its own scores NaN."""
     if may_look is None:
         return score(xp, query, key)
     (query, bad_query), (key, bad_key) = set_aside(xp, query), set_aside(xp, key)
@@ -24,20 +24,20 @@ def score_pairs(xp: Any, score: Callable, query: Array, key: Array, may_look: Ar
 
 
 def sum_values(xp: Any, weights: Array, value: Array, may_look: Array | None) -> Array:
-    """weights · value; a value that holds NaN or infinity reaches those who look at it and no others."""
+    """Return weights · value; a value with NaN or inf reaches only the queries that may attend to it."""
     if may_look is None:
         return weights @ value
     value, bad = set_aside(xp, value)
     total = weights @ value
     if bad is None:
         return total
-    looks = xp.astype(xp.broadcast_to(may_look, weights.shape), weights.dtype)
-    return xp.where(looks @ xp.astype(bad, weights.dtype) > 0, xp.nan, total)
+    attends = xp.astype(xp.broadcast_to(may_look, weights.shape), weights.dtype)
+    return xp.where(attends @ xp.astype(bad, weights.dtype) > 0, xp.nan, total)
 
 
 def set_aside(xp: Any, array: Array) -> tuple[Array, Array | None]:
-    """The array with zero where NaN or infinity stands, and where that was; None = nowhere."""
-    good = xp.isfinite(array)
-    if bool(xp.all(good)):
+    """Replace NaN and inf by zero; also return where they were, None = nowhere."""
+    finite = xp.isfinite(array)
+    if bool(xp.all(finite)):
         return array, None
-    return xp.where(good, array, xp.zeros_like(array)), ~good
+    return xp.where(finite, array, xp.zeros_like(array)), ~finite

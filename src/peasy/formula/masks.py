@@ -1,4 +1,4 @@
-"""Who may look at whom. Masks are boolean, True = may look; the last query stands at the last key."""
+"""Attention masks: causal, sliding window, given. Boolean, True = may attend; aligned bottom-right."""
 
 from functools import reduce
 from numbers import Integral
@@ -13,22 +13,22 @@ from peasy.formula.sizes import check_spreads
 from peasy.formula.step import Array
 
 Window = int | tuple[int | None, int | None]
-"""How far a query may look: `n` = keys fewer than n places away; `(back, ahead)` = places, None = no limit."""
+"""Sliding window: `n` = keys fewer than n positions away; `(back, ahead)` = positions, None = no limit."""
 
 
 def distances(xp: Any, n_query: int, n_key: int, device: Any = None) -> Array:
-    """How many places each key lies before each query, aligned bottom-right: `[query, key]`."""
-    query_place = xp.arange(n_key - n_query, n_key, device=device)
-    return query_place[:, None] - xp.arange(n_key, device=device)[None, :]
+    """Return query position minus key position, aligned bottom-right: `[query, key]`."""
+    query_position = xp.arange(n_key - n_query, n_key, device=device)
+    return query_position[:, None] - xp.arange(n_key, device=device)[None, :]
 
 
 def causal(xp: Any, n_query: int, n_key: int, device: Any = None) -> Array:
-    """Only look back: a query may look at itself and at what stands before it."""
+    """Return the causal mask: a query may attend to its own position and earlier ones."""
     return distances(xp, n_query, n_key, device) >= 0
 
 
 def window(xp: Any, n_query: int, n_key: int, size: Window, device: Any = None) -> Array:
-    """Only look nearby."""
+    """Return the sliding-window mask."""
     back, ahead = _bounds(size)
     distance = distances(xp, n_query, n_key, device)
     allowed = xp.ones((n_query, n_key), dtype=xp.bool, device=device)
@@ -48,29 +48,29 @@ def visible(
     only_back: bool = False,
     within: Window | None = None,
 ) -> Array | None:
-    """Which keys each query may look at, from all that was said; None = all of them."""
+    """Combine all masks into one: the keys each query may attend to; None = all."""
     n_query, n_key, device = query.shape[-2], key.shape[-2], array_api_compat.device(query)
-    said = []
+    masks = []
     if only_back:
-        said.append(causal(xp, n_query, n_key, device))
+        masks.append(causal(xp, n_query, n_key, device))
     if within is not None:
-        said.append(window(xp, n_query, n_key, within, device))
+        masks.append(window(xp, n_query, n_key, within, device))
     if mask is not None:
-        said.append(as_mask(query, mask, (*query.shape[:-1], n_key)))
+        masks.append(as_mask(query, mask, (*query.shape[:-1], n_key)))
     if bias is not None:
         check_spreads("bias", bias, (*query.shape[:-1], n_key))
         if bool(xp.any(bias == -xp.inf)):
-            said.append(bias != -xp.inf)
-    return reduce(and_, said) if said else None
+            masks.append(bias != -xp.inf)
+    return reduce(and_, masks) if masks else None
 
 
 def as_mask(query: Array, mask: Any, scores: tuple[int, ...]) -> Array:
-    """A boolean mask in the library of the query that can be laid over the scores, or an error that says why not."""
+    """Return the mask in the query's library; raise if it is not boolean or not broadcastable to the scores."""
     xp, (_, mask) = gather(query=query, mask=mask)
     if not xp.isdtype(mask.dtype, "bool"):
         raise InvalidInput(
-            f"mask holds {mask.dtype}, not True and False.",
-            hint="True = may look. Numbers to be added go to bias=.",
+            f"mask has dtype {mask.dtype}, not bool.",
+            hint="Use True where a query may attend. Pass an additive mask as bias=.",
         )
     check_spreads("mask", mask, scores)
     return mask
@@ -85,6 +85,6 @@ def _bounds(size: Window) -> tuple[int | None, int | None]:
         if bound is not None and (not isinstance(bound, Integral) or bound < 0):
             raise InvalidInput(
                 f"window should be a whole number above 0, or a pair (back, ahead), not {size!r}.",
-                hint="window=3 looks at most 2 places away; window=(3, 0) looks 3 places back and none ahead.",
+                hint="window=3 attends at most 2 positions away; window=(3, 0) attends 3 back and none ahead.",
             )
     return back, ahead

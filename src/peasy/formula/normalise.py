@@ -1,4 +1,4 @@
-"""From scores to weights: softmax, division by the sum, or nothing. Hidden keys always weigh zero."""
+"""Normalisations of scores to weights: softmax, division by the sum, or none. Masked keys get weight zero."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from peasy.formula.step import Array
 
 @dataclass(frozen=True)
 class Normalisation:
-    """How a row of scores becomes a row of weights; `tex` has %s where the scores stand."""
+    """Normalisation of a row of scores to a row of weights; `tex` has %s in place of the scores."""
 
     name: str
     tex: str
@@ -19,16 +19,16 @@ class Normalisation:
 
 
 def softmax(xp: Any, masked: Array) -> Array:
-    """e^x over its row sum; a row in which everything is hidden (-inf) gives zeros.
+    """Return the softmax of each row; a fully masked row (-inf) gives zeros.
 
-    The largest score is subtracted first: it cancels out, and keeps e^x within range.
+    The row maximum is subtracted first: it cancels out, and prevents overflow.
     """
     powers, total = raise_scores(xp, masked)
     return powers / total
 
 
 def raise_scores(xp: Any, masked: Array) -> tuple[Array, Array]:
-    """What softmax divides: e^x, and the sum of each row; 1 where everything is hidden: nothing divides by 0."""
+    """Return numerator and denominator of softmax: e^x and its row sum, 1 for a fully masked row."""
     if masked.shape[-1] == 0:
         return masked, xp.ones_like(xp.sum(masked, axis=-1, keepdims=True))
     largest = xp.max(masked, axis=-1, keepdims=True)
@@ -39,40 +39,40 @@ def raise_scores(xp: Any, masked: Array) -> tuple[Array, Array]:
 
 
 def by_sum(xp: Any, masked: Array) -> Array:
-    """Each score over the sum of its row's visible scores; a sum of zero, up to rounding, is an error."""
-    seen = nothing(xp, masked)
-    total = xp.sum(seen, axis=-1, keepdims=True)
-    rounding = xp.finfo(seen.dtype).eps * xp.sum(xp.abs(seen), axis=-1, keepdims=True)
-    any_seen = xp.any(masked != -xp.inf, axis=-1, keepdims=True)
-    if bool(xp.any((xp.abs(total) <= rounding) & any_seen)):
+    """Divide each score by the sum of its row's unmasked scores; raise if a sum is zero up to rounding."""
+    unmasked = nothing(xp, masked)
+    total = xp.sum(unmasked, axis=-1, keepdims=True)
+    rounding = xp.finfo(unmasked.dtype).eps * xp.sum(xp.abs(unmasked), axis=-1, keepdims=True)
+    any_unmasked = xp.any(masked != -xp.inf, axis=-1, keepdims=True)
+    if bool(xp.any((xp.abs(total) <= rounding) & any_unmasked)):
         raise InvalidInput(
-            "The visible scores of a row sum to 0, so they cannot be divided by their sum.",
-            hint='normalise="softmax" has no such rows: its powers of e are always above 0.',
+            "The unmasked scores of a row sum to 0, so they cannot be divided by their sum.",
+            hint='Use normalise="softmax": powers of e are always above 0.',
         )
-    return seen / xp.where(any_seen, total, xp.ones_like(total))
+    return unmasked / xp.where(any_unmasked, total, xp.ones_like(total))
 
 
 def nothing(xp: Any, masked: Array) -> Array:
-    """The visible scores as they are, zero where hidden."""
+    """Return the scores unchanged, zero where masked."""
     return xp.where(masked == -xp.inf, xp.zeros_like(masked), masked)
 
 
 SOFTMAX = Normalisation(
     "softmax",
     r"\operatorname{softmax}\left(%s\right)",
-    "Each row becomes shares of 1: e to the power of each score, divided by the sum of the row.",
+    "Softmax: e to the power of each score, divided by the sum of the row, so that each row sums to 1.",
     softmax,
 )
 SUM = Normalisation(
     "sum",
     r"\frac{%s}{\text{sum of its row}}",
-    "Each row becomes shares of 1: each score divided by the sum of the row.",
+    "Each score is divided by the sum of its row, so that each row sums to 1.",
     by_sum,
 )
 NONE = Normalisation(
     "none",
     "%s",
-    "The scores are the weights; nothing makes a row sum to 1.",
+    "The scores are used as weights; rows need not sum to 1.",
     nothing,
 )
-NORMALISATIONS = {each.name: each for each in (SOFTMAX, SUM, NONE)}
+NORMALISATIONS = {normalisation.name: normalisation for normalisation in (SOFTMAX, SUM, NONE)}

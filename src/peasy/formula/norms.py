@@ -1,4 +1,4 @@
-"""Keeping vectors at a steady size between the blocks: layer norm and RMS norm, in named steps."""
+"""LayerNorm and RMSNorm in named steps."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from peasy.formula.axes import D_MODEL, TIME
 from peasy.formula.sizes import check_axes
 from peasy.formula.step import Array, Step, Steps
 
-X = Step("x", "x", "The vectors as they come in, one row each.", (TIME, D_MODEL))
+X = Step("x", "x", "The input vectors, one row each.", (TIME, D_MODEL))
 
 
 def layer_norm(x: Array, gain: Array | None = None, shift: Array | None = None, *, eps: float = 1e-5) -> Steps:
-    """Every vector moved to mean 0 and spread 1, then stretched and shifted: x, mean, variance, normalised, output.
+    """LayerNorm: mean 0 and variance 1, then gain and shift. Steps: x, mean, variance, normalised, output.
 
     >>> layer_norm([[1., 3.]], eps=0.).normalised
     array([[-1.,  1.]])
@@ -30,7 +30,7 @@ def layer_norm(x: Array, gain: Array | None = None, shift: Array | None = None, 
             Step(
                 "variance",
                 r"\sigma^2 = \frac{1}{d} \sum_i (x_i - \mu)^2",
-                "The mean squared distance of each vector's numbers from their mean.",
+                "The mean squared deviation from the mean of each vector.",
                 (TIME,),
             ),
             variance,
@@ -39,7 +39,7 @@ def layer_norm(x: Array, gain: Array | None = None, shift: Array | None = None, 
             Step(
                 "normalised",
                 r"\hat{x} = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}",
-                "Each vector now has mean 0 and spread 1.",
+                "Each vector has mean 0 and variance 1.",
                 (TIME, D_MODEL),
             ),
             normalised,
@@ -49,7 +49,7 @@ def layer_norm(x: Array, gain: Array | None = None, shift: Array | None = None, 
 
 
 def rms_norm(x: Array, gain: Array | None = None, *, eps: float = 1e-6) -> Steps:
-    """Every vector divided by its root mean square, then stretched: x, mean_square, normalised, output.
+    """RMSNorm: divide by the root mean square, then gain. Steps: x, mean_square, normalised, output.
 
     >>> rms_norm([[3., 4.]], eps=0.).mean_square
     array([12.5])
@@ -60,12 +60,12 @@ def rms_norm(x: Array, gain: Array | None = None, *, eps: float = 1e-6) -> Steps
     normalised = x / xp.sqrt(mean_square + eps)[..., None]
     return Steps(
         (X, x),
-        (Step("mean_square", r"\frac{1}{d} \sum_i x_i^2", "The mean of each vector's squares.", (TIME,)), mean_square),
+        (Step("mean_square", r"\frac{1}{d} \sum_i x_i^2", "The mean square of each vector.", (TIME,)), mean_square),
         (
             Step(
                 "normalised",
                 r"\hat{x} = \frac{x}{\sqrt{\frac{1}{d} \sum_i x_i^2 + \epsilon}}",
-                "Each vector divided by its root mean square; its mean is left alone.",
+                "Each vector is divided by its root mean square; the mean is not subtracted.",
                 (TIME, D_MODEL),
             ),
             normalised,
@@ -79,14 +79,12 @@ def _output(xp: Any, normalised: Array, gain: Array | None, shift: Array | None)
     for name, learned in {"gain": gain, "shift": shift}.items():
         if learned is not None and learned.shape != normalised.shape[-1:]:
             raise InvalidInput(
-                f"{name} is {times(learned.shape)}, but the vectors are {normalised.shape[-1]} wide.",
-                hint="Give one number for each place of a vector.",
+                f"{name} is {times(learned.shape)}, but the vectors have width {normalised.shape[-1]}.",
+                hint="Pass one number for each dimension.",
             )
     if gain is not None:
         output, tex = output * gain, rf"\gamma \odot {tex}"
     if shift is not None:
         output, tex = output + shift, rf"{tex} + \beta"
-    says = (
-        "What the block learned to stretch and shift by." if tex != r"\hat{x}" else "Nothing is stretched or shifted."
-    )
+    says = "The learned gain and shift are applied." if tex != r"\hat{x}" else "No gain or shift is applied."
     return Step("output", tex, says, (TIME, D_MODEL)), output

@@ -1,4 +1,4 @@
-"""Where a token stands, told to attention: sinusoidal (added), rotary (turned) and ALiBi (taken off the scores)."""
+"""Position encodings: sinusoidal, rotary, ALiBi."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,19 +11,21 @@ from peasy.formula.masks import distances
 from peasy.formula.sizes import check_axes, check_heads
 from peasy.formula.step import Array, Numbered, Step, Steps
 
-PLACE = Step("place", "p", "Where each token stands, counted from 0.", (TIME,))
+PLACE = Step("place", "p", "The position of each token, counted from 0.", (TIME,))
 FREQUENCY = Step(
     "frequency",
     r"\omega_i = b^{-2i/d}",
-    "How fast each pair of numbers turns: the first fastest, the last slowest.",
+    "How fast each pair of dimensions rotates: the first fastest, the last slowest.",
     (PAIR,),
 )
-ANGLE = Step("angle", r"p \omega_i", "How far each pair has turned at each place: place times frequency.", (TIME, PAIR))
+ANGLE = Step(
+    "angle", r"p \omega_i", "The rotation angle of each pair at each position: position times frequency.", (TIME, PAIR)
+)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which two numbers of a vector make a pair: `part` gives all firsts and all seconds, `join` undoes it."""
+    """Which two dimensions form a pair: `split` returns all first and all second elements, `join` is its inverse."""
 
     name: str
     part: Callable[[Any, Array], tuple[Array, Array]]
@@ -48,13 +50,13 @@ def _join_neighbours(xp: Any, first: Array, second: Array) -> Array:
 
 
 LAYOUTS = {
-    each.name: each
-    for each in (
+    layout.name: layout
+    for layout in (
         Layout("halves", _part_halves, _join_halves),
         Layout("interleaved", _part_neighbours, _join_neighbours),
     )
 }
-"""halves: number i goes with number i + d/2. interleaved: number 2i goes with number 2i + 1."""
+"""halves: dimension i is paired with i + d/2. interleaved: dimension 2i is paired with 2i + 1."""
 
 
 def sinusoidal(
@@ -65,29 +67,29 @@ def sinusoidal(
     layout: str = "interleaved",
     like: Array | None = None,
 ) -> Steps:
-    """The position vectors of 2017, to be added to the embeddings: place, frequency, angle, encoding.
+    """Sinusoidal position encoding (2017), to be added to the embeddings. Steps: place, frequency, angle, encoding.
 
-    The numbers are of the library and kind of `like`; without it, NumPy's float64.
+    Library and dtype are those of `like`; without it, NumPy float64.
 
     >>> sinusoidal(2, 4).encoding.round(4)
     array([[0.    , 1.    , 0.    , 1.    ],
            [0.8415, 0.5403, 0.01  , 1.    ]])
     """
     xp, (like,) = together(like=[0.0] if like is None else like)
-    turns = _turns(xp, _count(xp, n_time, like), d_model, base)
-    angle = turns[-1][1]
+    steps = _turns(xp, _count(xp, n_time, like), d_model, base)
+    angle = steps[-1][1]
     pairs = named(layout, LAYOUTS, "layout").join(xp, xp.sin(angle), xp.cos(angle))
     encoding = Step(
         "encoding",
         r"\sin(p \omega_i),\; \cos(p \omega_i)",
-        "The sine and the cosine of each angle: near places get similar vectors.",
+        "The sine and the cosine of each angle: nearby positions get similar vectors.",
         (TIME, D_MODEL),
     )
-    return Steps(*turns, (encoding, pairs[..., :d_model]))
+    return Steps(*steps, (encoding, pairs[..., :d_model]))
 
 
 def rotary_angles(n_time: int, d_key: int, *, base: float = 10000.0, like: Array | None = None) -> Steps:
-    """How far each pair of numbers turns at each place: place, frequency, angle, cosine, sine.
+    """RoPE angles of each pair at each position. Steps: place, frequency, angle, cosine, sine.
 
     >>> rotary_angles(3, 4).angle
     array([[0.  , 0.  ],
@@ -105,9 +107,9 @@ def rotary(
     base: float = 10000.0,
     layout: str = "halves",
 ) -> Steps:
-    """Queries or keys, each pair of numbers turned by an angle that grows with the place.
+    """Rotary position embedding (RoPE): rotate each pair of dimensions of queries or keys by position times frequency.
 
-    `x` is `[..., time, d_key]`; `places` are 0, 1, 2 ... unless given, one for each time.
+    `x` is `[..., time, d_key]`; `positions` are 0, 1, 2 ... unless given.
     Steps: x, place, frequency, angle, cosine, sine, turned, rotated.
 
     >>> rotary([[1., 0.], [1., 0.]]).rotated.round(4)
@@ -119,7 +121,9 @@ def rotary(
     if place is None:
         place = _count(xp, x.shape[-2], x)
     if place.shape != (x.shape[-2],):
-        raise InvalidInput(f"places is {times(place.shape)}, but x has {x.shape[-2]} times: give one place for each.")
+        raise InvalidInput(
+            f"places is {times(place.shape)}, but x has {x.shape[-2]} tokens: pass one position per token."
+        )
     pairs = named(layout, LAYOUTS, "layout")
     rotation = _rotation(xp, place, x.shape[-1], base)
     (_, cosine), (_, sine) = rotation[-2:]
@@ -127,14 +131,17 @@ def rotary(
     turned = pairs.join(xp, -second, first)
     rotated = x * pairs.join(xp, cosine, cosine) + turned * pairs.join(xp, sine, sine)
     return Steps(
-        (Step("x", "x", "The queries or keys before they are turned.", (TIME, D_KEY)), x),
+        (Step("x", "x", "The queries or keys before rotation.", (TIME, D_KEY)), x),
         *rotation,
-        (Step("turned", r"\tilde{x}", "Each pair turned by a quarter: (a, b) becomes (-b, a).", (TIME, D_KEY)), turned),
+        (
+            Step("turned", r"\tilde{x}", "Each pair rotated by 90 degrees: (a, b) becomes (-b, a).", (TIME, D_KEY)),
+            turned,
+        ),
         (
             Step(
                 "rotated",
                 r"x \cos(p \omega) + \tilde{x} \sin(p \omega)",
-                "Each pair turned by its angle; a dot product then depends only on how far apart two tokens are.",
+                "Each pair rotated by its angle; dot products then depend only on the distance between two tokens.",
                 (TIME, D_KEY),
             ),
             rotated,
@@ -143,9 +150,9 @@ def rotary(
 
 
 def alibi(heads: int, n_query: int, n_key: int | None = None, *, like: Array | None = None) -> Steps:
-    """Attention with linear biases: slope, distance, bias; the bias goes to `attend(bias=...)`.
+    """ALiBi, attention with linear biases, for `attend(bias=...)`. Steps: slope, distance, bias.
 
-    The last query stands at the last key. Keys ahead are as far as keys behind.
+    The last query is aligned with the last key. The distance is absolute, ahead as behind.
 
     >>> alibi(2, 3).bias[0]
     array([[ 0.    , -0.0625, -0.125 ],
@@ -157,23 +164,28 @@ def alibi(heads: int, n_query: int, n_key: int | None = None, *, like: Array | N
     slope = xp.asarray(alibi_slopes(heads), dtype=like.dtype, device=like.device)
     distance = xp.astype(xp.abs(distances(xp, n_query, n_key, like.device)), like.dtype)
     return Steps(
-        (Step("slope", "m_h", "How strongly each head minds distance.", (HEAD,)), slope),
+        (Step("slope", "m_h", "How strongly each head penalises distance.", (HEAD,)), slope),
         (
-            Step("distance", r"\lvert i - j \rvert", "How many places lie between query and key.", (QUERY, KEY)),
+            Step("distance", r"\lvert i - j \rvert", "The distance between query and key, in positions.", (QUERY, KEY)),
             distance,
         ),
         (
-            Step("bias", r"-m_h \lvert i - j \rvert", "What distance takes off each score.", (HEAD, QUERY, KEY)),
+            Step(
+                "bias",
+                r"-m_h \lvert i - j \rvert",
+                "What is added to each score: minus slope times distance.",
+                (HEAD, QUERY, KEY),
+            ),
             slope[:, None, None] * (0 - distance),  # no negative zeros
         ),
     )
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """One slope a head, falling geometrically to 2^-8.
+    """Return the ALiBi slope of each head: geometric, down to 2^-8.
 
-    Where the heads are no power of two, those of the power below come first and are
-    filled up with every other slope of the power above.
+    If the number of heads is not a power of two, the slopes of the next lower power come first,
+    followed by every other slope of the next higher power.
 
     >>> alibi_slopes(3)
     [0.0625, 0.00390625, 0.25]
@@ -197,11 +209,14 @@ def _turns(xp: Any, place: Array, width: int, base: float) -> Numbered:
 
 def _rotation(xp: Any, place: Array, width: int, base: float) -> Numbered:
     if width % 2:
-        raise InvalidInput(f"A width of {width} cannot be parted into pairs.", hint="Give an even width.")
-    turns = _turns(xp, place, width, base)
-    angle = turns[-1][1]
+        raise InvalidInput(f"A width of {width} cannot be split into pairs.", hint="Use an even width.")
+    steps = _turns(xp, place, width, base)
+    angle = steps[-1][1]
     return (
-        *turns,
-        (Step("cosine", r"\cos(p \omega_i)", "How much of each number stays.", (TIME, PAIR)), xp.cos(angle)),
-        (Step("sine", r"\sin(p \omega_i)", "How much of its partner comes in.", (TIME, PAIR)), xp.sin(angle)),
+        *steps,
+        (Step("cosine", r"\cos(p \omega_i)", "The factor of each element itself.", (TIME, PAIR)), xp.cos(angle)),
+        (
+            Step("sine", r"\sin(p \omega_i)", "The factor of the other element of its pair.", (TIME, PAIR)),
+            xp.sin(angle),
+        ),
     )

@@ -1,4 +1,4 @@
-"""How well a key fits a query: dot product, cosine, scaled dot product, or the additive scoring of 2015."""
+"""Attention scoring functions: dot product, scaled dot product, cosine, additive."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,65 +10,65 @@ from peasy.formula.step import Array
 
 
 class Scoring(Protocol):
-    """A way to score every query against every key."""
+    """Scoring function of queries against keys."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the scoring function."""
 
     @property
     def tex(self) -> str:
-        """How it is written."""
+        """Formula in TeX."""
 
     @property
     def says(self) -> str:
-        """What it does, in one plain sentence."""
+        """Description in one sentence."""
 
     @property
     def query_width(self) -> str:
-        """The name of the query's last axis: `d_key` where query and key must have one width."""
+        """Name of the query's last axis: `d_key` if query and key must have the same width."""
 
     def score(self, xp: Any, query: Array, key: Array) -> Array:
-        """One number for each query and key: `[..., query, key]`."""
+        """Return the scores `[..., query, key]`."""
 
     def scale(self, d_key: int) -> float:
-        """What the scores are multiplied with when the caller names no scale."""
+        """Return the default scale of the scores."""
 
 
 @dataclass(frozen=True)
 class Dot:
-    """The dot product as it is."""
+    """Dot-product scoring, unscaled."""
 
     name: str = "dot"
     tex: str = r"Q K^{\top}"
-    says: str = "Each query is multiplied with each key and summed: how well does this key fit this query?"
+    says: str = "The dot product of each query with each key: how well does this key match this query?"
     query_width: str = D_KEY
 
     def score(self, xp: Any, query: Array, key: Array) -> Array:
-        """Query times key, number by number, summed."""
+        """Return the dot products of queries and keys."""
         if query.shape[-1] != key.shape[-1]:
             raise mismatch(("query", "keyᵀ"), query.shape, (*key.shape[:-2], key.shape[-1], key.shape[-2]))
         return query @ xp.matrix_transpose(key)
 
     def scale(self, d_key: int) -> float:
-        """None: the scores are taken as they are."""
+        """Return 1: the scores are not scaled."""
         return 1.0
 
 
 @dataclass(frozen=True)
 class ScaledDot(Dot):
-    """The dot product, to be divided by the root of the key width."""
+    """Scaled dot-product scoring: divided by sqrt(d_key)."""
 
     name: str = "scaled-dot"
 
     def scale(self, d_key: int) -> float:
-        """One over the root of the key width."""
+        """Return 1/sqrt(d_key)."""
         return d_key**-0.5
 
 
 @dataclass(frozen=True)
 class Cosine(Dot):
-    """The dot product of directions; a vector of length zero is similar to nothing."""
+    """Cosine-similarity scoring; a zero vector has similarity 0."""
 
     name: str = "cosine"
     tex: str = r"\frac{\langle q_i, k_j \rangle}{\lVert q_i \rVert \, \lVert k_j \rVert}"
@@ -77,15 +77,15 @@ class Cosine(Dot):
     )
 
     def score(self, xp: Any, query: Array, key: Array) -> Array:
-        """The dot product of the two directions."""
+        """Return the cosine similarities of queries and keys."""
         return super().score(xp, _direction(xp, query), _direction(xp, key))
 
 
 @dataclass(frozen=True, eq=False)
 class Additive:
-    """Additive attention (2015): v · tanh(q W + k U), with w and u `[d, hidden]` and v `[hidden]`.
+    """Additive (Bahdanau, 2015) scoring: v · tanh(q W + k U), with w and u `[d, hidden]` and v `[hidden]`.
 
-    Query and key may have different widths; both are mapped to the hidden width.
+    Query and key may have different widths; both are projected to the hidden width.
     """
 
     w: Array
@@ -93,23 +93,23 @@ class Additive:
     v: Array
     name: str = "additive"
     tex: str = r"v^{\top} \tanh(W q_i + U k_j)"
-    says: str = "Query and key are each mapped, added and bent by tanh; v sums the result up to one number."
+    says: str = "Query and key are projected and added; tanh is applied, and the dot product with v gives one number."
     query_width: str = D_QUERY
 
     def score(self, xp: Any, query: Array, key: Array) -> Array:
-        """Map, add, bend, sum up; the weights follow the query's kind of number."""
+        """Return the additive scores; the weights are converted to the query's dtype."""
         _, (_, *weights) = gather(query=query, w=self.w, u=self.u, v=self.v)
-        w, u, v = (xp.astype(each, query.dtype, copy=False) for each in weights)
-        mapped_query, mapped_key = project(query, w, ("query", "w")), project(key, u, ("key", "u"))
+        w, u, v = (xp.astype(weight, query.dtype, copy=False) for weight in weights)
+        projected_query, projected_key = project(query, w, ("query", "w")), project(key, u, ("key", "u"))
         if not (w.ndim == u.ndim == 2 and v.ndim == 1 and w.shape[1] == u.shape[1] == v.shape[0]):
             raise InvalidInput(
-                f"w is {times(w.shape)}, u is {times(u.shape)} and v is {times(v.shape)}: they share no hidden width.",
-                hint="Give w and u the same number of columns, and v one number for each.",
+                f"w is {times(w.shape)}, u is {times(u.shape)} and v is {times(v.shape)}: their hidden widths differ.",
+                hint="w and u must have the same number of columns, and v one number for each.",
             )
-        return xp.tanh(mapped_query[..., :, None, :] + mapped_key[..., None, :, :]) @ v
+        return xp.tanh(projected_query[..., :, None, :] + projected_key[..., None, :, :]) @ v
 
     def scale(self, d_key: int) -> float:
-        """None: the scores are taken as they are."""
+        """Return 1: the scores are not scaled."""
         return 1.0
 
 
@@ -124,4 +124,4 @@ def _or_one(xp: Any, numbers: Array) -> Array:
     return xp.where(numbers == 0, xp.ones_like(numbers), numbers)
 
 
-SCORINGS: dict[str, Scoring] = {each.name: each for each in (Dot(), Cosine(), ScaledDot())}
+SCORINGS: dict[str, Scoring] = {scoring.name: scoring for scoring in (Dot(), Cosine(), ScaledDot())}

@@ -1,4 +1,4 @@
-"""Refusing queries, keys, values, masks and numbers that do not fit together, in words."""
+"""Shape checks for queries, keys, values, masks and numbers, with readable errors."""
 
 import math
 from numbers import Integral
@@ -9,17 +9,17 @@ from peasy.formula.step import Array
 
 
 def check_sizes(query: Array, key: Array, value: Array) -> None:
-    """Every key has its value, and every query the same batch and heads to look at."""
+    """Check that key and value match, and that batch and heads of the query fit."""
     check_axes(query=query, key=key, value=value)
     if not query.ndim == key.ndim == value.ndim:
         raise InvalidInput(
             f"query is {times(query.shape)}, key is {times(key.shape)} and value is {times(value.shape)}.",
-            hint="Give all three the same number of axes.",
+            hint="All three must have the same number of axes.",
         )
     if key.shape[:-1] != value.shape[:-1]:
         raise InvalidInput(
             f"key is {times(key.shape)} and value is {times(value.shape)}: every key needs exactly one value.",
-            hint="All sizes but the last must be the same.",
+            hint="All dimensions but the last must be equal.",
         )
     if query.ndim > 2 and query.shape[0] != key.shape[0]:
         raise InvalidInput(f"query is {times(query.shape)} and key is {times(key.shape)}: the batch sizes differ.")
@@ -31,34 +31,34 @@ def check_sizes(query: Array, key: Array, value: Array) -> None:
 
 
 def check_axes(**named: Array | None) -> None:
-    """Two, three or four axes, and vectors that are not empty."""
+    """Check that arrays have two, three or four axes and non-empty vectors."""
     for name, array in named.items():
         if array is None:
             raise InvalidInput(f"{name} is missing.")
         if array.ndim not in (2, 3, 4):
             raise InvalidInput(
                 f"{name} has {array.ndim} axes.",
-                hint="Give time x width, batch x time x width or batch x head x time x width.",
+                hint="Use [time, width], [batch, time, width] or [batch, head, time, width].",
             )
         if array.shape[-1] == 0:
-            raise InvalidInput(f"{name} is {times(array.shape)}: its vectors have no numbers in them.")
+            raise InvalidInput(f"{name} is {times(array.shape)}: its vectors are empty.")
 
 
 def check_spreads(name: str, array: Array, scores: tuple[int, ...]) -> None:
-    """`array` can be laid over the scores without making them larger."""
+    """Check that `array` is broadcastable to the scores."""
     fits = array.ndim <= len(scores) and all(
-        got in (1, want) for got, want in zip(array.shape[::-1], scores[::-1], strict=False)
+        size in (1, expected) for size, expected in zip(array.shape[::-1], scores[::-1], strict=False)
     )
     if not fits:
         n_query, n_key = scores[-2:]
         raise InvalidInput(
             f"{name} is {times(array.shape)}, but the scores are {times(scores)}.",
-            hint=f"Give {name} {n_query}x{n_key}: one row for each query, one column for each key.",
+            hint=f"{name} must be {n_query}x{n_key}: one row per query, one column per key.",
         )
 
 
 def check_number(name: str, number: float | None, *, above_zero: bool = False) -> None:
-    """A finite number, or None."""
+    """Check that a number is finite, or None."""
     if number is None:
         return
     try:
@@ -70,6 +70,6 @@ def check_number(name: str, number: float | None, *, above_zero: bool = False) -
 
 
 def check_heads(heads: int) -> None:
-    """At least one head."""
+    """Check that there is at least one head."""
     if not isinstance(heads, Integral) or heads < 1:
         raise InvalidInput(f"heads should be a whole number above 0, not {heads!r}.")

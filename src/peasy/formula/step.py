@@ -1,4 +1,4 @@
-"""A step of a formula: its name, its TeX, its axes and one plain sentence; and a row of steps with their numbers."""
+"""Named steps of a formula: caption (name, TeX, axes, one sentence) and arrays."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ Array = Any
 
 @dataclass(frozen=True)
 class Step:
-    """What a step is called and what it says. Captions everywhere are read from here."""
+    """Caption of a step: name, TeX, one sentence and axes; used by every output format."""
 
     name: str
     tex: str
@@ -21,7 +21,7 @@ class Step:
     axes: tuple[str, ...]
 
     def axes_of(self, array: Array) -> tuple[str, ...]:
-        """All axes of `array`, leading ones too."""
+        """Return the names of all axes of `array`, including leading ones."""
         return LEADING[array.ndim - len(self.axes)] + self.axes
 
 
@@ -29,7 +29,7 @@ Numbered = tuple[tuple[Step, Array], ...]
 
 
 class Steps(Displayed, Mapping[str, Array]):
-    """The numbers of a calculation by step name, in order, each with its caption.
+    """Arrays of a computation by step name, in order, each with its caption.
 
     `steps.scores` and `steps["scores"]` are the array; `steps.step("scores")` is its caption.
     """
@@ -39,19 +39,19 @@ class Steps(Displayed, Mapping[str, Array]):
         self._steps = {step.name: step for step, _ in numbered}
 
     def step(self, name: str) -> Step:
-        """The caption of a step."""
+        """Return the caption of a step."""
         return self._steps[name]
 
     def numbered(self) -> Numbered:
-        """Every step with its array, in order."""
+        """Return all steps with their arrays, in order."""
         return tuple((self._steps[name], array) for name, array in self._arrays.items())
 
     def with_steps(self, *, before: Numbered = (), after: Numbered = ()) -> Self:
-        """The same steps with others before and after them."""
+        """Return the steps with others before and after them."""
         return type(self)(*before, *self.numbered(), *after)
 
     def mapped(self, change: Callable[[Array], Array]) -> Self:
-        """The same steps with every array changed; an array that stands twice is changed once."""
+        """Return the steps with `change` applied to every array; an array used twice is changed once."""
         changed: dict[int, Array] = {}
         for array in self._arrays.values():
             if id(array) not in changed:
@@ -59,7 +59,7 @@ class Steps(Displayed, Mapping[str, Array]):
         return type(self)(*((step, changed[id(array)]) for step, array in self.numbered()))
 
     def captioned(self, changes: Mapping[str, Mapping[str, Any]]) -> Self:
-        """The same numbers with parts of some captions changed, by step name."""
+        """Return the steps with fields of some captions changed, by step name."""
         return type(self)(*((replace(step, **changes.get(step.name, {})), array) for step, array in self.numbered()))
 
     def __getitem__(self, name: str) -> Array:
@@ -84,5 +84,5 @@ class Steps(Displayed, Mapping[str, Array]):
         return id(self)
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{name} {'x'.join(map(str, a.shape))}" for name, a in self.items())
-        return f"{type(self).__name__}({sizes})"
+        shapes = ", ".join(f"{name} {'x'.join(map(str, a.shape))}" for name, a in self.items())
+        return f"{type(self).__name__}({shapes})"

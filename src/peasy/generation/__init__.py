@@ -1,7 +1,7 @@
-"""CHOOSING TOKENS: from scores to the next id, one token at a time.
+"""Text generation: batched decoding engine, sampling, beam search, speculative decoding, packed linear layers.
 
-May import: torch, checkpoint, models, nn, text, config, errors. Imported by: proof, workbench and the doors.
-In: a model and ids. Out: events, one for each step; whoever runs them prints, streams or stores.
+May import: torch, checkpoint, models, nn, tokenization, config, errors. Imported by: verification, commands, server.
+In: a model and token ids. Out: a stream of events, one for each token; callers print, stream or store them.
 """
 
 from importlib import import_module

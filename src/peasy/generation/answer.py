@@ -1,7 +1,7 @@
-"""The answer to one request while it is written: the engine puts events in at one end, a reader takes them out.
+"""Response stream: bounded event queue between the engine and the reader of one request.
 
-A reader may be slow. At most `buffer` events wait for it; then the request pauses: it keeps its memory but no longer
-takes part. When nothing was taken for `patience` seconds, it ends ("slow") and its memory is freed.
+At most `max_pending_events` wait for a slow reader; then the request pauses: it keeps its decode state but is no longer
+scheduled. If nothing was read for `slow_client_timeout` seconds, it ends with reason "slow" and its memory is freed.
 """
 
 import threading
@@ -13,7 +13,7 @@ from peasy.generation.request import Ended, Event, Request
 
 
 class Answer(Iterator[Event]):
-    """Iterating waits for events, `take` does not; closing cancels. All of it may be done from any thread."""
+    """Thread-safe event stream of one request: iteration blocks, `pop_all` does not, `close` cancels the request."""
 
     def __init__(self, request: Request, began: float, buffer: int, wake: Callable[[], None] = lambda: None) -> None:
         self.request, self.buffer, self.wake = request, buffer, wake
@@ -29,16 +29,16 @@ class Answer(Iterator[Event]):
 
     @property
     def done(self) -> bool:
-        """Has every choice ended? Events may still wait to be taken."""
+        """True if every choice has ended; unread events may remain."""
         return not self.open
 
     @property
     def full(self) -> bool:
-        """Is the reader so far behind that writing pauses?"""
+        """True if the reader is so far behind that decoding pauses."""
         return len(self._events) >= self.buffer
 
     def put(self, event: Event) -> None:
-        """For the engine: one more event. `notify`, if somebody set it, is called in the engine's thread."""
+        """Append an event (engine side). The `on_event` callback, if set, runs in the engine's thread."""
         with self._ready:
             self._events.append(event)
             if isinstance(event, Ended):
@@ -48,13 +48,13 @@ class Answer(Iterator[Event]):
             self.notify()
 
     def take(self) -> list[Event]:
-        """All events that are there, without waiting."""
+        """Remove and return all pending events without blocking."""
         with self._ready:
-            was_full, taken = self.full, list(self._events)
+            was_full, events = self.full, list(self._events)
             self._events.clear()
         if was_full:
             self.wake()
-        return taken
+        return events
 
     def __next__(self) -> Event:
         with self._ready:
@@ -68,7 +68,7 @@ class Answer(Iterator[Event]):
         return event
 
     def close(self) -> None:
-        """Nobody reads on: the engine lets go of it before its next step."""
+        """Cancel the request; the engine drops it before its next step."""
         with self._ready:
             self.cancelled = True
             self._ready.notify_all()

@@ -1,16 +1,16 @@
-"""What the engine has done so far, in numbers."""
+"""Engine statistics: request, token and step counters since the start."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 _SMOOTH = 0.9
-"""How much of the past stays in the running speed at each step."""
+"""Decay of the exponential moving average of the speed, per step."""
 
 
 @dataclass
 class Counters:
-    """Sums since the start; `snapshot` gives them as plain data, for a page or a meter."""
+    """Counters since the engine started; `snapshot` returns them as plain data."""
 
     submitted: int = 0
     refused: int = 0
@@ -23,16 +23,16 @@ class Counters:
     step_seconds: float = 0.0
     longest_step: float = 0.0
     speed: float = 0.0
-    """Tokens read in a second, of late."""
+    """Moving average of tokens processed per second."""
 
     def stepped(self, tokens: int, seconds: float) -> None:
-        """One more step, which read so many tokens."""
+        """Record one step that processed this many tokens."""
         self.steps += 1
         self.step_seconds += seconds
         self.longest_step = max(self.longest_step, seconds)
-        now = tokens / max(seconds, 1e-6)
-        self.speed = now if not self.speed else _SMOOTH * self.speed + (1 - _SMOOTH) * now
+        current = tokens / max(seconds, 1e-6)
+        self.speed = current if not self.speed else _SMOOTH * self.speed + (1 - _SMOOTH) * current
 
     def snapshot(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """Return all counters as plain data."""
         return vars(self) | {"ended": dict(self.ended)}

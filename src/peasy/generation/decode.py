@@ -1,4 +1,4 @@
-"""The one loop of generation: read the prompt, then one token at a time, each from all tokens before."""
+"""Decoding loop for a batch: prefill the prompts, then one token at a time from the KV cache."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ from peasy.text import Tokenizer
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass through the model. For each text in it: its number, tokens computed now, tokens remembered before."""
+    """One forward pass. For each sequence in it: its index, tokens computed now, tokens already cached."""
 
     step: int
     rows: tuple[tuple[int, int, int], ...]
@@ -36,13 +36,13 @@ class Pass:
 
 
 Event = Pass | Token | Ended
-"""What the loop tells; `choice` counts the texts."""
+"""Events of the decoding loop; `choice` is the index of the sequence."""
 
 
 def generate(model: Model, prompts: Ids | None = None, sampling: Sampling | None = None, **how: Any) -> list[list[int]]:
-    """What the model writes after each prompt, the prompt not included. `how` is that of `decode`.
+    """Return the generated ids of each prompt, without the prompt; `options` are those of `decode`.
 
-    The first text that cannot be written is an error here; `decode` tells it and goes on with the others.
+    Raises the error of the first sequence that fails; `decode` reports it and continues with the others.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -50,13 +50,13 @@ def generate(model: Model, prompts: Ids | None = None, sampling: Sampling | None
     >>> len(generate(model, [[1, 2, 3]], Sampling(max_tokens=4))[0])
     4
     """
-    written: list[list[int]] = [[] for _ in (prompts or how.get("source") or [])]
+    generated: list[list[int]] = [[] for _ in (prompts or how.get("source") or [])]
     for event in decode(model, prompts, sampling, **how):
         if isinstance(event, Token):
-            written[event.choice].append(event.chosen.id)
+            generated[event.choice].append(event.chosen.id)
         elif isinstance(event, Ended) and event.error is not None:
             raise event.error
-    return written
+    return generated
 
 
 def decode(
@@ -70,36 +70,36 @@ def decode(
     chunk: int | None = None,
     long: Long = "refuse",
 ) -> Iterator[Event]:
-    """Write on after `prompts`, step by step; closing the iterator stops the work.
+    """Continue all prompts in one batch, yielding events; closing the iterator stops the work.
 
-    Each text has its own memory and its own chance: with one `sampling` for all, text i draws from `seed` + i. It ends
-    with one of the model's end ids, which is the last it gets, at a stop text, or when it is long enough. One that
-    cannot be written ends with an error, and the others go on. A model that answers a source needs `source`. With a
-    `tokenizer` events have text. Without `cached` every step reads all again. `chunk`: prompts are read so many tokens
-    at a time, while other texts are already written on. `long` says what becomes of a prompt longer than the context.
+    Each sequence has its own decode state and random generator: with one `sampling` for all, sequence i uses
+    `seed` + i. It ends with an eos id (included), at a stop string, or at its token limit. A sequence that fails ends
+    with an error, and the others continue. Encoder-decoder models need `source`. With a `tokenizer`, events carry
+    text. Without `use_cache`, every step recomputes the whole sequence. `prefill_chunk`: prompt tokens per pass, so
+    that short prompts generate while long ones are still prefilled. `truncation`: for prompts longer than the context.
     """
-    texts: list[Text] = []
+    sequences: list[Text] = []
     for opened in open_texts(model, prompts, sampling, source=source, tokenizer=tokenizer, cached=cached, long=long):
         if isinstance(opened, Ended):
             yield opened
         else:
-            texts.append(opened)
+            sequences.append(opened)
     if cached:
-        _join_alike(texts)
+        _join_alike(sequences)
     step = 0
-    while running := [text for text in texts if not text.over and text.leader is None]:
+    while running := [sequence for sequence in sequences if not sequence.over and sequence.leader is None]:
         done, ready = _pass(model, step, running, chunk if cached else None)
         yield done
-        for text, scores in ready:
-            yield from text.write(scores, model.config.special.end)
+        for sequence, logits in ready:
+            yield from sequence.write(logits, model.config.special.end)
         step += 1
 
 
 @dataclass(eq=False)
 class Text:
-    """A text while it is written: the first `read` of its `ids` are in `memory`; None = nothing is remembered.
+    """Sequence during decoding: the first `num_computed` of its `ids` are in `state` (None = no cache).
 
-    With a `leader` it waits until that one has read the beginning that both share.
+    With a `leader` it waits until that sequence has prefilled the prompt that both share.
     """
 
     ids: list[int]
@@ -116,7 +116,7 @@ class Text:
     alike: list["Text"] = field(default_factory=list)
 
     def write(self, scores: Tensor, end: tuple[int, ...]) -> Iterator[Token | Ended]:
-        """Choose the next token and tell it, and the end if this was the last."""
+        """Sample the next token and yield its event, and the final event if it was the last."""
         try:
             chosen = self.chooser.choose(scores)
         except InvalidInput as error:
@@ -134,39 +134,43 @@ class Text:
             yield self.finish(reason)
 
     def finish(self, reason: Reason, error: PeasyError | None = None) -> Ended:
-        """It is over: what is told of it last."""
+        """Mark the sequence finished and return its final event."""
         self.over = True
         rest = "" if reason == "stop" else self.teller.finish()
         return Ended(self.number, reason, self.written, rest, error)
 
     def follow(self, leader: "Text") -> "Text":
-        """Go on from what another text has read: it began alike."""
+        """Continue from a fork of the leader's state; both have the same prompt."""
         self.leader, self.memory, self.read = None, leader.memory.fork(), leader.read
         return self
 
 
 def _each(sampling: Sampling | Sequence[Sampling] | None, count: int) -> list[Sampling]:
-    """One way of choosing for each text."""
+    """Return sampling parameters for each sequence."""
     if sampling is None or isinstance(sampling, Sampling):
-        one = sampling or Sampling()
-        return [replace(one, seed=one.seed + row) for row in range(count)]
+        shared = sampling or Sampling()
+        return [replace(shared, seed=shared.seed + row) for row in range(count)]
     if len(sampling) != count:
-        raise InvalidInput(f"There are {count} texts and {len(sampling)} ways to choose.", hint="Give one each.")
+        raise InvalidInput(
+            f"There are {count} sequences but {len(sampling)} sampling parameters.", hint="Give one for each sequence."
+        )
     return list(sampling)
 
 
 def open_texts(
     model: Model, prompts: Ids | None, sampling: Sampling | Sequence[Sampling] | None, *, source: Ids | None, **how: Any
 ) -> Iterator[Text | Ended]:
-    """Every text that can be written, and the end of those that cannot; `how` is that of `open_text`."""
-    for row, one in enumerate(_each(sampling, count_texts(prompts, source))):
+    """Yield each valid sequence, or the final event of an invalid one; `options` are those of `open_sequence`."""
+    for row, params in enumerate(_each(sampling, count_texts(prompts, source))):
         try:
-            text = open_text(model, prompts[row] if prompts else None, source[row] if source else None, one, **how)
+            sequence = open_text(
+                model, prompts[row] if prompts else None, source[row] if source else None, params, **how
+            )
         except InvalidInput as error:
             yield Ended(row, "error", 0, "", error)
         else:
-            text.number = row
-            yield text
+            sequence.number = row
+            yield sequence
 
 
 def open_text(
@@ -178,58 +182,58 @@ def open_text(
     cached: bool = True,
     long: Long = "refuse",
 ) -> Text:
-    """A text that can be written: all that can be known to fail is refused here; a source is read here, once."""
+    """Validate one prompt and create its sequence; a source is encoded here, once."""
     if sampling.stop and tokenizer is None:
-        raise InvalidInput("There are stop texts, but no tokenizer to find them by.", hint="Give tokenizer=.")
+        raise InvalidInput("Stop strings need a tokenizer.", hint="Give tokenizer=.")
     ids = fit(model, begin_one(model, prompt or ()), sampling, long)
     check_ids(ids, writing_vocabulary(model))
-    read = _source(model, source)
-    most = most_tokens(model, sampling, len(ids))
+    source_ids = _source(model, source)
+    max_new_tokens = most_tokens(model, sampling, len(ids))
     with torch.inference_mode():
-        memory = model.start(room=len(ids) + most, source=read) if cached else None
-    return Text(ids, memory, read, Chooser(sampling, ids), Teller(tokenizer, sampling.stop), most)
+        state = model.start(room=len(ids) + max_new_tokens, source=source_ids) if cached else None
+    return Text(ids, state, source_ids, Chooser(sampling, ids), Teller(tokenizer, sampling.stop), max_new_tokens)
 
 
 def _source(model: Model, source: Sequence[int] | None) -> Tensor | None:
     if not model.reads_source:
         return None
     if not source:
-        hint = "Give source=ids, with at least one id for each text."
-        raise InvalidInput("This model answers a source, and there is none.", hint=hint)
+        hint = "Give source=ids, with at least one id for each sequence."
+        raise InvalidInput("This encoder-decoder model needs a source.", hint=hint)
     check_ids(source, model.config.vocabulary)
     return torch.tensor([list(source)], device=model.device)
 
 
 def _join_alike(texts: list[Text]) -> None:
-    """Texts that begin alike read their beginning once: the first leads, the others will fork its memory."""
+    """Prefill equal prompts once: the first sequence leads, the others will fork its state."""
     leaders: dict[Any, Text] = {}
-    for text in texts:
-        key = (tuple(text.ids), None if text.source is None else tuple(text.source[0].tolist()))
-        if (leader := leaders.setdefault(key, text)) is not text:
-            text.leader = leader
-            leader.alike.append(text)
+    for sequence in texts:
+        key = (tuple(sequence.ids), None if sequence.source is None else tuple(sequence.source[0].tolist()))
+        if (leader := leaders.setdefault(key, sequence)) is not sequence:
+            sequence.leader = leader
+            leader.alike.append(sequence)
 
 
 @torch.inference_mode()
 def _pass(model: Model, step: int, texts: list[Text], chunk: int | None) -> tuple[Pass, list[tuple[Text, Tensor]]]:
-    """Every text reads what is new to it, in one pass; those that have read all get the scores of what comes next."""
+    """Run the new tokens of all sequences in one forward pass; return logits of those whose input is complete."""
     began = time.perf_counter()
-    news = [text.ids[text.read : None if chunk is None else text.read + chunk] for text in texts]
-    rows = tuple((text.number, len(new), text.read) for text, new in zip(texts, news, strict=True))
+    inputs = [seq.ids[seq.read : None if chunk is None else seq.read + chunk] for seq in texts]
+    rows = tuple((seq.number, len(new), seq.read) for seq, new in zip(texts, inputs, strict=True))
     if texts[0].memory is None:
-        scores = [_read_all(model, text) for text in texts]
-        return Pass(step, rows, time.perf_counter() - began), list(zip(texts, scores, strict=True))
-    scores = model.read(news, [text.memory for text in texts])
+        logits = [_read_all(model, seq) for seq in texts]
+        return Pass(step, rows, time.perf_counter() - began), list(zip(texts, logits, strict=True))
+    logits = model.read(inputs, [seq.memory for seq in texts])
     ready = []
-    for text, new, found in zip(texts, news, scores, strict=True):
-        text.read += len(new)
-        if text.read == len(text.ids):
-            ready += [(text, found), *((other.follow(text), found) for other in text.alike)]
-            text.alike = []
+    for seq, new, next_logits in zip(texts, inputs, logits, strict=True):
+        seq.read += len(new)
+        if seq.read == len(seq.ids):
+            ready += [(seq, next_logits), *((follower.follow(seq), next_logits) for follower in seq.alike)]
+            seq.alike = []
     return Pass(step, rows, time.perf_counter() - began), ready
 
 
 def _read_all(model: Model, text: Text) -> Tensor:
-    """Without a memory: everything from the start."""
+    """Return the next-token logits by recomputing the whole sequence, without a cache."""
     source = {} if text.source is None else {"source": text.source}
     return model(torch.tensor([text.ids], device=model.device), last=True, **source)[0, -1]

@@ -1,7 +1,7 @@
-"""The engine: many requests at once, each as if it were alone.
+"""Continuous-batching engine with chunked prefill; the output of a request does not depend on the batch.
 
-Every step reads one token of each text that is being written and a chunk of the prompts that are still to be read, all
-in one pass. Requests join and leave between steps.
+Every step decodes one token of each running sequence and prefills a chunk of the waiting prompts, all in one forward
+pass. Requests join and leave between steps.
 """
 
 import time
@@ -29,22 +29,22 @@ from peasy.nn.cache import Cache
 from peasy.text import Tokenizer
 
 Turn = tuple[Row, int]
-"""A row, and how far it reads in this step."""
+"""Schedule entry: a sequence, and the position up to which it is computed in this step."""
 
 
 class Engine:
-    """Answers requests by `step`, again and again; whoever calls it decides when. `Runner` does it in a thread.
+    """Continuous-batching engine driven by calls of `step`; `EngineThread` calls it in a thread.
 
-    `submit` and an answer's `close` may be called from any thread, `step` only from one. What a text gets does not
-    depend on who else is there. One text's fault (scores that are no numbers, an error in its pass) ends that request.
+    `submit` and a response's `close` may be called from any thread, `step` only from one. An error of one sequence (NaN
+    logits, an exception in its forward pass) ends only its own request.
 
     >>> from peasy.generation.sampling import Sampling
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
     >>> engine = Engine(build(preset("gpt-tiny"), seed=1))
-    >>> answer = engine.submit(Request((1, 2, 3), Sampling(max_tokens=2)))
+    >>> response = engine.submit(Request((1, 2, 3), Sampling(max_tokens=2)))
     >>> while engine.step(): pass
-    >>> [type(event).__name__ for event in answer.take()]
+    >>> [type(event).__name__ for event in response.take()]
     ['Token', 'Token', 'Ended']
     """
 
@@ -65,40 +65,40 @@ class Engine:
         self.wake: Callable[[], None] = lambda: None
 
     def submit(self, request: Request) -> Answer:
-        """Wait in line to be answered. What cannot be answered is refused here, before any work is done."""
-        answer = Answer(request, self.clock(), self.limits.buffer, lambda: self.wake())
+        """Validate and queue a request; return its event stream. Invalid requests are rejected here."""
+        response = Answer(request, self.clock(), self.limits.buffer, lambda: self.wake())
         try:
             self.waiting.put(
-                admit(self.model, self.tokenizer, answer, self.limits, self.footprint), self.counters.speed
+                admit(self.model, self.tokenizer, response, self.limits, self.footprint), self.counters.speed
             )
         except PeasyError:
             self.counters.refused += 1
             raise
         self.counters.submitted += 1
         self.wake()
-        return answer
+        return response
 
     def step(self) -> bool:
-        """One step of everything; False if there was nothing to do."""
+        """Schedule and run one forward pass; return False if there was nothing to do."""
         began = self.heartbeat = self.clock()
         with torch.inference_mode():
             self._sweep()
             self._let_in()
-            turns = self._plan()
-            if turns:
-                tokens = sum(end - row.read for row, end in turns)
-                self._read(turns)
+            scheduled = self._plan()
+            if scheduled:
+                tokens = sum(end - sequence.read for sequence, end in scheduled)
+                self._read(scheduled)
                 self.counters.stepped(tokens, self.clock() - began)
         self.heartbeat = self.clock()
-        return bool(turns)
+        return bool(scheduled)
 
     @property
     def idle(self) -> bool:
-        """Is nobody running or waiting?"""
+        """True if no request is running or queued."""
         return not self.rows and not len(self.waiting)
 
     def snapshot(self) -> dict[str, Any]:
-        """The counters and what is going on now, as plain data."""
+        """Return statistics and current load as plain data."""
         return self.counters.snapshot() | {
             "waiting": len(self.waiting),
             "waiting_tokens": self.waiting.tokens,
@@ -109,26 +109,26 @@ class Engine:
         }
 
     def cancel(self) -> None:
-        """Everybody ends, those that wait too."""
-        for entry, _ in self.waiting.leave(lambda answer: "cancelled"):
-            self._tell(entry.answer, "cancelled")
-        for answer in list(self.reserved):
-            self._end(answer, "cancelled")
+        """Cancel all running and queued requests."""
+        for queued, _ in self.waiting.leave(lambda response: "cancelled"):
+            self._tell(queued.answer, "cancelled")
+        for response in list(self.reserved):
+            self._end(response, "cancelled")
 
     def fail(self, error: Exception) -> None:
-        """Everything that runs ends with this error, and everything that was kept is forgotten."""
-        for answer in list(self.reserved):
-            self._end(answer, "error", error)
+        """End all running requests with this error and clear the prefix cache."""
+        for response in list(self.reserved):
+            self._end(response, "error", error)
         self.prefixes.clear()
 
-    # Coming and going.
+    # Admission and completion.
 
     def _sweep(self) -> None:
-        for entry, reason in self.waiting.leave(self._over):
-            self._tell(entry.answer, reason)
-        for answer in list(self.reserved):
-            if (over := self._over(answer)) is not None:
-                self._end(answer, over)
+        for queued, reason in self.waiting.leave(self._over):
+            self._tell(queued.answer, reason)
+        for response in list(self.reserved):
+            if (stop_reason := self._over(response)) is not None:
+                self._end(response, stop_reason)
 
     def _over(self, answer: Answer) -> Reason | None:
         now = self.clock()
@@ -140,53 +140,53 @@ class Engine:
         return "slow" if answer.full and now - (answer.paused_since or now) >= self.limits.patience else None
 
     def _let_in(self) -> None:
-        while (entry := self.waiting.take(self._fits)) is not None:
-            self.reserved[entry.answer] = entry.bytes
+        while (queued := self.waiting.take(self._fits)) is not None:
+            self.reserved[queued.answer] = queued.bytes
             try:
-                self.rows.append(self._begin(entry))
+                self.rows.append(self._begin(queued))
             except Exception as error:
-                self._end(entry.answer, "error", error)
+                self._end(queued.answer, "error", error)
 
     def _fits(self, entry: Entry) -> bool:
-        rows = sum(len(answer.open) for answer in self.reserved)
-        room = self.limits.memory - sum(self.reserved.values())
-        return rows + entry.answer.request.n <= self.limits.rows and entry.bytes <= room
+        num_sequences = sum(len(response.open) for response in self.reserved)
+        free_bytes = self.limits.memory - sum(self.reserved.values())
+        return num_sequences + entry.answer.request.n <= self.limits.rows and entry.bytes <= free_bytes
 
     def _begin(self, entry: Entry) -> Row:
-        """The first row of a request. A source is read here, in one piece, unless it was before."""
+        """Create the first sequence of a request; its source is encoded here unless the prefix cache has it."""
         request, ids = entry.answer.request, list(entry.prompt)
         source = None if request.source is None else torch.tensor([request.source], device=self.model.device)
-        memory, chain = self._start(source, request.source, len(ids) + entry.most)
-        chooser, glance = Chooser(request.sampling, ids), None if request.watch is None else Glance(request.watch)
+        state, pages = self._start(source, request.source, len(ids) + entry.most)
+        sampler, attention = Chooser(request.sampling, ids), None if request.watch is None else Glance(request.watch)
         return Row(
-            ids, memory, source, chooser, self._teller(entry.answer), entry.most,
-            answer=entry.answer, chain=chain, glance=glance,
+            ids, state, source, sampler, self._teller(entry.answer), entry.most,
+            answer=entry.answer, chain=pages, glance=attention,
         )  # fmt: skip
 
     def _start(self, source: Tensor | None, ids: tuple[int, ...] | None, room: int) -> tuple[Any, Chain | None]:
-        """An empty memory; one that has read the source is shared like a page, its ids marked as no text's."""
+        """Return a new decode state; one with an encoded source is cached like a page, under the key (-1, *source)."""
         if source is None or ids is None:
             return self.model.start(room=room), ()
         if (page := self.prefixes.find((), (-1, *ids))) is None:
-            memory = self.model.start(room=room, source=source)
-            return memory, self.prefixes.keep((), (-1, *ids), memory.fork()) if self.prefixes.most else None
-        memory = page.content.fork()
-        for layer in memory.layers if isinstance(memory, Cache) else ():
+            state = self.model.start(room=room, source=source)
+            return state, self.prefixes.keep((), (-1, *ids), state.fork()) if self.prefixes.most else None
+        state = page.content.fork()
+        for layer in state.layers if isinstance(state, Cache) else ():
             layer.room = room
-        return memory, (page,)
+        return state, (page,)
 
     def _teller(self, answer: Answer) -> Teller:
         return Teller(self.tokenizer, answer.request.sampling.stop)
 
     def _end(self, answer: Answer, reason: Reason, error: Exception | None = None) -> None:
-        """All choices of a request end, and its memory is free."""
-        for row in [row for row in self.rows if row.answer is answer]:
-            self._end_row(row, reason, error)
+        """End all choices of a request and release its reserved memory."""
+        for sequence in [sequence for sequence in self.rows if sequence.answer is answer]:
+            self._end_row(sequence, reason, error)
         self._tell(answer, reason, error)
         self.reserved.pop(answer, None)
 
     def _tell(self, answer: Answer, reason: Reason, error: Exception | None = None) -> None:
-        """The end of choices that never had a row."""
+        """Emit the final event of choices that were never started."""
         for choice in sorted(answer.open):
             answer.put(Ended(choice, reason, 0, "", for_people(error)))
             self.counters.ended[reason] += 1
@@ -203,87 +203,88 @@ class Engine:
     # One step.
 
     def _plan(self) -> list[Turn]:
-        """Who reads how far: one token of every text being written, and prompts, the oldest first.
+        """Schedule one token of every decoding sequence, and prompts up to the prefill budget, oldest first.
 
-        A page that somebody reads in this step is not read by a second one, who finds it in the next.
+        A page that is computed in this step is not scheduled twice: other sequences find it in the cache next step.
         """
-        rows = [row for row in self.rows if not row.answer.full]
-        left, turns, coming = self.limits.chunk, [], set()
-        for row in rows:
-            if row.pending > 1:
-                self._reuse(row)
-            page = (row.chain[-1].number if row.chain else 0, row.next_page())
-            if row.pending == 1:
-                turns.append((row, len(row.ids)))
-            elif page not in coming and (end := row.stretch(left)) > row.read:
-                turns.append((row, end))
-                left -= end - row.read
-                coming |= {page} if page[1] is not None else set()
-        return turns
+        ready = [sequence for sequence in self.rows if not sequence.answer.full]
+        budget, scheduled, pages_in_progress = self.limits.chunk, [], set()
+        for sequence in ready:
+            if sequence.pending > 1:
+                self._reuse(sequence)
+            page = (sequence.chain[-1].number if sequence.chain else 0, sequence.next_page())
+            if sequence.pending == 1:
+                scheduled.append((sequence, len(sequence.ids)))
+            elif page not in pages_in_progress and (end := sequence.stretch(budget)) > sequence.read:
+                scheduled.append((sequence, end))
+                budget -= end - sequence.read
+                pages_in_progress |= {page} if page[1] is not None else set()
+        return scheduled
 
     def _reuse(self, row: Row) -> None:
-        saved = row.reuse(self.prefixes)
-        self.counters.prefix_hits += saved > 0 and not row.answer.reused
-        self.counters.reused_tokens += saved
-        row.answer.reused += saved
+        num_reused = row.reuse(self.prefixes)
+        self.counters.prefix_hits += num_reused > 0 and not row.answer.reused
+        self.counters.reused_tokens += num_reused
+        row.answer.reused += num_reused
 
     def _read(self, turns: list[Turn]) -> None:
         try:
-            found = self._pass(turns)
+            all_logits = self._pass(turns)
         except Exception:
             self._read_apart(turns)
         else:
-            for turn, scores in zip(turns, found, strict=True):
-                self._advance(turn, scores)
+            for entry, next_logits in zip(turns, all_logits, strict=True):
+                self._advance(entry, next_logits)
 
     def _pass(self, turns: list[Turn]) -> list[Tensor]:
-        texts = [row.ids[row.read : end] for row, end in turns]
-        taps = [row.glance.tap if row.glance and end == len(row.ids) else None for row, end in turns]
-        return self.model.read(texts, [row.memory for row, _ in turns], tap=taps if any(taps) else None)
+        inputs = [sequence.ids[sequence.read : end] for sequence, end in turns]
+        taps = [seq.glance.tap if seq.glance and end == len(seq.ids) else None for seq, end in turns]
+        return self.model.read(inputs, [sequence.memory for sequence, _ in turns], tap=taps if any(taps) else None)
 
     def _read_apart(self, turns: list[Turn]) -> None:
-        """A pass failed: each text goes on alone from where it was, and the one at fault ends."""
-        for row, end in turns:
+        """Retry a failed pass one sequence at a time, so that only the faulty one ends."""
+        for sequence, end in turns:
             try:
-                if not row.restore():
-                    self._start_again(row)
-                (scores,) = self._pass([(row, end)])
+                if not sequence.restore():
+                    self._start_again(sequence)
+                (next_logits,) = self._pass([(sequence, end)])
             except Exception as error:
-                self._end(row.answer, "error", error)
+                self._end(sequence.answer, "error", error)
             else:
-                self._advance((row, end), scores)
+                self._advance((sequence, end), next_logits)
 
     def _start_again(self, row: Row) -> None:
-        """A state cannot go back: its text is read once more, from the start."""
+        """Recompute from the start: a recurrent state cannot be cropped."""
         row.memory = self.model.start(room=len(row.ids) + row.most, source=row.source)
         row.read, row.chain = 0, None
 
     def _advance(self, turn: Turn, scores: Tensor) -> None:
-        row, end = turn
-        if row.number not in row.answer.open:  # a fault of another choice has ended the request in this very step
+        sequence, end = turn
+        if sequence.number not in sequence.answer.open:  # an error of another choice ended the request in this step
             return
         try:
-            self.counters.prompt_tokens += max(0, min(end, len(row.ids) - row.written) - row.read)
-            row.advance(end, self.prefixes)
-            if row.pending == 0:
-                for each in self._choices(row):
-                    self._write(each, scores)
+            prompt_end = len(sequence.ids) - sequence.written
+            self.counters.prompt_tokens += max(0, min(end, prompt_end) - sequence.read)
+            sequence.advance(end, self.prefixes)
+            if sequence.pending == 0:
+                for choice in self._choices(sequence):
+                    self._write(choice, scores)
         except Exception as error:
-            self._end(row.answer, "error", error)
+            self._end(sequence.answer, "error", error)
 
     def _choices(self, row: Row) -> list[Row]:
-        """The row; and when its prompt has just been read, all choices of the request."""
+        """Return the sequence, or all n forks of it if its prompt has just been prefilled."""
         n = row.answer.request.n
         if n == 1 or row.written or row.number:
             return [row]
-        others = [row.fork(choice, self._teller(row.answer)) for choice in range(1, n)]
-        at = self.rows.index(row) + 1
-        self.rows[at:at] = others
-        return [row, *others]
+        forks = [row.fork(choice, self._teller(row.answer)) for choice in range(1, n)]
+        position = self.rows.index(row) + 1
+        self.rows[position:position] = forks
+        return [row, *forks]
 
     def _write(self, row: Row, scores: Tensor) -> None:
         before = row.written
-        last = row.say(scores, self.model.config.special.end)
+        final_event = row.say(scores, self.model.config.special.end)
         self.counters.written_tokens += row.written - before
-        if last is not None:
-            self._remove(row, last)
+        if final_event is not None:
+            self._remove(row, final_event)

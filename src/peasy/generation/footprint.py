@@ -1,4 +1,4 @@
-"""How many bytes the memory of a text takes, so that a budget can be kept before anything is read."""
+"""Memory footprint of a decode state, measured once so that requests can be admitted within a byte budget."""
 
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple
@@ -10,11 +10,11 @@ from peasy.models.protocol import Model
 from peasy.nn.cache import BLOCK, Cache, LayerCache
 
 _TRIED = 32
-"""So many tokens are read once to see what they leave behind; a state has reached its full size by then."""
+"""Length of the measured pass; a recurrent state has reached its full size by then."""
 
 
 def held_bytes(thing: Any) -> int:
-    """The bytes of all tensors of a memory.
+    """Return the bytes of all tensors in nested lists, dicts and dataclasses.
 
     >>> held_bytes([torch.zeros(3), (torch.zeros(2, dtype=torch.int8), None)])
     14
@@ -31,7 +31,7 @@ def held_bytes(thing: Any) -> int:
 
 
 class Part(NamedTuple):
-    """Bytes of each token in one part of a memory; its room is taken at once, or grows by half whenever it is full."""
+    """Bytes per token of one cache buffer; its capacity is allocated at once, or grows by half when full."""
 
     width: int
     window: int | None = None
@@ -40,9 +40,9 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Footprint:
-    """What one text takes: bytes in any case, for each source token, and for each token in each part of its memory.
+    """Bytes of one sequence's state: fixed, per source token, and per token of each cache buffer.
 
-    `at_once`: how many tokens are read in one go at most; a part with a window holds them beside the window.
+    `prefill_chunk`: most tokens per pass; a buffer with a window holds them beside the window.
     """
 
     fixed: int
@@ -51,11 +51,11 @@ class Footprint:
     at_once: int
 
     def bytes(self, tokens: int, source: int = 0) -> int:
-        """The most that a text of so many tokens will ever hold, answering a source of so many."""
+        """Return the most bytes that a sequence of this length will hold, with a source of this length."""
         return self.fixed + source * self.source + sum(part.width * self._room(tokens, part) for part in self.parts)
 
     def _room(self, tokens: int, part: Part) -> int:
-        if part.window is not None:  # it forgets a block at a time
+        if part.window is not None:  # eviction is one block at a time
             tokens = min(tokens, part.window + BLOCK + self.at_once)
         tokens = tokens * 3 // 2 if part.grows else tokens
         return -(-tokens // BLOCK) * BLOCK
@@ -63,7 +63,7 @@ class Footprint:
 
 @torch.inference_mode()
 def measure(model: Model, at_once: int = 1) -> Footprint:
-    """Read a few tokens and see what they leave behind: true for every kind of model, precision and packing.
+    """Run a few tokens and measure the state: works for every architecture, dtype and packing.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -73,18 +73,18 @@ def measure(model: Model, at_once: int = 1) -> Footprint:
     """
     tokens = min(_TRIED, getattr(model.config, "context", None) or _TRIED)
     source = torch.zeros(1, 1, dtype=torch.long, device=model.device) if model.reads_source else None
-    memory = model.start(room=tokens, source=source)
-    model.read([[0] * tokens], [memory])
-    if not isinstance(memory, Cache):
-        looked_at = held_bytes(getattr(memory, "source", None))
-        return Footprint(held_bytes(memory) - looked_at, looked_at, (), at_once)
-    looked_at = held_bytes(memory.source) + sum(held_bytes(layer.source) for layer in memory.layers)
-    return Footprint(0, looked_at, tuple(part for layer in memory.layers for part in _parts(layer)), at_once)
+    state = model.start(room=tokens, source=source)
+    model.read([[0] * tokens], [state])
+    if not isinstance(state, Cache):
+        source_bytes = held_bytes(getattr(state, "source", None))
+        return Footprint(held_bytes(state) - source_bytes, source_bytes, (), at_once)
+    source_bytes = held_bytes(state.source) + sum(held_bytes(layer.source) for layer in state.layers)
+    return Footprint(0, source_bytes, tuple(buffer for layer in state.layers for buffer in _parts(layer)), at_once)
 
 
 def _parts(layer: LayerCache) -> list[Part]:
     assert layer.keys is not None
     width = held_bytes((layer.keys, layer.values)) // layer.keys.shape[2]
-    trails = [trail.held for trail in layer.trails.values() if trail.held is not None]
-    grown = [Part(held_bytes(held) // held.shape[1], grows=True) for held in trails]
-    return [Part(width, layer.window, grows=layer.window is not None), *grown]
+    shift_inputs = [trail.held for trail in layer.trails.values() if trail.held is not None]
+    growing = [Part(held_bytes(tensor) // tensor.shape[1], grows=True) for tensor in shift_inputs]
+    return [Part(width, layer.window, grows=layer.window is not None), *growing]

@@ -1,4 +1,4 @@
-"""What the model looked at when it wrote a token: the keys with the largest weights, of the asked layers and heads."""
+"""Top-k attention of the newest token: the keys with the largest weights, per layer and head, during decoding."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from peasy.nn.tap import Seen, Tap
 
 @dataclass(frozen=True)
 class Watch:
-    """Which attention to tell: None = all layers or heads. `keys`: so many with the largest weights, of each head."""
+    """Which attention to report with each token: layers and heads (None = all), and `top_k` keys per head."""
 
     layers: tuple[int, ...] | None = None
     heads: tuple[int, ...] | None = None
@@ -23,7 +23,7 @@ class Watch:
 
 
 class Looked(NamedTuple):
-    """Where one head looked: `keys` are (place of a token in the text or the source, weight), largest first."""
+    """Top attention weights of one head: `keys` are (position in the sequence or source, weight), largest first."""
 
     part: str
     layer: int
@@ -32,17 +32,17 @@ class Looked(NamedTuple):
 
 
 def check_watch(watch: Watch, model: Model) -> None:
-    """Refuse layers and heads that the model does not have."""
+    """Raise if the model does not have these layers or heads."""
     layers, heads = _sizes(model.config)
-    for what, asked, there in (("layer", watch.layers, layers), ("head", watch.heads, heads)):
-        for index in asked or ():
-            if not 0 <= index < there:
-                hint = f"Here they go from 0 to {there - 1}." if there else "This model has no attention."
-                raise InvalidInput(f"There is no {what} {index} to watch.", hint=hint)
+    for what, indices, count in (("layer", watch.layers, layers), ("head", watch.heads, heads)):
+        for index in indices or ():
+            if not 0 <= index < count:
+                hint = f"Choose from 0 to {count - 1}." if count else "This model has no attention."
+                raise InvalidInput(f"The decoder has no {what} {index}.", hint=hint)
 
 
 def _sizes(config: Any) -> tuple[int, int]:
-    """How many layers and heads write."""
+    """Return the number of layers and heads of the decoder."""
     if isinstance(config, RecurrentTranslatorConfig):
         return 1, 1
     stack = getattr(config, "stack", None) or getattr(config, "decoder", None)
@@ -50,34 +50,34 @@ def _sizes(config: Any) -> tuple[int, int]:
 
 
 class Glance:
-    """Collects what a text's newest token looked at, one pass at a time."""
+    """Tap that collects the top attention weights of a sequence's newest token, one pass at a time."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch, self._seen = watch, list[Seen]()
         self.tap = Tap(self._seen.append, layers=watch.layers, heads=watch.heads, rows=[-1], stacks=["decoder"])
 
     def fork(self) -> "Glance":
-        """Another that has seen the same so far."""
+        """Return a copy with the same collected weights."""
         other = Glance(self.watch)
         other._seen.extend(self._seen)
         return other
 
     def take(self, length: int) -> tuple[Looked, ...]:
-        """What was seen in the last pass, which ended at `length` tokens."""
-        found = tuple(looked for seen in self._seen for looked in self._tell(seen, length))
+        """Return and clear the weights of the last pass, which ended at `length` tokens."""
+        heads = tuple(head for activation in self._seen for head in self._tell(activation, length))
         self._seen.clear()
-        return found
+        return heads
 
     def _tell(self, seen: Seen, length: int) -> list[Looked]:
         weights = seen.array[0, :, -1]
-        own_text = seen.place.part == "attention"
-        first = length - weights.shape[-1] if own_text else 0  # a window has dropped the earlier ones
-        best = weights.topk(min(self.watch.keys, weights.shape[-1]))
+        is_self_attention = seen.place.part == "attention"
+        first = length - weights.shape[-1] if is_self_attention else 0  # a sliding window has evicted earlier keys
+        top = weights.topk(min(self.watch.keys, weights.shape[-1]))
         return [
-            Looked(seen.place.part, seen.place.layer, head, _pairs(places, values, first))
-            for head, places, values in zip(seen.heads or (), best.indices.tolist(), best.values.tolist(), strict=True)
+            Looked(seen.place.part, seen.place.layer, head, _pairs(positions, values, first))
+            for head, positions, values in zip(seen.heads or (), top.indices.tolist(), top.values.tolist(), strict=True)
         ]
 
 
 def _pairs(places: list[int], weights: list[float], first: int) -> tuple[tuple[int, float], ...]:
-    return tuple((first + place, weight) for place, weight in zip(places, weights, strict=True) if weight > 0)
+    return tuple((first + position, weight) for position, weight in zip(places, weights, strict=True) if weight > 0)

@@ -1,4 +1,4 @@
-"""The bounds of the engine: nothing in it grows without one."""
+"""Engine limits: batch size, prefill chunk, queue length, cache bytes, slow-client timeout."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from peasy.nn.part import check
 
 @dataclass(frozen=True)
 class Limits:
-    """How much at once, how much waiting, how many bytes.
+    """Limits of the engine.
 
-    `rows`: texts that are written side by side. `chunk`: prompt tokens read in one step beside them, so that no text
-    waits long for its next token. `queue` requests and `queue_tokens` (prompts and what may be written) wait at most.
-    `memory` bytes for what running texts remember, `prefixes` bytes for pages that later prompts may share (0 = none).
-    `buffer` events wait for a slow reader, for `patience` seconds. `choices`: the largest n of a request.
+    `max_num_seqs`: sequences decoded in one batch. `prefill_chunk`: prompt tokens computed per step beside them, which
+    bounds the time between two tokens. `max_queued_requests`, `max_queued_tokens` (prompts and possible output).
+    `kv_cache_bytes` for running sequences, `prefix_cache_bytes` for shared prompt pages (0 = none).
+    `max_pending_events` for a slow reader, for `slow_client_timeout` seconds. `max_n`: largest n of a request.
     """
 
     rows: int = 32

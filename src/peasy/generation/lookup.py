@@ -1,13 +1,13 @@
-"""Guessing the next tokens from the text itself: what followed the last time the same few tokens stood there."""
+"""N-gram proposer for speculative decoding (prompt lookup): drafts what followed the last n-gram before."""
 
 from collections.abc import Iterable
 
 
 class Lookup:
-    """Remembers where every few tokens of a text stood last, and copies what came after them.
+    """Index of the last occurrence of each n-gram of a sequence; drafts are copies of what came after it.
 
-    `longest` tokens are looked for first, then fewer, down to `shortest`. A copy that reaches the end of the text goes
-    on in itself, so that a text that repeats is continued as far as asked.
+    N-grams of `max_ngram` tokens are tried first, then shorter ones down to `min_ngram`. A copy that reaches the end of
+    the sequence continues with its own start, so that periodic text is continued to any length.
 
     >>> lookup = Lookup([7, 1, 2, 3, 9, 1, 2], shortest=2)
     >>> lookup.guess(3)
@@ -25,7 +25,7 @@ class Lookup:
             self.push(id)
 
     def push(self, id: int) -> None:
-        """The text goes on with this token: now it is known what comes after the tokens before it."""
+        """Append a token and index the n-grams before it."""
         end = len(self.ids)
         for size in self.sizes:
             if size <= end:
@@ -33,7 +33,7 @@ class Lookup:
         self.ids.append(id)
 
     def guess(self, most: int) -> list[int]:
-        """Up to `most` tokens that may come next; none where the last tokens are new."""
+        """Return up to `max_tokens` draft tokens; none if the last n-gram is new."""
         for size in self.sizes:
             start = self._after.get(tuple(self.ids[-size:])) if size <= len(self.ids) else None
             if start is not None:

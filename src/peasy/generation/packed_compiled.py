@@ -1,4 +1,4 @@
-"""Products and attention by the kernel: what torch hands over, and what it gets back."""
+"""Torch modules around the numba kernels: linear layers, norms and varlen attention on raw pointers."""
 
 import ctypes
 import struct
@@ -15,22 +15,22 @@ from peasy.generation.packed_product import SMALLEST, Product
 from peasy.generation.packed_team import share
 
 CHANNELS, PIECES = 4, 16
-"""Channels are multiplied four at a time; so many pieces of them are shared by the threads, so that none waits long."""
+"""Output channels per tile, and number of channel ranges that the threads share for load balance."""
 
 NINE, FOURTEEN = ctypes.c_int64 * 9, ctypes.c_int64 * 14
-"""Tasks are words of 64 bits."""
+"""Kernel arguments: arrays of 64-bit words."""
 
 SOME = 64
-"""So many channels at either end are looked at when the kernel is tried out."""
+"""Channels at either end that are compared when the kernel is checked."""
 
 
 def has_kernel() -> bool:
-    """Is there a compiler of kernels? It is not loaded by asking."""
+    """True if numba is installed (without importing it)."""
     return find_spec("numba") is not None
 
 
 class Compiled(Product):
-    """x Wᵀ + b by the kernel. Four channels of weights are woven, so that memory is read in one stream."""
+    """x Wᵀ + b by the numba kernel; four output channels are interleaved, so that weights are read in one stream."""
 
     kind, step = "numba", 8
     packed: Tensor
@@ -47,84 +47,84 @@ class Compiled(Product):
 
     @abstractmethod
     def find(self) -> Any:
-        """Where the machine's function is; the first time on a machine it is compiled, and kept for the next."""
+        """Return the address of the compiled function; it is compiled once per machine and cached."""
 
     @abstractmethod
     def agrees(self) -> bool:
-        """Tried out: are a few rows what they should be?"""
+        """True if the kernel gives the correct result for a few rows."""
 
     def bend_too(self, activation: str, channels: int) -> bool:
-        """End with an activation of the first channels, if the kernel has it."""
+        """Fuse an activation of the first channels; return False if the kernel does not have it."""
         from peasy.generation.packed_kernel import BENDS
 
         self.bend, self.bent = BENDS.get(activation, 0), channels
         return self.bend > 0
 
     def weave(self, weight: Tensor) -> Tensor:
-        """A step of each of four channels, then the next step; zeros up to whole steps and whole fours."""
+        """Interleave four channels, one vector step of each in turn; pad with zeros to whole steps and fours."""
         channels, width = self.shape
-        full = functional.pad(weight, (0, self.padded - width, 0, -channels % CHANNELS))
-        return full.view(-1, CHANNELS, self.padded // self.step, self.step).transpose(1, 2).contiguous()
+        padded_weight = functional.pad(weight, (0, self.padded - width, 0, -channels % CHANNELS))
+        return padded_weight.view(-1, CHANNELS, self.padded // self.step, self.step).transpose(1, 2).contiguous()
 
     def unwoven(self) -> Tensor:
-        """The weights as they were given, channel by channel."""
+        """Return the weights in their original layout."""
         channels, width = self.shape
         return self.packed.transpose(1, 2).reshape(-1, self.padded)[:channels, :width]
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[..., width]` to `[..., width']`; a row is computed alike in any company."""
+        """Map `[..., width]` to `[..., width']`; batch-invariant."""
         rows = self.ready(x)
-        found = rows.new_empty(*x.shape[:-1], self.shape[0])
+        output = rows.new_empty(*x.shape[:-1], self.shape[0])
         words = (
-            0, found.numel() // self.shape[0], self.shape[1], self.padded, self.shape[0], self.span, self.most,
-            rows.data_ptr(), self.packed.data_ptr(), self.scale.data_ptr(), self.added.data_ptr(), found.data_ptr(),
+            0, output.numel() // self.shape[0], self.shape[1], self.padded, self.shape[0], self.span, self.most,
+            rows.data_ptr(), self.packed.data_ptr(), self.scale.data_ptr(), self.added.data_ptr(), output.data_ptr(),
             self.bend, self.bent,
         )  # fmt: skip
         share(self.address, FOURTEEN(*words))
-        return found
+        return output
 
     def multiply(self, rows: Tensor) -> Tensor:
-        """The same."""
+        """Map `[row, width]` to `[row, width']`."""
         return self.forward(rows)
 
     def ready(self, x: Tensor) -> Tensor:
-        """The rows as the kernel reads them."""
+        """Return the input as contiguous float32."""
         return (x if x.dtype == torch.float32 else x.float()).contiguous()
 
     def nbytes(self) -> int:
-        """The weights', and their scales'."""
+        """Bytes of the weights and their scales."""
         return self.packed.numel() * self.packed.element_size() + 4 * self.shape[0]
 
 
 class Floating(Compiled):
-    """Everything in float32."""
+    """Linear layer in float32 by the numba kernel."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
         self.packed = self.weave(weight.detach().float())
 
     def find(self) -> Any:
-        """The function for float32."""
+        """Return the address of the float32 kernel."""
         from peasy.generation.packed_kernel import multiply_floating
 
         return multiply_floating.address
 
     def ready(self, x: Tensor) -> Tensor:
-        """Rows are padded like the weights."""
+        """Pad the input to the width of the packed weights."""
         rows = super().ready(x)
         return rows if self.padded == self.shape[1] else functional.pad(rows, (0, self.padded - self.shape[1]))
 
     def agrees(self) -> bool:
-        """To the rounding of float32."""
-        rows, some, found = _try_out(self)
-        exact = rows.double() @ self.unwoven()[some].double().T + self.added[some]
-        return _near(found, exact)
+        """True if results agree to float32 rounding."""
+        rows, channels, output = _try_out(self)
+        exact = rows.double() @ self.unwoven()[channels].double().T + self.added[channels]
+        return _near(output, exact)
 
 
 class Whole(Compiled):
-    """Weights of 8 bits with a scale for each channel, and rows of up to 16 bits with a scale for each row.
+    """Int8 weights with per-channel scales; activations of up to 16 bits with per-row scales.
 
-    A row gets as many bits as its sums leave room for in 32: nothing is ever cut off.
+    Activations get as many bits as 32-bit accumulators allow without overflow.
     """
 
     step = 16
@@ -133,33 +133,33 @@ class Whole(Compiled):
         super().__init__(weight, bias)
         weight = weight.detach().float()
         self.scale = (weight.abs().amax(dim=1) / 127).clamp_(min=SMALLEST)
-        whole = (weight / self.scale[:, None]).round_()
-        self.most = min(2**15 - 1, (2**31 - 1) // max(1, int(whole.abs().sum(dim=1, dtype=torch.float64).max())))
-        self.packed = self.weave(whole.to(torch.int8))
+        codes = (weight / self.scale[:, None]).round_()
+        self.most = min(2**15 - 1, (2**31 - 1) // max(1, int(codes.abs().sum(dim=1, dtype=torch.float64).max())))
+        self.packed = self.weave(codes.to(torch.int8))
 
     def find(self) -> Any:
-        """The function for whole numbers."""
+        """Return the address of the int8 kernel."""
         from peasy.generation.packed_kernel import multiply_whole
 
         return multiply_whole.address
 
     def agrees(self) -> bool:
-        """The sums of whole numbers are exact."""
-        rows, some, found = _try_out(self)
+        """True if results agree; integer sums are exact."""
+        rows, channels, output = _try_out(self)
         size = rows.abs().amax(dim=1, keepdim=True)
         codes = (rows * (self.most / size)).round().double()
-        sums = codes @ self.unwoven()[some].double().T
-        return _near(found, sums * (size.double() / self.most * self.scale[some]) + self.added[some])
+        sums = codes @ self.unwoven()[channels].double().T
+        return _near(output, sums * (size.double() / self.most * self.scale[channels]) + self.added[channels])
 
 
 def _try_out(product: Compiled) -> tuple[Tensor, Tensor, Tensor]:
-    """A few rows, channels at both ends, and the product of these without its activation."""
+    """Return sample rows, channels at both ends, and the kernel's result for them without its activation."""
     channels, width = product.shape
     rows = torch.randn(3, width, generator=torch.Generator().manual_seed(0))
-    some = torch.tensor(sorted({*range(min(SOME, channels)), *range(max(0, channels - SOME), channels)}))
-    bend, product.bend = product.bend, 0
-    found, product.bend = product.forward(rows)[:, some], bend
-    return rows, some, found
+    checked = torch.tensor(sorted({*range(min(SOME, channels)), *range(max(0, channels - SOME), channels)}))
+    activation, product.bend = product.bend, 0
+    output, product.bend = product.forward(rows)[:, checked], activation
+    return rows, checked, output
 
 
 def _near(found: Tensor, exact: Tensor) -> bool:
@@ -167,7 +167,7 @@ def _near(found: Tensor, exact: Tensor) -> bool:
 
 
 class CompiledNorm(nn.Module):
-    """A norm by the kernel: few rows do not wake a second thread."""
+    """LayerNorm or RMSNorm by the numba kernel; few rows run on one thread."""
 
     def __init__(self, norm: Any) -> None:
         super().__init__()
@@ -180,12 +180,12 @@ class CompiledNorm(nn.Module):
         self.few = FEW
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[..., width]` to the same."""
+        """Normalise `[..., width]`."""
         x, width = x.contiguous(), x.shape[-1]
-        found, rows = torch.empty_like(x), x.numel() // width
-        at = x.data_ptr(), self.weight.data_ptr(), self.added.data_ptr(), found.data_ptr()
-        share(self.address, NINE(0, rows, width, self.centred, *at, self.bits), alone=rows <= self.few)
-        return found
+        output, rows = torch.empty_like(x), x.numel() // width
+        pointers = x.data_ptr(), self.weight.data_ptr(), self.added.data_ptr(), output.data_ptr()
+        share(self.address, NINE(0, rows, width, self.centred, *pointers, self.bits), alone=rows <= self.few)
+        return output
 
 
 def _bits(number: float) -> int:
@@ -193,7 +193,7 @@ def _bits(number: float) -> int:
 
 
 class Looker:
-    """Attention by the kernel: all texts of a pass in one call, every query alone with the keys it sees."""
+    """Varlen attention backend: all sequences of a pass in one kernel call, each query computed row-wise."""
 
     def __init__(self) -> None:
         from peasy.generation.packed_look import HIGH, look
@@ -209,34 +209,40 @@ class Looker:
         sizes: Sequence[int],
         how: tuple[float, bool, int | None],
     ) -> Tensor:
-        """What the queries of all texts, side by side, find: `[1, all new tokens, heads * d_head]`.
+        """Attend for the concatenated queries of all sequences; return `[1, all new tokens, heads * d_head]`.
 
-        `known` are each text's keys and values, `[1, key_head, time, d_head]`, and how many of them count; where `new`
-        ones are given, they are written behind those held before. `how` is (scale, is it causal, window).
+        `kv`: keys and values of each sequence, `[1, kv_head, time, d_head]`, and their valid length; `new` keys and
+        values, if given, are appended to them. `options`: (scale, causal, window).
         """
         scale, causal, window = how
         _, heads, total, width = query.shape
-        found = query.new_empty(1, total, heads * width)
-        at, to, fresh, table = _place(query), found.data_ptr(), (0,) * 6, []
+        output = query.new_empty(1, total, heads * width)
+        q_layout, output_address, new_layout, table = _place(query), output.data_ptr(), (0,) * 6, []
         if new is not None:
-            fresh = (*_place(new[0]), *_place(new[1]))
+            new_layout = (*_place(new[0]), *_place(new[1]))
         done = 0
         for (key, value, length), size in zip(known, sizes, strict=True):
-            own = [fresh[0] + done * fresh[1], *fresh[1:3], fresh[3] + done * fresh[4], *fresh[4:]]
-            if new is not None and size > self.high:  # a long text is looked up in several goes
-                own = [0] * 6
-                for held, fresh_one in zip((key, value), new, strict=True):
-                    held.narrow(2, length - size, size).copy_(fresh_one.narrow(2, done, size))
-            table += [at[0] + done * at[1], *at[1:], *_place(key), *_place(value), size, length, to, *own]
-            done, to = done + size, to + size * 4 * heads * width
-        held_words = (ctypes.c_int64 * len(table))(*table)
-        shared, address = known[0][0].shape[1], ctypes.addressof(held_words)
-        words = (0, len(known), heads, shared, width, causal, window or 0, address, _bits(scale))
+            append_words = [
+                new_layout[0] + done * new_layout[1], *new_layout[1:3],
+                new_layout[3] + done * new_layout[4], *new_layout[4:],
+            ]  # fmt: skip
+            if new is not None and size > self.high:  # several query blocks would each append: append here instead
+                append_words = [0] * 6
+                for cached, appended in zip((key, value), new, strict=True):
+                    cached.narrow(2, length - size, size).copy_(appended.narrow(2, done, size))
+            table += [
+                q_layout[0] + done * q_layout[1], *q_layout[1:], *_place(key), *_place(value),
+                size, length, output_address, *append_words,
+            ]  # fmt: skip
+            done, output_address = done + size, output_address + size * 4 * heads * width
+        table_words = (ctypes.c_int64 * len(table))(*table)
+        kv_heads, address = known[0][0].shape[1], ctypes.addressof(table_words)
+        words = (0, len(known), heads, kv_heads, width, causal, window or 0, address, _bits(scale))
         share(self.address, NINE(*words))
-        return found
+        return output
 
 
 def _place(array: Tensor) -> tuple[int, int, int]:
-    """Address of `[1, head, time, width]`, and the bytes to the next token and to the next head."""
+    """Return the address of `[1, head, time, width]` and its token and head strides in bytes."""
     _, head, time, _ = array.stride()
     return array.data_ptr(), 4 * time, 4 * head

@@ -1,9 +1,8 @@
-"""The innermost loops of the kernel, written for the machine so that all sums stay in its registers.
+"""LLVM IR of the innermost kernel loops, emitted so that all accumulators stay in registers.
 
-A tile multiplies one or two rows of the left with four rows of the right, all of them read from start to end, and
-leaves one sum for each pair. Every pair is summed in the same order in every tile: eight sums side by side, added up
-at the end as ((0+1)+(2+3))+((4+5)+(6+7)). So the bits of a pair do not depend on who else is in the tile.
-A mix adds up vectors by weights, one after the other, for one or two rows of weights.
+A tile computes the dot products of one or two left rows with four right rows. Every pair is summed in the same order
+in every tile: eight partial sums, added at the end as ((0+1)+(2+3))+((4+5)+(6+7)), so the bits of a pair do not depend
+on the rest of the tile. An accumulate adds weighted vectors one after the other, for one or two rows of weights.
 """
 
 from typing import Any
@@ -14,59 +13,59 @@ from numba.extending import intrinsic
 
 WORD, NUMBER = ir.IntType(64), ir.FloatType()
 COLUMNS = 4
-"""So many rows of the right are multiplied at a time."""
+"""Right rows per tile."""
 
 STEP = {True: 16, False: 8}
-"""So many numbers are read at a time: whole ones (16 bits on the left, 8 on the right) or floating ones."""
+"""Elements per vector step: integers (int16 left, int8 right) or float32."""
 
 AHEAD = 1024
-"""So many bytes before they are needed, woven rows are asked for."""
+"""Prefetch distance of interleaved rows, in bytes."""
 
 
 def make_tile(rows: int, whole: bool, woven: bool) -> Any:
-    """`tile(left, left_row, right, right_row, length, sums)`: addresses, and how many bytes lie between two rows.
+    """Return `tile(left, left_row, right, right_row, length, sums)`: addresses and row strides in bytes.
 
-    `length` counts numbers; it must be a multiple of STEP and at least one of them. Where the rows of the right are
-    `woven`, a step of the first is followed by the same step of the second, and so on: all is read in one stream.
+    `length` counts elements: a positive multiple of the vector step. If the right rows are `interleaved`, a step of the
+    first row is followed by the same step of the second, and so on, so that they are read in one stream.
     """
 
     @intrinsic
     def tile(typing, left, left_row, right, right_row, length, sums):  # type: ignore[no-untyped-def]
-        def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            _write_tile(builder, rows, whole, woven, *given)
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            _write_tile(builder, rows, whole, woven, *args)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 6), write
+        return types.void(*[types.int64] * 6), codegen
 
     return tile
 
 
 def make_mix(rows: int, vectors: int) -> Any:
-    """`mix(weights, weights_row, values, value_row, count, totals, totals_row)`: addresses, and bytes between rows.
+    """Return `mix(weights, weights_row, values, value_row, count, totals, totals_row)`: addresses and row strides.
 
-    To each row of totals, `vectors` times eight numbers, `count` rows of values are added by that row's weights.
+    Adds `count` weighted rows of values to each row of totals, which has `vectors` times eight elements.
     """
 
     @intrinsic
     def mix(typing, weights, weights_row, values, value_row, count, totals, totals_row):  # type: ignore[no-untyped-def]
-        def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            _write_mix(builder, rows, vectors, *given)
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            _write_mix(builder, rows, vectors, *args)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 7), write
+        return types.void(*[types.int64] * 7), codegen
 
     return mix
 
 
 def _make_take() -> Any:
-    """The next number of a counter that all threads share, at the address of a task."""
+    """Return an intrinsic that atomically increments the task counter shared by all threads."""
 
     @intrinsic
     def take(typing, counter):  # type: ignore[no-untyped-def]
-        def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            return builder.atomic_rmw("add", given[0], WORD(1), "monotonic")
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.atomic_rmw("add", args[0], WORD(1), "monotonic")
 
-        return types.int64(types.CPointer(types.int64)), write
+        return types.int64(types.CPointer(types.int64)), codegen
 
     return take
 
@@ -75,14 +74,14 @@ take = _make_take()
 
 
 def _pointer(kind: Any) -> Any:
-    """From an address to a pointer."""
+    """Return an intrinsic that casts an address to a typed pointer."""
 
     @intrinsic
     def point(typing, address):  # type: ignore[no-untyped-def]
-        def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-            return builder.inttoptr(given[0], context.get_value_type(signature.return_type))
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
-        return types.CPointer(kind)(types.int64), write
+        return types.CPointer(kind)(types.int64), codegen
 
     return point
 
@@ -91,14 +90,14 @@ at_words, at_numbers = _pointer(types.int64), _pointer(types.float32)
 
 
 def _reinterpret(given: Any, found: Any) -> Any:
-    """The same 32 bits, taken for something else."""
+    """Return an intrinsic that reinterprets 32 bits as another type."""
 
     @intrinsic
     def reinterpret(typing, bits):  # type: ignore[no-untyped-def]
-        def write(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return builder.bitcast(args[0], context.get_value_type(found))
 
-        return found(given), write
+        return found(given), codegen
 
     return reinterpret
 
@@ -106,7 +105,7 @@ def _reinterpret(given: Any, found: Any) -> Any:
 bits_of, number_of = _reinterpret(types.float32, types.int32), _reinterpret(types.int32, types.float32)
 
 
-# Writing them.
+# Code emission.
 
 
 def _write_tile(
@@ -124,16 +123,16 @@ def _write_tile(
     kind = ir.VectorType(ir.IntType(32) if whole else NUMBER, 8)
     lefts = _rows(builder, left, left_row, rows)
     rights = _rows(builder, right, WORD(16 if whole else 32) if woven else right_row, COLUMNS)
-    nothing = [ir.Constant(kind, None)] * (rows * COLUMNS)
+    zeros = [ir.Constant(kind, None)] * (rows * COLUMNS)
 
     def step(at: Any, totals: list[Any]) -> list[Any]:
         return _step(builder, whole, woven, lefts, rights, at, totals)
 
-    added = _repeat(builder, length, STEP[whole], nothing, step)
+    partial_sums = _repeat(builder, length, STEP[whole], zeros, step)
     for row in range(rows):
-        four = _fold(builder, whole, added[row * COLUMNS : (row + 1) * COLUMNS])
-        where = builder.add(sums, WORD(row * COLUMNS * 4))
-        builder.store(four, builder.inttoptr(where, four.type.as_pointer()), align=4)
+        row_sums = _fold(builder, whole, partial_sums[row * COLUMNS : (row + 1) * COLUMNS])
+        address = builder.add(sums, WORD(row * COLUMNS * 4))
+        builder.store(row_sums, builder.inttoptr(address, row_sums.type.as_pointer()), align=4)
 
 
 def _write_mix(
@@ -148,23 +147,23 @@ def _write_mix(
     totals: Any,
     totals_row: Any,
 ) -> None:
-    eight, weight_of = ir.VectorType(NUMBER, 8), _rows(builder, weights, weights_row, rows)
-    places = [
-        builder.inttoptr(builder.add(base, WORD(32 * vector)), eight.as_pointer())
+    vector_type, weight_rows = ir.VectorType(NUMBER, 8), _rows(builder, weights, weights_row, rows)
+    pointers = [
+        builder.inttoptr(builder.add(base, WORD(32 * vector)), vector_type.as_pointer())
         for base in _rows(builder, totals, totals_row, rows)
         for vector in range(vectors)
     ]
 
     def step(at: Any, totals: list[Any]) -> list[Any]:
         row = builder.add(values, builder.mul(at, value_row))
-        several = [_load(builder, row, WORD(8 * vector), 32, whole=False) for vector in range(vectors)]
-        shares = [_spread(builder, base, at) for base in weight_of]
-        pairs = [(share, value) for share in shares for value in several]
-        return [_fma(builder, share, value, total) for (share, value), total in zip(pairs, totals, strict=True)]
+        value_vectors = [_load(builder, row, WORD(8 * vector), 32, whole=False) for vector in range(vectors)]
+        broadcast = [_spread(builder, base, at) for base in weight_rows]
+        pairs = [(weight, value) for weight in broadcast for value in value_vectors]
+        return [_fma(builder, weight, value, total) for (weight, value), total in zip(pairs, totals, strict=True)]
 
-    before = [builder.load(place, align=4) for place in places]
-    for place, total in zip(places, _repeat(builder, count, 1, before, step), strict=True):
-        builder.store(total, place, align=4)
+    initial = [builder.load(pointer, align=4) for pointer in pointers]
+    for pointer, total in zip(pointers, _repeat(builder, count, 1, initial, step), strict=True):
+        builder.store(total, pointer, align=4)
 
 
 def _rows(builder: Any, base: Any, apart: Any, count: int) -> list[Any]:
@@ -172,65 +171,65 @@ def _rows(builder: Any, base: Any, apart: Any, count: int) -> list[Any]:
 
 
 def _repeat(builder: Any, length: Any, step: int, first: list[Any], body: Any) -> list[Any]:
-    """The values that `body(at, values)` leaves after at = 0, step, 2 step, ... below `length`: at least once."""
+    """Emit a loop of `body(at, values)` for at = 0, step, 2 step, ... below `length` (at least once)."""
     start, loop, end = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("looped")
     builder.branch(loop)
     builder.position_at_end(loop)
     at, values = builder.phi(WORD), [builder.phi(value.type) for value in first]
-    found = body(at, values)
+    results = body(at, values)
     following = builder.add(at, WORD(step))
-    for phi, before, after in zip([at, *values], [WORD(0), *first], [following, *found], strict=True):
+    for phi, before, after in zip([at, *values], [WORD(0), *first], [following, *results], strict=True):
         phi.add_incoming(before, start)
         phi.add_incoming(after, loop)
     builder.cbranch(builder.icmp_signed("<", following, length), loop, end)
     builder.position_at_end(end)
-    return found
+    return results
 
 
 def _spread(builder: Any, base: Any, at: Any) -> Any:
-    """One number, eight times."""
-    where = builder.inttoptr(builder.add(base, builder.mul(at, WORD(4))), NUMBER.as_pointer())
-    eight = ir.VectorType(NUMBER, 8)
-    one = builder.insert_element(ir.Constant(eight, ir.Undefined), builder.load(where, align=4), ir.IntType(32)(0))
-    return _pick(builder, one, one, [0] * 8)
+    """Load one float and broadcast it to eight lanes."""
+    pointer = builder.inttoptr(builder.add(base, builder.mul(at, WORD(4))), NUMBER.as_pointer())
+    undefined = ir.Constant(ir.VectorType(NUMBER, 8), ir.Undefined)
+    scalar = builder.insert_element(undefined, builder.load(pointer, align=4), ir.IntType(32)(0))
+    return _pick(builder, scalar, scalar, [0] * 8)
 
 
 def _step(
     builder: Any, whole: bool, woven: bool, lefts: list[Any], rights: list[Any], at: Any, totals: list[Any]
 ) -> list[Any]:
-    """The next few numbers of every row, multiplied with each other and added to the totals."""
-    narrow, wide = (8, 16) if whole else (32, 32)
-    there = builder.mul(at, WORD(COLUMNS)) if woven else at
-    of_right = [_load(builder, base, there, narrow, whole) for base in rights]
+    """Emit one vector step: load from every row, multiply each pair, add to the totals."""
+    right_bits, left_bits = (8, 16) if whole else (32, 32)
+    right_at = builder.mul(at, WORD(COLUMNS)) if woven else at
+    right_vectors = [_load(builder, base, right_at, right_bits, whole) for base in rights]
     if woven:
-        _ask_for(builder, builder.add(rights[0], builder.mul(there, WORD(narrow // 8))), lines=1 if whole else 2)
+        _ask_for(builder, builder.add(rights[0], builder.mul(right_at, WORD(right_bits // 8))), lines=1 if whole else 2)
     if whole:
-        of_right = [builder.sext(each, ir.VectorType(ir.IntType(16), 16)) for each in of_right]
-    found = []
+        right_vectors = [builder.sext(vector, ir.VectorType(ir.IntType(16), 16)) for vector in right_vectors]
+    new_totals = []
     for row, base in enumerate(lefts):
-        own = _load(builder, base, at, wide, whole)
-        for column, other in enumerate(of_right):
+        left = _load(builder, base, at, left_bits, whole)
+        for column, right in enumerate(right_vectors):
             total = totals[row * COLUMNS + column]
-            found.append(_add_pairs(builder, own, other, total) if whole else _fma(builder, own, other, total))
-    return found
+            new_totals.append(_add_pairs(builder, left, right, total) if whole else _fma(builder, left, right, total))
+    return new_totals
 
 
 def _load(builder: Any, base: Any, at: Any, bits: int, whole: bool) -> Any:
     kind = ir.VectorType(ir.IntType(bits) if whole else NUMBER, STEP[whole])
-    where = builder.add(base, builder.mul(at, WORD(bits // 8)))
-    return builder.load(builder.inttoptr(where, kind.as_pointer()), align=1)
+    address = builder.add(base, builder.mul(at, WORD(bits // 8)))
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=1)
 
 
 def _ask_for(builder: Any, where: Any, lines: int) -> None:
-    """Let memory bring what comes later; beyond the end of an array nothing happens."""
+    """Prefetch cache lines ahead; past the end of an array this has no effect."""
     for line in range(lines):
-        byte = builder.inttoptr(builder.add(where, WORD(AHEAD + 64 * line)), ir.IntType(8).as_pointer())
-        number = ir.IntType(32)
-        _call(builder, "llvm.prefetch.p0", ir.VoidType(), byte, number(0), number(3), number(1))
+        pointer = builder.inttoptr(builder.add(where, WORD(AHEAD + 64 * line)), ir.IntType(8).as_pointer())
+        int32 = ir.IntType(32)
+        _call(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, int32(0), int32(3), int32(1))
 
 
 def _add_pairs(builder: Any, one: Any, other: Any, total: Any) -> Any:
-    """Sixteen products in 32 bits, neighbours added: one instruction on the processors that have it."""
+    """Add sixteen int16 products, pairwise summed in int32: one instruction (pmaddwd) with AVX2."""
     wide = ir.VectorType(ir.IntType(32), 16)
     if binding.get_host_cpu_features().get("avx2"):
         return builder.add(total, _call(builder, "llvm.x86.avx2.pmadd.wd", total.type, one, other))
@@ -244,12 +243,12 @@ def _fma(builder: Any, one: Any, other: Any, total: Any) -> Any:
 
 def _call(builder: Any, name: str, kind: Any, *given: Any) -> Any:
     known = builder.module.globals.get(name)
-    function = known or ir.Function(builder.module, ir.FunctionType(kind, [each.type for each in given]), name)
+    function = known or ir.Function(builder.module, ir.FunctionType(kind, [value.type for value in given]), name)
     return builder.call(function, given)
 
 
 def _fold(builder: Any, whole: bool, four: list[Any]) -> Any:
-    """Four times eight sums to four: neighbours, neighbours again, then the two halves."""
+    """Horizontal sum of four vectors of eight: neighbours, neighbours again, then the two halves."""
     add = builder.add if whole else builder.fadd
     evens = [0, 2, 8, 10, 4, 6, 12, 14]
     first, second = (_neighbours(builder, four[i], four[i + 1], evens, add) for i in (0, 2))
@@ -263,6 +262,6 @@ def _neighbours(builder: Any, one: Any, other: Any, evens: Any, add: Any) -> Any
 
 
 def _pick(builder: Any, one: Any, other: Any, indices: Any) -> Any:
-    chosen = list(indices)
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)
+    lanes = list(indices)
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
     return builder.shuffle_vector(one, other, mask)

@@ -1,7 +1,7 @@
-"""Work that is shared by the threads torch has already: no second crowd that waits busily beside the first.
+"""Runs kernels on torch's OpenMP threads instead of a second pool.
 
-Torch's threads are those of OpenMP. Its library starts them and lets them wait; a function of the machine is handed
-to the same library, so that a product here begins within two microseconds and takes turns with torch's own.
+A compiled function is passed to the libgomp that torch has loaded, so that it starts within two microseconds on the
+same spinning worker threads as torch's own operations.
 """
 
 import ctypes
@@ -14,33 +14,32 @@ import torch
 
 
 def share(address: int, task: Any, *, alone: bool = False) -> None:
-    """Call the function at `address` once in each of torch's threads, all with the same task; or only in this one."""
-    threads, team = torch.get_num_threads(), find_team()
-    if alone or team is None or threads == 1:
+    """Call the function at `address` in each of torch's threads with the same task, or only in this thread."""
+    threads, parallel = torch.get_num_threads(), find_team()
+    if alone or parallel is None or threads == 1:
         _function(address)(ctypes.addressof(task))
     else:
-        team(address, task, threads, 0)
+        parallel(address, task, threads, 0)
 
 
 @cache
 def find_team() -> Callable[..., None] | None:
-    """OpenMP's own call, from the library that torch has loaded; None where torch came with another."""
+    """Return GOMP_parallel of the libgomp that torch has loaded, or None if torch uses another OpenMP."""
     if not sys.platform.startswith("linux"):
         return None
     try:
-        team = ctypes.CDLL("libgomp.so.1").GOMP_parallel
+        parallel = ctypes.CDLL("libgomp.so.1").GOMP_parallel
     except (OSError, AttributeError):
         return None
-    team.argtypes, team.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
-    return team
+    parallel.argtypes, parallel.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint], None
+    return parallel
 
 
 def disband() -> None:
-    """Let this thread's helpers go; they come again when they are needed.
+    """Release this thread's OpenMP workers; they are created again on demand.
 
-    Each thread that computes has its own. As soon as there are more of them than processors, OpenMP lets none wait
-    busily any more, and every product of every thread begins late: an engine would write at half its speed because
-    somebody else has once multiplied something.
+    Each computing thread has its own workers. When there are more than CPUs, OpenMP stops spinning, and every parallel
+    region starts late: an engine would decode at half speed because another thread once ran a product.
     """
     pause = _find_pause()
     if pause is not None:

@@ -1,7 +1,7 @@
-"""Prompts that begin alike are read once: pages of what was remembered, kept by the ids that led to them.
+"""Prefix cache: pages of KV cache (or recurrent state), shared by prompts with the same prefix; LRU eviction.
 
-A page is found only by the very ids it was made from, all the way from the start of the text (and by the source, if
-there is one): what is reused are the bits that reading again would give.
+A page is found only by exactly the ids it was computed from, back to the start of the sequence (and the source, if
+any), so reuse gives the same bits as recomputation.
 """
 
 from collections import OrderedDict
@@ -17,16 +17,16 @@ from peasy.generation.footprint import held_bytes
 from peasy.nn.cache import Cache, LayerCache
 
 PAGE = 32
-"""So many tokens make a page; only whole pages are shared."""
+"""Tokens per page; only whole pages are shared."""
 
 Ids = tuple[int, ...]
 Key = tuple[int, Ids]
-"""The number of the page before (0 = the text begins), and the ids of this one."""
+"""Id of the previous page (0 = start of the sequence), and the token ids of this page."""
 
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """What some tokens left behind: keys and values of each layer, or the whole state after them."""
+    """Cached page: keys and values of each layer for its tokens, or the whole recurrent state after them."""
 
     number: int
     key: Key
@@ -38,10 +38,10 @@ Chain = tuple[Page, ...]
 
 
 class Prefixes:
-    """Pages within a budget of bytes; those that were not of use the longest go first.
+    """LRU cache of pages within a byte budget.
 
-    A text is a chain of pages, the first one first. Whenever a chain is of use, its first page becomes the youngest of
-    all and its last one the oldest of the chain: so the oldest page of all is always the end of a text.
+    A sequence is a chain of pages. When a chain is used, its first page becomes the most recent of all and its last
+    page the least recent of the chain, so that eviction always removes the end of a chain.
 
     >>> prefixes = Prefixes(most=1000)
     >>> chain = prefixes.keep((), (1, 2), torch.zeros(10))
@@ -57,11 +57,11 @@ class Prefixes:
         self._numbers = count(1)
 
     def find(self, chain: Chain, ids: Ids) -> Page | None:
-        """The page of exactly these ids after that chain; the source of a text stands before its first page."""
+        """Return the page of exactly these ids after that chain; an encoded source is the page before the first."""
         return self.pages.get(_key(chain, ids))
 
     def keep(self, chain: Chain, ids: Ids, content: Any) -> Chain | None:
-        """The chain with one more page, what these ids left behind; None if it is broken or the page is too large."""
+        """Store a page; return the extended chain, or None if a page of it was evicted or the page is too large."""
         size = held_bytes(content)
         if size > self.most or not all(self.pages.get(page.key) is page for page in chain):
             return None
@@ -72,7 +72,7 @@ class Prefixes:
         return (*chain, page)
 
     def use(self, chain: Chain) -> None:
-        """These pages are of use now; what is over the budget goes."""
+        """Mark these pages as used and evict the oldest pages above the budget."""
         for page in reversed(chain):
             if page.key in self.pages:
                 self.pages.move_to_end(page.key)
@@ -81,7 +81,7 @@ class Prefixes:
             self.bytes -= oldest.bytes
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all pages."""
         self.pages.clear()
         self.bytes = 0
 
@@ -91,35 +91,35 @@ def _key(chain: Chain, ids: Ids) -> Key:
 
 
 def cut(memory: Any, start: int, end: int) -> Any | None:
-    """What the tokens from `start` to `end` left behind; None where that cannot be told or is not finite.
+    """Copy the state of the tokens from `start` to `end`; None if it is not available or not finite.
 
-    A state knows nothing of single tokens: it is the whole memory, and only as long as it ends there.
+    A recurrent state cannot be split by token: it is copied whole, and only if it ends at `end`.
     """
     if not isinstance(memory, Cache):
         return memory.fork() if memory.length == end else None
     if memory.real is not None or any(layer.dropped > start for layer in memory.layers):
         return None
     page = [_cut_layer(layer, start, end) for layer in memory.layers]
-    return page if all(_finite(numbers) for layer in page for numbers in layer.values()) else None
+    return page if all(_finite(tensor) for layer in page for tensor in layer.values()) else None
 
 
 def _cut_layer(layer: LayerCache, start: int, end: int) -> dict[str, Tensor]:
     assert layer.keys is not None
     assert layer.values is not None
-    where = slice(start - layer.dropped, end - layer.dropped)
-    trails = {part: trail.held[:, start:end].clone() for part, trail in layer.trails.items() if trail.held is not None}
-    return {"key": layer.keys[:, :, where].clone(), "value": layer.values[:, :, where].clone()} | trails
+    span = slice(start - layer.dropped, end - layer.dropped)
+    shifts = {part: trail.held[:, start:end].clone() for part, trail in layer.trails.items() if trail.held is not None}
+    return {"key": layer.keys[:, :, span].clone(), "value": layer.values[:, :, span].clone()} | shifts
 
 
 def paste(memory: Any, pages: Sequence[Any]) -> Any:
-    """The memory as if the tokens of these pages had been read into it."""
+    """Return the state as if the tokens of these pages had been computed into it."""
     if not isinstance(memory, Cache):
         return pages[-1].fork()
-    for number, layer in enumerate(memory.layers):
-        parts = [page[number] for page in pages]
-        layer.extend(*(torch.cat([part[name] for part in parts], dim=2) for name in ("key", "value")))
-        for name in parts[0].keys() - {"key", "value"}:
-            layer.trail(name).extend(torch.cat([part[name] for part in parts], dim=1))
+    for index, layer in enumerate(memory.layers):
+        layer_pages = [page[index] for page in pages]
+        layer.extend(*(torch.cat([page[name] for page in layer_pages], dim=2) for name in ("key", "value")))
+        for name in layer_pages[0].keys() - {"key", "value"}:
+            layer.trail(name).extend(torch.cat([page[name] for page in layer_pages], dim=1))
     memory.length += sum(page[0]["key"].shape[2] for page in pages)
     return memory
 

@@ -1,4 +1,4 @@
-"""What is asked of the engine, and what it tells while it answers."""
+"""Generation request, its events (token, end) and its errors."""
 
 import math
 from dataclasses import dataclass, field
@@ -10,16 +10,15 @@ from peasy.generation.sampling import Chosen, Sampling
 from peasy.nn.part import check
 
 Reason = Literal["end", "stop", "length", "cancelled", "deadline", "slow", "error"]
-"""Why an answer ended: the model's end token, a stop text, enough tokens; or the reader went away, time ran out, nobody
-read on, something was wrong."""
+"""Finish reason: eos token, stop string, token limit; or client cancelled, deadline passed, client too slow, error."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt as ids, to be written on in `n` ways; choice i draws from the sampling's seed + i.
+    """Generation request: one prompt as token ids, `n` choices; choice i uses seed + i.
 
-    `source` is what a translator answers; its prompt may then be left out. `deadline`: seconds from now, waiting
-    included. `watch`: which attention is told with every token.
+    `source`: input of an encoder-decoder model; its prompt may be empty. `deadline`: seconds from submission, queueing
+    included. `attention_query`: which attention weights to report with every token.
 
     >>> Request((1, 2, 3), Sampling(max_tokens=4)).n
     1
@@ -37,12 +36,12 @@ class Request:
         object.__setattr__(self, "source", None if self.source is None else tuple(self.source))
         check(self, n=1)
         if self.deadline is not None and not 0 < self.deadline < math.inf:
-            raise InvalidInput(f"deadline is {self.deadline}.", hint="Give the seconds as a number above 0.")
+            raise InvalidInput(f"deadline is {self.deadline}.", hint="Give a number of seconds above 0.")
 
 
 @dataclass(frozen=True)
 class Token:
-    """One more token of a choice. `text` has become certain by it: half a character or half a stop text waits."""
+    """Token event of a choice; `text` is what it completes (partial characters and stop strings are held back)."""
 
     choice: int
     place: int
@@ -53,7 +52,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Ended:
-    """The last that is told of a choice: why it ended, text that had waited, how many tokens it has."""
+    """Final event of a choice: finish reason, remaining text, token count."""
 
     choice: int
     reason: Reason
@@ -66,25 +65,25 @@ Event = Token | Ended
 
 
 class Overloaded(NoRoom):
-    """The queue is full; after `retry_after` seconds there is likely to be room."""
+    """Error: the queue is full; retry after `retry_after` seconds."""
 
     code = "overloaded"
 
     def __init__(self, message: str, retry_after: float) -> None:
-        super().__init__(message, hint=f"Ask again in {math.ceil(retry_after)} s.")
+        super().__init__(message, hint=f"Try again in {math.ceil(retry_after)} s.")
         self.retry_after = retry_after
 
 
 class Fault(PeasyError):
-    """Something went wrong while this request was answered; others were not affected."""
+    """Error: an unexpected exception ended this request; others were not affected."""
 
     code = "fault"
 
 
 def for_people(error: Exception | None) -> PeasyError | None:
-    """The error alone: what it drags behind it would keep the memories of the failed pass alive."""
+    """Strip traceback and context so that the failed pass's tensors can be freed."""
     if error is None:
         return None
-    told = error if isinstance(error, PeasyError) else Fault(f"{type(error).__name__}: {error}")
-    told.__traceback__ = told.__context__ = told.__cause__ = None
-    return told
+    user_error = error if isinstance(error, PeasyError) else Fault(f"{type(error).__name__}: {error}")
+    user_error.__traceback__ = user_error.__context__ = user_error.__cause__ = None
+    return user_error

@@ -1,4 +1,4 @@
-"""One text that the engine writes: a text of the one loop, that shares what it reads and tells what it writes."""
+"""Running sequence of the engine: shares prefix pages and emits events to its response stream."""
 
 from dataclasses import dataclass, replace
 
@@ -17,9 +17,9 @@ from peasy.nn.cache import Cache
 
 @dataclass(eq=False, kw_only=True)
 class Row(Text):
-    """One choice of a request, `number` says which; `chain` are the pages it has read.
+    """One choice of a request; `pages` are the prefix-cache pages of its computed tokens.
 
-    A chain of None is broken: a page of it could not be kept, so nothing after it can be found.
+    None = a page could not be stored, so that no later page can be shared.
     """
 
     answer: Answer
@@ -27,47 +27,47 @@ class Row(Text):
     glance: Glance | None = None
 
     def fork(self, choice: int, teller: Teller) -> "Row":
-        """Another choice from here; what was read is read."""
+        """Fork another choice with the same computed tokens."""
         sampling = self.answer.request.sampling
-        chooser = Chooser(replace(sampling, seed=sampling.seed + choice), self.ids)
-        glance = None if self.glance is None else self.glance.fork()
+        sampler = Chooser(replace(sampling, seed=sampling.seed + choice), self.ids)
+        attention = None if self.glance is None else self.glance.fork()
         return replace(
-            self, number=choice, ids=list(self.ids), memory=self.memory.fork(), chooser=chooser, teller=teller,
-            glance=glance,
+            self, number=choice, ids=list(self.ids), memory=self.memory.fork(), chooser=sampler, teller=teller,
+            glance=attention,
         )  # fmt: skip
 
     @property
     def pending(self) -> int:
-        """How many tokens are still to be read before the next can be chosen."""
+        """Number of tokens to compute before the next can be sampled."""
         return len(self.ids) - self.read
 
     def next_page(self) -> tuple[int, ...] | None:
-        """The ids of the page that would be read next, if it is a whole one and leaves a token to choose from."""
-        whole = self.chain is not None and self.read % PAGE == 0 and self.pending > PAGE
-        return tuple(self.ids[self.read : self.read + PAGE]) if whole else None
+        """Return the ids of the next page to compute, if it is whole and at least one token follows it."""
+        is_whole = self.chain is not None and self.read % PAGE == 0 and self.pending > PAGE
+        return tuple(self.ids[self.read : self.read + PAGE]) if is_whole else None
 
     def reuse(self, prefixes: Prefixes) -> int:
-        """Take over pages that others have read; how many tokens that saved."""
-        start, found, chain = self.read, [], self.chain
+        """Restore cached pages into the state; return the number of tokens saved."""
+        start, contents, pages_before = self.read, [], self.chain
         while (ids := self.next_page()) is not None and (page := prefixes.find(self.chain or (), ids)) is not None:
-            found.append(page.content)
+            contents.append(page.content)
             self.chain = (*(self.chain or ()), page)
             self.read += PAGE
-        if found:
-            self.memory = paste(self.memory, found)
+        if contents:
+            self.memory = paste(self.memory, contents)
             prefixes.use(self.chain or ())
-        assert found or chain == self.chain
+        assert contents or pages_before == self.chain
         return self.read - start
 
     def stretch(self, left: int) -> int:
-        """How far it reads with `left` tokens to spend: to its end, or to the end of a page."""
+        """Return the prefill end within `budget` tokens: the end of the sequence or of a page."""
         end = min(self.read + left, len(self.ids))
-        if not isinstance(self.memory, Cache):  # only a state that ends with a page can be kept
+        if not isinstance(self.memory, Cache):  # a recurrent state can only be cached at a page boundary
             end = min(end, self.read - self.read % PAGE + PAGE)
         return end if end == len(self.ids) else max(end - end % PAGE, self.read)
 
     def advance(self, end: int, prefixes: Prefixes) -> None:
-        """It has read so far; whole pages are kept for others."""
+        """Mark tokens up to `end` as computed and store whole pages in the prefix cache."""
         start = self.read - self.read % PAGE
         self.read = end
         for page in range(start, end - PAGE + 1, PAGE):
@@ -75,25 +75,25 @@ class Row(Text):
                 self.chain = self._keep(page, prefixes)
 
     def _keep(self, start: int, prefixes: Prefixes) -> Chain | None:
-        ids, chain = tuple(self.ids[start : start + PAGE]), self.chain or ()
-        known = prefixes.find(chain, ids)
-        if known is not None:
-            return (*chain, known)
+        ids, pages = tuple(self.ids[start : start + PAGE]), self.chain or ()
+        cached = prefixes.find(pages, ids)
+        if cached is not None:
+            return (*pages, cached)
         content = cut(self.memory, start, start + PAGE) if prefixes.most else None
-        return None if content is None else prefixes.keep(chain, ids, content)
+        return None if content is None else prefixes.keep(pages, ids, content)
 
     def say(self, scores: Tensor, end: tuple[int, ...]) -> Ended | None:
-        """Choose the next token and tell it; the end too, if this was the last."""
-        looked = () if self.glance is None else self.glance.take(self.read)
+        """Sample the next token and emit its event; return the final event if it was the last."""
+        attention = () if self.glance is None else self.glance.take(self.read)
         for event in self.write(scores, end):
-            self.answer.put(replace(event, looked=looked) if isinstance(event, Token) else event)
+            self.answer.put(replace(event, looked=attention) if isinstance(event, Token) else event)
             if isinstance(event, Ended):
                 for_people(event.error)
                 return event
         return None
 
     def restore(self) -> bool:
-        """Back to what was read before a pass that failed; False where the memory cannot go back."""
+        """Crop the state to the tokens computed before a failed pass; return False if it cannot be cropped."""
         try:
             self.memory.crop(self.read)
         except InvalidInput:
@@ -101,7 +101,7 @@ class Row(Text):
         return bool(self.memory.length == self.read)
 
     def end(self, reason: Reason, error: PeasyError | None = None) -> Ended:
-        """Tell that it is over."""
-        last = self.finish(reason, error)
-        self.answer.put(last)
-        return last
+        """Finish the sequence and emit its final event."""
+        event = self.finish(reason, error)
+        self.answer.put(event)
+        return event

@@ -1,4 +1,4 @@
-"""Runs an engine in a thread of its own, so that any number of other threads can ask it."""
+"""Engine thread: runs an engine in the background; any thread may submit requests."""
 
 import threading
 import time
@@ -10,11 +10,11 @@ from peasy.generation.packed_team import disband
 from peasy.generation.request import Request
 
 _TICK = 0.05
-"""Seconds between two looks at the clock while there is nothing to do: deadlines pass even then."""
+"""Seconds between two steps while idle, so that deadlines are still checked."""
 
 
 class Runner:
-    """`submit` gives an answer to iterate over; closing the answer cancels the request.
+    """Background thread around an engine: `submit` returns an event stream; closing the stream cancels the request.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -28,25 +28,25 @@ class Runner:
         self.engine = engine
         self._wake, self._stop = threading.Event(), False
         engine.wake = self._wake.set
-        disband()  # whoever starts it has loaded and packed the model
+        disband()  # the calling thread has loaded and packed the model: release its OpenMP workers
         self._thread = threading.Thread(target=self._run, name="peasy-engine", daemon=True)
         self._thread.start()
 
     def submit(self, request: Request) -> Answer:
-        """Ask; refuses at once what cannot be answered, and with `Overloaded` what cannot be answered now."""
+        """Submit a request; raises at once if it is invalid, or `Overloaded` if the queue is full."""
         return self.engine.submit(request)
 
     @property
     def thread(self) -> int | None:
-        """The system's number of the thread; None when it has ended."""
+        """Native id of the thread, or None if it has ended."""
         return self._thread.native_id if self._thread.is_alive() else None
 
     def healthy(self, within: float = 5.0) -> bool:
-        """Does the engine's heart beat? A long step is no illness, a step that does not end is."""
+        """True if the last heartbeat is younger than `max_age` seconds."""
         return self._thread.is_alive() and self.engine.clock() - self.engine.heartbeat < within
 
     def drain(self, timeout: float | None = None) -> bool:
-        """Take no more requests and answer those that are there; False if they did not end in time."""
+        """Stop accepting requests and finish the present ones; return False on timeout."""
         self.engine.waiting.close()
         end = None if timeout is None else time.monotonic() + timeout
         while not self.engine.idle and self._thread.is_alive():
@@ -56,7 +56,7 @@ class Runner:
         return True
 
     def close(self, timeout: float = 10.0) -> None:
-        """Cancel what runs, and end the thread."""
+        """Cancel all requests and end the thread."""
         self.engine.waiting.close()
         self._stop = True
         self._wake.set()
@@ -77,7 +77,7 @@ class Runner:
                 self.engine.fail(error)
                 busy = False
             if not busy:
-                disband()  # an engine that waits stands in nobody's way
+                disband()  # idle: leave the CPUs to other threads
                 self._wake.wait(_TICK)
                 self._wake.clear()
         self.engine.cancel()

@@ -1,6 +1,6 @@
-"""How the next token is chosen from the scores of all tokens: the best one, or one drawn by its chance.
+"""Sampling of the next token from logits: greedy or random, with penalties, temperature, top-k, top-p, min-p.
 
-The order is that of the common libraries: bias, penalties, temperature, top-k, top-p, min-p, then the draw.
+Order as in transformers and vLLM: bias, penalties, temperature, top-k, top-p, min-p, then the draw.
 """
 
 import math
@@ -21,13 +21,13 @@ _ABOVE = {"temperature": 100.0, "top_p": 1.0, "min_p": 1.0, "presence_penalty": 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are chosen, and when it is enough.
+    """Sampling parameters and stopping conditions.
 
-    `temperature` 0 takes the best token; above 0 draws, from chances that `top_k`, `top_p` and `min_p` cut to the
-    likely ones. `repetition_penalty` divides the scores of tokens that were read or written; `presence_penalty` and
-    `frequency_penalty` are taken from those written, once and for each time. `logit_bias` is added to the scores of
-    ids; minus infinity forbids one. `stop` are texts before which writing ends. `logprobs`: how many of the likeliest
-    tokens are told at each step, 0 = only the chosen one, None = nothing.
+    `temperature` 0 is greedy; above 0 samples from the probabilities filtered by `top_k`, `top_p` and `min_p`.
+    `repetition_penalty` divides the logits of prompt and generated tokens; `presence_penalty` is subtracted once and
+    `frequency_penalty` per occurrence, for generated tokens. `logit_bias` is added to the logits of ids; minus infinity
+    forbids one. `stop`: strings before which generation ends. `logprobs`: number of top log-probabilities per token,
+    0 = only the sampled token's, None = none.
 
     >>> Sampling(temperature=0.8, top_p=0.9).top_k is None
     True
@@ -53,39 +53,41 @@ class Sampling:
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
         check(self, max_tokens=1, temperature=0, top_k=1, top_p=0, min_p=0, logprobs=0)
         check(self, presence_penalty=-100, frequency_penalty=-100)
-        for name, most in _ABOVE.items():
-            if not getattr(self, name) <= most:
-                raise InvalidInput(f"{name} is {getattr(self, name)}.", hint=f"{name} must be at most {most:g}.")
+        for name, maximum in _ABOVE.items():
+            if not getattr(self, name) <= maximum:
+                raise InvalidInput(f"{name} is {getattr(self, name)}.", hint=f"{name} must be at most {maximum:g}.")
         if not 0 < self.repetition_penalty < math.inf:
             raise InvalidInput(f"repetition_penalty is {self.repetition_penalty}.", hint="It must be above 0.")
         if not all(isinstance(text, str) and text for text in self.stop):
-            raise InvalidInput("A stop text is empty.", hint="Give at least one character.")
+            raise InvalidInput("A stop string is empty.", hint="Give at least one character.")
         if any(math.isnan(bias) or bias == math.inf for bias in self.logit_bias.values()):
-            raise InvalidInput("A logit bias is not a finite number.", hint="Only minus infinity is: it forbids an id.")
+            raise InvalidInput(
+                "A logit bias is not a finite number.", hint="Minus infinity is allowed: it forbids an id."
+            )
 
     @property
     def draws(self) -> bool:
-        """Whether there is chance in it."""
+        """True if tokens are sampled at random, not greedily."""
         return self.temperature > 0
 
     @property
     def bends(self) -> bool:
-        """Whether what was read and written, or a bias, changes the scores."""
+        """True if penalties or a bias change the logits."""
         penalties = (self.repetition_penalty - 1, self.presence_penalty, self.frequency_penalty)
         return any(penalties) or bool(self.logit_bias)
 
 
 class Candidate(NamedTuple):
-    """A token and the logarithm of its chance."""
+    """Token id and its log-probability."""
 
     id: int
     logprob: float
 
 
 class Chosen(NamedTuple):
-    """What was chosen. Log-probabilities are the model's own, before anything of `Sampling` bends them.
+    """Sampled token; log-probabilities are the model's, before penalties, temperature and filters.
 
-    `logprob` is None and `candidates` empty unless they were asked for; candidates come likeliest first.
+    `logprob` is None and `top_logprobs` empty unless requested; the most likely come first.
     """
 
     id: int
@@ -94,13 +96,13 @@ class Chosen(NamedTuple):
 
 
 class Chooser:
-    """Chooses the tokens of one text; its chance is its own, so that no other text changes it.
+    """Sampler of one sequence, with its own random generator, so that other sequences do not affect it.
 
-    >>> chooser = Chooser(Sampling(temperature=1.0, seed=3, top_k=2), prompt=[0])
-    >>> scores = torch.tensor([1.0, 2.0, 3.0, -torch.inf])
-    >>> [round(chance, 3) for chance in chooser.probabilities(scores).tolist()]
+    >>> sampler = Chooser(Sampling(temperature=1.0, seed=3, top_k=2), prompt=[0])
+    >>> logits = torch.tensor([1.0, 2.0, 3.0, -torch.inf])
+    >>> [round(probability, 3) for probability in sampler.probabilities(logits).tolist()]
     [0.0, 0.269, 0.731, 0.0]
-    >>> chooser.choose(scores).id in (1, 2)
+    >>> sampler.choose(logits).id in (1, 2)
     True
     """
 
@@ -111,7 +113,7 @@ class Chooser:
         self.chance = random.Random(sampling.seed)
 
     def choose(self, scores: Tensor) -> Chosen:
-        """The next token, `scores` `[vocabulary]`; it is remembered as written."""
+        """Sample the next token from `logits` `[vocab_size]` and count it as generated."""
         scores = scores.detach().cpu()
         if self.sampling.draws:
             id = draw(self.probabilities(scores), self.chance.random())
@@ -121,94 +123,96 @@ class Chooser:
         return self._tell(id, scores)
 
     def take(self, id: int) -> None:
-        """Remember a token as written: later ones are chosen with it in mind."""
+        """Count a token as generated, for the penalties."""
         self.written[id] += 1
 
     def probabilities(self, scores: Tensor) -> Tensor:
-        """The chances from which the next token is drawn, `[vocabulary]`, exactly 0 for what was cut; no state moves.
+        """Return the sampling distribution `[vocab_size]`, exactly 0 for filtered tokens; changes no state.
 
-        Without temperature the best token has all of it.
+        With temperature 0, the best token has probability 1.
         """
-        sampling, bent = self.sampling, self._bend(scores.detach().cpu()).double()
-        if not sampling.draws:
-            return torch.zeros_like(bent).index_fill_(0, torch.tensor([_best(bent)]), 1.0)
-        top = bent[_best(bent)]
-        bent = (bent - top) / sampling.temperature  # the best is 0 now: nothing can overflow
-        bent = keep_top_k(bent, sampling.top_k)
-        bent = keep_top_p(bent, sampling.top_p)
-        return torch.softmax(keep_min_p(bent, sampling.min_p), dim=-1)
+        params, processed = self.sampling, self._bend(scores.detach().cpu()).double()
+        if not params.draws:
+            return torch.zeros_like(processed).index_fill_(0, torch.tensor([_best(processed)]), 1.0)
+        top = processed[_best(processed)]
+        processed = (processed - top) / params.temperature  # the maximum is 0: nothing can overflow
+        processed = keep_top_k(processed, params.top_k)
+        processed = keep_top_p(processed, params.top_p)
+        return torch.softmax(keep_min_p(processed, params.min_p), dim=-1)
 
     def _bend(self, scores: Tensor) -> Tensor:
-        sampling = self.sampling
-        if not sampling.bends:
+        params = self.sampling
+        if not params.bends:
             return scores
         scores = scores.clone()
-        for id, bias in sampling.logit_bias.items():
+        for id, bias in params.logit_bias.items():
             if not 0 <= id < len(scores):
-                raise InvalidInput(f"There is no token {id} to bias.", hint=f"This model knows 0 to {len(scores) - 1}.")
+                raise InvalidInput(f"logit_bias: there is no token {id}.", hint=f"Ids go from 0 to {len(scores) - 1}.")
             scores[id] += bias
-        if sampling.repetition_penalty != 1 and (seen := torch.tensor([*self.read | self.written.keys()])).numel():
-            held = scores[seen]
-            scores[seen] = torch.where(held < 0, held * sampling.repetition_penalty, held / sampling.repetition_penalty)
-        if (sampling.presence_penalty or sampling.frequency_penalty) and self.written:
-            often = torch.tensor([*self.written.values()], dtype=scores.dtype)
-            scores[[*self.written]] -= sampling.presence_penalty + sampling.frequency_penalty * often
+        if params.repetition_penalty != 1 and (seen := torch.tensor([*self.read | self.written.keys()])).numel():
+            values = scores[seen]
+            scores[seen] = torch.where(
+                values < 0, values * params.repetition_penalty, values / params.repetition_penalty
+            )
+        if (params.presence_penalty or params.frequency_penalty) and self.written:
+            counts = torch.tensor([*self.written.values()], dtype=scores.dtype)
+            scores[[*self.written]] -= params.presence_penalty + params.frequency_penalty * counts
         return scores
 
     def _tell(self, id: int, scores: Tensor) -> Chosen:
         if (count := self.sampling.logprobs) is None:
             return Chosen(id)
-        logs = torch.log_softmax(scores.double(), dim=-1)
-        top = logs.topk(min(count, len(logs)))
+        logprobs = torch.log_softmax(scores.double(), dim=-1)
+        top = logprobs.topk(min(count, len(logprobs)))
         pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        return Chosen(id, float(logs[id]), tuple(Candidate(*pair) for pair in pairs if pair[1] > -math.inf))
+        return Chosen(id, float(logprobs[id]), tuple(Candidate(*pair) for pair in pairs if pair[1] > -math.inf))
 
 
 def draw(chances: Tensor, at: float) -> int:
-    """The token whose share of the way from 0 to 1 holds `at`; one without a share is never met, not even at the ends.
+    """Inverse-CDF draw: return the index whose interval of [0, 1] holds `u`; never one with probability 0.
 
     >>> [draw(torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0]), at) for at in (0.0, 0.5, 1.0)]
     [1, 3, 3]
     """
-    reached = chances.double().cumsum(dim=0)
-    found = int(torch.searchsorted(reached, at * reached[-1], right=True))  # the first whose end lies beyond `at`
-    return found if found < len(chances) else int(chances.nonzero()[-1])  # rounding can bring `at` to the very end
+    cumulative = chances.double().cumsum(dim=0)
+    index = int(torch.searchsorted(cumulative, at * cumulative[-1], right=True))  # first interval that ends after u
+    return index if index < len(chances) else int(chances.nonzero()[-1])  # rounding can bring u to the very end
 
 
 def keep_top_k(scores: Tensor, count: int | None) -> Tensor:
-    """Only the `count` best; those equal to the last of them stay too."""
+    """Keep the k largest logits, and ties of the smallest of them."""
     if count is None or count >= len(scores):
         return scores
     return scores.masked_fill(scores < scores.topk(count).values[-1], -torch.inf)
 
 
 def keep_top_p(scores: Tensor, share: float) -> Tensor:
-    """Only the best that together have at least `share` of the chance; there is always one."""
+    """Keep the most likely tokens whose probabilities sum to at least p; always at least one."""
     if share >= 1:
         return scores
-    best = scores[scores > -torch.inf].sort(descending=True).values
-    chances = torch.softmax(best, dim=0)
-    needed = int((chances.cumsum(0) - chances < share).sum())  # a token is needed while those before it are too few
-    return scores.masked_fill(scores < best[max(needed, 1) - 1], -torch.inf)
+    ranked = scores[scores > -torch.inf].sort(descending=True).values
+    probabilities = torch.softmax(ranked, dim=0)
+    needed = int((probabilities.cumsum(0) - probabilities < share).sum())  # tokens before which the sum is below p
+    return scores.masked_fill(scores < ranked[max(needed, 1) - 1], -torch.inf)
 
 
 def keep_min_p(scores: Tensor, share: float) -> Tensor:
-    """Only those with at least `share` of the best one's chance."""
+    """Keep tokens with at least p times the probability of the best one."""
     if share <= 0:
         return scores
     return scores.masked_fill(scores < scores.max() + math.log(share), -torch.inf)
 
 
 def _best(scores: Tensor) -> int:
-    """Where the largest score is; torch finds a NaN before every number, so one look at it tells of all."""
+    """Return the argmax; raise if it is not finite (torch's argmax prefers NaN, so this detects any NaN)."""
     best = int(scores.argmax())
     if not math.isfinite(scores[best]):
-        what = "nothing but minus infinity" if scores[best] == -math.inf else "no finite numbers"
-        raise NoChoice(f"The model's scores are {what}: there is no token to choose.")
+        problem = "all minus infinity" if scores[best] == -math.inf else "not finite"
+        raise NoChoice(f"The model's logits are {problem}: no token can be chosen.")
     return best
 
 
 class NoChoice(InvalidInput):
-    """The scores of a text do not tell which token comes next; other texts go on."""
+    """Error: the logits of a sequence allow no token; other sequences continue."""
 
     code = "no-choice"

@@ -1,4 +1,4 @@
-"""What a cache saves: the same tokens with and without it, step by step, counted and timed."""
+"""KV cache benchmark: multiplications and time of each decoding step, with and without the cache."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -12,8 +12,8 @@ from peasy.models.protocol import Model
 
 
 class Step(NamedTuple):
-    """One step: tokens remembered and computed with the cache, multiplications and seconds with and without it, and
-    the largest difference of the scores."""
+    """One decoding step: cached and new tokens, multiplications and seconds with and without the cache, and the largest
+    difference of the logits."""
 
     kept: int
     new: int
@@ -27,34 +27,34 @@ class Step(NamedTuple):
 def compare(
     model: Model, prompt: Sequence[int], written: Sequence[int], counted: Model | None = None
 ) -> Iterator[Step]:
-    """Read a prompt and what was written after it again, each step once with a cache and once without.
+    """Replay a prompt and its continuation, each step once with the cache and once without.
 
-    `counted` is the model whose weights are counted, where those of `model` are packed.
+    `unpacked`: the model whose weights are counted, if those of `model` are packed.
     """
     counted = counted or model
     if model.reads_source:
-        raise InvalidInput("The cache is shown for models that write on from a prompt.", hint="This one translates.")
+        raise InvalidInput("The cache comparison needs a decoder-only model.", hint="This model is an encoder-decoder.")
     with torch.inference_mode():
-        memory = model.start(room=len(prompt) + len(written))
+        state = model.start(room=len(prompt) + len(written))
     ids: list[int] = []
     for new in ([*prompt], *([id] for id in written[:-1])):
-        kept, ids = len(ids), [*ids, *new]
+        num_cached, ids = len(ids), [*ids, *new]
         with torch.inference_mode():
             began = time.perf_counter()
-            cached = model.read([new], [memory])[0]
+            cached = model.read([new], [state])[0]
             between = time.perf_counter()
-            whole = model(torch.tensor([ids], device=model.device), last=True)[0, -1]
+            uncached = model(torch.tensor([ids], device=model.device), last=True)[0, -1]
             ended = time.perf_counter()
-        apart = (cached - whole)[whole > -torch.inf].abs().max()
+        difference = (cached - uncached)[uncached > -torch.inf].abs().max()
         yield Step(
-            kept, len(new), multiplications(counted, len(new), kept), multiplications(counted, len(ids)),
-            between - began, ended - between, float(apart),
+            num_cached, len(new), multiplications(counted, len(new), num_cached), multiplications(counted, len(ids)),
+            between - began, ended - between, float(difference),
         )  # fmt: skip
 
 
 def multiplications(model: Model, new: int, kept: int = 0) -> int:
-    """How many numbers are multiplied to read `new` tokens after `kept`: every weight once for each token, the head
-    once, and in each attention query by key and weight by value.
+    """Return the multiplications to compute `num_new` tokens after `num_cached`: each weight once per token, the LM
+    head once, and in attention query times key and weight times value.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -63,14 +63,14 @@ def multiplications(model: Model, new: int, kept: int = 0) -> int:
     True
     """
     head = getattr(model, "head", None)
-    inside = {id(weight) for part in (head, *_tables(model)) if part is not None for weight in part.parameters()}
-    weights = sum(weight.numel() for weight in model.parameters() if weight.ndim > 1 and id(weight) not in inside)
-    choosing = 0 if head is None else model.config.vocabulary * model.config.d_model  # type: ignore[union-attr]
-    return new * weights + choosing + _looking(model.config, new, kept)
+    excluded = {id(weight) for part in (head, *_tables(model)) if part is not None for weight in part.parameters()}
+    per_token = sum(weight.numel() for weight in model.parameters() if weight.ndim > 1 and id(weight) not in excluded)
+    in_lm_head = 0 if head is None else model.config.vocabulary * model.config.d_model  # type: ignore[union-attr]
+    return new * per_token + in_lm_head + _looking(model.config, new, kept)
 
 
 def _tables(model: Model) -> list[nn.Module]:
-    """What is looked up, not multiplied."""
+    """Return the embedding tables, which are looked up, not multiplied."""
     return [module for module in model.modules() if isinstance(module, nn.Embedding)]
 
 
@@ -82,6 +82,6 @@ def _looking(config: Any, new: int, kept: int) -> int:
     total = 0
     for layer in range(stack.layers):
         window = stack.attention.window_of(layer) or new + kept
-        pairs = sum(min(place + 1, window) for place in range(kept, kept + new))
+        pairs = sum(min(position + 1, window) for position in range(kept, kept + new))
         total += 2 * stack.attention.heads * width * pairs
     return total

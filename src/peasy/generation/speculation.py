@@ -1,8 +1,8 @@
-"""Speculation: tokens guessed from the text itself are read in one pass with the last one, and kept where right.
+"""Speculative decoding with n-gram drafts: several draft tokens are verified in one forward pass.
 
-After every guessed token the model's scores tell what it would have chosen there; the text takes that token, and goes
-on as long as it is the guessed one. So every token is chosen from the same scores, by the same chance in the same
-order, as without guessing: the same seed writes the same text, and only the number of passes differs.
+At every draft token the sampler draws from the model's logits as usual; the draft is accepted while the sampled token
+equals it. Every token is sampled from the same logits with the same random numbers as without drafts, so the output
+is identical for a given seed, and only the number of passes differs.
 """
 
 import time
@@ -23,13 +23,13 @@ from peasy.nn.cache import Cache
 from peasy.text import Tokenizer
 
 MOST = 15
-"""So many tokens are guessed at a time at most: with the last one they make sixteen rows, which cost little more than
-one where reading the weights is what takes time."""
+"""Most draft tokens per pass: with the last token they are sixteen rows, which cost little more than one where decoding
+is bound by memory bandwidth."""
 
 
 @dataclass(frozen=True)
 class Guessed:
-    """How guessing went: tokens guessed, those of them that were right, tokens written and passes it took."""
+    """Speculation statistics: drafted, accepted and generated tokens, and forward passes."""
 
     guessed: int
     right: int
@@ -38,7 +38,7 @@ class Guessed:
 
     @property
     def rate(self) -> float:
-        """The share of guesses that were right.
+        """Acceptance rate of draft tokens.
 
         >>> Guessed(guessed=40, right=30, written=50, passes=20).rate
         0.75
@@ -46,14 +46,14 @@ class Guessed:
         return self.right / self.guessed if self.guessed else 0.0
 
     def says(self) -> str:
-        """In one line.
+        """Return a one-line description.
 
         >>> Guessed(guessed=40, right=30, written=50, passes=20).says()
-        '30 of 40 guessed tokens were right (75 %): 50 tokens in 20 passes'
+        '30 of 40 draft tokens accepted (75 %): 50 tokens in 20 passes'
         """
         share = f" ({100 * self.rate:.0f} %)" if self.guessed else ""
-        right = f"{self.right} of {self.guessed} guessed tokens were right{share}"
-        return f"{right}: {self.written} tokens in {self.passes} passes"
+        accepted = f"{self.right} of {self.guessed} draft tokens accepted{share}"
+        return f"{accepted}: {self.written} tokens in {self.passes} passes"
 
 
 Event = Pass | Token | Ended | Guessed
@@ -69,9 +69,9 @@ def decode_with_lookup(
     long: Long = "refuse",
     most: int = MOST,
 ) -> Iterator[Event]:
-    """The events of `decode`, in fewer passes where the text repeats itself; the last event tells how guessing went.
+    """Yield the events of `decode` with fewer passes where the text repeats itself; the last event has statistics.
 
-    Only for models whose memory can forget the last tokens again: Transformers, not recurrent ones.
+    Only for models whose decode state can be cropped: Transformers, not recurrent models.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -81,27 +81,27 @@ def decode_with_lookup(
     (20, True)
     """
     _check_memory(model)
-    writers = []
-    for text in open_texts(model, prompts, sampling, source=source, tokenizer=tokenizer, long=long):
-        if isinstance(text, Ended):
-            yield text
+    sequences = []
+    for opened in open_texts(model, prompts, sampling, source=source, tokenizer=tokenizer, long=long):
+        if isinstance(opened, Ended):
+            yield opened
         else:
-            writers.append(_Writer(text, Lookup(text.ids), most))
-    step, end = 0, model.config.special.end
-    while running := [writer for writer in writers if not writer.text.over]:
+            sequences.append(_Writer(opened, Lookup(opened.ids), most))
+    step, eos = 0, model.config.special.end
+    while running := [sequence for sequence in sequences if not sequence.text.over]:
         began = time.perf_counter()
-        rows, scores = _pass(model, running)
+        rows, logits = _pass(model, running)
         yield Pass(step, rows, time.perf_counter() - began)
-        for writer, found in zip(running, scores, strict=True):
-            yield from writer.write(found, end)
+        for sequence, draft_logits in zip(running, logits, strict=True):
+            yield from sequence.write(draft_logits, eos)
         step += 1
-    guessed, right, written = (sum(getattr(one, name) for one in writers) for name in ("guessed", "right", "written"))
-    yield Guessed(guessed, right, written, step)
+    drafted, accepted = sum(seq.guessed for seq in sequences), sum(seq.right for seq in sequences)
+    yield Guessed(drafted, accepted, sum(seq.written for seq in sequences), step)
 
 
 @dataclass(eq=False)
 class _Writer:
-    """A text with its guesses. After a wrong one it guesses less, after right ones more."""
+    """Sequence with draft tokens; drafts get shorter after a rejection and longer after full acceptance."""
 
     text: Text
     lookup: Lookup
@@ -116,23 +116,23 @@ class _Writer:
         return self.text.written
 
     def news(self) -> list[int]:
-        """What it reads next: what is new, and what it guesses to come after; nothing while the prompt is new."""
-        left = self.text.most - self.text.written - 1
-        fresh = self.text.ids[self.text.read :]
-        self.guess = self.lookup.guess(min(self.length, self.most, left)) if self.text.written else []
-        return fresh + self.guess
+        """Return the next input: uncomputed tokens and a draft; no draft during prefill."""
+        remaining = self.text.most - self.text.written - 1
+        uncomputed = self.text.ids[self.text.read :]
+        self.guess = self.lookup.guess(min(self.length, self.most, remaining)) if self.text.written else []
+        return uncomputed + self.guess
 
     def write(self, scores: Tensor, end: tuple[int, ...]) -> Iterator[Token | Ended]:
-        """Choose after each guess, as long as the guesses were right."""
-        text, right = self.text, 0
-        text.read = len(text.ids)
-        for row, guess in zip(scores, [*self.guess, None], strict=True):
-            yield from text.write(row, end)
-            if text.over or text.ids[-1] != guess:
+        """Sample after each draft token until one is rejected."""
+        sequence, num_accepted = self.text, 0
+        sequence.read = len(sequence.ids)
+        for next_logits, draft_token in zip(scores, [*self.guess, None], strict=True):
+            yield from sequence.write(next_logits, end)
+            if sequence.over or sequence.ids[-1] != draft_token:
                 break
-            right += 1
-            text.read += 1
-        self._learn(right)
+            num_accepted += 1
+            sequence.read += 1
+        self._learn(num_accepted)
 
     def _learn(self, right: int) -> None:
         for id in self.text.ids[len(self.lookup.ids) :]:
@@ -146,21 +146,21 @@ class _Writer:
 
 @torch.inference_mode()
 def _pass(model: Model, writers: list[_Writer]) -> tuple[tuple[tuple[int, int, int], ...], list[Tensor]]:
-    """Every text reads what is new to it and its guesses, in one pass; of a prompt only the end is scored."""
-    news = [writer.news() for writer in writers]
-    rows = tuple((one.text.number, len(new), one.text.read) for one, new in zip(writers, news, strict=True))
-    memories = [writer.text.memory for writer in writers]
-    if not any(writer.guess for writer in writers):
-        return rows, [scores[None] for scores in model.read(news, memories)]
-    return rows, model.read(news, memories, every=True)
+    """Run new and draft tokens of all sequences in one forward pass; a prompt gives only its last logits."""
+    inputs = [sequence.news() for sequence in writers]
+    rows = tuple((seq.text.number, len(new), seq.text.read) for seq, new in zip(writers, inputs, strict=True))
+    states = [sequence.text.memory for sequence in writers]
+    if not any(sequence.guess for sequence in writers):
+        return rows, [logits[None] for logits in model.read(inputs, states)]
+    return rows, model.read(inputs, states, every=True)
 
 
 def _check_memory(model: Model) -> None:
     source = torch.zeros(1, 1, dtype=torch.long, device=model.device) if model.reads_source else None
     with torch.inference_mode():
-        able = isinstance(model.start(source=source), Cache)
-    if not able:
+        can_crop = isinstance(model.start(source=source), Cache)
+    if not can_crop:
         raise InvalidInput(
-            f"A {type(model.config).kind} model cannot go back: a token that was guessed wrong could not be unread.",
-            hint="Let it write without look-up.",
+            f"A {type(model.config).kind} model cannot drop rejected draft tokens from its state.",
+            hint="Generate without speculation.",
         )

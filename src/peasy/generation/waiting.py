@@ -1,4 +1,4 @@
-"""Requests that wait for their turn: first come, first served, and no more than the limits allow."""
+"""Request queue: first in, first out, bounded by requests and tokens."""
 
 import threading
 from collections import deque
@@ -12,7 +12,7 @@ from peasy.generation.request import Overloaded, Reason
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A request with what it will take: ids to begin with, tokens each choice may write, tokens and bytes in all."""
+    """Queued request with its resource estimate: prompt ids, new tokens per choice, total tokens and state bytes."""
 
     answer: Answer
     prompt: tuple[int, ...]
@@ -22,7 +22,7 @@ class Entry:
 
 
 class Waiting:
-    """The queue. A request that does not fit yet holds up those behind it, so that none waits for ever."""
+    """FIFO queue; a request that does not fit yet blocks those behind it, so that none starves."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits, self.tokens, self.closed = limits, 0, False
@@ -33,28 +33,28 @@ class Waiting:
         return len(self._entries)
 
     def put(self, entry: Entry, speed: float) -> None:
-        """Wait in line, or be told when to come back; `speed` in tokens a second tells when that is."""
+        """Enqueue, or raise Overloaded with retry_after estimated from the speed (tokens/s)."""
         with self._lock:
             if self.closed:
                 raise Overloaded("The engine is closing and takes no more requests.", 1.0)
-            over = self.tokens + entry.tokens - self.limits.queue_tokens
+            excess = self.tokens + entry.tokens - self.limits.queue_tokens
             if len(self._entries) >= self.limits.queue:
-                over = max(over, self.tokens // len(self._entries))
-            if over > 0 and self._entries:
+                excess = max(excess, self.tokens // len(self._entries))
+            if excess > 0 and self._entries:
                 raise Overloaded(
-                    f"{len(self._entries)} requests with {self.tokens:,} tokens are waiting already.",
-                    max(1.0, over / speed if speed else 1.0),
+                    f"The queue is full: {len(self._entries)} requests with {self.tokens:,} tokens.",
+                    max(1.0, excess / speed if speed else 1.0),
                 )
             self._entries.append(entry)
             self.tokens += entry.tokens
 
     def close(self) -> None:
-        """Nobody else may come; those that are here stay in line."""
+        """Accept no more requests; queued ones stay."""
         with self._lock:
             self.closed = True
 
     def take(self, fits: Callable[[Entry], bool]) -> Entry | None:
-        """The first in line, if it fits now."""
+        """Remove and return the first request if it fits, else None."""
         with self._lock:
             if not self._entries or not fits(self._entries[0]):
                 return None
@@ -62,10 +62,10 @@ class Waiting:
             return self._entries.popleft()
 
     def leave(self, over: Callable[[Answer], Reason | None]) -> list[tuple[Entry, Reason]]:
-        """Those for whom waiting is over, with the reason; they are out of the line."""
+        """Remove and return cancelled or expired requests with their reasons."""
         with self._lock:
-            gone = [(entry, reason) for entry in self._entries if (reason := over(entry.answer)) is not None]
-            for entry, _ in gone:
-                self._entries.remove(entry)
-                self.tokens -= entry.tokens
-        return gone
+            removed = [(queued, reason) for queued in self._entries if (reason := over(queued.answer)) is not None]
+            for queued, _ in removed:
+                self._entries.remove(queued)
+                self.tokens -= queued.tokens
+        return removed

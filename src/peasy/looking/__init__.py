@@ -1,5 +1,5 @@
-"""LOOKING IN: what any head of any model looked at, what it does, and what changes when it is switched off.
+"""Inspection of a model: attention capture, logit lens, head scores, alignment, interventions.
 
-May import: torch, checkpoint, models, nn, text, formula, config, errors. Imported by: views (records), workbench.
-In: a model, ids and what is asked for. Out: records, plain arrays with the tokens that name their rows and columns.
+May import: torch, checkpoint, models, nn, tokenization, formula, config, errors. Imported by: views, commands.
+In: a model, token ids and a capture spec. Out: results: plain arrays with token labels for rows and columns.
 """

@@ -1,4 +1,4 @@
-"""How many bytes a look would keep, asked before the run; what does not fit is refused with the figure."""
+"""Memory budget of a capture: parse byte sizes and choose a dtype that fits, before the model runs."""
 
 import re
 
@@ -10,29 +10,29 @@ _SIZE = re.compile(r"([0-9]*\.?[0-9]+)\s*([A-Za-z]*)")
 
 
 def read_bytes(told: str | int) -> int:
-    """A number of bytes as people write it.
+    """Parse a byte size such as 512MB or 2GiB.
 
     >>> read_bytes("512MB"), read_bytes("0.5 GiB"), read_bytes(4096)
     (512000000, 536870912, 4096)
     """
-    found = _SIZE.fullmatch(str(told).strip())
-    if found is None or found[2].upper() not in _UNITS:
-        raise InvalidInput(f'A budget of "{told}" is no number of bytes.', hint="For example 512MB or 2GiB.")
-    return int(float(found[1]) * _UNITS[found[2].upper()])
+    match = _SIZE.fullmatch(str(told).strip())
+    if match is None or match[2].upper() not in _UNITS:
+        raise InvalidInput(f'"{told}" is not a number of bytes.', hint="For example 512MB or 2GiB.")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def choose_storage(numbers: int, budget: int, storage: str = "auto") -> str:
-    """The dtype in which so many numbers fit: float32, else float16; an error with the figure where neither does.
+    """Return the dtype in which this many values fit the budget: float32, else float16; raise if neither does.
 
     >>> choose_storage(1000, 4000), choose_storage(1000, 2000)
     ('float32', 'float16')
     """
-    wanted = ("float32", "float16") if storage == "auto" else (storage,)
-    for name in wanted:
-        if numbers * (2 if name == "float16" else 4) <= budget:
-            return name
-    needed = numbers * (2 if wanted[-1] == "float16" else 4)
+    dtypes = ("float32", "float16") if storage == "auto" else (storage,)
+    for dtype in dtypes:
+        if numbers * (2 if dtype == "float16" else 4) <= budget:
+            return dtype
+    needed = numbers * (2 if dtypes[-1] == "float16" else 4)
     raise NoRoom(
-        f"This would keep {show_bytes(needed)} in {wanted[-1]}, and the budget is {show_bytes(budget)}.",
-        hint='Ask for fewer layers, heads or rows, for overview="mean", or give a larger budget.',
+        f"This would keep {show_bytes(needed)} in {dtypes[-1]}, but the budget is {show_bytes(budget)}.",
+        hint='Choose fewer layers, heads or rows, or overview="mean", or give a larger budget.',
     )

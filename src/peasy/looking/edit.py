@@ -1,4 +1,4 @@
-"""Edits in words: what to switch off, cut, make even or replace. They are data; `change.py` makes them happen."""
+"""Intervention specs as plain data: head ablation, cut attention edges, uniform attention, activation patching."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from peasy.errors import InvalidInput
 
 Word = str | int
-"""A word of the text, or the place of a token."""
+"""A word of the text, or the position of a token."""
 
 
 @dataclass(frozen=True)
 class Off:
-    """Switch off one head, a part of a layer (attention, cross_attention, feedforward), or a whole layer."""
+    """Zero ablation of one head, a part of a layer (attention, cross_attention, feedforward), or a whole layer."""
 
     layer: int
     head: int | None = None
@@ -19,14 +19,14 @@ class Off:
     stack: str | None = None
 
     def says(self) -> str:
-        """What is changed, in words."""
+        """Describe the intervention."""
         what = f"head {self.head}" if self.head is not None else (self.part or "all").replace("_", "-")
-        return f"layer {self.layer}, {what} switched off{_of(self.stack)}"
+        return f"layer {self.layer}, {what} ablated{_of(self.stack)}"
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Cut edges: this query may not look at this key any more; what is left is shared among the others."""
+    """Cut attention edges: this query no longer attends to this key; the other weights are renormalised."""
 
     query: Word
     key: Word
@@ -36,13 +36,13 @@ class Cut:
     stack: str | None = None
 
     def says(self) -> str:
-        """What is changed, in words."""
-        return f'"{self.query}" may not look at "{self.key}" in {_where(self.layer, self.head)}{_of(self.stack)}'
+        """Describe the intervention."""
+        return f'"{self.query}" cannot attend to "{self.key}" in {_where(self.layer, self.head)}{_of(self.stack)}'
 
 
 @dataclass(frozen=True)
 class Even:
-    """Give every key that a head may look at the same weight."""
+    """Uniform attention: a head gives the same weight to every visible key."""
 
     layer: int
     head: int | None = None
@@ -50,16 +50,16 @@ class Even:
     stack: str | None = None
 
     def says(self) -> str:
-        """What is changed, in words."""
-        return f"{_where(self.layer, self.head)} looks everywhere alike{_of(self.stack)}"
+        """Describe the intervention."""
+        return f"{_where(self.layer, self.head)} attends uniformly{_of(self.stack)}"
 
 
 @dataclass(frozen=True)
 class Patch:
-    """Replace activations by those of another text, at the same places.
+    """Activation patching: replace activations by those of another text at the same positions.
 
-    `step`: "context" (what heads found), "output" (what a part adds to the stream) or "residual" (the stream where
-    it enters a layer). `rows`: words or places; None = all, for which both texts need equally many tokens.
+    `step`: "context" (output of the heads), "output" (what a sublayer adds to the residual stream) or "residual" (the
+    residual stream before a layer). `rows`: words or positions; None = all, which needs equally many tokens in both.
     """
 
     text: str
@@ -71,8 +71,8 @@ class Patch:
     stack: str | None = None
 
     def says(self) -> str:
-        """What is changed, in words."""
-        where = "everywhere" if self.rows is None else "at " + ", ".join(map(str, self.rows))
+        """Describe the intervention."""
+        where = "at all positions" if self.rows is None else "at " + ", ".join(map(str, self.rows))
         return f'{self.step} of {_where(self.layer, self.head)} {where} from "{self.text}"{_of(self.stack)}'
 
 
@@ -80,31 +80,31 @@ Edit = Off | Cut | Even | Patch
 
 
 def off(layer: int, head: int | None = None, *, part: str | None = None, stack: str | None = None) -> Off:
-    """Switch off a head, a part of a layer, or a whole layer.
+    """Ablate a head, a part of a layer, or a whole layer.
 
     >>> off(layer=2, head=3).says()
-    'layer 2, head 3 switched off'
+    'layer 2, head 3 ablated'
     """
     return Off(layer, head, part, stack)
 
 
 def read_off(told: Iterable[str]) -> list[Off]:
-    """Layers and heads as they are typed: 2.3 is layer 2, head 3; 2 is the whole layer.
+    """Parse layers and heads: 2.3 is layer 2, head 3; 2 is the whole layer.
 
     >>> read_off(["2.3", "1"])
     [Off(layer=2, head=3, part=None, stack=None), Off(layer=1, head=None, part=None, stack=None)]
     """
-    found = []
-    for each in told:
-        layer, _, head = each.partition(".")
-        if not layer.isdecimal() or not (head.isdecimal() or each == layer):
-            raise InvalidInput(f'"{each}" names no head.', hint="2.3 is layer 2, head 3; 2 is the whole layer.")
-        found.append(Off(int(layer), int(head) if head else None))
-    return found
+    ablations = []
+    for text in told:
+        layer, _, head = text.partition(".")
+        if not layer.isdecimal() or not (head.isdecimal() or text == layer):
+            raise InvalidInput(f'"{text}" is not a head.', hint="2.3 is layer 2, head 3; 2 is the whole layer.")
+        ablations.append(Off(int(layer), int(head) if head else None))
+    return ablations
 
 
 def read_cut(told: str) -> tuple[Word, Word]:
-    """Two words as they are typed: who may not look, and at whom; numbers are places.
+    """Parse an attention edge query:key; numbers are positions.
 
     >>> read_cut("it:pizza"), read_cut("8:1")
     (('it', 'pizza'), (8, 1))
@@ -112,7 +112,7 @@ def read_cut(told: str) -> tuple[Word, Word]:
     query, colon, key = told.partition(":")
     if not (query and colon and key):
         raise InvalidInput(
-            f'"{told}" names no two words.', hint="it:pizza: the word it may not look at the word pizza."
+            f'"{told}" is not a pair query:key.', hint="it:pizza stops the word it from attending to the word pizza."
         )
     return _word(query), _word(key)
 
@@ -122,19 +122,19 @@ def _word(told: str) -> Word:
 
 
 def cut(query: Word, key: Word, *, layer: int | None = None, head: int | None = None, part: str = "attention") -> Cut:
-    """Cut an edge: `query` may not look at `key` any more, in one head or in all.
+    """Cut an attention edge: `query` no longer attends to `key`, in one head or in all.
 
     >>> cut("it", "pizza", layer=2).says()
-    '"it" may not look at "pizza" in layer 2'
+    '"it" cannot attend to "pizza" in layer 2'
     """
     return Cut(query, key, layer, head, part)
 
 
 def even(layer: int, head: int | None = None, *, part: str = "attention") -> Even:
-    """Make a head look everywhere alike.
+    """Make a head attend uniformly.
 
     >>> even(layer=2, head=3).says()
-    'layer 2, head 3 looks everywhere alike'
+    'layer 2, head 3 attends uniformly'
     """
     return Even(layer, head, part)
 
@@ -148,7 +148,7 @@ def patch(
     rows: Iterable[Word] | None = None,
     part: str = "attention",
 ) -> Patch:
-    """Take activations from another text.
+    """Patch activations from another text.
 
     >>> patch("The soup came out", layer=1, step="residual", rows=[1]).says()
     'residual of layer 1 at 1 from "The soup came out"'

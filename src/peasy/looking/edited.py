@@ -1,4 +1,4 @@
-"""A model under an edit: the same model to everybody who runs it, so that loss, BLEU and texts show what it does."""
+"""Model wrapper that applies an intervention in every pass, so that loss, BLEU and generation can measure it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from peasy.nn.edit import Edit
 
 
 class Edited:
-    """Passes everything on to the model, with the edit; whatever it does not know, the model answers."""
+    """Wrapper with the model's interface that adds the intervention to every forward pass."""
 
     def __init__(self, model: Model, edit: Edit) -> None:
         self._model, self._edit = model, edit
@@ -19,21 +19,21 @@ class Edited:
         return getattr(self._model, name)
 
     def __call__(self, ids: Tensor, **more: Any) -> Tensor:
-        """Scores of what comes after each token, under the edit."""
+        """Return the logits of each position, under the intervention."""
         return self._model(ids, **{**more, "edit": self._edit})
 
     def hidden(self, ids: Tensor, **more: Any) -> Tensor:
-        """The last vector of every token, under the edit."""
+        """Return the final hidden states, under the intervention."""
         return self._model.hidden(ids, **{**more, "edit": self._edit})
 
     def start(self, batch: int = 1, **more: Any) -> Any:
-        """A memory; the source is read under the edit too."""
-        memory: Any = self._model.start(batch, **more)
+        """Return a new decode state; the source is encoded under the intervention too."""
+        state: Any = self._model.start(batch, **more)
         encode = getattr(self._model, "encode", None)
         if encode is not None and more.get("source") is not None:
-            memory.source = encode(more["source"], real=more.get("source_real"), edit=self._edit)
-        return memory
+            state.source = encode(more["source"], real=more.get("source_real"), edit=self._edit)
+        return state
 
     def read(self, texts: Sequence[Sequence[int]], memories: Sequence[Any], **more: Any) -> list[Tensor]:
-        """New tokens of several texts, under the edit."""
+        """Run new tokens of several sequences, under the intervention."""
         return self._model.read(texts, memories, **{**more, "edit": self._edit})

@@ -1,4 +1,4 @@
-"""Labels: the words and facts without which an array means nothing. Plain data, no torch."""
+"""Labels of captured arrays: tokens, labelled matrices, facts about an attention. Plain data, no torch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,20 +7,20 @@ import numpy as np
 
 from peasy.nn.place import Place
 
-CAVEAT = "weights show where a head looked, not why the model answered; switch it off to test."
-"""Stands beside every attention picture."""
+CAVEAT = "weights show where a head attends, not why the model answered; ablate it to test."
+"""Shown with every attention picture."""
 
 MERGED = "Words: weights summed over the tokens of a key word, averaged over those of a query word."
-"""How sub-words become words; stands wherever words are shown."""
+"""How sub-words are merged; shown wherever words are shown."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A text as the model read it, along one axis.
+    """Tokens of a sequence, as labels of one axis.
 
-    `pieces` are readable (`·the`, `⏎`, `<eos>`). `words` are whole words, and `groups` the places of the tokens of
-    each: every token is in exactly one group, in order; `<eos>` and blanks are words of their own. `numbers` gives
-    each word its number as `split_words` counts the text's words, None for what is not one of them.
+    `pieces` are printable (`·the`, `⏎`, `<eos>`). `words` are whole words, and `word_positions` the token positions of
+    each: every token is in exactly one word, in order; `<eos>` and spaces are separate words. `word_numbers`: number of
+    each word as counted by `split_words`, None for special tokens and spaces.
     """
 
     text: str
@@ -36,9 +36,9 @@ class Tokens:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Numbers with a name for each row and column: `np.asarray(grid)` is the bare array.
+    """Matrix with a label for each row and column; `np.asarray(matrix)` is the bare array.
 
-    Rows are queries and columns are keys unless the axes say otherwise.
+    Rows are queries and columns are keys by default.
     """
 
     values: np.ndarray
@@ -59,21 +59,21 @@ class Grid:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many rows and columns."""
+        """Number of rows and columns."""
         return self.values.shape
 
     def __repr__(self) -> str:
-        return f"Grid({self.name}: {len(self.rows)} x {len(self.columns)}, {self.row_axis} x {self.column_axis})"
+        size = f"{len(self.rows)} x {len(self.columns)}"
+        return f"{type(self).__name__}({self.name}: {size}, {self.row_axis} x {self.column_axis})"
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one attention of a model is: facts that a picture of it must not hide.
+    """Configuration of one attention, shown with every picture of it.
 
-    `key_head[h]` is the head of keys and values that query head h shares with others (h itself, where none does).
-    `window`: how many places back (and forward, in an encoder) it sees at most; None = all. `causal`: it only looks
-    back. `cross`: its keys are the source's. `scale` is what products of queries and keys are multiplied with (None: it
-    scores in another way), `softcap` what they are kept within.
+    `kv_head[h]`: KV head of query head h (grouped-query attention; h itself without grouping). `window`: sliding window
+    in positions (both directions in an encoder), None = all. `cross`: keys come from the encoder. `scale`: factor of
+    the query-key products (None = other scoring). `softcap`: bound of the scores.
     """
 
     place: Place
@@ -87,13 +87,13 @@ class Part:
 
     @property
     def grouped(self) -> bool:
-        """Do query heads share keys and values?"""
+        """True if query heads share KV heads."""
         return len(set(self.key_head)) < self.heads
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A token that could come next, and its probability."""
+    """Candidate next token and its probability."""
 
     piece: str
     id: int

@@ -1,4 +1,4 @@
-"""The logit lens: the stream of every layer, read as if it were the last."""
+"""Logit lens: the residual stream of every layer, decoded by the final norm and LM head."""
 
 from typing import Any
 
@@ -29,25 +29,26 @@ def lens(
     edit: Edit | None = None,
     name: str = "",
 ) -> LensTable:
-    """What each layer would say at each row; the last line is what the model says."""
+    """Return the top tokens of each layer at each position; the last layer is the model's own output."""
     stack: Any = getattr(model, default_stack(model), None)
     if not hasattr(stack, "blocks") or getattr(model, "head", None) is None:
-        raise InvalidInput(f"{name or 'This model'} has no layers that could be read by a head.")
-    seen: list[Seen] = []
-    run(model, reading, Tap(seen.append, steps=["residual"], parts=["stream"], stacks=[stack.name], rows=rows), edit)
-    places = rows if rows is not None else tuple(range(len(tokens)))
-    found = [_read_layer(model, stack, one.array, best) for one in seen]
-    pieces = tuple(tuple(_pieces(row, tokenizer) for row in ids.tolist()) for ids, _ in found)
-    chances = np.stack([chances.cpu().numpy() for _, chances in found])
-    layers = tuple(one.place.layer for one in seen)
+        raise InvalidInput(f"{name or 'This model'} has no layers with an LM head: the logit lens needs both.")
+    residuals: list[Seen] = []
+    tap = Tap(residuals.append, steps=["residual"], parts=["stream"], stacks=[stack.name], rows=rows)
+    run(model, reading, tap, edit)
+    positions = rows if rows is not None else tuple(range(len(tokens)))
+    decoded = [_read_layer(model, stack, residual.array, best) for residual in residuals]
+    pieces = tuple(tuple(_pieces(row, tokenizer) for row in ids.tolist()) for ids, _ in decoded)
+    probabilities = np.stack([layer_probabilities.cpu().numpy() for _, layer_probabilities in decoded])
+    layers = tuple(residual.place.layer for residual in residuals)
     assert layers == tuple(range(widths_of(model).layers[stack.name] + 1))
-    return LensTable(name, tokens, layers, tuple(p % len(tokens) for p in places), pieces, chances)
+    return LensTable(name, tokens, layers, tuple(p % len(tokens) for p in positions), pieces, probabilities)
 
 
 def _read_layer(model: Model, stack: Any, residual: Tensor, best: int) -> tuple[Tensor, Tensor]:
-    final = residual if stack.norm is None else stack.norm(residual)
-    chances = torch.softmax(model.scores(final)[0].float(), dim=-1)
-    top = chances.topk(best)
+    normed = residual if stack.norm is None else stack.norm(residual)
+    probabilities = torch.softmax(model.scores(normed)[0].float(), dim=-1)
+    top = probabilities.topk(best)
     return top.indices, top.values
 
 

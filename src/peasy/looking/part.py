@@ -1,4 +1,4 @@
-"""Which attentions a model has, and what each of them is: found by walking through the model itself."""
+"""Model introspection: finds the attentions of a model, their configuration, and its dimensions."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from peasy.nn.place import Place
 
 
 def parts_of(model: Model) -> tuple[Part, ...]:
-    """Every attention of a model, in the order in which a text meets them; none for a model without.
+    """Return every attention of a model in execution order; empty for a model without attention.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -24,15 +24,15 @@ def parts_of(model: Model) -> tuple[Part, ...]:
 
 
 def _part(attention: Attention) -> Part:
-    key_head = tuple(head * attention.key_heads // attention.heads for head in range(attention.heads))
+    kv_head = tuple(head * attention.key_heads // attention.heads for head in range(attention.heads))
     causal = attention.place.stack == "decoder" and not attention.cross
-    how = (attention.window, causal, attention.cross, attention.scale, attention.softcap)
-    return Part(attention.place, attention.heads, key_head, *how)
+    options = (attention.window, causal, attention.cross, attention.scale, attention.softcap)
+    return Part(attention.place, attention.heads, kv_head, *options)
 
 
 @dataclass(frozen=True)
 class Widths:
-    """How wide the vectors of a model are: the stream, each head, inside each feed-forward, and its scores."""
+    """Dimensions of a model: residual stream, head, feed-forward, layers per stack, vocabulary; 0 = it has none."""
 
     stream: int
     head: int
@@ -42,33 +42,33 @@ class Widths:
 
 
 def widths_of(model: Model) -> Widths:
-    """The widths of a model; what it has not is 0."""
+    """Return the dimensions of a model."""
     heads = [module.d_head for module in model.modules() if isinstance(module, Attention)]
     inner = [module.up.out_features for module in model.modules() if isinstance(module, FeedForward)]
-    stream = getattr(model.config, "d_model", 0)
-    own = stream if isinstance(model, RecurrentTranslator) else 0
-    return Widths(stream, max(heads, default=own), max(inner, default=0), _layers(model), _scores(model))
+    d_model = getattr(model.config, "d_model", 0)
+    default_head = d_model if isinstance(model, RecurrentTranslator) else 0
+    return Widths(d_model, max(heads, default=default_head), max(inner, default=0), _layers(model), _scores(model))
 
 
 def _scores(model: Model) -> int:
-    own: int | None = getattr(model.config, "target_vocabulary", None)
-    shared: int = getattr(model.config, "vocabulary", 0)
-    return own or shared
+    target_size: int | None = getattr(model.config, "target_vocabulary", None)
+    size: int = getattr(model.config, "vocabulary", 0)
+    return target_size or size
 
 
 def _layers(model: Model) -> dict[str, int]:
-    places = [m.place for m in model.modules() if isinstance(m, Attention | FeedForward)]
-    found: dict[str, int] = {}
-    for place in places:
-        found[place.stack] = max(found.get(place.stack, 0), place.layer + 1)
-    return found or {"decoder": getattr(model.config, "layers", 0)}
+    paths = [module.place for module in model.modules() if isinstance(module, Attention | FeedForward)]
+    counts: dict[str, int] = {}
+    for path in paths:
+        counts[path.stack] = max(counts.get(path.stack, 0), path.layer + 1)
+    return counts or {"decoder": getattr(model.config, "layers", 0)}
 
 
 def default_stack(model: Model) -> str:
-    """The stack that is meant when nobody names one: the one that writes, else the only one."""
+    """Return the stack used when none is named: the decoder, or the encoder of an encoder-only model."""
     return "encoder" if type(model.config).kind == "encoder" else "decoder"
 
 
 def attention_places(model: Model, stack: str | None = None) -> list[Place]:
-    """The places of a stack's attentions, cross-attention too."""
-    return [part.place for part in parts_of(model) if stack is None or part.place.stack == stack]
+    """Return the paths of a stack's attentions, including cross-attention."""
+    return [info.place for info in parts_of(model) if stack is None or info.place.stack == stack]

@@ -1,4 +1,4 @@
-"""What is asked of a look: which steps, of which layers, heads and rows; held against the model before it runs."""
+"""Capture spec: which steps, layers, heads and rows to capture; checked against the model before it runs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from peasy.nn.tap import FORMULA_STEPS, HEAD_STEPS, KNOWN_STEPS, STREAM_STEPS
 
 @dataclass(frozen=True)
 class Question:
-    """None = all of them. `rows` are places of queries, -1 the last; `parts` and `stacks` as the tap names them."""
+    """What to capture; None = all. `rows`: query positions, -1 is the last; `parts` and `stacks` as in `Tap`."""
 
     steps: tuple[str, ...] = ("weights",)
     layers: tuple[int, ...] | None = None
@@ -21,40 +21,40 @@ class Question:
     stacks: tuple[str, ...] | None = None
 
     def check(self, model: str, parts: tuple[Part, ...], widths: Widths) -> None:
-        """Refuse steps, layers and heads that this model does not have."""
+        """Raise if the model does not have these steps, layers or heads."""
         for step in self.steps:
             if step not in KNOWN_STEPS:
-                hint = did_you_mean(step, KNOWN_STEPS) or f"Known: {', '.join(KNOWN_STEPS)}."
-                raise InvalidInput(f'There is no step "{step}" to look at.', hint=hint)
+                hint = did_you_mean(step, KNOWN_STEPS) or f"Choose from {', '.join(KNOWN_STEPS)}."
+                raise InvalidInput(f'There is no step "{step}".', hint=hint)
         if not self.steps:
-            raise InvalidInput("No step is asked for.", hint=f"Known: {', '.join(KNOWN_STEPS)}.")
+            raise InvalidInput("No step is given.", hint=f"Choose from {', '.join(KNOWN_STEPS)}.")
         if set(self.steps) & set(HEAD_STEPS) and not parts:
-            hint = "Of this kind only the stream can be looked at: steps=['residual'] or ['final']."
+            hint = "Only its residual stream can be captured: steps=['residual'] or ['final']."
             raise InvalidInput(f"{model} has no attention.", hint=hint)
-        most = max(widths.layers.values(), default=0) + bool(set(self.steps) & set(STREAM_STEPS))
-        self._within("layer", self.layers, most, negative=False)
+        num_layers = max(widths.layers.values(), default=0) + bool(set(self.steps) & set(STREAM_STEPS))
+        self._within("layer", self.layers, num_layers, negative=False)
         if parts:
             self._within("head", self.heads, max(part.heads for part in parts), negative=False)
 
     def _within(self, what: str, asked: Iterable[int] | None, count: int, negative: bool) -> None:
         for index in asked or ():
             if not (-count if negative else 0) <= index < count:
-                raise InvalidInput(f"There is no {what} {index}.", hint=f"Here they go from 0 to {count - 1}.")
+                raise InvalidInput(f"There is no {what} {index}.", hint=f"Choose from 0 to {count - 1}.")
 
     def wants(self, part: Part) -> bool:
-        """Is this attention asked for?"""
-        asked = ((part.place.layer, self.layers), (part.place.part, self.parts), (part.place.stack, self.stacks))
-        return all(wanted is None or value in wanted for value, wanted in asked)
+        """True if this attention is to be captured."""
+        filters = ((part.place.layer, self.layers), (part.place.part, self.parts), (part.place.stack, self.stacks))
+        return all(allowed is None or value in allowed for value, allowed in filters)
 
     def numbers(self, parts: tuple[Part, ...], widths: Widths, lengths: Mapping[str, int]) -> int:
-        """How many numbers will be kept of a text with so many tokens in each stack."""
-        inside = sum(self._inside(part, widths, lengths) for part in parts if self.wants(part))
-        return inside + sum(self._outside(stack, widths, length) for stack, length in lengths.items())
+        """Return the number of values captured, for a sequence with these lengths in each stack."""
+        in_attention = sum(self._inside(info, widths, lengths) for info in parts if self.wants(info))
+        return in_attention + sum(self._outside(stack, widths, length) for stack, length in lengths.items())
 
     def _inside(self, part: Part, widths: Widths, lengths: Mapping[str, int]) -> int:
-        own = lengths[part.place.stack]
-        keys = lengths["encoder"] if part.cross else own
-        rows = own if self.rows is None else len(self.rows)
+        queries = lengths[part.place.stack]
+        keys = lengths["encoder"] if part.cross else queries
+        rows = queries if self.rows is None else len(self.rows)
         heads = part.heads if self.heads is None else len([head for head in self.heads if head < part.heads])
         sizes = dict.fromkeys(FORMULA_STEPS, rows * keys) | dict.fromkeys(("query", "context"), rows * widths.head)
         sizes |= dict.fromkeys(("key", "value"), keys * widths.head)
@@ -66,10 +66,10 @@ class Question:
         count = widths.layers.get(stack, 0)
         layers = count if self.layers is None else len([layer for layer in self.layers if layer < count])
         rows = length if self.rows is None else len(self.rows)
-        each = {"residual": widths.stream, "normed": 2 * widths.stream, "output": 2 * widths.stream}
-        each |= {"activation": widths.inner}
+        per_layer = {"residual": widths.stream, "normed": 2 * widths.stream, "output": 2 * widths.stream}
+        per_layer |= {"activation": widths.inner}
         once = {"final": widths.stream, "logits": widths.scores if stack == self._writing(widths) else 0}
-        return rows * sum((layers + 1) * each.get(step, 0) + once.get(step, 0) for step in self.steps)
+        return rows * sum((layers + 1) * per_layer.get(step, 0) + once.get(step, 0) for step in self.steps)
 
     def _writing(self, widths: Widths) -> str:
         return "decoder" if "decoder" in widths.layers else "encoder"

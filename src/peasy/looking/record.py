@@ -1,7 +1,7 @@
-"""What looking finds, as plain data: NumPy arrays with the tokens that name their rows and columns. No torch here.
+"""Inspection results as plain data: NumPy arrays with token labels. No torch here.
 
-Pages, pictures and tables are made of these alone. An array never travels without its labels, and never
-without what a reader must know to read it: edits, scaling, how exactly it is kept.
+Views are made from these alone. An array always comes with its labels and with what is needed to read it:
+interventions, scaling, storage dtype.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,12 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Capture:
-    """One step of one place of a model, for one text.
+    """Captured activation: one step at one module path, for one sequence.
 
     `array` is `[head, row, key]` for scores, scaled, masked and weights; `[head, row, width]` for query and context;
-    `[head, key, width]` for key and value; `[row, width]` for the stream and the feed-forward (then `heads` is empty).
-    `heads` are the numbers of the heads along the first axis, `rows` the places of the queries along the second (None:
-    the step has keys there, all of them). `sizes` `[head, key]`, with weights only: how long each key's value is;
-    `scaled()` uses it. `caption` is the formula's own, where it has one.
+    `[head, key, width]` for key and value; `[row, width]` for residual stream and feed-forward (then `heads` is empty).
+    `heads`: head numbers along the first axis; `rows`: query positions along the second (None: all keys).
+    `value_norms` `[head, key]`, with weights only: norms of the value vectors. `caption`: the formula's step, if any.
     """
 
     place: Place
@@ -41,19 +40,18 @@ class Capture:
     caption: Step | None = None
 
     def scaled(self) -> np.ndarray:
-        """Contributions: each weight times the length of the value that it carries; they do not add up to 1."""
-        assert self.sizes is not None, "only weights carry values"
+        """Return value-weighted attention: each weight times the norm of its value; rows do not sum to 1."""
+        assert self.sizes is not None, "only weights have value norms"
         return self.array.astype(np.float32) * self.sizes[:, None, :]
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What was asked for of one text through one model.
+    """Captured activations of one input through one model.
 
-    `tokens` is the text, and for a translator the source; `target` is what a translator answered. `captures` hold what
-    was asked for. `parts` tell about every attention of the model, also those not captured. `edits` say in words what
-    was changed before looking (empty = nothing was). `storage` is the dtype the arrays are kept in. `next` is what
-    the model would say after the last token, best first (empty for an encoder without a head).
+    `tokens`: the input, for an encoder-decoder the source; `target`: the decoder input. `attentions` describe every
+    attention of the model, also those not captured. `interventions`: descriptions (empty = none). `storage`: dtype of
+    the arrays. `next_tokens`: most likely next tokens, best first (empty without an LM head).
     """
 
     model: str
@@ -69,24 +67,24 @@ class Look:
     caveat: str = CAVEAT
 
     def axes(self, place: Place) -> tuple[Tokens, Tokens]:
-        """Whose the queries and whose the keys of a place are: (queries, keys)."""
-        own = self.target if self.target is not None and place.stack == "decoder" else self.tokens
-        return own, self.tokens if place.part == "cross_attention" else own
+        """Return the tokens of the queries and of the keys of an attention."""
+        queries = self.target if self.target is not None and place.stack == "decoder" else self.tokens
+        return queries, self.tokens if place.part == "cross_attention" else queries
 
     def of(self, step: str) -> dict[Place, Capture]:
-        """The captures of a step, by place."""
+        """Return the captures of a step by module path."""
         return {capture.place: capture for capture in self.captures if capture.step == step}
 
     def part(self, place: Place) -> Part | None:
-        """The facts about an attention."""
-        return next((part for part in self.parts if part.place == place), None)
+        """Return the description of an attention."""
+        return next((info for info in self.parts if info.place == place), None)
 
 
 @dataclass(frozen=True, eq=False)
 class Overview:
-    """A matrix too large to hold, in square tiles of `tile` queries by `tile` keys: `tiles` `[head, row, column]`.
+    """Attention matrix reduced to square tiles of `tile` queries by `tile` keys: `tiles` `[head, row, column]`.
 
-    `how` is "mean" or "max", over all cells of a tile; hidden cells are 0, and the last tiles may be smaller.
+    `reduction` is "mean" or "max" over the cells of a tile; masked cells are 0, and the last tiles may be smaller.
     """
 
     place: Place
@@ -102,7 +100,7 @@ class Overview:
 
 @dataclass(frozen=True, eq=False)
 class LongLook:
-    """A long text: an overview of each asked attention, and exact rows of it where they were asked for."""
+    """Attention of a long input: a tiled overview of each attention, and some exact rows."""
 
     model: str
     tokens: Tokens
@@ -116,14 +114,13 @@ class LongLook:
 
 @dataclass(frozen=True, eq=False)
 class HeadScore:
-    """What one head does, as shares of its attention, averaged over the queries of all sentences.
+    """Scores of one head, averaged over the queries of all sentences.
 
-    `entropy` in bits, and `sharpness` 1 - entropy / most possible. `previous`, `next`, `first`, `own`: weight on the
-    token before, after, at the start, on itself. `same`: weight on earlier or later places of the same token, the
-    query's own left out. `induction`: on a random sequence that is repeated, weight on the token that came after the
-    same token before. `position`: how alike the head's pattern is on unlike texts (1 = only places decide, 0 = only
-    words do). `distance`: mean number of places between query and key. `profile[d]`: weight at d places back (or, in
-    an encoder, either way; the last holds all that lies further).
+    `entropy` in bits, and `sharpness` = 1 - entropy / maximum. `previous`, `next`, `first`, `own`: weight on the
+    previous, next, first and current token. `same`: weight on other occurrences of the same token (duplicate-token
+    head). `induction`: on a repeated random sequence, weight on the token after the earlier occurrence. `position`:
+    similarity of the pattern on different texts (1 = positional only, 0 = content only). `distance`: mean distance of
+    query and key. `profile[d]`: weight at distance d (in an encoder both directions; the last entry holds the rest).
     """
 
     place: Place
@@ -141,22 +138,22 @@ class HeadScore:
     profile: np.ndarray
 
     def says(self) -> str:
-        """What stands out most, in a few words."""
-        named = {
-            "looks at the previous token": self.previous,
-            "looks at the next token": self.next,
-            "looks at the first token": self.first,
-            "looks at itself": self.own,
-            "looks at the same token elsewhere": self.same,
-            "continues what was there before (induction)": self.induction or 0.0,
+        """Describe the dominant behaviour in a few words."""
+        behaviours = {
+            "attends to the previous token": self.previous,
+            "attends to the next token": self.next,
+            "attends to the first token": self.first,
+            "attends to itself": self.own,
+            "attends to the same token elsewhere": self.same,
+            "induction head": self.induction or 0.0,
         }
-        best = max(named, key=lambda name: named[name])
-        return best if named[best] >= 0.4 else "spread widely" if self.sharpness < 0.2 else "mixed"
+        best = max(behaviours, key=lambda name: behaviours[name])
+        return best if behaviours[best] >= 0.4 else "attends broadly" if self.sharpness < 0.2 else "mixed"
 
 
 @dataclass(frozen=True, eq=False)
 class HeadReport:
-    """What every head of a model does across some sentences."""
+    """Scores of every head of a model over some sentences."""
 
     model: str
     heads: tuple[HeadScore, ...]
@@ -166,17 +163,16 @@ class HeadReport:
     caveat: str = CAVEAT
 
     def ranked(self, by: str) -> tuple[HeadScore, ...]:
-        """The heads with most of one score first; heads without that score are left out."""
+        """Return the heads sorted by one score, largest first; heads without that score are left out."""
         scored = [head for head in self.heads if getattr(head, by) is not None]
         return tuple(sorted(scored, key=lambda head: -getattr(head, by)))
 
 
 @dataclass(frozen=True, eq=False)
 class LensTable:
-    """What each layer would say next, read by the model's own head: layer 0 is the embedding, the last is the model.
+    """Logit lens: top tokens of each layer by the model's own LM head; layer 0 is the embedding.
 
-    `pieces[layer][row]` are the best tokens at a place of the text, best first; `chances` `[layer, row, best]` their
-    probabilities; `rows` the places.
+    `pieces[layer][row]`: top tokens at a position, best first; `probabilities` `[layer, row, rank]`; `rows`: positions.
     """
 
     model: str
@@ -189,15 +185,15 @@ class LensTable:
 
     @property
     def final(self) -> tuple[str, ...]:
-        """The model's own first choice at each row."""
+        """The model's own top token at each row."""
         return tuple(best[0] for best in self.pieces[-1])
 
 
 @dataclass(frozen=True, eq=False)
 class Similarity:
-    """The cosine of two sentences as a sum over pairs of words: `pairs` `[word of first, word of second]`.
+    """Cosine similarity of two sentences as a sum over word pairs: `pairs` `[word of first, word of second]`.
 
-    The cells add up to `cosine`; `token_pairs` are the same by token.
+    The cells sum to `cosine`; `token_pairs` are the same by token.
     """
 
     model: str
@@ -210,10 +206,7 @@ class Similarity:
 
 @dataclass(frozen=True, eq=False)
 class Looked:
-    """Where the heads of one attention looked when one token was chosen: `keys` and `weights` `[head, best]`.
-
-    The largest weights first; the rest of a row adds up to what is missing from 1.
-    """
+    """Top attention of one layer when one token was generated: `keys` and `weights` `[head, rank]`, largest first."""
 
     place: Place
     keys: np.ndarray
@@ -222,10 +215,10 @@ class Looked:
 
 @dataclass(frozen=True, eq=False)
 class TraceStep:
-    """One produced token: what else could have come, where each head looked, and what had to be computed for it.
+    """One generated token: its alternatives, the top attention of each layer, and the work done.
 
-    `computed` tokens went through the model in this step, and `reused` came from the cache. `score` is the log
-    probability of the whole text so far.
+    `num_computed` tokens went through the model in this step, `num_cached` came from the KV cache.
+    `cumulative_logprob`: log-probability of the sequence so far.
     """
 
     id: int
@@ -240,10 +233,10 @@ class TraceStep:
 
 @dataclass(frozen=True, eq=False)
 class GenerationTrace:
-    """How a text came about, token by token, through the cache. Keys count `prompt` first, then what was produced.
+    """Trace of one generation, token by token. Key positions count the prompt first, then the generated tokens.
 
-    For a translator `source` is what cross-attention looked at. Of several beams, this is one; `beams` are all of
-    them, best first, the first being this one (empty where there was only one).
+    `source`: keys of cross-attention in an encoder-decoder. `beams`: all beams, best first, the first being this one
+    (empty without beam search).
     """
 
     model: str
@@ -258,17 +251,16 @@ class GenerationTrace:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The pieces that self-attention could look at, prompt first."""
+        """Pieces of the self-attention keys: prompt, then generated tokens."""
         return (*self.prompt.pieces, *(step.piece for step in self.steps))
 
 
 @dataclass(frozen=True)
 class AlignmentScore:
-    """How well one head aligns. `right`: share of known pairs it finds (None: nothing is known about the pair).
+    """Alignment score of one head. `accuracy`: share of gold pairs it finds (None without gold pairs).
 
-    `monotony`: how far its best source place moves with what is written (1 = in step, 0 = it stands still or goes
-    back). `sharpness`: mean of the largest weight. `score` is what heads are ranked by: `right` where it is known,
-    else monotony x sharpness.
+    `monotonicity`: correlation of source and target position, at least 0. `sharpness`: mean of the largest weight.
+    `score`: accuracy if known, else monotonicity x sharpness.
     """
 
     place: Place
@@ -281,10 +273,10 @@ class AlignmentScore:
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Which source words the words of an answer were written from: `weights` `[target word, source word]`.
+    """Word alignment from one cross-attention head: `weights` `[target word, source word]`.
 
-    `place` and `head` are what is shown; `scores` rank all heads, best first. `known` are (source word, target word)
-    pairs that are known to belong together.
+    `path` and `head`: the head that is shown; `scores` rank all heads, best first. `gold`: known (source word, target
+    word) pairs.
     """
 
     model: str
@@ -302,23 +294,23 @@ class Alignment:
 
     @property
     def layer(self) -> int:
-        """The layer that is shown."""
+        """Layer of the shown head."""
         return self.place.layer
 
     def best(self) -> list[tuple[str, str]]:
-        """Each word of the answer with the source word that it was written from most."""
-        most = self.weights.argmax(axis=1)
-        return [(word, self.source.words[at]) for word, at in zip(self.target.words, most.tolist(), strict=True)]
+        """Return each target word with its most strongly aligned source word."""
+        best = self.weights.argmax(axis=1).tolist()
+        return [(word, self.source.words[index]) for word, index in zip(self.target.words, best, strict=True)]
 
     def links(self, least: float = 0.1) -> tuple[tuple[int, int, float], ...]:
-        """(source word, target word, weight) of all links that strong."""
+        """Return (source word, target word, weight) of all links with at least this weight."""
         target, source = np.nonzero(self.weights >= least)
         return tuple((int(s), int(t), float(self.weights[t, s])) for t, s in zip(target, source, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One checkpoint of a film: weights `[head, query, key]` by place, after `step` steps."""
+    """Attention of one checkpoint: weights `[head, query, key]` by module path, after `step` steps."""
 
     step: int
     weights: Mapping[Place, np.ndarray]
@@ -326,7 +318,7 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class TrainingFilm:
-    """The attention of one sentence at every checkpoint of a run, first checkpoint first."""
+    """Attention of one sentence at every checkpoint of a run, in order."""
 
     run: str
     tokens: Tokens
@@ -338,12 +330,11 @@ class TrainingFilm:
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """What an edit changed: the same text looked at twice.
+    """Effect of an intervention on the next-token distribution and on metrics.
 
-    `before` and `after` are the likeliest next tokens; `words` follows single words through both: (piece, before,
-    after). `divergence` is how far the distributions of the next token lie apart (Kullback-Leibler, bits), `scores`
-    the largest change of a score at the last place. `measures`: (name, before, after) of what was measured on data:
-    loss, perplexity, BLEU.
+    `before` and `after`: most likely next tokens; `tracked_words`: (piece, probability before, after).
+    `kl_divergence` of the next-token distributions in bits; `max_logit_change` at the last position. `metrics`: (name,
+    before, after) of loss, perplexity or BLEU on data.
     """
 
     model: str

@@ -1,4 +1,4 @@
-"""The recorder: keeps what a tap hands it, as NumPy arrays in the dtype that fits, and nothing else."""
+"""Recorder: stores the activations of a tap as NumPy arrays in the chosen dtype."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,14 +13,14 @@ from peasy.nn.tap import FORMULA_STEPS, Seen, Tap
 from peasy.nn.watch import Look
 
 BLOCK = 256
-"""So many rows are handed over at a time: beside what is kept, only they are held in full precision."""
+"""Rows per callback: besides the stored arrays, only these are held in full precision."""
 
 
 class Recorder:
-    """Keeps the asked steps of one text (the first of a batch), which has so many tokens in each stack.
+    """Stores the captured steps of one sequence (the first of a batch), with its length in each stack.
 
-    Arrays are made once, in their full size; no piece is held beside them. With weights it also keeps how long each
-    key's value is, so that contributions can be shown wherever weights are.
+    Arrays are allocated once, in full size. With weights it also stores the norm of each key's value vector, so that
+    value-weighted attention can be shown.
     """
 
     def __init__(self, question: Question, lengths: Mapping[str, int], storage: str = "float32") -> None:
@@ -30,16 +30,16 @@ class Recorder:
         self._sizes: dict[Place, np.ndarray] = {}
 
     def tap(self, examine: Callable[[Place, Look], object] | None = None) -> Tap:
-        """The tap that asks for it; `examine` may look at the attentions themselves in the same pass."""
-        asked = self.question
-        steps = {*asked.steps, "value"} if "weights" in asked.steps else set(asked.steps)
+        """Return the tap for this spec; `on_attention` also receives the attention inputs of the same pass."""
+        spec = self.question
+        steps = {*spec.steps, "value"} if "weights" in spec.steps else set(spec.steps)
         return Tap(
-            self.hand, steps=steps, layers=asked.layers, heads=asked.heads, rows=asked.rows,
-            parts=asked.parts, stacks=asked.stacks, block=BLOCK, examine=examine,
+            self.hand, steps=steps, layers=spec.layers, heads=spec.heads, rows=spec.rows,
+            parts=spec.parts, stacks=spec.stacks, block=BLOCK, examine=examine,
         )  # fmt: skip
 
     def hand(self, seen: Seen) -> None:
-        """Take one piece; pieces of tall steps come one below the other."""
+        """Store one activation; the [query, key] steps arrive in blocks of rows."""
         array = seen.array[0].detach()
         if seen.step == "value" and "weights" in self.question.steps:
             self._sizes[seen.place] = array.float().norm(dim=-1).cpu().numpy()
@@ -50,24 +50,24 @@ class Recorder:
             self._kept[key] = replace(seen, array=array.to(self._dtype, copy=True))
             return
         if key not in self._kept:
-            kept = torch.empty(len(array), self._tall(seen.place), array.shape[-1], dtype=self._dtype)
-            self._kept[key] = replace(seen, array=kept, rows=())
-        before, rows = self._kept[key].rows or (), seen.rows or ()
-        self._kept[key].array[:, len(before) : len(before) + len(rows)].copy_(array)
-        self._kept[key] = replace(self._kept[key], rows=(*before, *rows))
+            full = torch.empty(len(array), self._tall(seen.place), array.shape[-1], dtype=self._dtype)
+            self._kept[key] = replace(seen, array=full, rows=())
+        previous_rows, rows = self._kept[key].rows or (), seen.rows or ()
+        self._kept[key].array[:, len(previous_rows) : len(previous_rows) + len(rows)].copy_(array)
+        self._kept[key] = replace(self._kept[key], rows=(*previous_rows, *rows))
 
     def _tall(self, place: Place) -> int:
         return self.lengths[place.stack] if self.question.rows is None else len(self.question.rows)
 
     def captures(self) -> tuple[Capture, ...]:
-        """All that was kept, in the order in which the text met it."""
-        return tuple(self._capture(seen) for seen in self._kept.values())
+        """Return all captures in execution order."""
+        return tuple(self._capture(activation) for activation in self._kept.values())
 
     def _capture(self, seen: Seen) -> Capture:
         rows = seen.rows
         if rows is None and seen.step not in ("key", "value"):
             rows = tuple(range(seen.array.shape[-2]))
-        sizes = self._sizes.get(seen.place) if seen.step == "weights" else None
+        norms = self._sizes.get(seen.place) if seen.step == "weights" else None
         return Capture(
-            seen.place, seen.step, seen.array.cpu().numpy(), tuple(seen.heads or ()), rows, sizes, seen.caption
+            seen.place, seen.step, seen.array.cpu().numpy(), tuple(seen.heads or ()), rows, norms, seen.caption
         )

@@ -1,4 +1,4 @@
-"""Attention rollout: weights of all layers multiplied, half of each layer being the stream that passes it by."""
+"""Attention rollout: product of the head-averaged weights of all layers, each mixed half with the identity."""
 
 import numpy as np
 
@@ -6,24 +6,24 @@ from peasy.errors import InvalidInput
 from peasy.looking.record import Look
 
 CAVEAT = (
-    "Rollout multiplies weights as if heads only copied: it ignores values, norms and feed-forwards. "
-    "It is a picture of where information could have gone, not of where it went."
+    "Rollout multiplies weights as if heads only copied: it ignores values, norms and feed-forward layers. "
+    "It shows where information could have flowed, not where it did."
 )
 
 
 def roll_out(look: Look, stack: str) -> np.ndarray:
-    """How much of each input token could have reached each last vector, `[query, key]`; rows add up to 1."""
-    places = sorted(p for p in look.of("weights") if p.stack == stack and p.part == "attention")
-    every = [part.place for part in look.parts if part.place.stack == stack and part.place.part == "attention"]
-    if places != every or not every:
-        raise InvalidInput("Rollout needs the weights of every layer.", hint="Look without layers= and heads=.")
-    count = len(look.axes(places[0])[0])
-    found = np.eye(count, dtype=np.float64)
-    for place in places:
-        capture = look.of("weights")[place]
-        part = look.part(place)
-        if capture.array.shape[1] != count or part is None or len(capture.heads) != part.heads:
-            raise InvalidInput("Rollout needs all rows and heads.", hint="Look without rows= and heads=.")
+    """Return the rollout `[query, key]`: the share of each input token in each final vector; rows sum to 1."""
+    captured = sorted(p for p in look.of("weights") if p.stack == stack and p.part == "attention")
+    expected = [info.place for info in look.parts if info.place.stack == stack and info.place.part == "attention"]
+    if captured != expected or not expected:
+        raise InvalidInput("Rollout needs the weights of every layer.", hint="Leave out layers= and heads=.")
+    count = len(look.axes(captured[0])[0])
+    product = np.eye(count, dtype=np.float64)
+    for path in captured:
+        capture = look.of("weights")[path]
+        info = look.part(path)
+        if capture.array.shape[1] != count or info is None or len(capture.heads) != info.heads:
+            raise InvalidInput("Rollout needs all rows and heads.", hint="Leave out rows= and heads=.")
         mean = capture.array.astype(np.float64).mean(axis=0)
-        found = (0.5 * mean + 0.5 * np.eye(count)) @ found
-    return (found / found.sum(axis=1, keepdims=True)).astype(np.float32)
+        product = (0.5 * mean + 0.5 * np.eye(count)) @ product
+    return (product / product.sum(axis=1, keepdims=True)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What was seen of a whole data set, streamed to disk in shards of safetensors, one whenever the budget is reached."""
+"""Activation store: captures of a whole data set on disk, in safetensors shards within a memory budget."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ INDEX = "looks.json"
 
 @dataclass(frozen=True)
 class Kept:
-    """A folder of shards: how many texts and files, and how many bytes of arrays."""
+    """Folder of activation shards: number of sequences and files, bytes of arrays."""
 
     folder: Path
     texts: int
@@ -38,28 +38,28 @@ def stream_looks(
     model: Model, readings: Iterable[Reading], question: Question, folder: str | Path, *,
     budget: int, storage: str = "float16", edit: Edit | None = None, said: tuple[str, ...] = (),
 ) -> Kept:  # fmt: skip
-    """Look at every text and write what was asked for; never more than `budget` bytes are held at once.
+    """Capture every input and write the arrays to disk; at most `budget` bytes are held in memory.
 
-    The folder appears when all is written, or not at all. A text that alone would not fit is refused before it runs.
+    The folder is created atomically. An input that alone exceeds the budget raises before it runs.
     """
-    parts, widths = parts_of(model), widths_of(model)
-    question.check("This model", parts, widths)
-    with committed(folder) as place:
-        writer = _Writer(place, budget)
-        for reading in readings:
-            check_reading(model, reading)
-            lengths = reading.lengths(model)
-            numbers = question.numbers(parts, widths, lengths)
-            choose_storage(numbers, budget, storage)
-            writer.make_room(numbers * (2 if storage == "float16" else 4))
+    attentions, dims = parts_of(model), widths_of(model)
+    question.check("This model", attentions, dims)
+    with committed(folder) as new_folder:
+        writer = _Writer(new_folder, budget)
+        for model_input in readings:
+            check_reading(model, model_input)
+            lengths = model_input.lengths(model)
+            num_values = question.numbers(attentions, dims, lengths)
+            choose_storage(num_values, budget, storage)
+            writer.make_room(num_values * (2 if storage == "float16" else 4))
             recorder = Recorder(question, lengths, storage)
-            (read if "logits" in question.steps else run)(model, reading, recorder.tap(), edit)
-            writer.add(reading, recorder.captures())
+            (read if "logits" in question.steps else run)(model, model_input, recorder.tap(), edit)
+            writer.add(model_input, recorder.captures())
         return writer.finish(Path(folder), question, storage, said)
 
 
 class _Writer:
-    """Arrays that wait for their shard."""
+    """Shard writer: collects arrays and writes a shard when the budget is reached."""
 
     def __init__(self, place: Path, budget: int) -> None:
         self.place, self.budget = place, budget
@@ -74,12 +74,13 @@ class _Writer:
     def add(self, reading: Reading, captures: tuple[Capture, ...]) -> None:
         number = len(self.texts)
         self.texts.append({"ids": reading.ids, "target": reading.target, "file": self.files})
-        for one in captures:
-            name = f"{number}.{one.place.stack}.{one.place.layer}.{one.place.part}.{one.step}"
-            self.waiting[name] = np.ascontiguousarray(one.array)
-            if one.sizes is not None:
-                self.waiting[f"{name}.sizes"] = np.ascontiguousarray(one.sizes)
-            self.held += one.array.nbytes
+        for capture in captures:
+            path = capture.place
+            name = f"{number}.{path.stack}.{path.layer}.{path.part}.{capture.step}"
+            self.waiting[name] = np.ascontiguousarray(capture.array)
+            if capture.sizes is not None:
+                self.waiting[f"{name}.sizes"] = np.ascontiguousarray(capture.sizes)
+            self.held += capture.array.nbytes
 
     def flush(self) -> None:
         save_file(self.waiting, self.place / _file(self.files))
@@ -90,24 +91,24 @@ class _Writer:
         if self.waiting:
             self.flush()
         if not self.texts:
-            raise InvalidInput("There is not one text to look at.")
-        asked = {"steps": question.steps, "layers": question.layers, "heads": question.heads, "rows": question.rows}
-        told = {"texts": self.texts, "asked": asked, "storage": storage, "edits": said}
-        (self.place / INDEX).write_text(json.dumps(told), encoding="utf-8")
+            raise InvalidInput("The data set is empty.")
+        fields = {"steps": question.steps, "layers": question.layers, "heads": question.heads, "rows": question.rows}
+        index = {"texts": self.texts, "asked": fields, "storage": storage, "edits": said}
+        (self.place / INDEX).write_text(json.dumps(index), encoding="utf-8")
         return Kept(folder, len(self.texts), self.files, self.bytes)
 
 
 def read_looks(folder: str | Path) -> Iterator[tuple[Reading, dict[tuple[Place, str], np.ndarray]]]:
-    """Every text of a folder of shards with its arrays, one text at a time."""
+    """Yield every input of an activation store with its arrays."""
     folder = Path(folder)
     if not (folder / INDEX).is_file():
-        raise NotFound(f"{folder} holds no looks: there is no {INDEX}.")
-    told = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    for number, text in enumerate(told["texts"]):
-        target = None if text["target"] is None else tuple(text["target"])
-        with safe_open(folder / _file(text["file"]), framework="np") as file:
+        raise NotFound(f"{folder} is not an activation store: it has no {INDEX}.")
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    for number, entry in enumerate(index["texts"]):
+        target = None if entry["target"] is None else tuple(entry["target"])
+        with safe_open(folder / _file(entry["file"]), framework="np") as file:
             names = [name for name in file.keys() if name.startswith(f"{number}.")]  # noqa: SIM118
-            yield Reading(tuple(text["ids"]), target), {_named(name): file.get_tensor(name) for name in names}
+            yield Reading(tuple(entry["ids"]), target), {_named(name): file.get_tensor(name) for name in names}
 
 
 def _named(name: str) -> tuple[Place, str]:

@@ -1,7 +1,7 @@
-"""Overviews of long texts: a matrix of weights in square tiles, a few rows at a time, never the whole matrix.
+"""Tiled overview of long attention matrices: mean or max of square tiles, without storing the whole matrix.
 
-Weights come from the formula, a few rows of one head at a time, without the steps before them; they are folded into
-tiles and forgotten. Tests hold every tile equal to the whole matrix of all steps.
+Weights are computed by the formula for a few rows of one head at a time, reduced to tiles and discarded. Tests compare
+every tile with the whole matrix.
 """
 
 import numpy as np
@@ -15,13 +15,13 @@ from peasy.nn.place import Place
 from peasy.nn.watch import Look
 
 ROWS = 256
-"""About so many rows of one head at a time: their weights stay near the processor."""
+"""Rows of one head per block: their weights stay in the CPU cache."""
 
 REDUCTIONS = ("mean", "max")
 
 
 class Tiler:
-    """Makes an overview of every attention that a tap lets it examine."""
+    """Tap callback that makes a tiled overview of every attention."""
 
     def __init__(
         self, tile: int, how: str = "mean", heads: tuple[int, ...] | None = None, scaled: bool = False
@@ -29,20 +29,20 @@ class Tiler:
         if how not in REDUCTIONS:
             raise InvalidInput(f'There is no overview "{how}".', hint="Choose mean or max.")
         if tile < 1:
-            raise InvalidInput(f"A tile of {tile} is not possible.", hint="Choose 1 or more.")
+            raise InvalidInput(f"The tile size is {tile}.", hint="Choose 1 or more.")
         self.tile, self.how, self.heads, self.scaled = tile, how, heads, scaled
         self.overviews: list[Overview] = []
 
     def examine(self, place: Place, look: Look) -> None:
-        """Fold one attention into tiles."""
+        """Reduce one attention to tiles."""
         heads = tuple(range(look.query.shape[1])) if self.heads is None else self.heads
-        found = fold_heads(look, heads, self.tile, self.how, self.scaled).cpu().numpy()
+        tiles = fold_heads(look, heads, self.tile, self.how, self.scaled).cpu().numpy()
         n_query, n_key = look.query.shape[2], look.key.shape[2]
-        self.overviews.append(Overview(place, heads, self.tile, self.how, found, n_query, n_key, self.scaled))
+        self.overviews.append(Overview(place, heads, self.tile, self.how, tiles, n_query, n_key, self.scaled))
 
 
 def choose_tile(longest: int, most: int = 128) -> int:
-    """The smallest power of two that needs no more than `most` tiles each way.
+    """Return the smallest power of two that needs at most `max_tiles` tiles per axis.
 
     >>> choose_tile(100), choose_tile(8192), choose_tile(8193)
     (1, 64, 128)
@@ -51,9 +51,9 @@ def choose_tile(longest: int, most: int = 128) -> int:
 
 
 def fold_heads(look: Look, heads: tuple[int, ...], tile: int, how: str = "mean", scaled: bool = False) -> Tensor:
-    """The weights of some heads in tiles, `[head, tiles of queries, tiles of keys]`, of the first text of a batch."""
+    """Return tiled weights `[head, query tile, key tile]` of the first sequence of a batch."""
     n_query, n_key = look.query.shape[2], look.key.shape[2]
-    found = look.query.new_zeros(len(heads), -(-n_query // tile), -(-n_key // tile), dtype=torch.float32)
+    tiles = look.query.new_zeros(len(heads), -(-n_query // tile), -(-n_key // tile), dtype=torch.float32)
     step = tile * max(1, ROWS // tile)
     for first in range(0, n_query, step):
         rows = slice(first, min(first + step, n_query))
@@ -61,49 +61,49 @@ def fold_heads(look: Look, heads: tuple[int, ...], tile: int, how: str = "mean",
         mask = (
             _ahead(rows, look.query.device) if look.visible.causal else look.visible.block(rows, last, look.query).mask
         )
-        for place, head in enumerate(heads):
-            powers, total = _weigh(look, head, rows, last, mask)
+        for index, head in enumerate(heads):
+            exponentials, total = _weigh(look, head, rows, last, mask)
             if scaled:
-                powers = powers * look.value[0, _shared(look, head), :last].float().norm(dim=-1)
-            folded = _fold(_fold(powers, tile, how) / total, tile, how, down=True)
-            found[place, first // tile : first // tile + len(folded), : folded.shape[1]] = folded
-    return found / _cells(n_query, n_key, tile, found.device) if how == "mean" else found
+                exponentials = exponentials * look.value[0, _shared(look, head), :last].float().norm(dim=-1)
+            reduced = _fold(_fold(exponentials, tile, how) / total, tile, how, down=True)
+            tiles[index, first // tile : first // tile + len(reduced), : reduced.shape[1]] = reduced
+    return tiles / _cells(n_query, n_key, tile, tiles.device) if how == "mean" else tiles
 
 
 def _weigh(look: Look, head: int, rows: slice, last: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The weights of some rows of one head by the formula, `[query, key]`, still to be divided by their sums."""
+    """Return unnormalised weights `[query, key]` of some rows of one head, and their sums."""
     bias = None if look.visible.bias is None else _of_head(look.visible.bias, head)[rows, :last]
     query, key = look.query[0, head, rows] * look.scale, look.key[0, _shared(look, head), :last]
-    seen = None if mask is None else _of_head(mask, head)
-    return weigh(query, key, mask=seen, bias=bias, scale=1.0, softcap=look.softcap)
+    head_mask = None if mask is None else _of_head(mask, head)
+    return weigh(query, key, mask=head_mask, bias=bias, scale=1.0, softcap=look.softcap)
 
 
 def _ahead(rows: slice, device: torch.device) -> Tensor:
-    """Who may look where among the last keys of a block of rows that only look back: `[row, last keys]`."""
+    """Return the causal mask of a block of rows over its own keys, the last ones: `[row, key]`."""
     count = rows.stop - rows.start
     return torch.ones(count, count, dtype=torch.bool, device=device).tril()
 
 
 def _of_head(array: Tensor, head: int) -> Tensor:
-    """What belongs to one head of the first text; what is alike for all heads or texts is there once."""
+    """Select one head of the first sequence from a mask or bias, which may be shared by heads and batch."""
     return array if array.ndim == 2 else array[0, head % array.shape[1]]
 
 
 def _shared(look: Look, head: int) -> int:
-    """The key head that a query head looks through."""
+    """Return the KV head of a query head."""
     return head * look.key.shape[1] // look.query.shape[1]
 
 
 def _fold(array: Tensor, tile: int, how: str, down: bool = False) -> Tensor:
-    """Every `tile` columns (or rows) become one: their sum or their largest; the last may be fewer."""
+    """Reduce every `tile` columns (or rows) to their sum or maximum; the last tile may be smaller."""
     dim = 0 if down else 1
-    whole = array.shape[dim] // tile * tile
-    pieces = []
-    if whole:
-        pieces.append(_reduce(array.narrow(dim, 0, whole).unflatten(dim, (-1, tile)), how, dim + 1))
-    if whole < array.shape[dim]:
-        pieces.append(_reduce(array.narrow(dim, whole, array.shape[dim] - whole), how, dim).unsqueeze(dim))
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim)
+    full = array.shape[dim] // tile * tile
+    reduced = []
+    if full:
+        reduced.append(_reduce(array.narrow(dim, 0, full).unflatten(dim, (-1, tile)), how, dim + 1))
+    if full < array.shape[dim]:
+        reduced.append(_reduce(array.narrow(dim, full, array.shape[dim] - full), how, dim).unsqueeze(dim))
+    return reduced[0] if len(reduced) == 1 else torch.cat(reduced, dim)
 
 
 def _reduce(array: Tensor, how: str, dim: int) -> Tensor:

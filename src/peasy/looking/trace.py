@@ -1,7 +1,7 @@
-"""A model that is watched while somebody else writes with it: greedy, by chance or with beams, through the cache.
+"""Generation tracing: a model wrapper that records attention and top tokens while any decoder runs it.
 
-Nothing is computed again: what a head looked at is taken from the very pass that chose the token. What was seen is
-kept by the tokens that were read before, so that any text that came out can be followed back, token by token.
+Nothing is computed twice: attention comes from the pass that produced the token. Records are keyed by the preceding
+ids, so that any generated sequence (greedy, sampled or a beam) can be traced back token by token.
 """
 
 from collections.abc import Sequence
@@ -20,32 +20,32 @@ from peasy.nn.tap import Seen, Tap
 
 @dataclass(eq=False)
 class TracedMemory:
-    """A memory that knows which tokens it has read."""
+    """Decode state that also stores the ids it was computed from."""
 
     inner: Any
     ids: tuple[int, ...] = ()
 
     @property
     def length(self) -> int:
-        """How many tokens were read."""
+        """Number of computed tokens."""
         return self.inner.length
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
     def crop(self, length: int) -> None:
-        """Forget everything after the first `length` tokens."""
+        """Drop everything after the first `length` tokens."""
         self.inner.crop(length)
         self.ids = self.ids[:length]
 
     def fork(self) -> "TracedMemory":
-        """The same memory once more, which goes its own way from here."""
+        """Return an independent copy."""
         return TracedMemory(self.inner.fork(), self.ids)
 
 
 @dataclass(frozen=True, eq=False)
 class Glimpse:
-    """What was seen when the token after some ids was chosen: log probabilities of the best, and where heads looked."""
+    """Record of one decoding step: top tokens with log-probabilities, and the top attention of each layer."""
 
     best: tuple[tuple[int, float], ...]
     logs: Tensor
@@ -55,7 +55,7 @@ class Glimpse:
 
 
 class Traced:
-    """Passes everything on to the model, and keeps of every pass what its last token looked at."""
+    """Wrapper with the model's interface that records the attention of the last token of every pass."""
 
     def __init__(
         self,
@@ -75,32 +75,39 @@ class Traced:
         return getattr(self._model, name)
 
     def start(self, batch: int = 1, **more: Any) -> TracedMemory:
-        """An empty memory, which will know what it has read."""
+        """Return a new traced decode state."""
         return TracedMemory(self._model.start(batch, **more))
 
     def read(
         self, texts: Sequence[Sequence[int]], memories: Sequence[TracedMemory], *, every: bool = False, **_: Any
     ) -> list[Tensor]:
-        """Read new tokens as the model does, and look."""
-        collected: list[list[Seen]] = [[] for _ in texts]
-        taps = [Tap(s.append, layers=self.layers, heads=self.heads, rows=[-1], stacks=["decoder"]) for s in collected]
-        edits = [self._edit] * len(texts)
-        before = [memory.length for memory in memories]
-        found = self._model.read(texts, [m.inner for m in memories], every=every, tap=taps, edit=edits)
-        for ids, memory, reused, scores, seen in zip(texts, memories, before, found, collected, strict=True):
-            memory.ids += tuple(ids)
-            last = scores[-1] if every else scores
-            self.seen[memory.ids] = self._glimpse(last, seen, len(ids), reused)
-        return found
+        """Run new tokens as the model does, and record the step."""
+        captured: list[list[Seen]] = [[] for _ in texts]
+        taps = [Tap(c.append, layers=self.layers, heads=self.heads, rows=[-1], stacks=["decoder"]) for c in captured]
+        interventions = [self._edit] * len(texts)
+        lengths = [state.length for state in memories]
+        all_logits = self._model.read(
+            texts, [state.inner for state in memories], every=every, tap=taps, edit=interventions
+        )
+        for ids, state, num_cached, logits, activations in zip(
+            texts, memories, lengths, all_logits, captured, strict=True
+        ):
+            state.ids += tuple(ids)
+            last = logits[-1] if every else logits
+            self.seen[state.ids] = self._glimpse(last, activations, len(ids), num_cached)
+        return all_logits
 
     def _glimpse(self, scores: Tensor, seen: list[Seen], computed: int, reused: int) -> Glimpse:
-        logs = torch.log_softmax(scores.float(), dim=-1).cpu()
-        best = logs.topk(min(self.candidates, len(logs)))
+        logprobs = torch.log_softmax(scores.float(), dim=-1).cpu()
+        best = logprobs.topk(min(self.candidates, len(logprobs)))
         pairs = tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True))
-        return Glimpse(pairs, logs, tuple(self._looked(one, computed + reused) for one in seen), computed, reused)
+        attention = tuple(self._looked(activation, computed + reused) for activation in seen)
+        return Glimpse(pairs, logprobs, attention, computed, reused)
 
     def _looked(self, seen: Seen, length: int) -> Looked:
         weights = seen.array[0, :, -1].float()
-        first = length - weights.shape[-1] if seen.place.part == "attention" else 0  # a window drops earlier keys
+        first = (
+            length - weights.shape[-1] if seen.place.part == "attention" else 0
+        )  # a sliding window has evicted earlier keys
         best = weights.topk(weights.shape[-1] if self.top is None else min(self.top, weights.shape[-1]))
         return Looked(seen.place, (best.indices + first).cpu().numpy(), best.values.cpu().numpy().astype(np.float32))

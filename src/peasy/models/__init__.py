@@ -1,7 +1,7 @@
-"""WHOLE MODELS: which blocks stand together; decoder, encoder, encoder-decoder and the baselines, one protocol.
+"""Whole models behind one protocol: decoder, encoder, encoder-decoder, RNN, CNN, n-gram and word2vec baselines.
 
-May import: torch, nn, formula, config, errors. Imported by: checkpoint and every room above it.
-In: a configuration, then ids. Out: scores for the next token, vectors, and the steps a tap asked for.
+May import: torch, nn, formula, config, errors. Imported by: checkpoint and every package above it.
+In: a config, then token ids. Out: logits, hidden states, and activations captured by a tap.
 """
 
 from importlib import import_module
@@ -16,7 +16,7 @@ _HOMES = {
     "Model": "peasy.models.protocol",
     "read_config": "peasy.models.config",
 }
-"""Imported when first asked for, so that settings can be read without torch."""
+"""Imported lazily, so that configs can be read without torch."""
 
 __all__ = ["Config", "Model", "read_config"]
 

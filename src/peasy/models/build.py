@@ -1,4 +1,4 @@
-"""From settings to a model, with weights from a seed or without memory for weights to come."""
+"""Builds a model from its config, with weights initialised from a seed or on the meta device."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,15 +34,15 @@ KINDS: dict[type, type[Model]] = {
 
 
 def build(config: kinds.Config, *, seed: int | None = 0) -> Model:
-    """A model with weights drawn from `seed`; None = on no device ("meta"), to be filled from a file.
+    """Build a model with weights initialised from `seed`; None = on the meta device, to be filled from a file.
 
     >>> from peasy.models.preset import preset
     >>> build(preset("gpt2"), seed=None).count_parameters()
     124439808
     """
-    kind = KINDS[type(config)]
+    model_class = KINDS[type(config)]
     with torch.device("meta"), _Undrawn():
-        model = kind(config)
+        model = model_class(config)
     if seed is not None:
         model.to_empty(device="cpu")
         initialise(model, seed)
@@ -50,7 +50,7 @@ def build(config: kinds.Config, *, seed: int | None = 0) -> Model:
 
 
 class _Undrawn(TorchFunctionMode):
-    """Modules draw no weights of their own: there are none to draw, and asking would load torch's compiler (2 s)."""
+    """Skips torch's weight initialisation: needless on the meta device, and it would import torch's compiler (2 s)."""
 
     def __torch_function__(self, function: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(function, "__module__", None) == "torch.nn.init":
@@ -59,21 +59,21 @@ class _Undrawn(TorchFunctionMode):
 
 
 def initialise(model: nn.Module, seed: int) -> None:
-    """Draw every weight from `seed`, in the order of the modules.
+    """Initialise all weights from `seed`, in the order of the modules.
 
-    Maps get a spread of one over the root of their inputs' width, token vectors 0.02 (tied heads read them
-    too) or, where no norm makes them larger before a gate reads them, 0.3; norms 1, biases 0; what is added to a
-    residual stream is made smaller the more of it is added.
+    Linear layers are normal with standard deviation 1/sqrt(fan_in), embeddings with 0.02 (tied heads use them too)
+    or, in recurrent models, where no norm rescales them, 0.3; norms are 1, biases 0. Output projections into the
+    residual stream are scaled down with their number.
     """
-    draw = torch.Generator().manual_seed(seed)
-    gated = any(isinstance(module, nn.RNNBase) for module in model.modules())
+    generator = torch.Generator().manual_seed(seed)
+    is_recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
     with torch.no_grad():
         for name, module in model.named_modules():
-            for own, weight in module.named_parameters(recurse=False):
-                if gated and isinstance(module, nn.Embedding):
-                    weight.normal_(0, 0.3, generator=draw)
+            for parameter, weight in module.named_parameters(recurse=False):
+                if is_recurrent and isinstance(module, nn.Embedding):
+                    weight.normal_(0, 0.3, generator=generator)
                 else:
-                    _draw(f"{name}.{own}", module, weight, draw)
+                    _draw(f"{name}.{parameter}", module, weight, generator)
         _calm_residuals(model)
 
 
@@ -88,13 +88,13 @@ def _draw(name: str, module: nn.Module, weight: nn.Parameter, draw: torch.Genera
     elif weight.ndim == 1 and name.endswith("bias"):
         weight.zero_()
     else:
-        inputs = weight[0].numel() if isinstance(module, (nn.Linear, nn.Conv1d, Head)) else weight.shape[0]
-        weight.normal_(0, inputs**-0.5, generator=draw)
+        fan_in = weight[0].numel() if isinstance(module, (nn.Linear, nn.Conv1d, Head)) else weight.shape[0]
+        weight.normal_(0, fan_in**-0.5, generator=draw)
 
 
 def _calm_residuals(model: nn.Module) -> None:
     for stack in model.modules():
         if isinstance(stack, Stack):
-            adding = [linear for block in stack.blocks if isinstance(block, Block) for linear in block.adding()]
-            for linear in adding:
-                linear.weight.mul_(len(adding) ** -0.5)
+            projections = [linear for block in stack.blocks if isinstance(block, Block) for linear in block.adding()]
+            for linear in projections:
+                linear.weight.mul_(len(projections) ** -0.5)

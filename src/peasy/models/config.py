@@ -1,6 +1,6 @@
-"""What a whole model is: one frozen class for each kind, told apart by `kind`, read by `peasy.config`.
+"""Model configs: one frozen dataclass per kind of model, read by `peasy.config` and selected by `kind`.
 
-A family (GPT-2, Llama, BERT, ...) is nothing but values of these.
+A family (GPT-2, Llama, BERT, ...) is only a set of values of these.
 """
 # ruff: noqa: RUF009 (frozen defaults may be shared)
 
@@ -15,7 +15,10 @@ from peasy.nn.part import check
 
 @dataclass(frozen=True)
 class Special:
-    """The ids of tokens that are not text. `start` is what a decoder that answers an encoder begins with."""
+    """Ids of the special tokens: pad, bos, eos, decoder_start, mask, unk.
+
+    `decoder_start` is the first token of the decoder in an encoder-decoder model.
+    """
 
     padding: int | None = None
     begin: int | None = None
@@ -27,7 +30,7 @@ class Special:
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """Only looks back, predicts the next token."""
+    """Causal decoder that predicts the next token."""
 
     kind: ClassVar[str] = "decoder"
     vocabulary: int
@@ -46,11 +49,11 @@ class DecoderConfig:
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Looks both ways, gives each token and each text a vector.
+    """Bidirectional encoder: a vector for each token and each text.
 
-    `pooler`: a learned map of the first token's vector. `pooling` says what a text's vector is;
-    `normalise` makes it length 1. `longest`: texts are cut to so many tokens before they get a vector, where
-    that is fewer than `context`. `head` None = no scores for masked words.
+    `pooler`: a learned layer on the first token's hidden state. `pooling` makes one vector of a text;
+    `normalise` scales it to length 1. `max_length`: texts are truncated to this many tokens, if that is fewer than
+    `max_seq_len`. `head` None = no masked-language-model head.
     """
 
     kind: ClassVar[str] = "encoder"
@@ -72,14 +75,14 @@ class EncoderConfig:
         _check_transformer(self, self.stack)
         check(self, longest=1)
         if self.pooling == "pooler" and not self.pooler:
-            raise InvalidInput("pooling is pooler, but there is none.", hint="Set pooler to true.")
+            raise InvalidInput('pooling is "pooler", but the model has no pooler.', hint="Set pooler to true.")
 
 
 @dataclass(frozen=True)
 class EncoderDecoderConfig:
-    """Reads a source both ways and answers with a target, one token at a time.
+    """Encoder-decoder: encodes a source bidirectionally and decodes a target token by token.
 
-    `target_vocabulary` None = source and target share their token vectors.
+    `target_vocab_size` None = source and target share the token embedding.
     """
 
     kind: ClassVar[str] = "encoder-decoder"
@@ -102,7 +105,7 @@ class EncoderDecoderConfig:
 
 @dataclass(frozen=True)
 class RecurrentConfig:
-    """One token after the other through a state: LSTM or GRU."""
+    """Recurrent language model: LSTM or GRU."""
 
     kind: ClassVar[str] = "recurrent"
     vocabulary: int
@@ -119,7 +122,7 @@ class RecurrentConfig:
 
 @dataclass(frozen=True)
 class ConvolutionConfig:
-    """Gated convolutions that only look back; layer i looks at every `spread`**i-th place."""
+    """Causal gated convolutions; layer i has dilation `dilation`**i."""
 
     kind: ClassVar[str] = "convolution"
     vocabulary: int
@@ -137,7 +140,7 @@ class ConvolutionConfig:
 
 @dataclass(frozen=True)
 class NGramConfig:
-    """Counts of up to `order` words; orders are mixed, each seen continuation discounted by `discount`."""
+    """N-gram counts up to `order` tokens, interpolated, with absolute discounting by `discount`."""
 
     kind: ClassVar[str] = "ngram"
     vocabulary: int
@@ -153,9 +156,9 @@ class NGramConfig:
 
 @dataclass(frozen=True)
 class RecurrentTranslatorConfig:
-    """A recurrent encoder (both ways) and a recurrent decoder that attends to it by additive scoring.
+    """Bidirectional recurrent encoder and a recurrent decoder with additive attention.
 
-    Without `attends` the decoder knows of the source only the state that it begins with: one vector of fixed size.
+    Without `use_attention` the decoder gets only the encoder's last state: one vector of fixed size.
     """
 
     kind: ClassVar[str] = "recurrent-translator"
@@ -178,7 +181,7 @@ class RecurrentTranslatorConfig:
 
 @dataclass(frozen=True)
 class WordsConfig:
-    """Word vectors: the next word from `window` words before it, or each neighbour from a word (skip-gram)."""
+    """Word vectors (word2vec): predict the next word from the `window` before it, or neighbours (skip-gram)."""
 
     kind: ClassVar[str] = "words"
     vocabulary: int
@@ -201,11 +204,11 @@ Config = (
     | RecurrentTranslatorConfig
     | WordsConfig
 )
-"""Any model's settings; `read_config` and the key `kind` choose the class."""
+"""The config of any model; `read_config` selects the class by the key `kind`."""
 
 
 def read_config(data: Any, where: str = "") -> Config:
-    """The settings of a model from plain data.
+    """Read a model config from plain data.
 
     >>> read_config({"kind": "ngram", "vocabulary": 50}).order
     3
@@ -222,7 +225,7 @@ def _check_sizes(config: Any, **least: float) -> None:
 def _check_transformer(config: Any, *stacks: part.Stack) -> None:
     _check_sizes(config, context=1)
     if isinstance(config.position, part.Learned) and config.context is None:
-        raise InvalidInput("context is missing.", hint="Learned positions need to know how many places there are.")
+        raise InvalidInput("context is missing.", hint="Learned positions need a maximum sequence length.")
     for stack in stacks:
         heads = stack.attention.heads
         if stack.attention.d_head is None and config.d_model % heads:
@@ -232,4 +235,4 @@ def _check_transformer(config: Any, *stacks: part.Stack) -> None:
             )
         width = stack.attention.d_head or config.d_model // heads
         if isinstance(config.position, part.Rotary) and width % 2:
-            raise InvalidInput(f"Heads of width {width} cannot be turned in pairs.", hint="Choose an even d_head.")
+            raise InvalidInput(f"Rotary positions need an even head width, not {width}.", hint="Choose an even d_head.")

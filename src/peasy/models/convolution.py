@@ -1,4 +1,4 @@
-"""Convolutional language model: all places at once, each sees a few before it, more in higher layers."""
+"""Convolutional language model: causal gated convolutions with growing dilation."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from peasy.nn.tap import Place, Tap, show
 
 
 class ConvolutionModel(Model):
-    """Embedding, gated convolutions, norm, head."""
+    """Convolutional language model: embedding, gated convolutions, norm, LM head."""
 
     config: ConvolutionConfig
 
@@ -35,7 +35,7 @@ class ConvolutionModel(Model):
         self.head = Head(config.vocabulary, config.d_model, config.head)
 
     def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> ConvolutionMemory:
-        """Nothing read yet."""
+        """Return an empty convolution state."""
         return ConvolutionMemory([None] * self.config.layers)
 
     def hidden(
@@ -48,7 +48,7 @@ class ConvolutionModel(Model):
         edit: Edit | None = None,
         **source: Any,
     ) -> Tensor:
-        """The last vector of every token."""
+        """Return the hidden states of the last layer."""
         check_ids(ids, self.config.vocabulary)
         real, x = padding_or_none(real), self.embedding(ids)
         inputs = [None] * len(self.blocks) if cache is None else cache.inputs
@@ -62,5 +62,5 @@ class ConvolutionModel(Model):
         return x
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Scores of the next token."""
+        """Return the logits of the next token."""
         return self.head(hidden, self.embedding.weight)

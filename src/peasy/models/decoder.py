@@ -1,4 +1,4 @@
-"""Decoder-only: looks back, predicts the next token."""
+"""Decoder-only Transformer: causal language model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from peasy.nn.tap import Tap
 
 
 class Decoder(Model):
-    """Embedding, blocks that only look back, head."""
+    """Causal Transformer: embedding, blocks, LM head."""
 
     config: DecoderConfig
 
@@ -33,7 +33,7 @@ class Decoder(Model):
         self.head = Head(config.vocabulary, config.d_model, config.head, norm)
 
     def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> Cache:
-        """An empty cache."""
+        """Return an empty KV cache."""
         return Cache.empty(self.decoder.windows, room)
 
     def hidden(
@@ -46,9 +46,9 @@ class Decoder(Model):
         edit: Edit | None = None,
         **source: Any,
     ) -> Tensor:
-        """The last vector of every token."""
-        scene = set_scene(self.embedding, ids, real, causal=True, cache=cache, tap=tap, edit=edit)
-        return self.decoder(self.embedding(ids, scene), scene)
+        """Return the hidden states of the last layer."""
+        ctx = set_scene(self.embedding, ids, real, causal=True, cache=cache, tap=tap, edit=edit)
+        return self.decoder(self.embedding(ids, ctx), ctx)
 
     def read(
         self,
@@ -59,13 +59,13 @@ class Decoder(Model):
         tap: Taps = None,
         edit: Edits = None,
     ) -> list[Tensor]:
-        """All new tokens in one row, so that every product is done once; each looks into its own text's memory."""
+        """Run all new tokens in one packed batch; each attends to the KV cache of its sequence."""
         if not texts:
             return []
-        ids, scene = stand_side_by_side(self.embedding, texts, memories, tap, edit)
-        hidden = self.decoder(self.embedding(ids, scene), scene)
-        return last_or_every(hidden, scene, every, self.scores)
+        ids, ctx = stand_side_by_side(self.embedding, texts, memories, tap, edit)
+        hidden = self.decoder(self.embedding(ids, ctx), ctx)
+        return last_or_every(hidden, ctx, every, self.scores)
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Scores of the next token."""
+        """Return the logits of the next token."""
         return self.head(hidden, self.embedding.token.weight)

@@ -1,4 +1,4 @@
-"""Figure 1 from the real object: boxes in boxes, with their weights, parameters and memory. Plain data, no torch."""
+"""Model diagram as data: nested boxes with weights, parameter counts and memory; no torch."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -9,9 +9,9 @@ from peasy.display import Displayed
 
 @dataclass(frozen=True)
 class Box(Displayed):
-    """A part of a model. `times` equal boxes stand on top of each other; sums are those of one of them.
+    """A module of a model. `times` identical boxes are stacked; `parameters` and `bytes` are those of one.
 
-    `weights` are its own arrays as (name, shape); `parameters` and `bytes` include the boxes inside.
+    `weights` are the module's own arrays as (name, shape); `parameters` and `bytes` include nested boxes.
     """
 
     name: str
@@ -23,20 +23,20 @@ class Box(Displayed):
     times: int = 1
 
     def walk(self) -> Iterator["Box"]:
-        """This box and all boxes inside, outermost first."""
+        """Iterate over this box and all nested boxes, outermost first."""
         yield self
         for box in self.boxes:
             yield from box.walk()
 
 
 def describe(module: Any, name: str = "model") -> Box:
-    """The boxes of a module; blocks that are alike become one box with `times`."""
+    """Return the boxes of a module; identical consecutive blocks become one box with `times`."""
     return Box(
         name,
         module.says() if hasattr(module, "says") else _says(module),
         sum(weight.numel() for weight in module.parameters()),
         sum(array.numel() * array.element_size() for array in module.state_dict().values()),
-        tuple((own, tuple(weight.shape)) for own, weight in module.named_parameters(recurse=False)),
+        tuple((parameter, tuple(weight.shape)) for parameter, weight in module.named_parameters(recurse=False)),
         _inside(module),
     )
 
@@ -45,14 +45,14 @@ def _inside(module: Any) -> tuple[Box, ...]:
     boxes: list[Box] = []
     for name, child in module.parts() if hasattr(module, "parts") else module.named_children():
         if hasattr(child, "append"):  # a list of blocks
-            boxes += _alike([describe(each, f"{name.removesuffix('s')} {i}") for i, each in enumerate(child)])
+            boxes += _alike([describe(block, f"{name.removesuffix('s')} {i}") for i, block in enumerate(child)])
         elif hasattr(child, "says") or next(child.parameters(), None) is not None:
             boxes.append(describe(child, name))
     return tuple(boxes)
 
 
 def _alike(boxes: list[Box]) -> list[Box]:
-    """One box for each run of equal ones, named by the first and the last."""
+    """Merge each run of equal boxes into one, named by the first and the last."""
     runs: list[list[Box]] = []
     for box in boxes:
         if runs and replace(box, name="") == replace(runs[-1][0], name=""):
@@ -70,16 +70,16 @@ def _joined(run: list[Box]) -> Box:
 
 
 def _says(module: Any) -> str:
-    said = _WORDS.get(type(module).__name__)
-    return said(module) if said else ""
+    summarize = _WORDS.get(type(module).__name__)
+    return summarize(module) if summarize else ""
 
 
 _WORDS: dict[str, Callable[[Any], str]] = {
     "Linear": lambda m: f"{m.in_features} to {m.out_features}{'' if m.bias is None else ', bias'}",
     "Embedding": lambda m: f"{m.num_embeddings} vectors of {m.embedding_dim}",
     "LayerNorm": lambda m: "mean 0, variance 1",
-    "RootNorm": lambda m: "mean square 1",
-    "Conv1d": lambda m: f"{m.in_channels} to {m.out_channels}, {m.kernel_size[0]} places",
+    "RootNorm": lambda m: "root mean square 1",
+    "Conv1d": lambda m: f"{m.in_channels} to {m.out_channels}, kernel size {m.kernel_size[0]}",
     "LSTM": lambda m: "long short-term memory",
     "GRU": lambda m: "gated recurrent unit",
 }

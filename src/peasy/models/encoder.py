@@ -1,4 +1,4 @@
-"""Encoder-only: looks both ways, gives each token and each text a vector."""
+"""Encoder-only Transformer: bidirectional, with pooling to one vector per text."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,11 +18,11 @@ from peasy.nn.stack import Stack
 from peasy.nn.tap import Tap
 
 ENOUGH = 512
-"""So many tokens keep the processor busy: longer texts need not join them, and nothing is padded."""
+"""Tokens that fill the CPU: a batch this large is not extended by longer texts, so nothing is padded."""
 
 
 class Encoder(Model):
-    """Embedding and blocks that look both ways; optionally a pooler and a head for masked words."""
+    """Bidirectional Transformer: embedding, blocks, optional pooler and masked-language-model head."""
 
     config: EncoderConfig
 
@@ -39,9 +39,9 @@ class Encoder(Model):
         self.head = Head(config.vocabulary, config.d_model, config.head, norm) if config.head else None
 
     def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> Memory:
-        """An encoder reads a text as a whole."""
+        """Raise: an encoder cannot decode token by token."""
         raise InvalidInput(
-            "An encoder does not write on: it has no cache.", hint="Use a decoder to generate, or embed the text."
+            "An encoder cannot generate text: it has no KV cache.", hint="Use a decoder to generate, or embed the text."
         )
 
     def hidden(
@@ -55,35 +55,35 @@ class Encoder(Model):
         segments: Tensor | None = None,
         **source: Any,
     ) -> Tensor:
-        """The last vector of every token."""
-        scene = set_scene(self.embedding, ids, real, causal=False, tap=tap, edit=edit)
-        return self.encoder(self.embedding(ids, scene, segments), scene)
+        """Return the hidden states of the last layer."""
+        ctx = set_scene(self.embedding, ids, real, causal=False, tap=tap, edit=edit)
+        return self.encoder(self.embedding(ids, ctx, segments), ctx)
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Scores of the word that stands at each place."""
+        """Return the logits of the token at each position (masked language model)."""
         if self.head is None:
-            raise InvalidInput("This encoder has no head for masked words.", hint="Use embed() or hidden().")
+            raise InvalidInput("This encoder has no head for masked tokens.", hint="Use embed() or hidden().")
         return self.head(hidden, self.embedding.token.weight)
 
     def embed(self, ids: Tensor, *, real: Tensor | None = None, **more: Any) -> Tensor:
-        """One vector for each text, `[batch, d_model]`."""
+        """Return one vector per text, `[batch, d_model]`."""
         return self.pool(self.hidden(ids, real=real, **more), real)
 
     def embed_many(self, texts: Sequence[Sequence[int]], *, tokens: int = 1024, half: bool = False) -> Tensor:
-        """The vectors of any number of texts, in their order, without gradients.
+        """Return the vectors of any number of texts, in their order, without gradients.
 
-        Texts of like length are read together, about `tokens` tokens at a time, so that little is read in vain.
-        `half` multiplies in bfloat16 and still adds and normalises in the model's own numbers.
+        Texts of similar length are batched, about `max_batch_tokens` at a time, so that there is little padding.
+        `bfloat16` is used for products only; pooling and normalisation keep the model's precision.
         """
-        found = torch.empty(len(texts), self.config.d_model, device=self.device)
+        vectors = torch.empty(len(texts), self.config.d_model, device=self.device)
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=half):
             for rows in _batches([len(text) for text in texts], tokens):
                 ids, real = pad([texts[row] for row in rows])
-                found[rows] = self.embed(ids.to(self.device), real=real.to(self.device)).to(found.dtype)
-        return found
+                vectors[rows] = self.embed(ids.to(self.device), real=real.to(self.device)).to(vectors.dtype)
+        return vectors
 
     def pool(self, hidden: Tensor, real: Tensor | None = None) -> Tensor:
-        """From the vectors of the tokens to the vector of the text; half precision is summed in 32 bits."""
+        """Pool hidden states to one vector per text; half precision is summed in float32."""
         pooled = self._pooled(hidden, real)
         pooled = pooled.to(_wide(pooled))
         return functional.normalize(pooled, dim=-1) if self.config.normalise else pooled
@@ -95,12 +95,11 @@ class Encoder(Model):
             return first if self.pooler is None or pooling == "first" else torch.tanh(self.pooler(first))
         if real is None:
             return hidden.mean(dim=1, dtype=_wide(hidden)) if pooling == "mean" else hidden.amax(dim=1)
-        hidden_away = ~real.bool()[:, :, None]
+        padding = ~real.bool()[:, :, None]
         if pooling == "max":
-            return hidden.masked_fill(hidden_away, -torch.inf).amax(dim=1)
-        return hidden.masked_fill(hidden_away, 0).sum(dim=1, dtype=_wide(hidden)) / real.sum(dim=1, keepdim=True).clamp(
-            min=1
-        )
+            return hidden.masked_fill(padding, -torch.inf).amax(dim=1)
+        total = hidden.masked_fill(padding, 0).sum(dim=1, dtype=_wide(hidden))
+        return total / real.sum(dim=1, keepdim=True).clamp(min=1)
 
 
 def _wide(array: Tensor) -> torch.dtype:
@@ -108,12 +107,12 @@ def _wide(array: Tensor) -> torch.dtype:
 
 
 def _batches(lengths: list[int], tokens: int) -> Iterator[list[int]]:
-    """Which texts are read together: of one length where there are enough of them, `tokens` at most."""
+    """Group texts into batches of at most `max_batch_tokens`, of one length where there are enough of them."""
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
         if batch:
-            longer, held = lengths[row] > lengths[batch[0]], lengths[batch[-1]] * len(batch)
-            if lengths[row] * (len(batch) + 1) > tokens or (longer and held >= ENOUGH):
+            longer, num_tokens = lengths[row] > lengths[batch[0]], lengths[batch[-1]] * len(batch)
+            if lengths[row] * (len(batch) + 1) > tokens or (longer and num_tokens >= ENOUGH):
                 yield batch
                 batch = []
         batch.append(row)
@@ -122,7 +121,7 @@ def _batches(lengths: list[int], tokens: int) -> Iterator[list[int]]:
 
 
 def pad(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Texts of different lengths as one array, their beginnings aligned, and which entries are real.
+    """Pad texts on the right; return ids and padding mask (True = token).
 
     >>> pad([[5, 6, 7], [8]])[0].tolist()
     [[5, 6, 7], [8, 0, 0]]

@@ -1,4 +1,4 @@
-"""Encoder-decoder: reads a source both ways, answers one token at a time."""
+"""Encoder-decoder Transformer: bidirectional encoder, causal decoder with cross-attention."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from peasy.nn.tap import Tap
 
 
 class EncoderDecoder(Model):
-    """Figure 1: two stacks, the right one looks at the left one's result."""
+    """Transformer of figure 1: encoder stack, decoder stack with cross-attention, LM head."""
 
     config: EncoderDecoderConfig
     reads_source = True
@@ -44,7 +44,7 @@ class EncoderDecoder(Model):
 
     @property
     def writing(self) -> Embedding:
-        """The embedding of what is written: the source's own where they share one."""
+        """Target embedding; the source embedding if they are shared."""
         return self.target_embedding or self.embedding
 
     def start(
@@ -56,9 +56,9 @@ class EncoderDecoder(Model):
         source_real: Tensor | None = None,
         **_: Any,
     ) -> Cache:
-        """Read the source once; the cache keeps what the decoder looks at."""
+        """Encode the source and return a KV cache that holds the encoder output."""
         if source is None:
-            raise InvalidInput("This model answers a source, and there is none.", hint="Give source=ids.")
+            raise InvalidInput("This model needs a source sequence, but none was given.", hint="Pass source=ids.")
         cache = Cache.empty(self.decoder.windows, room)
         cache.source, cache.source_real = self.encode(source, real=source_real), padding_or_none(source_real)
         return cache
@@ -66,9 +66,9 @@ class EncoderDecoder(Model):
     def encode(
         self, source: Tensor, *, real: Tensor | None = None, tap: Tap | None = None, edit: Edit | None = None
     ) -> Tensor:
-        """The source's vectors, `[batch, time, d_model]`."""
-        scene = set_scene(self.embedding, source, real, causal=False, tap=tap, edit=edit)
-        return self.encoder(self.embedding(source, scene), scene)
+        """Return the encoder output, `[batch, time, d_model]`."""
+        ctx = set_scene(self.embedding, source, real, causal=False, tap=tap, edit=edit)
+        return self.encoder(self.embedding(source, ctx), ctx)
 
     def hidden(
         self,
@@ -82,15 +82,15 @@ class EncoderDecoder(Model):
         source_real: Tensor | None = None,
         **_: Any,
     ) -> Tensor:
-        """The last vector of every target token; with a cache from `start`, the source is known already."""
-        scene = set_scene(self.writing, ids, real, causal=True, cache=cache, tap=tap, edit=edit)
+        """Return the decoder's hidden states; a cache from `new_state` already holds the encoder output."""
+        ctx = set_scene(self.writing, ids, real, causal=True, cache=cache, tap=tap, edit=edit)
         if cache is not None and cache.source is not None:
-            self._point(scene, cache.source, cache.source_real)
+            self._point(ctx, cache.source, cache.source_real)
         elif source is not None:
-            self._point(scene, self.encode(source, real=source_real, tap=tap, edit=edit), padding_or_none(source_real))
+            self._point(ctx, self.encode(source, real=source_real, tap=tap, edit=edit), padding_or_none(source_real))
         else:
-            raise InvalidInput("This model answers a source, and there is none.", hint="Give source=ids.")
-        return self.decoder(self.writing(ids, scene), scene)
+            raise InvalidInput("This model needs a source sequence, but none was given.", hint="Pass source=ids.")
+        return self.decoder(self.writing(ids, ctx), ctx)
 
     def read(
         self,
@@ -101,21 +101,21 @@ class EncoderDecoder(Model):
         tap: Taps = None,
         edit: Edits = None,
     ) -> list[Tensor]:
-        """All new tokens in one row; each looks into its own text's memory and at its own source."""
+        """Run all new tokens in one packed batch; each attends to the KV cache and encoder output of its sequence."""
         if not texts:
             return []
-        ids, scene = stand_side_by_side(self.writing, texts, memories, tap, edit)
-        for text, memory in zip(scene.texts, memories, strict=True):
-            assert memory.source is not None, "a memory of this model comes from start(source=ids)"
-            self._point(text, memory.source, memory.source_real)
-        hidden = self.decoder(self.writing(ids, scene), scene)
-        return last_or_every(hidden, scene, every, self.scores)
+        ids, ctx = stand_side_by_side(self.writing, texts, memories, tap, edit)
+        for sequence, cache in zip(ctx.texts, memories, strict=True):
+            assert cache.source is not None, "the state must come from start(source=ids)"
+            self._point(sequence, cache.source, cache.source_real)
+        hidden = self.decoder(self.writing(ids, ctx), ctx)
+        return last_or_every(hidden, ctx, every, self.scores)
 
     def _point(self, scene: Scene, source: Tensor, real: Tensor | None) -> None:
         scene.source = source
-        places = scene.sight.key.new_zeros(1, source.shape[1])
-        scene.source_sight = Sight(scene.sight.query, places, causal=False, real=real)
+        positions = scene.sight.key.new_zeros(1, source.shape[1])
+        scene.source_sight = Sight(scene.sight.query, positions, causal=False, real=real)
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Scores of the next token."""
+        """Return the logits of the next token."""
         return self.head(hidden, self.writing.token.weight)

@@ -1,4 +1,4 @@
-"""The memory of models that see only the last few words."""
+"""Token window: the decoding state of models that use only the last few tokens."""
 
 from dataclasses import dataclass, replace
 
@@ -10,7 +10,7 @@ from peasy.errors import InvalidInput
 
 @dataclass(eq=False)
 class LastWords:
-    """The last `keep` ids of each text, and which of them are real."""
+    """The last `size` ids of each sequence, and their padding mask."""
 
     keep: int
     ids: Tensor | None = None
@@ -18,7 +18,7 @@ class LastWords:
     length: int = 0
 
     def extend(self, ids: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        """Put new words at the end; get the kept ones with them."""
+        """Append new ids; return them after the kept ones."""
         self.length += ids.shape[1]
         if self.ids is not None and self.real is not None:
             ids, real = torch.cat([self.ids, ids], dim=1), torch.cat([self.real, real], dim=1)
@@ -27,23 +27,23 @@ class LastWords:
         return ids, real
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i of the batch becomes what row `rows[i]` was."""
+        """Reorder the batch: row i becomes the former row `rows[i]`."""
         if self.ids is not None and self.real is not None:
             self.ids, self.real = self.ids[rows], self.real[rows]
 
     def crop(self, length: int) -> None:
-        """Earlier words are gone."""
+        """Raise if tokens would have to be dropped: earlier tokens are not kept."""
         if length < self.length:
-            raise InvalidInput("This memory cannot go back.", hint="Read the shorter text from its start.")
+            raise InvalidInput("This state cannot be cropped.", hint="Run the shorter sequence from its start.")
 
     def fork(self) -> "LastWords":
-        """The same memory once more, which goes its own way from here."""
+        """Return an independent copy."""
         return replace(self)
 
 
 def recent(values: Tensor, real: Tensor, window: int) -> tuple[Tensor, Tensor]:
-    """For each place the last `window` values, the own one last: `[batch, time, window]`, and which are real."""
-    missing = window - 1
-    values = torch.cat([values.new_zeros(len(values), missing), values], dim=1)
-    real = torch.cat([real.new_zeros(len(real), missing), real], dim=1)
+    """Return the last `window` values up to each position, `[batch, time, window]`, and their padding mask."""
+    padding = window - 1
+    values = torch.cat([values.new_zeros(len(values), padding), values], dim=1)
+    real = torch.cat([real.new_zeros(len(real), padding), real], dim=1)
     return values.unfold(1, window, 1), real.unfold(1, window, 1)

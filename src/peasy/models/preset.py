@@ -1,4 +1,4 @@
-"""Presets: known sizes of known models, read from data."""
+"""Model presets: published models and peasy's own sizes, read from TOML."""
 
 import tomllib
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from peasy.models.config import Config, read_config
 
 @dataclass(frozen=True)
 class Preset:
-    """A known size: what it is, and how many parameters it must have (None = nobody published it)."""
+    """A named model config; `parameters` is the published parameter count (None = not published)."""
 
     name: str
     says: str
@@ -21,7 +21,7 @@ class Preset:
 
 
 def preset(name: str, **changes: Any) -> Config:
-    """The settings of a known model, some of them changed.
+    """Return the config of a preset, with some fields changed.
 
     >>> preset("gpt2").stack.layers
     12
@@ -33,7 +33,7 @@ def preset(name: str, **changes: Any) -> Config:
 
 
 def presets() -> list[Preset]:
-    """All known sizes."""
+    """Return all presets."""
     return [
         Preset(name, data["says"], read_config(_settings(data), where=name), data.get("parameters"))
         for name in _tables()
@@ -43,11 +43,11 @@ def presets() -> list[Preset]:
 
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
+    tables: dict[str, dict[str, Any]] = {}
     for file in sorted(files("peasy.models.presets").iterdir(), key=lambda file: file.name):
         if file.name.endswith(".toml"):
-            found |= tomllib.loads(file.read_text(encoding="utf-8"))
-    return found
+            tables |= tomllib.loads(file.read_text(encoding="utf-8"))
+    return tables
 
 
 def _table(name: str) -> dict[str, Any]:
@@ -63,14 +63,14 @@ def _table(name: str) -> dict[str, Any]:
 
 
 def _over(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`data` with `changes` put over it, table by table; another `kind` starts a table anew."""
+    """Merge `changes` into `data`, table by table; another `kind` replaces a table."""
     merged = dict(data)
     for key, value in changes.items():
         old = merged.get(key)
-        same = (
+        same_kind = (
             isinstance(old, dict) and isinstance(value, dict) and value.get("kind", old.get("kind")) == old.get("kind")
         )
-        merged[key] = _over(old, value) if same and old is not None else value
+        merged[key] = _over(old, value) if same_kind and old is not None else value
     return merged
 
 

@@ -1,4 +1,4 @@
-"""What every model can do, so that one training, one generation and one way of looking serve all kinds."""
+"""Model base class and decoding-state protocol, shared by training, generation and inspection."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,28 +14,28 @@ from peasy.nn.tap import Tap
 
 Taps = Tap | Sequence[Tap | None] | None
 Edits = Edit | Sequence[Edit | None] | None
-"""One for all texts, or a list with one for each."""
+"""One for all sequences, or a list with one per sequence."""
 
 
 class Memory(Protocol):
-    """What a model remembers of a text while it is read: keys and values, or a recurrent state."""
+    """Decoding state of a model: a KV cache, a recurrent state, or the last tokens."""
 
     length: int
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i of the batch becomes what row `rows[i]` was."""
+        """Reorder the batch: row i becomes the former row `rows[i]`."""
 
     def crop(self, length: int) -> None:
-        """Forget everything after the first `length` tokens."""
+        """Drop everything after the first `length` tokens."""
 
     def fork(self) -> Self:
-        """The same memory once more, which goes its own way from here."""
+        """Return an independent copy."""
 
 
 class Model(nn.Module):
-    """A model of any kind: ids in, scores out.
+    """Base class of all models: token ids in, logits out.
 
-    `reads_source`: it answers a source (translation). `learns`: by "gradient" or by "counts".
+    `is_encoder_decoder`: it has an encoder for a source sequence (translation). `trained_by`: "gradient" or "counts".
     """
 
     config: Config
@@ -57,15 +57,15 @@ class Model(nn.Module):
         edit: Edit | None = None,
         **source: Any,
     ) -> Tensor:
-        """The last vector of every token, `[batch, time, d_model]`."""
+        """Return the hidden states of the last layer, `[batch, time, d_model]`."""
 
     @abstractmethod
     def scores(self, hidden: Tensor) -> Tensor:
-        """From last vectors to a score for every word, `[..., vocabulary]`."""
+        """Return the logits `[..., vocab_size]` of hidden states."""
 
     @abstractmethod
     def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> Memory:
-        """An empty memory for texts to come; a model that answers a source reads it here, once."""
+        """Return an empty decoding state; an encoder-decoder model encodes its source here, once."""
 
     def forward(
         self,
@@ -78,9 +78,9 @@ class Model(nn.Module):
         last: bool = False,
         **source: Any,
     ) -> Tensor:
-        """Scores of what comes after each token, `[batch, time, vocabulary]`.
+        """Return the logits of the next token after each position, `[batch, time, vocab_size]`.
 
-        `ids` `[batch, time]`; `real` False = padding, on either side; `last`: only after the last token.
+        `ids` `[batch, time]`; `padding_mask` False = padding, on either side; `last_only`: only after the last token.
         """
         hidden = self.hidden(ids, real=real, cache=cache, tap=tap, edit=edit, **source)
         return self.scores(hidden[:, -1:] if last else hidden)
@@ -94,45 +94,45 @@ class Model(nn.Module):
         tap: Taps = None,
         edit: Edits = None,
     ) -> list[Tensor]:
-        """Read new tokens of several texts, each into its own memory: any lengths, no padding.
+        """Run new tokens of several sequences of any lengths without padding, each with its own decoding state.
 
-        For each text the scores after its last token, `[vocabulary]`; with `every` after each: `[time, vocabulary]`.
-        A list of taps or edits has one for each text (None = nobody looks); a single one serves all texts. Each sees
-        its text as if it were alone. An id or a length that is refused is refused before any memory has changed.
+        Returns the logits after each sequence's last token, `[vocab_size]`, or with `all_positions` after every token,
+        `[time, vocab_size]`. Taps and interventions are one for all, or a list with one per sequence (None = none);
+        each acts as if its sequence were alone. Invalid ids or lengths raise before any state has changed.
         """
-        found = []
-        for ids, memory, watcher, change in zip(
+        results = []
+        for ids, state, sequence_tap, sequence_edit in zip(
             texts, memories, one_each(tap, len(texts)), one_each(edit, len(texts)), strict=True
         ):
-            new = torch.tensor([list(ids)], device=self.device)
-            scores = self(new, cache=memory, tap=watcher, edit=change, last=not every)[0]
-            found.append(scores if every else scores[-1])
-        return found
+            batch = torch.tensor([list(ids)], device=self.device)
+            logits = self(batch, cache=state, tap=sequence_tap, edit=sequence_edit, last=not every)[0]
+            results.append(logits if every else logits[-1])
+        return results
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next(iter(self.state_dict().values())).device
 
     def describe(self) -> Box:
-        """Figure 1 of this very object: boxes with shapes, parameters and memory."""
+        """Return the model diagram: boxes with shapes, parameter counts and memory."""
         return describe(self, self.config.kind)
 
     def says(self) -> str:
-        """What it is, in words."""
+        """Return a one-line summary."""
         return str(type(self.config).__doc__).split("\n")[0].replace("`", "")
 
     def count_parameters(self) -> int:
-        """How many numbers there are to learn."""
+        """Return the number of trainable parameters."""
         return sum(weight.numel() for weight in self.parameters())
 
     def memory(self) -> int:
-        """How many bytes the weights take."""
+        """Return the size of the weights in bytes."""
         return sum(weight.numel() * weight.element_size() for weight in self.state_dict().values())
 
 
 def one_each(given: Any, count: int) -> Sequence[Any]:
-    """A list with one for each text.
+    """Return a list with one element per sequence.
 
     >>> one_each("tap", 2), one_each(["tap", None], 2)
     (['tap', 'tap'], ['tap', None])

@@ -1,4 +1,4 @@
-"""Recurrent language model: the past is one state."""
+"""Recurrent language model: LSTM or GRU."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from peasy.nn.tap import Place, Tap, show
 
 
 class RecurrentModel(Model):
-    """Embedding, LSTM or GRU, head."""
+    """Recurrent language model: embedding, LSTM or GRU, LM head."""
 
     config: RecurrentConfig
 
@@ -26,7 +26,7 @@ class RecurrentModel(Model):
         self.head = Head(config.vocabulary, config.d_model, config.head)
 
     def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> RecurrentMemory:
-        """An empty state."""
+        """Return an empty recurrent state."""
         return RecurrentMemory()
 
     def hidden(
@@ -39,16 +39,16 @@ class RecurrentModel(Model):
         edit: Edit | None = None,
         **source: Any,
     ) -> Tensor:
-        """The top layer's vector of every token."""
+        """Return the hidden states of the top layer."""
         check_ids(ids, self.config.vocabulary)
         x = self.dropout(self.embedding(ids))
         show(tap, Place("decoder", 0, "stream"), "residual", x)
-        found, state = self.decoder(x, None if cache is None else cache.state, padding_or_none(real))
+        outputs, state = self.decoder(x, None if cache is None else cache.state, padding_or_none(real))
         if cache is not None:
             cache.state, cache.length = state, cache.length + ids.shape[1]
-        show(tap, Place("decoder", self.config.layers, "stream"), "final", found)
-        return self.dropout(found)
+        show(tap, Place("decoder", self.config.layers, "stream"), "final", outputs)
+        return self.dropout(outputs)
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Scores of the next token."""
+        """Return the logits of the next token."""
         return self.head(hidden, self.embedding.weight)

@@ -1,4 +1,4 @@
-"""What the three Transformers share: masks and places are made here, once, and handed down."""
+"""Shared code of the three Transformers: forward context, packed batches, input checks."""
 
 from collections.abc import Callable, Sequence
 
@@ -24,7 +24,7 @@ def set_scene(
     tap: Tap | None = None,
     edit: Edit | None = None,
 ) -> Scene:
-    """The scene of one pass: checks the ids, then says where everybody stands and who may look at whom."""
+    """Check the ids and build the forward context of one pass: positions, mask, KV cache, tap, intervention."""
     check_ids(ids, embedding.token.num_embeddings)
     batch, time = ids.shape
     embedding.check_length(time + (0 if cache is None else cache.length))
@@ -35,26 +35,26 @@ def set_scene(
 def stand_side_by_side(
     embedding: Embedding, texts: Sequence[Sequence[int]], memories: Sequence[Cache], tap: Taps, edit: Edits
 ) -> tuple[Tensor, Scene]:
-    """The new tokens of all texts in one row, `[1, total]`, and its scene. All is checked before a memory changes."""
+    """Pack the new tokens of all sequences into `[1, total]`, with their context; check all before a state changes."""
     if not all(texts):
-        raise InvalidInput("A text has no new token.", hint="Leave out the texts that have nothing to be read.")
-    row = [token for text in texts for token in text]
-    check_range(min(row), max(row), embedding.token.num_embeddings)
-    ids = torch.tensor([row], device=embedding.token.weight.device)
-    for text, memory in zip(texts, memories, strict=True):
-        embedding.check_length(memory.length + len(text))
-    scenes = []
-    for text, memory, watcher, change in zip(
+        raise InvalidInput("A sequence has no new token.", hint="Leave out sequences without new tokens.")
+    tokens = [token for sequence in texts for token in sequence]
+    check_range(min(tokens), max(tokens), embedding.token.num_embeddings)
+    ids = torch.tensor([tokens], device=embedding.token.weight.device)
+    for sequence, cache in zip(texts, memories, strict=True):
+        embedding.check_length(cache.length + len(sequence))
+    contexts = []
+    for sequence, cache, sequence_tap, sequence_edit in zip(
         texts, memories, one_each(tap, len(texts)), one_each(edit, len(texts)), strict=True
     ):
-        query, key, real = extend_places(memory, 1, len(text), None, ids.device)
-        scenes.append(Scene(Sight(query, key, True, real), memory, watcher, change))
-    places = torch.cat([scene.sight.query for scene in scenes], dim=1)
-    return ids, Scene(Sight(places, places, True), texts=tuple(scenes))
+        query, key, mask = extend_places(cache, 1, len(sequence), None, ids.device)
+        contexts.append(Scene(Sight(query, key, True, mask), cache, sequence_tap, sequence_edit))
+    positions = torch.cat([ctx.sight.query for ctx in contexts], dim=1)
+    return ids, Scene(Sight(positions, positions, True), texts=tuple(contexts))
 
 
 def last_or_every(hidden: Tensor, scene: Scene, every: bool, score: Callable[[Tensor], Tensor]) -> list[Tensor]:
-    """The scores of each text of a row, after its last token or after every one."""
+    """Return the logits of each sequence of a packed batch, after its last token or after every token."""
     if every:
         return list(score(hidden)[0].split(scene.sizes))
     if max(scene.sizes) == 1:
@@ -64,7 +64,7 @@ def last_or_every(hidden: Tensor, scene: Scene, every: bool, score: Callable[[Te
 
 
 def padding_or_none(real: Tensor | None) -> Tensor | None:
-    """`real` as True and False, or None where nothing is padding."""
+    """Return the padding mask as booleans, or None if there is no padding."""
     if real is None or torch.compiler.is_compiling():
         return None if real is None else real.bool()
     real = real.bool()
@@ -72,10 +72,11 @@ def padding_or_none(real: Tensor | None) -> Tensor | None:
 
 
 def check_ids(ids: Tensor, vocabulary: int) -> None:
-    """Refuse what is not `[batch, time]` or has ids outside the vocabulary."""
+    """Raise if ids are not `[batch, time]` or outside the vocabulary."""
     if ids.ndim != 2 or not ids.shape[1]:
         raise InvalidInput(
-            f"ids have the shape {tuple(ids.shape)}.", hint="Give batch x time, with at least one token: ids[None]."
+            f"ids have the shape {tuple(ids.shape)}.",
+            hint="Pass [batch, time] with at least one token, e.g. ids[None].",
         )
     if torch.compiler.is_compiling() or ids.device.type == "meta":
         return
@@ -84,9 +85,9 @@ def check_ids(ids: Tensor, vocabulary: int) -> None:
 
 
 def check_range(least: int, most: int, vocabulary: int) -> None:
-    """Refuse ids outside the vocabulary."""
+    """Raise if ids are outside the vocabulary."""
     if least < 0 or most >= vocabulary:
         raise InvalidInput(
-            f"There is no token {least if least < 0 else most}: this model knows 0 to {vocabulary - 1}.",
-            hint="Was the text cut into tokens by this model's own tokenizer?",
+            f"Token id {least if least < 0 else most} is outside the vocabulary of this model, 0 to {vocabulary - 1}.",
+            hint="Was the text tokenized with this model's own tokenizer?",
         )

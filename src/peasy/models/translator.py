@@ -1,4 +1,4 @@
-"""Recurrent translator of 2015: a decoder that, before each word, looks at what the encoder read."""
+"""RNN translator of 2015: recurrent encoder and decoder with additive attention."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ LOOK = Place("decoder", 0, "cross_attention")
 
 
 class RecurrentTranslator(Model):
-    """Encoder both ways, additive attention, decoder; the state before a word is the query of that word."""
+    """Bidirectional encoder, additive attention, decoder; the state before a token is the query for it."""
 
     config: RecurrentTranslatorConfig
     reads_source = True
@@ -40,7 +40,7 @@ class RecurrentTranslator(Model):
 
     @property
     def writing(self) -> nn.Embedding:
-        """The vectors of what is written: the source's own where they share them."""
+        """Target embedding; the source embedding if they are shared."""
         return self.target_embedding or self.embedding
 
     def start(
@@ -53,17 +53,17 @@ class RecurrentTranslator(Model):
         tap: Tap | None = None,
         **_: Any,
     ) -> RecurrentMemory:
-        """Read the source once: its vectors are what the decoder looks at, its end is where the decoder begins."""
+        """Encode the source: the decoder attends to its outputs and starts from its last state."""
         if source is None:
-            raise InvalidInput("This model answers a source, and there is none.", hint="Give source=ids.")
+            raise InvalidInput("This model needs a source sequence, but none was given.", hint="Pass source=ids.")
         check_ids(source, self.config.vocabulary)
         real = padding_or_none(source_real)
-        found, after = self.encoder(self.dropout(self.embedding(source)), None, real)
-        show(tap, Place("encoder", self.config.layers, "stream"), "final", found)
-        end = torch.cat([after[0][-2], after[0][-1]], dim=-1)
-        first = torch.tanh(self.bridge(end)).expand(self.config.layers, -1, -1).contiguous()
-        state = (first,) if self.config.cell == "gru" else (first, torch.zeros_like(first))
-        return RecurrentMemory(state, 0, found, real)
+        outputs, encoder_state = self.encoder(self.dropout(self.embedding(source)), None, real)
+        show(tap, Place("encoder", self.config.layers, "stream"), "final", outputs)
+        last = torch.cat([encoder_state[0][-2], encoder_state[0][-1]], dim=-1)
+        hidden = torch.tanh(self.bridge(last)).expand(self.config.layers, -1, -1).contiguous()
+        state = (hidden,) if self.config.cell == "gru" else (hidden, torch.zeros_like(hidden))
+        return RecurrentMemory(state, 0, outputs, real)
 
     def hidden(
         self,
@@ -77,20 +77,21 @@ class RecurrentTranslator(Model):
         source_real: Tensor | None = None,
         **_: Any,
     ) -> Tensor:
-        """The vector before the head, one token after the other."""
+        """Return the vectors before the LM head, computed token by token."""
         memory = cache or self.start(source=source, source_real=source_real, tap=tap)
         check_ids(ids, self.writing.num_embeddings)
         assert memory.source is not None
-        real, words = padding_or_none(real), self.dropout(self.writing(ids))
-        found, looks = [], []
+        real, vectors = padding_or_none(real), self.dropout(self.writing(ids))
+        hidden, attentions = [], []
         for t in range(ids.shape[1]):
-            steps, one = self._write(memory, t, words[:, t : t + 1], None if real is None else real[:, t : t + 1], edit)
-            looks.append(steps)
-            found.append(one)
+            mask = None if real is None else real[:, t : t + 1]
+            steps, output = self._write(memory, t, vectors[:, t : t + 1], mask, edit)
+            attentions.append(steps)
+            hidden.append(output)
         memory.length += ids.shape[1]
         if tap is not None and tap.wants(LOOK):
-            hand_over(tap, looks)
-        return torch.cat(found, dim=1)
+            hand_over(tap, attentions)
+        return torch.cat(hidden, dim=1)
 
     def _write(
         self, memory: RecurrentMemory, t: int, word: Tensor, real: Tensor | None, edit: Edit | None
@@ -100,21 +101,21 @@ class RecurrentTranslator(Model):
         query = memory.state[0][-1][:, None, None]
         row = memory.length + t
         steps = self.attention(query, memory.source, *edit_row(edit, LOOK, row, memory.source_real, memory.source))
-        places = torch.tensor([[row]], device=word.device)
-        context = edit_context(edit, LOOK, steps.context, places)[:, 0].to(word.dtype)
+        positions = torch.tensor([[row]], device=word.device)
+        context = edit_context(edit, LOOK, steps.context, positions)[:, 0].to(word.dtype)
         if not self.config.attends:
-            context = context * 0  # the weights stay, so that both are of one size; they never learn
-        found, state = self.decoder(torch.cat([word, context], dim=-1), memory.state)
+            context = context * 0  # the unused weights stay, so that both variants have the same size
+        output, state = self.decoder(torch.cat([word, context], dim=-1), memory.state)
         memory.state = state if real is None else _keep(real, state, memory.state)
-        return steps, self.dropout(torch.tanh(self.combine(torch.cat([found, context, word], dim=-1))))
+        return steps, self.dropout(torch.tanh(self.combine(torch.cat([output, context, word], dim=-1))))
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Scores of the next token."""
+        """Return the logits of the next token."""
         return self.head(hidden, self.writing.weight)
 
 
 def hand_over(tap: Tap, looks: list[AttentionSteps]) -> None:
-    """Hand the asked steps of all written words together, as if they had been computed at once."""
+    """Pass the requested steps of all decoded tokens to the tap, concatenated as if computed at once."""
     rows = tap.rows_of(len(looks))
     for step in HEAD_STEPS:
         if step not in tap.steps:
@@ -122,8 +123,8 @@ def hand_over(tap: Tap, looks: list[AttentionSteps]) -> None:
         if step in ("key", "value"):
             tap.hand(Seen(LOOK, step, looks[0][step], (0,), None, looks[0].step(step)))
         else:
-            together = torch.cat([looks[row][step] for row in rows], dim=2)
-            tap.hand(Seen(LOOK, step, together, (0,), rows, looks[0].step(step)))
+            array = torch.cat([looks[row][step] for row in rows], dim=2)
+            tap.hand(Seen(LOOK, step, array, (0,), rows, looks[0].step(step)))
 
 
 def _keep(real: Tensor, new: State, old: State) -> State:

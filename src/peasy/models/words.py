@@ -1,4 +1,4 @@
-"""Word-embedding network: one hidden layer between words; similar words come to have similar vectors."""
+"""Word embedding model (word2vec): next word from the mean of the last words, or skip-gram."""
 
 from typing import Any
 
@@ -16,9 +16,9 @@ from peasy.nn.tap import Place, Tap, show
 
 
 class WordsModel(Model):
-    """From a word (or the mean of the last few) to its vector, and from the vector to the next word.
+    """Word2vec: the mean vector of the last words predicts the next word.
 
-    With the task "skip-gram" the scores are those of any neighbour of the word.
+    With the task "skip-gram" a word predicts any of its neighbours.
     """
 
     config: WordsConfig
@@ -30,11 +30,11 @@ class WordsModel(Model):
 
     @property
     def window(self) -> int:
-        """How many words the next one is guessed from."""
+        """Number of words from which the next one is predicted."""
         return self.config.window if self.config.task == "next" else 1
 
     def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> LastWords:
-        """Nothing read yet."""
+        """Return an empty token window."""
         return LastWords(keep=self.window - 1)
 
     def hidden(
@@ -47,18 +47,18 @@ class WordsModel(Model):
         edit: Edit | None = None,
         **source: Any,
     ) -> Tensor:
-        """The mean vector of the last words up to each token."""
+        """Return the mean vector of the last words up to each token."""
         check_ids(ids, self.config.vocabulary)
         new = ids.shape[1]
         real = torch.ones_like(ids, dtype=torch.bool) if real is None else real.bool()
         if cache is not None:
             ids, real = cache.extend(ids, real)
-        words, shown = recent(ids, real, self.window)
-        words, weight = words[:, -new:], shown[:, -new:, :, None].to(self.embedding.weight.dtype)
+        words, mask = recent(ids, real, self.window)
+        words, weight = words[:, -new:], mask[:, -new:, :, None].to(self.embedding.weight.dtype)
         x = (self.embedding(words) * weight).sum(dim=2) / weight.sum(dim=2).clamp(min=1)
         show(tap, Place("words", 0, "stream"), "residual", x)
         return x
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Scores of the next word, or of any neighbour."""
+        """Return the logits of the next word, or of any neighbour."""
         return self.head(hidden, self.embedding.weight)

@@ -1,7 +1,7 @@
-"""BLOCKS WITH WEIGHTS: attention, positions, norms, feed-forward, cells and the tap that watches them.
+"""Neural network layers: attention, KV cache, masks, positions, norms, MLP, recurrent cells, taps, interventions.
 
-May import: torch, formula, config, errors. Imported by: models and every room above it.
-In: vectors, a mask, a cache, a tap. Out: vectors, and the asked steps through the tap.
+May import: torch, formula, config, errors. Imported by: models and every package above it.
+In: hidden states, a mask, a KV cache, a tap. Out: hidden states, and captured activations through the tap.
 """
 
 from importlib import import_module
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from peasy.nn.tap import Tap
 
 _HOMES = {"Cache": "peasy.nn.cache", "SelfAttention": "peasy.nn.simple", "Tap": "peasy.nn.tap"}
-"""Imported when first asked for, so that settings can be read without torch."""
+"""Imported lazily, so that configs can be read without torch."""
 
 __all__ = ["Cache", "SelfAttention", "Tap"]
 

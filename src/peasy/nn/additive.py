@@ -1,4 +1,4 @@
-"""Additive attention (2015): a recurrent decoder looks at what an encoder read."""
+"""Additive (Bahdanau) attention of 2015, from a recurrent decoder to an encoder."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from peasy.formula import Additive, AttentionSteps, attend
 
 
 class AdditiveAttention(nn.Module):
-    """v · tanh(W q + U k): one head, scored by the formula's own additive scoring."""
+    """Additive attention, one head: scores are v · tanh(W q + U k), computed by the formula."""
 
     def __init__(self, d_query: int, d_key: int, d_attention: int) -> None:
         super().__init__()
@@ -16,15 +16,15 @@ class AdditiveAttention(nn.Module):
         self.sum = nn.Parameter(torch.empty(d_attention))
 
     def forward(self, query: Tensor, source: Tensor, real: Tensor | None, even: bool = False) -> AttentionSteps:
-        """Steps of `query` `[batch, 1, query, d]` over `source` `[batch, key, d]`, where `real` `[batch, key]`.
+        """Attend from `query` `[batch, 1, query, d]` to `source` `[batch, key, d]`.
 
-        `even` gives every key the same weight.
+        `padding_mask` is `[batch, key]`, True = token; `uniform` gives every key the same weight.
         """
-        looked_at = source[:, None]
+        keys = source[:, None]
         mask = None if real is None else real[:, None, None]
         scoring = Additive(self.query, self.key, self.sum * 0 if even else self.sum)
-        return attend(query, looked_at, looked_at, mask=mask, scoring=scoring)
+        return attend(query, keys, keys, mask=mask, scoring=scoring)
 
     def says(self) -> str:
-        """What it is, in words."""
-        return f"one head, v · tanh(W q + U k), {len(self.sum)} wide"
+        """Return a one-line summary."""
+        return f"1 head, v · tanh(W q + U k), width {len(self.sum)}"

@@ -1,7 +1,7 @@
-"""Attention with weights: the one place that calls the fused kernel.
+"""Multi-head attention: projections, RoPE, KV cache, mask and the fused kernel.
 
-Projects, turns by place, takes cache and mask, and runs fused. Steps that a tap asks for are computed by the
-formula for the asked rows and heads; what leaves the module is always the kernel's, so looking changes no bit.
+Steps requested by a tap are recomputed by the formula; the module's output always comes from the kernel, so a tap
+changes no bit of it.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from peasy.nn.watch import Look, watch
 
 
 class Looker(Protocol):
-    """Looks for all texts of a pass at once."""
+    """Attention backend for a packed batch of sequences of different lengths."""
 
     def __call__(
         self,
@@ -33,19 +33,19 @@ class Looker(Protocol):
         sizes: Sequence[int],
         how: tuple[float, bool, int | None],
     ) -> Tensor:
-        """What the queries of all texts, side by side, find, heads joined: `[1, all new tokens, heads * d_head]`.
+        """Return the concatenated head outputs of all sequences: `[1, all new tokens, heads * d_head]`.
 
-        `known` are each text's keys and values, `[1, key_head, time, d_head]`, and how many of them count; where `new`
-        ones are given, they are written behind those held before. `how` is (scale, is it causal, window).
+        `kv` has for each sequence the buffers of its keys and values, `[1, kv_head, time, d_head]`, and their
+        length; `new_kv`, if given, is written to the end of them. `options` is (scale, causal, window).
         """
 
 
 class Attention(nn.Module):
-    """Multi-head attention over the text itself, or (part "cross_attention") over a source.
+    """Multi-head self-attention, or (part "cross_attention") cross-attention to an encoder.
 
-    For decoding, `joined` may hold the maps to queries, keys and values as one product, and `apart` lets every query
-    look alone at exactly the keys it sees: its bits then do not depend on who is read in the same pass. A `looker`
-    does that for all texts of a pass at once, where the scores are nothing but scaled products.
+    For decoding, `qkv_proj` may hold the three projections as one packed linear layer. With `batch_invariant` each
+    query attends separately to exactly its keys, so its bits do not depend on the other sequences of the pass;
+    `backend` does so for all sequences at once, if there is no bias or padding.
     """
 
     def __init__(self, d_model: int, settings: part.Attention, norm: part.Norm, place: Place) -> None:
@@ -67,66 +67,69 @@ class Attention(nn.Module):
         self.key_norm = make_norm(norm, self.d_head) if settings.norm_heads else None
 
     def forward(self, x: Tensor, scene: Scene) -> Tensor:
-        """`[batch, time, d_model]` to the same."""
-        new = self._project(x, scene)
+        """Map `[batch, time, d_model]` to the same shape."""
+        qkv = self._project(x, scene)
         if self.looker is not None and len(x) == 1 and self._plain(scene):
-            return self.output(self._look_at_once(scene, *new))
+            return self.output(self._look_at_once(scene, *qkv))
         if not scene.texts:
-            return self.output(self._look(scene, *new))
+            return self.output(self._look(scene, *qkv))
         if len(scene.texts) == 1:
-            return self.output(self._look(scene.texts[0], *new))
-        apart = zip(*(array.split(scene.sizes, dim=2) for array in new), strict=True)
-        found = [self._look(text, *own) for text, own in zip(scene.texts, apart, strict=True)]
-        return self.output(torch.cat(found, dim=1))
+            return self.output(self._look(scene.texts[0], *qkv))
+        split_qkv = zip(*(array.split(scene.sizes, dim=2) for array in qkv), strict=True)
+        contexts = [self._look(sequence, *arrays) for sequence, arrays in zip(scene.texts, split_qkv, strict=True)]
+        return self.output(torch.cat(contexts, dim=1))
 
     def _look_at_once(self, scene: Scene, query: Tensor, *new: Tensor) -> Tensor:
-        """The same for all texts by one call."""
+        """Attend for all sequences in one call of the backend."""
         assert self.looker is not None
-        texts, sizes = scene.texts or (scene,), scene.sizes or [query.shape[2]]
-        how, memories = (self.scale, not self.cross, self.window), [self._memory(text) for text in texts]
+        sequences, seq_lens = scene.texts or (scene,), scene.sizes or [query.shape[2]]
+        options, caches = (self.scale, not self.cross, self.window), [self._memory(sequence) for sequence in sequences]
         if self.cross:
-            sources = [self._source(text) for text in texts]
-            return self.looker(query, None, [(key, value, key.shape[2]) for key, value in sources], sizes, how)
-        if memories[0] is None:
-            return self.looker(query, None, [(*new, query.shape[2])], sizes, how)  # type: ignore[list-item]
-        known = [each.make_room(size, *new) for each, size in zip(memories, sizes, strict=True) if each is not None]
-        return self.looker(query, (new[0], new[1]), known, sizes, how)
+            cross_kv = [self._source(sequence) for sequence in sequences]
+            return self.looker(query, None, [(key, value, key.shape[2]) for key, value in cross_kv], seq_lens, options)
+        if caches[0] is None:
+            return self.looker(query, None, [(*new, query.shape[2])], seq_lens, options)  # type: ignore[list-item]
+        kv = [cache.make_room(n, *new) for cache, n in zip(caches, seq_lens, strict=True) if cache is not None]
+        return self.looker(query, (new[0], new[1]), kv, seq_lens, options)
 
     def _plain(self, scene: Scene) -> bool:
-        """Can all texts be looked up at once? Nobody watches or edits, and nothing is hidden or added."""
-        for text in scene.texts or (scene,):
-            sight = text.source_sight if self.cross else text.sight
-            if text.tap is not None or text.edit is not None or sight is None or not self._bare(sight):
+        """Return True if the backend can be used: no tap, intervention, padding or bias."""
+        for sequence in scene.texts or (scene,):
+            mask_spec = sequence.source_sight if self.cross else sequence.sight
+            if sequence.tap is not None or sequence.edit is not None or mask_spec is None:
+                return False
+            if not self._bare(mask_spec):
                 return False
         return True
 
     def _bare(self, sight: Sight) -> bool:
-        """Are the scores nothing but scaled products with all keys up to the own one, or of a whole source?"""
+        """Return True if there is neither padding nor bias: plainly causal, or all keys of an encoder."""
         return sight.real is None and sight.bias is None and sight.causal is not self.cross
 
     def _look(self, scene: Scene, query: Tensor, *new: Tensor) -> Tensor:
-        """What the queries find, heads joined: `[batch, time, heads * d_head]`."""
+        """Attend for one sequence or a padded batch; heads are concatenated: `[batch, time, heads * d_head]`."""
         key, value = self._source(scene) if self.cross else self._remember(scene, *new)
-        sight = scene.source_sight if self.cross else scene.sight
-        assert sight is not None, "cross-attention needs a source"
-        look = Look(query, key, value, sight.visible(self.window, key.shape[2]), self.scale, self.softcap)
-        look = edit_look(scene.edit, self.place, look, sight)
-        context = self._attend(sight, look)
+        mask_spec = scene.source_sight if self.cross else scene.sight
+        assert mask_spec is not None, "cross-attention needs an encoder output"
+        mask = mask_spec.visible(self.window, key.shape[2])
+        inputs = Look(query, key, value, mask, self.scale, self.softcap)
+        inputs = edit_look(scene.edit, self.place, inputs, mask_spec)
+        context = self._attend(mask_spec, inputs)
         if scene.tap is not None and scene.tap.wants(self.place):
-            watch(scene.tap, self.place, look, context)
-        context = edit_context(scene.edit, self.place, context, sight.query)
+            watch(scene.tap, self.place, inputs, context)
+        context = edit_context(scene.edit, self.place, context, mask_spec.query)
         return context.transpose(1, 2).flatten(2)
 
     def says(self) -> str:
-        """What it is, in words."""
-        own_text = "looks back" if self.place.stack == "decoder" else "looks both ways"
-        way = "looks at the source" if self.cross else own_text
-        shared = f" sharing {self.key_heads}" if self.key_heads != self.heads else ""
-        near = f", {self.window} places" if self.window else ""
-        return f"{self.heads} heads of {self.d_head}{shared}, {way}{near}"
+        """Return a one-line summary."""
+        direction = "causal" if self.place.stack == "decoder" else "bidirectional"
+        kind = "cross-attention" if self.cross else direction
+        grouped = f", {self.key_heads} KV heads" if self.key_heads != self.heads else ""
+        window = f", window {self.window}" if self.window else ""
+        return f"{self.heads} heads of {self.d_head}{grouped}, {kind}{window}"
 
     def _project(self, x: Tensor, scene: Scene) -> list[Tensor]:
-        """Queries, and of the own text keys and values: by heads, and turned by their places."""
+        """Return queries and, in self-attention, keys and values: split into heads, with RoPE applied."""
         if self.cross:
             return [self._queries(self.query(x))]
         if self.joined is None:
@@ -136,7 +139,7 @@ class Attention(nn.Module):
         return [query, key, value] if scene.turn is None else [turn(query, scene.turn), turn(key, scene.turn), value]
 
     def _together(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same from one product: cut into heads once, then told apart."""
+        """Compute queries, keys and values with the packed projection."""
         assert self.joined is not None
         heads = _split(self.joined(x), self.heads + 2 * self.key_heads)
         query, key, value = heads.split_with_sizes([self.heads, self.key_heads, self.key_heads], dim=1)
@@ -157,38 +160,38 @@ class Attention(nn.Module):
             return attend_fused(look)
         if self.looker is None or not self._bare(sight) or len(look.query) > 1:
             return attend_apart(look, self.window, sight.causal)
-        size, how = look.query.shape[2], (self.scale, sight.causal, self.window)
-        known = [(look.key, look.value, look.key.shape[2])]
-        return _split(self.looker(look.query, None, known, [size], how), self.heads)
+        n_query, options = look.query.shape[2], (self.scale, sight.causal, self.window)
+        kv = [(look.key, look.value, look.key.shape[2])]
+        return _split(self.looker(look.query, None, kv, [n_query], options), self.heads)
 
     def _alone(self, sight: Sight, look: Look) -> bool:
-        """Does every query look alone? Not in an encoder, nor where there is padding or an edit has cut edges."""
+        """Return True if each query attends separately; not in an encoder, with padding, or where edges were cut."""
         if not self.apart or sight.real is not None or not (sight.causal or self.cross):
             return False
         return look.visible is sight.visible(self.window, look.key.shape[2])
 
     def _remember(self, scene: Scene, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        memory = self._memory(scene)
-        return (key, value) if memory is None else memory.extend(key, value)
+        cache = self._memory(scene)
+        return (key, value) if cache is None else cache.extend(key, value)
 
     def _source(self, scene: Scene) -> tuple[Tensor, Tensor]:
-        memory = self._memory(scene)
-        if memory is not None and memory.source is not None:
-            return memory.source
-        assert scene.source is not None, "cross-attention needs a source"
-        found = self._keys_and_values(self.key(scene.source), self.value(scene.source))
-        if memory is not None:
-            memory.source = found
-        return found
+        cache = self._memory(scene)
+        if cache is not None and cache.source is not None:
+            return cache.source
+        assert scene.source is not None, "cross-attention needs an encoder output"
+        cross_kv = self._keys_and_values(self.key(scene.source), self.value(scene.source))
+        if cache is not None:
+            cache.source = cross_kv
+        return cross_kv
 
     def _memory(self, scene: Scene) -> LayerCache | None:
         return None if scene.cache is None else scene.cache.layers[self.place.layer]
 
 
 def attend_fused(look: Look) -> Tensor:
-    """The context of every query, `[batch, head, query, d_value]`: fused, or by the formula where the kernel cannot.
+    """Return the context of every query, `[batch, head, query, d_value]`, by the fused kernel or the formula.
 
-    The kernel has no soft cap, and a NaN behind a mask would spoil rows that never look at it.
+    The formula is used for a soft cap, which the kernel lacks, and where the kernel would let a NaN through the mask.
     """
     query, key, value = look.query, look.key, look.value
     if look.softcap or (look.visible.hides and not _finite(key, value)):
@@ -201,28 +204,28 @@ def attend_fused(look: Look) -> Tensor:
 
 
 def attend_apart(look: Look, window: int | None, causal: bool) -> Tensor:
-    """The same with every query alone and exactly the keys it sees, however many are read in one pass."""
+    """Attend with one kernel call per query over exactly its keys: bits do not depend on the number of queries."""
     query, time, n_key = look.query, look.query.shape[2], look.key.shape[2]
     if time == 1 and not look.visible.hides:
         return attend_fused(look)
-    found = []
+    contexts = []
     for row in range(time):
         last = n_key - time + row + 1 if causal else n_key
         first = 0 if window is None else max(last - window, 0)
         bias = None if look.visible.bias is None else look.visible.bias[:, :, row : row + 1, first:last]
         key, value = look.key[:, :, first:last], look.value[:, :, first:last]
-        one = Look(query[:, :, row : row + 1], key, value, Visible(bias=bias), look.scale, look.softcap)
-        found.append(attend_fused(one))
-    return found[0] if time == 1 else torch.cat(found, dim=2)
+        row_inputs = Look(query[:, :, row : row + 1], key, value, Visible(bias=bias), look.scale, look.softcap)
+        contexts.append(attend_fused(row_inputs))
+    return contexts[0] if time == 1 else torch.cat(contexts, dim=2)
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
-    """`[batch, time, heads * width]` to `[batch, head, time, width]`."""
+    """Split heads: `[batch, time, heads * width]` to `[batch, head, time, width]`."""
     return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
 def _finite(key: Tensor, value: Tensor) -> bool:
-    """Is every number finite? A sum is the cheapest question; it overflows only where care is due anyway."""
+    """Return True if all numbers are finite; by a sum, as an overflow only means the slower, equally correct path."""
     if torch.compiler.is_compiling():
         return True
     total = key.detach().sum(dtype=torch.float32) + value.detach().sum(dtype=torch.float32)

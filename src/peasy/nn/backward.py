@@ -1,8 +1,8 @@
-"""The way back, written by hand where torch's own is slow: for learning on a processor, and nothing else.
+"""Custom autograd functions, faster than torch's on CPU; used only in training.
 
-Each function here gives the numbers of the plain form beside it, to rounding, for less memory traffic; who is only
-asked (no gradient), watched at work by a compiler or exported takes the plain form. Attention is not among them: over
-64 to 256 tokens plain products with kept weights were no faster than the fused kernel.
+Each gives the same result as the plain code next to its call, up to rounding, with less memory traffic. Inference,
+compilation and export use the plain code. There is none for attention: for 64 to 256 tokens, explicit products with
+stored weights were no faster than the fused kernel.
 """
 
 import torch
@@ -13,38 +13,38 @@ from torch.nn import functional
 
 
 def learns(*arrays: Tensor) -> bool:
-    """Whether a gradient will be asked for, step by step on a processor."""
+    """Return True in eager training on a CPU, where these functions are used."""
     if not torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing():
         return False
     return all(array.device.type == "cpu" for array in arrays) and any(array.requires_grad for array in arrays)
 
 
 class ReluSquared(Function):
-    """x² above zero. What is kept is max(x, 0): the slope is twice that, without asking again where zero was."""
+    """relu(x)²; saves max(x, 0), since the derivative is twice that."""
 
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        """The squares."""
-        above = functional.relu(x)
-        ctx.save_for_backward(above)
-        return above * above
+        """Return relu(x)²."""
+        positive = functional.relu(x)
+        ctx.save_for_backward(positive)
+        return positive * positive
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        """2 max(x, 0) times what comes back."""
-        (above,) = ctx.saved_tensors
-        return (gradient * above).mul_(2)
+        """Return 2 max(x, 0) times the gradient."""
+        (positive,) = ctx.saved_tensors
+        return (gradient * positive).mul_(2)
 
 
 class RootNormed(Function):
-    """x over the root of its mean square, times a weight; what is kept is x at its new size."""
+    """RMSNorm with weight; saves the normalised x."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:  # type: ignore[no-untyped-def]
-        """The normed vectors."""
-        mean = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1])
-        factor = mean.add_(epsilon).rsqrt_()
+        """Normalise, then multiply by the weight."""
+        mean_square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1])
+        factor = mean_square.add_(epsilon).rsqrt_()
         normed = x * factor
         ctx.save_for_backward(normed, factor, weight)
         return normed * weight
@@ -52,59 +52,60 @@ class RootNormed(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[no-untyped-def]
-        """What points along x is taken out: it would only change the size, which is fixed."""
+        """Remove the gradient's component along x, which would only change the norm, and scale."""
         normed, factor, weight = ctx.saved_tensors
-        each = (gradient * normed).flatten(0, -2)
-        along = torch.mv(each, weight).view(factor.shape).div_(-normed.shape[-1])
-        return torch.mul(gradient, weight).addcmul_(normed, along).mul_(factor), each.sum(0), None
+        weight_gradients = (gradient * normed).flatten(0, -2)
+        projection = torch.mv(weight_gradients, weight).view(factor.shape).div_(-normed.shape[-1])
+        x_gradient = torch.mul(gradient, weight).addcmul_(normed, projection).mul_(factor)
+        return x_gradient, weight_gradients.sum(0), None
 
 
 class Turned(Function):
-    """Pairs turned by their angles; the way back turns them the other way, and keeps nothing but the angles."""
+    """Rotary embedding; the backward pass rotates by the opposite angles and saves only cos and sin."""
 
     @staticmethod
     def forward(ctx, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        """The turned pairs, heads side by side in memory."""
+        """Rotate the pairs; the result is contiguous."""
         ctx.save_for_backward(cos, sin)
         return _turn(x, cos, sin)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
-        """The same angles backwards."""
+        """Rotate the gradient by the opposite angles."""
         cos, sin = ctx.saved_tensors
         return _turn(gradient, cos, -sin), None, None
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     left, right = x.chunk(2, dim=-1)
-    found = x.new_empty(x.shape)
-    first, second = found.chunk(2, dim=-1)
+    rotated = x.new_empty(x.shape)
+    first, second = rotated.chunk(2, dim=-1)
     torch.mul(left, cos, out=first).addcmul_(right, sin, value=-1)
     torch.mul(right, cos, out=second).addcmul_(left, sin)
-    return found
+    return rotated
 
 
 class Shifted(Function):
-    """The first half of each vector comes from the token before, of the first token it is 0; `[batch, time, width]`."""
+    """Token shift of `[batch, time, width]`: the first half of each vector is the previous token's, 0 for the first."""
 
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        """One copy, half of it a place later."""
-        found = x.new_empty(x.shape)
+        """Shift the first half by one position."""
+        shifted = x.new_empty(x.shape)
         half = x.shape[-1] // 2
-        found[..., half:] = x[..., half:]
-        found[:, 1:, :half] = x[:, :-1, :half]
-        found[:, 0, :half] = 0
-        return found
+        shifted[..., half:] = x[..., half:]
+        shifted[:, 1:, :half] = x[:, :-1, :half]
+        shifted[:, 0, :half] = 0
+        return shifted
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        """The same, a place earlier."""
-        back = gradient.new_empty(gradient.shape)
+        """Shift the first half of the gradient back."""
+        x_gradient = gradient.new_empty(gradient.shape)
         half = gradient.shape[-1] // 2
-        back[..., half:] = gradient[..., half:]
-        back[:, :-1, :half] = gradient[:, 1:, :half]
-        back[:, -1, :half] = 0
-        return back
+        x_gradient[..., half:] = gradient[..., half:]
+        x_gradient[:, :-1, :half] = gradient[:, 1:, :half]
+        x_gradient[:, -1, :half] = 0
+        return x_gradient

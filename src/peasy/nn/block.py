@@ -1,4 +1,4 @@
-"""The block of figure 1: attention and feed-forward, each with its residual path and its norm."""
+"""Transformer block: attention and MLP, each with a norm and a residual connection."""
 
 from torch import Tensor, nn
 
@@ -12,7 +12,7 @@ from peasy.nn.tap import Place
 
 
 class Block(nn.Module):
-    """Look, (look at the source,) think: each adds to the stream."""
+    """Self-attention, optional cross-attention and MLP, each with a residual connection."""
 
     def __init__(self, d_model: int, settings: part.Stack, place: Place, cross: bool, dropout: float) -> None:
         super().__init__()
@@ -21,33 +21,33 @@ class Block(nn.Module):
         self.attention_norm = make_norm(settings.norm, d_model)
         self.cross_attention = self.cross_attention_norm = None
         if cross:
-            there = place._replace(part="cross_attention")
-            self.cross_attention = Attention(d_model, settings.attention, settings.norm, there)
+            cross_path = place._replace(part="cross_attention")
+            self.cross_attention = Attention(d_model, settings.attention, settings.norm, cross_path)
             self.cross_attention_norm = make_norm(settings.norm, d_model)
         self.feedforward = FeedForward(d_model, settings.feedforward, place._replace(part="feedforward"))
         self.feedforward_norm = make_norm(settings.norm, d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, scene: Scene) -> Tensor:
-        """`[batch, time, d_model]` to the same."""
+        """Map `[batch, time, d_model]` to the same shape."""
         x = self.add(x, self.attention, self.attention_norm, scene)
         if self.cross_attention is not None and self.cross_attention_norm is not None:
             x = self.add(x, self.cross_attention, self.cross_attention_norm, scene)
         return self.add(x, self.feedforward, self.feedforward_norm, scene)
 
     def add(self, x: Tensor, sublayer: Attention | FeedForward, norm: nn.Module, scene: Scene) -> Tensor:
-        """What the sublayer found, added to what was there; the norm stands before the sublayer or after the sum."""
-        read = norm(x) if self.before else x
+        """Add the sublayer's output to x; with the norm before the sublayer (pre-norm) or after the sum (post-norm)."""
+        inputs = norm(x) if self.before else x
         if self.shift and sublayer.place.part != "cross_attention":
-            read = shift(read, scene, sublayer.place)
-        scene.show(sublayer.place, "normed", read)
-        found = sublayer(read, scene)
-        found = scene.hand_on(sublayer.place, "output", found)
-        x = x + (self.dropout(found) if self.training else found)
+            inputs = shift(inputs, scene, sublayer.place)
+        scene.show(sublayer.place, "normed", inputs)
+        outputs = sublayer(inputs, scene)
+        outputs = scene.hand_on(sublayer.place, "output", outputs)
+        x = x + (self.dropout(outputs) if self.training else outputs)
         return x if self.before else norm(x)
 
     def parts(self) -> list[tuple[str, nn.Module]]:
-        """Its parts in the order a token meets them."""
+        """Return the submodules by name, in the order of the forward pass."""
         names = (
             ["attention", "cross_attention", "feedforward"] if self.cross_attention else ["attention", "feedforward"]
         )
@@ -55,11 +55,11 @@ class Block(nn.Module):
         return [(name, getattr(self, name)) for pair in order for name in pair]
 
     def says(self) -> str:
-        """What it is, in words."""
-        part = "shift, part" if self.shift else "part"
-        return f"norm, {part}, add" if self.before else f"{part}, add, norm"
+        """Return a one-line summary."""
+        sublayer = "shift, sublayer" if self.shift else "sublayer"
+        return f"norm, {sublayer}, add" if self.before else f"{sublayer}, add, norm"
 
     def adding(self) -> list[nn.Linear]:
-        """The last map of each sublayer: what they give is added to the stream."""
-        looks = [each.output for each in (self.attention, self.cross_attention) if each is not None]
-        return [*looks, self.feedforward.down]
+        """Return the output projection of each sublayer, whose result is added to the residual stream."""
+        attentions = [module for module in (self.attention, self.cross_attention) if module is not None]
+        return [*(module.output for module in attentions), self.feedforward.down]

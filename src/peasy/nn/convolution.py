@@ -1,4 +1,4 @@
-"""Gated convolutions that only look back: all places at once, each over a few places before it."""
+"""Causal gated convolutions, and their decoding state."""
 
 from dataclasses import dataclass, replace
 
@@ -11,27 +11,27 @@ from peasy.nn.tap import Place, Tap, show
 
 @dataclass(eq=False)
 class ConvolutionMemory:
-    """The last inputs of every layer: all that the next token can see."""
+    """Decoding state of a convolutional model: the last inputs of every layer, as far as the next token needs them."""
 
     inputs: list[Tensor | None]
     length: int = 0
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i of the batch becomes what row `rows[i]` was."""
-        self.inputs = [None if each is None else each[rows] for each in self.inputs]
+        """Reorder the batch: row i becomes the former row `rows[i]`."""
+        self.inputs = [None if x is None else x[rows] for x in self.inputs]
 
     def crop(self, length: int) -> None:
-        """Earlier inputs are gone."""
+        """Raise if tokens would have to be dropped: earlier inputs are not kept."""
         if length < self.length:
-            raise InvalidInput("This memory cannot go back.", hint="Read the shorter text from its start.")
+            raise InvalidInput("This state cannot be cropped.", hint="Run the shorter sequence from its start.")
 
     def fork(self) -> "ConvolutionMemory":
-        """The same memory once more, which goes its own way from here."""
+        """Return an independent copy."""
         return replace(self, inputs=list(self.inputs))
 
 
 class GatedConvolution(nn.Module):
-    """x + (a ⊙ σ(b)), where a and b see `width` places, `spread` apart, the last of them the own."""
+    """Causal gated convolution with residual: x + a ⊙ σ(b)."""
 
     def __init__(self, d_model: int, width: int, spread: int, place: Place, dropout: float) -> None:
         super().__init__()
@@ -41,19 +41,19 @@ class GatedConvolution(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, before: Tensor | None, real: Tensor | None, tap: Tap | None) -> tuple[Tensor, Tensor]:
-        """`[batch, time, d_model]` to the same, and the inputs the next call needs as `before`."""
-        read = self.norm(x)
-        if real is not None:  # padding looks like the emptiness before a text
-            read = read.masked_fill(~real[:, :, None], 0)
-        show(tap, self.place, "normed", read)
+        """Return the output `[batch, time, d_model]`, and the inputs that the next call needs as `left_context`."""
+        inputs = self.norm(x)
+        if real is not None:  # padding is zero, like the positions before the start of a sequence
+            inputs = inputs.masked_fill(~real[:, :, None], 0)
+        show(tap, self.place, "normed", inputs)
         if before is None:
-            before = read.new_zeros(len(read), self.reach, read.shape[2])
-        read = torch.cat([before, read], dim=1)
-        value, gate = self.mix(read.transpose(1, 2)).transpose(1, 2).chunk(2, dim=-1)
-        found = value * torch.sigmoid(gate)
-        show(tap, self.place, "output", found)
-        return x + self.dropout(found), read[:, read.shape[1] - self.reach :]
+            before = inputs.new_zeros(len(inputs), self.reach, inputs.shape[2])
+        inputs = torch.cat([before, inputs], dim=1)
+        value, gate = self.mix(inputs.transpose(1, 2)).transpose(1, 2).chunk(2, dim=-1)
+        output = value * torch.sigmoid(gate)
+        show(tap, self.place, "output", output)
+        return x + self.dropout(output), inputs[:, inputs.shape[1] - self.reach :]
 
     def says(self) -> str:
-        """What it is, in words."""
-        return f"sees {self.mix.kernel_size[0]} places, {self.mix.dilation[0]} apart"
+        """Return a one-line summary."""
+        return f"kernel size {self.mix.kernel_size[0]}, dilation {self.mix.dilation[0]}"

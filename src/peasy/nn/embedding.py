@@ -1,4 +1,4 @@
-"""From ids to vectors, with their place, segment and norm."""
+"""Token embedding with n-grams, positions, segments and norm."""
 
 from torch import Tensor, nn
 
@@ -11,7 +11,7 @@ from peasy.nn.shift import before
 
 
 class Embedding(nn.Module):
-    """Token vectors plus vectors of place and segment."""
+    """Embedding of token ids, plus position, segment and n-gram embeddings."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Embedding(nn.Module):
         self.token = nn.Embedding(vocabulary, d_model)
         self.position = None
         if isinstance(position, part.Learned):
-            assert context is not None, "learned positions need a context"
+            assert context is not None, "learned positions need a maximum length"
             self.position = nn.Embedding(context + position.offset, d_model)
         tables = [nn.Embedding(settings.buckets, d_model) for _ in range(settings.ngrams - 1)]
         self.ngram = nn.ModuleList(tables) if tables else None
@@ -38,7 +38,7 @@ class Embedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, ids: Tensor, scene: Scene, segments: Tensor | None = None) -> Tensor:
-        """`ids` `[batch, time]`, at the places of the scene's queries, to `[batch, time, d_model]`."""
+        """Embed `ids` `[batch, time]` at the query positions of the context: `[batch, time, d_model]`."""
         x = self.token(ids) if self.ngram is None else self._together(ids, scene, self.ngram)
         if self.factor != 1.0:
             x = x * self.factor
@@ -48,20 +48,20 @@ class Embedding(nn.Module):
         return self.dropout(x if self.norm is None else self.norm(x))
 
     def says(self) -> str:
-        """What it is, in words."""
-        place = "" if self.places is None else f", {self.places.kind} places"
-        runs = "" if self.ngram is None else f", runs of up to {len(self.ngram) + 1} tokens"
-        return f"ids to vectors{runs}{place}"
+        """Return a one-line summary."""
+        positions = "" if self.places is None else f", {self.places.kind} positions"
+        ngrams = "" if self.ngram is None else f", n-grams of up to {len(self.ngram) + 1} tokens"
+        return f"token ids to vectors{ngrams}{positions}"
 
     def _together(self, ids: Tensor, scene: Scene, tables: nn.ModuleList) -> Tensor:
-        """The vector of each token and those of its n-grams; tokens count from 1 here, 0 is the start of the text."""
+        """Sum the vectors of each token and of the n-grams ending at it; ids are shifted by 1, 0 = before the start."""
         x, base = self.token(ids), self.token.num_embeddings + 1
-        number = earlier = ids + 1
+        ngram_ids = earlier = ids + 1
         for length, table in enumerate(tables, 2):
             earlier = before(earlier[..., None], scene, 0, f"{length}-gram")[..., 0]
-            number = number * base + earlier
+            ngram_ids = ngram_ids * base + earlier
             assert isinstance(table, nn.Embedding)
-            x = x + table(number % table.num_embeddings)
+            x = x + table(ngram_ids % table.num_embeddings)
         return x
 
     def _placed(self, x: Tensor, places: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ class Embedding(nn.Module):
         return x
 
     def check_length(self, length: int) -> None:
-        """Refuse a text longer than there are learned places."""
+        """Raise if a sequence is longer than the learned position table."""
         if self.position is not None and self.context is not None and length > self.context:
             raise InvalidInput(
                 f"The text has {length} tokens; this model reads at most {self.context}.",

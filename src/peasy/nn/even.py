@@ -1,7 +1,7 @@
-"""Elementwise functions whose bits do not depend on where in an array a number stands.
+"""Batch-invariant elementwise functions: the bits of a result do not depend on its position in the array.
 
-Torch computes most of an array with vectors and what is left at its end one by one, by another routine; and it cuts
-long arrays into one piece for each thread. An exponential at such an end may differ in its last bit.
+Torch computes most of an array with SIMD vectors and the remainder with a scalar routine, and splits long arrays
+between threads. An exponential in such a remainder may differ in its last bit.
 """
 
 from collections.abc import Callable
@@ -11,20 +11,20 @@ from torch import Tensor
 from torch.nn import functional
 
 WHOLE = 64
-"""No processor computes more numbers at a time: an array of whole such steps has no odd end."""
+"""At least the SIMD width of any CPU: an array whose size is a multiple of it has no remainder."""
 
 LONGEST = 32_768
-"""Torch shares longer arrays between its threads."""
+"""Torch splits longer arrays between threads."""
 
 
 def evenly(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """`function(x)` for a function of single numbers, each computed alike wherever it stands.
+    """Return `function(x)` for an elementwise function, with bits that do not depend on an element's position.
 
     >>> x = torch.randn(3, 21)
     >>> torch.equal(evenly(torch.tanh, x)[1:], evenly(torch.tanh, x[1:]))
     True
     """
-    if torch.compiler.is_compiling():  # an exported graph has no threads, and symbols for sizes
+    if torch.compiler.is_compiling():  # an exported graph has no threads, and its sizes are symbolic
         return function(x)
     count = x.numel()
     if count % WHOLE == 0 and count <= LONGEST and x.is_contiguous():

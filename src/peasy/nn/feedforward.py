@@ -1,4 +1,4 @@
-"""Feed-forward: what each token makes of what it found, alone."""
+"""Position-wise feed-forward network (MLP), plain or gated."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +14,7 @@ from peasy.nn.tap import Place
 
 
 def relu_squared(x: Tensor) -> Tensor:
-    """x² above zero, zero below."""
+    """Return relu(x)²."""
     return ReluSquared.apply(x) if learns(x) else torch.square(functional.relu(x))
 
 
@@ -28,7 +28,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """Up, bend (or gate), down: the same for every token. `joined` may hold gate and up as one product."""
+    """MLP: up projection, activation (or gate), down projection.
+
+    For decoding, `gate_up_proj` may hold gate and up as one packed linear layer.
+    """
 
     def __init__(self, d_model: int, settings: part.FeedForward, place: Place) -> None:
         super().__init__()
@@ -40,12 +43,12 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(settings.width, d_model, bias=settings.bias)
 
     def says(self) -> str:
-        """What it is, in words."""
+        """Return a one-line summary."""
         kind = f"gated {self.settings.activation}" if self.gate is not None else self.settings.activation
-        return f"{self.settings.width} wide, {kind}"
+        return f"width {self.settings.width}, {kind}"
 
     def forward(self, x: Tensor, scene: Scene) -> Tensor:
-        """`[batch, time, d_model]` to the same."""
+        """Map `[batch, time, d_model]` to the same shape."""
         if self.joined is not None:
             gate, up = self.joined(x).chunk(2, dim=-1)
             inner = self.bend(gate) * up

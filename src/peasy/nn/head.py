@@ -1,4 +1,4 @@
-"""From the last vector to a score for every word."""
+"""LM head: from hidden states to logits."""
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,9 @@ from peasy.nn.norm import make_norm
 
 
 class Head(nn.Module):
-    """Scores of the next word; tied heads borrow the token vectors and own no weight.
+    """Linear layer to the vocabulary; a tied head shares the token embedding and has no weight.
 
-    For decoding, `product` may hold weights and bias packed.
+    For decoding, `packed_linear` may hold a packed linear layer with its weight and bias.
     """
 
     def __init__(self, vocabulary: int, d_model: int, settings: part.Head, norm: part.Norm | None = None) -> None:
@@ -28,17 +28,17 @@ class Head(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary)) if settings.bias else None
 
     def says(self) -> str:
-        """What it is, in words."""
-        return "scores by the token vectors" if self.weight is None else "scores by weights of its own"
+        """Return a one-line summary."""
+        return "logits, tied to the token embedding" if self.weight is None else "logits, own weights"
 
     def forward(self, x: Tensor, tokens: Tensor) -> Tensor:
-        """`[..., d_model]` to `[..., vocabulary]`; `tokens` are the token vectors a tied head borrows."""
+        """Return logits `[..., vocab_size]` of `[..., d_model]`; `token_embedding` is the weight of a tied head."""
         if self.transform is not None and self.bend is not None and self.norm is not None:
             x = self.norm(self.bend(self.transform(x)))
         if self.factor != 1.0:
             x = x * self.factor
         if self.product is not None:
-            scores = self.product(x)
-            return scores if self.softcap is None else evenly(torch.tanh, scores / self.softcap) * self.softcap
-        scores = functional.linear(x, tokens if self.weight is None else self.weight, self.bias)
-        return scores if self.softcap is None else torch.tanh(scores / self.softcap) * self.softcap
+            logits = self.product(x)
+            return logits if self.softcap is None else evenly(torch.tanh, logits / self.softcap) * self.softcap
+        logits = functional.linear(x, tokens if self.weight is None else self.weight, self.bias)
+        return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap

@@ -1,6 +1,6 @@
-"""What a part of a model is made of, as settings: each choice is a small class with only its own fields.
+"""Layer configs: one small dataclass per variant of positions, norms, attention, MLP, embedding and LM head.
 
-These are numbers and words, no tensors: reading a configuration does not import torch.
+No tensors: reading a config does not import torch.
 """
 
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ Activation = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu"]
 
 
 def check(settings: Any, **least: float) -> None:
-    """Refuse a number below its least value; None is always allowed."""
-    for name, smallest in least.items():
+    """Raise if a field is below its minimum; None is always allowed."""
+    for name, minimum in least.items():
         value = getattr(settings, name)
-        if value is not None and not value >= smallest:
-            raise InvalidInput(f"{name} is {value}.", hint=f"{name} must be at least {smallest:g}.")
+        if value is not None and not value >= minimum:
+            raise InvalidInput(f"{name} is {value}.", hint=f"{name} must be at least {minimum:g}.")
 
 
-# Positions: where a token stands in its text.
+# Position encodings.
 
 
 @dataclass(frozen=True)
 class Learned:
-    """One learned vector for each place, added to the token's; `offset` places at the start are never used."""
+    """Learned absolute position embeddings; the first `offset` rows are unused."""
 
     kind: ClassVar[str] = "learned"
     offset: int = 0
@@ -35,7 +35,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Sinusoidal:
-    """Sines and cosines of the place, added to the token's vector; in pairs (the paper) or all sines first (halves)."""
+    """Sinusoidal position encoding: sines and cosines in pairs (the paper), or all sines first (halves)."""
 
     kind: ClassVar[str] = "sinusoidal"
     layout: Literal["pairs", "halves"] = "pairs"
@@ -43,7 +43,7 @@ class Sinusoidal:
 
 @dataclass(frozen=True)
 class LinearScaling:
-    """Places are divided by `factor`."""
+    """Linear RoPE scaling: positions are divided by `factor`."""
 
     kind: ClassVar[str] = "linear"
     factor: float
@@ -54,7 +54,7 @@ class LinearScaling:
 
 @dataclass(frozen=True)
 class BandScaling:
-    """Slow turns are divided by `factor`, fast ones are kept, those between are mixed (as in Llama 3)."""
+    """Llama 3 RoPE scaling: low frequencies are divided by `factor`, high ones kept, those between interpolated."""
 
     kind: ClassVar[str] = "bands"
     factor: float
@@ -70,7 +70,7 @@ class BandScaling:
 
 @dataclass(frozen=True)
 class Rotary:
-    """Queries and keys are turned by their place; the first half of a head is paired with the second."""
+    """Rotary position embedding (RoPE); the first half of a head is paired with the second."""
 
     kind: ClassVar[str] = "rotary"
     base: float = 10_000.0
@@ -82,14 +82,14 @@ class Rotary:
 
 @dataclass(frozen=True)
 class Alibi:
-    """Scores fall with the distance, with another slope in each head; no vectors of place at all."""
+    """ALiBi: a bias that grows with the distance, with one slope per head; no position vectors."""
 
     kind: ClassVar[str] = "alibi"
 
 
 @dataclass(frozen=True)
 class Relative:
-    """One learned number for each head and bucket of distances, added to the scores of every layer."""
+    """T5 relative position bias: one learned number per head and distance bucket, shared by all layers."""
 
     kind: ClassVar[str] = "relative"
     buckets: int = 32
@@ -104,12 +104,12 @@ class Relative:
 Position = Learned | Sinusoidal | Rotary | Alibi | Relative
 
 
-# Norms: keeping vectors at one size.
+# Normalisation layers.
 
 
 @dataclass(frozen=True)
 class LayerNorm:
-    """Mean 0 and variance 1, then weight and bias; before each sublayer or after (the paper)."""
+    """LayerNorm, before each sublayer (pre-norm) or after it (post-norm, as in the paper)."""
 
     kind: ClassVar[str] = "layer"
     place: Literal["before", "after"] = "before"
@@ -122,7 +122,7 @@ class LayerNorm:
 
 @dataclass(frozen=True)
 class RootNorm:
-    """Divided by the root of the mean square, then weight."""
+    """RMSNorm, before each sublayer (pre-norm) or after it (post-norm)."""
 
     kind: ClassVar[str] = "rms"
     place: Literal["before", "after"] = "before"
@@ -135,15 +135,15 @@ class RootNorm:
 Norm = LayerNorm | RootNorm
 
 
-# Attention and feed-forward: the two sublayers.
+# Attention and MLP: the two sublayers of a block.
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Heads and how they look.
+    """Multi-head attention; grouped-query attention (GQA) where `num_kv_heads` is smaller than `heads`.
 
-    `key_heads` fewer than `heads` are shared in groups. `window`: only keys fewer than so many places away,
-    in the layers named by `windowed` (None = all). `scale` None = one over the root of the head's width.
+    `window`: sliding-window attention, in the layers listed in `windowed_layers` (None = all). `qk_norm`: normalise
+    queries and keys. `scale`: factor of the scores, None = 1/sqrt(d_head).
     """
 
     heads: int
@@ -168,13 +168,13 @@ class Attention:
             )
 
     def window_of(self, layer: int) -> int | None:
-        """The window of one layer, None = no limit."""
+        """Return the attention window of one layer, None = unlimited."""
         return self.window if self.windowed is None or layer in self.windowed else None
 
 
 @dataclass(frozen=True)
 class Plain:
-    """Up, bend, down."""
+    """Two-layer MLP: up projection, activation, down projection."""
 
     kind: ClassVar[str] = "plain"
     width: int
@@ -187,7 +187,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Gated:
-    """Up times a bent gate, then down."""
+    """Gated MLP (SwiGLU with silu): down(act(gate(x)) * up(x))."""
 
     kind: ClassVar[str] = "gated"
     width: int
@@ -203,9 +203,9 @@ FeedForward = Plain | Gated
 
 @dataclass(frozen=True)
 class Stack:
-    """So many blocks, all alike.
+    """Stack of identical Transformer blocks.
 
-    `shift`: half of what attention and feed-forward read of a token is what they read of the token before.
+    `token_shift`: half of each input vector of attention and MLP comes from the previous token.
     """
 
     layers: int
@@ -218,15 +218,15 @@ class Stack:
         check(self, layers=1)
 
 
-# The two ends: from ids to vectors and from vectors to the next word.
+# Embedding and LM head.
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """Token vectors, `scaled` by the root of their width; with vectors for `segments`; with a `norm` of their own.
+    """Token embedding, optionally `scaled` by sqrt(d_model), with `segments` (token types) and a `norm`.
 
-    `ngrams`: each token also gets a vector for itself with the one before, and so on up to so many tokens together,
-    each length from a table of `buckets` vectors that its n-grams share by chance.
+    `max_ngram`: hashed n-gram embeddings up to this length are added to each token's vector, with one table of
+    `ngram_buckets` vectors per length.
     """
 
     scaled: bool = False
@@ -241,10 +241,10 @@ class Embedding:
 
 @dataclass(frozen=True)
 class Head:
-    """From the last vector to a score for each word.
+    """LM head: from hidden states to logits.
 
-    `tied`: the token vectors themselves are the weights. `scaled`: divided by the root of d_model first.
-    `transform`: one more linear map, this activation and a norm come first.
+    `tied`: shares the token embedding's weights. `scaled`: the input is divided by sqrt(d_model).
+    `transform`: a linear layer, this activation and a norm come first (as in BERT).
     """
 
     tied: bool = True

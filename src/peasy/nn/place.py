@@ -1,10 +1,10 @@
-"""A place in a model: plain words and numbers, so that rooms without torch can name it."""
+"""Module path: the address of an activation in a model; plain data, no torch."""
 
 from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where in a model: which stack, which layer of it, which part of the layer."""
+    """Stack, layer and part (attention, feedforward, ...) of a module."""
 
     stack: str
     layer: int

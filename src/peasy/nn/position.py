@@ -1,7 +1,7 @@
-"""Positions: where a token stands, as vectors, as turns of queries and keys, or as a bias of the scores.
+"""Position encodings: sinusoidal, rotary (RoPE), ALiBi, and T5 relative bias.
 
-Nothing here is a buffer: all is computed from the places of a pass, so a model built without memory
-("meta") and filled from a file has nothing left to fill.
+Nothing here is a buffer: all is computed from the positions of a pass, so a model built on the meta device and
+filled from a file is complete.
 """
 
 import math
@@ -14,11 +14,11 @@ from peasy.nn.backward import Turned, learns
 from peasy.nn.even import evenly
 
 Turn = tuple[Tensor, Tensor]
-"""Cosine and sine of each place's angles, `[batch or 1, 1, time, d_head / 2]`."""
+"""Cosine and sine of the RoPE angles, `[batch or 1, 1, time, d_head / 2]`."""
 
 
 def sinusoids(places: Tensor, width: int, layout: str) -> Tensor:
-    """The paper's vectors of place, `[..., width]`: sin and cos of place / 10000^(2i / width).
+    """Return the sinusoidal position encoding `[..., width]`: sin and cos of position / 10000^(2i / width).
 
     >>> sinusoids(torch.tensor([0]), 4, "pairs")
     tensor([[0., 1., 0., 1.]])
@@ -33,7 +33,7 @@ def sinusoids(places: Tensor, width: int, layout: str) -> Tensor:
 
 
 def turns(places: Tensor, d_head: int, settings: part.Rotary) -> Turn:
-    """By which angles the pairs of a head are turned at each place."""
+    """Return cosine and sine of the RoPE angles at each position."""
     exponent = torch.arange(0, d_head, 2, device=places.device).float() / d_head
     frequency = scale_frequency(1.0 / settings.base**exponent, settings.scaling)
     angle = places[:, None, :, None].float() * frequency
@@ -41,18 +41,18 @@ def turns(places: Tensor, d_head: int, settings: part.Rotary) -> Turn:
 
 
 def scale_frequency(frequency: Tensor, scaling: part.LinearScaling | part.BandScaling | None) -> Tensor:
-    """Slower turns for texts longer than those of the training."""
+    """Scale the RoPE frequencies for sequences longer than those of the training."""
     if scaling is None:
         return frequency
     if isinstance(scaling, part.LinearScaling):
         return frequency / scaling.factor
-    turns_in_context = scaling.context * frequency / (2 * math.pi)
-    kept = ((turns_in_context - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
-    return kept * frequency + (1 - kept) * frequency / scaling.factor
+    periods_in_context = scaling.context * frequency / (2 * math.pi)
+    unscaled_share = ((periods_in_context - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
+    return unscaled_share * frequency + (1 - unscaled_share) * frequency / scaling.factor
 
 
 def turn(x: Tensor, by: Turn) -> Tensor:
-    """Turn each pair (i, i + half) of `[batch, head, time, d_head]`."""
+    """Apply RoPE: rotate each pair (i, i + half) of `[batch, head, time, d_head]`."""
     cos, sin = by[0].to(x.dtype), by[1].to(x.dtype)
     if learns(x):
         return Turned.apply(x, cos, sin)
@@ -61,19 +61,19 @@ def turn(x: Tensor, by: Turn) -> Tensor:
 
 
 class AlibiBias:
-    """Each head subtracts its slope times the distance."""
+    """ALiBi: minus slope times distance, with one slope per head."""
 
     def __init__(self, heads: int) -> None:
         self.slopes = alibi_slopes(heads)
 
     def __call__(self, distance: Tensor) -> Tensor:
-        """From distances `[batch, query, key]` to a bias `[batch, head, query, key]`."""
+        """Return the bias `[batch, head, query, key]` for distances `[batch, query, key]`."""
         slopes = torch.tensor(self.slopes, device=distance.device)
         return -slopes[:, None, None] * distance[:, None].abs()
 
 
 def alibi_slopes(heads: int) -> list[float]:
-    """Slopes of each head: a falling geometric row; between powers of two every second of the finer row is added.
+    """Return the ALiBi slope of each head: geometric; between powers of two, filled up from the next finer sequence.
 
     >>> alibi_slopes(4)
     [0.25, 0.0625, 0.015625, 0.00390625]
@@ -85,7 +85,7 @@ def alibi_slopes(heads: int) -> list[float]:
 
 
 class RelativeBias(nn.Module):
-    """One learned number for each bucket of distances and each head, shared by all layers of a stack."""
+    """T5 relative position bias: one learned number per head and distance bucket, shared by all layers of a stack."""
 
     def __init__(self, heads: int, settings: part.Relative, causal: bool) -> None:
         super().__init__()
@@ -93,22 +93,22 @@ class RelativeBias(nn.Module):
         self.weight = nn.Parameter(torch.empty(settings.buckets, heads))
 
     def forward(self, distance: Tensor) -> Tensor:
-        """From distances `[batch, query, key]` to a bias `[batch, head, query, key]`."""
+        """Return the bias `[batch, head, query, key]` for distances `[batch, query, key]`."""
         return self.weight[self.bucket(distance)].permute(0, 3, 1, 2)
 
     def says(self) -> str:
-        """What it is, in words."""
-        return f"{self.settings.buckets} buckets of distances, a number for each head"
+        """Return a one-line summary."""
+        return f"{self.settings.buckets} distance buckets, one bias per head"
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """Near places have a bucket each, far ones share, ever more of them; both ways halve the buckets."""
-        buckets, first = self.settings.buckets, torch.zeros_like(distance)
+        """Return the bucket of each distance: one each when near, logarithmic when far; half for each direction."""
+        buckets, offset = self.settings.buckets, torch.zeros_like(distance)
         if self.causal:
             distance = distance.clamp(min=0)
         else:
             buckets //= 2
-            first, distance = (distance < 0) * buckets, distance.abs()
+            offset, distance = (distance < 0) * buckets, distance.abs()
         near = buckets // 2
         growth = torch.log(distance.clamp(min=1).float() / near) / math.log(self.settings.distance / near)
         far = (near + (growth * (buckets - near)).long()).clamp(max=buckets - 1)
-        return first + torch.where(distance < near, distance, far)
+        return offset + torch.where(distance < near, distance, far)

@@ -1,4 +1,4 @@
-"""Recurrent cells: a text is read one token after the other, through a state."""
+"""Recurrent layers: LSTM or GRU with padding, and their decoding state."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ State = tuple[Tensor, ...]
 
 @dataclass(eq=False)
 class RecurrentMemory:
-    """The state after what was read, and for a translator what it looks at."""
+    """Decoding state of a recurrent model: hidden state, and for a translator the encoder output it attends to."""
 
     state: State | None = None
     length: int = 0
@@ -23,55 +23,57 @@ class RecurrentMemory:
     source_real: Tensor | None = None
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i of the batch becomes what row `rows[i]` was."""
-        self.state = None if self.state is None else tuple(part[:, rows] for part in self.state)
+        """Reorder the batch: row i becomes the former row `rows[i]`."""
+        self.state = None if self.state is None else tuple(tensor[:, rows] for tensor in self.state)
         self.source = None if self.source is None else self.source[rows]
         self.source_real = None if self.source_real is None else self.source_real[rows]
 
     def crop(self, length: int) -> None:
-        """A state cannot be taken apart again."""
+        """Raise if tokens would have to be dropped: a recurrent state cannot be rolled back."""
         if length < self.length:
-            raise InvalidInput("A recurrent state cannot go back.", hint="Read the shorter text from its start.")
+            raise InvalidInput("A recurrent state cannot be cropped.", hint="Run the shorter sequence from its start.")
 
     def fork(self) -> "RecurrentMemory":
-        """The same memory once more, which goes its own way from here."""
+        """Return an independent copy."""
         return replace(self)
 
 
 class Recurrent(nn.Module):
-    """LSTM or GRU over `[batch, time, width]`, with padding on either side left out."""
+    """LSTM or GRU over `[batch, time, width]`; padding on either side is skipped."""
 
     def __init__(self, cell: str, d_input: int, d_state: int, layers: int, dropout: float, both: bool = False) -> None:
         super().__init__()
-        kind: Any = nn.LSTM if cell == "lstm" else nn.GRU
-        between = dropout if layers > 1 else 0.0
-        self.cell = kind(d_input, d_state, layers, batch_first=True, dropout=between, bidirectional=both)
+        cell_class: Any = nn.LSTM if cell == "lstm" else nn.GRU
+        layer_dropout = dropout if layers > 1 else 0.0
+        self.cell = cell_class(d_input, d_state, layers, batch_first=True, dropout=layer_dropout, bidirectional=both)
 
     def forward(self, x: Tensor, state: State | None = None, real: Tensor | None = None) -> tuple[Tensor, State]:
-        """The top layer's vectors and the state after the last real token."""
+        """Return the top layer's outputs and the state after the last token that is not padding."""
         if real is None:
-            found, after = self.cell(x, _given(state))
-            return found, _taken(after)
+            outputs, new_state = self.cell(x, _given(state))
+            return outputs, _taken(new_state)
         return self._padded(x, state, real)
 
     def _padded(self, x: Tensor, state: State | None, real: Tensor) -> tuple[Tensor, State]:
-        order = (~real).int().argsort(dim=1, stable=True)  # real tokens first, in their order
+        order = (~real).int().argsort(dim=1, stable=True)  # tokens first, in their order, then padding
         index = order[:, :, None]
         lengths = real.sum(dim=1)
-        first = x.gather(1, index.expand_as(x))
-        packed = pack_padded_sequence(first, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
-        found, after = self.cell(packed, _given(state))
-        found, _ = pad_packed_sequence(found, batch_first=True, total_length=x.shape[1])
-        back = torch.zeros_like(found).scatter(1, index.expand_as(found), found)
-        old = state or tuple(torch.zeros_like(part) for part in _taken(after))
-        some = (lengths > 0)[None, :, None]
-        return back, tuple(torch.where(some, new, was) for new, was in zip(_taken(after), old, strict=True))
+        left_aligned = x.gather(1, index.expand_as(x))
+        packed = pack_padded_sequence(left_aligned, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        outputs, new_state = self.cell(packed, _given(state))
+        outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
+        restored = torch.zeros_like(outputs).scatter(1, index.expand_as(outputs), outputs)
+        old_state = state or tuple(torch.zeros_like(tensor) for tensor in _taken(new_state))
+        not_empty = (lengths > 0)[None, :, None]
+        pairs = zip(_taken(new_state), old_state, strict=True)
+        return restored, tuple(torch.where(not_empty, new, old) for new, old in pairs)
 
     def says(self) -> str:
-        """What it is, in words."""
+        """Return a one-line summary."""
         cell = self.cell
-        ways = ", both ways" if cell.bidirectional else ""
-        return f"{type(cell).__name__}, {cell.num_layers} x {cell.hidden_size} wide{ways}"
+        direction = ", bidirectional" if cell.bidirectional else ""
+        layers = f"{cell.num_layers} layer{'' if cell.num_layers == 1 else 's'}"
+        return f"{type(cell).__name__}, {layers} of width {cell.hidden_size}{direction}"
 
 
 def _given(state: State | None) -> Any:

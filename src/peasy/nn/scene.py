@@ -1,4 +1,4 @@
-"""What all layers of one pass share: who may look where, the cache, the tap. Made at the top, handed down."""
+"""Forward context shared by all layers: mask, KV cache, tap, intervention."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ from peasy.nn.tap import Place, Tap, show
 
 @dataclass(eq=False)
 class Scene:
-    """One pass of one stack. `source` is what cross-attention looks at, with a sight of its own.
+    """Context of one forward pass of one stack. `encoder_output` is for cross-attention.
 
-    With `texts`, those stand side by side in one row, `[1, all their new tokens, width]`: every token is computed for
-    itself, and looks, remembers, is watched and edited in the scene of its own text.
+    With `sequences`, a packed batch without padding, `[1, all new tokens, width]`: attention, KV cache, tap and
+    intervention use the context of each sequence.
     """
 
     sight: Sight
@@ -30,25 +30,25 @@ class Scene:
     texts: tuple["Scene", ...] = ()
 
     def __post_init__(self) -> None:
-        self.sizes = [text.sight.query.shape[1] for text in self.texts]  # how many new tokens each text has
-        # Asked many times in every step of decoding, where nobody looks.
+        self.sizes = [text.sight.query.shape[1] for text in self.texts]  # new tokens of each sequence
+        # Precomputed: read many times in every decoding step.
         self.watched = any(text.tap is not None for text in self.texts)
         self.edited = any(text.edit is not None for text in self.texts)
 
     def show(self, place: Place, step: str, array: Tensor) -> None:
-        """Hand a step of the stream, `[batch, time, width]`, to whoever asked for it."""
+        """Pass a step `[batch, time, width]` to the taps, if it is to be captured."""
         if not self.texts:
             show(self.tap, place, step, array)
         elif self.watched:
-            for text, own in zip(self.texts, array.split(self.sizes, dim=1), strict=True):
-                show(text.tap, place, step, own)
+            for sequence, values in zip(self.texts, array.split(self.sizes, dim=1), strict=True):
+                show(sequence.tap, place, step, values)
 
     def hand_on(self, place: Place, step: str, array: Tensor) -> Tensor:
-        """A step of the stream as it goes on: changed where somebody edits it, and shown as it then is."""
+        """Apply the interventions to a step, pass the result to the taps, and return it."""
         if not self.texts:
             array = edit_stream(self.edit, place, step, array, self.sight.query)
         elif self.edited:
-            own = zip(self.texts, array.split(self.sizes, dim=1), strict=True)
-            array = torch.cat([edit_stream(t.edit, place, step, new, t.sight.query) for t, new in own], dim=1)
+            pairs = zip(self.texts, array.split(self.sizes, dim=1), strict=True)
+            array = torch.cat([edit_stream(s.edit, place, step, values, s.sight.query) for s, values in pairs], dim=1)
         self.show(place, step, array)
         return array

@@ -1,8 +1,7 @@
-"""The token before: what a part knew of it, and the token shift that reads it.
+"""Token shift: half of each input vector comes from the previous token.
 
-With a token shift, half of what a part reads of each token is what it reads of the token before: a model of characters
-knows pairs of them before it has looked anywhere. Nothing is learned by it. With a cache, what is known of the last
-token waits there for the next.
+It has no weights, and gives a character model bigrams before its first attention. With a KV cache, the vectors of
+earlier tokens are kept there.
 """
 
 import torch
@@ -15,7 +14,7 @@ from peasy.nn.scene import Scene
 
 
 def shift(x: Tensor, scene: Scene, place: Place) -> Tensor:
-    """`[batch, time, width]` to the same; the first half of each vector is the one of the real token before, or 0."""
+    """Replace the first half of each vector of `[batch, time, width]` by that of the previous token, or by 0."""
     if scene.cache is None and not scene.texts and scene.sight.real is None and learns(x):
         return Shifted.apply(x)
     half = x.shape[-1] // 2
@@ -23,14 +22,17 @@ def shift(x: Tensor, scene: Scene, place: Place) -> Tensor:
 
 
 def before(x: Tensor, scene: Scene, layer: int, name: str) -> Tensor:
-    """`x` `[batch, time, width]` of the real token before each token, 0 where there is none; remembered by `name`."""
+    """Return `x` `[batch, time, width]` of the previous token, 0 at the start; padding is skipped.
+
+    With a KV cache, `x` is stored in layer `layer` under `state_name`.
+    """
     if scene.texts:
-        apart = zip(scene.texts, x.split(scene.sizes, dim=1), strict=True)
-        return torch.cat([before(own, text, layer, name) for text, own in apart], dim=1)
-    known = x if scene.cache is None else scene.cache.layers[layer].trail(name).extend(x)
-    where = scene.sight.before()
-    if where is None:
-        past = known.shape[1] - x.shape[1]
-        return known[:, past - 1 : -1] if past else functional.pad(known[:, :-1], (0, 0, 1, 0))
-    found = known.gather(1, where.clamp(min=0)[..., None].expand(-1, -1, x.shape[-1]))
-    return found.masked_fill((where < 0)[..., None], 0)
+        sequences = zip(scene.texts, x.split(scene.sizes, dim=1), strict=True)
+        return torch.cat([before(x_seq, seq_ctx, layer, name) for seq_ctx, x_seq in sequences], dim=1)
+    all_x = x if scene.cache is None else scene.cache.layers[layer].trail(name).extend(x)
+    index = scene.sight.before()
+    if index is None:
+        past = all_x.shape[1] - x.shape[1]
+        return all_x[:, past - 1 : -1] if past else functional.pad(all_x[:, :-1], (0, 0, 1, 0))
+    previous = all_x.gather(1, index.clamp(min=0)[..., None].expand(-1, -1, x.shape[-1]))
+    return previous.masked_fill((index < 0)[..., None], 0)

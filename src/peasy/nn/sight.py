@@ -1,4 +1,4 @@
-"""Sight: who may look at whom in one pass, and where everybody stands. Made once at the top of a model."""
+"""Attention masks and positions for one forward pass, built once per model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 Bias = Callable[[Tensor], Tensor]
-"""From distances `[batch or 1, query, key]` to what is added to the scores, `[batch or 1, head, query, key]`."""
+"""From distances `[batch or 1, query, key]` to a bias of the scores, `[batch or 1, head, query, key]`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Visible:
-    """What one layer looks through: a boolean mask (True = may look), a bias of the scores, or the causal rule alone.
+    """Attention mask of one layer: a boolean mask (True = may attend), a bias of the scores, or only the causal flag.
 
-    `causal` without a mask means: as many keys as queries, each looks at itself and back.
+    `causal` without a mask: as many keys as queries, each query attends to itself and to earlier keys.
     """
 
     mask: Tensor | None = None
@@ -24,11 +24,11 @@ class Visible:
 
     @property
     def hides(self) -> bool:
-        """Is anything hidden from anyone?"""
+        """True if any key is masked for any query."""
         return self.causal or self.mask is not None
 
     def for_kernel(self, query: Tensor) -> tuple[Tensor | None, bool]:
-        """What the fused kernel takes: (numbers to add or None, is it plainly causal). Layers share the numbers."""
+        """Return the fused kernel's arguments: (additive mask or None, is_causal). Layers share the additive mask."""
         if self.bias is None and self.mask is None:
             return None, self.causal
         if query.dtype not in self._added:
@@ -36,18 +36,18 @@ class Visible:
         return self._added[query.dtype], False
 
     def pick(self, heads: tuple[int, ...], rows: tuple[int, ...], query: Tensor) -> "Visible":
-        """The same for some heads and some rows of `query`."""
+        """Return the mask for some heads and some rows of `query`."""
         bias = None if self.bias is None else self.bias[:, list(heads)]
         if rows == tuple(range(query.shape[2])):
             return Visible(self.mask, bias, self.causal)
-        chosen = list(rows)
-        mask = _rows(self.mask, chosen)
-        if self.causal:  # only these rows: a long text has no room for the whole mask
+        indices = list(rows)
+        mask = _rows(self.mask, indices)
+        if self.causal:  # only these rows: the full mask of a long sequence would not fit into memory
             mask = torch.arange(query.shape[2], device=query.device) <= torch.tensor(rows, device=query.device)[:, None]
-        return Visible(mask, None if bias is None else bias[..., chosen, :])
+        return Visible(mask, None if bias is None else bias[..., indices, :])
 
     def block(self, rows: slice, n_key: int, query: Tensor) -> "Visible":
-        """The same for some rows of `query` in a row and the first `n_key` keys."""
+        """Return the mask for a slice of the rows of `query` and the first `n_key` keys."""
         bias = None if self.bias is None else self.bias[..., rows, :n_key]
         if not self.causal:
             return Visible(_rows(self.mask, rows), bias)
@@ -63,7 +63,7 @@ class Visible:
     def _add_up(self, query: Tensor) -> Tensor:
         mask = self._whole_mask(query)
         if self.bias is None:
-            assert mask is not None, "nothing to add up"
+            assert mask is not None, "neither bias nor mask"
             return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
         bias = self.bias.to(query.dtype)
         return bias if mask is None else bias.masked_fill(~mask, -torch.inf)
@@ -71,11 +71,10 @@ class Visible:
 
 @dataclass(eq=False)
 class Sight:
-    """Places of queries and keys, and which keys are real tokens.
+    """Positions of queries and keys, padding mask and causality, from which the masks of all layers are made.
 
-    `query` and `key` are places `[batch or 1, time]`; they differ between rows of a batch only where there is
-    padding, which `real` `[batch, key]` tells (None = no padding anywhere). Without padding the last query
-    stands at the last key.
+    Positions are `[batch or 1, time]`; they differ between rows of a batch only if there is padding. `padding_mask` is
+    `[batch, key]`, True = token (None = no padding). Without padding the last query is at the position of the last key.
     """
 
     query: Tensor
@@ -86,11 +85,12 @@ class Sight:
     _made: dict[tuple[int | None, int | None], Visible] = field(default_factory=dict, repr=False)
 
     def visible(self, window: int | None, n_key: int) -> Visible:
-        """What the queries see of the last `n_key` keys; layers that ask the same get the same object."""
-        asked = window, None if n_key == self.key.shape[1] else n_key  # a symbol of an exported graph cannot be a key
-        if asked not in self._made:
-            self._made[asked] = self._make(window, n_key)
-        return self._made[asked]
+        """Return the mask over the last `n_key` keys; layers with the same arguments share one object."""
+        # a symbolic size of an exported graph cannot be a dict key
+        cache_key = window, None if n_key == self.key.shape[1] else n_key
+        if cache_key not in self._made:
+            self._made[cache_key] = self._make(window, n_key)
+        return self._made[cache_key]
 
     def _make(self, window: int | None, n_key: int) -> Visible:
         n_query = self.query.shape[1]
@@ -103,7 +103,7 @@ class Sight:
         return Visible(self.mask(window, n_key), bias)
 
     def mask(self, window: int | None, n_key: int) -> Tensor:
-        """True where a query may look: `[batch or 1, 1, query, key]`, or one row for all queries that see alike."""
+        """Return the boolean mask `[batch or 1, 1, query, key]`, or with one row if it is the same for all queries."""
         if self.real is not None and not self.causal and window is None:
             return self.real[:, None, None, -n_key:]
         distance = self.distances(n_key)
@@ -115,26 +115,26 @@ class Sight:
         return allowed[:, None]
 
     def before(self) -> Tensor | None:
-        """Where among the keys the real token before each query lies, -1 = nowhere; None = right before it.
+        """Return the key index of the previous token of each query, `[batch, query]`; -1 = none.
 
-        `[batch, query]`, of all keys there are.
+        None = no padding, so it is the key directly before.
         """
         if self.real is None:
             return None
-        one = self.real.long()
-        earlier = one.cumsum(dim=1) - one  # how many real tokens come before
-        end = torch.full_like(one[:, :1], -1)
-        index = (torch.ones_like(one).cumsum(dim=1) - 1).masked_fill(~self.real, -1)
-        place = torch.where(self.real, earlier, one.shape[1])  # padding goes where nobody asks
-        stands = torch.cat([end.expand_as(one), end], dim=1).scatter(1, place, index)
-        found = torch.where(earlier > 0, stands.gather(1, (earlier - 1).clamp(min=0)), -1)
-        return found[:, -self.query.shape[1] :]
+        is_token = self.real.long()
+        num_before = is_token.cumsum(dim=1) - is_token
+        none = torch.full_like(is_token[:, :1], -1)
+        index = (torch.ones_like(is_token).cumsum(dim=1) - 1).masked_fill(~self.real, -1)
+        position = torch.where(self.real, num_before, is_token.shape[1])  # padding goes into an extra, unread column
+        index_of_position = torch.cat([none.expand_as(is_token), none], dim=1).scatter(1, position, index)
+        previous = torch.where(num_before > 0, index_of_position.gather(1, (num_before - 1).clamp(min=0)), -1)
+        return previous[:, -self.query.shape[1] :]
 
     def distances(self, n_key: int) -> Tensor:
-        """How many places each of the last `n_key` keys lies before each query: `[batch or 1, query, key]`."""
+        """Return query position minus key position for the last `n_key` keys: `[batch or 1, query, key]`."""
         return self.query[:, :, None] - self.key[:, None, -n_key:]
 
 
 def _rows(mask: Tensor | None, rows: list[int] | slice) -> Tensor | None:
-    """Some rows of a mask; the one row of a mask that is alike for all queries is every row."""
+    """Select rows of a mask; a mask with one row is the same for all queries and is returned unchanged."""
     return mask if mask is None or mask.shape[-2] == 1 else mask[..., rows, :]

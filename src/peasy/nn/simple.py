@@ -1,4 +1,4 @@
-"""Self-attention as a lecture writes it: three matrices, no output map. A thin front of the same attention."""
+"""Self-attention as in the lecture notes: W_q, W_k, W_v and no output projection."""
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,8 @@ from peasy.nn.watch import Look
 class SelfAttention(nn.Module):
     """softmax(QKᵀ/√d_k + M)V with learned W_q, W_k, W_v and no bias.
 
-    `row_dim` is the axis of the tokens, `col_dim` that of their numbers: 0 and 1 for one text,
-    1 and 2 for a batch of texts.
+    `row_dim` is the axis of the tokens, `col_dim` that of their numbers: 0 and 1 for one sequence,
+    1 and 2 for a batch.
 
     >>> _ = torch.manual_seed(42)
     >>> attention = SelfAttention(d_model=2, row_dim=0, col_dim=1)
@@ -32,25 +32,25 @@ class SelfAttention(nn.Module):
         self.d_model, self.row_dim, self.col_dim = d_model, row_dim, col_dim
 
     def forward(self, token_encodings: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The context of every token; `mask` `[row, row]` is boolean, True = may look."""
-        x, back = self._as_batch(token_encodings)
+        """Return the context of every token; `mask` `[row, row]` is boolean, True = may attend."""
+        x, shape = self._as_batch(token_encodings)
         query, key, value = (linear(x)[:, None] for linear in (self.W_q, self.W_k, self.W_v))
         visible = Visible(None if mask is None else mask[None, None])
         context = attend_fused(Look(query, key, value, visible, self.d_model**-0.5))[:, 0]
-        return context.reshape(back).movedim((-2, -1), (self.row_dim, self.col_dim))
+        return context.reshape(shape).movedim((-2, -1), (self.row_dim, self.col_dim))
 
     def steps(self, token_encodings: Tensor, mask: Tensor | None = None) -> AttentionSteps:
-        """Every step of the same calculation, by the formula: `[row, column]`, or with a batch axis first."""
-        x, back = self._as_batch(token_encodings)
+        """Compute all steps by the formula: `[row, column]`, or with a batch axis first."""
+        x, shape = self._as_batch(token_encodings)
         weights = (self.W_q.weight.T, self.W_k.weight.T, self.W_v.weight.T)
-        return attend_with_weights(x[0] if len(back) == 2 else x, *weights, mask=mask)
+        return attend_with_weights(x[0] if len(shape) == 2 else x, *weights, mask=mask)
 
     def _as_batch(self, x: Tensor) -> tuple[Tensor, torch.Size]:
         axes = {axis % x.ndim for axis in (self.row_dim, self.col_dim) if -x.ndim <= axis < x.ndim}
         if len(axes) < 2:
             raise InvalidInput(
-                f"row_dim {self.row_dim} and col_dim {self.col_dim} are not two axes of {x.ndim}.",
-                hint="One text has row_dim=0, col_dim=1; a batch of texts has row_dim=1, col_dim=2.",
+                f"row_dim {self.row_dim} and col_dim {self.col_dim} are not two axes of an array with {x.ndim}.",
+                hint="Use row_dim=0, col_dim=1 for one sequence and row_dim=1, col_dim=2 for a batch.",
             )
         x = x.movedim((self.row_dim, self.col_dim), (-2, -1))
         if x.shape[-1] != self.d_model:

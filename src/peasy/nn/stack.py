@@ -1,4 +1,4 @@
-"""Blocks on top of each other, and what they share: the bias of places, the turns, the last norm."""
+"""Stack of Transformer blocks with shared position encoding and final norm."""
 
 from torch import Tensor, nn
 
@@ -11,7 +11,7 @@ from peasy.nn.tap import Place
 
 
 class Stack(nn.Module):
-    """An encoder (looks both ways) or a decoder (`causal`, with `cross` if it answers an encoder)."""
+    """Encoder stack (bidirectional) or decoder stack (`causal`, with `cross` for cross-attention to an encoder)."""
 
     def __init__(
         self,
@@ -37,24 +37,24 @@ class Stack(nn.Module):
 
     @property
     def windows(self) -> list[int | None]:
-        """The window of each layer: what a cache needs to know."""
+        """Attention window of each layer, for the KV cache."""
         return [self.settings.attention.window_of(layer) for layer in range(self.settings.layers)]
 
     def says(self) -> str:
-        """What it is, in words."""
-        return f"{len(self.blocks)} blocks, norm {self.settings.norm.place}"
+        """Return a one-line summary."""
+        return f"{len(self.blocks)} blocks, {'pre' if self.settings.norm.place == 'before' else 'post'}-norm"
 
     def forward(self, x: Tensor, scene: Scene) -> Tensor:
-        """`[batch, time, d_model]` to the same, after the last norm."""
-        for each in scene.texts or (scene,):
-            each.sight.bias = self.relative or self.alibi
+        """Run all blocks and the final norm: `[batch, time, d_model]` to the same shape."""
+        for sequence in scene.texts or (scene,):
+            sequence.sight.bias = self.relative or self.alibi
         if isinstance(self.position, part.Rotary):
             scene.turn = turns(scene.sight.query, self.d_head, self.position)
         for layer, block in enumerate(self.blocks):
             x = scene.hand_on(Place(self.name, layer, "stream"), "residual", x)
             x = block(x, scene)
-        last = Place(self.name, len(self.blocks), "stream")
-        x = scene.hand_on(last, "residual", x)
+        final_path = Place(self.name, len(self.blocks), "stream")
+        x = scene.hand_on(final_path, "residual", x)
         x = x if self.norm is None else self.norm(x)
-        scene.show(last, "final", x)
+        scene.show(final_path, "final", x)
         return x

@@ -1,6 +1,6 @@
-"""The tap: who watches a pass through the model, what they ask for, and where it is handed.
+"""Tap: captures activations of a forward pass and passes them to a callback.
 
-Looking is an argument. Without a tap nothing here runs; with one, the model's own numbers stay the same bits.
+A tap is an argument of the model, not a hook. It never changes the model's output, bit for bit.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from peasy.nn.watch import Look
 
 FORMULA_STEPS = ("scores", "scaled", "masked", "weights")
-"""Steps that the fused kernel never shows: the formula computes them, for the asked rows and heads only."""
+"""Steps inside the fused kernel: recomputed by the formula, only for the requested rows and heads."""
 
 HEAD_STEPS = ("query", "key", "value", *FORMULA_STEPS, "context")
-"""Steps inside attention, `[batch, head, ...]`; named as in the formula."""
+"""Steps inside attention, `[batch, head, ...]`, named as in the formula."""
 
 STREAM_STEPS = ("residual", "normed", "activation", "output", "final", "logits")
 """Steps outside attention, `[batch, time, width]`.
 
-residual: what enters a block, and after the last one what leaves it · normed: what a sublayer reads ·
-activation: inside the feed-forward · output: what a sublayer adds · final: the stream after the last norm · logits.
+residual: residual stream before each block and after the last one · normed: input of a sublayer ·
+activation: hidden layer of the MLP · output: output of a sublayer · final: after the last norm · logits.
 """
 
 KNOWN_STEPS = (*HEAD_STEPS, *STREAM_STEPS)
@@ -34,7 +34,10 @@ KNOWN_STEPS = (*HEAD_STEPS, *STREAM_STEPS)
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """One step of one place, of these `heads` and `rows` (None = all); `caption` is the formula's, if it has one."""
+    """Captured activation: one step of one module, for these `heads` and `rows` (None = all).
+
+    `caption` comes from the formula, if the step is one of its steps.
+    """
 
     place: Place
     step: str
@@ -45,14 +48,14 @@ class Seen:
 
 
 class Tap:
-    """What somebody wants to see, and the callable that gets it, piece by piece, while the model runs.
+    """Selects which activations are captured, and the callback that receives them while the model runs.
 
-    None = all of them. `rows` are queries of this pass, -1 is the last. `parts` are attention,
-    cross_attention, feedforward, stream. With `block`, tall steps come in pieces of so many rows. `examine` gets the
-    attention itself (queries, keys, values and who may look where), for those who can do without its steps.
+    None = all. `rows` are queries of this pass, -1 is the last. `parts` are attention, cross_attention,
+    feedforward, stream. With `rows_per_block`, attention steps arrive in blocks of that many rows. `on_attention`
+    receives the attention inputs (queries, keys, values and mask) instead of computed steps.
 
-    >>> seen = []
-    >>> Tap(seen.append, layers=[2], heads=[0, 3], steps=["weights"]).wants(Place("decoder", 2, "attention"))
+    >>> activations = []
+    >>> Tap(activations.append, layers=[2], heads=[0, 3], steps=["weights"]).wants(Place("decoder", 2, "attention"))
     True
     """
 
@@ -79,21 +82,21 @@ class Tap:
         self.block = block
         for step in self.steps - set(KNOWN_STEPS):
             hint = did_you_mean(step, KNOWN_STEPS) or f"Known: {', '.join(KNOWN_STEPS)}."
-            raise InvalidInput(f'There is no step "{step}" to look at.', hint=hint)
+            raise InvalidInput(f'Unknown step "{step}".', hint=hint)
 
     def wants(self, place: Place, step: str | None = None) -> bool:
-        """Is this place, or this step of it, asked for?"""
-        asked = ((place.layer, self.layers), (place.part, self.parts), (place.stack, self.stacks))
-        return all(wanted is None or value in wanted for value, wanted in asked) and (
+        """Return True if this module, or this step of it, is to be captured."""
+        filters = ((place.layer, self.layers), (place.part, self.parts), (place.stack, self.stacks))
+        return all(wanted is None or value in wanted for value, wanted in filters) and (
             step is None or step in self.steps
         )
 
     def heads_of(self, count: int) -> tuple[int, ...]:
-        """The asked heads out of `count`."""
+        """Return the requested heads as indices from 0 to `count` - 1."""
         return _within(self.heads, count, "head")
 
     def rows_of(self, count: int) -> tuple[int, ...]:
-        """The asked query rows out of `count`."""
+        """Return the requested query rows as indices from 0 to `count` - 1."""
         return _within(self.rows, count, "row")
 
 
@@ -102,12 +105,12 @@ def _within(asked: tuple[int, ...] | None, count: int, what: str) -> tuple[int, 
         return tuple(range(count))
     for index in asked:
         if not -count <= index < count:
-            raise InvalidInput(f"There is no {what} {index}.", hint=f"Here they go from 0 to {count - 1}.")
+            raise InvalidInput(f"There is no {what} {index}.", hint=f"Valid values are 0 to {count - 1}.")
     return tuple(index % count for index in asked)
 
 
 def show(tap: Tap | None, place: Place, step: str, array: Tensor) -> None:
-    """Hand a step of the stream, `[batch, time, width]`, to whoever asked for it."""
+    """Pass a step `[batch, time, width]` to the tap, if it is to be captured."""
     if tap is None or not tap.wants(place, step):
         return
     if tap.rows is None:

@@ -1,7 +1,7 @@
-"""TWO ROADS TO ONE TRUTH: equalities of the user's model, and a doctor for the user's own attention.
+"""Verification: equalities between a model's execution paths, and checks of the user's own attention code.
 
-May import: torch, generation, checkpoint, models, nn, formula, errors. Imported by: views (records only), workbench.
-In: a model and texts, or somebody's function. Out: a verdict for each equality, or the mistake by its name.
+May import: torch, generation, checkpoint, models, nn, formula, errors. Imported by: views (records only), commands.
+In: a model and sequences, or a user's function. Out: a verdict for each equality, or the names of the mistakes.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""A model written to disk and read again: in the standard format of its family, or as peasy keeps it."""
+"""Round trips through disk: export and import as a Hugging Face folder, save and load as a peasy checkpoint."""
 
 import shutil
 import tempfile
@@ -14,31 +14,31 @@ from peasy.models.protocol import Model
 
 
 def export_again(model: Model) -> Model:
-    """Through a Hugging Face folder; an error says why a model has no place in any family."""
+    """Return a copy through a Hugging Face folder; raises if no family supports the model."""
 
-    def way(folder: Path) -> Model:
+    def write_and_read(folder: Path) -> Model:
         huggingface.write_folder(folder, model.config, model.state_dict())
         return huggingface.load_model(huggingface.read_folder(folder))
 
-    return _through(model, way)
+    return _through(model, write_and_read)
 
 
 def save_again(model: Model) -> Model:
-    """Through a checkpoint of peasy's own."""
+    """Return a copy through a peasy checkpoint."""
 
-    def way(folder: Path) -> Model:
+    def write_and_read(folder: Path) -> Model:
         save_model(folder, model)
         return load_model(read_checkpoint(folder))
 
-    return _through(model, way)
+    return _through(model, write_and_read)
 
 
 def _through(model: Model, way: Callable[[Path], Model]) -> Model:
-    """Weights are mapped from their file, so they are copied before the folder goes."""
-    with tempfile.TemporaryDirectory(prefix="peasy-", ignore_cleanup_errors=True) as place:
-        free = shutil.disk_usage(place).free
+    """Run a round trip in a temporary folder; the mapped weights are copied before it is deleted."""
+    with tempfile.TemporaryDirectory(prefix="peasy-", ignore_cleanup_errors=True) as folder:
+        free = shutil.disk_usage(folder).free
         if free < 1.1 * model.memory():
-            raise NoRoom(f"A copy needs {show_bytes(model.memory())} in {place}, and {show_bytes(free)} are free.")
-        again = way(Path(place) / "copy")
-        again.load_state_dict({name: tensor.clone() for name, tensor in again.state_dict().items()}, assign=True)
-    return again.to(model.device)
+            raise NoRoom(f"A copy needs {show_bytes(model.memory())} in {folder}; {show_bytes(free)} are free.")
+        reloaded = way(Path(folder) / "copy")
+        reloaded.load_state_dict({name: tensor.clone() for name, tensor in reloaded.state_dict().items()}, assign=True)
+    return reloaded.to(model.device)

@@ -1,4 +1,4 @@
-"""The equalities of a model: each a plain road and another one, how far apart they come out, and where they part."""
+"""Equalities of a model: each compares an execution path with the uncached reference and locates the divergence."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from peasy.proof.tolerance import tolerance_of
 from peasy.proof.verdict import ABSENT, FAILS, HOLDS, Equality, Proof
 
 Progress = Callable[[int, int], None]
-"""Called with how much is done, and of how much."""
+"""Callback with the number of finished checks and their total."""
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What all equalities ask about: a model, its texts, what it makes of them on the plain road, how far is near."""
+    """Common inputs of all checks: the model, its sequences, their reference outputs, and the tolerance."""
 
     model: Model
     texts: Sequence[Text]
@@ -38,7 +38,7 @@ def prove_model(
     notes: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Proof:
-    """Try every equality on these texts.
+    """Check every equality of a model on these sequences.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -47,54 +47,54 @@ def prove_model(
     (True, 'holds')
     """
     if not texts or not all(text.ids for text in texts):
-        raise InvalidInput("There is no text to prove anything on.", hint="Give at least one token in every text.")
+        raise InvalidInput("There are no tokens to check.", hint="Give at least one text; none may be empty.")
     training = model.training
     try:
         with torch.inference_mode():
             model.eval()
-            found = tuple(_tried(model, texts, progress))
+            equalities = tuple(_tried(model, texts, progress))
     finally:
         model.train(training)
     tokens = sum(len(text.ids) for text in texts)
-    return Proof(name, model.config.kind, _numbers(model), len(texts), tokens, found, tuple(notes))
+    return Proof(name, model.config.kind, _numbers(model), len(texts), tokens, equalities, tuple(notes))
 
 
 def _tried(model: Model, texts: Sequence[Text], progress: Progress | None) -> Iterator[Equality]:
-    question = Question(model, texts, roads.alone(model, texts), tolerance_of(_dtype(model)))
-    trials: list[Callable[[Question], list[Equality]]] = [
+    inputs = Question(model, texts, roads.alone(model, texts), tolerance_of(_dtype(model)))
+    checks: list[Callable[[Question], list[Equality]]] = [
         _cached, _batched, _padded, _chunked, _fused, _packed, _exported, _saved,
     ]  # fmt: skip
-    for done, trial in enumerate(trials):
+    for done, check in enumerate(checks):
         if progress is not None:
-            progress(done, len(trials))
-        yield from trial(question)
+            progress(done, len(checks))
+        yield from check(inputs)
     if progress is not None:
-        progress(len(trials), len(trials))
+        progress(len(checks), len(checks))
 
 
 def _cached(question: Question) -> list[Equality]:
-    says = "half of a text as a prompt, then one token at a time from the cache"
-    return [_with_memory(question, "cached = uncached", says, roads.cached)]
+    description = "half of the sequence as a prompt, then one token at a time with the KV cache"
+    return [_with_memory(question, "cached = uncached", description, roads.cached)]
 
 
 def _chunked(question: Question) -> list[Equality]:
-    says = "in pieces of 1, 2, 3, 5, ... tokens, each after the cache of those before"
-    return [_with_memory(question, "whole = in chunks", says, roads.in_chunks)]
+    description = "in chunks of 1, 2, 3, 5, ... tokens with the KV cache"
+    return [_with_memory(question, "whole = in chunks", description, roads.in_chunks)]
 
 
 def _batched(question: Question) -> list[Equality]:
     name = "alone = in a batch"
     if _memory_reason(question.model) is None:
-        says = "all texts side by side, each into its own memory"
-        return [_compare(question, name, says, roads.side_by_side)]
-    return [_compare(question, name, "all texts in one padded array", roads.in_a_batch)]
+        description = "all sequences in one batch, each with its own KV cache"
+        return [_compare(question, name, description, roads.side_by_side)]
+    return [_compare(question, name, "all sequences in one padded batch", roads.in_a_batch)]
 
 
 def _padded(question: Question) -> list[Equality]:
-    says = f"{roads.PADS} padding tokens before or after a text"
-    found = [_compare(question, "padded = unpadded", says, roads.padded(side)) for side in ("left", "right")]
-    found += [_compare(question, "padded = unpadded", says, roads.in_a_batch)]
-    return [max(found, key=lambda each: (each.verdict == FAILS, each.distance or 0.0))]
+    description = f"{roads.PADS} padding tokens before or after a sequence"
+    results = [_compare(question, "padded = unpadded", description, roads.padded(side)) for side in ("left", "right")]
+    results += [_compare(question, "padded = unpadded", description, roads.in_a_batch)]
+    return [max(results, key=lambda result: (result.verdict == FAILS, result.distance or 0.0))]
 
 
 def _fused(question: Question) -> list[Equality]:
@@ -107,20 +107,20 @@ def _packed(question: Question) -> list[Equality]:
 
 
 def _exported(question: Question) -> list[Equality]:
-    says = "written in the standard format of its family and loaded again"
-    return [_again(question, "exported = original", says, export_again)]
+    description = "exported to the Hugging Face format and loaded again"
+    return [_again(question, "exported = original", description, export_again)]
 
 
 def _saved(question: Question) -> list[Equality]:
-    return [_again(question, "saved = original", "saved as peasy saves it and loaded again", save_again)]
+    return [_again(question, "saved = original", "saved as a peasy checkpoint and loaded again", save_again)]
 
 
 def _again(question: Question, name: str, says: str, copy: Callable[[Model], Model]) -> Equality:
     try:
-        again = copy(question.model)
+        reloaded = copy(question.model)
     except PeasyError as error:
         return Equality(name, says, ABSENT, why=" ".join(filter(None, [error.message, error.hint])))
-    return _compare(question, name, says, roads.alone, again)
+    return _compare(question, name, says, roads.alone, reloaded)
 
 
 def _with_memory(question: Question, name: str, says: str, road: Road) -> Equality:
@@ -129,7 +129,7 @@ def _with_memory(question: Question, name: str, says: str, road: Road) -> Equali
 
 
 def _memory_reason(model: Model) -> str | None:
-    """Why a model has no memory, if it has none."""
+    """Return why the model has no KV cache, or None if it has one."""
     if model.reads_source:
         return None
     try:
@@ -141,13 +141,13 @@ def _memory_reason(model: Model) -> str | None:
 
 def _compare(question: Question, name: str, says: str, road: Road, other: Model | None = None) -> Equality:
     other = question.model if other is None else other
-    found, tolerance = road(other, question.texts, None), question.tolerance
-    pairs = [(one.rows, right.rows) for one, right in zip(found, question.plain, strict=True)]
+    results, tolerance = road(other, question.texts, None), question.tolerance
+    pairs = [(actual.rows, expected.rows) for actual, expected in zip(results, question.plain, strict=True)]
     distance, worst = furthest(pairs)
     vectors = [
-        (one.vector, right.vector)
-        for one, right in zip(found, question.plain, strict=True)
-        if one.vector is not None and right.vector is not None
+        (actual.vector, expected.vector)
+        for actual, expected in zip(results, question.plain, strict=True)
+        if actual.vector is not None and expected.vector is not None
     ]
     vector_distance, vector_worst = furthest(vectors) if vectors else (0.0, 0)
     if max(distance, vector_distance) <= tolerance:
@@ -157,7 +157,7 @@ def _compare(question: Question, name: str, says: str, road: Road, other: Model 
         distance, worst, why = (
             vector_distance,
             vector_worst,
-            "The vectors of its tokens agree; that of the text does not.",
+            "The token vectors agree, but the pooled vector does not.",
         )
     where = part_ways(question.model, other, road, question.texts, worst, tolerance)
     if where is None and not why:
@@ -166,7 +166,7 @@ def _compare(question: Question, name: str, says: str, road: Road, other: Model 
 
 
 def _dtype(model: Model) -> torch.dtype:
-    """The numbers it calculates with; one without weights counts in 32 bits."""
+    """Return the dtype of the model's weights; float32 for a model without weights."""
     return next((weight.dtype for weight in model.parameters() if weight.is_floating_point()), torch.float32)
 
 

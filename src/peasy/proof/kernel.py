@@ -1,4 +1,4 @@
-"""Fused = formula: what the kernel gives, against the weights of the formula times the values."""
+"""Compares the context of the fused attention kernel with the formula's weights times the values."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,11 +15,11 @@ from peasy.proof.road import Road, Text, Watch, alone, in_a_batch, in_chunks
 from peasy.proof.tolerance import apart
 from peasy.proof.verdict import ABSENT, FAILS, HOLDS, Equality, Where
 
-NAME, SAYS = "fused = formula", "the kernel's context, and the formula's weights times the values, head by head"
+NAME, SAYS = "fused = formula", "the kernel's context against the formula's weights times the values, head by head"
 
 
 class _Pairs(Watch):
-    """Compares at every attention, as it happens; keeps the largest distance and the first place that is too far."""
+    """Recorder that compares at every attention layer; keeps the largest error and the first divergence."""
 
     tolerance: float = 0.0
     distance: float = 0.0
@@ -27,7 +27,7 @@ class _Pairs(Watch):
     compared: int = 0
 
     def tap(self, row: int = 0, new: int | None = None, shown: Mapping[str, Tensor | None] | None = None) -> Tap:
-        """A tap on what the formula needs and what the kernel gave."""
+        """Return a tap on the formula's inputs and the kernel's output."""
         self.row = row
         self.held: dict[str, Tensor] = {}
         return Tap(self._take, steps=("value", "weights", "context"), parts=("attention", "cross_attention"))
@@ -40,35 +40,37 @@ class _Pairs(Watch):
 
     def _compare(self, place: Place, weights: Tensor, value: Tensor, context: Tensor) -> None:
         wide = torch.promote_types(context.dtype, torch.float32)
-        right = weights.to(wide) @ value.to(wide).nan_to_num(0.0)
+        expected = weights.to(wide) @ value.to(wide).nan_to_num(0.0)
         self.compared += 1
-        self.distance = max(self.distance, float(apart(context, right).max()))
+        self.distance = max(self.distance, float(apart(context, expected).max()))
         for row in range(len(context)):
-            self.where = self.where or of_heads(place, context[row], right[row], self.tolerance)
+            self.where = self.where or of_heads(place, context[row], expected[row], self.tolerance)
 
 
 def compare_kernels(model: Model, texts: Sequence[Text], tolerance: float) -> Equality:
-    """Every attention of the model, on each text alone, in a padded batch, and in pieces where there is a cache."""
+    """Compare every attention layer on each sequence alone, in a padded batch, and in chunks if there is a cache."""
     modules = list(model.modules())
-    if not any(isinstance(each, Attention) for each in modules):
-        own = any(isinstance(each, AdditiveAttention) for each in modules)
+    attentions = [module for module in modules if isinstance(module, Attention)]
+    if not attentions:
+        additive = any(isinstance(module, AdditiveAttention) for module in modules)
         why = (
-            "Its attention is calculated by the formula itself: there is no kernel." if own else "It has no attention."
+            "Its attention is computed by the formula: there is no fused kernel."
+            if additive
+            else "It has no attention."
         )
         return Equality(NAME, SAYS, ABSENT, why=why)
-    ways: list[Road] = [alone, in_a_batch]
-    ways += [in_chunks] if any(each.place.stack == "decoder" for each in modules if isinstance(each, Attention)) else []
-    pairs = [_watched(model, texts, index, way, tolerance) for way in ways for index in range(len(texts))]
-    worst = max(pairs, key=lambda pair: pair.distance)
+    paths: list[Road] = [alone, in_a_batch]
+    paths += [in_chunks] if any(attention.place.stack == "decoder" for attention in attentions) else []
+    comparisons = [_watched(model, texts, index, path, tolerance) for path in paths for index in range(len(texts))]
+    worst = max(comparisons, key=lambda comparison: comparison.distance)
     if worst.distance <= tolerance:
-        return Equality(
-            NAME, SAYS, HOLDS, worst.distance, tolerance, measures={"compared": sum(p.compared for p in pairs)}
-        )
+        measures = {"compared": sum(comparison.compared for comparison in comparisons)}
+        return Equality(NAME, SAYS, HOLDS, worst.distance, tolerance, measures=measures)
     return Equality(NAME, SAYS, FAILS, worst.distance, tolerance, where=worst.where, text=worst.index)
 
 
 def _watched(model: Model, texts: Sequence[Text], index: int, way: Road, tolerance: float) -> _Pairs:
-    pairs = _Pairs(index)
-    pairs.tolerance = tolerance
-    way(model, texts, pairs)
-    return pairs
+    comparison = _Pairs(index)
+    comparison.tolerance = tolerance
+    way(model, texts, comparison)
+    return comparison

@@ -1,4 +1,4 @@
-"""Where two roads part: the first layer, head and position whose numbers differ."""
+"""Divergence of two execution paths: the first layer, head and position whose activations differ."""
 
 from collections.abc import Sequence
 
@@ -16,52 +16,52 @@ from peasy.proof.verdict import Where
 def part_ways(
     model: Model, other: Model, road: Road, texts: Sequence[Text], index: int, tolerance: float
 ) -> Where | None:
-    """The first step of text `index` at which `road` through `other` leaves the plain road through `model`."""
-    plain, changed = Watch(index), Watch(index)
-    alone(model, texts, plain)
-    road(other, texts, changed)
-    right, found = plain.whole(), changed.whole()
-    for (place, step), numbers in right.items():
-        against = found.get((place, step))
-        if against is None:
-            continue  # that road did not pass here, as a source that was read before
-        where = _first(place, step, against, numbers, tolerance)
+    """Return the first step of sequence `index` at which `road` through `other` diverges from the reference."""
+    reference, recorder = Watch(index), Watch(index)
+    alone(model, texts, reference)
+    road(other, texts, recorder)
+    expected, actual = reference.whole(), recorder.whole()
+    for (path, step), expected_values in expected.items():
+        actual_values = actual.get((path, step))
+        if actual_values is None:
+            continue  # not computed on this path, e.g. a source that was encoded before
+        where = _first(path, step, actual_values, expected_values, tolerance)
         if where is not None:
             return where
     return None
 
 
 def of_scores(found: Tensor, right: Tensor, tolerance: float) -> Where:
-    """The first token whose scores differ, where no step inside does."""
+    """Return the first token whose logits differ, if no inner step does."""
     if found.shape != right.shape:
         return Where("scores", None, "", "logits", None, 0)
-    far = apart(found, right).flatten(1).amax(dim=1) > tolerance
-    return Where("scores", None, "", "logits", None, int(far.int().argmax()))
+    differs = apart(found, right).flatten(1).amax(dim=1) > tolerance
+    return Where("scores", None, "", "logits", None, int(differs.int().argmax()))
 
 
 def of_heads(place: Place, found: Tensor, right: Tensor, tolerance: float) -> Where | None:
-    """The first head and row of one attention, `[head, row, width]`, whose context differs."""
+    """Return the first head and position of one attention context, `[head, time, d_head]`, that differs."""
     return _first(place, "context", found, right, tolerance)
 
 
 def _first(place: Place, step: str, found: Tensor, right: Tensor, tolerance: float) -> Where | None:
     if found.shape != right.shape:
         return Where(place.stack, place.layer, place.part, step, None, 0)
-    far = apart(found, right).amax(dim=-1) > tolerance
-    if not bool(far.any()):
+    differs = apart(found, right).amax(dim=-1) > tolerance
+    if not bool(differs.any()):
         return None
     if step not in HEAD_STEPS:
-        return Where(place.stack, place.layer, place.part, step, None, int(far.int().argmax()))
-    position = int(far.any(dim=0).int().argmax())
-    head = int(far[:, position].int().argmax())
+        return Where(place.stack, place.layer, place.part, step, None, int(differs.int().argmax()))
+    position = int(differs.any(dim=0).int().argmax())
+    head = int(differs[:, position].int().argmax())
     return Where(place.stack, place.layer, place.part, step, head, position)
 
 
 def furthest(found: Sequence[tuple[Tensor, Tensor]]) -> tuple[float, int]:
-    """The largest distance of several pairs (found, right), and which pair it is."""
-    far = [
-        float(apart(one, other).max()) if one.shape == other.shape and one.numel() else torch.inf
-        for one, other in found
+    """Return the largest error of several (actual, expected) pairs, and the index of that pair."""
+    errors = [
+        float(apart(actual, expected).max()) if actual.shape == expected.shape and actual.numel() else torch.inf
+        for actual, expected in found
     ]
-    worst = max(range(len(far)), key=far.__getitem__)
-    return far[worst], worst
+    worst = max(range(len(errors)), key=errors.__getitem__)
+    return errors[worst], worst

@@ -1,4 +1,4 @@
-"""Packed close to full: how far the scores of thrifty weights diverge; and whether company changes any bit."""
+"""Compares packed (float32, int8) logits with full precision, and checks batch invariance."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -18,19 +18,19 @@ from peasy.proof.verdict import ABSENT, FAILS, HOLDS, Equality
 
 Kind = Literal["float32", "int8"]
 KINDS: dict[Kind, tuple[str, str]] = {
-    "float32": ("packed float32 = full", "weights laid out for this processor, the same numbers"),
-    "int8": ("packed int8 near full", "weights in 8 bits, and each row of what they meet"),
+    "float32": ("packed float32 = full", "the same float32 weights, packed for this processor"),
+    "int8": ("packed int8 near full", "int8 weights, and int8 activations quantised per row"),
 }
 
 
 def compare_packed(
     model: Model, texts: Sequence[Text], plain: Sequence[Outcome], tolerance: float, no_memory: str | None
 ) -> list[Equality]:
-    """Each kind of packing against the model as it is, and against itself in company."""
+    """Compare each packing with the full-precision model, and check its batch invariance."""
     return [
-        each
-        for kind, (name, says) in KINDS.items()
-        for each in _compare_kind(kind, name, says, model, texts, plain, tolerance, no_memory)
+        equality
+        for kind, (name, description) in KINDS.items()
+        for equality in _compare_kind(kind, name, description, model, texts, plain, tolerance, no_memory)
     ]
 
 
@@ -53,10 +53,10 @@ def _compare_kind(
 
 
 def _packed(model: Model, kind: Kind) -> tuple[Model | None, str]:
-    if not any(isinstance(each, nn.Linear | Head) for each in model.modules()):
-        return None, "It has no products to pack."
+    if not any(isinstance(module, nn.Linear | Head) for module in model.modules()):
+        return None, "It has no linear layers to pack."
     if model.device.type != "cpu":
-        return None, "Weights are packed for the processor, and this model is elsewhere."
+        return None, "Packing is only for the CPU, and this model is on another device."
     try:
         return pack(model, kind, deterministic=True), ""
     except PeasyError as error:
@@ -73,77 +73,77 @@ def _near(
     plain: Sequence[Outcome],
     tolerance: float,
 ) -> Equality:
-    found = alone(packed, texts)
-    measures = measure(torch.cat([each.rows for each in found]), torch.cat([each.rows for each in plain]))
+    results = alone(packed, texts)
+    measures = measure(torch.cat([result.rows for result in results]), torch.cat([result.rows for result in plain]))
     allowed, distance = (tolerance, measures["largest"]) if kind == "float32" else (INT8, measures["relative"])
     if distance <= allowed:
         return Equality(name, says, HOLDS, distance, allowed, measures=measures)
-    worst = max(range(len(texts)), key=lambda i: float(apart(found[i].rows, plain[i].rows).max()))
+    worst = max(range(len(texts)), key=lambda i: float(apart(results[i].rows, plain[i].rows).max()))
     where = part_ways(model, packed, alone, texts, worst, allowed)
-    where = where or of_scores(found[worst].rows, plain[worst].rows, allowed)
+    where = where or of_scores(results[worst].rows, plain[worst].rows, allowed)
     return Equality(name, says, FAILS, distance, allowed, "", where, worst, measures)
 
 
 def measure(found: Tensor, right: Tensor) -> dict[str, float]:
-    """How scores `[token, word]` diverge: in themselves, and as distributions of the next word.
+    """Return error metrics of logits `[token, vocab]`: relative errors, KL divergence, top-1 agreement.
 
     >>> measure(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0]]))["kl"]
     0.0
     """
-    far, found, right = apart(found, right), found.double(), right.double()
-    error, size = (found - right).nan_to_num(0.0), right - right.mean(dim=-1, keepdim=True)
-    size = size.nan_to_num(0.0, 0.0, 0.0)
+    errors, found, right = apart(found, right), found.double(), right.double()
+    difference, centred = (found - right).nan_to_num(0.0), right - right.mean(dim=-1, keepdim=True)
+    centred = centred.nan_to_num(0.0, 0.0, 0.0)
     kl = (right.softmax(-1) * (right.log_softmax(-1) - found.log_softmax(-1)).nan_to_num(0.0)).sum(-1)
-    relative = float(error.square().mean().sqrt() / size.square().mean().sqrt().clamp(min=1e-12))
+    relative = float(difference.square().mean().sqrt() / centred.square().mean().sqrt().clamp(min=1e-12))
     return {
-        "largest": float(far.max()),
-        "mean": float(far.mean()),
-        "relative": relative if bool(far.isfinite().all()) else float("inf"),
+        "largest": float(errors.max()),
+        "mean": float(errors.mean()),
+        "relative": relative if bool(errors.isfinite().all()) else float("inf"),
         "kl": max(float(kl.mean()), 0.0),
         "top-1": float((found.argmax(-1) == right.argmax(-1)).double().mean()),
     }
 
 
 def compare_bits(name: str, model: Model, texts: Sequence[Text], no_memory: str | None = None) -> Equality:
-    """The same text read alone, in company and in other pieces: how many of its numbers differ in any bit?"""
-    says = "alone, in company, in another order and in pieces"
+    """Check batch invariance: count logits that differ in any bit between batches, orders and chunks."""
+    description = "alone, in batches, in another order and in chunks"
     packing = packing_of(model)
     if no_memory:
-        return Equality(name, says, ABSENT, why=no_memory)
+        return Equality(name, description, ABSENT, why=no_memory)
     if packing is None or packing.held is None or not packing.held.equal:
-        held = "" if packing is None or packing.held is None else packing.held.says()
-        return Equality(name, says, ABSENT, why=f"It is not promised here. {held}".strip())
-    right, differing, worst = [_read(model, [text])[0] for text in texts], 0, None
+        reason = "" if packing is None or packing.held is None else packing.held.says()
+        return Equality(name, description, ABSENT, why=f"Batch invariance is not guaranteed here. {reason}".strip())
+    expected, differing, worst = [_read(model, [text])[0] for text in texts], 0, None
     for order, cut in _companies(len(texts)):
-        found = _read(model, [texts[index] for index in order], cut)
-        for index, scores in zip(order, found, strict=True):
-            different = int((scores != right[index]).sum())
+        batch_logits = _read(model, [texts[index] for index in order], cut)
+        for index, logits in zip(order, batch_logits, strict=True):
+            different = int((logits != expected[index]).sum())
             worst = index if different and worst is None else worst
             differing += different
     measures = {"differing": float(differing)}
     if not differing:
-        return Equality(name, says, HOLDS, 0.0, 0.0, measures=measures)
-    return Equality(name, says, FAILS, None, 0.0, f"{differing:,} numbers differ.", None, worst, measures)
+        return Equality(name, description, HOLDS, 0.0, 0.0, measures=measures)
+    return Equality(name, description, FAILS, None, 0.0, f"{differing:,} logits differ.", None, worst, measures)
 
 
 def _companies(count: int) -> Iterator[tuple[list[int], int]]:
-    """Who is read with whom, and how many tokens come first."""
-    everybody = list(range(count))
-    yield everybody, 0
-    yield everybody[::-1], 1
-    yield everybody[:1], 3
-    for one, other in pairwise(everybody):
-        yield [other, one], 2
+    """Yield batches of sequence indices, with the number of tokens in the first chunk."""
+    indices = list(range(count))
+    yield indices, 0
+    yield indices[::-1], 1
+    yield indices[:1], 3
+    for first, second in pairwise(indices):
+        yield [second, first], 2
 
 
 def _read(model: Model, texts: Sequence[Text], cut: int = 0) -> list[Tensor]:
-    """The scores after every token, read in one piece or in two with `cut` tokens in the first."""
-    memories = [model.start(**source_of(model, [text])) for text in texts]
-    pieces: list[list[Tensor]] = [[] for _ in texts]
+    """Return the logits of every token, computed in two chunks with `cut` tokens in the first (0: in one chunk)."""
+    states = [model.start(**source_of(model, [text])) for text in texts]
+    chunks: list[list[Tensor]] = [[] for _ in texts]
     for part in (slice(0, cut), slice(cut, None)):
         rows = [index for index, text in enumerate(texts) if text.ids[part]]
         if rows:
-            read = model.read([texts[row].ids[part] for row in rows], [memories[row] for row in rows], every=True)
-            for row, scores in zip(rows, read, strict=True):
-                pieces[row].append(scores)
-    return [torch.cat(each) for each in pieces]
+            batch_logits = model.read([texts[row].ids[part] for row in rows], [states[row] for row in rows], every=True)
+            for row, logits in zip(rows, batch_logits, strict=True):
+                chunks[row].append(logits)
+    return [torch.cat(logits) for logits in chunks]

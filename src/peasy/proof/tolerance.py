@@ -1,4 +1,4 @@
-"""How far two roads to the same numbers may come out apart: one table for each kind of number."""
+"""Tolerances per dtype for comparing two computations of the same result."""
 
 import torch
 from torch import Tensor
@@ -11,22 +11,22 @@ TOLERANCE = {
     torch.float16: 2e-2,
     torch.bfloat16: 1e-1,
 }
-"""Relative to the largest number. Two orders of sums of a deep model differ by a few hundred roundings."""
+"""Relative to the largest value. In a deep model, different summation orders differ by a few hundred roundings."""
 
 INT8 = 0.10
-"""Weights in 8 bits: how large the error may be, root mean square over root mean square. Random models, whose scores
-are small sums of large parts, had up to 0.04."""
+"""Tolerance for int8 weights: RMS error over RMS of the logits. Random models, whose logits are small sums of large
+terms, had up to 0.04."""
 
 
 def tolerance_of(dtype: torch.dtype) -> float:
-    """How far apart results of numbers of this kind may be."""
+    """Return the relative tolerance for results of this dtype."""
     if dtype not in TOLERANCE:
         raise InvalidInput(f"There is no tolerance for {dtype}.", hint="Load the model in float32 or bfloat16.")
     return TOLERANCE[dtype]
 
 
 def apart(found: Tensor, right: Tensor) -> Tensor:
-    """How far each number is from the right one, relative to the largest right one; NaN is as far as can be.
+    """Return the elementwise error relative to the largest expected value (at least 1); NaN counts as infinite.
 
     >>> apart(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 2.0])).tolist()
     [0.0, 0.5]

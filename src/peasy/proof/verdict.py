@@ -1,4 +1,4 @@
-"""What a proof found, as plain records: which equality, how far apart, and where the two roads part. No torch."""
+"""Result records of a proof: equalities, distances, and where two execution paths diverge. No torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ HOLDS, FAILS, ABSENT = "holds", "fails", "not applicable"
 
 @dataclass(frozen=True)
 class Where:
-    """The first place where two roads differ. `head` is None where a step has no heads; `position` is a token's."""
+    """First point where two paths diverge. `head` is None if the step has no heads; `position` is the token's."""
 
     stack: str
     layer: int | None
@@ -18,24 +18,24 @@ class Where:
     position: int
 
     def says(self) -> str:
-        """The place in words.
+        """Return the point as text.
 
         >>> Where("decoder", 1, "attention", "context", 2, 5).says()
         'decoder, layer 1, attention, head 2, position 5 (context)'
         """
-        named = [self.stack]
-        named += [] if self.layer is None else [f"layer {self.layer}"]
-        named += [self.part] if self.part else []
-        named += [] if self.head is None else [f"head {self.head}"]
-        return f"{', '.join([*named, f'position {self.position}'])} ({self.step})"
+        names = [self.stack]
+        names += [] if self.layer is None else [f"layer {self.layer}"]
+        names += [self.part] if self.part else []
+        names += [] if self.head is None else [f"head {self.head}"]
+        return f"{', '.join([*names, f'position {self.position}'])} ({self.step})"
 
 
 @dataclass(frozen=True)
 class Equality:
-    """One equality: what both roads are, how far apart they came out, and what that means.
+    """One equality between two execution paths: its distance, tolerance and verdict.
 
-    `distance` is the largest difference over the largest number of the first road (or 1, where that is smaller).
-    `measures` are further figures by name. `why` says why an equality does not apply, or what failed.
+    `distance` is the largest difference over the largest reference value (at least 1).
+    `measures` are further metrics by name. `why` is the reason if an equality is not applicable or failed.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Equality:
 
 @dataclass(frozen=True)
 class Proof:
-    """All equalities of one model on some texts."""
+    """All equalities of one model on some sequences."""
 
     model: str
     kind: str
@@ -63,9 +63,9 @@ class Proof:
 
     @property
     def passed(self) -> bool:
-        """Whether no equality failed."""
-        return not any(each.verdict == FAILS for each in self.equalities)
+        """True if no equality failed."""
+        return not any(equality.verdict == FAILS for equality in self.equalities)
 
     def __getitem__(self, name: str) -> Equality:
-        """An equality by its name."""
-        return next(each for each in self.equalities if each.name == name)
+        """Return an equality by name."""
+        return next(equality for equality in self.equalities if equality.name == name)

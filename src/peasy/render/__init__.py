@@ -1,7 +1,7 @@
-"""HOW IT LOOKS: a document drawn as terminal text, Markdown, LaTeX, HTML, SVG, PNG, CSV, JSON or NumPy.
+"""Output formats of documents: terminal text, Markdown, LaTeX, HTML, SVG, PNG, CSV, JSON, NumPy.
 
-May import: views and the rooms below; rich only in terminal. Imported by: workbench, the doors.
-In: a Document. Out: text or bytes, or a file whose suffix says which.
+May import: views and the packages below; rich only in terminal. Imported by: commands, the front ends.
+In: a Document. Out: text or bytes, or a file in the format of its suffix.
 """
 
 from importlib import import_module
@@ -23,16 +23,16 @@ FORMATS = {
     "json": "peasy.render.json",
     "npz": "peasy.render.npz",
 }
-"""Each format with the module whose `draw(document)` makes it, imported when first asked for."""
+"""Format -> module whose `draw(document)` renders it; imported on first use."""
 
 SUFFIXES = tuple(name for name in FORMATS if name != "text")
-"""What a file's name may end in; terminal text is for the screen."""
+"""File suffixes; terminal text is only for the screen."""
 
 __all__ = ["FORMATS", "SUFFIXES", "document_of", "draw", "format_of", "mimebundle", "save", "write"]
 
 
 def draw(document: Document, format: str = "text") -> str | bytes:
-    """The document in one of `FORMATS`; bytes for png and npz, text for all others.
+    """Render the document in one of `FORMATS`; bytes for png and npz, text for all others.
 
     >>> from peasy.views import Document, Paragraph
     >>> print(draw(Document("Pizza", (Paragraph("is great"),)), "md"))
@@ -47,42 +47,42 @@ def draw(document: Document, format: str = "text") -> str | bytes:
 
 
 def format_of(path: str | Path) -> str:
-    """The format that a file's suffix asks for.
+    """Return the format of a file name by its suffix.
 
     >>> format_of("love.html")
     'html'
     """
     suffix = Path(path).suffix.lstrip(".").lower()
     if suffix not in SUFFIXES:
-        known = ", ".join(f".{each}" for each in SUFFIXES)
+        known = ", ".join(f".{suffix_name}" for suffix_name in SUFFIXES)
         near = did_you_mean(suffix, SUFFIXES) if suffix else None
         raise UsageError(
-            f'"{path}" does not say what to write: its name should end in one of {known}.',
+            f'"{path}" has no known suffix: its name should end in one of {known}.',
             hint=near or f"For example {Path(path).stem or 'page'}.html.",
         )
     return suffix
 
 
 def save(document: Document, path: str | Path) -> Path:
-    """Write the document to a file, all of it or nothing; the suffix picks the format."""
+    """Write the document atomically to a file; the suffix selects the format."""
     return write(path, draw(document, format_of(path)))
 
 
 def mimebundle(shown: Any) -> dict[str, str]:
-    """What a notebook shows: plain text, HTML without scripts, and SVG where there is a picture."""
+    """Return the MIME bundle for notebooks: plain text, HTML without scripts, and SVG if there is a figure."""
     document = document_of(shown)
     if document is None:
         return {"text/plain": repr(shown)}
-    page = import_module("peasy.render.html")
-    bundle = {"text/plain": str(draw(document)), "text/html": page.fragment(document)}
-    picture = import_module("peasy.render.svg")
-    if picture.has_picture(document):
-        bundle["image/svg+xml"] = picture.draw(document)
+    html = import_module("peasy.render.html")
+    bundle = {"text/plain": str(draw(document)), "text/html": html.fragment(document)}
+    svg = import_module("peasy.render.svg")
+    if svg.has_picture(document):
+        bundle["image/svg+xml"] = svg.draw(document)
     return bundle
 
 
 def document_of(shown: Any) -> Document | None:
-    """The document of anything that can be shown; None where there is none."""
+    """Return the document of a result, or None if it has none."""
     if isinstance(shown, Document):
         return shown
     if callable(getattr(type(shown), "document", None)):

@@ -1,4 +1,4 @@
-"""The modules of the page as one script: what they import from each other is already there, so no request is made."""
+"""JavaScript bundler: concatenates the ES modules of `render/web` into one script without imports."""
 
 import re
 from collections.abc import Iterable
@@ -6,17 +6,17 @@ from functools import cache
 from importlib import resources
 
 LOOKING = ("base.js", "numbers.js", "colour.js", "links.js", "chart.js", "cell.js", "maps.js", "plane.js")
-"""What pictures of looking need; each stands after what it imports."""
+"""Modules of the interactive attention figures, each after the ones it imports."""
 
 PAGE = ("theme.js", "arithmetic.js", "page.js")
-"""What every saved page has."""
+"""Modules of every saved page."""
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=function|async function|const|class)", re.MULTILINE)
 
 
 def bundle(names: Iterable[str]) -> str:
-    """These modules as one, in this order.
+    """Return the modules as one script, in this order.
 
     >>> "import" in bundle(("numbers.js",)), "export" in bundle(("numbers.js",))
     (False, False)
@@ -26,5 +26,5 @@ def bundle(names: Iterable[str]) -> str:
 
 @cache
 def web_file(name: str) -> str:
-    """One file of `render/web`."""
+    """Return the text of a file in `render/web`."""
     return (resources.files("peasy.render") / "web" / name).read_text(encoding="utf-8")

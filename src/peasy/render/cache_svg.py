@@ -1,4 +1,4 @@
-"""The cache as it grows: one line a step, grey for what was reused, coloured and dotted for what was computed."""
+"""SVG of a KV cache over time: one row per step, reused positions grey, computed ones coloured with a dot."""
 
 from peasy.render import glyph
 from peasy.render.draft import BOLD, Piece, Size, fitted, measure, text_at
@@ -10,21 +10,26 @@ MOST, CELL, LABEL = 48, 17, 96
 
 
 def cache_piece(cache: Cache) -> Piece:
-    """Steps from top to bottom, places of the text from left to right."""
-    steps, places = window(len(cache.steps), MOST), window(len(cache.tokens), MOST)
+    """Draw steps from top to bottom and positions from left to right."""
+    steps, positions = window(len(cache.steps), MOST), window(len(cache.tokens), MOST)
     names = [token for token, *_ in cache_rows(cache)]
-    labels = [GAP if each is None else f"{each + 1} {glyph.label(names[each])}" for each in steps]
-    heads = [GAP if each is None else glyph.label(cache.tokens[each]) for each in places]
-    labels, heads = ([fitted(each, 11, LABEL) for each in side] for side in (labels, heads))
-    left = max([measure(each, 11) for each in labels], default=0) + 10
-    top = 56 + max([measure(each, 11) for each in heads], default=0) * 0.75
+    labels = [GAP if step is None else f"{step + 1} {glyph.label(names[step])}" for step in steps]
+    column_labels = [GAP if position is None else glyph.label(cache.tokens[position]) for position in positions]
+    labels, column_labels = ([fitted(label, 11, LABEL) for label in side] for side in (labels, column_labels))
+    left = max([measure(label, 11) for label in labels], default=0) + 10
+    top = 56 + max([measure(column_label, 11) for column_label in column_labels], default=0) * 0.75
     body = [text_at(0, 13, glyph.prose(cache.title), "name"), *_key(left)]
-    body += [text_at(left + CELL * (x + 0.6), top - 6, each, "small", turn=-48) for x, each in enumerate(heads)]
-    body += [text_at(left - 8, top + CELL * (y + 0.75), each, "small", "end") for y, each in enumerate(labels)]
+    body += [
+        text_at(left + CELL * (x + 0.6), top - 6, column_label, "small", turn=-48)
+        for x, column_label in enumerate(column_labels)
+    ]
+    body += [text_at(left - 8, top + CELL * (y + 0.75), label, "small", "end") for y, label in enumerate(labels)]
     for y, step in enumerate(steps):
         if step is not None:
-            body += [_cell(cache, step, place, left + CELL * x, top + CELL * y) for x, place in enumerate(places)]
-    width = max(left + CELL * len(places) + 70, left + 260, measure(cache.title, 13) * BOLD)
+            body += [
+                _cell(cache, step, position, left + CELL * x, top + CELL * y) for x, position in enumerate(positions)
+            ]
+    width = max(left + CELL * len(positions) + 70, left + 260, measure(cache.title, 13) * BOLD)
     return Piece(Size(width, top + CELL * len(steps) + 6), "".join(body), ends_line=True)
 
 
@@ -42,7 +47,7 @@ def _cell(cache: Cache, step: int, place: int | None, x: float, y: float) -> str
 
 
 def _key(left: float) -> list[str]:
-    """What grey and coloured mean."""
+    """Legend of the two colours."""
     return [
         f'<rect x="{left + 1:.1f}" y="22" width="15" height="15" rx="2" class="computed"/>',
         f'<circle cx="{left + 8.5:.1f}" cy="29.5" r="2.5" class="dot"/>',

@@ -1,6 +1,6 @@
-"""A document's tables as CSV, numbers at full precision.
+"""CSV output: all tables of a document, numbers at full precision.
 
-Its settings come first; each table has a line with its name, a header, its rows, and an empty line before the next.
+The settings come first; each table is a line with its name, a header, its rows, and an empty line before the next.
 """
 
 import csv
@@ -30,20 +30,20 @@ Line = list[str]
 
 
 def draw(document: Document) -> str:
-    """All matrices, tables and pictures of the document, one after another."""
+    """Render all matrices, tables and figures of the document, one after another."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    settings = [[[guarded(each) for each in line.split(": ", 1)] for line in document.settings]]
+    settings = [[[guarded(text) for text in line.split(": ", 1)] for line in document.settings]]
     blocks = [block for block in [*settings, *(list(_block(part)) for part in document.parts)] if block]
-    for place, block in enumerate(blocks):
-        if place:
+    for index, block in enumerate(blocks):
+        if index:
             out.write("\n")
         writer.writerows(block)
     return out.getvalue()
 
 
 def guarded(text: str) -> str:
-    """A text that no spreadsheet takes for a formula.
+    """Escape a text that a spreadsheet would evaluate as a formula (CSV injection).
 
     >>> guarded("=cmd|' /C calc'!A0")
     "'=cmd|' /C calc'!A0"
@@ -57,20 +57,20 @@ def _block(part: Part) -> Iterator[Line]:
         case Matrix():
             yield [guarded(part.name)]
             yield ["", *map(guarded, part.columns)]
-            for place, row in enumerate(part.values):
-                label = part.rows[place] if place < len(part.rows) else str(place + 1)
+            for index, row in enumerate(part.values):
+                label = part.rows[index] if index < len(part.rows) else str(index + 1)
                 yield [guarded(label), *map(_field, row)]
         case Table():
             if part.title:
                 yield [guarded(part.title)]
-            yield [guarded(each) for each in part.columns]
+            yield [guarded(column) for column in part.columns]
             yield from ([_field(cell) for cell in row] for row in part.rows)
         case Plane() | Curves() | Diagram():
             yield from _block(as_table(part))
         case Maps() | Links() | Cache():
-            for place, each in enumerate(tables_of(part)):
-                yield from [[]] * bool(place)
-                yield from _block(each)
+            for index, table in enumerate(tables_of(part)):
+                yield from [[]] * bool(index)
+                yield from _block(table)
         case Arithmetic():
             yield [guarded(part.title)]
             yield from ([guarded(line)] for line in part.lines)
@@ -81,5 +81,5 @@ def _field(cell: Cell) -> str:
         return ""
     if not is_number(cell):
         return guarded(str(cell))
-    number = float(cell) + 0.0  # adding zero turns minus zero into zero
+    number = float(cell) + 0.0  # avoid minus zero
     return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)

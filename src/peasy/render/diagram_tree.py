@@ -1,4 +1,4 @@
-"""A diagram as a tree of words: boxes inside boxes, one line each."""
+"""Text tree of a model diagram: one line per box."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from peasy.views.document import Block, Diagram
 
 
 def tree_rows(diagram: Diagram) -> list[tuple[str, str, str]]:
-    """Each box with its branch, what it is, and its size."""
+    """Return a row for each box: tree branch with name, description, size."""
     return [row for column in diagram.columns for block in column for row in _rows(block, "", "")]
 
 

@@ -1,4 +1,4 @@
-"""Named dots on a map: a colour and a shape for each kind, and labels that do not lie on each other."""
+"""Scatter plot points: colour and shape per group, and labels that do not overlap."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ SHAPES = (
     "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0", "M-4.5-4.5h9v9h-9z", "M0-6l6 10.5h-12z", "M0-6.5l6.5 6.5l-6.5 6.5l-6.5-6.5z",
     "M-2-6h4v4h4v4h-4v4h-4v-4h-4v-4h4z", "M0 6l6-10.5h-12z",
 )  # fmt: skip
-"""Circle, square, triangle, diamond, cross, triangle upside down: kinds differ in shape too, not in colour alone."""
+"""Circle, square, triangle, diamond, cross, inverted triangle: groups differ in shape as well as colour."""
 
 MOST_LABELS = 300
 
 
 @dataclass(frozen=True)
 class Dot:
-    """A point on the paper; `kind` picks its colour and shape."""
+    """Point in SVG coordinates; `group` selects its colour and shape."""
 
     name: str
     label: str
@@ -27,7 +27,7 @@ class Dot:
     kind: int
 
     def draw(self) -> Iterator[str]:
-        """The shape, with its name for who points at it."""
+        """Yield the shape with its label as a tooltip."""
         yield (
             f'<path d="{SHAPES[self.kind % 6]}" transform="translate({self.x:.1f} {self.y:.1f})" class="point" '
             f'fill="{palette.OKABE_ITO[self.kind % 6]}"><title>{escape(self.label)}</title></path>'
@@ -35,26 +35,26 @@ class Dot:
 
 
 def label_dots(dots: Sequence[Dot], left: float, right: float) -> Iterator[str]:
-    """A label beside each dot, on whichever side is free between two edges; where none is, the dot goes without."""
-    taken = [(dot.x - 6, dot.y - 6, dot.x + 6, dot.y + 6) for dot in dots]
+    """Yield a label beside each point, on a side that is free between `left` and `right`; none if no side is."""
+    occupied = [(dot.x - 6, dot.y - 6, dot.x + 6, dot.y + 6) for dot in dots]
     for dot in dots[:MOST_LABELS]:
-        said = fitted(dot.label, 12, 110)
-        width = measure(said, 12)
+        text = fitted(dot.label, 12, 110)
+        width = measure(text, 12)
         for x, y in ((8, 4), (-8 - width, 4), (-width / 2, -10), (-width / 2, 18)):
             box = (dot.x + x, dot.y + y - 10, dot.x + x + width, dot.y + y + 3)
-            if left < box[0] and box[2] < right and not any(_meet(box, other) for other in taken):
-                taken.append(box)
-                yield text_at(dot.x + x, dot.y + y, said, "label")
+            if left < box[0] and box[2] < right and not any(_meet(box, other) for other in occupied):
+                occupied.append(box)
+                yield text_at(dot.x + x, dot.y + y, text, "label")
                 break
 
 
 def key_of_kinds(groups: Sequence[str], left: float, top: float) -> Iterator[str]:
-    """Which shape and colour means which kind."""
-    for place, group in enumerate(groups):
-        y = top + 20 * place
+    """Yield the legend of shapes and colours."""
+    for index, group in enumerate(groups):
+        y = top + 20 * index
         yield (
-            f'<path d="{SHAPES[place % 6]}" transform="translate({left:.1f} {y:.1f})" '
-            f'fill="{palette.OKABE_ITO[place % 6]}"/>'
+            f'<path d="{SHAPES[index % 6]}" transform="translate({left:.1f} {y:.1f})" '
+            f'fill="{palette.OKABE_ITO[index % 6]}"/>'
         )
         yield text_at(left + 12, y + 4.5, fitted(glyph.label(group), 12, 110), "label")
 

@@ -1,4 +1,4 @@
-"""Pen and paper for SVG: measured text, pieces with a size, frames, arrows, and the sheet they stand on."""
+"""SVG primitives and layout: text measurement, sized fragments, frames, arrows, style sheets."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ from peasy.render import tex
 SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', Arial, sans-serif"
 
 BOLD = 1.15
-"""How much wider bold letters run."""
+"""Width of bold text relative to normal text."""
 
 _INDEX = re.compile(r"(?<=\w)_(\w+)")
 
@@ -26,7 +26,7 @@ DARK = {
 
 @dataclass(frozen=True)
 class Size:
-    """How wide and how high."""
+    """Width and height in pixels."""
 
     width: float
     height: float
@@ -34,20 +34,20 @@ class Size:
 
 @dataclass(frozen=True)
 class Piece:
-    """Something drawn with its corner at 0, 0; `ends_line` when what comes next belongs to something else."""
+    """SVG fragment with its top left corner at (0, 0); `ends_line` starts a new line after it."""
 
     size: Size
     body: str
     ends_line: bool = False
 
     def at(self, left: float, top: float) -> str:
-        """The piece moved to a place."""
+        """Return the fragment translated to a position."""
         return f'<g transform="translate({left:.1f} {top:.1f})">{self.body}</g>'
 
 
 def measure(text: str, size: float) -> float:
-    """About how wide a text is; no font is asked, so it is measured on the generous side."""
-    return sum(_breadth(each) for each in text) * size
+    """Estimate the width of a text, without font metrics and on the generous side."""
+    return sum(_breadth(character) for character in text) * size
 
 
 def _breadth(character: str) -> float:
@@ -61,7 +61,7 @@ def _breadth(character: str) -> float:
 
 
 def fitted(text: str, size: float, room: float) -> str:
-    """The text, cut with a sign where it is wider than its room."""
+    """Return the text, cut with an ellipsis if it is wider than `max_width`."""
     if measure(text, size) <= room:
         return text
     while text and measure(text + "…", size) > room:
@@ -70,7 +70,7 @@ def fitted(text: str, size: float, room: float) -> str:
 
 
 def text_at(x: float, y: float, text: str, kind: str, anchor: str = "start", turn: float = 0, fill: str = "") -> str:
-    """A text at a place; `kind` is one of the sheet's classes."""
+    """Return a text element; `kind` is a class of the style sheet."""
     turned = f' transform="rotate({turn:g} {x:.1f} {y:.1f})"' if turn else ""
     anchored = f' text-anchor="{anchor}"' if anchor != "start" else ""
     filled = f' fill="{fill}"' if fill else ""
@@ -78,19 +78,19 @@ def text_at(x: float, y: float, text: str, kind: str, anchor: str = "start", tur
 
 
 def formula_at(x: float, y: float, said: str, kind: str = "formula") -> str:
-    """A formula at a place; what stands after an underscore is set small and low."""
+    """Return a formula as a text element; underscores become subscripts."""
     pieces = _INDEX.split(said)
     body = "".join(
         f'<tspan class="index" dy="3">{escape(piece)}</tspan><tspan dy="-3">\u200b</tspan>'
-        if place % 2
+        if index % 2
         else escape(piece)
-        for place, piece in enumerate(pieces)
+        for index, piece in enumerate(pieces)
     )
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{body}</text>'
 
 
 def frame(left: float, top: float, size: Size) -> str:
-    """The panel behind things that belong together."""
+    """Return the background rectangle of a panel."""
     return (
         f'<rect x="{left:.1f}" y="{top:.1f}" width="{size.width:.1f}" height="{size.height:.1f}" rx="10" '
         'class="panel"/>'
@@ -98,44 +98,44 @@ def frame(left: float, top: float, size: Size) -> str:
 
 
 def arrow(left: float, y: float, length: float) -> str:
-    """A small arrow to the right."""
+    """Return a small arrow to the right."""
     tip = left + length
     return f'<path d="M{left:.1f} {y:.1f}H{tip:.1f}m-6 -5l6 5l-6 5" class="arrow"/>'
 
 
 def words_piece(lines: list[str], room: float = 900) -> Piece:
-    """Plain lines of text, wrapped to the room."""
+    """Return lines of text, wrapped to `max_width`."""
     wrapped = [piece for line in lines for piece in _wrap(line, room)]
     width = max((measure(line, 13) for line in wrapped), default=0)
-    body = "".join(text_at(0, 14 + 19 * place, line, "label") for place, line in enumerate(wrapped))
+    body = "".join(text_at(0, 14 + 19 * index, line, "label") for index, line in enumerate(wrapped))
     return Piece(Size(width, 19 * len(wrapped)), body)
 
 
 def _wrap(line: str, room: float) -> list[str]:
     lines = [""]
     for word in line.split(" "):
-        longer = f"{lines[-1]} {word}" if lines[-1] else word
-        if lines[-1] and measure(longer, 13) > room:
+        extended = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and measure(extended, 13) > room:
             lines.append(word)
         else:
-            lines[-1] = longer
-    return [fitted(each, 13, room) for each in lines]
+            lines[-1] = extended
+    return [fitted(text, 13, room) for text in lines]
 
 
 def formula(source: str) -> str:
-    """A formula as a line of text."""
+    """Return a TeX formula as plain text."""
     return tex.plain(source)
 
 
 def picture(size: Size, title: str, description: str, body: str, dark: bool) -> str:
-    """A whole sheet that stands alone."""
-    night = f"@media (prefers-color-scheme:dark){{{_theme(DARK)}}}" if dark else ""
+    """Return a standalone SVG document."""
+    dark_style = f"@media (prefers-color-scheme:dark){{{_theme(DARK)}}}" if dark else ""
     paper = f'<rect width="{size.width:.0f}" height="{size.height:.0f}" rx="12" class="paper"/>'
-    return _sheet(size, title, description, f"<style>{_SHAPES}{_theme(LIGHT)}{night}</style>{paper}{body}")
+    return _sheet(size, title, description, f"<style>{_SHAPES}{_theme(LIGHT)}{dark_style}</style>{paper}{body}")
 
 
 def inlined(pieces: list[Piece], title: str, description: str, styled: bool) -> str:
-    """Pieces below each other for a page; `styled` where the page's own style sheet does not know them."""
+    """Return fragments below each other as inline SVG; `styled` if the page has no style sheet for them."""
     body, top = "", 0.0
     for piece in pieces:
         body += piece.at(0, top)
@@ -146,7 +146,7 @@ def inlined(pieces: list[Piece], title: str, description: str, styled: bool) -> 
 
 
 def page_style() -> str:
-    """The style of inlined pictures on a page that has its own colours."""
+    """Return the style sheet for inline SVG on a page that defines the colour variables."""
     return _SHAPES + _theme({name: f"var(--{name})" for name in LIGHT})
 
 
@@ -160,7 +160,7 @@ def _sheet(size: Size, title: str, description: str, body: str) -> str:
 
 
 def _scoped(rules: str) -> str:
-    """The rules for pictures of peasy only: a style inside a picture reaches the whole page around it."""
+    """Scope CSS rules to `.peasy`: a style element inside an SVG applies to the whole page."""
     scoped = []
     for rule in rules.removesuffix("}").split("}"):
         names, _, declared = rule.partition("{")

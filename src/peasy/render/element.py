@@ -1,6 +1,6 @@
-"""Pictures of looking as elements of a page: script-free content first, and the data that makes them answer.
+"""Custom elements (web components) of the interactive figures, with their data as JSON.
 
-The data is what the modules of `render/web` draw from: labels made visible, numbers in steps with their error.
+The modules of `render/web` draw from this data: printable labels, and quantised numbers with their error.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from peasy.views.document import Links, Maps, Part, Plane, Vectors
 NAMES: dict[type, str] = {Maps: "peasy-maps", Links: "peasy-links", Plane: "peasy-plane"}
 
 MOST_CELLS = 24_000_000
-"""Cells of all maps of one element; above, only their table and picture are on the page."""
+"""Maximum number of cells of all maps of one element; above it the page has only the table and the static figure."""
 
 
 MOST_VECTORS = 400_000
-"""Numbers of queries and keys of one element; above, the page tells the command that shows a cell's arithmetic."""
+"""Maximum size of queries and keys of one element; above it the page shows the command for a cell's arithmetic."""
 
 
 def element_name(part: Part) -> str | None:
-    """The element that draws this part when scripts may run; None = its still picture is all there is."""
+    """Return the tag of the custom element for this part; None if it has only a static figure."""
     if isinstance(part, Plane) and not part.neighbours:
         return None
     if isinstance(part, Maps) and part.values.size > MOST_CELLS:
@@ -32,17 +32,20 @@ def element_name(part: Part) -> str | None:
 
 
 def element_data(part: Part, decimals: int) -> dict[str, Any]:
-    """What the element draws from, as plain data."""
+    """Return the data of the element as plain data."""
     match part:
         case Maps():
             return _maps(part, decimals)
         case Links():
             return _links(part, decimals)
         case Plane():
-            finite = [place for place, (_, x, y) in enumerate(part.points) if np.isfinite(x) and np.isfinite(y)]
-            now = {place: new for new, place in enumerate(finite)}  # only these have a dot
-            near = [[now[each] for each in part.neighbours[place] if each in now] for place in finite]
-            return {"names": _labels([part.points[place][0] for place in finite]), "neighbours": near}
+            finite = [index for index, (_, x, y) in enumerate(part.points) if np.isfinite(x) and np.isfinite(y)]
+            new_index = {index: new for new, index in enumerate(finite)}  # only finite points are drawn
+            neighbours = [
+                [new_index[neighbour] for neighbour in part.neighbours[index] if neighbour in new_index]
+                for index in finite
+            ]
+            return {"names": _labels([part.points[index][0] for index in finite]), "neighbours": neighbours}
     raise AssertionError(f"{type(part).__name__} has no element")
 
 
@@ -77,7 +80,7 @@ def _maps(maps: Maps, decimals: int) -> dict[str, Any]:
 def _vectors(vectors: Vectors | None) -> dict[str, Any] | None:
     if vectors is None or vectors.query.size + vectors.key.size > MOST_VECTORS:
         return None
-    query, key = (pack_exactly(each) for each in (vectors.query, vectors.key))
+    query, key = (pack_exactly(matrix) for matrix in (vectors.query, vectors.key))
     return {"query": query, "key": key, "scale": vectors.scale, "softcap": vectors.softcap}
 
 
@@ -99,4 +102,4 @@ def _links(links: Links, decimals: int) -> dict[str, Any]:
 
 
 def _labels(words: Sequence[str]) -> list[str]:
-    return [glyph.label(each) for each in words]
+    return [glyph.label(word) for word in words]

@@ -1,4 +1,4 @@
-"""The table form of the pictures of looking: every map, link and step of a cache can be read without seeing it."""
+"""Tables of the attention figures (maps, links, cache): the text alternative of every figure."""
 
 from collections.abc import Iterator
 
@@ -9,13 +9,13 @@ from peasy.views.document import Cache, Cell, Links, Maps, Matrix, Table
 Figure = Maps | Links | Cache
 
 MOST_LINKS = 400
-"""So many links are listed, the strongest first."""
+"""Maximum number of links listed, strongest first."""
 
 TILED = {"mean": "the mean", "max": "the largest"}
 
 
 def tables_of(figure: Figure) -> list[Matrix | Table]:
-    """The picture as labelled numbers."""
+    """Return a figure as labelled tables."""
     if isinstance(figure, Cache):
         return [_cache_table(figure)]
     if isinstance(figure, Links):
@@ -25,12 +25,12 @@ def tables_of(figure: Figure) -> list[Matrix | Table]:
 
 
 def chosen_matrix(maps: Maps) -> Matrix:
-    """The chosen map as a matrix with its labels; where maps are tiled, its exact rows if there are any."""
+    """Return the chosen map as a labelled matrix; for tiled maps its exact rows if there are any."""
     name, says = maps.name(*maps.chosen) or maps.title, maps.says
     values, rows, columns = maps.values[maps.chosen], maps.rows, maps.columns
     if maps.exact is not None:
         values = maps.exact.values[maps.chosen]
-        rows = tuple(_numbered(maps.rows, place) for place in maps.exact.places)
+        rows = tuple(_numbered(maps.rows, index) for index in maps.exact.places)
     elif maps.tile > 1:
         rows, columns = (_spans(maps.tile, len(labels)) for labels in (maps.rows, maps.columns))
         says = f"{says} {tiled_sentence(maps)}".strip()
@@ -38,18 +38,20 @@ def chosen_matrix(maps: Maps) -> Matrix:
 
 
 def tiled_sentence(maps: Maps) -> str:
-    """What a cell of a tiled map means."""
-    how = TILED.get(maps.reduced, maps.reduced)
-    return f"Each cell is {how} of {maps.tile} by {maps.tile} tokens." if maps.tile > 1 else ""
+    """Return the sentence that explains a cell of a tiled map."""
+    reduction = TILED.get(maps.reduced, maps.reduced)
+    return f"Each cell is {reduction} of {maps.tile} by {maps.tile} tokens." if maps.tile > 1 else ""
 
 
 def cells(values: np.ndarray) -> tuple[tuple[Cell, ...], ...]:
-    """Numbers as a document holds them; what is not there is empty."""
-    return tuple(tuple(None if each != each else each for each in row) for row in np.asarray(values, float).tolist())
+    """Convert an array to document cells; NaN becomes None."""
+    return tuple(
+        tuple(None if number != number else number for number in row) for row in np.asarray(values, float).tolist()
+    )
 
 
 def cache_rows(cache: Cache) -> Iterator[tuple[str, int, int, int]]:
-    """(last token of the step, reused, computed, what would have been computed without a cache)."""
+    """Yield (last token of the step, reused, computed, computed without a cache)."""
     for reused, computed in cache.steps:
         end = reused + computed
         yield cache.tokens[end - 1] if 0 < end <= len(cache.tokens) else "", reused, computed, end
@@ -60,34 +62,34 @@ def _cache_table(cache: Cache) -> Table:
         (str(step), token, str(reused), str(computed), str(without))
         for step, (token, reused, computed, without) in enumerate(cache_rows(cache), start=1)
     ]
-    new, all_ = sum(computed for _, computed in cache.steps), sum(map(sum, cache.steps))
-    rows.append(("all", "", str(all_ - new), str(new), str(all_)))
+    computed_total, total = sum(computed for _, computed in cache.steps), sum(map(sum, cache.steps))
+    rows.append(("all", "", str(total - computed_total), str(computed_total), str(total)))
     return Table(("step", "up to", "reused", "computed", "without a cache"), tuple(rows), cache.title)
 
 
 def _links_table(links: Links) -> Table:
     known = set(links.known)
-    found = links.strongest(MOST_LINKS)
+    strongest = links.strongest(MOST_LINKS)
     columns = (links.left_axis or "from", links.right_axis or "to", "weight", *(("known",) if known else ()))
     rows = tuple(
         (links.left[a], links.right[b], weight, *((("yes" if (a, b) in known else ""),) if known else ()))
-        for a, b, weight in found
+        for a, b, weight in strongest
     )
     return Table(columns, rows, links.title)
 
 
 def _maps_table(maps: Maps) -> Table:
-    """One line a map: its largest number, and between which tokens it stands."""
+    """Return one row per map: its largest number and the tokens of that cell."""
     rows = []
     for down, across in np.ndindex(len(maps.down), len(maps.across)):
         values = np.asarray(maps.values[down, across], dtype=float)
         if not np.isfinite(values).any():
             continue
         row, column = np.unravel_index(np.nanargmax(values), values.shape)
-        place: tuple[Cell, ...] = (maps.down[down], maps.across[across], float(values[row, column]))
-        rows.append((*place, _token(maps.rows, int(row), maps.tile), _token(maps.columns, int(column), maps.tile)))
+        row_start: tuple[Cell, ...] = (maps.down[down], maps.across[across], float(values[row, column]))
+        rows.append((*row_start, _token(maps.rows, int(row), maps.tile), _token(maps.columns, int(column), maps.tile)))
     columns = (maps.down_axis, maps.across_axis, "largest", f"at {maps.row_axis}", maps.column_axis)
-    return Table(columns, tuple(rows), f"{maps.title}: the largest of each" if maps.title else "The largest of each")
+    return Table(columns, tuple(rows), f"{maps.title}: maximum of each map" if maps.title else "Maximum of each map")
 
 
 def _token(labels: tuple[str, ...], place: int, tile: int) -> str:

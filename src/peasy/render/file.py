@@ -1,4 +1,4 @@
-"""Writing a file: all of it, or nothing."""
+"""Atomic file write."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from peasy.errors import InvalidInput, NoRoom, NotFound
 
 
 def write(path: str | Path, content: str | bytes) -> Path:
-    """Put `content` at `path`, replacing what was there; a failure on the way leaves the old file as it was."""
+    """Write `content` to `path` atomically, replacing an existing file; a failure leaves the old file unchanged."""
     target = Path(path)
     if target.is_dir():
         raise InvalidInput(f"{target} is a folder.", hint=f"Name a file in it, for example {target / 'page.html'}.")
@@ -20,13 +20,13 @@ def write(path: str | Path, content: str | bytes) -> Path:
         _replace(target, data)
     except OSError as problem:
         raise NoRoom(
-            f"{target} could not be written: {problem.strerror or problem}.", hint="Choose another place."
+            f"{target} could not be written: {problem.strerror or problem}.", hint="Choose another path."
         ) from problem
     return target
 
 
 def _replace(target: Path, data: bytes) -> None:
-    # The name in the folder moves to the new file only when the new file is whole and on disk.
+    # Rename only after the new file is complete and on disk.
     target = target.resolve()
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
     try:
@@ -43,7 +43,7 @@ def _replace(target: Path, data: bytes) -> None:
 
 
 def _mode(target: Path) -> int:
-    # mkstemp makes files that only the owner may read; a saved page should be as readable as any other file.
+    # mkstemp makes files readable only by the owner; a saved page should have the usual permissions.
     if target.exists():
         return target.stat().st_mode & 0o777
     mask = os.umask(0)

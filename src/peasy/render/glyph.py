@@ -1,33 +1,33 @@
-"""Making every character of a text visible and harmless, whatever it will be drawn on.
+"""Sanitising of untrusted text: control characters become visible symbols in every output format.
 
-Tokens come from anywhere. A control character can move a cursor, an override can turn a line around, a lone
-surrogate cannot be written to a file at all: each is shown as a sign of itself instead.
+A control character can move the cursor, a bidi override can reverse a line, a lone surrogate cannot be encoded:
+each is replaced by a visible symbol.
 """
 
 import unicodedata
 
 _SIGNS = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡", "\u2028": "⏎", "\u2029": "⏎"}
 _KEPT = {"\u200c", "\u200d"}
-"""Joiners: Persian words and family emoji are made with them."""
+"""Joiners, needed by Persian words and family emoji."""
 
 SPACE = "·"
 LONGEST = 60
-"""A label longer than this is cut, with a sign that it was."""
+"""Maximum length of a label; a longer one is cut with an ellipsis."""
 
 
 def tame(text: str) -> str:
-    """The text with every invisible or dangerous character shown as a sign.
+    """Replace every invisible or dangerous character by a visible symbol.
 
     >>> tame("a" + chr(27) + "[31m" + chr(0x202E) + "b")
     'a␛[31m⟨U+202E⟩b'
     """
     if text.isprintable():
         return text
-    return "".join(_sign(each) for each in text)
+    return "".join(_sign(character) for character in text)
 
 
 def label(text: str) -> str:
-    """A token as a label: spaces at its ends become dots, line ends arrows, and what is too long is cut.
+    """Return a token as a label: outer spaces become dots, line ends arrows; long tokens are cut.
 
     >>> label(" the"), label(chr(10)), label("<eos>")
     ('·the', '⏎', '<eos>')
@@ -41,7 +41,7 @@ def label(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A sentence: line ends and tabs are plain spaces, all else as in `tame`."""
+    """Return a text on one line: line ends and tabs become spaces, all else as in `escape_control`."""
     return tame(text.replace("\r\n", " ").replace("\n", " ").replace("\t", " "))
 
 
@@ -51,7 +51,7 @@ def _sign(character: str) -> str:
     code = ord(character)
     if code < 0x20:
         return chr(0x2400 + code)
-    if character in _KEPT or 0xE0020 <= code <= 0xE007F:  # the latter spell the flags of England, Scotland, Wales
+    if character in _KEPT or 0xE0020 <= code <= 0xE007F:  # the range spells the flags of England, Scotland, Wales
         return character
     if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"} or code & 0xFFFE == 0xFFFE:
         return f"⟨U+{code:04X}⟩"

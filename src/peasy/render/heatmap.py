@@ -1,4 +1,4 @@
-"""A matrix as a heat map with its numbers in it, and a table as plain lines."""
+"""SVG heat map of a matrix with its numbers, and SVG of a table."""
 
 from xml.sax.saxutils import escape
 
@@ -9,17 +9,17 @@ from peasy.render.number import write
 from peasy.views.document import Document, Matrix, Table
 
 MOST = 64
-"""Rows or columns of one heat map."""
+"""Maximum number of rows or columns of one heat map."""
 
 NUMBERED = 16
-"""Up to so many columns there is room for a number in every cell; above, cells are small and carry a tooltip."""
+"""Maximum number of columns with a number in every cell; wider maps have small cells with tooltips."""
 
 CELL_HEIGHT, SMALL_CELL, WIDE_CELL, LABEL_ROOM = 30, 14, 84, 120
 TABLE_MOST, TABLE_ROOM = 40, 440
 
 
 def matrix_piece(matrix: Matrix, decimals: int) -> Piece:
-    """The matrix with its name, formula, labels and cells."""
+    """Draw the matrix with its name, formula, labels and cells."""
     grid = lay_out(matrix, decimals, MOST)
     return _HeatMap(grid).piece()
 
@@ -29,15 +29,15 @@ class _HeatMap:
         self.grid, self.matrix = grid, grid.matrix
         self.name, self.said = glyph.label(grid.matrix.name), formula(grid.matrix.tex) if grid.matrix.tex else ""
         self.typeset = self.said.casefold() == self.name.casefold()
-        if self.typeset:  # "x" over "X" would say the same thing twice
+        if self.typeset:  # "x" above "X" would be redundant
             self.name, self.said = self.said, ""
         self.size = 13 if len(grid.columns) <= NUMBERED else 10
         self.numbered = len(grid.columns) <= NUMBERED
         self.row_labels = [fitted(grid.row_label(row), self.size, LABEL_ROOM) for row in grid.rows]
         self.column_labels = [fitted(grid.column_label(column), self.size, LABEL_ROOM) for column in grid.columns]
         self.cell_width, self.cell_height = self._cell_size()
-        self.turned = any(measure(each, self.size) > self.cell_width - 4 for each in self.column_labels)
-        self.left = max((measure(each, self.size) for each in self.row_labels), default=0) + 8
+        self.turned = any(measure(column_label, self.size) > self.cell_width - 4 for column_label in self.column_labels)
+        self.left = max((measure(row_label, self.size) for row_label in self.row_labels), default=0) + 8
         self.top = 14 + (18 if self.said else 0) + (19 if grid.corner else 0) + self._column_room()
 
     def _cell_size(self) -> tuple[float, float]:
@@ -54,7 +54,7 @@ class _HeatMap:
     def _column_room(self) -> float:
         if not self.turned:
             return 20
-        return 14 + max(measure(each, self.size) for each in self.column_labels) * 0.75
+        return 14 + max(measure(column_label, self.size) for column_label in self.column_labels) * 0.75
 
     def piece(self) -> Piece:
         bottom, notes = self._notes()
@@ -67,33 +67,33 @@ class _HeatMap:
         return Piece(Size(width, bottom), "".join([*self._head(), *self._labels(), *self._cells(), *notes]))
 
     def _head(self) -> list[str]:
-        drawn, y = [formula_at(0, 13, self.name, "name") if self.typeset else text_at(0, 13, self.name, "name")], 13
+        elements, y = [formula_at(0, 13, self.name, "name") if self.typeset else text_at(0, 13, self.name, "name")], 13
         if self.said:
             y += 18
-            drawn.append(formula_at(0, y, self.said))
+            elements.append(formula_at(0, y, self.said))
         if self.grid.corner:
-            drawn.append(text_at(0, y + 17, self.grid.corner, "axis"))
-        return drawn
+            elements.append(text_at(0, y + 17, self.grid.corner, "axis"))
+        return elements
 
     def _labels(self) -> list[str]:
-        drawn, kind = [], "label" if self.numbered else "tiny"
-        for place, label in enumerate(self.column_labels):
-            x = self.left + self.cell_width * (place + 0.5)
+        elements, kind = [], "label" if self.numbered else "tiny"
+        for index, label in enumerate(self.column_labels):
+            x = self.left + self.cell_width * (index + 0.5)
             if self.turned:
-                drawn.append(text_at(x, self.top - 6, label, kind, turn=-48))
+                elements.append(text_at(x, self.top - 6, label, kind, turn=-48))
             else:
-                drawn.append(text_at(x, self.top - 6, label, kind, "middle"))
-        for place, label in enumerate(self.row_labels):
-            y = self.top + self.cell_height * (place + 0.5) + 4.5
-            drawn.append(text_at(self.left - 8, y, label, kind, "end"))
-        return drawn
+                elements.append(text_at(x, self.top - 6, label, kind, "middle"))
+        for index, label in enumerate(self.row_labels):
+            y = self.top + self.cell_height * (index + 0.5) + 4.5
+            elements.append(text_at(self.left - 8, y, label, kind, "end"))
+        return elements
 
     def _cells(self) -> list[str]:
-        places = [
+        cells = [
             (y, row, x, column) for y, row in enumerate(self.grid.rows) for x, column in enumerate(self.grid.columns)
         ]
-        marks = [self._mark(y, x) for y, row, x, column in places if self.grid.marked(row, column)]
-        return [self._cell(*place) for place in places] + marks
+        marks = [self._mark(y, x) for y, row, x, column in cells if self.grid.marked(row, column)]
+        return [self._cell(*cell) for cell in cells] + marks
 
     def _cell(self, y: int, row: int | None, x: int, column: int | None) -> str:
         text = self.grid.text(row, column)
@@ -137,12 +137,12 @@ class _HeatMap:
 
 
 def legend(scale: palette.Scale, left: float, top: float, decimals: int) -> str:
-    """Where there is no room for numbers: what the ends of the scale mean."""
+    """Draw the colour bar with the ends of the scale."""
     steps = palette.LEVELS + 1
     bars = "".join(
-        f'<rect x="{left + 5 * place:.1f}" y="{top:.1f}" width="5.2" height="10" '
-        f'fill="{palette.Shade(scale.palette, place).background}"/>'
-        for place in range(steps)
+        f'<rect x="{left + 5 * level:.1f}" y="{top:.1f}" width="5.2" height="10" '
+        f'fill="{palette.Shade(scale.palette, level).background}"/>'
+        for level in range(steps)
     )
     low = text_at(left, top + 23, write(scale.low, decimals), "small")
     high = text_at(left + 5 * steps, top + 23, write(scale.high, decimals), "small", "end")
@@ -150,20 +150,20 @@ def legend(scale: palette.Scale, left: float, top: float, decimals: int) -> str:
 
 
 def table_piece(table: Table, document: Document) -> Piece:
-    """A table as lines of text under their headers."""
+    """Draw a table as lines of text below its header."""
     rows, numeric, notice = table_cells(table, document, TABLE_MOST)
-    headers = [glyph.prose(each) for each in table.columns] + [""] * (len(numeric) - len(table.columns))
+    headers = [glyph.prose(column) for column in table.columns] + [""] * (len(numeric) - len(table.columns))
     lines = [[fitted(cell, 13, TABLE_ROOM) for cell in line] for line in (headers, *rows)]
-    widths = [max(measure(line[place], 13) for line in lines) + 18 for place in range(len(numeric))]
+    widths = [max(measure(line[column_index], 13) for line in lines) + 18 for column_index in range(len(numeric))]
     title = glyph.label(table.title)
     top = 24 if title else 0
     body = [text_at(0, 13, title, "name")] if title else []
-    for down, line in enumerate(lines):
+    for row_index, line in enumerate(lines):
         left = 0.0
-        for place, cell in enumerate(line):
-            x, anchor = (left + widths[place] - 18, "end") if numeric[place] else (left, "start")
-            body.append(text_at(x, top + 14 + 21 * down, cell, "label number" if down else "axis", anchor))
-            left += widths[place]
+        for column_index, cell in enumerate(line):
+            x, anchor = (left + widths[column_index] - 18, "end") if numeric[column_index] else (left, "start")
+            body.append(text_at(x, top + 14 + 21 * row_index, cell, "label number" if row_index else "axis", anchor))
+            left += widths[column_index]
     height = top + 21 * len(lines)
     if notice:
         body.append(text_at(0, height + 14, notice, "small"))

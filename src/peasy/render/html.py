@@ -1,7 +1,7 @@
-"""A document as one HTML file that opens offline for years, and as a script-free piece for notebooks.
+"""HTML output: a self-contained page that works offline, and a script-free fragment for notebooks.
 
-Tables are plain HTML and read without scripts. The inlined modules only add the arithmetic of a cell and a
-theme button. Text from anywhere stands in text nodes; the arithmetic travels as escaped JSON.
+Tables are plain HTML and readable without scripts. The inlined modules add the arithmetic of a cell and a theme
+button. Untrusted text appears only in text nodes; the arithmetic is stored as escaped JSON.
 """
 
 import base64
@@ -33,22 +33,22 @@ from peasy.views.document import (
 )
 
 MOST = 200
-"""Rows or columns of one matrix on a page, where the page has room for them."""
+"""Maximum number of rows or columns of one matrix on a page."""
 
 FIGURE_MOST = 40
-"""Rows or columns of the table form of a picture, whose numbers can be pointed at as well."""
+"""Maximum number of rows or columns in the table of a figure, whose numbers can also be read by hovering."""
 
 MOST_CELLS = 20_000
-"""Cells of all matrices of a page together; above, each shows fewer."""
+"""Maximum number of cells of all matrices of a page; above it each matrix shows fewer."""
 
 MOST_ARITHMETIC = 2_000_000
-"""Characters of stored arithmetic; above, the page says where the rest is to be had."""
+"""Maximum number of characters of stored arithmetic; above it the page says how to get the rest."""
 
-NOT_STORED = "The arithmetic of the other cells is left out to keep this page small; --cell gives it for any one."
+NOT_STORED = "The arithmetic of the other cells is left out to keep this page small; use --cell to see it for one cell."
 
 
 def draw(document: Document) -> str:
-    """The whole page, which asks nobody for anything."""
+    """Render a complete page that makes no network requests."""
     style, script = style_sheet(), inlined_modules(document)
     page = _Page(document)
     body = page.body()
@@ -70,7 +70,7 @@ def draw(document: Document) -> str:
 
 
 def live_parts(document: Document) -> tuple[str, str, str]:
-    """What a widget shows: the content of the page, its style for a shadow root, and its arithmetic as JSON."""
+    """Return the parts of a widget: page content, style for a shadow root, and arithmetic as JSON."""
     page = _Page(document, still=False)
     content = f"<main><h1>{escape(glyph.prose(document.title))}</h1>\n{page.body()}</main>"
     style = style_sheet().replace(":root[data-theme=light]", ":host([data-theme=light])")
@@ -95,19 +95,19 @@ NOTEBOOK = {
     ' class="note"': ' style="opacity:.75;font-size:.9em"',
     ' class="unseen"': "",
 }
-"""What stands for the style sheet where there is none. No text can look like these: its signs are escaped."""
+"""Inline styles that replace the style sheet in notebooks. User text cannot match these keys because it is escaped."""
 
 
 def fragment(document: Document) -> str:
-    """The same without scripts and style sheets, for notebooks: what GitHub and nbconvert keep is enough."""
-    drawn = f"<div><h3>{escape(glyph.prose(document.title))}</h3>{_Page(document, alone=False).body()}</div>"
-    for sheet, inline in NOTEBOOK.items():
-        drawn = drawn.replace(sheet, inline)
-    return drawn
+    """Render the document without scripts and style sheets, for notebooks, GitHub and nbconvert."""
+    html = f"<div><h3>{escape(glyph.prose(document.title))}</h3>{_Page(document, alone=False).body()}</div>"
+    for styled, inline in NOTEBOOK.items():
+        html = html.replace(styled, inline)
+    return html
 
 
 def style_sheet() -> str:
-    """The page's style, with one rule for every shade a cell can have."""
+    """Return the page's style sheet, with one rule for every cell shade."""
     shades = "".join(
         f".{_shade_class(shade)}{{background:{shade.background};color:{shade.ink}}}"
         for name in ("by-size", "around-zero")
@@ -117,13 +117,13 @@ def style_sheet() -> str:
 
 
 def inlined_modules(document: Document) -> str:
-    """The script of the page: what every page has, and what its pictures need."""
+    """Return the script of the page: the common modules and those its figures need."""
     live = any(element_name(part) for part in document.parts)
     return bundle((*(LOOKING if live else ()), *PAGE))
 
 
 class _Page:
-    """Draws the parts and gathers the arithmetic of their cells on the way."""
+    """Renders the parts and collects the arithmetic of their cells."""
 
     def __init__(self, document: Document, alone: bool = True, still: bool = True) -> None:
         self.document, self.alone, self.still = document, alone, still
@@ -133,12 +133,12 @@ class _Page:
         self.matrices = 0
 
     def body(self) -> str:
-        drawn = [self.part(part) for part in self.document.parts]
+        sections = [self.part(part) for part in self.document.parts]
         if self.document.has_numbers():
-            drawn.append(f'<p class="note">{number.stated(self.document.decimals)}</p>\n')
+            sections.append(f'<p class="note">{number.stated(self.document.decimals)}</p>\n')
         if self.room <= 0:
-            drawn.append(f'<p class="note">{NOT_STORED}</p>\n')
-        return "".join(drawn)
+            sections.append(f'<p class="note">{NOT_STORED}</p>\n')
+        return "".join(sections)
 
     def part(self, part: Part) -> str:
         match part:
@@ -208,23 +208,23 @@ class _Page:
         return "" if number.is_number(cell) or not self.alone else ' class="word"'
 
     def _remember(self, grid: Grid, row: int, column: int) -> str:
-        """Keep the arithmetic of a cell for the popover, as long as there is room."""
+        """Store the arithmetic of a cell for the popover, up to MAX_ARITHMETIC_CHARS characters."""
         explain = grid.matrix.explain
         if explain is None or not self.alone or self.room <= 0 or grid.cell(row, column) is None:
             return ""
-        how = explain(row, column)
-        lines = [glyph.prose(how.title), *map(glyph.prose, how.lines)]
+        arithmetic = explain(row, column)
+        lines = [glyph.prose(arithmetic.title), *map(glyph.prose, arithmetic.lines)]
         self.room -= sum(map(len, lines))
-        place = f"{self.matrices}-{row}-{column}"
-        self.arithmetic[place] = lines
-        return f' data-cell="{place}"'
+        cell_id = f"{self.matrices}-{row}-{column}"
+        self.arithmetic[cell_id] = lines
+        return f' data-cell="{cell_id}"'
 
     def _notice(self, notice: str) -> str:
         return f'<figcaption class="note">{escape(notice)}</figcaption>' if notice else ""
 
     def table(self, table: Table) -> str:
         rows, numeric, notice = table_cells(table, self.document, MOST)
-        names = [glyph.prose(each) for each in table.columns] + [""] * (len(numeric) - len(table.columns))
+        names = [glyph.prose(column) for column in table.columns] + [""] * (len(numeric) - len(table.columns))
         header = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in names)
         body = "".join(f"<tr>{''.join(map(_table_cell, row, numeric))}</tr>" for row in rows)
         caption = f"<caption><b>{escape(glyph.label(table.title))}</b></caption>" if table.title else ""
@@ -234,31 +234,32 @@ class _Page:
         )
 
     def picture(self, part: Plane | Curves | Diagram) -> str:
-        drawn = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
+        svg = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
         table = self.table(as_table(part))
         details = f"<details><summary>The numbers as a table</summary>{table}</details>"
-        return f'<figure class="picture">{self._live(part, drawn)}{details}</figure>\n'
+        return f'<figure class="picture">{self._live(part, svg)}{details}</figure>\n'
 
     def figure(self, part: Figure) -> str:
-        """A picture of looking: still first, live where scripts may run, and its numbers as tables below."""
+        """Render an attention figure: static first, interactive if scripts run, with its numbers as tables below."""
         tables = "".join(
-            self.matrix(each, FIGURE_MOST) if isinstance(each, Matrix) else self.table(each) for each in tables_of(part)
+            self.matrix(table, FIGURE_MOST) if isinstance(table, Matrix) else self.table(table)
+            for table in tables_of(part)
         )
         details = f'<details slot="table"><summary>The numbers as a table</summary>{tables}</details>'
         return f'<div class="figure">{self._live(part, self._unmoved(part), details)}</div>\n'
 
     def _unmoved(self, part: Figure) -> str:
-        """The still picture; where scripts run nobody sees it, so they are spared reading it."""
+        """Return the static figure, inside noscript if an interactive element replaces it."""
         live = self.alone and element_name(part) is not None
         if live and not self.still:
             return ""
-        drawn = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
-        said = "" if not part.says else f'<p class="note">{_inline(part.says)}</p>'
-        still = f"<figure>{drawn}{said}</figure>"
-        return f"<noscript>{still}</noscript>" if live else still
+        svg = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
+        caption = "" if not part.says else f'<p class="note">{_inline(part.says)}</p>'
+        figure = f"<figure>{svg}{caption}</figure>"
+        return f"<noscript>{figure}</noscript>" if live else figure
 
     def _live(self, part: Part, still: str, details: str = "") -> str:
-        """The still picture inside the element that brings it to life; notebooks keep the picture alone."""
+        """Wrap the static figure in its custom element; notebooks keep only the static figure."""
         name = element_name(part) if self.alone else None
         if name is None:
             return still + details
@@ -275,7 +276,7 @@ def _inline(text: str) -> str:
 
 
 def _most(document: Document) -> int:
-    """How many rows and columns each matrix may show, so that the page as a whole stays light."""
+    """Return how many rows and columns each matrix may show, so that the page stays small."""
     most = MOST
     while (
         most > 20 and sum(min(r, most) * min(c, most) for r, c in (m.shape for m in document.matrices())) > MOST_CELLS
@@ -294,7 +295,7 @@ def _hash(text: str) -> str:
 
 
 def _safe_json(data: object) -> str:
-    """JSON in which no character can end the script element or start a comment in it."""
+    """Return JSON that cannot end its script element or start a comment in it."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")

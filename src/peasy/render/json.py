@@ -1,4 +1,4 @@
-"""A document as JSON: everything in it, numbers at full precision; what JSON has no number for becomes a word."""
+"""JSON output: the complete document, numbers at full precision; NaN and infinity become strings."""
 
 import json
 import math
@@ -10,17 +10,17 @@ from peasy.views.document import Document
 
 
 def draw(document: Document) -> str:
-    """The document as JSON; each part says its `kind`."""
+    """Render the document as JSON; each part has its `kind`."""
     return dump(plain(document))
 
 
 def dump(data: Any) -> str:
-    """Any plain data as JSON that every reader accepts, one line end at its end."""
+    """Return plain data as strictly valid JSON with a final newline."""
     return json.dumps(plain(data), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
 def plain(thing: Any) -> Any:
-    """Records as dicts, functions left out, texts made harmless, NaN and infinity as words.
+    """Convert to plain data: dataclasses as dicts without functions, encodable text, NaN and infinity as strings.
 
     >>> plain({"scores": (1.0, float("-inf"))})
     {'scores': [1.0, '-inf']}
@@ -28,19 +28,19 @@ def plain(thing: Any) -> Any:
     if isinstance(thing, float):
         return thing if math.isfinite(thing) else str(thing)
     if isinstance(thing, str):
-        # A lone half of a character cannot be written as UTF-8; JSON itself escapes the rest.
+        # A lone surrogate cannot be encoded as UTF-8; JSON escapes the rest.
         return thing if _writable(thing) else glyph.tame(thing)
     if is_dataclass(thing) and not isinstance(thing, type):
-        named = {each.name: plain(getattr(thing, each.name)) for each in fields(thing) if each.name != "explain"}
+        named = {field.name: plain(getattr(thing, field.name)) for field in fields(thing) if field.name != "explain"}
         return {"kind": type(thing).__name__.lower(), **named}
-    if hasattr(thing, "tolist"):  # an array or one of its numbers; a page of help needs no NumPy to know that
+    if hasattr(thing, "tolist"):  # array or NumPy scalar, without importing NumPy
         return plain(thing.tolist())
     if isinstance(thing, dict):
         return {str(plain(key)): plain(value) for key, value in thing.items()}
     if isinstance(thing, frozenset | set):
-        return [plain(each) for each in sorted(thing)]
+        return [plain(item) for item in sorted(thing)]
     if isinstance(thing, list | tuple):
-        return [plain(each) for each in thing]
+        return [plain(item) for item in thing]
     return thing
 
 

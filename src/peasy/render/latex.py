@@ -1,7 +1,7 @@
-r"""A document as LaTeX that compiles as it stands, with pdflatex as well as lualatex.
+r"""LaTeX output: a complete document for pdflatex and lualatex.
 
-Every text is escaped. pdflatex stops at a character it has no glyph for, so each one beyond its own is declared
-in the preamble: with what it is where LaTeX can say it, with its number in a box where not.
+All text is escaped. pdflatex fails on characters without a glyph, so each non-ASCII character is declared in the
+preamble: as a LaTeX command if there is one, else as its code point in a box.
 """
 
 import unicodedata
@@ -28,7 +28,7 @@ from peasy.views.document import (
 )
 
 MOST = 40
-"""Rows or columns of one table on paper."""
+"""Maximum number of rows or columns of one table."""
 
 _ESCAPES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -36,7 +36,7 @@ _ESCAPES = {
     "|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}",
     "-": "{-}", "[": "{[}", "]": "{]}", "*": "{*}",
 }  # fmt: skip
-"""Brackets, stars and hyphens too: the first two after a line end would be its options, two hyphens a dash."""
+"""Brackets and stars after a line end would be its options, two hyphens a dash; so they are escaped too."""
 
 _DECLARED = {
     "·": r"\textperiodcentered", "−": r"\ensuremath{-}", "∞": r"\ensuremath{\infty}", "⋯": r"\ensuremath{\cdots}",
@@ -49,7 +49,7 @@ _DECLARED = {
 }  # fmt: skip
 
 KEEP = r"\par\nopagebreak"
-"""A caption stays on the page of its table."""
+"""Keeps a caption on the page of its table."""
 
 _PREAMBLE = r"""\documentclass[a4paper,11pt]{article}
 \usepackage{iftex}
@@ -72,7 +72,7 @@ _PREAMBLE = r"""\documentclass[a4paper,11pt]{article}
 
 
 def draw(document: Document) -> str:
-    """The document as a LaTeX file."""
+    """Render the document as a LaTeX file."""
     body = "\n\n".join(block for part in document.parts for block in _blocks(part, document))
     title = escape(glyph.prose(document.title))
     closing = ""
@@ -83,19 +83,21 @@ def draw(document: Document) -> str:
 
 
 def escape(text: str) -> str:
-    r"""A text in which no character does anything but stand there.
+    r"""Escape all LaTeX special characters.
 
     >>> escape(r"\end{document} 100%")
     '\\textbackslash{}end\\{document\\} 100\\%'
     """
-    return "".join(_ESCAPES.get(each, each) for each in text)
+    return "".join(_ESCAPES.get(character, character) for character in text)
 
 
 def _declarations(content: str) -> str:
-    beyond = sorted({each for each in content if not each.isascii()})
-    if not beyond:
+    non_ascii = sorted({character for character in content if not character.isascii()})
+    if not non_ascii:
         return ""
-    lines = [f"  \\DeclareUnicodeCharacter{{{ord(each):04X}}}{{{_glyph_for(each)}}}" for each in beyond]
+    lines = [
+        f"  \\DeclareUnicodeCharacter{{{ord(character):04X}}}{{{_glyph_for(character)}}}" for character in non_ascii
+    ]
     return "\\ifPDFTeX\n" + "\n".join(lines) + "\n\\fi\n"
 
 
@@ -131,8 +133,8 @@ def _blocks(part: Part, document: Document) -> Iterator[str]:
             yield f"\\subsection*{{{counted}{escape(glyph.prose(text))}}}"
         case Paragraph(text, tone):
             sign = {"good": "✓ ", "bad": "✗ "}.get(tone, "")
-            said = sign + escape(glyph.prose(text))
-            yield f"{{\\small\\itshape {said}\\par}}" if tone == "note" else said
+            paragraph = sign + escape(glyph.prose(text))
+            yield f"{{\\small\\itshape {paragraph}\\par}}" if tone == "note" else paragraph
         case Formula(source):
             yield f"\\[ {_checked(source)} \\]"
         case Arithmetic(title, lines):
@@ -145,12 +147,12 @@ def _blocks(part: Part, document: Document) -> Iterator[str]:
         case Plane() | Curves() | Diagram():
             yield _table(as_table(part), document)
         case Maps() | Links() | Cache():
-            for each in tables_of(part):
-                yield from _blocks(each, document)
+            for table in tables_of(part):
+                yield from _blocks(table, document)
 
 
 def _checked(source: str) -> str:
-    """TeX of the small set only: `parse` refuses everything that could do more than look like a formula."""
+    """Return the TeX source if `parse` accepts it, so that only harmless formulas pass."""
     tex.parse(source)
     return source
 
@@ -192,7 +194,7 @@ def _number(text: str) -> str:
 
 
 def _rgb(colour: str) -> str:
-    return ",".join(f"{int(colour[place : place + 2], 16) / 255:.3f}" for place in (1, 3, 5))
+    return ",".join(f"{int(colour[start : start + 2], 16) / 255:.3f}" for start in (1, 3, 5))
 
 
 def _bold(label: str) -> str:
@@ -205,12 +207,12 @@ def _small(text: str) -> str:
 
 def _table(table: Table, document: Document) -> str:
     rows, numeric, notice = table_cells(table, document, 10 * MOST)
-    header = [_bold(glyph.prose(each)) for each in table.columns] + [""] * (len(numeric) - len(table.columns))
+    header = [_bold(glyph.prose(column)) for column in table.columns] + [""] * (len(numeric) - len(table.columns))
     body = [[_number(cell) if numeric[c] else escape(cell) for c, cell in enumerate(row)] for row in rows]
     title = f"\\textbf{{{escape(glyph.label(table.title))}}}\n\n" if table.title else ""
     pages = [body[start : start + MOST] for start in range(0, len(body), MOST)] or [[]]
-    drawn = "\n\n".join(_tabular("".join("r" if n else "l" for n in numeric), header, page) for page in pages)
-    return title + drawn + (f"\n\n{_small(escape(notice))}" if notice else "")
+    tabulars = "\n\n".join(_tabular("".join("r" if n else "l" for n in numeric), header, page) for page in pages)
+    return title + tabulars + (f"\n\n{_small(escape(notice))}" if notice else "")
 
 
 def _tabular(columns: str, header: list[str], rows: list[list[str]]) -> str:

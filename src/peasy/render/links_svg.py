@@ -1,4 +1,4 @@
-"""Words joined by lines as strong as their weight: a head's view in two columns, an alignment as ribbons."""
+"""SVG of weighted links between words: attention of a head in two columns, or an alignment as ribbons."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,39 +12,41 @@ WIDEST = 940
 LINE, MIDDLE, WORD_ROOM = 24, 190, 150
 SPACE, BAND = 14, 120
 MOST_WORDS = 200
-"""Words of one side; a longer text is shown as a map."""
+"""Maximum number of words on one side."""
 
 
 def links_piece(links: Links) -> Piece:
-    """Ribbons where they are asked for and fit beside each other, columns otherwise."""
+    """Draw ribbons if requested and if they fit, else two columns."""
     widest = max(_row_width(links.left), _row_width(links.right))
     return _ribbons(links) if links.ribbons and widest <= WIDEST else _columns(links)
 
 
 def _columns(links: Links) -> Piece:
     left, right = ([fitted(glyph.label(w), 13, WORD_ROOM) for w in side[:MOST_WORDS]] for side in _sides(links))
-    room = max([measure(word, 13) for word in left] + [measure(_axes(links)[0], 11)]) + 8
+    left_width = max([measure(word, 13) for word in left] + [measure(_axes(links)[0], 11)]) + 8
     body = [text_at(0, 13, fitted(glyph.prose(links.title), 13, WIDEST), "name")]
     body += [
-        text_at(room - 8, 36, _axes(links)[0], "axis", "end"),
-        text_at(room + MIDDLE + 8, 36, _axes(links)[1], "axis"),
+        text_at(left_width - 8, 36, _axes(links)[0], "axis", "end"),
+        text_at(left_width + MIDDLE + 8, 36, _axes(links)[1], "axis"),
     ]
-    for words, x, anchor in ((left, room - 8, "end"), (right, room + MIDDLE + 8, "start")):
-        body += [text_at(x, 58 + LINE * place, word, "label", anchor) for place, word in enumerate(words)]
+    for words, x, anchor in ((left, left_width - 8, "end"), (right, left_width + MIDDLE + 8, "start")):
+        body += [text_at(x, 58 + LINE * index, word, "label", anchor) for index, word in enumerate(words)]
     for a, b, weight in reversed(links.strongest(MOST_LINES)):
         if a < len(left) and b < len(right):
             strength = (
                 f'stroke-opacity="{0.15 + 0.85 * min(weight, 1):.2f}" stroke-width="{0.8 + 4 * min(weight, 1):.1f}"'
             )
-            body.append(f'<path d="{_bow(room, a, b)}" class="link" {strength}/>')
+            body.append(f'<path d="{_bow(left_width, a, b)}" class="link" {strength}/>')
     body += [
-        f'<path d="{_bow(room, a, b)}" class="known"/>' for a, b in links.known if a < len(left) and b < len(right)
+        f'<path d="{_bow(left_width, a, b)}" class="known"/>'
+        for a, b in links.known
+        if a < len(left) and b < len(right)
     ]
     height = 48 + LINE * max(len(left), len(right), 1)
-    width = room + MIDDLE + 16 + max([measure(word, 13) for word in right], default=0)
-    left_out = max(len(links.left), len(links.right)) - MOST_WORDS
-    if left_out > 0:
-        body.append(text_at(0, height + 14, f"{left_out:,} more words are left out.", "small"))
+    width = left_width + MIDDLE + 16 + max([measure(word, 13) for word in right], default=0)
+    omitted = max(len(links.left), len(links.right)) - MOST_WORDS
+    if omitted > 0:
+        body.append(text_at(0, height + 14, f"{omitted:,} more words are left out.", "small"))
         height += 20
     return Piece(Size(max(width, _title_width(links)), height), "".join(body), ends_line=True)
 
@@ -55,7 +57,7 @@ def _bow(room: float, a: int, b: int) -> str:
 
 
 def _ribbons(links: Links) -> Piece:
-    """Each word below is a hundred per cent; its ribbons say from which words above they come."""
+    """Draw an alignment: the ribbons of each word below show which words above it comes from."""
     tops, bottoms = (_laid_out(side) for side in _sides(links))
     body = [text_at(0, 13, fitted(glyph.prose(links.title), 13, WIDEST), "name")]
     above, below = 62, 62 + BAND
@@ -64,50 +66,53 @@ def _ribbons(links: Links) -> Piece:
     for a, b in links.known:
         x, z = tops[a][0] + tops[a][1] / 2, bottoms[b][0] + bottoms[b][1] / 2
         body.append(f'<path d="M{x:.1f} {above + 4}L{z:.1f} {below - 4}" class="known"/>')
-    for places, y, words in ((tops, above - 6, links.left), (bottoms, below + 16, links.right)):
-        for (x, width), word in zip(places, words, strict=True):
+    for spans, y, words in ((tops, above - 6, links.left), (bottoms, below + 16, links.right)):
+        for (x, width), word in zip(spans, words, strict=True):
             body.append(text_at(x + width / 2, y, fitted(glyph.label(word), 13, WORD_ROOM), "label", "middle"))
-    ends = [places[-1][0] + places[-1][1] for places in (tops, bottoms) if places]
+    ends = [spans[-1][0] + spans[-1][1] for spans in (tops, bottoms) if spans]
     return Piece(Size(max([*ends, _title_width(links)]), below + 46), "".join(body), ends_line=True)
 
 
 def _bands(
     links: Links, tops: list[tuple[float, float]], bottoms: list[tuple[float, float]], above: float, below: float
 ) -> Iterator[str]:
-    shown = sorted(links.strongest(MOST_LINES))
-    given: dict[int, float] = defaultdict(float)
-    taken: dict[int, float] = defaultdict(float)
-    for a, b, weight in shown:
-        given[a] += weight
-        taken[b] += weight
+    links_shown = sorted(links.strongest(MOST_LINES))
+    outgoing: dict[int, float] = defaultdict(float)
+    incoming: dict[int, float] = defaultdict(float)
+    for a, b, weight in links_shown:
+        outgoing[a] += weight
+        incoming[b] += weight
     from_top: dict[int, float] = defaultdict(float)
     from_bottom: dict[int, float] = defaultdict(float)
-    for a, b, weight in shown:
-        wide, thin = (tops[a][1] * weight / max(given[a], 1), bottoms[b][1] * weight / max(taken[b], 1))
+    for a, b, weight in links_shown:
+        upper, lower = (
+            tops[a][1] * weight / max(outgoing[a], 1),
+            bottoms[b][1] * weight / max(incoming[b], 1),
+        )
         x, z = tops[a][0] + from_top[a], bottoms[b][0] + from_bottom[b]
-        from_top[a] += wide
-        from_bottom[b] += thin
+        from_top[a] += upper
+        from_bottom[b] += lower
         middle = (above + below) / 2
         yield (
-            f'<path d="M{x:.1f} {above}C{x:.1f} {middle} {z:.1f} {middle} {z:.1f} {below}H{z + thin:.1f}'
-            f'C{z + thin:.1f} {middle} {x + wide:.1f} {middle} {x + wide:.1f} {above}Z" class="ribbon" '
+            f'<path d="M{x:.1f} {above}C{x:.1f} {middle} {z:.1f} {middle} {z:.1f} {below}H{z + lower:.1f}'
+            f'C{z + lower:.1f} {middle} {x + upper:.1f} {middle} {x + upper:.1f} {above}Z" class="ribbon" '
             f'fill="{palette.OKABE_ITO[a % 6]}" fill-opacity="{0.3 + 0.6 * min(weight, 1):.2f}"/>'
         )
 
 
 def _laid_out(words: tuple[str, ...]) -> list[tuple[float, float]]:
-    """(left, width) of words beside each other."""
-    places, x = [], 0.0
+    """Return (left, width) of words side by side."""
+    spans, x = [], 0.0
     for word in words:
         width = max(measure(fitted(glyph.label(word), 13, WORD_ROOM), 13), 18)
-        places.append((x, width))
+        spans.append((x, width))
         x += width + SPACE
-    return places
+    return spans
 
 
 def _row_width(words: tuple[str, ...]) -> float:
-    places = _laid_out(words)
-    return places[-1][0] + places[-1][1] if places else 0.0
+    spans = _laid_out(words)
+    return spans[-1][0] + spans[-1][1] if spans else 0.0
 
 
 def _title_width(links: Links) -> float:

@@ -1,4 +1,4 @@
-"""A document as Markdown with GitHub's tables; a matrix stands under its name in bold, so that it can be read back."""
+"""Markdown output with GitHub tables; a matrix follows its name in bold, so that `peasy check` can read it back."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ from peasy.views.document import (
 )
 
 MOST = 200
-"""Rows or columns of one table."""
+"""Maximum number of rows or columns of one table."""
 
 _TONES = {"note": "> ", "good": "✓ ", "bad": "✗ "}
 _SPECIAL = re.compile(r"[\\`*{}\[\]<>#|&$~^!]|(?<![^\W_])_|_(?![^\W_])")
@@ -32,7 +32,7 @@ _LIST_START = re.compile(r"^(\d+)(?=[.)](?:\s|$))|^(?=[-+=])")
 
 
 def draw(document: Document) -> str:
-    """The document as Markdown."""
+    """Render the document as Markdown."""
     blocks = [f"# {_inline(document.title)}"]
     for part in document.parts:
         blocks.extend(_blocks(part, document))
@@ -42,7 +42,7 @@ def draw(document: Document) -> str:
 
 
 def escape(text: str) -> str:
-    r"""A text in which nothing is markup: a backslash stands before every sign that could be.
+    r"""Escape every character that could be Markdown markup.
 
     >>> escape("<eos> | W_Q")
     '\\<eos\\> \\| W_Q'
@@ -51,7 +51,7 @@ def escape(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """A sentence: spaces around it would be markup of their own."""
+    """Return an escaped sentence without outer spaces, which would be markup."""
     return escape(" ".join(glyph.prose(text).split()))
 
 
@@ -74,8 +74,8 @@ def _blocks(part: Part, document: Document) -> Iterator[str]:
         case Plane() | Curves() | Diagram():
             yield from _blocks(as_table(part), document)
         case Maps() | Links() | Cache():
-            for each in tables_of(part):
-                yield from _blocks(each, document)
+            for table in tables_of(part):
+                yield from _blocks(table, document)
 
 
 def _matrix(grid: Grid) -> Iterator[str]:
@@ -100,7 +100,7 @@ def _cell(grid: Grid, row: int | None, column: int | None) -> str:
 
 
 def _written(grid: Grid, row: int, column: int) -> str:
-    # A number is written bare: the escape for a line's first sign would stand before its minus.
+    # Numbers are not escaped: the escape for the start of a line would precede a minus sign.
     text = grid.text(row, column)
     return escape(text) if isinstance(grid.cell(row, column), str) else text
 
@@ -110,7 +110,7 @@ def _titled(
 ) -> Iterator[str]:
     if title:
         yield f"**{escape(glyph.label(title))}**"
-    header = [escape(glyph.prose(each)) for each in columns] + [""] * (len(numeric) - len(columns))
+    header = [escape(glyph.prose(column)) for column in columns] + [""] * (len(numeric) - len(columns))
     body = ([cell if numeric[c] else escape(cell) for c, cell in enumerate(row)] for row in rows)
     yield _table(header, body, numeric)
     if notice:
@@ -118,5 +118,5 @@ def _titled(
 
 
 def _table(header: Iterable[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> str:
-    ruler = ["---:" if each else "---" for each in right]
+    ruler = ["---:" if is_right else "---" for is_right in right]
     return "\n".join(f"| {' | '.join(line)} |" for line in (list(header), ruler, *rows))

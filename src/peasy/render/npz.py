@@ -1,4 +1,4 @@
-"""A document's numbers for code: one NumPy archive, an array with its labels for every matrix and picture."""
+"""NumPy output (.npz): an array with its labels for every matrix and figure."""
 
 import io
 import re
@@ -9,17 +9,17 @@ from peasy.render import glyph
 from peasy.views.document import Cache, Cell, Curves, Document, Links, Maps, Matrix, Part, Plane
 
 RESERVED = {"file", "allow_pickle"}
-"""What NumPy takes as its own when an archive is written."""
+"""Parameter names of `numpy.savez_compressed`, not usable as array names."""
 
 
 def draw(document: Document) -> bytes:
-    """The archive: `NAME`, and beside it `NAME.rows`, `NAME.columns` and whatever else names its axes."""
+    """Render the archive: arrays `NAME` with their labels `NAME.rows`, `NAME.columns` ..."""
     arrays: dict[str, np.ndarray] = {}
     for part in document.parts:
-        found = _arrays(part)
-        if found:
+        part_arrays = _arrays(part)
+        if part_arrays:
             name = _free(_name(part), arrays)
-            arrays |= {f"{name}.{key}" if key else name: array for key, array in found.items()}
+            arrays |= {f"{name}.{key}" if key else name: array for key, array in part_arrays.items()}
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
     return out.getvalue()
@@ -45,20 +45,20 @@ def _arrays(part: Part) -> dict[str, np.ndarray]:
 
 
 def _numbers(values: tuple[tuple[Cell, ...], ...]) -> np.ndarray:
-    """Numbers where all cells are; words where one is a word."""
+    """Return a float array, or a string array if any cell is text."""
     if any(isinstance(cell, str) for row in values for cell in row):
         return np.array([["" if cell is None else str(cell) for cell in row] for row in values])
     return np.array([[np.nan if cell is None else cell for cell in row] for row in values], dtype=float)
 
 
 def _words(words: object) -> np.ndarray:
-    # Half a character cannot be written anywhere; all others stay as they are.
-    return np.array([each if each.isprintable() else glyph.tame(each) for each in words], dtype=str)  # type: ignore[attr-defined]
+    # Lone surrogates cannot be encoded; printable text stays unchanged.
+    return np.array([word if word.isprintable() else glyph.tame(word) for word in words], dtype=str)  # type: ignore[attr-defined]
 
 
 def _name(part: Part) -> str:
-    said = getattr(part, "name", "") if isinstance(part, Matrix) else getattr(part, "title", "")
-    name = re.sub(r"\W+", "_", str(said)).strip("_") or type(part).__name__.lower()
+    title = getattr(part, "name", "") if isinstance(part, Matrix) else getattr(part, "title", "")
+    name = re.sub(r"\W+", "_", str(title)).strip("_") or type(part).__name__.lower()
     return f"{name}_" if name in RESERVED else name
 
 

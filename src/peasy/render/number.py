@@ -1,6 +1,6 @@
-"""How a number is written: one rule for all formats.
+"""Number formatting for all output formats.
 
-A document says how many decimals a number gets. A matrix or column whose numbers all need fewer is written
+A document sets the number of decimals. A matrix or column whose numbers all need fewer decimals is written
 with fewer, the same for all its cells, so that whole numbers look whole.
 """
 
@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from peasy.views.document import Cell
 
 HUGE = 1e9
-"""From here on a number is written with a power of ten."""
+"""Numbers from here on are written in scientific notation."""
 
 _CLOSE = 1e-12
-"""A rest this small, relative to the number, is what binary arithmetic left behind, not a decimal."""
+"""Relative tolerance: a smaller remainder is floating-point error, not a decimal."""
 
 
 def write(value: float, decimals: int = 4) -> str:
-    """A number at that many decimals: no minus zero, and words where there is no number.
+    """Format a number at `decimals`, without minus zero; NaN becomes "not a number".
 
     >>> write(2 / 3), write(-0.00001), write(float("-inf")), write(float("nan"))
     ('0.6667', '0.0000', '−∞', 'not a number')
@@ -33,31 +33,31 @@ def write(value: float, decimals: int = 4) -> str:
 
 
 def decimals_for(values: Iterable[Cell], most: int) -> int:
-    """How many decimals these numbers need, at most `most`.
+    """Return how many decimals these numbers need, at most `max_decimals`.
 
     >>> decimals_for([1.0, 2.5], 4), decimals_for([1 / 3], 4), decimals_for([2.0, "x", None], 4)
     (1, 4, 0)
     """
-    numbers = [float(each) for each in values if is_number(each) and math.isfinite(each)]  # type: ignore[arg-type]
+    numbers = [float(value) for value in values if is_number(value) and math.isfinite(value)]  # type: ignore[arg-type]
     for decimals in range(most):
-        if all(abs(round(each, decimals) - each) <= _CLOSE * max(1.0, abs(each)) for each in numbers):
+        if all(abs(round(number, decimals) - number) <= _CLOSE * max(1.0, abs(number)) for number in numbers):
             return decimals
     return most
 
 
 def write_cell(cell: Cell, decimals: int) -> str:
-    """A cell's number as `write` has it, its text as it is, nothing for None."""
+    """Format a cell: numbers by `format_number`, text unchanged, None as empty."""
     if cell is None:
         return ""
     return write(float(cell), decimals) if is_number(cell) else str(cell)
 
 
 def is_number(cell: object) -> bool:
-    """Whether a cell is a number (a truth value is not)."""
+    """True if a cell is a number (bool excluded)."""
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
 def stated(decimals: int) -> str:
-    """The sentence that says how numbers are rounded."""
+    """Return the sentence about rounding."""
     places = {0: "whole numbers", 1: "1 decimal"}.get(decimals, f"{decimals} decimals")
-    return f"Numbers are rounded to {places}; where fewer say it all, fewer are written."
+    return f"Numbers are rounded to {places}; fewer decimals are shown if they are exact."

@@ -1,4 +1,4 @@
-"""Colours that colour-blind eyes can tell apart: cividis by size, blue to orange around zero, Okabe-Ito by kind."""
+"""Colour-blind safe palettes: cividis (sequential), blue to orange (diverging), Okabe-Ito (categorical)."""
 
 import math
 from collections.abc import Sequence
@@ -14,44 +14,44 @@ BLUE_ORANGE = ("#0b4a8f", "#3f78b5", "#86aed6", "#cbdcec", "#f4f2ee", "#f6d6b0",
 OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#000000")
 
 LEVELS = 24
-"""How many shades are told apart: few enough for a short style sheet, enough for a smooth picture."""
+"""Number of shades: few enough for a short style sheet, enough for a smooth heat map."""
 
 BARS = " ▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True)
 class Shade:
-    """The colours of one cell; `level` from 0 to LEVELS and the `palette` name say the same without colours."""
+    """Shade of one cell: palette name and `level` from 0 to LEVELS."""
 
     palette: str
     level: int
 
     @property
     def background(self) -> str:
-        """The colour behind the number."""
+        """Background colour."""
         return colour(self.palette, self.level / LEVELS)
 
     @property
     def ink(self) -> str:
-        """Black or white, whichever reads better on the background."""
+        """Text colour: black or white, whichever has more contrast."""
         return ink_on(self.background)
 
     @property
     def bar(self) -> str:
-        """A block as high as the number is large, for where there are no colours."""
+        """Block character of the level's height, for output without colours."""
         return BARS[round(self.level / LEVELS * (len(BARS) - 1))]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From the smallest to the largest number of a matrix; around zero when there are both signs."""
+    """Colour scale of a matrix from `low` to `high`."""
 
     low: float
     high: float
     palette: str
 
     def shade(self, cell: Cell) -> Shade | None:
-        """The shade of a cell; None for what is no finite number."""
+        """Return the shade of a cell; None if it is not a finite number."""
         if not is_number(cell) or not math.isfinite(cell):  # type: ignore[arg-type]
             return None
         span = self.high - self.low
@@ -60,25 +60,25 @@ class Scale:
 
 
 def scale_for(values: Sequence[Sequence[Cell]]) -> Scale:
-    """The scale on which these numbers are shaded: from 0 up, or equally far to both sides of 0."""
+    """Return the colour scale of these numbers: from 0 up, or symmetric around 0 if some are negative."""
     numbers = [float(v) for row in values for v in row if is_number(v) and math.isfinite(v)]  # type: ignore[arg-type]
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
     if low < 0:
-        reach = max(-low, high)
-        return Scale(-reach, reach, "around-zero")
+        limit = max(-low, high)
+        return Scale(-limit, limit, "around-zero")
     return Scale(0.0, high, "by-size")
 
 
 def colour(palette: str, share: float) -> str:
-    """The colour at a share between 0 and 1 of a palette."""
+    """Return the colour at a fraction between 0 and 1 of a palette."""
     stops = CIVIDIS if palette == "by-size" else BLUE_ORANGE
-    place = share * (len(stops) - 1)
-    left = min(int(place), len(stops) - 2)
-    return _mixed(stops[left], stops[left + 1], place - left)
+    position = share * (len(stops) - 1)
+    left = min(int(position), len(stops) - 2)
+    return _mixed(stops[left], stops[left + 1], position - left)
 
 
 def ink_on(background: str) -> str:
-    """Black or white, by contrast as the accessibility guidelines count it."""
+    """Return black or white, by WCAG contrast."""
     light = _luminance(background)
     return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#ffffff"
 

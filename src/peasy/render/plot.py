@@ -1,4 +1,4 @@
-"""Points, arrows and curves on two axes."""
+"""SVG plots on two axes: points, arrows and curves."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -11,15 +11,15 @@ from peasy.render.number import write
 from peasy.views.document import Curves, Plane
 
 DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 5", "4 2")
-"""Curves differ in dashes too, not in colour alone."""
+"""Dash patterns: curves differ in more than colour."""
 
 MOST_POINTS = 1000
-"""A curve with more points than a screen has dots is thinned out."""
+"""Maximum number of points of a curve; longer ones are thinned out."""
 
 
 @dataclass(frozen=True)
 class Axes:
-    """From numbers to places on the paper."""
+    """Axes: map data to SVG coordinates."""
 
     x_low: float
     x_high: float
@@ -31,100 +31,100 @@ class Axes:
     top: float = 34
 
     def x(self, value: float) -> float:
-        """Where a number lies from left to right."""
+        """Return the horizontal coordinate of a value."""
         return self.left + (value - self.x_low) / (self.x_high - self.x_low) * self.width
 
     def y(self, value: float) -> float:
-        """Where a number lies from top to bottom."""
+        """Return the vertical coordinate of a value."""
         return self.top + (self.y_high - value) / (self.y_high - self.y_low) * self.height
 
     def draw(self, title: str, x_axis: str, y_axis: str) -> list[str]:
-        """Title, grid, ticks and the names of the axes."""
-        drawn = [text_at(0, 13, fitted(glyph.prose(title), 13, self.width + self.left), "name")]
+        """Draw title, grid, ticks and axis names."""
+        elements = [text_at(0, 13, fitted(glyph.prose(title), 13, self.width + self.left), "name")]
         bottom, right = self.top + self.height, self.left + self.width
         for tick in ticks(self.x_low, self.x_high):
             x = self.x(tick)
-            drawn.append(f'<path d="M{x:.1f} {self.top:.1f}V{bottom:.1f}" class="rule"/>')
-            drawn.append(text_at(x, bottom + 16, short(tick), "small number", "middle"))
+            elements.append(f'<path d="M{x:.1f} {self.top:.1f}V{bottom:.1f}" class="rule"/>')
+            elements.append(text_at(x, bottom + 16, short(tick), "small number", "middle"))
         for tick in ticks(self.y_low, self.y_high):
             y = self.y(tick)
-            drawn.append(f'<path d="M{self.left:.1f} {y:.1f}H{right:.1f}" class="rule"/>')
-            drawn.append(text_at(self.left - 7, y + 4, short(tick), "small number", "end"))
-        drawn.append(text_at(self.left + self.width / 2, bottom + 34, glyph.prose(x_axis), "axis", "middle"))
+            elements.append(f'<path d="M{self.left:.1f} {y:.1f}H{right:.1f}" class="rule"/>')
+            elements.append(text_at(self.left - 7, y + 4, short(tick), "small number", "end"))
+        elements.append(text_at(self.left + self.width / 2, bottom + 34, glyph.prose(x_axis), "axis", "middle"))
         middle = self.top + self.height / 2
-        drawn.append(text_at(11, middle, glyph.prose(y_axis), "axis", "middle", turn=-90))
-        return drawn
+        elements.append(text_at(11, middle, glyph.prose(y_axis), "axis", "middle", turn=-90))
+        return elements
 
 
 def plane_piece(plane: Plane) -> Piece:
-    """Named points or arrows on two axes of one measure."""
+    """Draw named points or arrows on two axes of equal scale."""
     points = [(name, x, y) for name, x, y in plane.points if math.isfinite(x) and math.isfinite(y)]
     segments = [line for line in plane.lines if all(map(math.isfinite, line))]
     xs = [x for _, x, _ in points] + [v for line in segments for v in line[::2]]
     ys = [y for _, _, y in points] + [v for line in segments for v in line[1::2]]
     axes = _square(_span(xs, plane.arrows), _span(ys, plane.arrows), 300 if plane.arrows else 440)
-    drawn = axes.draw(plane.title, plane.x_axis, plane.y_axis)
+    elements = axes.draw(plane.title, plane.x_axis, plane.y_axis)
     for x1, y1, x2, y2 in segments:
-        drawn.append(
+        elements.append(
             f'<path d="M{axes.x(x1):.1f} {axes.y(y1):.1f}L{axes.x(x2):.1f} {axes.y(y2):.1f}" class="line grid-ink" '
             'stroke-dasharray="4 4"/>'
         )
     if plane.arrows:
-        for place, (name, x, y) in enumerate(points):
-            drawn.extend(_arrow(axes, place, glyph.label(name), x, y))
-        return _with_note(axes, drawn, len(plane.points) - len(points), 90)
-    return _dotted(plane, axes, drawn)
+        for index, (name, x, y) in enumerate(points):
+            elements.extend(_arrow(axes, index, glyph.label(name), x, y))
+        return _with_note(axes, elements, len(plane.points) - len(points), 90)
+    return _dotted(plane, axes, elements)
 
 
 def _dotted(plane: Plane, axes: Axes, drawn: list[str]) -> Piece:
     groups = list(dict.fromkeys(plane.groups))
     dots = [
-        Dot(name, glyph.label(name), axes.x(x), axes.y(y), groups.index(plane.groups[place]) if groups else place)
-        for place, (name, x, y) in enumerate(plane.points)
+        Dot(name, glyph.label(name), axes.x(x), axes.y(y), groups.index(plane.groups[index]) if groups else index)
+        for index, (name, x, y) in enumerate(plane.points)
         if math.isfinite(x) and math.isfinite(y)
     ]
-    drawn += [each for dot in dots for each in dot.draw()]
+    drawn += [element for dot in dots for element in dot.draw()]
     edge = axes.left + axes.width
-    drawn += label_dots(dots, axes.left, edge + (12 if groups else 120))  # beside the numbers, and before the key
+    drawn += label_dots(dots, axes.left, edge + (12 if groups else 120))  # between the tick labels and the legend
     drawn += key_of_kinds(groups, edge + 24, axes.top + 8)
     return _with_note(axes, drawn, len(plane.points) - len(dots), 160 if groups else 120)
 
 
 def curves_piece(curves: Curves) -> Piece:
-    """Lines over a common axis, each with its name at its end."""
+    """Draw curves over a common axis, each labelled at its end."""
     lines = [
         (glyph.label(name), _thinned([(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]))
         for name, points in curves.lines
     ]
-    given = sum(len(points) for _, points in curves.lines)
+    total = sum(len(points) for _, points in curves.lines)
     finite = sum(math.isfinite(x) and math.isfinite(y) for _, points in curves.lines for x, y in points)
     x_span = _span([x for _, points in lines for x, _ in points], False)
     y_span = _span([y for _, points in lines for _, y in points], False)
     axes = Axes(*x_span, *y_span, width=460, height=240)
-    drawn = axes.draw(curves.title, curves.x_axis, curves.y_axis)
+    elements = axes.draw(curves.title, curves.x_axis, curves.y_axis)
     ends = _spread([(axes.y(points[-1][1]) if points else axes.top) for _, points in lines])
-    for place, ((name, points), end) in enumerate(zip(lines, ends, strict=True)):
-        drawn.extend(_curve(axes, place, fitted(name, 13, 150), points, end))
-    room = max((measure(fitted(name, 13, 150), 13) for name, _ in lines), default=0) + 24
-    return _with_note(axes, drawn, given - finite, room)
+    for index, ((name, points), end) in enumerate(zip(lines, ends, strict=True)):
+        elements.extend(_curve(axes, index, fitted(name, 13, 150), points, end))
+    label_width = max((measure(fitted(name, 13, 150), 13) for name, _ in lines), default=0) + 24
+    return _with_note(axes, elements, total - finite, label_width)
 
 
 def ticks(low: float, high: float, about: int = 5) -> Iterator[float]:
-    """Round numbers between two ends.
+    """Yield round tick values between two ends.
 
     >>> list(ticks(0, 4.2))
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * each for each in (1, 2, 5, 10) if power * each >= rough * 0.8)
+    step = next(power * multiple for multiple in (1, 2, 5, 10) if power * multiple >= rough * 0.8)
     first = math.ceil(low / step - 1e-9)
     for count in range(first, math.floor(high / step + 1e-9) + 1):
         yield count * step
 
 
 def short(value: float) -> str:
-    """A tick's number, as short as it can be.
+    """Format a tick value as short as possible.
 
     >>> short(0.30000000000000004), short(-2.0), short(1e7)
     ('0.3', '−2', '1e+07')
@@ -137,19 +137,19 @@ def _span(values: list[float], from_zero: bool) -> tuple[float, float]:
     if from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
     if high - low <= 1e-12 * max(abs(low), abs(high), 1e-300):
-        reach = abs(high) / 2 or 1.0
-        low, high = low - reach, high + reach
-    air = (high - low) * 0.08
-    return low - (air if low < 0 or not from_zero else 0), high + air
+        half_width = abs(high) / 2 or 1.0
+        low, high = low - half_width, high + half_width
+    margin = (high - low) * 0.08
+    return low - (margin if low < 0 or not from_zero else 0), high + margin
 
 
 def _square(x: tuple[float, float], y: tuple[float, float], side: float) -> Axes:
-    """Both axes with one measure, so that angles are seen as they are."""
-    wide, high = x[1] - x[0], y[1] - y[0]
-    if max(wide, high) > 20 * min(wide, high):  # a needle would show nothing: let each axis have its own measure
+    """Return axes of equal scale, so that angles are true."""
+    x_extent, y_extent = x[1] - x[0], y[1] - y[0]
+    if max(x_extent, y_extent) > 20 * min(x_extent, y_extent):  # too elongated: scale each axis separately
         return Axes(*x, *y, width=320, height=280)
-    unit = side / max(wide, high)
-    return Axes(*x, *y, width=max(wide * unit, 120), height=max(high * unit, 120))
+    unit = side / max(x_extent, y_extent)
+    return Axes(*x, *y, width=max(x_extent * unit, 120), height=max(y_extent * unit, 120))
 
 
 def _arrow(axes: Axes, place: int, name: str, x: float, y: float) -> Iterator[str]:
@@ -177,12 +177,12 @@ def _curve(axes: Axes, place: int, name: str, points: list[tuple[float, float]],
 
 
 def _spread(places: Iterable[float], room: float = 16) -> list[float]:
-    """The places of labels, moved apart where they would lie on each other."""
-    given = list(places)
-    moved, last = list(given), -math.inf
-    for index in sorted(range(len(given)), key=given.__getitem__):
-        last = moved[index] = max(given[index], last + room)
-    return moved
+    """Return label positions, moved apart where they would overlap."""
+    original = list(places)
+    spread, last = list(original), -math.inf
+    for index in sorted(range(len(original)), key=original.__getitem__):
+        last = spread[index] = max(original[index], last + room)
+    return spread
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -193,6 +193,6 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
 def _with_note(axes: Axes, drawn: list[str], missing: int, room: float) -> Piece:
     height = axes.top + axes.height + 44
     if missing:
-        drawn.append(text_at(0, height + 10, f"{missing} without a finite number, not drawn.", "small"))
+        drawn.append(text_at(0, height + 10, f"{missing} points without finite coordinates are not drawn.", "small"))
         height += 20
     return Piece(Size(axes.left + axes.width + room, height), "".join(drawn))

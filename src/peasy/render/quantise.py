@@ -1,6 +1,6 @@
-"""Numbers made small for a page: whole steps between the smallest and the largest, with the error that this costs.
+"""Quantisation of arrays for web pages: 8 or 16 bits per number between minimum and maximum, with the error bound.
 
-The page says the error beside its numbers and writes no more decimals than it leaves.
+The page shows the error and writes no more decimals than it allows.
 """
 
 import base64
@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 
 FINE = 1_000_000
-"""Up to so many numbers each gets two bytes, above it one."""
+"""Maximum size of an array with two bytes per number; larger arrays get one byte."""
 
 
 def quantise(values: Any, fine: int = FINE) -> dict[str, Any]:
-    """The numbers as steps, deflated and in base64; the last code stands for what is not there (NaN).
+    """Quantise, deflate and base64-encode an array; the last code is NaN.
 
     >>> packed = quantise([[0.0, 0.25], [1.0, float("nan")]])
     >>> packed["shape"], packed["error"] < 1e-5, unpack(packed).round(4).tolist()
     ([2, 2], True, [[0.0, 0.25], [1.0, nan]])
     """
-    array = np.asarray(values, dtype=np.float64)  # in 32 bits the rounding alone would pass the stated error
-    there = np.isfinite(array)
-    low, high = (float(f(array[there])) if there.any() else 0.0 for f in (np.min, np.max))
+    array = np.asarray(values, dtype=np.float64)  # float32 rounding alone would exceed the stated error
+    finite = np.isfinite(array)
+    low, high = (float(f(array[finite])) if finite.any() else 0.0 for f in (np.min, np.max))
     dtype = np.dtype("<u2") if array.size <= fine else np.dtype("u1")
     last = np.iinfo(dtype).max
     step = (high - low) / (last - 1) if high > low else 1.0
     with np.errstate(invalid="ignore"):
-        codes = np.where(there, np.rint((array - low) / step), last).astype(dtype)
+        codes = np.where(finite, np.rint((array - low) / step), last).astype(dtype)
     return {
         "shape": list(array.shape),
         "bytes": dtype.itemsize,
@@ -40,7 +40,7 @@ def quantise(values: Any, fine: int = FINE) -> dict[str, Any]:
 
 
 def pack_exactly(values: Any) -> dict[str, Any]:
-    """The numbers as they are, in 32 bits each, deflated and in base64: for what is calculated with.
+    """Deflate and base64-encode an array as float32, for numbers that are computed with.
 
     >>> pack_exactly([[0.5, 1.0]])["shape"]
     [1, 2]
@@ -53,7 +53,7 @@ def pack_exactly(values: Any) -> dict[str, Any]:
 
 
 def unpack(packed: dict[str, Any]) -> np.ndarray:
-    """The numbers again, as a page reads them."""
+    """Decode a quantised array, as the page does."""
     dtype = np.dtype("<u2" if packed["bytes"] == 2 else "u1")
     codes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), dtype).reshape(packed["shape"])
     last = np.iinfo(dtype).max
@@ -62,7 +62,7 @@ def unpack(packed: dict[str, Any]) -> np.ndarray:
 
 
 def decimals_left(error: float, most: int) -> int:
-    """How many decimals are still true with such an error, at most `most`.
+    """Return how many decimals are exact with this error, at most `max_decimals`.
 
     >>> decimals_left(0.002, 4), decimals_left(7.6e-6, 4), decimals_left(0.0, 4)
     (2, 4, 4)

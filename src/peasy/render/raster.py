@@ -1,4 +1,4 @@
-"""Many cells as one small picture: a PNG of palette colours, written with the standard library alone."""
+"""Heat map as a PNG image with a colour palette, written with the standard library only."""
 
 import base64
 import struct
@@ -10,11 +10,11 @@ import numpy as np
 from peasy.render import palette
 
 _SHADES = 200
-"""Colours of a picture's palette; one more stands for what is not there and is see-through."""
+"""Number of palette colours; one more, transparent, stands for NaN."""
 
 
 def heat_png(values: np.ndarray, scale: palette.Scale, times: int = 1) -> bytes:
-    """`times` by `times` pixels a cell; NaN is see-through, so that the paper behind it shows."""
+    """Return a PNG with `upscale` by `upscale` pixels per cell; NaN is transparent."""
     span = scale.high - scale.low
     with np.errstate(invalid="ignore"):
         share = np.clip((values - scale.low) / span, 0, 1) if span > 0 else np.where(np.isfinite(values), 0.5, np.nan)
@@ -30,16 +30,16 @@ def heat_png(values: np.ndarray, scale: palette.Scale, times: int = 1) -> bytes:
         (b"IDAT", zlib.compress(lines.tobytes(), 6)),
         (b"IEND", b""),
     )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*each) for each in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
 
 
 def heat_uri(values: np.ndarray, scale: palette.Scale, times: int = 1) -> str:
-    """The picture as an address that holds all of it: no request is made."""
+    """Return the PNG as a data URI."""
     return "data:image/png;base64," + base64.b64encode(heat_png(values, scale, times)).decode("ascii")
 
 
 def shrunk(values: np.ndarray, most: int) -> tuple[np.ndarray, int]:
-    """The last two axes in tiles, at most `most` of them, by the largest number in each; and the tile's side.
+    """Max-pool the last two axes to at most `max_size` tiles; return the tiles and their side length.
 
     >>> shrunk(np.arange(16.0).reshape(4, 4), 2)[0].tolist()
     [[5.0, 7.0], [13.0, 15.0]]
@@ -56,8 +56,8 @@ def shrunk(values: np.ndarray, most: int) -> tuple[np.ndarray, int]:
 
 @cache
 def _table(name: str) -> bytes:
-    colours = (palette.colour(name, each / (_SHADES - 1)) for each in range(_SHADES))
-    return b"".join(bytes.fromhex(each[1:]) for each in colours) + b"\0\0\0"
+    colours = (palette.colour(name, shade / (_SHADES - 1)) for shade in range(_SHADES))
+    return b"".join(bytes.fromhex(colour[1:]) for colour in colours) + b"\0\0\0"
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Curves and maps in characters: for a terminal, where a long list of points says little."""
+"""ASCII plots of curves and points for the terminal."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from peasy.render.plot import short
 from peasy.views.document import Curves, Plane
 
 MOST_LISTED = 16
-"""Up to so many points are a table, whose numbers can be read; more are a picture."""
+"""Maximum number of points shown as a table; more are plotted."""
 
 HEIGHT = 14
 WIDEST = 100
@@ -21,13 +21,13 @@ DOT = "•"
 
 
 def sketch(picture: Plane | Curves, width: int, decimals: int) -> list[str] | None:
-    """The picture as lines, or None where a table says it better: few points, or a screen too narrow for more."""
+    """Return the plot as lines, or None if a table is better: few points or a narrow screen."""
     if isinstance(picture, Plane):
-        points = [each for each in picture.points if math.isfinite(each[1]) and math.isfinite(each[2])]
+        points = [point for point in picture.points if math.isfinite(point[1]) and math.isfinite(point[2])]
         return _map(picture, points, min(width, WIDEST)) if len(points) > MOST_LISTED and width >= 40 else None
     lines = [(name, _finite(points)) for name, points in picture.lines]
-    many = sum(len(points) for _, points in lines) > MOST_LISTED and len(lines) <= len(ascii_lowercase)
-    return list(_chart(picture, lines, min(width, WIDEST), decimals)) if many and width >= 40 else None
+    is_large = sum(len(points) for _, points in lines) > MOST_LISTED and len(lines) <= len(ascii_lowercase)
+    return list(_chart(picture, lines, min(width, WIDEST), decimals)) if is_large and width >= 40 else None
 
 
 def _finite(points: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
@@ -35,7 +35,7 @@ def _finite(points: tuple[tuple[float, float], ...]) -> list[tuple[float, float]
 
 
 class _Paper:
-    """Rows of characters, and where numbers lie on them."""
+    """Character canvas with a mapping from data to rows and columns."""
 
     def __init__(self, xs: list[float], ys: list[float], columns: int) -> None:
         self.low, self.high = (min(xs), min(ys)), (max(xs), max(ys))
@@ -43,31 +43,31 @@ class _Paper:
         self.rows = [[" "] * columns for _ in range(HEIGHT)]
 
     def place(self, x: float, y: float) -> tuple[int, int]:
-        """(row, column) of a point."""
+        """Return (row, column) of a point."""
         across, up = ((v - low) / ((high - low) or 1) for v, low, high in zip((x, y), self.low, self.high, strict=True))
         return round((1 - up) * (HEIGHT - 1)), round(across * (self.columns - 1))
 
     def framed(self, x_axis: str, y_axis: str) -> Iterator[str]:
-        """The rows with both axes, their ends in numbers and their names."""
+        """Yield the rows with both axes, their end values and names."""
         top, bottom = _end(self.high[1]), _end(self.low[1])
-        room = max(len(top), len(bottom))
+        label_width = max(len(top), len(bottom))
         if y_axis:
-            yield " " * (room + 1) + glyph.prose(y_axis)
-        for at, row in enumerate(self.rows):
-            said = {0: top, HEIGHT - 1: bottom}.get(at, "")
-            yield f"{said:>{room}} {'┤' if said else '│'}{''.join(row)}".rstrip()
-        yield " " * (room + 1) + "└" + "─" * self.columns
+            yield " " * (label_width + 1) + glyph.prose(y_axis)
+        for index, row in enumerate(self.rows):
+            label = {0: top, HEIGHT - 1: bottom}.get(index, "")
+            yield f"{label:>{label_width}} {'┤' if label else '│'}{''.join(row)}".rstrip()
+        yield " " * (label_width + 1) + "└" + "─" * self.columns
         left, right = _end(self.low[0]), _end(self.high[0])
         between = self.columns - len(left) - len(right)
-        yield " " * (room + 2) + left + glyph.prose(x_axis)[:between].center(between) + right
+        yield " " * (label_width + 2) + left + glyph.prose(x_axis)[:between].center(between) + right
 
 
 def _chart(
     curves: Curves, lines: list[tuple[str, list[tuple[float, float]]]], width: int, decimals: int
 ) -> Iterator[str]:
-    """Each line as its letter, from point to point; where two meet, the later one is seen."""
-    every = [point for _, points in lines for point in points]
-    paper = _Paper([x for x, _ in every], [y for _, y in every], width - 12)
+    """Draw each curve as its letter, from point to point; later curves cover earlier ones."""
+    all_points = [point for _, points in lines for point in points]
+    paper = _Paper([x for x, _ in all_points], [y for _, y in all_points], width - 12)
     for letter, (_, points) in zip(ascii_lowercase, lines, strict=False):
         for row, column in _trace([paper.place(x, y) for x, y in points]):
             paper.rows[row][column] = letter
@@ -91,29 +91,31 @@ def _trace(places: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _map(plane: Plane, points: list[tuple[str, float, float]], width: int) -> list[str]:
-    """Each name at its place; where there is no room for it, a dot."""
+    """Draw each name at its point, or a dot if there is no room."""
     paper = _Paper([x for _, x, _ in points], [y for _, _, y in points], width - 12)
-    nameless = 0
+    unlabelled = 0
     for name, x, y in points:
         row, column = paper.place(x, y)
-        said = glyph.label(name)
-        said = said if len(said) <= LONGEST_NAME else said[: LONGEST_NAME - 1] + "…"
-        free = (at for at in (column, column - len(said) + 1) if _is_free(paper.rows[row], at, len(said)))
-        at = next(free, None) if all(map(_is_narrow, said)) else None
-        if at is not None:
-            paper.rows[row][at : at + len(said)] = said
+        label = glyph.label(name)
+        label = label if len(label) <= LONGEST_NAME else label[: LONGEST_NAME - 1] + "…"
+        free_starts = (
+            start for start in (column, column - len(label) + 1) if _is_free(paper.rows[row], start, len(label))
+        )
+        start = next(free_starts, None) if all(map(_is_narrow, label)) else None
+        if start is not None:
+            paper.rows[row][start : start + len(label)] = label
         else:
-            nameless += 1
+            unlabelled += 1
             paper.rows[row][column] = DOT if paper.rows[row][column] == " " else paper.rows[row][column]
-    more = [f"{nameless} of {len(points)} have no room for their name: --out FILE.html shows all."] if nameless else []
-    return [glyph.prose(plane.title), *paper.framed(plane.x_axis, plane.y_axis), *more]
+    notes = [f"{unlabelled} of {len(points)} names do not fit; --out FILE.html shows all."] if unlabelled else []
+    return [glyph.prose(plane.title), *paper.framed(plane.x_axis, plane.y_axis), *notes]
 
 
 def _is_narrow(letter: str) -> bool:
-    """Does it take one column? One that takes more, or none, would push its row aside."""
+    """True if the character takes exactly one terminal column."""
     return not combining(letter) and east_asian_width(letter) not in ("W", "F")
 
 
 def _is_free(row: list[str], at: int, count: int) -> bool:
-    """Is there room for so many characters, and a space on either side?"""
+    """True if `count` characters fit at `start`, with a space on either side."""
     return at >= 0 and at + count <= len(row) and not "".join(row[max(at - 1, 0) : at + count + 1]).strip()

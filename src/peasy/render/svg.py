@@ -1,6 +1,6 @@
-"""A document's pictures as one SVG: heat maps, planes and curves in panels, with all text as text.
+"""SVG output: all figures of a document in panels, with text as text.
 
-The file stands alone: no script, no font, no link; it follows the reader's light or dark theme.
+The file is self-contained (no scripts, fonts or links) and follows the reader's light or dark theme.
 """
 
 from collections.abc import Iterable
@@ -35,14 +35,14 @@ MARGIN, PADDING, GAP, HEADING = 20, 14, 34, 26
 
 
 def has_picture(document: Document) -> bool:
-    """Whether there is anything in the document that is more than words."""
+    """True if the document contains a figure."""
     return any(isinstance(part, Matrix | Plane | Curves | Diagram | Maps | Links | Cache) for part in document.parts)
 
 
 def draw(document: Document, dark: bool = True) -> str:
-    """The pictures of the document; `dark` lets them follow a dark theme too.
+    """Render the figures of the document; `dark` adds a dark theme.
 
-    A document without pictures is drawn with its words.
+    A document without figures is drawn with its text.
     """
     title = glyph.prose(document.title)
     rows = _wrapped(_panels(document))
@@ -56,21 +56,21 @@ def draw(document: Document, dark: bool = True) -> str:
 
 
 def draw_inline(document: Document, styled: bool) -> str:
-    """The same pictures bare, to stand inside a page; `styled` when the page's style sheet does not know them."""
+    """Render the figures as inline SVG for a page; `styled` if the page has no style sheet for them."""
     pieces = [piece for panel in _panels(document) for line in panel.lines for piece in line]
     return draft.inlined(pieces, glyph.prose(document.title), _described(document), styled)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A frame with a heading and the pieces that belong together."""
+    """Panel: a frame with a heading and lines of fragments."""
 
     heading: Heading | None
     lines: tuple[tuple[Piece, ...], ...]
 
     @property
     def title(self) -> str:
-        """The heading as it is drawn."""
+        """Heading with its number."""
         if self.heading is None:
             return ""
         number = "" if self.heading.number is None else f"{self.heading.number}. "
@@ -78,29 +78,29 @@ class Panel:
 
     @property
     def size(self) -> Size:
-        """Room for all the pieces, the heading and the air around them."""
+        """Size of all fragments with heading and padding."""
         width = max([_line_width(line) for line in self.lines] + [draft.measure(self.title, 15) * BOLD])
         height = sum(max(piece.size.height for piece in line) + PADDING for line in self.lines)
         return Size(width + 2 * PADDING, height + PADDING + (HEADING if self.heading else 0))
 
     def draw(self, left: float, top: float, height: float) -> str:
-        """The panel at a place, as high as its row."""
-        drawn = [draft.frame(left, top, Size(self.size.width, height))]
+        """Draw the panel at a position, as high as its row."""
+        elements = [draft.frame(left, top, Size(self.size.width, height))]
         y = top + PADDING
         if self.heading:
-            drawn.append(text_at(left + PADDING, y + 12, self.title, "heading"))
+            elements.append(text_at(left + PADDING, y + 12, self.title, "heading"))
             y += HEADING
         for line in self.lines:
             x = left + PADDING
             for piece in line:
-                drawn.append(piece.at(x, y))
+                elements.append(piece.at(x, y))
                 x += piece.size.width + GAP
             y += max(piece.size.height for piece in line) + PADDING
-        return "".join(drawn)
+        return "".join(elements)
 
 
 def _panels(document: Document) -> list[Panel]:
-    """The parts under each heading, as panels; a heading without pictures is left out."""
+    """Group the parts under each heading into panels; headings without figures are left out."""
     groups: list[tuple[Heading | None, list[Piece]]] = [(None, [])]
     words_too = not has_picture(document)
     for part in document.parts:
@@ -139,7 +139,7 @@ def _piece(part: Part, document: Document, words_too: bool) -> Piece | None:
 
 
 def _lines(pieces: Iterable[Piece]) -> tuple[tuple[Piece, ...], ...]:
-    """Pieces side by side, as many as fit the width."""
+    """Break fragments into lines that fit the width."""
     room = WIDEST - 2 * MARGIN - 2 * PADDING
     lines: list[list[Piece]] = []
     for piece in pieces:
@@ -163,25 +163,25 @@ def _wrapped(panels: list[Panel]) -> list[list[Panel]]:
 
 
 def _narrowed(panel: Panel, room: float) -> Panel | None:
-    """The panel as it is, or its one line broken into two, if it fits the room so."""
-    (first, *more), half = panel.lines, (len(panel.lines[0]) + 1) // 2
+    """Return the panel, or the panel with its one line broken into two, if it fits into `max_width`; else None."""
+    (first, *other_lines), half = panel.lines, (len(panel.lines[0]) + 1) // 2
     broken = Panel(panel.heading, tuple(filter(None, (first[:half], first[half:]))))
-    for narrow in (panel,) if more else (panel, broken):
-        if narrow.size.width <= room:
-            return narrow
+    for candidate in (panel,) if other_lines else (panel, broken):
+        if candidate.size.width <= room:
+            return candidate
     return None
 
 
 def _row(row: list[Panel], top: float, height: float) -> list[str]:
-    drawn, left = [], float(MARGIN)
-    for place, panel in enumerate(row):
-        if place:
-            if _counted(row[place - 1]) and _counted(panel):
-                drawn.append(draft.arrow(left + 7, top + height / 2, GAP - 14))
+    elements, left = [], float(MARGIN)
+    for index, panel in enumerate(row):
+        if index:
+            if _counted(row[index - 1]) and _counted(panel):
+                elements.append(draft.arrow(left + 7, top + height / 2, GAP - 14))
             left += GAP
-        drawn.append(panel.draw(left, top, height))
+        elements.append(panel.draw(left, top, height))
         left += panel.size.width
-    return drawn
+    return elements
 
 
 def _counted(panel: Panel) -> bool:
@@ -197,24 +197,24 @@ def _line_width(line: tuple[Piece, ...]) -> float:
 
 
 def _described(document: Document) -> str:
-    """What the picture shows, for who cannot see it."""
-    said = []
+    """Return the text alternative of the figures (SVG desc)."""
+    descriptions = []
     for part in document.parts:
         match part:
             case Matrix():
                 says = f": {part.says}" if part.says else ""
-                said.append(f"{part.name}, {len(part.rows)} by {len(part.columns)}{says}")
+                descriptions.append(f"{part.name}, {len(part.rows)} by {len(part.columns)}{says}")
             case Plane(title, points):
-                said.append(f"{title}: " + ", ".join(name for name, _, _ in points[:20]))
+                descriptions.append(f"{title}: " + ", ".join(name for name, _, _ in points[:20]))
             case Curves(title, lines):
-                said.append(f"{title}: " + ", ".join(name for name, _ in lines))
+                descriptions.append(f"{title}: " + ", ".join(name for name, _ in lines))
             case Diagram(title, columns):
-                said.append(f"{title}: " + ", ".join(block.name for column in columns for block in column))
+                descriptions.append(f"{title}: " + ", ".join(block.name for column in columns for block in column))
             case Maps():
                 size = f"{len(part.rows)} by {len(part.columns)}"
-                said.append(f"{part.title}: {part.count} maps of {size}, {part.name(*part.chosen)} large")
+                descriptions.append(f"{part.title}: {part.count} maps of {size}, {part.name(*part.chosen)} large")
             case Links(title, left, right):
-                said.append(f"{title}: {len(left)} words joined to {len(right)}")
+                descriptions.append(f"{title}: {len(left)} words joined to {len(right)}")
             case Cache(title, tokens, steps):
-                said.append(f"{title}: {len(steps)} steps over {len(tokens)} tokens")
-    return glyph.prose("; ".join(said)) or glyph.prose(document.title)
+                descriptions.append(f"{title}: {len(steps)} steps over {len(tokens)} tokens")
+    return glyph.prose("; ".join(descriptions)) or glyph.prose(document.title)

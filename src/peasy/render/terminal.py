@@ -1,4 +1,4 @@
-"""A document on a terminal: the only place that knows rich. Colour is an addition, never the message."""
+"""Terminal output with rich (the only module of `render` that imports it); readable without colours."""
 
 import io
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ from peasy.views.document import (
 )
 
 MOST = 40
-"""Rows or columns of one matrix on a screen."""
+"""Maximum number of rows or columns of one matrix."""
 
 WIDEST_LABEL = 24
 GUTTER = 2
@@ -41,13 +41,13 @@ _TONES = {"plain": ("", ""), "note": ("", "dim"), "good": ("✓ ", "green"), "ba
 
 
 def draw(document: Document, width: int = 80, colour: bool = False) -> str:
-    """The document as lines of at most `width` columns; with `colour`, ANSI colours too."""
+    """Render the document as lines of at most `width` columns, with ANSI colours if `colour`."""
     out = io.StringIO()
     console = Console(
         file=out,
         width=width,
         force_terminal=colour,
-        force_jupyter=False,  # in a notebook rich would show every line itself instead of writing it here
+        force_jupyter=False,  # in a notebook rich would display every line instead of writing it to `file`
         color_system="truecolor" if colour else None,
         no_color=not colour,
         legacy_windows=False,
@@ -60,7 +60,7 @@ def draw(document: Document, width: int = 80, colour: bool = False) -> str:
 
 
 def show(document: Document, console: Console) -> None:
-    """Write the document to a console, which knows its own width and whether it has colours."""
+    """Write the document to a rich console, using its width and colour support."""
     _say(console, Text(glyph.prose(document.title), style="bold"))
     for part in document.parts:
         console.print()
@@ -92,17 +92,17 @@ def _part(part: Part, document: Document, console: Console) -> None:
         case Diagram():
             _diagram(part, console)
         case Maps() | Links() | Cache():
-            for each in tables_of(part):
-                _part(each, document, console)
+            for table in tables_of(part):
+                _part(table, document, console)
 
 
 def _picture(picture: Plane | Curves, document: Document, console: Console) -> None:
-    drawn = sketch(picture, console.width, document.decimals)
-    if drawn is None:
+    lines = sketch(picture, console.width, document.decimals)
+    if lines is None:
         _table(as_table(picture), document, console)
         return
-    for place, line in enumerate(drawn):
-        console.print(Text(line, style="" if place else "bold"), no_wrap=True, overflow="crop", crop=True)
+    for index, line in enumerate(lines):
+        console.print(Text(line, style="" if index else "bold"), no_wrap=True, overflow="crop", crop=True)
 
 
 def _say(console: Console, text: Text, indent: int = 0) -> None:
@@ -124,7 +124,7 @@ def _matrix(matrix: Matrix, document: Document, console: Console) -> None:
 
 
 def _diagram(diagram: Diagram, console: Console) -> None:
-    """The tree: names, what they are while there is room, and sizes at the right."""
+    """Write a diagram as a tree: names, descriptions if they fit, and sizes at the right."""
     _say(console, Text(glyph.prose(diagram.title), style="bold"))
     rows = tree_rows(diagram)
     name_room = min(max((cell_len(name) for name, _, _ in rows), default=0), console.width // 2)
@@ -151,8 +151,8 @@ def _grid_lines(grid: Grid, width: int, coloured: bool) -> Iterator[Text]:
     labels = [_fitted(grid.row_label(row)) for row in grid.rows]
     over_bar = "  " if grid.scale and not coloured else " " if grid.scale else ""
     headers = [_fitted(grid.column_label(column)) + over_bar for column in grid.columns]
-    widths = [max([cell_len(header), *(row[place].cell_len for row in cells)]) for place, header in enumerate(headers)]
-    label_width = max([cell_len(each) for each in [*labels, grid.corner if len(grid.corner) <= WIDEST_LABEL else ""]])
+    widths = [max([cell_len(header), *(row[index].cell_len for row in cells)]) for index, header in enumerate(headers)]
+    label_width = max([cell_len(label) for label in [*labels, grid.corner if len(grid.corner) <= WIDEST_LABEL else ""]])
     if len(grid.corner) > WIDEST_LABEL:
         yield Text(grid.corner, style="dim")
     for band in _bands(widths, width - label_width):
@@ -171,23 +171,23 @@ def _grid_lines(grid: Grid, width: int, coloured: bool) -> Iterator[Text]:
 
 
 def _bands(widths: list[int], room: int) -> Iterator[list[int]]:
-    """Columns that fit beside each other, group by group."""
+    """Yield groups of columns that fit side by side."""
     band: list[int] = []
     used = 0
-    for place, width in enumerate(widths):
+    for column, width in enumerate(widths):
         if band and used + GUTTER + width > room:
             yield band
             band, used = [], 0
-        band.append(place)
+        band.append(column)
         used += GUTTER + width
     yield band
 
 
 def _line(label: Text, cells: list[Text], widths: list[int], band: list[int]) -> Text:
     line = Text().append_text(label)
-    for text, place in zip(cells, band, strict=True):
+    for text, column in zip(cells, band, strict=True):
         line.append(" " * GUTTER)
-        pad = Text(" " * (widths[place] - text.cell_len), style=text.style)
+        pad = Text(" " * (widths[column] - text.cell_len), style=text.style)
         line.append_text(pad)
         line.append_text(text)
     return line
@@ -200,7 +200,7 @@ def _cell(grid: Grid, row: int | None, column: int | None, coloured: bool) -> Te
     shade = grid.shade(row, column)
     sign = "►" if grid.marked(row, column) else ""
     if shade is None:
-        # Keep the numbers of a column in line where their neighbours carry a bar.
+        # Keep numbers aligned with neighbours that have a bar.
         return Text(f"{sign}{written}" + ("  " if grid.scale and not coloured else ""))
     if coloured:
         return Text(f" {sign}{written} ", style=Style(color=shade.ink, bgcolor=shade.background))
@@ -212,17 +212,17 @@ def _fitted(label: str) -> str:
 
 
 def _table(table: Table, document: Document, console: Console) -> None:
-    from rich.table import Table as Drawn  # a table of a thousand words is rich's to wrap, not ours
+    from rich.table import Table as Drawn  # rich wraps long cells
 
     rows, numeric, notice = table_cells(table, document, 10 * MOST)
     if table.title:
         _say(console, Text(glyph.label(table.title), style="bold"))
-    drawn = Drawn(box=None, pad_edge=False, padding=(0, GUTTER, 0, 0), header_style="bold")
-    for place, right in enumerate(numeric):
-        header = glyph.prose(table.columns[place]) if place < len(table.columns) else ""
-        drawn.add_column(Text(header), justify="right" if right else "left", overflow="fold")
+    rich_table = Drawn(box=None, pad_edge=False, padding=(0, GUTTER, 0, 0), header_style="bold")
+    for column, right in enumerate(numeric):
+        header = glyph.prose(table.columns[column]) if column < len(table.columns) else ""
+        rich_table.add_column(Text(header), justify="right" if right else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*(Text(cell) for cell in row))
-    console.print(drawn)
+        rich_table.add_row(*(Text(cell) for cell in row))
+    console.print(rich_table)
     if notice:
         _say(console, Text(notice, style="dim"))

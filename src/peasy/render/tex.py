@@ -1,6 +1,6 @@
-r"""The small part of TeX that captions use, read once and written as MathML or as plain text.
+r"""Parser of the TeX subset used in captions, with MathML and plain-text output.
 
-A command that is not known is an error, never a guess: a caption that cannot be drawn is our own mistake.
+An unknown command is an error: captions are our own, so one that cannot be rendered is a bug.
 """
 
 import re
@@ -31,12 +31,12 @@ _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\s+|\d+(?:\.\d+)?|.", re.DOTALL)
 
 
 class UnknownTeX(ValueError):
-    """A caption uses TeX that is not in the small set."""
+    """TeX outside the supported subset."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A letter, a number, a sign, words or a space: `kind` is MathML's name for it."""
+    """Leaf node: identifier, number, operator, text or space; `kind` is its MathML tag."""
 
     kind: str
     text: str
@@ -44,14 +44,14 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Row:
-    """Things side by side."""
+    """Sequence of nodes (mrow)."""
 
     items: "tuple[Node, ...]"
 
 
 @dataclass(frozen=True)
 class Fraction:
-    """One thing over another."""
+    """Fraction (mfrac)."""
 
     above: "Node"
     below: "Node"
@@ -59,14 +59,14 @@ class Fraction:
 
 @dataclass(frozen=True)
 class Root:
-    """The square root of a thing."""
+    """Square root (msqrt)."""
 
     inner: "Node"
 
 
 @dataclass(frozen=True)
 class Scripted:
-    """A thing with something below or above its right side."""
+    """Node with a subscript, a superscript or both."""
 
     base: "Node"
     low: "Node | None"
@@ -75,7 +75,7 @@ class Scripted:
 
 @dataclass(frozen=True)
 class Accent:
-    """A thing with a sign over it."""
+    """Node with an accent above it."""
 
     base: "Node"
     sign: str
@@ -85,7 +85,7 @@ Node = Leaf | Row | Fraction | Root | Scripted | Accent
 
 
 def parse(tex: str) -> Node:
-    """The tree of a formula."""
+    """Parse a formula into a tree."""
     return _Reader(tex).row(until=None)
 
 
@@ -113,7 +113,7 @@ class _Reader:
             self.place += 1
 
     def row(self, until: str | None) -> Node:
-        """Everything up to `until`, which is taken too."""
+        """Parse everything up to and including `until`."""
         items: list[Node] = []
         while True:
             self.skip_space()
@@ -124,7 +124,7 @@ class _Reader:
                 self.take()
                 break
             if token in {"}", r"\right", "&", r"\\"}:
-                raise self.refuse(f"{token} has no beginning")
+                raise self.refuse(f"unmatched {token}")
             items.append(self.scripted())
         return items[0] if len(items) == 1 else Row(tuple(items))
 
@@ -137,7 +137,7 @@ class _Reader:
             if mark not in {"_", "^"}:
                 break
             if mark in scripts:
-                raise self.refuse(f"two {mark} after one thing")
+                raise self.refuse(f"two {mark} after one node")
             self.take()
             scripts[mark] = self.argument()
         return Scripted(base, scripts.get("_"), scripts.get("^")) if scripts else base
@@ -186,18 +186,18 @@ class _Reader:
         return special[name]()
 
     def words(self) -> str:
-        """What stands in braces, letter by letter."""
+        """Parse text in braces, character by character."""
         self.skip_space()
         if self.take() != "{":
-            raise self.refuse("words without braces")
-        said = []
+            raise self.refuse("text without braces")
+        characters = []
         while (token := self.take()) != "}":
             if token.startswith("\\") and token[1:] not in {"_", "%", "&", "#", "$", " ", "-"}:
-                raise self.refuse(f"the command {token} among words")
+                raise self.refuse(f"the command {token} inside text")
             if token in {"{", "$", "%", "#", "&", "~", "^", "_"}:
-                raise self.refuse(f"the character {token!r} among words")
-            said.append(token.removeprefix("\\"))
-        return "".join(said)
+                raise self.refuse(f"the character {token!r} inside text")
+            characters.append(token.removeprefix("\\"))
+        return "".join(characters)
 
     def fenced(self) -> Node:
         opened = self.fence()
@@ -207,14 +207,14 @@ class _Reader:
     def fence(self) -> str:
         self.skip_space()
         token = self.take()
-        sign = SYMBOLS.get(token[1:]) if token.startswith("\\") else token
-        if sign is None or sign not in set("()[]{}|.⟨⟩‖⌊⌋⌈⌉"):
+        delimiter = SYMBOLS.get(token[1:]) if token.startswith("\\") else token
+        if delimiter is None or delimiter not in set("()[]{}|.⟨⟩‖⌊⌋⌈⌉"):
             raise self.refuse(f"the fence {token}")
-        return "" if sign == "." else sign
+        return "" if delimiter == "." else delimiter
 
 
 def mathml(tex: str) -> str:
-    """The formula as a MathML element.
+    """Return the formula as a MathML element.
 
     >>> mathml("d_k")
     '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><msub><mi>d</mi><mi>k</mi></msub></math>'
@@ -253,22 +253,22 @@ def _scripts(base: Node, low: Node | None, high: Node | None) -> str:
         (True, False): "munder" if over else "msub",
         (False, True): "mover" if over else "msup",
     }[low is not None, high is not None]
-    drawn = "".join(_marked_up(each) for each in (base, low, high) if each is not None)
-    return f"<{name}>{drawn}</{name}>"
+    children = "".join(_marked_up(node) for node in (base, low, high) if node is not None)
+    return f"<{name}>{children}</{name}>"
 
 
 _RAISED = dict(zip("0123456789+-−n⊤iT", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻ⁿᵀⁱᵀ", strict=True))
 
 
 def plain(tex: str) -> str:
-    r"""The formula as a line of text.
+    r"""Return the formula as a line of plain text.
 
     >>> plain(r"\operatorname{softmax}\left(\frac{Q K^{\top}}{\sqrt{d_k}} + M\right) V")
     'softmax(QKᵀ / √d_k + M) V'
     """
-    said = _said(parse(tex))
-    said = re.sub(r"\s+", " ", said).strip()
-    return re.sub(r"([(\[⟨]) | ([)\]⟩,])", lambda found: found[1] or found[2], said)
+    text = _said(parse(tex))
+    text = re.sub(r"\s+", " ", text).strip()
+    return re.sub(r"([(\[⟨]) | ([)\]⟩,])", lambda match: match[1] or match[2], text)
 
 
 def _said(node: Node) -> str:
@@ -296,21 +296,21 @@ def _said(node: Node) -> str:
 
 
 def _joined(items: tuple[Node, ...]) -> str:
-    # Single letters stand together, as QKᵀ does; names, indexed letters and quotients need air or brackets around them.
-    said = ""
-    for place, item in enumerate(items):
+    # Single letters are joined, as in QKᵀ; names, indexed letters and fractions need spaces or brackets around them.
+    text = ""
+    for index, item in enumerate(items):
         piece = _said(item)
-        if isinstance(item, Fraction) and (_is_factor(items, place - 1) or _is_factor(items, place + 1)):
+        if isinstance(item, Fraction) and (_is_factor(items, index - 1) or _is_factor(items, index + 1)):
             piece = f"({piece})"
-        touching = said[-1:] not in set(" ([⟨‖") and piece[:1] not in set(" )]⟩‖,")
-        if said and touching and (_wants_air(item) or _wants_air(items[place - 1]) or said[-1] in ")‖⟩"):
-            said += "" if piece[:1] in "([⟨" and _is_function(items[place - 1]) else " "
-        said += piece
-    return re.sub("^ − ", "−", said)  # a minus at the very start belongs to the number
+        touching = text[-1:] not in set(" ([⟨‖") and piece[:1] not in set(" )]⟩‖,")
+        if text and touching and (_wants_air(item) or _wants_air(items[index - 1]) or text[-1] in ")‖⟩"):
+            text += "" if piece[:1] in "([⟨" and _is_function(items[index - 1]) else " "
+        text += piece
+    return re.sub("^ − ", "−", text)  # a leading minus is a sign
 
 
 def _is_factor(items: tuple[Node, ...], place: int) -> bool:
-    """Whether something stands there that would multiply."""
+    """True if the item at `index` is a factor of a product."""
     if not 0 <= place < len(items):
         return False
     item = items[place]
@@ -328,14 +328,14 @@ def _wants_air(node: Node) -> bool:
 
 
 def _held(node: Node) -> str:
-    """The thing as one piece: in brackets unless it is one already."""
-    said = _said(node).strip()
-    one_piece = " " not in said or isinstance(node, Scripted) or re.fullmatch("⟨[^⟨⟩]*⟩", said)
-    return said if one_piece else f"({said})"
+    """Return the node as text, in brackets unless it is atomic."""
+    text = _said(node).strip()
+    is_atomic = " " not in text or isinstance(node, Scripted) or re.fullmatch("⟨[^⟨⟩]*⟩", text)
+    return text if is_atomic else f"({text})"
 
 
 def _raised(node: Node) -> str:
-    said = _said(node).replace(" ", "")
-    if said and all(each in _RAISED for each in said):
-        return "".join(_RAISED[each] for each in said)
+    text = _said(node).replace(" ", "")
+    if text and all(character in _RAISED for character in text):
+        return "".join(_RAISED[character] for character in text)
     return f"^{_held(node)}"

@@ -1,5 +1,5 @@
-"""WEB DOOR: all of peasy over HTTP, one application with two doors, `peasy serve` and `peasy studio`.
+"""HTTP server: command API, OpenAI-compatible API and the studio's pages (`peasy serve`, `peasy studio`).
 
-May import: fastapi, uvicorn, workbench and every room below. Imported by: cli, which opens the doors.
-In: requests of anybody who reaches the port. Out: the verbs' results, streams of tokens, the pages of the studio.
+May import: fastapi, uvicorn, commands and every package below. Imported by: cli.
+In: untrusted HTTP requests. Out: results of commands, token streams, the studio's pages.
 """

@@ -1,8 +1,8 @@
-"""The application: the verbs under /api, the common clients' API under /v1, and where `pages` are wanted the studio.
+"""FastAPI application: commands under /api, OpenAI-compatible API under /v1, and with `pages` the studio.
 
-`POST /api/<verb>` takes a JSON object with the arguments of the workbench function of that name. The answer is what
-`--json` prints; with `"html": true` it also has `html` (the result drawn by `render/html`, styled by `/web/style.css`,
-live with the modules of `/web/render/`) and `arithmetic` (by cell); with `"format": "svg"` it is that file.
+`POST /api/<command>` takes a JSON object with the arguments of the function of that name in `commands`. The response
+is what `--json` prints; with `"html": true` it also has `html` (drawn by `render/html`, styled by `/web/style.css`,
+interactive with the modules of `/web/render/`) and `arithmetic` (by cell); with `"format": "svg"` it is that file.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from peasy.studio.schema import describe
 from peasy.studio.session import Gone
 
 OPEN = ("/health",)
-"""What needs no key: whoever watches a server has to know that it lives."""
+"""Paths that need no API key, so that monitoring works without one."""
 
 
 def build(
@@ -41,22 +41,23 @@ def build(
     queue: int = 64,
     log_prompts: bool = False,
 ) -> FastAPI:
-    """The application for the models of a house.
+    """Build the application for the models of a registry.
 
-    `key` is asked of everybody; `hosts` are the names it goes by, with `by_number` any address too; `queue` pieces of
-    work wait at most for a free hand; `log_prompts` lets the log repeat what was said.
+    `key` is the API key that requests must carry. `hosts` are the accepted Host headers; `by_number` also accepts any
+    IP address. `queue` bounds the pending blocking calls. `log_prompts` writes prompts to the access log.
     """
 
     @contextlib.asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        feeling = asyncio.create_task(_feel(house, app.state.pulses))
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        polling = asyncio.create_task(_feel(house, app.state.watchdogs))
         yield
-        feeling.cancel()
-        app.state.desk.close()
+        polling.cancel()
+        app.state.worker_pool.close()
         house.close()
 
-    app = FastAPI(title="peasy", version=__version__, docs_url=None, redoc_url=None, lifespan=life)
-    app.state.house, app.state.desk, app.state.pulses = house, Desk(queue=queue), dict[str, Pulse]()
+    app = FastAPI(title="peasy", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.state.registry, app.state.worker_pool = house, Desk(queue=queue)
+    app.state.watchdogs = dict[str, Pulse]()
     app.state.log_prompts = log_prompts
     app.state.guard, app.state.meter = Guard(key, hosts, by_number, open=OPEN), Meter()
     for router in routers(studio=pages):
@@ -71,56 +72,56 @@ def build(
 
 
 async def _feel(house: House, pulses: dict[str, Pulse]) -> None:
-    """Feel the pulse of every engine, once a second."""
+    """Poll one watchdog per running engine, once a second."""
     while True:
-        there = {name: kept.runner for name, kept in house.kept.items() if kept.runner is not None}
-        for name in [name for name, pulse in pulses.items() if there.get(name) is not pulse.runner]:
+        running = {name: entry.runner for name, entry in house.kept.items() if entry.runner is not None}
+        for name in [name for name, watchdog in pulses.items() if running.get(name) is not watchdog.runner]:
             del pulses[name]
-        for name, runner in there.items():
-            pulses.setdefault(name, Pulse(runner)).feel()
+        for name, engine_thread in running.items():
+            pulses.setdefault(name, Pulse(engine_thread)).feel()
         await asyncio.sleep(1.0)
 
 
 def _speak(app: FastAPI) -> None:
-    """Every error leaves as words."""
+    """Register handlers that turn every exception into an error response."""
 
     @app.exception_handler(PeasyError)
-    async def ours(request: Request, error: PeasyError) -> Response:
+    async def handle_peasy_error(request: Request, error: PeasyError) -> Response:
         return complain(error, request.url.path)
 
     @app.exception_handler(RequestValidationError)
-    async def misasked(request: Request, error: RequestValidationError) -> Response:
-        said, param = in_words(error.errors())
-        return complain(said, request.url.path, param)
+    async def handle_validation_error(request: Request, error: RequestValidationError) -> Response:
+        malformed, param = in_words(error.errors())
+        return complain(malformed, request.url.path, param)
 
     @app.exception_handler(HTTPException)
-    async def theirs(request: Request, error: HTTPException) -> Response:
-        said: PeasyError = Malformed(str(error.detail))
+    async def handle_http_exception(request: Request, error: HTTPException) -> Response:
+        peasy_error: PeasyError = Malformed(str(error.detail))
         if error.status_code == 404:
-            said = NotFound(f"There is no {request.url.path[:100]} here.")
-        response = complain(said, request.url.path)
+            peasy_error = NotFound(f"No such path: {request.url.path[:100]}.")
+        response = complain(peasy_error, request.url.path)
         response.status_code = error.status_code
         response.headers.update(error.headers or {})
         return response
 
     @app.exception_handler(Gone)
-    async def gone(request: Request, error: Gone) -> Response:
+    async def handle_disconnect(request: Request, error: Gone) -> Response:
         return Response(status_code=499)
 
     @app.exception_handler(Exception)
-    async def bug(request: Request, error: Exception) -> Response:
-        LOG.error("a bug", exc_info=error)
+    async def handle_unexpected_error(request: Request, error: Exception) -> Response:
+        LOG.error("unhandled exception", exc_info=error)
         return complain(Fault(f"This is a bug in peasy: {type(error).__name__}."), request.url.path)
 
 
 def _is_field(part: str | int) -> bool:
-    """A place in the body, not the name of one of the types that it could have had."""
+    """True for a field of the body; pydantic also lists the types of a union that it tried."""
     return isinstance(part, int) or (part.isidentifier() and part not in ("body", "str", "int", "float", "bool"))
 
 
 def in_words(errors: Any) -> tuple[Malformed, str]:
-    """What pydantic found, in one line, and the field it is about; what was sent is not repeated."""
+    """Return pydantic's errors as one line, and the field of the first; the values sent are not repeated."""
     first = errors[0]
-    where = ".".join(str(each) for each in first["loc"] if _is_field(each))
+    field = ".".join(str(part) for part in first["loc"] if _is_field(part))
     more = f" ({len(errors) - 1} more)" if len(errors) > 1 else ""
-    return Malformed(f"{where[:200] or 'The body'}: {first['msg'][:300]}.{more}"), where[:200]
+    return Malformed(f"{field[:200] or 'The body'}: {first['msg'][:300]}.{more}"), field[:200]

@@ -1,4 +1,4 @@
-"""The desk: work that takes a while is done by a few, the rest waits in line, and the line has an end."""
+"""Bounded thread pool for blocking work."""
 
 import asyncio
 import sys
@@ -12,23 +12,23 @@ T = TypeVar("T")
 
 
 class Busy(NoRoom):
-    """The line at the desk is full; later there is likely to be room."""
+    """The queue of the thread pool is full; the client should retry."""
 
     code = "overloaded"
     retry_after = 1.0
 
 
 class Desk:
-    """`run` does a piece of work in one of `workers` threads; at most `queue` pieces wait or go on at once."""
+    """Thread pool: `run` executes a call in one of `workers` threads; at most `queue` calls are pending at once."""
 
     def __init__(self, workers: int = 2, queue: int = 64) -> None:
         self.queue, self.waiting = queue, 0
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="peasy-desk")
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="peasy-worker")
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What the work gives; refuses at once where too much waits already."""
+        """Return the result of `work`; raise at once if the queue is full."""
         if self.waiting >= self.queue:
-            raise Busy(f"{self.waiting} requests are waiting already.", hint="Ask again in a second.")
+            raise Busy(f"{self.waiting} requests are already pending.", hint="Retry in a second.")
         self.waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, _tidily, work)
@@ -36,12 +36,12 @@ class Desk:
             self.waiting -= 1
 
     def close(self) -> None:
-        """Take nothing more; what goes on is waited for."""
+        """Accept no more work and wait for what is running."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _tidily(work: Callable[[], T]) -> T:
-    """Do it, and leave no threads behind that engines would have to share the processors with."""
+    """Run the work, then release its OpenMP threads, which would compete with the engines for cores."""
     try:
         return work()
     finally:

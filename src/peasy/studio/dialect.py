@@ -1,4 +1,4 @@
-"""How the common clients ask: the requests of /v1, every field with its bounds, and nothing that is not known."""
+"""Pydantic models of the OpenAI-compatible requests; unknown fields are rejected."""
 
 import random
 from typing import Annotated, Any, Literal
@@ -15,11 +15,11 @@ Prompt = Text | Ids | Annotated[list[Text], Several] | Annotated[list[Ids], Seve
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 
 CHOICES = 128
-"""Texts that one request may ask for: prompts times n."""
+"""Choices of one request: prompts times n."""
 
 
 class Attention(Strict):
-    """Which attention is told with every token: layers, heads (all unless named), and how many keys of each head."""
+    """Attention to return with every token: layers, heads (default all), and top keys per head."""
 
     layers: Annotated[list[Id], Field(min_length=1, max_length=1000)] | None = None
     heads: Annotated[list[Id], Field(min_length=1, max_length=1000)] | None = None
@@ -27,13 +27,13 @@ class Attention(Strict):
 
 
 class StreamOptions(Strict):
-    """What a stream tells besides its text."""
+    """OpenAI's stream_options."""
 
     include_usage: bool = False
 
 
 class Writing(Strict):
-    """What completions and chats share: how tokens are chosen, and when it is enough."""
+    """Fields that completions and chat completions share: sampling and stopping."""
 
     model: Name
     temperature: float | None = Field(1.0, ge=0, le=2)
@@ -47,15 +47,15 @@ class Writing(Strict):
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(None, max_length=1024)
     seed: int | None = None
     user: Annotated[str, Field(max_length=1000)] | None = None
-    top_k: int | None = Field(None, ge=1, le=2**31, description="Draw only from so many of the likeliest tokens.")
-    min_p: float | None = Field(None, ge=0, le=1, description="Only tokens with this share of the best one's chance.")
-    repetition_penalty: float | None = Field(None, gt=0, le=100, description="Divides the scores of seen tokens.")
-    attention: Attention | None = Field(None, description="Tell where heads looked when they wrote each token.")
+    top_k: int | None = Field(None, ge=1, le=2**31, description="Sample only from the k most likely tokens.")
+    min_p: float | None = Field(None, ge=0, le=1, description="Minimum probability, relative to the likeliest token.")
+    repetition_penalty: float | None = Field(None, gt=0, le=100, description="Divides the logits of seen tokens.")
+    attention: Attention | None = Field(None, description="Return the top attention weights of each token.")
 
     def sampling(self, most: int, logprobs: int | None) -> dict[str, Any]:
-        """The same in the words of the house."""
+        """Return the arguments of `SamplingParams`."""
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        named = {"top_k": self.top_k, "min_p": self.min_p, "repetition_penalty": self.repetition_penalty}
+        optional = {"top_k": self.top_k, "min_p": self.min_p, "repetition_penalty": self.repetition_penalty}
         return {
             "max_tokens": most,
             "temperature": 1.0 if self.temperature is None else self.temperature,
@@ -66,24 +66,24 @@ class Writing(Strict):
             "stop": tuple(stop),
             "logprobs": logprobs,
             "logit_bias": self._bias(),
-        } | {name: value for name, value in named.items() if value is not None}
+        } | {name: value for name, value in optional.items() if value is not None}
 
     def _bias(self) -> dict[int, float]:
-        """JSON has only text for keys. As elsewhere, -100 forbids a token."""
+        """Return logit_bias with integer keys (JSON has only strings). As in OpenAI's API, -100 bans a token."""
         try:
-            found = {int(id): bias for id, bias in (self.logit_bias or {}).items()}
+            biases = {int(id): bias for id, bias in (self.logit_bias or {}).items()}
         except ValueError:
-            raise InvalidInput("logit_bias: its keys are ids of tokens.", hint='For example {"50256": -100}.') from None
-        return {id: float("-inf") if bias == -100 else bias for id, bias in found.items()}
+            raise InvalidInput("logit_bias: keys must be token ids.", hint='For example {"50256": -100}.') from None
+        return {id: float("-inf") if bias == -100 else bias for id, bias in biases.items()}
 
     @property
     def usage_told(self) -> bool:
-        """Does the stream end with how much was read and written?"""
+        """True if the stream ends with a usage chunk."""
         return self.stream_options is not None and self.stream_options.include_usage
 
 
 class Completion(Writing):
-    """A prompt, or several, to write on from: texts, or ids of tokens."""
+    """Body of /v1/completions: one or more prompts, as text or token ids."""
 
     prompt: Prompt
     max_tokens: int | None = Field(16, ge=1, le=1_000_000)
@@ -93,39 +93,39 @@ class Completion(Writing):
     suffix: None = None
 
     def prompts(self) -> list[str | list[int]]:
-        """Each by itself."""
-        given: Any = self.prompt
-        return given if isinstance(given, list) and not isinstance(given[0], int) else [given]
+        """Return the prompts as a list."""
+        prompt: Any = self.prompt
+        return prompt if isinstance(prompt, list) and not isinstance(prompt[0], int) else [prompt]
 
 
 class Part(Strict):
-    """A part of a message; only text is read."""
+    """Content part of a message; only text is supported."""
 
     type: Literal["text"]
     text: Text
 
 
 class Message(Strict):
-    """What somebody said."""
+    """One chat message."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | Annotated[list[Part], Field(max_length=100)]
     name: Annotated[str, Field(max_length=200)] | None = None
 
     def plain(self) -> dict[str, str]:
-        """The same as a template expects it."""
+        """Return the message as a chat template expects it."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
 class ResponseFormat(Strict):
-    """Only text is written."""
+    """OpenAI's response_format; only text is supported."""
 
     type: Literal["text"]
 
 
 class Chat(Writing):
-    """A conversation, whose next turn is the model's."""
+    """Body of /v1/chat/completions."""
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=1000)]
     max_tokens: int | None = Field(None, ge=1, le=1_000_000)
@@ -136,7 +136,7 @@ class Chat(Writing):
 
 
 class Embedding(Strict):
-    """A text, or several, to turn into vectors."""
+    """Body of /v1/embeddings: one or more texts."""
 
     model: Name
     input: Text | Annotated[list[Text], Field(min_length=1, max_length=2048)]

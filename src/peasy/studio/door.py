@@ -1,4 +1,4 @@
-"""Opening the door: a port, a server, and an end that lets everybody finish."""
+"""uvicorn server: bind a port, run, shut down gracefully."""
 
 import asyncio
 import contextlib
@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI
@@ -17,44 +18,48 @@ from fastapi import FastAPI
 from peasy.errors import NoRoom
 from peasy.studio import protocol
 
+if TYPE_CHECKING:
+    from peasy.studio.desk import Desk
+    from peasy.studio.guard import Guard
+    from peasy.studio.house import House
 TURN = 0.0005
-"""Seconds after which a thread lets another one in. Python's own are ten times as many, and whoever knocks while an
-engine is busy would wait for them at every byte that is read or written."""
+"""Thread switch interval in seconds. With Python's default, ten times as long, the event loop would wait for a busy
+engine thread at every read and write."""
 
 CONNECTIONS = 1000
-"""So many at once; who comes after them is told that there is no room."""
+"""Concurrent connections; further ones get 503."""
 
 PROGRAMS = 64
-"""Products of four or five shapes for a dozen numbers of rows; one that is not there is written again in no time."""
+"""Compiled oneDNN primitives kept: four or five matrix shapes at a dozen batch sizes. Recompiling one is cheap."""
 
 ARENA_MAX = -8
-"""The number of this setting in glibc's malloc.h."""
+"""M_ARENA_MAX in glibc's malloc.h."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 = any that is free."""
+    """Return a socket bound to this address; port 0 means any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
+        listener.bind((host, port))
     except (OSError, OverflowError) as error:
-        found.close()
-        said = getattr(error, "strerror", None) or "ports go from 0 to 65535"
-        hint = "Choose another: --port 0 takes any that is free."
-        raise NoRoom(f"Port {port} on {host} is not to be had: {said}.", hint=hint) from None
-    return found
+        listener.close()
+        reason = getattr(error, "strerror", None) or "ports go from 0 to 65535"
+        hint = "Choose another port; --port 0 takes any free one."
+        raise NoRoom(f"Cannot bind {host}:{port}: {reason}.", hint=hint) from None
+    return listener
 
 
 def address_of(listening: socket.socket, path: str = "/") -> str:
-    """Where a browser finds it."""
+    """Return the URL under which a browser reaches this socket."""
     host, port, *_ = listening.getsockname()
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{path}"
 
 
 def run(app: FastAPI, listening: socket.socket, drain: float = 30.0, opened: Callable[[], None] | None = None) -> None:
-    """Answer until SIGTERM or Ctrl-C; what goes on then has `drain` seconds to end. A second Ctrl-C is immediate."""
+    """Serve until SIGTERM or Ctrl-C, then give running requests `drain` seconds. A second Ctrl-C exits at once."""
     config = uvicorn.Config(
         app, http=protocol.Protocol, ws="none", loop="asyncio", log_config=None, access_log=False, server_header=False,
         lifespan="on", limit_concurrency=CONNECTIONS, timeout_keep_alive=round(protocol.IDLE),
@@ -65,15 +70,16 @@ def run(app: FastAPI, listening: socket.socket, drain: float = 30.0, opened: Cal
     server.run(sockets=[listening])
     if server.force_exit:
         os._exit(130)
-    if app.state.desk.waiting:  # a piece of work that outlasted the drain would hold up Python's own end
+    worker_pool: Desk = app.state.worker_pool
+    if worker_pool.waiting:  # a call that outlasted the drain would block interpreter exit
         os._exit(0)
 
 
 def hold_memory() -> None:
-    """What keeps a server from growing although nobody asks more of it; to be called before anything computes.
+    """Keep the server's memory from growing under constant load; call before any computation.
 
-    One heap for all threads: glibc gives each its own, and what one of them freed the others cannot use. And few
-    programs of oneDNN: it writes one for every number of rows it meets, and both it and torch would keep a thousand.
+    One malloc arena for all threads: glibc gives each thread its own, and memory freed in one cannot be reused by
+    another. And a small oneDNN primitive cache: it compiles one per batch size, and it and torch each keep a thousand.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, str(PROGRAMS))
@@ -82,7 +88,7 @@ def hold_memory() -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, with our end."""
+    """uvicorn server that drains running requests at shutdown."""
 
     def __init__(
         self, config: uvicorn.Config, app: FastAPI, drain: float = 30.0, opened: Callable[[], None] | None = None
@@ -91,27 +97,29 @@ class Server(uvicorn.Server):
         self.app, self.drain, self.opened = app, drain, opened
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
+        """Start listening, then call `opened`."""
         await super().startup(sockets)
         if self.opened is not None:
             self.opened()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Nobody else comes in; those who are here are answered, or told in good form that time is up."""
-        self.app.state.guard.closing = True
-        timer = asyncio.get_running_loop().call_later(self.drain, self.app.state.house.cancel)
+        """Refuse new requests; running ones finish, or end with an error event after `drain` seconds."""
+        guard: Guard = self.app.state.guard
+        registry: House = self.app.state.registry
+        guard.closing = True
+        timer = asyncio.get_running_loop().call_later(self.drain, registry.cancel)
         await super().shutdown(sockets)
         timer.cancel()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Listen to signals. uvicorn raises them once more at its end; to us, a drained server has done its duty."""
+        """Handle signals without raising them again at exit as uvicorn does: a drained server exits with 0."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for number, handler in previous.items():
+                signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""What a choice of /v1 looks like: text, chances and attention of its tokens, put together piece by piece."""
+"""Choices of /v1 responses: text, logprobs and attention, accumulated from the engine's events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from peasy.generation.request import Event, Token
 
 REASONS = {"end": "stop", "stop": "stop", "length": "length"}
-"""Why a text ended, in the words of the common clients. Other ends are errors."""
+"""OpenAI's finish_reason for each of the engine's. Other reasons are errors."""
 
 
 @dataclass(eq=False)
 class Piece:
-    """What one event adds to a choice, or all events together."""
+    """Delta of one choice: what one event adds, or the sum of all events."""
 
     text: str = ""
     tokens: list[dict[str, Any]] = field(default_factory=list)
@@ -23,7 +23,7 @@ class Piece:
     reason: str | None = None
 
     def add(self, other: "Piece") -> None:
-        """The same with what came after it."""
+        """Append the next delta."""
         self.text += other.text
         self.tokens += other.tokens
         self.attention += other.attention
@@ -35,7 +35,7 @@ class Piece:
 
 @dataclass(eq=False)
 class Draft:
-    """One choice while it is written. `ends` are tokens that end it besides those that the engine knows."""
+    """Builder of one choice. `ends` are stop tokens in addition to the engine's."""
 
     tokenizer: Tokenizer
     source: Tokenizer
@@ -49,11 +49,11 @@ class Draft:
 
     @property
     def over(self) -> bool:
-        """Is it whole?"""
+        """True once the choice has a finish reason."""
         return self.whole.reason is not None
 
     def hear(self, event: "Event") -> Piece:
-        """What this event adds; an error is raised."""
+        """Add an event and return its delta; raise if the event carries an error."""
         from peasy.generation.request import Ended
 
         if self.over:
@@ -82,7 +82,7 @@ class Draft:
         return {**self._named(token.chosen.id), "logprob": token.chosen.logprob, "top": others, "offset": self.length}
 
     def _named(self, id: int) -> dict[str, Any]:
-        """A token as text; half a character as the common servers write it, so that no two look alike."""
+        """Return a token as text; an incomplete character as OpenAI writes it (bytes:\\xe2), so that tokens differ."""
         raw = self.tokenizer.to_bytes(id) if self.tokenizer.byte_level else self.tokenizer.decode([id]).encode()
         try:
             text = raw.decode() or self.tokenizer.token(id) or f"<{id}>"
@@ -98,32 +98,33 @@ class Draft:
         return {"token": self.tokenizer.piece(token.chosen.id), "place": token.place, "heads": heads}
 
     def _key(self, part: str, place: int, weight: float) -> dict[str, Any]:
-        """A key with its token: of the source, of the prompt, or of what was written."""
+        """Return a key with its token, which is from the source, the prompt or the generated text."""
         if part == "cross_attention":
             return {"place": place, "token": self.source.piece(self.prompt[place]), "weight": weight}
-        before = 1 if self.crosses else len(self.prompt)  # a translator's answer begins with its start token
-        if place >= before:
-            piece = self.tokenizer.piece(self.ids[place - before])
+        start = 1 if self.crosses else len(self.prompt)  # an encoder-decoder's output begins with decoder_start
+        if place >= start:
+            piece = self.tokenizer.piece(self.ids[place - start])
         else:
             piece = "<start>" if self.crosses else self.tokenizer.piece(self.prompt[place])
         return {"place": place, "token": piece, "weight": weight}
 
 
 def completion_logprobs(tokens: Sequence[dict[str, Any]], start: int = 0) -> dict[str, Any]:
-    """Chances in the form of completions."""
+    """Return logprobs in the format of /v1/completions."""
     return {
-        "tokens": [each["token"] for each in tokens],
-        "token_logprobs": [each["logprob"] for each in tokens],
-        "top_logprobs": [{other["token"]: other["logprob"] for other in each["top"]} for each in tokens],
-        "text_offset": [start + each["offset"] for each in tokens],
+        "tokens": [token["token"] for token in tokens],
+        "token_logprobs": [token["logprob"] for token in tokens],
+        "top_logprobs": [{other["token"]: other["logprob"] for other in token["top"]} for token in tokens],
+        "text_offset": [start + token["offset"] for token in tokens],
     }
 
 
 def chat_logprobs(tokens: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Chances in the form of chats."""
-    kept = ("token", "logprob", "bytes")
+    """Return logprobs in the format of /v1/chat/completions."""
+    keys = ("token", "logprob", "bytes")
     rows = [
-        {key: each[key] for key in kept} | {"top_logprobs": [{k: o[k] for k in kept} for o in each["top"]]}
-        for each in tokens
+        {key: token[key] for key in keys}
+        | {"top_logprobs": [{key: other[key] for key in keys} for other in token["top"]]}
+        for token in tokens
     ]
     return {"content": rows, "refusal": None}

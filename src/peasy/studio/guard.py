@@ -1,6 +1,6 @@
-"""The guard at the door: who may come in, how much they may carry, and what is said to browsers.
+"""Request security: API key, Host and Origin checks, CSRF token, size limits, security headers.
 
-Everything is refused unless a rule lets it in. The rules hold on loopback too, where any page of a browser can knock.
+Requests are refused unless a rule allows them. The rules hold on loopback too, which any web page can reach.
 """
 
 import hmac
@@ -16,10 +16,10 @@ from peasy.errors import PeasyError, UsageError
 from peasy.studio.reply import complain
 
 BODY = 2**20
-"""Bytes of a request's body, unless the guard is told otherwise."""
+"""Default limit of a request body in bytes."""
 
 LARGEST_HEADERS = 16 * 1024
-"""Bytes of a request's headers and path together."""
+"""Limit of a request's headers and path together in bytes."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -43,7 +43,7 @@ SAID = [(name.encode(), text.encode()) for name, text in HEADERS.items()]
 
 
 class Refused(PeasyError):
-    """The guard did not let it in; `status` says why to programs."""
+    """Refused request with its HTTP status."""
 
     code, status = "refused", 403
 
@@ -53,7 +53,7 @@ class Refused(PeasyError):
 
 
 def is_loopback(host: str) -> bool:
-    """Does this address stay on this machine?
+    """True if this host can be reached only from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("localhost")
     (True, False, True)
@@ -65,9 +65,9 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Who may come in. `hosts` are the names it may be called by; with `by_number` it also answers to addresses.
+    """Checks of every request. `hosts` are the accepted Host names; `by_number` also accepts any IP address.
 
-    Only a name can be pointed at this machine by somebody else, so an address needs no list. `open` needs no key.
+    DNS rebinding needs a name, so IP addresses need no list. Paths in `open` need no API key.
     """
 
     def __init__(
@@ -79,20 +79,20 @@ class Guard:
         open: Iterable[str] = (),
     ) -> None:
         if key is not None and not (key.isascii() and key.isprintable() and key.split() == [key]):
-            raise UsageError("The key cannot be sent in a header.", hint="Use letters, digits and signs, no spaces.")
+            raise UsageError("The API key cannot be sent in a header.", hint="Use printable ASCII without spaces.")
         self.key, self.by_number, self.body, self.open = key, by_number, body, frozenset(open)
         self.hosts = frozenset(host.lower() for host in hosts)
         self.token, self.closing = secrets.token_urlsafe(24), False
 
     def welcome(self, page: Response) -> None:
-        """Give the page the word that its own requests carry; other sites can neither read nor send it."""
+        """Set the CSRF cookie."""
         page.set_cookie("peasy", self.token, httponly=True, samesite="strict", path="/")
 
     def check(self, method: str, path: str, raw: Sequence[tuple[bytes, bytes]]) -> None:
-        """Refuse what may not come in."""
+        """Raise if the request is not allowed."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
         if self.closing:
-            raise Refused(503, "This server is closing.", hint="Ask again when it is back.")
+            raise Refused(503, "This server is shutting down.", hint="Retry when it is back.")
         if sum(len(name) + len(text) + 4 for name, text in raw) + len(path) > LARGEST_HEADERS:
             raise Refused(431, "The headers are too large.", hint=f"At most {LARGEST_HEADERS:,} bytes.")
         self._check_host(headers)
@@ -103,32 +103,32 @@ class Guard:
             raise self.too_large()
 
     def too_large(self) -> Refused:
-        """The error for a body that is larger than it may be."""
-        return Refused(413, f"The body has more than {self.body:,} bytes.", hint="Send less at once.")
+        """Return the error for a body above the limit."""
+        return Refused(413, f"The body has more than {self.body:,} bytes.", hint="Send a smaller body.")
 
     def _check_host(self, headers: dict[str, str]) -> None:
         name = headers.get("host", "").lower()
         host = (name.rpartition(":")[0] if name.rpartition(":")[2].isdecimal() else name).strip("[]")
         if host not in self.hosts and not (self.by_number and _is_address(host)):
-            raise Refused(421, "This server does not go by that name.", hint="Call it localhost, or give --allow-host.")
+            raise Refused(421, "This host name is not allowed.", hint="Use localhost, or start with --allow-host.")
 
     def _check_origin(self, method: str, headers: dict[str, str]) -> None:
-        """Browsers say where a request comes from: only our own pages may ask, and what they ask carries our word."""
+        """Refuse cross-site browser requests; same-origin ones that change something must carry the CSRF cookie."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin is None and site is None:
             return
         foreign = origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").lower()
-        arrives = method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate" and origin is None
-        if foreign or (site not in (None, "same-origin", "none") and not arrives):
-            raise Refused(403, "Pages of other sites may not ask this server.")
+        navigates = method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate" and origin is None
+        if foreign or (site not in (None, "same-origin", "none") and not navigates):
+            raise Refused(403, "Cross-site requests are not allowed.")
         if method not in ("GET", "HEAD") and not hmac.compare_digest(_cookie(headers).encode(), self.token.encode()):
             raise Refused(403, "This page is older than the server.", hint="Reload it.")
 
     def _check_key(self, headers: dict[str, str]) -> None:
-        kind, _, given = headers.get("authorization", "").partition(" ")
+        scheme, _, key = headers.get("authorization", "").partition(" ")
         assert self.key is not None
-        if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self.key.encode()):
-            raise Refused(401, "The key is missing or wrong.", hint="Send it as: Authorization: Bearer KEY")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(key.strip().encode(), self.key.encode()):
+            raise Refused(401, "The API key is missing or wrong.", hint="Send it as: Authorization: Bearer KEY")
 
 
 def _is_address(host: str) -> bool:
@@ -141,41 +141,41 @@ def _is_address(host: str) -> bool:
 
 def _cookie(headers: dict[str, str]) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get("peasy")
+        cookie = SimpleCookie(headers.get("cookie", "")).get("peasy")
     except CookieError:
         return ""
-    return "" if found is None else found.value
+    return "" if cookie is None else cookie.value
 
 
 class Guarded:
-    """The application behind its guard."""
+    """ASGI middleware: applies the guard, bounds the body and adds security headers."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app, self.guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, as ASGI hands it over."""
+        """Handle one ASGI request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
 
-        async def polite(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                there = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(each for each in SAID if each[0] not in there)]
+                present = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(header for header in SAID if header[0] not in present)]
             await send(message)
 
         try:
             self.guard.check(scope["method"], scope["path"], scope["headers"])
             body = await self._whole(receive)
         except Refused as refused:
-            await complain(refused, scope["path"])(scope, receive, polite)
+            await complain(refused, scope["path"])(scope, receive, send_with_headers)
             return
         if body is not None:
-            await self.app(scope, _again(body, receive), polite)
+            await self.app(scope, _again(body, receive), send_with_headers)
 
     async def _whole(self, receive: Receive) -> bytes | None:
-        """The body, which is no larger than it may be; None if its sender has left before its end."""
+        """Return the body, or None if the client disconnects before its end; raise if it is too large."""
         body = b""
         while True:
             message = await receive()
@@ -189,14 +189,14 @@ class Guarded:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Gives the body once, and then what comes after it: that the sender leaves."""
-    given = False
+    """Return a `receive` that gives the buffered body once, then later messages (the disconnect)."""
+    replayed = False
 
-    async def give() -> Message:
-        nonlocal given
-        if given:
+    async def receive_replayed() -> Message:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        given = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return give
+    return receive_replayed

@@ -1,7 +1,7 @@
-"""The models of the house: known by name, loaded once, and let go when memory is short.
+"""Model registry: models by name, loaded once, evicted least recently used first.
 
-A caller can only name what is here already: a built-in, a run, the hub's cache, or what was given on the command line.
-Nothing a caller says is ever opened as a path.
+A client can only name what is here already: a built-in model, a run, a model in the hub's cache, or one given on the
+command line. Nothing a client sends is ever opened as a path.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from peasy.generation.runner import Runner
 
 MEMORY = 8 * 2**30
-"""Bytes for the weights of all loaded models together, unless somebody says otherwise."""
+"""Default limit in bytes for the weights of all loaded models together."""
 
 
 @dataclass(eq=False)
 class Kept:
-    """A loaded model, with its engine once somebody wanted one; `users` are reading it right now."""
+    """A loaded model, with its engine once it was requested; `users` counts the requests that use it now."""
 
     loaded: LoadedModel
     folder: Path
@@ -42,19 +42,19 @@ class Kept:
 
     @property
     def busy(self) -> bool:
-        """Does somebody still need it?"""
+        """True while a request or the engine uses the model."""
         return self.users > 0 or (self.runner is not None and not self.runner.engine.idle)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Stop the engine."""
         if self.runner is not None:
             self.runner.close()
 
 
 class House:
-    """Models by name: those that are given, and unless `only` those are meant, all that this machine has.
+    """LRU registry of models: the given ones, and unless `only`, all models on this machine.
 
-    `weights` says how those that write hold theirs, `limits` bound each engine, `memory` all weights together.
+    `weights` is the weight format of generating models; `limits` bound each engine, `memory` the bytes of all weights.
 
     >>> House(["no-such-model"])
     Traceback (most recent call last):
@@ -85,91 +85,92 @@ class House:
         if isinstance(model, LoadedModel):
             self._given[model.name] = lambda: model
             return
-        found = resolve(model)
-        name = Path(found.name).name if found.kind == "path" else found.name
+        resolved = resolve(model)
+        name = Path(resolved.name).name if resolved.kind == "path" else resolved.name
         self._given[name] = lambda: resolve(model)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What may be asked for."""
-        found = () if self.only else (*built_in(), *runs(), *all_cached())
-        return tuple(dict.fromkeys((*self._given, *found)))
+        """Names of all models that a request may use."""
+        on_disk = () if self.only else (*built_in(), *runs(), *all_cached())
+        return tuple(dict.fromkeys((*self._given, *on_disk)))
 
     @property
     def kept(self) -> dict[str, Kept]:
-        """What is loaded now."""
+        """Loaded models by name (a copy)."""
         with self._lock:
             return dict(self._kept)
 
     @contextmanager
     def use(self, name: str) -> Iterator[LoadedModel]:
-        """The model of that name; it is not let go as long as it is used."""
-        with self._used(name) as kept:
-            yield kept.loaded
+        """Yield the model of that name; it is not evicted while in use."""
+        with self._used(name) as entry:
+            yield entry.loaded
 
     def check(self, name: str) -> str:
-        """The name itself, or an error with the nearest one."""
+        """Return the name, or raise with the nearest one as a hint."""
         if name not in (names := self.names):
-            hint = did_you_mean(name, names) or (f"Here: {', '.join(names[:12])}." if names else "None is here yet.")
+            hint = did_you_mean(name, names)
+            hint = hint or (f"Available: {', '.join(names[:12])}." if names else "There are no models yet.")
             raise NotFound(f'No model "{name[:100]}".', hint=hint)
         return name
 
     @contextmanager
     def engine(self, name: str) -> Iterator["tuple[LoadedModel, Runner]"]:
-        """The model with the engine that answers for it, which is made once."""
-        with self._used(name) as kept:
-            yield kept.loaded, self._runner(kept)
+        """Yield the model and its engine thread, which is started on first use."""
+        with self._used(name) as entry:
+            yield entry.loaded, self._runner(entry)
 
     def warm(self) -> None:
-        """Load what was given now, so that nobody has to wait for it; those that write get their engines."""
+        """Load all given models now and start the engines of those that generate."""
         for name in self._given:
-            with contextlib.suppress(InvalidInput), self.engine(name):  # what does not write is loaded all the same
+            with contextlib.suppress(InvalidInput), self.engine(name):  # an encoder is loaded, but has no engine
                 pass
 
     def ready(self, name: str) -> bool:
-        """Is this model loaded, with its engine running?"""
-        kept = self.kept.get(name)
-        return kept is not None and kept.runner is not None
+        """True if this model is loaded and its engine running."""
+        entry = self.kept.get(name)
+        return entry is not None and entry.runner is not None
 
     def cancel(self) -> None:
-        """Take nothing more, and end what is being written; each is told so."""
-        for kept in self.kept.values():
-            if kept.runner is not None:
-                kept.runner.close(timeout=0)
+        """Accept no more requests and cancel all running ones; each gets a final event."""
+        for entry in self.kept.values():
+            if entry.runner is not None:
+                entry.runner.close(timeout=0)
 
     def close(self) -> None:
-        """Let everything go."""
-        for kept in (*self.kept.values(), *self._old):
-            kept.close()
+        """Stop all engines and release all models."""
+        for entry in (*self.kept.values(), *self._old):
+            entry.close()
         with self._lock:
             self._kept.clear()
 
-    # Coming and going.
+    # Loading and eviction.
 
     @contextmanager
     def _used(self, name: str) -> Iterator[Kept]:
-        kept = self._take(name)
+        entry = self._take(name)
         try:
-            yield kept
+            yield entry
         finally:
             with self._lock:
-                kept.users -= 1
+                entry.users -= 1
 
     def _take(self, name: str) -> Kept:
-        found = self._find(self.check(name))
+        resolved = self._find(self.check(name))
         with self._lock:
             lock = self._loading.setdefault(name, threading.Lock())
-        with lock:  # the same model is not loaded twice at once; others are not held up
+        with lock:  # one lock per name: a model is loaded once, and other models are not blocked
             with self._lock:
-                kept = self._kept.get(name)
-                if kept is not None and (isinstance(found, LoadedModel) or kept.folder == found.folder):
-                    return self._mark(name, kept)
-            return self._mark(name, self._load(name, found))
+                entry = self._kept.get(name)
+                if entry is not None and (isinstance(resolved, LoadedModel) or entry.folder == resolved.folder):
+                    return self._mark(name, entry)
+            return self._mark(name, self._load(name, resolved))
 
     def _mark(self, name: str, kept: Kept) -> Kept:
         with self._lock:
-            before = self._kept.get(name)
-            self._old += [before] if before is not None and before is not kept else []
+            previous = self._kept.get(name)
+            self._old += [previous] if previous is not None and previous is not kept else []
             self._kept[name] = kept
             self._kept.move_to_end(name)
             kept.users += 1
@@ -177,19 +178,19 @@ class House:
         return kept
 
     def _sweep(self) -> None:
-        """Models in whose place a newer checkpoint stands go when nobody reads them any more."""
+        """Close models that a newer checkpoint has replaced, once they are no longer in use."""
         with self._lock:
-            gone = [kept for kept in self._old if not kept.busy]
-            self._old = [kept for kept in self._old if kept not in gone]
-        for kept in gone:
-            kept.close()
+            unused = [entry for entry in self._old if not entry.busy]
+            self._old = [entry for entry in self._old if entry not in unused]
+        for entry in unused:
+            entry.close()
 
     def _find(self, name: str) -> Found | LoadedModel:
         with self._lock:
-            kept = self._kept.get(name)
+            entry = self._kept.get(name)
         run = runs().get(name) if name not in self._given else None
-        if kept is not None and (run is None or next(iter(checkpoints(run)), None) == kept.folder):
-            return kept.loaded  # nothing newer has been saved
+        if entry is not None and (run is None or next(iter(checkpoints(run)), None) == entry.folder):
+            return entry.loaded  # no newer checkpoint
         return self._given[name]() if name in self._given else resolve(name, offline=True)
 
     def _load(self, name: str, found: Found | LoadedModel) -> Kept:
@@ -197,21 +198,21 @@ class House:
             loaded, folder = found, Path(name)
         else:
             loaded, folder = replace(open_found(found), name=name), found.folder
-        if (chosen := choose_device(self.device)) != "cpu":
-            loaded.model.to(chosen)
+        if (device := choose_device(self.device)) != "cpu":
+            loaded.model.to(device)
         size = loaded.model.memory()
         self._make_room(size, name)
         return Kept(loaded, folder, size)
 
     def _make_room(self, size: int, name: str) -> None:
-        """Let go of what was not used for the longest time, until the new one fits."""
+        """Evict least recently used models until the new one fits."""
         if size > self.memory:
-            raise NoRoom(f"{name} needs {size:,} bytes; the models here have {self.memory:,}.", hint="Give --memory.")
+            raise NoRoom(f"{name} needs {size:,} bytes; the limit is {self.memory:,}.", hint="Raise it with --memory.")
         with self._lock:
-            for other, kept in list(self._kept.items()):
-                if sum(each.bytes for each in self._kept.values()) + size <= self.memory:
+            for other, entry in list(self._kept.items()):
+                if sum(loaded.bytes for loaded in self._kept.values()) + size <= self.memory:
                     return
-                if not kept.busy:
+                if not entry.busy:
                     self._kept.pop(other).close()
 
     def _runner(self, kept: Kept) -> "Runner":
@@ -223,7 +224,7 @@ class House:
                 loaded = kept.loaded
                 if loaded.kind in ("encoder", "words"):
                     raise InvalidInput(
-                        f"{loaded.name} is an {loaded.kind}: it does not write.", hint="Ask /v1/embeddings for vectors."
+                        f"{loaded.name} ({loaded.kind}) cannot generate text.", hint="Use /v1/embeddings for vectors."
                     )
                 model, _ = pack_weights(loaded, self.weights)
                 kept.runner = Runner(Engine(model, loaded.answers(), self.limits))

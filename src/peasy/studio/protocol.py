@@ -1,8 +1,7 @@
-"""HTTP on a socket, with an end to every patience.
+"""uvicorn's h11 protocol with idle, request and slow-reader timeouts.
 
-uvicorn's protocol waits for ever for a request that trickles in, for a socket on which nothing comes, and for a reader
-that does not read. Here each of them has a deadline, all below ten seconds, and whoever misses it is let go. A request
-that is being answered has none: how long that takes is not its sender's fault.
+uvicorn waits for ever for a request that trickles in, an idle socket or a client that does not read. Here each has a
+timeout below ten seconds, after which the connection is aborted. A request that is being processed has none.
 """
 
 import asyncio
@@ -14,31 +13,31 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 IDLE = 8.0
-"""Seconds without a request, after which a socket is closed; longer than clients keep theirs, so that none is hit."""
+"""Keep-alive timeout in seconds; longer than that of common clients, so that they close first."""
 
 REQUEST = 8.0
 """Seconds from the first byte of a request to its last."""
 
 READING = 8.0
-"""Seconds in which somebody who is sent something takes at least `TAKEN` bytes of it."""
+"""Seconds in which a client must read at least `TAKEN` bytes of a response."""
 
 TAKEN = 8192
 
 LINGER = 1.0
-"""Seconds in which a refused sender may finish speaking: a socket closed at once would take the answer with it."""
+"""Seconds for a refused client to finish sending: closing at once would reset the connection and lose the response."""
 
 DISCARDED = 8 * 2**20
-"""Bytes of a refused body that are thrown away before the sender is let go."""
+"""Bytes of a refused body that are discarded before the connection is aborted."""
 
 HEADERS = 16 * 1024
-"""Bytes of all headers together."""
+"""Limit of all headers together in bytes."""
 
 BUFFER = 128 * 1024
-"""Bytes that the system may hold for a reader."""
+"""Kernel send buffer in bytes."""
 
 
 class Protocol(H11Protocol):
-    """uvicorn's protocol with deadlines."""
+    """h11 protocol with timeouts."""
 
     _request: asyncio.TimerHandle | None = None
     _reader: asyncio.TimerHandle | None = None
@@ -47,22 +46,22 @@ class Protocol(H11Protocol):
     _lingers = False
 
     def connection_made(self, transport: Any) -> None:
-        """Somebody is there: a request is to follow."""
+        """Start the request timeout."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # so that `pause_writing` tells of the first byte that has to wait
-        if (link := transport.get_extra_info("socket")) is not None:
-            link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+        transport.set_write_buffer_limits(high=0)  # `pause_writing` is called as soon as one byte is buffered
+        if (connection := transport.get_extra_info("socket")) is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
         self._request = self.loop.call_later(REQUEST, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """They are gone; nobody waits for them any more."""
+        """Cancel all timers."""
         for timer in (self._request, self._reader):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes of a request."""
+        """Parse received bytes; discard the rest of a refused body up to a limit."""
         if self._lingers:
             return
         if self.cycle is not None and self.cycle.response_complete and self.cycle.more_body:
@@ -74,7 +73,7 @@ class Protocol(H11Protocol):
         self._watch_request()
 
     def _watch_request(self) -> None:
-        """A request that is whole has no deadline; one that has begun keeps the one it has."""
+        """Cancel the timer of a complete request; start one for an incomplete request that has none."""
         if self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete:
             if self._request is not None:
                 self._request.cancel()
@@ -83,18 +82,18 @@ class Protocol(H11Protocol):
             self._request = self.loop.call_later(REQUEST, self._give_up)
 
     def on_response_complete(self) -> None:
-        """An answer is out; another request may stand behind it already."""
+        """Start the timer again if a pipelined request has begun."""
         super().on_response_complete()
         if self.conn.trailing_data[0] or (self.cycle is not None and not self.cycle.response_complete):
             self._watch_request()
 
     def pause_writing(self) -> None:
-        """Something has to wait for the reader."""
+        """Start the slow-reader timeout."""
         super().pause_writing()
         self._watch_reader()
 
     def resume_writing(self) -> None:
-        """The reader has taken all."""
+        """Cancel the slow-reader timeout."""
         super().resume_writing()
         if self._reader is not None:
             self._reader.cancel()
@@ -114,17 +113,17 @@ class Protocol(H11Protocol):
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        """What came is no HTTP, or too much of it; told in one line, and the sender may finish speaking."""
+        """Respond to invalid HTTP or too large headers with a JSON error, then linger."""
         error = sys.exc_info()[1]
         status = getattr(error, "error_status_hint", 400)
-        text = "The headers are too large." if status == 431 else "This is not HTTP."
+        text = "The headers are too large." if status == 431 else "Not a valid HTTP request."
         body = f'{{"error": {{"message": "{text}", "type": "invalid_request_error", "param": null, "code": null}}}}'
         headers = [("content-type", "application/json"), ("connection", "close"), ("content-length", str(len(body)))]
         try:
             self.transport.write(self.conn.send(h11.Response(status_code=status, headers=headers)) or b"")
             self.transport.write(self.conn.send(h11.Data(data=body.encode())) or b"")
             self.conn.send(h11.EndOfMessage())
-        except h11.LocalProtocolError:  # an answer was under way
+        except h11.LocalProtocolError:  # a response was already started
             self._give_up()
             return
         self._linger()

@@ -1,4 +1,4 @@
-"""Is an engine alive? Busy is alive, however long a step takes; frozen is not."""
+"""Watchdog: tells a long step from a hung engine thread."""
 
 import time
 from pathlib import Path
@@ -8,37 +8,37 @@ if TYPE_CHECKING:
     from peasy.generation.runner import Runner
 
 BEAT = 4.0
-"""Seconds without a heartbeat, and without work, after which an engine is taken for frozen."""
+"""Seconds without heartbeat and without CPU time after which an engine counts as hung."""
 
 LONGEST = 120.0
-"""Seconds after which one step is taken for frozen even if it works: it turns in circles."""
+"""Seconds after which one step counts as hung even if it uses CPU time: an endless loop."""
 
 
 class Pulse:
-    """Feels the pulse of an engine: its heartbeat, and between two beats the time its thread has on the processor.
+    """Watchdog of one engine: its heartbeat and, between heartbeats, the CPU time of its thread.
 
-    `feel` is to be called about once a second; a step that takes long is told from one that is stuck by what changed.
+    Call `feel` about once a second; a long step uses CPU time, a hung one does not.
     """
 
     def __init__(self, runner: "Runner") -> None:
         self.runner, self._worked, self._at = runner, -1.0, time.monotonic()
 
     def feel(self) -> None:
-        """Look whether it has worked since the last time."""
-        if (worked := self._work()) > self._worked:
-            self._worked, self._at = worked, time.monotonic()
+        """Record whether the thread has used CPU time since the last call."""
+        if (cpu_time := self._work()) > self._worked:
+            self._worked, self._at = cpu_time, time.monotonic()
 
     @property
     def alive(self) -> bool:
-        """Does it live?"""
+        """False if the engine thread is hung or has ended."""
         age = self.runner.engine.clock() - self.runner.engine.heartbeat
-        works = time.monotonic() - self._at < BEAT
-        return self.runner.thread is not None and (age < BEAT or (works and age < LONGEST))
+        progressing = time.monotonic() - self._at < BEAT
+        return self.runner.thread is not None and (age < BEAT or (progressing and age < LONGEST))
 
     def _work(self) -> float:
-        """Time its thread had on the processor, in the system's ticks; where that is not told, of the whole process."""
+        """Return the CPU time of the thread in clock ticks; without /proc, that of the process in seconds."""
         try:
-            told = Path(f"/proc/self/task/{self.runner.thread}/stat").read_text()
+            stat = Path(f"/proc/self/task/{self.runner.thread}/stat").read_text()
         except OSError:
             return round(time.process_time(), 1)
-        return sum(map(float, told.rpartition(")")[2].split()[11:13]))
+        return sum(map(float, stat.rpartition(")")[2].split()[11:13]))

@@ -1,4 +1,4 @@
-"""What leaves the door: a verb's result as the same object that `--json` prints, or an error in words."""
+"""Responses of the command API: result envelope as printed by `--json`, file downloads, error mapping."""
 
 import json
 import math
@@ -34,14 +34,14 @@ STATUS = {
 
 
 class Strict(BaseModel):
-    """Unknown fields, numbers as text, NaN and infinity are refused before anything is done."""
+    """Strict body: unknown fields, numbers as strings, NaN and infinity are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
     def _count(cls, given: Any) -> Any:
-        """To JSON 5.0 is a whole number, as 5 is."""
+        """Accept 5.0 where an integer is expected: JSON does not distinguish them."""
         return _whole(given)
 
 
@@ -50,17 +50,17 @@ def _whole(given: Any) -> Any:
         return int(given) if given.is_integer() and abs(given) < 2**63 else given
     if isinstance(given, dict):
         return {key: _whole(value) for key, value in given.items()}
-    return [_whole(each) for each in given] if isinstance(given, list) else given
+    return [_whole(item) for item in given] if isinstance(given, list) else given
 
 
 class Asked(Strict):
-    """What every verb's request has: `html` also draws the answer, `format` gives it as a file instead."""
+    """Fields of every command's body: `html` also renders the result, `format` returns it as a file instead."""
 
-    html: bool = Field(False, description="Also draw the answer as a piece of a page.")
-    format: Format | None = Field(None, description="Give the answer as a file of this kind instead.")
+    html: bool = Field(False, description="Also render the result as an HTML fragment.")
+    format: Format | None = Field(None, description="Return the result as a file of this format instead.")
 
     def given(self) -> dict[str, Any]:
-        """The arguments of the verb: only what was said, so that the verb's own defaults hold."""
+        """Return the arguments of the command: only fields that were sent, so that its own defaults hold."""
         return {key: value for key, value in self.model_dump(exclude_unset=True).items() if key not in _DRAWING}
 
 
@@ -70,37 +70,37 @@ _DRAWING = ("html", "format", "model")
 async def reply(
     request: Request, verb: str, asked: Asked, work: Callable[[], Result], next: Sequence[str] = ()
 ) -> Response:
-    """Do the work at the desk, where only so much goes on at once, and answer with what came of it."""
-    return await request.app.state.desk.run(lambda: answer(verb, asked, work(), next))
+    """Run a command in the worker pool and return its result as a response."""
+    return await request.app.state.worker_pool.run(lambda: answer(verb, asked, work(), next))
 
 
 def answer(verb: str, asked: Asked, result: Result, next: Sequence[str] = ()) -> Response:
-    """A result as the response to a request."""
+    """Return a result as a JSON envelope, or as a file if `format` is given."""
     if asked.format is not None:
         return download(verb, result, asked.format)
-    body: dict[str, Any] = {"ok": True, "command": verb, "schema": SCHEMA, "result": result.data()}
-    body |= {"files": [], "next": list(next)}
+    envelope: dict[str, Any] = {"ok": True, "command": verb, "schema": SCHEMA, "result": result.data()}
+    envelope |= {"files": [], "next": list(next)}
     if asked.html:
-        body["html"], _, arithmetic = live_parts(result.document())
-        body["arithmetic"] = json.loads(arithmetic)
-    return JSONResponse(plain(body))
+        envelope["html"], _, arithmetic = live_parts(result.document())
+        envelope["arithmetic"] = json.loads(arithmetic)
+    return JSONResponse(plain(envelope))
 
 
 def download(verb: str, result: Result, format: str) -> Response:
-    """A result as a file."""
-    drawn = render.json.dump(result.data()) if format == "json" else render.draw(result.document(), format)
+    """Return a result as a file download."""
+    content = render.json.dump(result.data()) if format == "json" else render.draw(result.document(), format)
     headers = {"content-disposition": f'attachment; filename="{verb}.{format}"'}
-    return Response(drawn, media_type=MEDIA[format], headers=headers)
+    return Response(content, media_type=MEDIA[format], headers=headers)
 
 
 class Malformed(InvalidInput):
-    """A request that does not fit its description; one that fits can still ask for what is not to be had."""
+    """Request that does not match its schema."""
 
     code = "malformed"
 
 
 class Fault(PeasyError):
-    """Something went wrong inside; it is no fault of who asked."""
+    """Internal error (500): a bug, not the client's mistake."""
 
     code = "fault"
 
@@ -109,29 +109,29 @@ TYPES = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
     429: "rate_limit_error",
 }  # fmt: skip
-"""What kind of error a status is, in the words of the common clients."""
+"""OpenAI's error type for each HTTP status."""
 
 
 def status_of(error: PeasyError) -> int:
-    """The status that says the same to programs."""
+    """Return the HTTP status of an error."""
     return getattr(error, "status", None) or STATUS.get(error.code, 500)
 
 
 def openai_error(error: PeasyError, param: str | None = None) -> dict[str, Any]:
-    """An error as the common clients read it."""
+    """Return an error in OpenAI's format."""
     status = status_of(error)
     kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    said = error.message if error.hint is None else f"{error.message} {error.hint}"
-    return {"error": {"message": said, "type": kind, "param": param, "code": error.code}}
+    message = error.message if error.hint is None else f"{error.message} {error.hint}"
+    return {"error": {"message": message, "type": kind, "param": param, "code": error.code}}
 
 
 def complain(error: PeasyError, path: str = "/api", param: str | None = None) -> JSONResponse:
-    """An error as a response: in the words of the common clients under /v1, in ours everywhere else."""
+    """Return an error as a response: in OpenAI's format under /v1, as an envelope of `--json` elsewhere."""
     status = status_of(error)
-    said: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
-    body = {"ok": False, "error": said, "exit": error.exit_code}
-    wait = getattr(error, "retry_after", None if status != 503 else 1.0)
-    headers = {} if wait is None else {"retry-after": str(max(1, math.ceil(wait)))}
+    details: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    envelope = {"ok": False, "error": details, "exit": error.exit_code}
+    retry_after = getattr(error, "retry_after", None if status != 503 else 1.0)
+    headers = {} if retry_after is None else {"retry-after": str(max(1, math.ceil(retry_after)))}
     if status == 401:
         headers["www-authenticate"] = "Bearer"
-    return JSONResponse(plain(openai_error(error, param) if path.startswith("/v1") else body), status, headers)
+    return JSONResponse(plain(openai_error(error, param) if path.startswith("/v1") else envelope), status, headers)

@@ -1,4 +1,4 @@
-"""The description of the API, as /openapi.json gives it: what may be sent, and every answer there is."""
+"""OpenAPI description (/openapi.json): request schemas and all error responses."""
 
 from typing import Any
 
@@ -9,52 +9,52 @@ from peasy.studio.block import MEDIA as BLOCK
 from peasy.studio.reply import MEDIA as FILES
 
 ANSWERS = {
-    "400": "The request is not what it should be.",
-    "401": "The key is missing or wrong.",
-    "403": "Pages of other sites may not ask.",
-    "404": "There is no such thing here.",
+    "400": "The request is invalid.",
+    "401": "The API key is missing or wrong.",
+    "403": "Cross-site requests are not allowed.",
+    "404": "Not found.",
     "413": "The body is too large.",
-    "421": "The server does not go by that name.",
-    "429": "Too many wait already; Retry-After says when to come back.",
+    "421": "The host name is not allowed.",
+    "429": "The queue is full; Retry-After gives the seconds to wait.",
     "431": "The headers are too large.",
-    "500": "A bug.",
-    "501": "A part of peasy is not installed.",
-    "503": "The server is closing.",
-    "507": "There is no room for this model.",
+    "500": "Internal error (a bug).",
+    "501": "An optional dependency of peasy is not installed.",
+    "503": "The server is shutting down.",
+    "507": "Not enough memory for this model.",
 }
 
 
 def describe(app: FastAPI, key: bool) -> None:
-    """Let the application describe itself with our answers, not with those that its framework would give."""
+    """Replace FastAPI's OpenAPI description by one with peasy's error responses."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            made = get_openapi(title=app.title, version=app.version, routes=app.routes)
-            for path, methods in made["paths"].items():
-                for told in methods.values():
-                    _answers(path, told, key)
+            schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            for path, methods in schema["paths"].items():
+                for operation in methods.values():
+                    _answers(path, operation, key)
             if key:
-                made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-            app.openapi_schema = made
+                schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            app.openapi_schema = schema
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
 def _kinds(path: str) -> list[str]:
-    """What else an answer can be: a file, a block of numbers, a stream."""
+    """Return further media types of a response: files, array payloads, event streams."""
     if path.startswith("/api/"):
         return [*FILES.values(), BLOCK, "text/event-stream"]
     return ["text/event-stream"] if path.endswith("/completions") else []
 
 
 def _answers(path: str, told: dict[str, Any], key: bool) -> None:
-    told["responses"].pop("422", None)  # ours is 400
-    kinds = told["responses"]["200"].setdefault("content", {})
-    for kind in _kinds(path):
-        kinds.setdefault(kind, {"schema": {}})
-    said = {"application/json": {"schema": {"type": "object", "required": ["error"]}}}
-    for status, says in ANSWERS.items():
-        told["responses"].setdefault(status, {"description": says, "content": said})
+    told["responses"].pop("422", None)  # peasy responds with 400
+    content = told["responses"]["200"].setdefault("content", {})
+    for media_type in _kinds(path):
+        content.setdefault(media_type, {"schema": {}})
+    error = {"application/json": {"schema": {"type": "object", "required": ["error"]}}}
+    for status, description in ANSWERS.items():
+        told["responses"].setdefault(status, {"description": description, "content": error})
     if key and path != "/health":
         told["security"] = [{"key": []}]

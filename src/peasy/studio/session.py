@@ -1,4 +1,4 @@
-"""Texts while they are written for one request: from the engine's thread to the loop that answers it."""
+"""Generation session of one request: passes events from the engine thread to the asyncio event loop."""
 
 import asyncio
 import contextlib
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from peasy.generation.runner import Runner
 
 LONG = 20_000
-"""Characters; longer prompts are cut into tokens beside the loop, so that nobody waits for them."""
+"""Characters; longer prompts are tokenized in a thread, so that they do not block the event loop."""
 
 Prompts = Callable[[LoadedModel], Sequence[list[int]]]
-"""Gives the ids of all prompts, by the model's own tokenizer."""
+"""Function that returns the token ids of all prompts, given the model."""
 
 
 class Gone(Exception):
-    """Whoever asked has left."""
+    """The client has closed the connection."""
 
 
 @dataclass(eq=False)
 class Session:
-    """Open with `open_session`, read `events`, and close: that frees what the engine holds for it."""
+    """Running generation of one request. Open with `open_session`, read `events`; `close` frees the engine's memory."""
 
     loaded: LoadedModel
     runner: "Runner"
@@ -42,41 +42,45 @@ class Session:
     answers: "list[Answer]" = field(default_factory=list)
 
     async def events(self) -> "AsyncIterator[list[tuple[int, engine.Event]]]":
-        """What has happened since the last look, in order: (number of the choice, event)."""
+        """Yield the new events in order, as (index of the choice, event)."""
         from peasy.generation.request import Ended
 
         ready, loop = asyncio.Event(), asyncio.get_running_loop()
 
-        def poke() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended before the engine
+        def notify() -> None:
+            with contextlib.suppress(RuntimeError):  # the event loop has ended before the engine
                 loop.call_soon_threadsafe(ready.set)
 
-        for answer in self.answers:
-            answer.notify = poke
+        for stream in self.answers:
+            stream.notify = notify
         ready.set()
-        missing = self.n * len(self.prompts)
-        while missing:
+        num_unfinished = self.n * len(self.prompts)
+        while num_unfinished:
             await ready.wait()
             ready.clear()
-            taken = [(self.n * at + e.choice, e) for at, answer in enumerate(self.answers) for e in answer.take()]
-            missing -= sum(isinstance(event, Ended) for _, event in taken)
-            if taken:
-                yield taken
+            events = [
+                (self.n * index + event.choice, event)
+                for index, stream in enumerate(self.answers)
+                for event in stream.take()
+            ]
+            num_unfinished -= sum(isinstance(event, Ended) for _, event in events)
+            if events:
+                yield events
 
     @property
     def reused(self) -> int:
-        """How many tokens of the prompts had been read before."""
-        return sum(answer.reused for answer in self.answers)
+        """Number of prompt tokens taken from the prefix cache."""
+        return sum(stream.reused for stream in self.answers)
 
     def close(self) -> None:
-        """Nobody reads on."""
-        for answer in self.answers:
-            answer.close()
+        """Cancel what is still running and release the model."""
+        for stream in self.answers:
+            stream.close()
         self.stack.close()
 
 
 async def open_session(house: House, asked: Writing, prompts: Prompts, size: int, how: dict[str, Any]) -> Session:
-    """Ask the engine. What cannot be answered is refused here, before any work is done."""
+    """Submit the requests to the engine; invalid ones raise here, before any work is done."""
     if size < LONG and house.ready(asked.model):
         return _open(house, asked, prompts, how)
     return await asyncio.to_thread(_open, house, asked, prompts, how)
@@ -84,22 +88,23 @@ async def open_session(house: House, asked: Writing, prompts: Prompts, size: int
 
 def _open(house: House, asked: Writing, prompts: Prompts, how: dict[str, Any]) -> Session:
     from peasy.generation.glance import Watch
-    from peasy.generation.request import Request as Ask
+    from peasy.generation.request import Request as EngineRequest
     from peasy.generation.sampling import Sampling
 
     sampling, watch, n = Sampling(**how), None, asked.n or 1
-    if (told := asked.attention) is not None:
-        layers, heads = (None if each is None else tuple(each) for each in (told.layers, told.heads))
-        watch = Watch(layers, heads, told.keys)
+    if (options := asked.attention) is not None:
+        layers, heads = (None if indices is None else tuple(indices) for indices in (options.layers, options.heads))
+        watch = Watch(layers, heads, options.keys)
     stack = contextlib.ExitStack()
     session = Session(*stack.enter_context(house.engine(asked.model)), n, stack)
     try:
         session.prompts = prompts(session.loaded)
         if n * len(session.prompts) > CHOICES:
-            raise InvalidInput(f"This asks for {n * len(session.prompts)} texts.", hint=f"At most {CHOICES} at once.")
+            total = n * len(session.prompts)
+            raise InvalidInput(f"Prompts times n is {total}.", hint=f"At most {CHOICES} choices per request.")
         for ids in session.prompts:
-            given: dict[str, Any] = {"source": ids} if session.loaded.model.reads_source else {"prompt": ids}
-            session.answers.append(session.runner.submit(Ask(**given, sampling=sampling, n=n, watch=watch)))
+            tokens: dict[str, Any] = {"source": ids} if session.loaded.model.reads_source else {"prompt": ids}
+            session.answers.append(session.runner.submit(EngineRequest(**tokens, sampling=sampling, n=n, watch=watch)))
     except BaseException:
         session.close()
         raise
@@ -107,20 +112,20 @@ def _open(house: House, asked: Writing, prompts: Prompts, how: dict[str, Any]) -
 
 
 async def gone(receive: Receive) -> None:
-    """Waits until whoever asked has left."""
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def unless_gone(request: Request, work: Any) -> Any:
-    """The result of the work, which is given up when whoever asked leaves."""
-    doing, leaving = asyncio.ensure_future(work), asyncio.ensure_future(gone(request.receive))
+    """Return the result of an awaitable; cancel it and raise if the client disconnects first."""
+    working, disconnecting = asyncio.ensure_future(work), asyncio.ensure_future(gone(request.receive))
     try:
-        await asyncio.wait((doing, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if doing.done():
-            return doing.result()
+        await asyncio.wait((working, disconnecting), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
         raise Gone
     finally:
-        for task in (doing, leaving):
+        for task in (working, disconnecting):
             task.cancel()
-        await asyncio.gather(doing, leaving, return_exceptions=True)
+        await asyncio.gather(working, disconnecting, return_exceptions=True)

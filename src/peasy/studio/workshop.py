@@ -1,7 +1,7 @@
-"""The workshop: long work in a process of its own, one piece at a time, which can be watched, stopped and found again.
+"""Background jobs: one peasy command at a time in a subprocess, with progress, stop and last result.
 
-The work is a command line of peasy, the very one a person would type: what it prints is what the page is told. The
-process is in a group of its own, so that Ctrl-C at the server reaches it once, as a request to save and end.
+A job is a peasy command line; its --json output is what the page shows. The subprocess has its own process group, so
+that Ctrl-C at the server reaches it once, as a request to save and stop.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ from peasy.errors import NotFound
 from peasy.training.lock import Busy
 
 PATIENCE = 30.0
-"""Seconds that a piece of work has to save itself when the server ends."""
+"""Seconds that a job has to save and stop when the server shuts down."""
 
 
 class Job:
-    """One piece of work: `verb` and `about` say what it is, `runs` are the runs it makes, `last` is its newest step."""
+    """One subprocess: its command `verb`, description `about`, the `runs` it creates, and its newest step `last`."""
 
     def __init__(self, verb: str, words: Sequence[str], about: str, runs: Sequence[str] = ()) -> None:
         self.id, self.verb, self.about, self.runs = secrets.token_hex(6), verb, about, list(runs)
@@ -44,12 +44,12 @@ class Job:
     def _hear(self) -> None:
         for line in _lines(self.process.stdout):
             with contextlib.suppress(ValueError):
-                told = json.loads(line)
-                if isinstance(told, dict) and "event" in told:
+                record = json.loads(line)
+                if isinstance(record, dict) and "event" in record:
                     self.events += 1
-                    self.last = told if told["event"] == "step" else self.last
-                elif isinstance(told, dict) and "ok" in told:
-                    self.answer = told
+                    self.last = record if record["event"] == "step" else self.last
+                elif isinstance(record, dict) and "ok" in record:
+                    self.answer = record
 
     def _listen(self) -> None:
         for line in _lines(self.process.stderr):
@@ -58,68 +58,69 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """Does it still go on?"""
+        """True until the process has ended and its output is read."""
         return self.process.poll() is None or any(reader.is_alive() for reader in self._readers)
 
     @property
     def state(self) -> str:
-        """running, stopping, done, stopped or failed."""
+        """State: running, stopping, done, stopped or failed."""
         if self.running:
             return "stopping" if self.stopping else "running"
-        if self.process.returncode in (0, 8):  # 8: a check ran and found something, which is an answer too
+        if self.process.returncode in (0, 8):  # 8: a check ran and reported mistakes
             return "done"
         return "stopped" if self.stopping or self.process.returncode == 130 else "failed"
 
     def stop(self) -> None:
-        """Ask it to save and end; asked again, it ends at once."""
+        """Request it to save and stop; a second call terminates it at once."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM if self.stopping else signal.SIGINT)
             self.stopping = True
 
     def data(self) -> dict[str, Any]:
-        """What the page is told."""
-        answer = self.answer or {}
-        told: dict[str, Any] = {
+        """Return the job as JSON data for the page."""
+        output = self.answer or {}
+        data: dict[str, Any] = {
             "id": self.id, "verb": self.verb, "about": self.about, "runs": self.runs, "state": self.state,
             "seconds": time.time() - self.began, "events": self.events, "last": self.last, "said": list(self.said),
-            "command": " ".join(["peasy", self.verb, *self.words]), "result": answer.get("result"),
-            "next": answer.get("next", []), "error": answer.get("error"),
+            "command": " ".join(["peasy", self.verb, *self.words]), "result": output.get("result"),
+            "next": output.get("next", []), "error": output.get("error"),
         }  # fmt: skip
-        if told["state"] == "failed" and told["error"] is None:
-            told["error"] = {"code": "fault", "message": (self.said or ["It ended without a word."])[-1], "hint": None}
-        return told
+        if data["state"] == "failed" and data["error"] is None:
+            message = (self.said or ["The process ended without output."])[-1]
+            data["error"] = {"code": "fault", "message": message, "hint": None}
+        return data
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within this time."""
+        """Wait at most this long; return whether the process has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         return self.process.poll() is not None
 
 
 class Workshop:
-    """Room for one job. The newest one stays to be read when it is over."""
+    """Runs one job at a time and keeps the last one's result."""
 
     def __init__(self) -> None:
         self.job: Job | None = None
         self._lock = threading.Lock()
 
     def start(self, verb: str, words: Sequence[str], about: str, runs: Sequence[str] = ()) -> Job:
-        """Begin; an error where something goes on already."""
+        """Start a job; raise if one is already running."""
         with self._lock:
             if self.job is not None and self.job.running:
-                raise Busy(f"{self.job.about} goes on.", hint="Wait for it, or stop it on its page.")
+                raise Busy(f"A job is already running: {self.job.about}.", hint="Wait, or stop it on its page.")
             self.job = Job(verb, words, about, runs)
             return self.job
 
     def stop(self) -> Job:
-        """Ask what goes on to save and end."""
+        """Request the running job to save and stop."""
         if self.job is None or not self.job.running:
-            raise NotFound("Nothing goes on that could be stopped.")
+            raise NotFound("No job is running.")
         self.job.stop()
         return self.job
 
     def close(self) -> None:
-        """The server ends: what goes on is saved."""
+        """Stop the running job at server shutdown; kill it if it does not save in time."""
         if self.job is not None and self.job.running:
             self.job.stop()
             if not self.job.wait(PATIENCE):

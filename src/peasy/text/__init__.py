@@ -1,7 +1,7 @@
-"""TEXT <-> IDS: tokenizers of every usual kind, trained, loaded, saved; streams that never split a character.
+"""Tokenizers: training, loading, encoding, incremental decoding and chat templates.
 
-May import: config, errors; no torch. Imported by: every room that meets text.
-In: text, or a tokenizer.json. Out: ids with the pieces, offsets and words they came from, and text again.
+May import: config, errors; no torch. Imported by: every package that handles text.
+In: text, or a tokenizer.json. Out: ids with pieces, offsets and words, and text again.
 """
 
 from peasy.text.encoding import Encoding

@@ -1,6 +1,6 @@
-"""The border to the `tokenizers` library: what goes wrong behind it comes back as an error for people.
+"""Error wrapper for the `tokenizers` library.
 
-The library is written in Rust, whose panics arrive as a BaseException that a plain `except Exception` lets through.
+The library is written in Rust; its panics are a BaseException that `except Exception` does not catch.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from peasy.errors import InvalidInput, PeasyError
 
 @contextmanager
 def guarded(doing: str) -> Iterator[None]:
-    """Turn anything the library raises into an error that says what was being done.
+    """Convert any exception of the library to an InvalidInput that names the action.
 
     >>> with guarded("Reading x.json"):
     ...     raise ValueError("no vocab")
@@ -23,5 +23,5 @@ def guarded(doing: str) -> Iterator[None]:
     except (PeasyError, KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
         raise
     except BaseException as error:
-        said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
-        raise InvalidInput(f"{doing} failed: {said}.") from None
+        reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+        raise InvalidInput(f"{doing} failed: {reason}.") from None

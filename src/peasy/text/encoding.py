@@ -1,20 +1,20 @@
-"""What a text became: ids, the pieces they stand for, where in the text each came from, and the word it belongs to."""
+"""Encoding of a text: token ids, printable pieces, character offsets and word ids."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 WORD = r"\w+(?:['’]\w+)*|[^\w\s]"
-"""A word: letters and digits, also around an apostrophe; or one other sign."""
+"""A word: letters and digits, possibly with an apostrophe inside; or one other character."""
 
 _WORD = re.compile(WORD)
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """One text as tokens. `offsets` count characters; `words` gives each token the number of its word, or None.
+    """A tokenized text. `offsets` count characters; `word_ids` gives the word id of each token, or None.
 
-    A token of nothing but spaces, and one that is not text at all (`<eos>`), belongs to no word.
+    Tokens of only spaces and special tokens (`<eos>`) belong to no word.
     """
 
     text: str
@@ -27,31 +27,31 @@ class Encoding:
         return len(self.ids)
 
     def groups(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Each word of the text with the places of its tokens, in order; words without a token are left out."""
-        places: dict[int, list[int]] = {}
-        for place, word in enumerate(self.words):
+        """Return each word of the text with the positions of its tokens; words without a token are left out."""
+        positions: dict[int, list[int]] = {}
+        for position, word in enumerate(self.words):
             if word is not None:
-                places.setdefault(word, []).append(place)
+                positions.setdefault(word, []).append(position)
         spans = split_words(self.text)
-        return [(self.text[slice(*spans[word])], tuple(found)) for word, found in sorted(places.items())]
+        return [(self.text[slice(*spans[word])], tuple(tokens)) for word, tokens in sorted(positions.items())]
 
 
 def split_words(text: str) -> list[tuple[int, int]]:
-    """Where the words of a text begin and end: runs of letters and digits, and each sign on its own.
+    """Return the spans of the words of a text: runs of letters and digits, and single other characters.
 
     >>> [("It's hot!")[a:b] for a, b in split_words("It's hot!")]
     ["It's", 'hot', '!']
     """
-    return [found.span() for found in _WORD.finditer(text)]
+    return [match.span() for match in _WORD.finditer(text)]
 
 
 def words_of(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[int | None, ...]:
-    """The number of the word in which each token begins, spaces in front of it not counted.
+    """Return the id of the word in which each token begins, ignoring leading spaces.
 
     >>> words_of("low lower", [(0, 3), (3, 7), (7, 9)])
     (0, 1, 1)
     """
-    at: list[int | None] = [None] * len(text)
-    for number, (start, end) in enumerate(split_words(text)):
-        at[start:end] = [number] * (end - start)
-    return tuple(next((word for word in at[start:end] if word is not None), None) for start, end in offsets)
+    word_of_char: list[int | None] = [None] * len(text)
+    for word, (start, end) in enumerate(split_words(text)):
+        word_of_char[start:end] = [word] * (end - start)
+    return tuple(next((word for word in word_of_char[start:end] if word is not None), None) for start, end in offsets)

@@ -1,7 +1,7 @@
-"""A tokenizer.json from somewhere else, looked through before the library may build from it.
+"""Validates an untrusted tokenizer.json before the library builds a tokenizer from it.
 
-What only makes sense in somebody's training run (padding, cutting off, dropout) is taken out. What can
-turn a short text into endless work is refused: patterns, replacements that multiply, words without limit.
+Options of a training run (padding, truncation, dropout) are removed. Anything that could make a short text
+expensive is rejected: unsafe patterns, growing replacements, unlimited words.
 """
 
 import math
@@ -12,7 +12,7 @@ from peasy.errors import InvalidInput
 from peasy.text.pattern import text_limit
 
 MOST_GROWTH = 32
-"""By how much the replacements of a tokenizer may lengthen a text, all together."""
+"""Maximum factor by which all replacements of a tokenizer together may lengthen a text."""
 
 MOST_WORD = 1_000
 MOST_PIECE = 4_096
@@ -20,22 +20,22 @@ _MODELS = ("BPE", "WordPiece", "WordLevel", "Unigram")
 
 
 def checked(data: Any) -> tuple[dict[str, Any], int | None]:
-    """The data that are safe to build from, and how many characters a text may have (None: any number)."""
+    """Return the validated data, and the maximum number of characters of a text (None: unlimited)."""
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
-        raise InvalidInput("It is not a tokenizer.json: there is no model in it.")
+        raise InvalidInput("Not a tokenizer.json: it has no model.")
     _check_model(data["model"])
     _check_added(data.get("added_tokens") or [])
     limits = [limit for part in _parts(data) for limit in [_check_part(part)] if limit is not None]
     for chain in ("normalizer", "decoder"):
         growth = math.prod(_growth(part) for part in _walk(data.get(chain)))
         if growth > MOST_GROWTH:
-            raise InvalidInput(f"Its {chain} can make a text {growth:,.0f} times as long; {MOST_GROWTH} is the most.")
+            raise InvalidInput(f"Its {chain} can make a text {growth:,.0f} times as long; the limit is {MOST_GROWTH}.")
     model = data["model"] | ({"dropout": None} if data["model"].get("dropout") is not None else {})
     return data | {"model": model, "truncation": None, "padding": None}, min(limits, default=None)
 
 
 def kinds(data: dict[str, Any], chain: str) -> list[str]:
-    """The types of the parts of a chain, in order.
+    """Return the types of the components of a pipeline section, in order.
 
     >>> kinds({"decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"}]}}, "decoder")
     ['Fuse']
@@ -52,12 +52,12 @@ def _walk(part: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
     if part is None:
         return
     if not isinstance(part, dict) or depth > 8:
-        raise InvalidInput("A step of it is not a table, or its steps are nested too deeply.")
+        raise InvalidInput("A step is not a JSON object, or steps are nested too deeply.")
     inner = next((part[key] for key in ("normalizers", "pretokenizers", "decoders") if key in part), None)
     if part.get("type") != "Sequence":
         yield part
     elif not isinstance(inner, list) or len(inner) > 64:
-        raise InvalidInput("A sequence of it should list at most 64 steps.")
+        raise InvalidInput("A Sequence should be a list of at most 64 steps.")
     else:
         for step in inner:
             yield from _walk(step, depth + 1)
@@ -76,7 +76,7 @@ def _check_part(part: dict[str, Any]) -> int | None:
 
 
 def _growth(part: dict[str, Any]) -> float:
-    """How much longer a text can get in this step: a pattern may match one character, or the gap between two."""
+    """Return the maximum growth factor of a text in this step; a pattern may match one character or an empty string."""
     if part.get("type") != "Replace":
         return 1
     content = part.get("content")
@@ -91,10 +91,10 @@ def _growth(part: dict[str, Any]) -> float:
 def _check_model(model: dict[str, Any]) -> None:
     kind = model.get("type") or ("BPE" if "merges" in model else None)
     if kind is not None and kind not in _MODELS:
-        raise InvalidInput(f"Its model is of type {str(kind)[:40]!r}; known are {', '.join(_MODELS)}.")
-    most = model.get("max_input_chars_per_word")
-    if most is not None and (type(most) is not int or not 0 < most <= MOST_WORD):
-        raise InvalidInput(f"Its max_input_chars_per_word is {str(most)[:40]}; 1 to {MOST_WORD:,} are allowed.")
+        raise InvalidInput(f"Its model has type {str(kind)[:40]!r}; supported are {', '.join(_MODELS)}.")
+    max_chars = model.get("max_input_chars_per_word")
+    if max_chars is not None and (type(max_chars) is not int or not 0 < max_chars <= MOST_WORD):
+        raise InvalidInput(f"Its max_input_chars_per_word is {str(max_chars)[:40]}; 1 to {MOST_WORD:,} are allowed.")
     vocabulary = model.get("vocab")
     if not isinstance(vocabulary, (dict, list)) or not vocabulary:
         raise InvalidInput("Its model has no vocab.")
@@ -108,11 +108,11 @@ def _check_model(model: dict[str, Any]) -> None:
 
 
 def _check_ids(vocabulary: dict[str, Any]) -> None:
-    """Ids are rows of a table of weights: a gap may be there (somebody removed a piece), a wild number may not."""
-    most = 2 * len(vocabulary) + 100_000
-    for piece, number in vocabulary.items():
-        if type(number) is not int or not 0 <= number < most:
-            raise InvalidInput(f"The id of {piece[:40]!r} is {str(number)[:40]}; 0 to {most - 1:,} are possible here.")
+    """Check that ids are unique and not huge, since they index the embedding; gaps (removed tokens) are allowed."""
+    limit = 2 * len(vocabulary) + 100_000
+    for piece, id in vocabulary.items():
+        if type(id) is not int or not 0 <= id < limit:
+            raise InvalidInput(f"The id of {piece[:40]!r} is {str(id)[:40]}; it should be 0 to {limit - 1:,}.")
     if len(set(vocabulary.values())) != len(vocabulary):
         raise InvalidInput("Two pieces of its vocab have the same id.")
 
@@ -130,4 +130,4 @@ def _is_scored(entry: Any) -> bool:
 def _check_added(added: Any) -> None:
     for token in added if isinstance(added, list) else [None]:
         if not isinstance(token, dict) or not isinstance(token.get("content"), str) or not token["content"]:
-            raise InvalidInput("Its added_tokens should be a list of tokens with some content each.")
+            raise InvalidInput("Its added_tokens should be a list of tokens with non-empty content.")

@@ -1,8 +1,7 @@
-r"""Which regular expressions of a tokenizer file may run: patterns can be written that take years on one line of text.
+r"""Safety check for the regular expressions of a tokenizer file, against catastrophic backtracking.
 
-A pattern is taken when it is one of the well-known ones, which run in linear time, or when reading it
-shows that it cannot do worse than look at the text once from each place. Everything else is refused
-unread: no pattern is ever tried out to see how long it takes.
+A pattern is accepted if it is well known to run in linear time, or if parsing it shows that it is at worst
+quadratic in the length of the text. Everything else is rejected; no pattern is ever run to measure its time.
 """
 
 import re
@@ -14,7 +13,7 @@ from peasy.text.encoding import WORD
 MOST_CHARACTERS = 2_000
 MOST_WAYS = 200
 TEXT_LIMIT = 10_000
-"""Characters that a pattern may see which is neither well-known nor free of loops: at most a quarter second."""
+"""Maximum text length for a pattern with an unbounded repeat that is not well known: at most a quarter second."""
 
 _CONTRACTED = "'s|'t|'re|'ve|'m|'ll|'d"
 _TAIL = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -36,34 +35,34 @@ KNOWN = frozenset(
         ),
     ]
 )  # fmt: skip
-"""The patterns of GPT-2, CLIP, Llama 3, Qwen 2 and 3, GPT-4o, Mistral's newer models, and peasy's own."""
+"""Patterns of GPT-2, CLIP, Llama 3, Qwen 2 and 3, GPT-4o, Mistral's newer models, and peasy."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """How a pattern can branch at one place: loops without end, ways to match apart from them, size written out."""
+    """Backtracking cost of a pattern at one position: unbounded repeats, other ways to match, expanded size."""
 
     loops: int = 0
     ways: int = 1
     size: int = 0
 
     def then(self, other: "Cost") -> "Cost":
-        """One after the other."""
+        """Return the cost of the concatenation."""
         return Cost(self.loops + other.loops, self.ways * other.ways, self.size + other.size)
 
     def either(self, other: "Cost") -> "Cost":
-        """The one or the other."""
+        """Return the cost of the alternation."""
         return Cost(max(self.loops, other.loops), self.ways + other.ways, self.size + other.size)
 
 
 def text_limit(pattern: str) -> int | None:
-    """How many characters of text the pattern may be given (None: any number); a pattern that may not run is refused.
+    """Return the maximum text length for a pattern (None: unlimited); raise if the pattern is unsafe.
 
     >>> text_limit(r"[0-9]"), text_limit("x+y")
     (None, 10000)
     >>> text_limit("(a+)+b")
     Traceback (most recent call last):
-    peasy.errors.InvalidInput: The tokenizer's pattern '(a+)+b' is refused: a repeat inside a repeat.
+    peasy.errors.InvalidInput: The tokenizer's pattern '(a+)+b' is rejected: a repeat inside a repeat.
     """
     if pattern in KNOWN:
         return None
@@ -71,16 +70,16 @@ def text_limit(pattern: str) -> int | None:
         raise _refused(pattern, f"it is longer than {MOST_CHARACTERS:,} characters")
     cost = _Reader(pattern).read()
     if cost.loops > 1:
-        raise _refused(pattern, "several endless repeats in a row")
+        raise _refused(pattern, "several unbounded repeats in sequence")
     if cost.size > MOST_CHARACTERS:
-        raise _refused(pattern, f"written out it is longer than {MOST_CHARACTERS:,} characters")
+        raise _refused(pattern, f"expanded it is longer than {MOST_CHARACTERS:,} characters")
     if cost.ways > MOST_WAYS:
         raise _refused(pattern, "too many ways to match the same text")
     return TEXT_LIMIT if cost.loops else None
 
 
 class _Reader:
-    """Reads a pattern from left to right and adds up what it can cost."""
+    """Recursive-descent parser of a pattern that computes its cost."""
 
     _QUANTIFIER = re.compile(r"([*+?])|\{(\d{0,6})(,?)(\d{0,6})\}")
     _ESCAPE = re.compile(r"\\(?:[pP]\{\^?\w+\}|x\{[0-9A-Fa-f]+\}|[^0-9gkKRXyYm])", re.DOTALL)
@@ -92,7 +91,7 @@ class _Reader:
     def read(self) -> Cost:
         cost = self._either()
         if self.at < len(self.pattern):
-            raise _refused(self.pattern, "a bracket closes that was never opened")
+            raise _refused(self.pattern, "an unmatched closing bracket")
         return cost
 
     def _either(self) -> Cost:
@@ -109,71 +108,69 @@ class _Reader:
         return cost
 
     def _repeated(self, inner: Cost) -> Cost:
-        found = self._QUANTIFIER.match(self.pattern, self.at)
-        if not found:
+        quantifier = self._QUANTIFIER.match(self.pattern, self.at)
+        if not quantifier:
             return inner
-        self.at = found.end()
+        self.at = quantifier.end()
         if self._next() in ("?", "+"):
-            self.at += 1  # lazy or possessive: never costs more
+            self.at += 1  # lazy or possessive: costs no more
         if self._QUANTIFIER.match(self.pattern, self.at):
             raise _refused(self.pattern, "a repeat of a repeat")
-        least, most = _bounds(found)
-        if least > 100 or (most is not None and (most > 100 or least > most)):
-            raise _refused(self.pattern, f"a repeat of {least} to {most} times")
-        if (inner.loops or inner.ways > 1) and (least, most) != (0, 1):
+        minimum, maximum = _bounds(quantifier)
+        if minimum > 100 or (maximum is not None and (maximum > 100 or minimum > maximum)):
+            raise _refused(self.pattern, f"a repeat of {minimum} to {maximum} times")
+        if (inner.loops or inner.ways > 1) and (minimum, maximum) != (0, 1):
             raise _refused(self.pattern, "a repeat inside a repeat")
-        grown = Cost(inner.loops, inner.ways, inner.size * max(least, most or 1))
-        return grown.then(Cost(1, 1) if most is None else Cost(0, most - least + 1))
+        expanded = Cost(inner.loops, inner.ways, inner.size * max(minimum, maximum or 1))
+        return expanded.then(Cost(1, 1) if maximum is None else Cost(0, maximum - minimum + 1))
 
     def _item(self) -> Cost:
-        sign = self._next()
-        if sign == "(":
+        char = self._next()
+        if char == "(":
             return self._group()
-        if sign == "[":
+        if char == "[":
             self._class()
-        elif sign == "\\":
+        elif char == "\\":
             self._escape()
         else:
             self.at += 1
         return Cost(size=1)
 
     def _group(self) -> Cost:
-        found = self._GROUP.match(self.pattern, self.at)
-        if not found or "x" in found.group():
-            raise _refused(self.pattern, "a kind of group that peasy does not know")
-        self.at, self.depth = found.end(), self.depth + 1
+        group = self._GROUP.match(self.pattern, self.at)
+        if not group or "x" in group.group():
+            raise _refused(self.pattern, "an unknown kind of group")
+        self.at, self.depth = group.end(), self.depth + 1
         if self.depth > 20:
-            raise _refused(self.pattern, "groups too deep")
+            raise _refused(self.pattern, "groups nested too deeply")
         cost = self._either()
         if self._next() != ")":
-            raise _refused(self.pattern, "a bracket is never closed")
+            raise _refused(self.pattern, "an unclosed bracket")
         self.at, self.depth = self.at + 1, self.depth - 1
         return cost
 
     def _class(self) -> None:
         depth, start = 0, self.at
         while self.at < len(self.pattern):
-            sign = self._next()
-            if sign == "\\":
+            char = self._next()
+            if char == "\\":
                 self._escape()
                 continue
             self.at += 1
-            if sign == "[":
+            if char == "[":
                 depth += 1
                 self.at += self._next() == "^"
-            elif sign == "]" and self.at - 1 > start + 1:
+            elif char == "]" and self.at - 1 > start + 1:
                 depth -= 1
             if depth == 0:
                 return
-        raise _refused(self.pattern, "a class is never closed")
+        raise _refused(self.pattern, "an unclosed character class")
 
     def _escape(self) -> None:
-        found = re.compile(r"\\(?:[pP]\{\^?\w+\}|x\{[0-9A-Fa-f]+\}|[^0-9gkKRXyYm])", re.DOTALL).match(
-            self.pattern, self.at
-        )
-        if not found:
-            raise _refused(self.pattern, "an escape that peasy does not know, or a reference back")
-        self.at = found.end()
+        escape = self._ESCAPE.match(self.pattern, self.at)
+        if not escape:
+            raise _refused(self.pattern, "an unknown escape, or a backreference")
+        self.at = escape.end()
 
     def _next(self) -> str:
         return self.pattern[self.at : self.at + 1]
@@ -182,13 +179,13 @@ class _Reader:
 def _bounds(found: "re.Match[str]") -> tuple[int, int | None]:
     if found[1]:
         return {"*": (0, None), "+": (1, None), "?": (0, 1)}[found[1]]
-    least = int(found[2] or 0)
-    return least, (int(found[4]) if found[4] else None) if found[3] else least
+    minimum = int(found[2] or 0)
+    return minimum, (int(found[4]) if found[4] else None) if found[3] else minimum
 
 
 def _refused(pattern: str, why: str) -> InvalidInput:
     shown = pattern if len(pattern) <= 60 else pattern[:57] + "..."
     return InvalidInput(
-        f"The tokenizer's pattern {shown!r} is refused: {why}.",
-        hint="Such a pattern may never come to an end on some texts.",
+        f"The tokenizer's pattern {shown!r} is rejected: {why}.",
+        hint="Such a pattern may take exponential time on some texts.",
     )

@@ -1,8 +1,7 @@
-"""A chat template run in a process of its own, where it can neither reach anything nor take much: `template.py` starts
-this file with the template and the messages on stdin, and reads the text from stdout.
+"""Sandbox process that renders a chat template; `chat_template.py` runs it, messages on stdin, text on stdout.
 
-Whoever made a checkpoint wrote its template; it is a small program, so it gets a sandbox that forbids names with
-underscores and changes to what it is given, a limit on memory and one on time, and the process ends with it.
+A template is an untrusted program that comes with a checkpoint. It runs in jinja2's immutable sandbox, in a separate
+process with limits on memory and CPU time.
 """
 
 import contextlib
@@ -13,7 +12,7 @@ from typing import Any
 
 
 def limit(memory: int, seconds: int) -> None:
-    """Where the system can, no more memory and processor time than this; the parent watches the clock as well."""
+    """Limit memory and CPU time, if the system supports it; the parent also enforces a wall-clock timeout."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -22,15 +21,15 @@ def limit(memory: int, seconds: int) -> None:
 
 
 def render(template: str, values: dict[str, Any]) -> str:
-    """The text that a template makes of messages."""
+    """Render a template with these values."""
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    place = ImmutableSandboxedEnvironment(
+    environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False
     )
-    place.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
-    place.globals |= {"raise_exception": _refuse, "strftime_now": _now}
-    return place.from_string(template).render(**values)
+    environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+    environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
+    return environment.from_string(template).render(**values)
 
 
 def _refuse(message: object) -> None:
@@ -42,17 +41,17 @@ def _now(form: str) -> str:
 
 
 def main() -> None:
-    """Read one question, answer it, end."""
-    asked = json.loads(sys.stdin.buffer.read())
-    limit(asked["memory"], asked["seconds"])
+    """Read one request from stdin, write the result to stdout."""
+    request = json.loads(sys.stdin.buffer.read())
+    limit(request["memory"], request["seconds"])
     try:
-        text = render(asked["template"], asked["values"])
-        answer = {"text": text} if len(text) <= asked["most"] else {"error": f"it writes {len(text):,} characters"}
+        text = render(request["template"], request["values"])
+        result = {"text": text} if len(text) <= request["most"] else {"error": f"it writes {len(text):,} characters"}
     except MemoryError:
-        answer = {"error": "it takes too much memory"}
+        result = {"error": "it takes too much memory"}
     except Exception as error:
-        answer = {"error": f"{type(error).__name__}: {error}"[:500]}
-    sys.stdout.write(json.dumps(answer))
+        result = {"error": f"{type(error).__name__}: {error}"[:500]}
+    sys.stdout.write(json.dumps(result))
 
 
 if __name__ == "__main__":

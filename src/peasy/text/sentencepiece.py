@@ -1,7 +1,7 @@
-"""Tokenizers that come as a sentencepiece model (Marian's source.spm and target.spm), turned into peasy's.
+"""Converts a unigram sentencepiece model (Marian's source.spm and target.spm) to a tokenizer.
 
-Such a file is a protocol buffer of three things: pieces with scores, how it was trained, how text is
-normalised. It is read here, field by field, by a reader that can do nothing but read.
+The file is a protocol buffer with pieces and scores, training options and normalisation. It is parsed here by a
+minimal reader, without the sentencepiece library.
 """
 
 import base64
@@ -19,10 +19,10 @@ _UNIGRAM = 1
 def from_sentencepiece(
     model: bytes, vocabulary: Mapping[str, int] | None = None, *, end: str = "</s>", unknown: str = "<unk>"
 ) -> Tokenizer:
-    """The tokenizer of a unigram sentencepiece model; `vocabulary` gives the ids where they are not the file's own.
+    """Make a tokenizer of a unigram sentencepiece model; `vocabulary` gives the ids if they are not the file's.
 
-    Texts are cut as the file says. What is cut is looked up in `vocabulary`, and is `unknown` where that has it not.
-    `end` is put after each text.
+    Texts are split as the file prescribes; pieces missing from `vocabulary` become `unk`. `eos` is appended to
+    each text.
     """
     pieces, charsmap = _read_model(model)
     ids = dict(vocabulary) if vocabulary is not None else {piece: i for i, (piece, _, _) in enumerate(pieces)}
@@ -31,9 +31,9 @@ def from_sentencepiece(
             raise InvalidInput(f"The vocabulary of the sentencepiece model has no {name}.")
     _check_ids(ids)
     ordered = sorted(ids, key=lambda piece: ids[piece])
-    folded = [piece for piece, _, kind in pieces if piece not in ids and kind == _NORMAL]
+    without_id = [piece for piece, _, kind in pieces if piece not in ids and kind == _NORMAL]
     special = [name for name in ordered if name in ("<pad>", "<s>", end, unknown)]
-    data = _tokenizer_data(ordered + folded, dict(_scores(pieces)), charsmap, ids, special, end, unknown)
+    data = _tokenizer_data(ordered + without_id, dict(_scores(pieces)), charsmap, ids, special, end, unknown)
     settings: dict[str, Any] = {"eos_token": end, "unk_token": unknown, "peasy_vocabulary": len(ids)}
     return Tokenizer(data, settings | ({"pad_token": "<pad>"} if "<pad>" in ids else {}))
 
@@ -54,14 +54,14 @@ def _tokenizer_data(
     if charsmap:
         encoded = base64.b64encode(charsmap).decode("ascii")
         normalizers.insert(0, {"type": "Precompiled", "precompiled_charsmap": encoded})
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    nowhere = {"type": "Replace", "pattern": {"String": ELSEWHERE}}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    remove_prefix = {"type": "Replace", "pattern": {"String": ELSEWHERE}}
     space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [{"id": ids[name], "content": name, **plain} for name in special],
+        "added_tokens": [{"id": ids[name], "content": name, **flags} for name in special],
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": space,
         "post_processor": {
@@ -70,7 +70,7 @@ def _tokenizer_data(
             "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
             "special_tokens": {end: {"id": end, "ids": [ids[end]], "tokens": [end]}},
         },
-        "decoder": {"type": "Sequence", "decoders": [{**nowhere, "content": ""}, space]},
+        "decoder": {"type": "Sequence", "decoders": [{**remove_prefix, "content": ""}, space]},
         "model": {
             "type": "Unigram",
             "unk_id": ids[unknown],
@@ -87,7 +87,7 @@ def _scores(pieces: list[tuple[str, float, int]]) -> Iterator[tuple[str, float]]
 
 def _check_ids(ids: Mapping[str, int]) -> None:
     if sorted(ids.values()) != list(range(len(ids))):
-        raise InvalidInput(f"The ids of the vocabulary should be 0 to {len(ids) - 1:,}, each once.")
+        raise InvalidInput(f"The ids of the vocabulary should be 0 to {len(ids) - 1:,}, each exactly once.")
 
 
 def _read_model(data: bytes) -> tuple[list[tuple[str, float, int]], bytes]:
@@ -103,7 +103,7 @@ def _read_model(data: bytes) -> tuple[list[tuple[str, float, int]], bytes]:
     if not pieces:
         raise InvalidInput("The file is not a sentencepiece model: it has no pieces.")
     if kind != _UNIGRAM or any(kind == _BYTE for _, _, kind in pieces):
-        raise InvalidInput("The sentencepiece model is not of the unigram kind, the only one that peasy turns.")
+        raise InvalidInput("The sentencepiece model is not a unigram model, the only type that peasy supports.")
     return pieces, charsmap
 
 
@@ -121,7 +121,7 @@ def _read_piece(data: bytes) -> tuple[str, float, int]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protocol buffer message: numbers as int, everything else as its bytes."""
+    """Iterate over the fields of a protocol buffer message: varints as int, everything else as bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)

@@ -1,4 +1,4 @@
-"""Ids into text while they arrive; half a character waits for its other half."""
+"""Incremental decoder: ids to text one at a time, without partial UTF-8 characters."""
 
 import codecs
 from typing import TYPE_CHECKING
@@ -11,25 +11,25 @@ _PATIENCE = 64
 
 
 class Stream:
-    """Takes ids one at a time and gives the text that has become certain; `finish` gives the rest.
+    """Incremental decoder: `push` returns the text that is complete so far, `finish` the rest.
 
-    All pieces together are what `decode` makes of all ids together.
+    The concatenated pieces equal `decode` of all ids.
     """
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         self._way: _ByBytes | _ByText = _ByBytes(tokenizer) if tokenizer.byte_level else _ByText(tokenizer)
 
     def push(self, id: int) -> str:
-        """The text that this id completes; empty while a character is not whole."""
+        """Return the text that this id completes; empty while a character is incomplete."""
         return self._way.push(id)
 
     def finish(self) -> str:
-        """What was still waiting; bytes that never became a character come as a replacement sign."""
+        """Return the pending text; bytes of an incomplete character become a replacement character."""
         return self._way.finish()
 
 
 class _ByBytes:
-    """Byte-level tokens are bytes: the decoder of the language itself knows where characters end."""
+    """Incremental decoder for byte-level tokens, by Python's UTF-8 decoder."""
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         self._tokenizer = tokenizer
@@ -43,7 +43,7 @@ class _ByBytes:
 
 
 class _ByText:
-    """Other tokens mean something only beside their neighbour: what a new one adds is the difference of two texts."""
+    """Incremental decoder for other tokens, whose text depends on their neighbours: the difference of two decodes."""
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         self._tokenizer = tokenizer

@@ -1,4 +1,4 @@
-"""The tokenizer: text to ids and back, on the `tokenizers` library, with what a model needs to know beside it."""
+"""Tokenizer on the `tokenizers` library, with its special tokens and tokenizer_config.json."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ from peasy.text.visible import to_bytes, visible
 
 FILE, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 ELSEWHERE = "\ue000"
-"""In front of a piece that has an id but is never cut from a text (see sentencepiece.py); private, so in no text."""
+"""Prefix of pieces that have an id but must never match text (see sentencepiece.py); a private-use character."""
 
 _ROLES = {
     "bos": (("bos_token", "cls_token"), ("<bos>", "<s>", "<|begin_of_text|>", "[CLS]", "<|endoftext|>")),
@@ -27,12 +27,12 @@ _ROLES = {
     "unk": (("unk_token",), ("<unk>", "[UNK]")),
     "mask": (("mask_token",), ("<mask>", "[MASK]")),
 }
-"""Each role: the settings that name its token, and the usual names where there are no settings."""
+"""For each role: the config keys that name its token, and the usual names if there is no config."""
 
 
 @dataclass(frozen=True)
 class Special:
-    """The ids of tokens that are not text; None where the tokenizer has none."""
+    """Ids of the special tokens; None where the tokenizer has none."""
 
     bos: int | None = None
     eos: int | None = None
@@ -42,7 +42,7 @@ class Special:
 
 
 class Tokenizer:
-    """Text to ids and back. Make one by `Tokenizer.load`, `Tokenizer.from_json` or `peasy.text.train`.
+    """Tokenizer: text to ids and back. Made by `load`, `from_json` or `peasy.tokenization.train_tokenizer`.
 
     >>> from peasy.text import train
     >>> tokenizer = train(["the cat sat on the mat"] * 9, kind="bpe", vocabulary=270)
@@ -68,7 +68,7 @@ class Tokenizer:
     def from_json(
         cls, text: str | bytes, settings: str | bytes | None = None, *, where: str | Path = FILE
     ) -> "Tokenizer":
-        """From the text of a tokenizer.json, and of the tokenizer_config.json that stood beside it."""
+        """Load from the contents of a tokenizer.json, and of the tokenizer_config.json next to it."""
         try:
             return cls(_parse(text, FILE), _parse(settings, SETTINGS) if settings is not None else None)
         except InvalidInput as error:
@@ -76,31 +76,31 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """From a tokenizer.json, or the folder that holds one."""
+        """Load from a tokenizer.json or the folder that contains it."""
         path = Path(path)
         path = path / FILE if path.is_dir() else path
-        beside = path.parent / SETTINGS
+        config_path = path.parent / SETTINGS
         if not path.is_file():
             raise NotFound(f"There is no tokenizer file {path}.")
-        settings = beside.read_bytes() if beside.is_file() and not beside.is_symlink() else None
+        settings = config_path.read_bytes() if config_path.is_file() and not config_path.is_symlink() else None
         try:
             return cls.from_json(path.read_bytes(), settings, where=path)
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
 
     def save(self, path: str | Path) -> None:
-        """Write tokenizer.json at `path`, and beside it the settings (names of special tokens, chat template)."""
+        """Write tokenizer.json to `path`, and next to it tokenizer_config.json (special tokens, chat template)."""
         path = Path(path)
         path.write_text(json.dumps(self._data, ensure_ascii=False) + "\n", encoding="utf-8")
         named = {f"{role}_token": self._pieces.get(id) for role, id in dataclasses.asdict(self.special).items()}
         settings = {key: name for key, name in named.items() if name is not None} | self._settings
-        beside = path.parent / path.name.replace("tokenizer.json", SETTINGS)
-        if beside != path:
-            beside.write_text(json.dumps(settings, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        config_path = path.parent / path.name.replace("tokenizer.json", SETTINGS)
+        if config_path != path:
+            config_path.write_text(json.dumps(settings, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
     @property
     def vocabulary(self) -> int:
-        """How many ids there are: the rows a table of token vectors needs."""
+        """Vocabulary size: the number of rows of the token embedding."""
         return self._known
 
     def __len__(self) -> int:
@@ -108,17 +108,17 @@ class Tokenizer:
 
     @property
     def kind(self) -> str:
-        """The kind of model inside: bpe, wordpiece, wordlevel or unigram."""
+        """Tokenizer algorithm: bpe, wordpiece, wordlevel or unigram."""
         return type(self._inner.model).__name__.lower()
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What stood in tokenizer_config.json, as plain data; nothing in it is ever run."""
+        """Contents of tokenizer_config.json as plain data; nothing in it is executed."""
         return dict(self._settings)
 
     @property
     def chat_template(self) -> str | None:
-        """The text of the chat template, if the model came with one."""
+        """Source of the chat template, if the model has one."""
         template = self._settings.get("chat_template")
         if isinstance(template, list):
             named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
@@ -126,35 +126,35 @@ class Tokenizer:
         return template if isinstance(template, str) else None
 
     def encode(self, text: str, *, special: bool = True) -> Encoding:
-        """The text as tokens; `special` adds what the model expects around a text (`[CLS]`, `<s>`, ...)."""
+        """Encode a text; `add_special_tokens` adds those that the model expects (`[CLS]`, `<s>`, ...)."""
         self._check_text(text)
         with guarded("Tokenizing"):
-            found = self._inner.encode(text, add_special_tokens=special)
-            ids, offsets = self._known_ids(found, text), tuple(found.offsets)
+            encoding = self._inner.encode(text, add_special_tokens=special)
+            ids, offsets = self._known_ids(encoding, text), tuple(encoding.offsets)
         return Encoding(text, tuple(ids), tuple(map(self.piece, ids)), offsets, words_of(text, offsets))
 
     def ids(self, texts: Sequence[str], *, special: bool = True) -> list[list[int]]:
-        """Only the ids of many texts: the fast way for a corpus."""
+        """Return only the ids of many texts; fast, for a corpus."""
         for text in texts:
             self._check_text(text)
         with guarded("Tokenizing"):
             if "peasy_vocabulary" in self._settings:
-                found = self._inner.encode_batch(list(texts), add_special_tokens=special)
+                encodings = self._inner.encode_batch(list(texts), add_special_tokens=special)
             else:
-                found = self._inner.encode_batch_fast(list(texts), add_special_tokens=special)
-            return [self._known_ids(one, text) for one, text in zip(found, texts, strict=True)]
+                encodings = self._inner.encode_batch_fast(list(texts), add_special_tokens=special)
+            return [self._known_ids(encoding, text) for encoding, text in zip(encodings, texts, strict=True)]
 
     def decode(self, ids: Iterable[int], *, special: bool = False) -> str:
-        """The text of ids; `special` keeps the tokens that are not text."""
-        with guarded("Reading ids back"):
+        """Decode ids to text, without special tokens unless `keep_special_tokens`."""
+        with guarded("Decoding"):
             return self._inner.decode([int(id) for id in ids], skip_special_tokens=not special)
 
     def stream(self) -> Stream:
-        """A stream to push ids into as they come."""
+        """Return an incremental decoder."""
         return Stream(self)
 
     def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
-        """The text of ids piece by piece, never half a character."""
+        """Decode ids incrementally; never yields a partial character."""
         stream = self.stream()
         for id in ids:
             if text := stream.push(id):
@@ -163,7 +163,7 @@ class Tokenizer:
             yield rest
 
     def piece(self, id: int) -> str:
-        """The token of an id as a person can read it: `·the`, `⏎`, `<eos>`."""
+        """Return the printable form of a token: `·the`, `⏎`, `<eos>`."""
         if id not in self._shown:
             token = self._pieces.get(id, f"<{id}>")
             plain = id in self._special_ids or id not in self._pieces
@@ -171,38 +171,40 @@ class Tokenizer:
         return self._shown[id]
 
     def token(self, id: int) -> str | None:
-        """The token of an id as the file writes it."""
+        """Return the token of an id as in the vocabulary file."""
         return self._pieces.get(id)
 
     def id(self, token: str) -> int | None:
-        """The id of a token as the file writes it."""
+        """Return the id of a token as in the vocabulary file."""
         return self._vocabulary.get(token)
 
     def to_bytes(self, id: int) -> bytes:
-        """The bytes that an id stands for in a byte-level tokenizer; none for a token that is not text."""
+        """Return the bytes of a token of a byte-level tokenizer; empty for special tokens."""
         token = self._pieces.get(int(id))
         return b"" if token is None or id in self._special_ids else to_bytes(token)
 
     def _known_ids(self, found: tokenizers.Encoding, text: str) -> list[int]:
-        """With a vocabulary of its own, a piece is looked up there as the text has it; what it has not is unknown."""
+        """Map ids to the separate vocabulary of a sentencepiece model, if any; missing pieces become unknown."""
         if "peasy_vocabulary" not in self._settings:
             return found.ids
         unknown = self.special.unk
-        assert unknown is not None, "checked when the settings were read"
+        assert unknown is not None, "checked when the config was read"
         pairs = zip(found.ids, found.offsets, strict=True)
-        known = [self._vocabulary.get(text[slice(*where)], unknown) if id == unknown else id for id, where in pairs]
-        return [id if id < self._known else unknown for id in known]
+        ids = [self._vocabulary.get(text[slice(*span)], unknown) if id == unknown else id for id, span in pairs]
+        return [id if id < self._known else unknown for id in ids]
 
     def _check_text(self, text: str) -> None:
         if self._limit is not None and len(text) > self._limit:
             raise InvalidInput(
-                f"The text has {len(text):,} characters; this tokenizer is given at most {self._limit:,}.",
-                hint="Its pattern is not one that is known to be fast on long texts. Cut the text into parts.",
+                f"The text has {len(text):,} characters; the limit for this tokenizer is {self._limit:,}.",
+                hint="Its regular expression may be slow on long texts. Split the text into parts.",
             )
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise InvalidInput(f"The text holds half a character at place {error.start}.") from None
+            raise InvalidInput(
+                f"The text has half a character (an unpaired surrogate) at position {error.start}."
+            ) from None
 
 
 def _parse(text: str | bytes, name: str) -> dict[str, Any]:
@@ -213,7 +215,7 @@ def _parse(text: str | bytes, name: str) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidInput(f"{name} is empty." if not text.strip() else f"{name} is not valid JSON: {error}.") from None
     if not isinstance(data, dict):
-        raise InvalidInput(f"{name} should hold a table.")
+        raise InvalidInput(f"{name} should contain a JSON object.")
     return data
 
 
@@ -230,8 +232,8 @@ def _role(
 
 
 def _known(settings: Mapping[str, Any], special: Special, most: int) -> int:
-    """Pieces from `peasy_vocabulary` on have no row in the model and are read as unknown (see sentencepiece.py)."""
+    """Return the vocabulary size; ids from `peasy_vocabulary` on are mapped to unknown (see sentencepiece.py)."""
     known = settings.get("peasy_vocabulary", most)
     if type(known) is not int or not 0 < known <= most or ("peasy_vocabulary" in settings and special.unk is None):
-        raise InvalidInput(f"{SETTINGS}: peasy_vocabulary is {str(known)[:40]}; 1 to {most:,} are possible.")
+        raise InvalidInput(f"{SETTINGS}: peasy_vocabulary is {str(known)[:40]}; it should be 1 to {most:,}.")
     return known

@@ -1,4 +1,4 @@
-"""Tokenizers from a corpus: characters, words, byte-level BPE, WordPiece or unigram."""
+"""Tokenizer training: characters, words, byte-level BPE, WordPiece or unigram."""
 
 import json
 import re
@@ -16,16 +16,16 @@ from peasy.text.encoding import WORD
 from peasy.text.tokenizer import Tokenizer
 
 SPECIAL = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")
-"""What every trained tokenizer has beside text, as its first ids."""
+"""Special tokens of every trained tokenizer, its first ids."""
 
 _UNKNOWN = "<unk>"
 _LONG_RUN = re.compile(r"\S{256}(?=\S)")
-"""Longer runs without a space are learned from in pieces of this length: merging is quadratic in a run."""
+"""Longer runs without a space are split to this length for training: merging is quadratic in their length."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one kind is put together: `outfit` sets the steps around the model, `trainer` takes the vocabulary size."""
+    """How one kind of tokenizer is built: `configure` sets its pipeline, `trainer` takes the vocabulary size."""
 
     model: Callable[[], Any]
     outfit: Callable[[tokenizers.Tokenizer, bool], None]
@@ -53,7 +53,7 @@ def _words(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
 
 def _bytes(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
     inner.normalizer = normalizers.Lowercase() if lowercase else None
-    # Digits stand alone: a number that was never seen is read, copied and translated like any other.
+    # Single digits, so that unseen numbers can be copied and translated like any other.
     digits = pre_tokenizers.Digits(individual_digits=True)
     inner.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     inner.decoder = decoders.ByteLevel()
@@ -87,7 +87,7 @@ KINDS = {
     ),
     "unigram": Recipe(models.Unigram, _unigram, _trainer(trainers.UnigramTrainer, unk_token=_UNKNOWN), 8_000),
 }
-"""The kinds that can be trained, each with the vocabulary it gets when none is asked for."""
+"""The kinds that can be trained, each with its default vocabulary size."""
 
 
 def train(
@@ -98,15 +98,15 @@ def train(
     lowercase: bool = False,
     wrap: bool = False,
 ) -> Tokenizer:
-    """A tokenizer learned from any texts. `wrap` puts `<bos>` and `<eos>` around each encoded text.
+    """Train a tokenizer on texts. `add_bos_eos` adds `<bos>` and `<eos>` to each encoded text.
 
-    `bpe` gives back every text exactly; `characters` every text made of characters that it has seen.
+    `bpe` is lossless for every text, `characters` for texts of known characters.
 
     >>> train(["low lower lowest"] * 9, kind="characters").encode("slow").pieces
     ('s', 'l', 'o', 'w')
     """
     if kind not in KINDS:
-        hint = did_you_mean(kind, KINDS) or f"There are {', '.join(KINDS)}."
+        hint = did_you_mean(kind, KINDS) or f"Known: {', '.join(KINDS)}."
         raise InvalidInput(f'There is no kind of tokenizer "{kind}".', hint=hint)
     recipe = KINDS[kind]
     size = recipe.vocabulary if vocabulary is None else vocabulary
@@ -114,11 +114,11 @@ def train(
     with guarded(f"Training a tokenizer ({kind})"):
         inner = tokenizers.Tokenizer(recipe.model())
         recipe.outfit(inner, lowercase)
-        texts, letters = _pieces(corpus), []
+        texts, alphabet = _pieces(corpus), []
         if kind == "wordpiece":
             words = _count_words(inner, texts)
-            texts, letters = _repeat(words), _letters(words)
-        inner.train_from_iterator(texts, trainer=recipe.trainer(size, [*SPECIAL, *letters]))
+            texts, alphabet = _repeat(words), _letters(words)
+        inner.train_from_iterator(texts, trainer=recipe.trainer(size, [*SPECIAL, *alphabet]))
         if wrap:
             ends = [(name, inner.token_to_id(name)) for name in ("<bos>", "<eos>")]
             inner.post_processor = processors.TemplateProcessing(single="<bos> $A <eos>", special_tokens=ends)
@@ -126,13 +126,13 @@ def train(
 
 
 def _check_size(kind: str, size: int) -> None:
-    least = len(SPECIAL) + (256 if kind == "bpe" else 1)
-    if size < least:
-        raise InvalidInput(f"A vocabulary of {size} is too small.", hint=f"{kind} needs at least {least}.")
+    minimum = len(SPECIAL) + (256 if kind == "bpe" else 1)
+    if size < minimum:
+        raise InvalidInput(f"A vocabulary of {size} is too small.", hint=f"{kind} needs at least {minimum}.")
 
 
 def _settled(data: dict[str, Any]) -> dict[str, Any]:
-    """The same file from the same corpus, on every day: the library sums in the order of a hash table."""
+    """Make the result reproducible: the library sums scores in the order of a hash table."""
     data["added_tokens"] = [token for token in data["added_tokens"] if token["content"] in SPECIAL]
     vocabulary = data["model"]["vocab"]
     if isinstance(vocabulary, list):
@@ -142,28 +142,28 @@ def _settled(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settled_scores(scored: list[tuple[str, float]]) -> list[list[Any]]:
-    """Letters that were only kept because they occur stand 0.0001 apart at the bottom: there they are put in order."""
+    """Sort the single characters at the bottom, 0.0001 apart, whose order depends on the library's hash table."""
     bottom = min((score for _, score in scored), default=0.0)
     steps = {piece: (score - bottom) / 0.0001 for piece, score in scored if len(piece) == 1}
     kept = [piece for piece, step in steps.items() if step < len(steps) and abs(step - round(step)) < 0.02]
     scores = dict(scored)
-    again = zip(sorted(kept), sorted((scores[piece] for piece in kept), reverse=True), strict=True)
-    return [list(each) for each in sorted((scores | dict(again)).items(), key=lambda each: (-each[1], each[0]))]
+    reassigned = zip(sorted(kept), sorted((scores[piece] for piece in kept), reverse=True), strict=True)
+    return [list(pair) for pair in sorted((scores | dict(reassigned)).items(), key=lambda pair: (-pair[1], pair[0]))]
 
 
 def _count_words(inner: tokenizers.Tokenizer, texts: Iterable[str]) -> Counter[str]:
     words: Counter[str] = Counter()
     for text in texts:
-        normal = inner.normalizer.normalize_str(text)
-        words.update(word for word, _ in inner.pre_tokenizer.pre_tokenize_str(normal))
+        normalized = inner.normalizer.normalize_str(text)
+        words.update(word for word, _ in inner.pre_tokenizer.pre_tokenize_str(normalized))
     return words
 
 
 def _letters(words: Iterable[str]) -> list[str]:
-    """Letters that begin a word and letters inside one, in order: said beforehand, they get the same ids every time."""
-    begin = {word[0] for word in words}
-    inside = {"##" + letter for word in words for letter in word[1:]}
-    return sorted(begin) + sorted(inside)
+    """Return the characters at the start of words and inside them, sorted, so that their ids are reproducible."""
+    initial = {word[0] for word in words}
+    inside = {"##" + char for word in words for char in word[1:]}
+    return sorted(initial) + sorted(inside)
 
 
 def _repeat(words: Counter[str]) -> Iterator[str]:
@@ -175,7 +175,7 @@ def _repeat(words: Counter[str]) -> Iterator[str]:
 
 def _pieces(corpus: Iterable[str]) -> Iterator[str]:
     if isinstance(corpus, str):
-        raise InvalidInput("The corpus should be several texts, not one.", hint="Put the text into a list.")
+        raise InvalidInput("The corpus should be a list of texts, not one string.", hint="Put the text into a list.")
     empty = True
     for text in corpus:
         empty = empty and not text.strip()
@@ -185,4 +185,4 @@ def _pieces(corpus: Iterable[str]) -> Iterator[str]:
             start = run.end()
         yield text[start:]
     if empty:
-        raise InvalidInput("There is no text to learn a tokenizer from.")
+        raise InvalidInput("There is no text to train a tokenizer on.")

@@ -1,4 +1,4 @@
-"""Tokenizers from before tokenizer.json: vocabulary and merges (GPT-2, RoBERTa), or one piece a line (BERT)."""
+"""Tokenizers from older vocabulary files: vocab.json and merges.txt (GPT-2, RoBERTa), vocab.txt (BERT)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,21 +11,21 @@ _FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": 
 
 
 def from_merges(vocabulary: Mapping[str, int], merges: str, settings: Mapping[str, Any] | None = None) -> Tokenizer:
-    """A byte-level tokenizer from vocab.json and merges.txt; texts are wrapped where there is `<s>` and `</s>`."""
+    """Make a byte-level BPE tokenizer from vocab.json and merges.txt; adds `<s>` and `</s>` if they exist."""
     lines = [line for line in merges.splitlines() if line and not line.startswith("#version")]
-    bytes_step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     model = {"type": "BPE", "vocab": dict(vocabulary), "merges": lines}
     wrapped = ("<s>", "</s>") if {"<s>", "</s>"} <= vocabulary.keys() else None
-    return Tokenizer(_data(model, vocabulary, wrapped, pre_tokenizer=bytes_step, decoder=bytes_step), settings)
+    return Tokenizer(_data(model, vocabulary, wrapped, pre_tokenizer=byte_level, decoder=byte_level), settings)
 
 
 def from_words(lines: str, settings: Mapping[str, Any] | None = None) -> Tokenizer:
-    """A WordPiece tokenizer from vocab.txt: the number of a line is the id of the piece that stands in it."""
+    """Make a WordPiece tokenizer from vocab.txt: the line number is the id of the token."""
     pieces = lines.splitlines()
     vocabulary = {piece: id for id, piece in enumerate(pieces)}
     missing = next((name for name in ("[UNK]", "[CLS]", "[SEP]") if name not in vocabulary), None)
     if missing or len(vocabulary) != len(pieces):
-        raise InvalidInput(f"vocab.txt has no {missing}." if missing else "vocab.txt has a piece twice.")
+        raise InvalidInput(f"vocab.txt has no {missing}." if missing else "vocab.txt has a duplicate token.")
     model = {
         "type": "WordPiece",
         "vocab": vocabulary,

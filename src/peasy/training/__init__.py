@@ -1,5 +1,5 @@
-"""CHANGING WEIGHTS: what is learned, by which steps, and how a run survives whatever happens to it.
+"""Training loop, data loaders, objectives, optimizers, checkpoints of a run, DDP and FSDP.
 
-May import: checkpoint, models, nn, corpora, text, config, parts, errors. Imported by: workbench, the doors.
-In: a model, batches and a recipe. Out: events, and a run folder that can always be continued.
+May import: checkpoint, models, nn, datasets, tokenization, config, extras, errors. Imported by: commands, front ends.
+In: a model, batches and a recipe. Out: events, and a run folder from which training can always resume.
 """

@@ -1,4 +1,4 @@
-"""Attention of one fixed sentence, recorded at checkpoints, so that it can be watched forming."""
+"""Attention snapshots: attention weights of one fixed sentence, recorded at checkpoints of a run."""
 
 import json
 import os
@@ -19,7 +19,7 @@ FOLDER, ABOUT = "attention", "about"
 
 @dataclass(frozen=True)
 class Sentence:
-    """The sentence that is watched: its ids and readable pieces; for a translator also those of its source."""
+    """Tracked sentence: token ids and readable tokens; for a translator also those of its source."""
 
     ids: tuple[int, ...]
     pieces: tuple[str, ...]
@@ -29,7 +29,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Record:
-    """Weights `[head, query, key]` by place ("decoder.0.attention"), after so many steps."""
+    """Attention weights `[head, query, key]` by module path ("decoder.0.attention"), after `step` training steps."""
 
     step: int
     sentence: Sentence
@@ -37,24 +37,24 @@ class Record:
 
 
 def look(model: Model, sentence: Sentence) -> dict[str, Tensor]:
-    """The attention weights of every layer and head; nothing for a model that has no attention."""
-    found: dict[str, Tensor] = {}
+    """Return the attention weights of every layer and head; an empty dict for a model without attention."""
+    weights: dict[str, Tensor] = {}
 
-    def keep(seen: Seen) -> None:
-        place = seen.place
-        found[f"{place.stack}.{place.layer}.{place.part}"] = seen.array[0].half()
+    def capture(activation: Seen) -> None:
+        path = activation.place
+        weights[f"{path.stack}.{path.layer}.{path.part}"] = activation.array[0].half()
 
-    there = model.device
-    source: dict[str, Any] = {"source": torch.tensor([sentence.source], device=there)} if sentence.source else {}
+    device = model.device
+    source: dict[str, Any] = {"source": torch.tensor([sentence.source], device=device)} if sentence.source else {}
     with torch.inference_mode():
-        model.hidden(torch.tensor([sentence.ids], device=there), tap=Tap(keep, steps=["weights"]), **source)
-    return {name: weights.cpu().contiguous() for name, weights in found.items()}
+        model.hidden(torch.tensor([sentence.ids], device=device), tap=Tap(capture, steps=["weights"]), **source)
+    return {name: array.cpu().contiguous() for name, array in weights.items()}
 
 
 def record(run: Path, step: int, model: Model, sentence: Sentence, *, stopped: bool = False) -> Path | None:
-    """Write what `look` finds beside the run's checkpoints; a file of the same step is replaced in one move.
+    """Write the attention weights to the run folder; a file of the same step is replaced atomically.
 
-    What a run shows because it was `stopped` is forgotten when it goes on, as if it had never stopped.
+    A snapshot taken because the run was `stopped` is deleted on resume.
     """
     path = run / FOLDER / f"step-{step:06}.safetensors"
     if stopped and path.exists():
@@ -65,24 +65,26 @@ def record(run: Path, step: int, model: Model, sentence: Sentence, *, stopped: b
     path = path.with_name(path.name.replace("step", "stop")) if stopped else path
     path.parent.mkdir(exist_ok=True)
     part = path.with_name(f".{path.name}.part")
-    told = json.dumps({"step": step, "sentence": asdict(sentence)})  # under one key: the library shuffles keys
-    part.write_bytes(save(weights, metadata={ABOUT: told}))
+    metadata = json.dumps(
+        {"step": step, "sentence": asdict(sentence)}
+    )  # one key: safetensors does not keep the order of keys
+    part.write_bytes(save(weights, metadata={ABOUT: metadata}))
     os.replace(part, path)
     return path
 
 
 def read_records(run: Path) -> list[Record]:
-    """All that was recorded in a run, first step first."""
+    """Read all snapshots of a run, in the order of steps."""
     return [_read(path) for path in find_records(run)]
 
 
 def find_records(run: Path) -> list[Path]:
-    """The files, first step first."""
+    """Return the snapshot files, in the order of steps."""
     return sorted((run / FOLDER).glob("st[eo]p-*.safetensors"), key=lambda path: path.name.partition("-")[2])
 
 
 def trim_records(run: Path, step: int) -> None:
-    """Drop what was recorded after `step`, which the run will record again, and what it showed when it was stopped."""
+    """Delete the snapshots after `step`, which will be written again, and those of an interruption."""
     for path in (run / FOLDER).glob("*.safetensors*"):
         number = path.name.removeprefix("step-").partition(".")[0]
         if not number.isdigit() or int(number) > step:
@@ -91,6 +93,6 @@ def trim_records(run: Path, step: int) -> None:
 
 def _read(path: Path) -> Record:
     with safe_open(path, framework="pt") as file:
-        told = json.loads(file.metadata()[ABOUT])
-        sentence = Sentence(**{key: tuple(value) for key, value in told["sentence"].items()})
-        return Record(told["step"], sentence, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+        metadata = json.loads(file.metadata()[ABOUT])
+        sentence = Sentence(**{key: tuple(value) for key, value in metadata["sentence"].items()})
+        return Record(metadata["step"], sentence, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118

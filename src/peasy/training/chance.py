@@ -1,4 +1,4 @@
-"""Chance from arithmetic: what is drawn depends on the seed and the step alone, so no random state is kept."""
+"""Counter-based seeding: randomness depends only on seed and step, so no random state is saved."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import torch
 
 
 def mixed(seed: int, *where: int) -> int:
-    """One seed out of a seed and a place.
+    """Derive a seed from a seed and a position.
 
     >>> mixed(1, 2) == mixed(1, 2), mixed(1, 2) == mixed(2, 1)
     (True, False)
@@ -17,13 +17,13 @@ def mixed(seed: int, *where: int) -> int:
 
 
 def generator(seed: int, *where: int) -> torch.Generator:
-    """Random numbers of one place."""
+    """Return a generator seeded for one position."""
     return torch.Generator().manual_seed(mixed(seed, *where))
 
 
 @contextlib.contextmanager
 def drawing(seed: int, step: int) -> Iterator[None]:
-    """Inside, torch's own random numbers (dropout) are those of this step; outside, nothing has changed."""
+    """Seed torch's global generator (dropout) for one step inside the block; restore it afterwards."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(mixed(seed, step))
         yield

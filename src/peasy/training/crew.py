@@ -1,4 +1,4 @@
-"""A crew: the processes of one run. Who is who, what they agree on, and who is gone when somebody is."""
+"""Process group of a run: rendezvous, collectives, heartbeats, lost-rank detection."""
 
 import os
 import socket
@@ -19,27 +19,27 @@ from torch import Tensor
 from peasy.errors import InvalidInput, PeasyError
 
 PATIENCE = "PEASY_PATIENCE"
-"""The variable that says how many seconds the processes wait for one that does not answer; 100 unless it is set."""
+"""Environment variable: seconds to wait for a process that does not answer; 100 by default."""
 
 _HERE = "127.0.0.1"
 _GOODBYE = 30.0
 
 _BEAT, _SILENCE, _LOOK = 0.5, 2.5, 0.05
 _READY = "ready"
-_SLOW = "The other processes live, but they did not answer in time."
+_SLOW = "The other processes are alive, but did not answer in time."
 T = TypeVar("T")
 
 
 class Lost(PeasyError):
-    """A process of the run is gone, and the others cannot go on without it."""
+    """A process of the run died or hangs, and the others cannot continue without it."""
 
     code, exit_code = "lost", 6
 
 
 class Crew:
-    """The processes that train together, seen by one of them. The lead is number 0: it alone prints and writes.
+    """Process group as seen from one rank. Rank 0 is the main process: only it prints and writes.
 
-    A crew of one agrees with itself and waits for nobody.
+    A group of size 1 does no communication.
     """
 
     def __init__(self, rank: int = 0, size: int = 1, local: int = 0, backend: str = "", store: Any = None) -> None:
@@ -52,7 +52,7 @@ class Crew:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """Leave; after an error nobody is waited for."""
+        """Leave the group; after an error without waiting for the other ranks."""
         if self._heart is not None:
             self._heart.stop()
             if kind is None or kind is GeneratorExit:
@@ -60,24 +60,24 @@ class Crew:
 
     @property
     def alone(self) -> bool:
-        """Whether there is nobody else."""
+        """True if this is the only process."""
         return self.size == 1
 
     @property
     def lead(self) -> bool:
-        """Whether this is the one that prints and writes."""
+        """True on rank 0, which prints and writes."""
         return self.rank == 0
 
     def device(self, chosen: str) -> str:
-        """Where this one's model is: with graphics cards, each process on its own."""
+        """Return this rank's device: with several processes, each has its own GPU."""
         return f"cuda:{self.local}" if chosen == "cuda" and not self.alone else chosen
 
     def clock(self) -> float:
-        """The lead's time at the last step, the same for all: so all agree when a run of minutes is over."""
+        """Return rank 0's time at the last step, so that all ranks agree when a time budget is used up."""
         return self._now
 
     def agree(self, text: str = "") -> str:
-        """What the lead says. The others wait for it as long as it lives, whatever it does meanwhile."""
+        """Broadcast a string from rank 0. The other ranks wait as long as rank 0's heartbeat goes on."""
         if self._heart is None:
             return text
         self._said += 1
@@ -85,44 +85,44 @@ class Crew:
             return self._heart.say(self._said, text) if self.lead else self._heart.hear(self._said)
 
     def all_heard(self) -> None:
-        """The lead waits a moment until what it said last is known, for it is about to leave."""
+        """Wait briefly until all ranks have received rank 0's last message; called before rank 0 exits."""
         end = time.monotonic() + _SILENCE
         while self._heart is not None and not self._heart.heard(self._said) and time.monotonic() < end:
             time.sleep(_LOOK)
 
     def meet(self) -> None:
-        """Wait until everybody is here."""
+        """Barrier: wait until all ranks arrive."""
         if self.alone:
             return
         with self.watched():
             dist.all_reduce(torch.zeros(1, device=self._place()))
 
     def settle(self, loss: float) -> float:
-        """After a step: the loss of all together, the lead's time, and whether somebody wishes to stop."""
-        time_now = time.monotonic() if self.lead else 0.0
-        told = torch.tensor([loss, time_now, float(self.wish)], dtype=torch.float64, device=self._place())
-        self.add(told)
-        total, self._now, wishes = told.tolist()
-        self.stopping = wishes > 0
+        """After a step: sum the loss over all ranks, take rank 0's time, and combine the stop requests."""
+        now = time.monotonic() if self.lead else 0.0
+        sums = torch.tensor([loss, now, float(self.wish)], dtype=torch.float64, device=self._place())
+        self.add(sums)
+        total, self._now, stop_requests = sums.tolist()
+        self.stopping = stop_requests > 0
         return total
 
     def add(self, tensor: Tensor) -> Tensor:
-        """The sum over all processes, in place."""
+        """Sum a tensor over all ranks, in place."""
         with self.watched():
             dist.all_reduce(tensor)
         return tensor
 
     def gather(self, rows: Tensor) -> Tensor:
-        """The rows of all processes; gradients flow to one's own."""
-        found = [torch.empty_like(rows) for _ in range(self.size)]
+        """Concatenate the rows of all ranks; gradients flow only to this rank's rows."""
+        gathered = [torch.empty_like(rows) for _ in range(self.size)]
         with self.watched():
-            dist.all_gather(found, rows.detach().contiguous())
-        found[self.rank] = rows
-        return torch.cat(found)
+            dist.all_gather(gathered, rows.detach().contiguous())
+        gathered[self.rank] = rows
+        return torch.cat(gathered)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Around everything that needs the others: if it fails because one is gone, say which one."""
+        """Wrap communication: if it fails because a rank died, raise RankLost with the rank's name."""
         try:
             yield
         except RuntimeError as error:
@@ -131,14 +131,14 @@ class Crew:
     def _lost(self, error: RuntimeError) -> BaseException:
         missing = self._heart.missing() if self._heart is not None else []
         if not missing:
-            return Lost(_SLOW, hint=f"{PATIENCE}=1000 waits longer.") if "imed out" in str(error) else error
-        if self.rank != min(set(range(self.size)) - {number for number, _ in missing}):
-            return SystemExit(Lost.exit_code)  # one voice is enough
-        names = ", ".join(f"{number} ({who})" for number, who in missing)
+            return Lost(_SLOW, hint=f"Set {PATIENCE}=1000 to wait longer.") if "imed out" in str(error) else error
+        if self.rank != min(set(range(self.size)) - {rank for rank, _ in missing}):
+            return SystemExit(Lost.exit_code)  # one rank reports it
+        names = ", ".join(f"{rank} ({process})" for rank, process in missing)
         noun = "Process" if len(missing) == 1 else "Processes"
         return Lost(
-            f"{noun} {names} of {self.size} {'is' if len(missing) == 1 else 'are'} gone, so the others end too.",
-            hint="The checkpoints are whole: the same command with --resume goes on.",
+            f"{noun} {names} of {self.size} {'is' if len(missing) == 1 else 'are'} gone, so training stops.",
+            hint="The checkpoints are intact: run the same command with --resume to continue.",
         )
 
     def _place(self) -> str:
@@ -146,12 +146,12 @@ class Crew:
 
 
 class _Heart:
-    """Tells the others twice a second that this process lives, from a thread of its own."""
+    """Heartbeat thread: increments a counter in the store twice a second; also carries rank 0's messages."""
 
     def __init__(self, store: Any, rank: int, size: int) -> None:
         self.store, self.rank, self.size = store, rank, size
         self._still = threading.Event()
-        store.set(self._key("who", rank), f"pid {os.getpid()} on {socket.gethostname()}")
+        store.set(self._key("process", rank), f"pid {os.getpid()} on {socket.gethostname()}")
         store.set(self._key("beat", rank), "0")
         threading.Thread(target=self._beat, daemon=True).start()
 
@@ -165,42 +165,42 @@ class _Heart:
                 return
 
     def say(self, number: int, text: str) -> str:
-        """Let the others know."""
-        self.store.set(self._key("said", number), text)
+        """Publish a message of rank 0."""
+        self.store.set(self._key("message", number), text)
         return text
 
     def hear(self, number: int) -> str:
-        """What the lead says, as soon as it does; an error where its heart stands still."""
-        key, beat, since = self._key("said", number), b"", time.monotonic()
+        """Receive rank 0's message; raise if its heartbeat stops."""
+        key, heartbeat, since = self._key("message", number), b"", time.monotonic()
         while not self.store.check([key]):
             time.sleep(_LOOK)
-            if (now := self.store.get(self._key("beat", 0))) != beat:
-                beat, since = now, time.monotonic()
+            if (latest := self.store.get(self._key("beat", 0))) != heartbeat:
+                heartbeat, since = latest, time.monotonic()
             elif time.monotonic() - since > _patience().total_seconds():
-                raise RuntimeError("The lead does not answer.")
-        said = self.store.get(key).decode()
-        self.store.add(self._key("heard", number), 1)
-        return str(said)
+                raise RuntimeError("Rank 0 does not answer.")
+        message = self.store.get(key).decode()
+        self.store.add(self._key("received", number), 1)
+        return str(message)
 
     def heard(self, number: int) -> bool:
-        """Whether everybody knows."""
-        return int(self.store.add(self._key("heard", number), 0)) >= self.size - 1
+        """Return whether all other ranks have received the message."""
+        return int(self.store.add(self._key("received", number), 0)) >= self.size - 1
 
     def missing(self) -> list[tuple[int, str]]:
-        """The numbers of those whose heart stands still, with who they were."""
+        """Return the ranks whose heartbeat has stopped, with process id and host."""
         try:
             before = self._beats()
             time.sleep(_SILENCE)
-            still = [rank for rank, beat in self._beats().items() if beat == before[rank] and rank != self.rank]
-            return [(rank, self.store.get(self._key("who", rank)).decode()) for rank in still]
+            silent = [rank for rank, beat in self._beats().items() if beat == before[rank] and rank != self.rank]
+            return [(rank, self.store.get(self._key("process", rank)).decode()) for rank in silent]
         except (RuntimeError, OSError):
-            return [(0, "the lead, who kept the list")]
+            return [(0, "the main process, which held the store")]
 
     def _beats(self) -> dict[int, bytes]:
         return {rank: self.store.get(self._key("beat", rank)) for rank in range(self.size)}
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop the heartbeat."""
         self._still.set()
 
     @staticmethod
@@ -209,7 +209,7 @@ class _Heart:
 
 
 def is_crew(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process is one of several that torchrun started.
+    """Return whether torchrun started this process as one of several.
 
     >>> is_crew({"RANK": "0", "WORLD_SIZE": "2"}), is_crew({})
     (True, False)
@@ -219,9 +219,9 @@ def is_crew(environment: Mapping[str, str] = os.environ) -> bool:
 
 @dataclass(frozen=True)
 class Post:
-    """One process's place in a crew: its number, of how many, and where the list is by which they find each other.
+    """Rank, world size and rendezvous address of one process.
 
-    `inside` tells that all are on this machine; `kept` that torchrun keeps the list.
+    `single_host`: all processes run on this machine; `agent_store`: torchrun provides the store.
     """
 
     rank: int
@@ -234,17 +234,17 @@ class Post:
 
     @classmethod
     def given(cls, environment: Mapping[str, str]) -> "Post":
-        """As torchrun tells it."""
+        """Read the environment variables that torchrun sets."""
         rank, size = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-        inside = int(environment.get("LOCAL_WORLD_SIZE", size)) == size
-        kept = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        single_host = int(environment.get("LOCAL_WORLD_SIZE", size)) == size
+        agent_store = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-        return cls(rank, size, int(environment.get("LOCAL_RANK", "0")), host, port, inside, kept)
+        return cls(rank, size, int(environment.get("LOCAL_RANK", "0")), host, port, single_host, agent_store)
 
     def tell(self) -> dict[str, str]:
-        """The same in the words of torchrun, for a process that is to stand here."""
-        told = {"RANK": self.rank, "LOCAL_RANK": self.local, "WORLD_SIZE": self.size, "LOCAL_WORLD_SIZE": self.size}
-        return {name: str(number) for name, number in told.items()} | {
+        """Return the same as torchrun's environment variables, for a process to be started."""
+        numbers = {"RANK": self.rank, "LOCAL_RANK": self.local, "WORLD_SIZE": self.size, "LOCAL_WORLD_SIZE": self.size}
+        return {name: str(number) for name, number in numbers.items()} | {
             "MASTER_ADDR": self.host,
             "MASTER_PORT": str(self.port),
         }
@@ -252,43 +252,44 @@ class Post:
 
 @contextmanager
 def join(processes: int | None = None, command: Sequence[str] = ()) -> Iterator[Crew]:
-    """The crew that torchrun started this process in; else this one leads `processes`, the others run `command`.
+    """Process group as a context: torchrun's if it started this process, else start `processes`, which run `command`.
 
-    A crew of one where nobody else is asked for.
+    Without either, a group of size 1.
     """
     if is_crew():
         if processes is not None:
-            raise InvalidInput("torchrun has started the processes already.", hint="Leave out --processes.")
+            raise InvalidInput("torchrun has started the processes already.", hint="Omit --processes.")
         with _enter(Post.given(os.environ), None) as crew:
             yield crew
     elif processes is None or processes == 1:
         yield Crew()
     elif processes < 1:
-        raise InvalidInput(f"processes is {processes}.", hint="It takes at least 1.")
+        raise InvalidInput(f"processes is {processes}.", hint="It must be at least 1.")
     else:
-        listening = socket.create_server((_HERE, 0), backlog=128)
-        post = Post(0, processes, 0, _HERE, listening.getsockname()[1])
-        with _hired(post, command), _enter(post, listening) as crew:
+        listener = socket.create_server((_HERE, 0), backlog=128)
+        info = Post(0, processes, 0, _HERE, listener.getsockname()[1])
+        with _hired(info, command), _enter(info, listener) as crew:
             yield crew
 
 
 @contextmanager
 def _hired(lead: Post, command: Sequence[str]) -> Iterator[None]:
-    """The others, started on this machine, each with its share of the cores; they end with the lead."""
-    threads, each = torch.get_num_threads(), max(1, torch.get_num_threads() // lead.size)
-    more = {"OMP_NUM_THREADS": str(each)}
-    posts = [replace(lead, rank=rank, local=rank) for rank in range(1, lead.size)]
-    started = [
-        subprocess.Popen(command, env=os.environ | more | post.tell(), stdin=subprocess.DEVNULL) for post in posts
+    """Start the other ranks on this machine, with the cores divided among them; they end with rank 0."""
+    threads, threads_per_rank = torch.get_num_threads(), max(1, torch.get_num_threads() // lead.size)
+    environment = {"OMP_NUM_THREADS": str(threads_per_rank)}
+    infos = [replace(lead, rank=rank, local=rank) for rank in range(1, lead.size)]
+    children = [
+        subprocess.Popen(command, env=os.environ | environment | info.tell(), stdin=subprocess.DEVNULL)
+        for info in infos
     ]
-    torch.set_num_threads(each)
+    torch.set_num_threads(threads_per_rank)
     try:
         yield
-        for process in started:
+        for process in children:
             process.wait(_GOODBYE)
     finally:
         torch.set_num_threads(threads)
-        for process in started:
+        for process in children:
             if process.poll() is None:
                 process.kill()
             process.wait()
@@ -305,10 +306,10 @@ def _enter(post: Post, listening: socket.socket | None) -> Crew:
         host = _HERE
         store = keep_store(post.port, listening) if post.rank == 0 else _find_store(post.port)
         dist.init_process_group(backend, timeout=_patience(), store=store, rank=post.rank, world_size=post.size)
-    else:  # torchrun keeps the store, or it is on another host
+    else:  # torchrun provides the store, or it is on another host
         dist.init_process_group(backend, timeout=_patience())
-    own = dist.TCPStore(host, post.port, is_master=False, timeout=timedelta(seconds=5))
-    return Crew(post.rank, post.size, post.local, backend, own)
+    heartbeat_store = dist.TCPStore(host, post.port, is_master=False, timeout=timedelta(seconds=5))
+    return Crew(post.rank, post.size, post.local, backend, heartbeat_store)
 
 
 def _find_store(port: int) -> dist.TCPStore:
@@ -316,39 +317,39 @@ def _find_store(port: int) -> dist.TCPStore:
 
 
 def keep_store(port: int, listening: socket.socket | None = None) -> dist.TCPStore:
-    """The list by which processes find each other, kept where only this host can read it."""
-    own = listening or socket.create_server((_HERE, port), backlog=128)
+    """Create the rendezvous store, bound to loopback only."""
+    server_socket = listening or socket.create_server((_HERE, port), backlog=128)
     return dist.TCPStore(
-        _HERE, port, is_master=True, timeout=_patience(), master_listen_fd=own.detach(), use_libuv=True
+        _HERE, port, is_master=True, timeout=_patience(), master_listen_fd=server_socket.detach(), use_libuv=True
     )
 
 
 def _patience() -> timedelta:
-    said = os.environ.get(PATIENCE, "100")
+    seconds = os.environ.get(PATIENCE, "100")
     try:
-        return timedelta(seconds=max(1.0, float(said)))
+        return timedelta(seconds=max(1.0, float(seconds)))
     except (ValueError, OverflowError):
-        raise InvalidInput(f"{PATIENCE} is {said}.", hint="It is a number of seconds.") from None
+        raise InvalidInput(f"{PATIENCE} is {seconds}.", hint="It must be a number of seconds.") from None
 
 
 def stay_inside() -> None:
-    """All processes are on one host: they talk over loopback, which nobody outside can reach."""
-    name = "lo0" if sys.platform == "darwin" else "lo"
+    """Make gloo and NCCL use the loopback interface: all processes are on one host."""
+    interface = "lo0" if sys.platform == "darwin" else "lo"
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        os.environ.setdefault(variable, name)
+        os.environ.setdefault(variable, interface)
 
 
 def led(crew: Crew, first: Callable[[], T], then: Callable[[], T]) -> T:
-    """The lead does `first`; when it is done, the others do `then`. Where the lead fails, they leave without a word."""
+    """Run `first` on rank 0, then `then` on the other ranks. If rank 0 fails, they exit silently."""
     if not crew.lead:
         if crew.agree() != _READY:
             raise SystemExit(1)
         return then()
     try:
-        found = first()
+        result = first()
     except BaseException:
         crew.agree("failed")
         crew.all_heard()
         raise
     crew.agree(_READY)
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""Feeds: from token shards to batches of tensors, each a function of where the run stands and of nothing else."""
+"""Data loaders: batches of tensors from token shards, each a pure function of the position in the run."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,128 +20,130 @@ Ids = NDArray[np.int64]
 
 
 class Feed(Protocol):
-    """Where batches come from. A position counts samples since the start of the run."""
+    """Data loader protocol. A position counts samples since the start of the run."""
 
     def batch(self, position: int, rows: int, context: int) -> Batch:
-        """The `rows` samples from `position` on, at most `context` tokens long."""
+        """Return the batch of `batch_size` samples from `position` on, each at most `seq_len` tokens long."""
 
     def held_out(self, rows: int, context: int) -> Iterator[Batch]:
-        """All held-out samples, in order; nothing where there are none."""
+        """Yield all validation samples in order; nothing if there are none."""
 
     def samples(self, context: int) -> int:
-        """How many samples an epoch has."""
+        """Return the number of samples per epoch."""
 
 
 class TextFeed:
-    """Windows of running text: the tokens and the one after each."""
+    """Language-modelling windows of plain text: inputs and targets shifted by one token."""
 
     def __init__(self, train: Column, valid: Column | None, *, seed: int) -> None:
         self.train, self.valid, self.seed = train, valid, seed
 
     def batch(self, position: int, rows: int, context: int) -> Batch:
-        """Each window once per epoch, in an order of its own."""
+        """Return a batch of windows; each occurs once per epoch, shuffled anew every epoch."""
         return _windowed(windows(self.train, context, rows, seed=self.seed, position=position))
 
     def held_out(self, rows: int, context: int) -> Iterator[Batch]:
-        """Windows that do not overlap; each token but the first is asked for once."""
+        """Yield non-overlapping validation windows; each token but the first is a target once."""
         if self.valid is not None and len(self.valid) > 1:
-            yield from (_windowed(each) for each in windows_in_order(self.valid, context, rows))
+            yield from (_windowed(window) for window in windows_in_order(self.valid, context, rows))
 
     def samples(self, context: int) -> int:
-        """How many windows an epoch has."""
+        """Return the number of windows per epoch."""
         return window_count(self.train, context)
 
 
 class DocumentFeed:
-    """Whole texts as rows, each after an end token as in running text; what is longer than the context is cut."""
+    """Whole documents as sequences, each preceded by bos; truncated to the sequence length."""
 
     def __init__(self, shards: Shards, begin: int | None, *, seed: int) -> None:
         self.shards, self.begin, self.seed = shards, begin, seed
 
     def batch(self, position: int, rows: int, context: int) -> Batch:
-        """Each text once per epoch, those of similar length together."""
+        """Return a batch of documents of similar length; each occurs once per epoch."""
         return self._rows("train", picks(self.shards, rows, seed=self.seed, position=position), context)
 
     def held_out(self, rows: int, context: int) -> Iterator[Batch]:
-        """All held-out texts."""
-        for some in _in_order(self.shards, rows):
-            yield self._rows("valid", some, context)
+        """Yield all validation documents."""
+        for indices in _in_order(self.shards, rows):
+            yield self._rows("valid", indices, context)
 
     def samples(self, context: int) -> int:
-        """How many texts there are."""
+        """Return the number of training documents."""
         return self.shards.documents("train")
 
     def _rows(self, split: str, chosen: Ids, context: int) -> Batch:
-        """Nothing is said about what is real: padding stands at the end, where nobody who looks back can see it."""
-        found = padded(self.shards.column(split), chosen, begin=self.begin)
-        ids, real = found.ids[:, : context + 1], found.real[:, 1 : context + 1]
-        return tensors({"ids": ids[:, :-1], "targets": np.where(real, ids[:, 1:], HIDDEN)})
+        """Build a batch without padding mask: padding is on the right, where causal attention never reads it."""
+        documents = padded(self.shards.column(split), chosen, begin=self.begin)
+        ids, padding_mask = documents.ids[:, : context + 1], documents.real[:, 1 : context + 1]
+        return tensors({"ids": ids[:, :-1], "targets": np.where(padding_mask, ids[:, 1:], HIDDEN)})
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The tokens that a tokenizer puts around a text, where it does: a model must learn what it will be given."""
+    """Special tokens that a tokenizer adds around a text (bos, eos), so that training matches inference."""
 
     begin: int | None = None
     end: int | None = None
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Frame":
-        """What this tokenizer does."""
-        whole, bare = tokenizer.encode("a").ids, tokenizer.encode("a", special=False).ids
-        before = next((at for at in range(len(whole) + 1) if whole[at : at + len(bare)] == bare), 0)
-        after = whole[before + len(bare) :]
-        return cls(whole[0] if before else None, after[-1] if after else None)
+        """Determine the special tokens by encoding a sample text."""
+        encoded, text_ids = tokenizer.encode("a").ids, tokenizer.encode("a", special=False).ids
+        num_before = next(
+            (start for start in range(len(encoded) + 1) if encoded[start : start + len(text_ids)] == text_ids), 0
+        )
+        suffix = encoded[num_before + len(text_ids) :]
+        return cls(encoded[0] if num_before else None, suffix[-1] if suffix else None)
 
 
 class PairFeed:
-    """Pairs of texts: `source`, and a target that begins with the start token and ends with the end token."""
+    """Source-target pairs for seq2seq; a target starts with decoder_start and ends with eos."""
 
     def __init__(self, shards: Shards, special: Special, frame: Frame, *, seed: int) -> None:
         self.shards, self.special, self.frame, self.seed = shards, special, frame, seed
 
     def batch(self, position: int, rows: int, context: int) -> Batch:
-        """Each pair once per epoch, those of similar length together."""
+        """Return a batch of pairs of similar length; each occurs once per epoch."""
         return self._pairs("train", picks(self.shards, rows, seed=self.seed, position=position), context)
 
     def held_out(self, rows: int, context: int) -> Iterator[Batch]:
-        """All held-out pairs."""
-        for some in _in_order(self.shards, rows):
-            yield self._pairs("valid", some, context)
+        """Yield all validation pairs."""
+        for indices in _in_order(self.shards, rows):
+            yield self._pairs("valid", indices, context)
 
     def samples(self, context: int) -> int:
-        """How many pairs there are."""
+        """Return the number of training pairs."""
         return self.shards.documents("train")
 
     def _pairs(self, split: str, chosen: Ids, context: int) -> Batch:
         special, frame, pad = self.special, self.frame, self.special.padding or 0
-        end = special.end[0] if special.end else None
+        eos = special.end[0] if special.end else None
         source = padded(self.shards.column(split, "source"), chosen, pad=pad, begin=frame.begin, end=frame.end)
-        target = padded(self.shards.column(split, "target"), chosen, pad=pad, begin=special.start, end=end)
-        ids, real = target.ids[:, : context + 1], target.real[:, : context + 1]
-        batch = {"ids": ids[:, :-1], "targets": np.where(real[:, 1:], ids[:, 1:], HIDDEN)}
+        target = padded(self.shards.column(split, "target"), chosen, pad=pad, begin=special.start, end=eos)
+        ids, padding_mask = target.ids[:, : context + 1], target.real[:, : context + 1]
+        batch = {"ids": ids[:, :-1], "targets": np.where(padding_mask[:, 1:], ids[:, 1:], HIDDEN)}
         return tensors(batch | _text("source", source, context))
 
 
 class SentenceFeed:
-    """Two texts that belong together: the two sides of a pair, or two texts of one label."""
+    """Positive pairs for contrastive training: the two sides of a pair, or two texts with the same label."""
 
     def __init__(self, shards: Shards, special: Special, frame: Frame, *, seed: int) -> None:
         self.shards, self.special, self.frame, self.seed = shards, special, frame, seed
         self._partners: dict[str, tuple[Ids, Ids]] = {}
 
     def batch(self, position: int, rows: int, context: int) -> Batch:
-        """Each text once per epoch."""
+        """Return a batch of positive pairs; each text occurs once per epoch."""
         chosen = picks(self.shards, rows, seed=self.seed, position=position)
         return self._together("train", chosen, context, position)
 
     def held_out(self, rows: int, context: int) -> Iterator[Batch]:
-        """All held-out texts with their partners."""
-        for some in _in_order(self.shards, rows):
-            yield self._together("valid", some, context, 0)
+        """Yield all validation texts with their positives."""
+        for indices in _in_order(self.shards, rows):
+            yield self._together("valid", indices, context, 0)
 
     def samples(self, context: int) -> int:
-        """How many texts there are."""
+        """Return the number of training texts."""
         return self.shards.documents("train")
 
     def _together(self, split: str, chosen: Ids, context: int, position: int) -> Batch:
@@ -163,14 +165,14 @@ class SentenceFeed:
         return padded(column, chosen, pad=self.special.padding or 0, begin=frame.begin, end=frame.end)
 
     def _partner(self, split: str, chosen: Ids, labels: Ids, position: int) -> Ids:
-        """For each text another one of its label (itself, where it is alone), drawn for this place in the run."""
+        """Draw for each text another one with its label (itself if there is none), seeded by the position."""
         by_label, starts = self._sorted(split)
-        draw = np.random.default_rng([self.seed % 2**64, position])
-        sizes = starts[labels + 1] - starts[labels]
-        own = np.array([np.searchsorted(by_label[starts[label] : starts[label + 1]], text)
+        rng = np.random.default_rng([self.seed % 2**64, position])
+        label_counts = starts[labels + 1] - starts[labels]
+        ranks = np.array([np.searchsorted(by_label[starts[label] : starts[label + 1]], text)
                         for text, label in zip(chosen, labels, strict=True)])  # fmt: skip
-        away = np.where(sizes > 1, 1 + draw.integers(0, np.maximum(sizes - 1, 1)), 0)
-        return by_label[starts[labels] + (own + away) % sizes]
+        offsets = np.where(label_counts > 1, 1 + rng.integers(0, np.maximum(label_counts - 1, 1)), 0)
+        return by_label[starts[labels] + (ranks + offsets) % label_counts]
 
     def _sorted(self, split: str) -> tuple[Ids, Ids]:
         if split not in self._partners:
@@ -183,7 +185,7 @@ class SentenceFeed:
 
 
 def tensors(batch: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Arrays as tensors."""
+    """Convert arrays to tensors."""
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in batch.items()}
 
 
@@ -194,9 +196,9 @@ def _windowed(found: Windows) -> dict[str, Tensor]:
 
 
 def _text(name: str, found: Padded, context: int) -> dict[str, Any]:
-    ids, real = found.ids[:, :context], found.real[:, :context]
-    first, second = (name, f"{name}_real") if name else ("ids", "real")
-    return {first: ids} if real.all() else {first: ids, second: real}
+    ids, padding_mask = found.ids[:, :context], found.real[:, :context]
+    ids_key, mask_key = (name, f"{name}_real") if name else ("ids", "real")
+    return {ids_key: ids} if padding_mask.all() else {ids_key: ids, mask_key: padding_mask}
 
 
 def _in_order(shards: Shards, rows: int) -> Iterator[Ids]:
@@ -210,18 +212,20 @@ def _in_order(shards: Shards, rows: int) -> Iterator[Ids]:
 def choose_feed(
     shards: Shards, objective: Objective, special: Special, frame: Frame, *, seed: int, rows: str = "windows"
 ) -> Feed:
-    """The feed for what is asked: pairs to translate, texts that belong together to embed, else running text.
+    """Return the data loader for an objective: pairs for seq2seq, positive pairs for contrastive, else plain text.
 
-    `rows` says how running text is cut for the next token: into windows, or into its documents.
+    `sample_unit` applies to next-token prediction: windows of plain text, or whole documents.
     """
     if isinstance(objective, Contrastive):
         if shards.kind == "text":
-            raise InvalidInput("Sentence vectors need pairs or labelled texts.", hint="Give a .tsv of pairs.")
+            raise InvalidInput(
+                "Sentence embeddings need pairs or labelled texts.", hint="For example a .tsv file of pairs."
+            )
         return SentenceFeed(shards, special, frame, seed=seed)
     pairs = isinstance(objective, SourceToTarget)
     if pairs != (shards.kind == "pairs"):
-        wanted, given = ("pairs of texts", "running text") if pairs else ("running text", "pairs of texts")
-        raise InvalidInput(f"This kind learns from {wanted}, and the data are {given}.", hint="See: peasy data")
+        expected, given = ("text pairs", "plain text") if pairs else ("plain text", "text pairs")
+        raise InvalidInput(f"This model kind trains on {expected}, but the data are {given}.", hint="See: peasy data")
     if pairs:
         return PairFeed(shards, special, frame, seed=seed)
     if rows == "documents" and isinstance(objective, NextToken):

@@ -1,4 +1,4 @@
-"""NaN and infinity are caught at their step, and the first module that made one is named."""
+"""NaN and infinity detection: stops at the step where they appear and names the first module that produced one."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,45 +12,49 @@ from peasy.errors import InvalidInput
 
 
 class Diverged(InvalidInput):
-    """A number of the run stopped being one."""
+    """Loss, gradient or weights became NaN or infinite."""
 
     code = "diverged"
 
 
 def broken(number: float) -> bool:
-    """Whether a number is none any more."""
+    """Return whether the value is NaN or infinite."""
     return not math.isfinite(number)
 
 
 def check_weights(model: nn.Module, step: int) -> None:
-    """Refuse weights that hold NaN or infinity: they are never saved."""
+    """Raise if weights contain NaN or infinity, so that they are never saved."""
     for name, weight in model.state_dict().items():
         if not _finite(weight):
-            raise Diverged(f"Step {step}: the weights {name} hold NaN or infinity.", hint=_ADVICE)
+            raise Diverged(f"Step {step}: the weights {name} contain NaN or infinity.", hint=_ADVICE)
 
 
 def blame(model: nn.Module, again: Callable[[], Tensor], step: int) -> Diverged:
-    """Run the step again with everybody watched, and say who was first: in the weights, forwards, or backwards."""
+    """Repeat the step with hooks on all modules and name the first source: weights, forward or backward pass."""
     for name, weight in model.named_parameters():
         if not _finite(weight):
-            return _diverged(step, f"the weights {name} hold NaN or infinity")
+            return _diverged(step, f"the weights {name} contain NaN or infinity")
     for weight in model.parameters():
         weight.grad = None
-    with _watched(model) as first:
+    with _watched(model) as nonfinite:
         loss = again()
-        if first:
-            return _diverged(step, f"the first module with NaN or infinity in its result is {first[0]}")
+        if nonfinite:
+            return _diverged(step, f"the first module with NaN or infinity in its output is {nonfinite[0]}")
         if not _finite(loss):
-            return _diverged(step, "the loss is not finite, though every module's result is")
+            return _diverged(step, "the loss is not finite, although every module's output is")
         loss.backward()
-    wrong = [name for name, weight in model.named_parameters() if weight.grad is not None and not _finite(weight.grad)]
-    if not wrong:
-        return _diverged(step, "the loss was not finite, and is when the step is repeated")
-    owner = wrong[-1].rpartition(".")[0] or type(model).__name__  # gradients flow from the end to the beginning
-    return _diverged(step, f"the first module with NaN or infinity in its gradient is {owner}")
+    bad_gradients = [
+        name for name, weight in model.named_parameters() if weight.grad is not None and not _finite(weight.grad)
+    ]
+    if not bad_gradients:
+        return _diverged(step, "the loss was not finite, but is when the step is repeated")
+    module = (
+        bad_gradients[-1].rpartition(".")[0] or type(model).__name__
+    )  # the backward pass runs from the last parameter to the first
+    return _diverged(step, f"the first module with NaN or infinity in its gradient is {module}")
 
 
-_ADVICE = "Lower the rate (--set optimizer.lr=...), and go on from the last checkpoint with --resume."
+_ADVICE = "Lower the learning rate (--set optimizer.lr=...), and continue from the last checkpoint with --resume."
 
 
 def _diverged(step: int, what: str) -> Diverged:
@@ -62,7 +66,7 @@ def _watched(model: nn.Module) -> "_Watch":
 
 
 class _Watch(ExitStack):
-    """While it is open, the names of modules whose results are not finite are collected, the first one first."""
+    """Forward hooks that collect the names of modules with non-finite outputs, in order of execution."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -70,23 +74,23 @@ class _Watch(ExitStack):
 
     def __enter__(self) -> list[str]:  # type: ignore[override]
         super().__enter__()
-        found: list[str] = []
+        nonfinite: list[str] = []
         for name, module in self.model.named_modules():
 
-            def look(_: nn.Module, given: Any, result: Any, name: str = name) -> None:
-                if not all(map(_finite, _tensors(result))):
-                    found.append(name or type(self.model).__name__)
+            def check_output(_: nn.Module, inputs: Any, output: Any, name: str = name) -> None:
+                if not all(map(_finite, _tensors(output))):
+                    nonfinite.append(name or type(self.model).__name__)
 
-            self.callback(module.register_forward_hook(look).remove)
-        return found
+            self.callback(module.register_forward_hook(check_output).remove)
+        return nonfinite
 
 
 def _tensors(result: Any) -> Iterator[Tensor]:
     if isinstance(result, Tensor):
         yield result
     elif isinstance(result, tuple | list):
-        for each in result:
-            yield from _tensors(each)
+        for item in result:
+            yield from _tensors(item)
 
 
 def _finite(tensor: Tensor) -> bool:

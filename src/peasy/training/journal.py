@@ -1,4 +1,4 @@
-"""The journal of a run: one line of JSON for each event, always written, cut back to where a run goes on from."""
+"""Metrics log: one JSON line per event, truncated to the checkpoint on resume."""
 
 import errno
 import json
@@ -12,28 +12,28 @@ from peasy.errors import NoRoom
 
 
 class Journal:
-    """Appends lines to a file; `keep` makes them safe on the disk."""
+    """Append-only JSON-lines file; `flush` makes the lines durable."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = path.open("ab", buffering=0)
 
     def write(self, line: dict[str, Any]) -> None:
-        """Append one line, in one write: a kill leaves whole lines and at most one torn one at the end."""
+        """Append one line in a single write: a kill leaves complete lines and at most one partial line at the end."""
         data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         self._explained(lambda: self._file.write(data), len(data))
 
     def keep(self) -> None:
-        """Return when everything written is on the disk."""
+        """Flush to disk (fsync)."""
         self._explained(lambda: os.fsync(self._file.fileno()), 0)
 
     def _explained(self, act: Callable[[], object], needed: int) -> None:
         try:
             act()
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            why = f"the disk is full, {needed:,} bytes are needed" if full else error.strerror or str(error)
-            raise NoRoom(f"{self.path} cannot be written: {why}.", hint="The checkpoints are untouched.") from error
+            disk_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            reason = f"the disk is full, {needed:,} bytes are needed" if disk_full else error.strerror or str(error)
+            raise NoRoom(f"Cannot write {self.path}: {reason}.", hint="The checkpoints are untouched.") from error
 
     def close(self) -> None:
         """Close the file."""
@@ -47,26 +47,26 @@ class Journal:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a journal that are whole."""
+    """Yield the complete lines of a log."""
     try:
-        text = path.read_bytes()
+        content = path.read_bytes()
     except FileNotFoundError:
         return
-    for line in text.split(b"\n"):
+    for line in content.split(b"\n"):
         try:
-            found = json.loads(line)
+            record = json.loads(line)
         except ValueError:
-            continue  # the end of a file whose writer was killed
-        if isinstance(found, dict):
-            yield found
+            continue  # partial last line of a killed writer
+        if isinstance(record, dict):
+            yield record
 
 
 def trim(path: Path, step: int) -> None:
-    """Drop what was written after `step`: the run will write it again."""
-    kept = [line for line in read(path) if line.get("step", 0) <= step]
-    part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        file.writelines(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in kept)
+    """Delete the lines after `step`: the resumed run will write them again."""
+    records = [record for record in read(path) if record.get("step", 0) <= step]
+    temporary = path.with_name(f".{path.name}.part")
+    with temporary.open("wb") as file:
+        file.writelines(json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(part, path)
+    os.replace(temporary, path)

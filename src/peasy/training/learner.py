@@ -1,4 +1,4 @@
-"""Learners: how one batch changes a model, by its gradient or by counting."""
+"""Learners: one training step, by gradient descent or by n-gram counting."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -16,25 +16,25 @@ from peasy.training.precision import cast
 
 
 class Learned(NamedTuple):
-    """The mean loss of a step's batch before the step, and how long its gradient was."""
+    """Mean loss of the batch before the update, and the gradient norm."""
 
     loss: float
     norm: float | None
 
 
 class Learner(Protocol):
-    """Changes a model by one batch, given in parts."""
+    """Updates a model on one batch, given as micro-batches."""
 
     @property
     def optimizer(self) -> Optimizer | None:
-        """What moves the weights, where they move by gradients."""
+        """The optimizer, for models trained by gradients."""
 
     def learn(self, parts: Sequence[Batch], step: int, factor: float) -> Learned:
-        """Do step number `step` at this share of the full rate."""
+        """Do one training step; `lr_scale` multiplies the learning rate."""
 
 
 class GradientLearner:
-    """One pass forwards and backwards for each part of the batch, then one step of the optimizer."""
+    """Forward and backward pass for each micro-batch, then one optimizer step."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class GradientLearner:
         self._draws = getattr(model.config, "dropout", 0.0) > 0
 
     def learn(self, parts: Sequence[Batch], step: int, factor: float) -> Learned:
-        """Do one step; NaN and infinity are caught before they reach a weight."""
+        """Do one training step; raise on NaN or infinity before they reach the weights."""
         count = sum(map(self.objective.count, parts))
         self.optimizer.forget_gradients()
         loss = 0.0
@@ -74,18 +74,18 @@ class GradientLearner:
             return self.objective.total(self.model, part) / count
 
     def _blame(self, parts: Sequence[Batch], count: int, step: int) -> Diverged:
-        def again() -> Tensor:
+        def repeat_step() -> Tensor:
             with self._drawing(step):
                 return torch.stack([self._mean(part, count) for part in parts]).sum()
 
-        return blame(self.model, again, step)
+        return blame(self.model, repeat_step, step)
 
     def _drawing(self, step: int) -> contextlib.AbstractContextManager[None]:
         return drawing(self.seed, step) if self._draws else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _compiled(self) -> Iterator[None]:
-        """The compiled pass stands in only here: samples and validation have other lengths each time."""
+        """Use the compiled forward pass only here: sampling and validation have varying lengths."""
         if self._hidden is None:
             yield
             return
@@ -97,7 +97,7 @@ class GradientLearner:
 
 
 class CountingLearner:
-    """Every batch is counted; its loss is taken from a few rows before."""
+    """Counts every batch; the loss is measured beforehand on a few of its sequences."""
 
     optimizer: Optimizer | None = None
 
@@ -105,10 +105,10 @@ class CountingLearner:
         self.model, self.objective, self.rows = model, objective, rows
 
     def learn(self, parts: Sequence[Batch], step: int, factor: float) -> Learned:
-        """Count one batch."""
-        few = {name: array[: self.rows] for name, array in parts[0].items()}
+        """Measure the loss, then count one batch."""
+        subset = {name: array[: self.rows] for name, array in parts[0].items()}
         with torch.inference_mode():
-            loss = float(self.objective.total(self.model, few)) / max(self.objective.count(few), 1)
+            loss = float(self.objective.total(self.model, subset)) / max(self.objective.count(subset), 1)
         with torch.no_grad():
             for part in parts:
                 self.objective.observe(self.model, part)

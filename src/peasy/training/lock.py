@@ -1,4 +1,4 @@
-"""One trainer for each run folder: a lock that the system itself lets go when its holder dies."""
+"""Exclusive lock of a run folder; the operating system releases it when the process dies."""
 
 import os
 from collections.abc import Iterator
@@ -10,37 +10,37 @@ from peasy.errors import PeasyError
 
 try:
     import fcntl
-except ModuleNotFoundError:  # Windows has another one
+except ModuleNotFoundError:  # Windows has msvcrt instead
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
 
 
 class Busy(PeasyError):
-    """Somebody else is training in this folder."""
+    """Another process is training in this folder."""
 
     code, exit_code = "busy", 6
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for as long as the block runs; a folder that is held is refused, naming who holds it."""
+    """Hold the lock of `folder` inside the block; raise RunLocked, with the holder's process id, if it is taken."""
     with (folder / LOCK).open("a+") as file:
         if not _take(file):
             file.seek(0)
-            who = file.read(40).strip()
+            holder = file.read(40).strip()
             raise Busy(
-                f"{folder} is being trained by another process{f' ({who})' if who else ''}.",
+                f"{folder} is being trained by another process{f' ({holder})' if holder else ''}.",
                 hint="Wait for it, stop it, or choose another --run.",
             )
         file.truncate(0)
         file.write(f"process {os.getpid()}")
         file.flush()
-        yield  # closing the file lets go
+        yield  # closing the file releases the lock
 
 
 def held(folder: Path) -> bool:
-    """Whether somebody is training in this folder now."""
+    """Return whether a process is training in this folder now."""
     if fcntl is None or not (folder / LOCK).is_file():
         return False
     with (folder / LOCK).open() as file:

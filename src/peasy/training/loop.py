@@ -1,4 +1,4 @@
-"""The one loop of training: a generator of events. Closing it is stopping, and stopping saves."""
+"""Training loop: a generator of events. Closing it stops training and saves a checkpoint."""
 
 import math
 import time
@@ -29,26 +29,26 @@ from peasy.training.state import Place, clean, latest_state, load_state, save_st
 
 METRICS, SAMPLES = "metrics.jsonl", "samples.jsonl"
 Write = Callable[[Model, int], Sampled]
-"""Lets a model write; called with the number of steps it has learned."""
+"""Generates samples from a model; called with the number of steps trained so far."""
 
 _FULL = 50
-"""The last validation may look at so many times as much as those before it."""
+"""The last validation may use this many times `validation_tokens`."""
 
 _GLANCE = 16
-"""On the way at most one token is looked at for so many that were learned from."""
+"""Intermediate validations use at most one token per this many training tokens."""
 
 _LATE = 0.1
-"""The last validation of a run of minutes may take this share of them again, and no more."""
+"""With a time budget, the last validation may take at most this fraction of the budget in addition."""
 
 _SAVE_SECONDS = 600.0
-"""However long a run is, at most so much of it is lost."""
+"""Save at least this often, however long the run is."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What the loop needs: a run folder, a recipe, a model to change, and where batches and samples come from.
+    """Inputs of the training loop: run folder, recipe, model, objective, data loader, sampling function.
 
-    `answers` is the tokenizer of a translator's targets, where that is another one.
+    `target_tokenizer` is the tokenizer of a translator's targets, if it differs.
     """
 
     run: Path
@@ -66,9 +66,9 @@ class Task:
 
 
 def train(task: Task) -> Iterator[Event]:
-    """Train, from where the run folder stands, and tell what happens.
+    """Train from the state of the run folder and yield events.
 
-    Whoever closes the generator stops the run: what belongs to the last step is finished, and a checkpoint written.
+    Closing the generator stops the run: the current step is completed and a checkpoint written.
     """
     with locked(task.run):
         clean(task.run)
@@ -77,7 +77,7 @@ def train(task: Task) -> Iterator[Event]:
 
 
 class Run:
-    """A run while it runs. What several processes do in another way are the methods without an underscore."""
+    """Running training loop. Public methods are overridden by the distributed loop."""
 
     learner: Learner
     place: Place
@@ -98,14 +98,14 @@ class Run:
         self.open()
 
     def take_up(self) -> None:
-        """A learner, and the state that the run folder holds."""
+        """Create the learner and restore the latest checkpoint of the run folder."""
         self.learner = _choose_learner(self.task, self.precision)
         self.saved, damaged = latest_state(self.task.run)
         self.warning = " ".join(filter(None, (damaged, self.task.warning))) or None
         self.place = Place() if self.saved is None else load_state(self.saved, self.model, self.learner.optimizer)
 
     def open(self) -> None:
-        """The records, cut to where the run stands."""
+        """Open the logs, truncated to the restored step."""
         run, recipe = self.task.run, self.recipe
         for name in (METRICS, SAMPLES):
             trim(run / name, self.place.step)
@@ -123,15 +123,15 @@ class Run:
         self.model.eval()
 
     def events(self) -> Iterator[Event]:
-        """Everything that happens until the budget is used up."""
+        """Yield all events until the budget is used up."""
         yield self.tell(self._started())
         while self.done < 1.0:
-            happening = self._step()
-            for event in happening:
+            step_events = self._step()
+            for event in step_events:
                 try:
                     yield event
                 except GeneratorExit:
-                    for _ in happening:  # a step is saved with all that belongs to it, so that nothing is missed
+                    for _ in step_events:  # complete the step before saving, so that no event is lost
                         pass
                     self.save()
                     self.watch(stopped=True)
@@ -150,8 +150,8 @@ class Run:
     def _step(self) -> Iterator[Event]:
         before = self.done
         yield self.tell(self._learn(before))
-        if due(self.recipe.validate, before, self.done) and (found := self._validate()) is not None:
-            yield self.tell(found)
+        if due(self.recipe.validate, before, self.done) and (validated := self._validate()) is not None:
+            yield self.tell(validated)
         if self.task.write is not None and due(self.recipe.sample, before, self.done):
             yield self.tell(self.sample(self.task.write))
         if due(self.recipe.save, before, self.done):
@@ -166,32 +166,32 @@ class Run:
         position = _moved(place, rows, context)
         batch = self.task.feed.batch(position, rows, context)
         batch = self.task.objective.prepare(batch, self.model.config, generator(self.recipe.seed, position))
-        factor = self.recipe.schedule.factor(self._middle(before))
-        learned = self.learner.learn(_parts(batch, self.recipe.accumulate, self.device), place.step + 1, factor)
+        lr_scale = self.recipe.schedule.factor(self._middle(before))
+        result = self.learner.learn(_parts(batch, self.recipe.accumulate, self.device), place.step + 1, lr_scale)
         tokens = batch["ids"].numel() + (batch["source"].numel() if "source" in batch else 0)
         elapsed = self.budget.elapsed
         self.place = Place(place.step + 1, position + rows, context, place.tokens + tokens, elapsed)
-        self.done, self.loss = self.budget.done(self.place.step), learned.loss
+        self.done, self.loss = self.budget.done(self.place.step), result.loss
         seconds = max(self.task.clock() - start, 1e-9)
         self.seconds_per_step = 0.9 * self.seconds_per_step + 0.1 * seconds if self.seconds_per_step else seconds
         left = self.budget.left(self.place.step, self.seconds_per_step)
-        lr = self.recipe.optimizer.lr * factor
+        lr = self.recipe.optimizer.lr * lr_scale
         rate = tokens / self.seconds_per_step
-        return Step(self.place.step, learned.loss, lr, learned.norm, self.place.tokens, rate, elapsed, left)
+        return Step(self.place.step, result.loss, lr, result.norm, self.place.tokens, rate, elapsed, left)
 
     def _middle(self, before: float) -> float:
-        """A step that is counted stands for its middle: the first is not of size 0, nor the last."""
+        """Evaluate the schedule at the middle of a step, so that no step has learning rate 0."""
         return before if self.budget.steps is None else before + 0.5 / self.budget.steps
 
     @torch.inference_mode()
     def _validate(self) -> Validated | None:
-        """The mean loss over held-out samples: some of them on the way, as many as is sensible at the end."""
+        """Return the mean validation loss: on a subset during the run, on more at the end."""
         objective, total, count = self.task.objective, 0.0, 0
         last = self.done >= 1.0
         context = self.recipe.context if last else self.place.context
-        most = self._to_validate(last)
+        max_tokens = self._to_validate(last)
         rows = max(1, min(2 * self.recipe.batch, 16_384 // context))
-        latest = math.inf if self.budget.seconds is None else self.budget.elapsed + _LATE * self.budget.seconds
+        deadline = math.inf if self.budget.seconds is None else self.budget.elapsed + _LATE * self.budget.seconds
         self.model.eval()
         for number, batch in enumerate(self.task.feed.held_out(rows, context)):
             batch = objective.prepare(batch, self.model.config, generator(self.recipe.seed, 0, number))
@@ -199,7 +199,9 @@ class Run:
             with cast(self.precision, self.device):
                 total += float(objective.total(self.model, batch))
             count += objective.count(batch)
-            if count >= most or (count >= min(most, self.recipe.valid_tokens) and self.budget.elapsed > latest):
+            if count >= max_tokens or (
+                count >= min(max_tokens, self.recipe.valid_tokens) and self.budget.elapsed > deadline
+            ):
                 break
         self.model.train()
         if not count or not math.isfinite(total):
@@ -208,45 +210,45 @@ class Run:
         return Validated(self.place.step, self.valid, count, self.budget.elapsed)
 
     def _to_validate(self, last: bool) -> int:
-        """How many held-out tokens to look at: in a small run few, so that looking never takes longer than learning."""
-        wanted, learned = self.recipe.valid_tokens, self.place.tokens
-        return min(_FULL * wanted, max(wanted, learned)) if last else min(wanted, learned // _GLANCE)
+        """Number of validation tokens: few in a small run, so that validation never takes longer than training."""
+        configured, trained = self.recipe.valid_tokens, self.place.tokens
+        return min(_FULL * configured, max(configured, trained)) if last else min(configured, trained // _GLANCE)
 
     def sample(self, write: Write) -> Sampled:
-        """What the model writes now; weights that are no numbers are told as such."""
+        """Generate samples; raise if the weights are NaN or infinite."""
         check_weights(self.model, self.place.step)
         self.model.eval()
-        found = write(self.model, self.place.step)
+        sampled = write(self.model, self.place.step)
         self.model.train()
-        return found
+        return sampled
 
     def watch(self, stopped: bool = False) -> None:
-        """Where the model looks now, if there is a sentence to look at; of a run that is stopped, out of turn."""
+        """Record the attention of the tracked sentence, if any; `stopped` marks the snapshot of an interrupted run."""
         if self.task.sentence is not None:
             self.model.eval()
             self.record(self.task.sentence, stopped)
             self.model.train()
 
     def record(self, sentence: attention.Sentence, stopped: bool) -> None:
-        """The weights of that sentence, in a file."""
+        """Write the attention weights of that sentence to a file."""
         attention.record(self.task.run, self.place.step, self.model, sentence, stopped=stopped)
 
     def save(self) -> Saved:
-        """Metrics first, then the checkpoint that vouches for them."""
+        """Flush the metrics first, then write the checkpoint that refers to them."""
         self.place = replace(self.place, elapsed=self.budget.elapsed)
         self.metrics.keep()
         self.samples.keep()
         recipe, place = self.recipe, self.place
         optimizer = self.learner.optimizer
-        cut = self.task.tokenizer, self.task.answers
-        self.saved = save_state(self.task.run, self.model, optimizer, place, *cut, keep=recipe.keep)
+        tokenizers = self.task.tokenizer, self.task.answers
+        self.saved = save_state(self.task.run, self.model, optimizer, place, *tokenizers, keep=recipe.keep)
         self.last_save = self.budget.elapsed
         event = Saved(place.step, self.saved, weights_hash(self.model.state_dict()))
         self.tell(event)
         return event
 
     def tell(self, event: Event) -> Event:
-        """Write an event down, and hand it on."""
+        """Log an event, pass it to the sinks, and return it."""
         (self.samples if isinstance(event, Sampled) else self.metrics).write(data(event))
         for sink in self.sinks:
             sink(event)
@@ -271,14 +273,14 @@ def _choose_learner(task: Task, precision: str) -> Learner:
 
 def _budget(task: Task, place: Place) -> Budget:
     recipe, steps = task.recipe, task.recipe.steps
-    if steps is None and recipe.minutes is None:  # once through the data
+    if steps is None and recipe.minutes is None:  # one epoch
         rows, context = recipe.rows_and_context(1.0)
         steps = max(1, task.feed.samples(context) // rows)
     return Budget(steps, recipe.minutes, spent=place.elapsed, clock=task.clock)
 
 
 def _moved(place: Place, rows: int, context: int) -> int:
-    """Where the next batch starts: where the last one ended, counted in samples of the present length."""
+    """Start of the next batch: the end of the last one, converted to samples of the current length."""
     position = place.position
     if place.context not in (0, context):
         position = -(-position * place.context // context)
@@ -286,9 +288,9 @@ def _moved(place: Place, rows: int, context: int) -> int:
 
 
 def _parts(batch: Batch, parts: int, device: str) -> list[Batch]:
-    """A batch in equal parts, where the model is."""
-    there = batch if device == "cpu" else {name: array.to(device) for name, array in batch.items()}
+    """Split a batch into equal micro-batches on the model's device."""
+    on_device = batch if device == "cpu" else {name: array.to(device) for name, array in batch.items()}
     if parts == 1:
-        return [there]
-    cut = {name: array.chunk(parts) for name, array in there.items()}
-    return [{name: pieces[i] for name, pieces in cut.items()} for i in range(len(next(iter(cut.values()))))]
+        return [on_device]
+    chunks = {name: array.chunk(parts) for name, array in on_device.items()}
+    return [{name: pieces[i] for name, pieces in chunks.items()} for i in range(len(next(iter(chunks.values()))))]

@@ -1,4 +1,4 @@
-"""Metrics: how good a model is, as sums that grow batch by batch, so that no corpus is too large."""
+"""Metrics: loss, perplexity, accuracy, BLEU, chrF, Spearman; accumulated batch by batch in constant memory."""
 
 import math
 from collections import Counter
@@ -14,9 +14,9 @@ from peasy.errors import InvalidInput
 
 @dataclass
 class Tally:
-    """What predicted tokens have cost so far: `nats` in all, how many tokens, how many of them were guessed right.
+    """Accumulated prediction loss: total `nats`, number of tokens, and how many were predicted correctly.
 
-    `bytes` is how long the predicted text is in UTF-8, where that is known.
+    `bytes` is the length of the predicted text in UTF-8, if known.
 
     >>> Tally(nats=2.0, tokens=2, right=1, bytes=4).perplexity
     2.718281828459045
@@ -29,28 +29,28 @@ class Tally:
 
     @property
     def loss(self) -> float:
-        """Nats for each token."""
+        """Nats per token."""
         return self.nats / self.tokens
 
     @property
     def perplexity(self) -> float:
-        """Between how many equally likely tokens the model still hesitates."""
+        """Perplexity: exp(loss)."""
         return math.exp(min(self.loss, 700.0))
 
     @property
     def accuracy(self) -> float:
-        """The share of tokens that the model would have chosen."""
+        """Fraction of tokens that were the model's first choice."""
         return self.right / self.tokens
 
     @property
     def bits_per_byte(self) -> float | None:
-        """Bits for each byte of text: the one measure that models with different tokenizers share."""
+        """Bits per byte of text: comparable between models with different tokenizers."""
         return self.nats / math.log(2) / self.bytes if self.bytes else None
 
 
 @dataclass
 class Right:
-    """How many answers were right, in all and by category."""
+    """Accuracy, overall and by category."""
 
     asked: Counter[str] = field(default_factory=Counter)
     right: Counter[str] = field(default_factory=Counter)
@@ -62,21 +62,21 @@ class Right:
 
     @property
     def count(self) -> int:
-        """How many were asked."""
+        """Number of answers."""
         return self.asked.total()
 
     @property
     def share(self) -> float:
-        """The share of all that were right."""
+        """Accuracy over all categories."""
         return self.right.total() / self.count
 
     def by_category(self) -> tuple[tuple[str, int, int], ...]:
-        """Category, right, asked; nothing where there is only one."""
+        """Return (category, correct, total) rows."""
         return tuple((name, self.right[name], self.asked[name]) for name in sorted(self.asked)) if self.asked else ()
 
 
 class Translations:
-    """BLEU and chrF of sacreBLEU over a corpus that is never held in memory: only the counts of n-grams add up."""
+    """Corpus BLEU and chrF (sacreBLEU), accumulated from n-gram counts without storing the texts."""
 
     def __init__(self) -> None:
         from sacrebleu.metrics import BLEU, CHRF
@@ -86,41 +86,44 @@ class Translations:
         self.count = 0
 
     def add(self, written: Sequence[str], wanted: Sequence[str]) -> None:
-        """Count some translations beside their references."""
+        """Add some translations with their references."""
         self.count += len(written)
-        for place, metric in enumerate(self._metrics):
-            found = metric._extract_corpus_statistics(list(written), [list(wanted)])
-            held = self._sums[place]
-            self._sums[place] = np.sum([*found, *([held] if held else [])], axis=0).tolist()
+        for index, metric in enumerate(self._metrics):
+            statistics = metric._extract_corpus_statistics(list(written), [list(wanted)])
+            previous = self._sums[index]
+            self._sums[index] = np.sum([*statistics, *([previous] if previous else [])], axis=0).tolist()
 
     def scores(self) -> tuple[tuple[str, float, str], ...]:
-        """Name, score and signature of each metric."""
+        """Return name, score and signature of each metric."""
         if not self.count:
-            raise InvalidInput("There is nothing to score.")
+            raise InvalidInput("There are no translations to score.")
         pairs = zip(self._metrics, self._sums, strict=True)
-        found = [(metric, metric._aggregate_and_compute([sums])) for metric, sums in pairs]
-        return tuple((score.name, float(score.score), str(metric.get_signature())) for metric, score in found)
+        results = [(metric, metric._aggregate_and_compute([sums])) for metric, sums in pairs]
+        return tuple((score.name, float(score.score), str(metric.get_signature())) for metric, score in results)
 
 
 def spearman(left: ArrayLike, right: ArrayLike) -> float:
-    """How well two lists agree about the order of things: 1 the same order, -1 the opposite one.
+    """Return Spearman's rank correlation: 1 for the same order, -1 for the opposite one.
 
     >>> spearman([1, 2, 3], [10, 20, 15])
     0.5
     """
-    first, second = _ranks(left), _ranks(right)
-    if len(first) != len(second) or len(first) < 2:
-        raise InvalidInput(f"{len(first)} and {len(second)} numbers cannot be ranked against each other.")
-    first, second = first - first.mean(), second - second.mean()
-    scale = math.sqrt(float(first @ first) * float(second @ second))
+    left_ranks, right_ranks = _ranks(left), _ranks(right)
+    if len(left_ranks) != len(right_ranks) or len(left_ranks) < 2:
+        raise InvalidInput(
+            f"Rank correlation needs two lists of equal length, at least 2; these have {len(left_ranks)} and "
+            f"{len(right_ranks)}."
+        )
+    left_ranks, right_ranks = left_ranks - left_ranks.mean(), right_ranks - right_ranks.mean()
+    scale = math.sqrt(float(left_ranks @ left_ranks) * float(right_ranks @ right_ranks))
     if scale == 0:
-        raise InvalidInput("All scores are equal: there is no order to agree about.")
-    return float(first @ second) / scale
+        raise InvalidInput("Rank correlation is undefined: all scores are equal.")
+    return float(left_ranks @ right_ranks) / scale
 
 
 def _ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """Places in order; equal values share the mean of their places."""
+    """Return ranks; ties share the mean of their ranks."""
     array = np.asarray(values, dtype=np.float64)
-    _, which, counts = np.unique(array, return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
-    return (ends - (counts - 1) / 2)[which]
+    return (ends - (counts - 1) / 2)[inverse]

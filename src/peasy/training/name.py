@@ -1,4 +1,4 @@
-"""Names for runs that can be said aloud."""
+"""Random run names such as quiet-fox."""
 
 import secrets
 from collections.abc import Container
@@ -18,7 +18,7 @@ SECOND = (
 
 
 def new_name(taken: Container[str] = ()) -> str:
-    """A name like quiet-fox that is not taken.
+    """Return a random name that is not in `taken`.
 
     >>> len(new_name().split("-"))
     2

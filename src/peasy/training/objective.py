@@ -1,7 +1,7 @@
-"""Objectives: what a model is asked for, and how wrong its answer was.
+"""Training objectives: next token, masked token, seq2seq, contrastive, skip-gram, n-gram counting.
 
-An objective gives the sum of the losses of a batch and how many answers it is the sum of. The mean over several
-batches, or over several processes, is then exact however they are cut.
+An objective returns the summed loss of a batch and the number of targets. The mean over micro-batches or processes
+is then exact, however the batch is split.
 """
 
 from abc import ABC, abstractmethod
@@ -22,50 +22,50 @@ from peasy.models.words import WordsModel
 from peasy.nn.part import check
 
 Batch = Mapping[str, Tensor]
-"""Arrays by name: ids, targets, real, source, source_real, label; `[batch, time]`."""
+"""Tensors by name: ids, targets, real (padding mask), source, source_real, label; `[batch, time]`."""
 
 HIDDEN = -100
-"""The target of a place that nobody is asked about."""
+"""Targets with this value are ignored by the loss."""
 
 
 class Objective(ABC):
-    """What is asked of a model for each batch."""
+    """Loss of a model on a batch."""
 
     kind: ClassVar[str]
 
     def prepare(self, batch: Batch, config: Config, chance: torch.Generator) -> Batch:
-        """The batch as a model of this `config` is asked; `chance` depends only on seed and place."""
+        """Return the batch as model input; `rng` depends only on seed and position."""
         return batch
 
     @abstractmethod
     def count(self, batch: Batch) -> int:
-        """How many answers are asked for."""
+        """Return the number of targets."""
 
     @abstractmethod
     def total(self, model: Model, batch: Batch) -> Tensor:
-        """The sum of the losses of all answers, in float32."""
+        """Return the summed loss of all targets, in float32."""
 
 
 @dataclass(frozen=True)
 class NextToken(Objective):
-    """After each token, the next one; from a word, or from a window of words, the next word."""
+    """Next-token prediction (causal language modelling)."""
 
     kind: ClassVar[str] = "next-token"
 
     def count(self, batch: Batch) -> int:
-        """Every target."""
+        """Return the number of targets that are not ignored."""
         return int((batch["targets"] != HIDDEN).sum())
 
     def total(self, model: Model, batch: Batch) -> Tensor:
-        """Cross-entropy of the next token."""
+        """Return the cross-entropy of the next token."""
         return _cross_entropy(model(batch["ids"], real=batch.get("real")), batch["targets"])
 
 
 @dataclass(frozen=True)
 class MaskedToken(Objective):
-    """Some tokens are covered and must be guessed from both sides.
+    """Masked language modelling, as in BERT.
 
-    Of the `share` that is asked about, most are covered by the mask token, some by a random one, some not at all.
+    A fraction `mask_prob` of tokens are targets: most are replaced by the mask token, some by a random one, some kept.
     """
 
     kind: ClassVar[str] = "masked-token"
@@ -76,37 +76,42 @@ class MaskedToken(Objective):
     def __post_init__(self) -> None:
         check(self, share=0, covered=0, swapped=0)
         if not 0 < self.share < 1 or self.covered + self.swapped > 1:
-            raise InvalidInput("share, covered and swapped are shares.", hint="Each is at most 1, and so is the sum.")
+            raise InvalidInput(
+                "mask_prob, mask_replace_prob and random_replace_prob are fractions.",
+                hint="mask_prob must be between 0 and 1, the sum of the other two at most 1.",
+            )
 
     def prepare(self, batch: Batch, config: Config, chance: torch.Generator) -> Batch:
-        """Choose and cover tokens; at least one of each batch."""
+        """Choose targets and mask them; at least one per batch."""
         ids, mask = batch["ids"], config.special.mask
         if mask is None:
-            raise InvalidInput("The tokenizer has no mask token, so nothing can be covered.", hint="Train a new one.")
-        real = batch.get("real")
-        real = torch.ones_like(ids, dtype=torch.bool) if real is None else real
-        drawn = torch.rand(ids.shape, generator=chance).masked_fill(~real, 2.0)
-        asked = drawn < max(self.share, float(drawn.min()) + 1e-9)
-        how = torch.rand(ids.shape, generator=chance)
-        others = torch.randint(0, config.vocabulary, ids.shape, generator=chance)
-        shown = torch.where(asked & (how < self.covered), mask, ids)
-        shown = torch.where(asked & (how >= 1 - self.swapped), others, shown)
-        return dict(batch) | {"ids": shown, "targets": torch.where(asked, ids, HIDDEN)}
+            raise InvalidInput(
+                "The tokenizer has no mask token, so no token can be masked.", hint="Train a new tokenizer."
+            )
+        padding_mask = batch.get("real")
+        padding_mask = torch.ones_like(ids, dtype=torch.bool) if padding_mask is None else padding_mask
+        priority = torch.rand(ids.shape, generator=chance).masked_fill(~padding_mask, 2.0)
+        is_target = priority < max(self.share, float(priority.min()) + 1e-9)
+        replacement = torch.rand(ids.shape, generator=chance)
+        random_ids = torch.randint(0, config.vocabulary, ids.shape, generator=chance)
+        masked_ids = torch.where(is_target & (replacement < self.covered), mask, ids)
+        masked_ids = torch.where(is_target & (replacement >= 1 - self.swapped), random_ids, masked_ids)
+        return dict(batch) | {"ids": masked_ids, "targets": torch.where(is_target, ids, HIDDEN)}
 
     def count(self, batch: Batch) -> int:
-        """Every token that is asked about."""
+        """Return the number of masked positions."""
         return int((batch["targets"] != HIDDEN).sum())
 
     def total(self, model: Model, batch: Batch) -> Tensor:
-        """Cross-entropy at the places that are asked about; only those are scored."""
-        asked = batch["targets"] != HIDDEN
+        """Return the cross-entropy at the masked positions; logits are computed only there."""
+        is_target = batch["targets"] != HIDDEN
         hidden = model.hidden(batch["ids"], real=batch.get("real"))
-        return _cross_entropy(model.scores(hidden[asked]), batch["targets"][asked])
+        return _cross_entropy(model.scores(hidden[is_target]), batch["targets"][is_target])
 
 
 @dataclass(frozen=True)
 class SourceToTarget(Objective):
-    """The target of a source, token by token; `smoothing` of the chance is spread over all words."""
+    """Sequence-to-sequence prediction of the target, with label smoothing."""
 
     kind: ClassVar[str] = "source-to-target"
     smoothing: float = 0.1
@@ -114,27 +119,27 @@ class SourceToTarget(Objective):
     def __post_init__(self) -> None:
         check(self, smoothing=0)
         if self.smoothing >= 1:
-            raise InvalidInput(f"smoothing is {self.smoothing}.", hint="smoothing must be below 1.")
+            raise InvalidInput(f"label_smoothing is {self.smoothing}.", hint="It must be below 1.")
 
     def count(self, batch: Batch) -> int:
-        """Every token of the targets."""
+        """Return the number of target tokens."""
         return int((batch["targets"] != HIDDEN).sum())
 
     def total(self, model: Model, batch: Batch) -> Tensor:
-        """Cross-entropy with smoothed labels while learning, without them while looking."""
-        asked = batch["targets"] != HIDDEN
+        """Return the cross-entropy, with label smoothing in training mode only."""
+        is_target = batch["targets"] != HIDDEN
         hidden = model.hidden(
             batch["ids"], real=batch.get("real"), source=batch["source"], source_real=batch.get("source_real")
         )
         smoothing = self.smoothing if model.training else 0.0
-        return _cross_entropy(model.scores(hidden[asked]), batch["targets"][asked], smoothing)
+        return _cross_entropy(model.scores(hidden[is_target]), batch["targets"][is_target], smoothing)
 
 
 @dataclass(frozen=True)
 class Contrastive(Objective):
-    """Two texts that belong together get near vectors, all others of the batch stay apart.
+    """InfoNCE loss with in-batch negatives: texts that belong together get similar embeddings.
 
-    `temperature` says how sharply. Texts of the same label are never pushed apart.
+    `temperature` divides the similarities. Texts with the same label are never negatives of each other.
     """
 
     kind: ClassVar[str] = "contrastive"
@@ -145,27 +150,29 @@ class Contrastive(Objective):
             raise InvalidInput(f"temperature is {self.temperature}.", hint="temperature must be above 0.")
 
     def count(self, batch: Batch) -> int:
-        """Every pair."""
+        """Return the number of pairs."""
         return len(batch["ids"])
 
     def total(self, model: Model, batch: Batch) -> Tensor:
-        """Cross-entropy of finding the partner among all texts of the batch, both ways."""
+        """Return the cross-entropy of finding the positive among all texts of the batch, in both directions."""
         if not isinstance(model, Encoder):
-            raise InvalidInput("Sentence vectors are learned by an encoder.", hint="peasy train encoder")
+            raise InvalidInput("The contrastive objective needs an encoder.", hint="peasy train encoder")
         left = functional.normalize(model.embed(batch["source"], real=batch.get("source_real")).float(), dim=-1)
         right = functional.normalize(model.embed(batch["ids"], real=batch.get("real")).float(), dim=-1)
-        scores = left @ right.mT / self.temperature
-        right_one = torch.arange(len(scores), device=scores.device)
+        similarities = left @ right.mT / self.temperature
+        positives = torch.arange(len(similarities), device=similarities.device)
         if "label" in batch:
             same = batch["label"][:, None] == batch["label"]
-            scores = scores.masked_fill(same & (right_one[:, None] != right_one), -torch.inf)
-        ways = (functional.cross_entropy(each, right_one, reduction="sum") for each in (scores, scores.mT))
-        return sum(ways, start=scores.new_zeros(())) / 2
+            similarities = similarities.masked_fill(same & (positives[:, None] != positives), -torch.inf)
+        losses = (
+            functional.cross_entropy(logits, positives, reduction="sum") for logits in (similarities, similarities.mT)
+        )
+        return sum(losses, start=similarities.new_zeros(())) / 2
 
 
 @dataclass(frozen=True)
 class SkipGram(Objective):
-    """From each word, every neighbour up to the model's window on either side."""
+    """Skip-gram: from each word, predict all words within the window on either side."""
 
     kind: ClassVar[str] = "skip-gram"
     window: int = 4
@@ -174,34 +181,34 @@ class SkipGram(Objective):
         check(self, window=1)
 
     def count(self, batch: Batch) -> int:
-        """Every neighbour of every word."""
+        """Return the number of (word, neighbour) pairs."""
         rows, time = batch["ids"].shape
-        return rows * sum(2 * (time - far) for far in range(1, min(self.window, time - 1) + 1))
+        return rows * sum(2 * (time - distance) for distance in range(1, min(self.window, time - 1) + 1))
 
     def total(self, model: Model, batch: Batch) -> Tensor:
-        """Cross-entropy of the neighbours; the scores of a word are computed once for all of them."""
+        """Return the cross-entropy of the neighbours; the logits of a word are computed once for all of them."""
         if not isinstance(model, WordsModel):
-            raise InvalidInput("Neighbours are learned by word vectors.", hint="peasy train words")
+            raise InvalidInput("The skip-gram objective needs a word-vector model.", hint="peasy train words")
         ids = batch["ids"]
-        chances = functional.log_softmax(model(ids).float(), dim=-1)
-        found = chances.new_zeros(())
-        for far in range(1, min(self.window, ids.shape[1] - 1) + 1):
-            after = chances[:, :-far].gather(2, ids[:, far:, None])
-            before = chances[:, far:].gather(2, ids[:, :-far, None])
-            found = found - after.sum() - before.sum()
-        return found
+        log_probs = functional.log_softmax(model(ids).float(), dim=-1)
+        loss = log_probs.new_zeros(())
+        for distance in range(1, min(self.window, ids.shape[1] - 1) + 1):
+            after = log_probs[:, :-distance].gather(2, ids[:, distance:, None])
+            before = log_probs[:, distance:].gather(2, ids[:, :-distance, None])
+            loss = loss - after.sum() - before.sum()
+        return loss
 
 
 @dataclass(frozen=True)
 class Counting(NextToken):
-    """Every row of words is counted, once; the loss is how surprising it was before it was counted."""
+    """N-gram counting: every sequence is counted once; the loss is measured before counting it."""
 
     kind: ClassVar[str] = "counting"
 
     def observe(self, model: Model, batch: Batch) -> None:
-        """Count the rows of a batch."""
+        """Count the n-grams of a batch."""
         if not isinstance(model, NGramModel):
-            raise InvalidInput("Only an n-gram model counts.", hint="peasy train ngram")
+            raise InvalidInput("The counting objective needs an n-gram model.", hint="peasy train ngram")
         model.observe(batch["ids"], batch.get("real"))
 
 
@@ -209,7 +216,7 @@ AnyObjective = NextToken | MaskedToken | SourceToTarget | Contrastive | SkipGram
 
 
 def _cross_entropy(scores: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Summed over all targets that are asked for, in float32 whatever the scores are."""
+    """Sum the cross-entropy over all targets that are not ignored, in float32."""
     return functional.cross_entropy(
         scores.flatten(0, -2).float(),
         targets.flatten(),

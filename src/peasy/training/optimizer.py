@@ -1,4 +1,4 @@
-"""Optimizers: AdamW for everything, or Muon for the matrices inside blocks with AdamW for the rest."""
+"""Optimizers: AdamW for all weights, or Muon for linear layers with AdamW for the rest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from peasy.training.muon import MuonSteps
 
 @dataclass(frozen=True)
 class AdamW:
-    """Each number moves by its own running mean and spread; matrices are pulled towards 0 by `decay`."""
+    """AdamW settings; weight decay applies to matrices other than embeddings."""
 
     kind: ClassVar[str] = "adamw"
     lr: float = 3e-3
@@ -26,12 +26,12 @@ class AdamW:
     def __post_init__(self) -> None:
         check(self, lr=0, decay=0, first=0, second=0, epsilon=0)
         if self.first >= 1 or self.second >= 1:
-            raise InvalidInput("first and second are shares of the past.", hint="They must be below 1.")
+            raise InvalidInput("beta1 and beta2 must be below 1.", hint="For example 0.9 and 0.95.")
 
 
 @dataclass(frozen=True)
 class Muon:
-    """Matrices of linear maps move by orthogonal steps; embeddings, heads, norms and biases by `rest`."""
+    """Muon settings: orthogonalized momentum for linear weights; `adamw` for embeddings, heads, norms and biases."""
 
     kind: ClassVar[str] = "muon"
     lr: float = 0.02
@@ -50,7 +50,7 @@ OptimizerRecipe = AdamW | Muon
 
 
 class Optimizer:
-    """Moves the weights of a model; all it remembers can be saved by name and taken back."""
+    """Optimizer of a model, with a state that is saved and restored by parameter name."""
 
     def __init__(self, model: nn.Module, recipe: OptimizerRecipe, *, bfloat16: bool = False) -> None:
         self.recipe = recipe
@@ -70,7 +70,7 @@ class Optimizer:
         self._moved = {name for name in self.named if name not in matrices}
 
     def step(self, factor: float) -> None:
-        """Move by the gradients, at this share of the full rate."""
+        """Update the weights; `lr_scale` multiplies the learning rates."""
         for group in self._adam.param_groups:
             group["lr"] = self._adam_recipe.lr * factor
         self._adam.step()
@@ -78,39 +78,39 @@ class Optimizer:
             self._muon.step(self.recipe.lr * factor)
 
     def forget_gradients(self) -> None:
-        """Before the next step: gradients are sums."""
+        """Zero all gradients."""
         for weight in self.named.values():
             weight.grad = None
 
     def clip(self, most: float | None) -> Tensor:
-        """Shorten all gradients together to the length `most`; tells how long they were."""
+        """Clip the global gradient norm to `max_norm`; return the norm before clipping."""
         gradients = [weight.grad for weight in self.named.values() if weight.grad is not None]
-        length = torch.nn.utils.get_total_norm(gradients, foreach=True)
+        norm = torch.nn.utils.get_total_norm(gradients, foreach=True)
         if most is not None:
-            torch.nn.utils.clip_grads_with_norm_(list(self.named.values()), most, length, foreach=True)
-        return length
+            torch.nn.utils.clip_grads_with_norm_(list(self.named.values()), most, norm, foreach=True)
+        return norm
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that the next step depends on."""
-        found = {f"muon.{name}": held for name, held in (self._muon.state() if self._muon else {}).items()}
+        """Return all optimizer state by name."""
+        state = {f"muon.{name}": momentum for name, momentum in (self._muon.state() if self._muon else {}).items()}
         for name in self._moved:
-            held: dict[str, Any] = self._adam.state.get(self.named[name], {})
-            found |= {f"adam.{part}.{name}": value for part, value in held.items()}
-        return found
+            slots: dict[str, Any] = self._adam.state.get(self.named[name], {})
+            state |= {f"adam.{slot}.{name}": value for slot, value in slots.items()}
+        return state
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what `state` gave; copies, so that the file may go."""
+        """Load a state returned by `state`; tensors are copied, so that the file may be deleted."""
         try:
             if self._muon is not None:
                 self._muon.restore({name: state[f"muon.{name}"] for name in self._muon.state()})
             for name in self._moved:
-                keys = [part for part in _ADAM_PARTS if f"adam.{part}.{name}" in state]
-                held = {part: state[f"adam.{part}.{name}"].clone() for part in keys}
-                if held:
-                    self._adam.state[self.named[name]] = held
+                slots = [slot for slot in _ADAM_PARTS if f"adam.{slot}.{name}" in state]
+                values = {slot: state[f"adam.{slot}.{name}"].clone() for slot in slots}
+                if values:
+                    self._adam.state[self.named[name]] = values
         except KeyError as error:
             raise InvalidInput(
-                f"The saved optimizer has nothing for {error}.", hint="Was the recipe changed?"
+                f"The saved optimizer state has nothing for {error}.", hint="Was the recipe changed?"
             ) from None
 
 
@@ -118,7 +118,7 @@ _ADAM_PARTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def linear_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The weights of the linear maps inside a model, by name: what Muon is for."""
+    """Return the weights of the linear layers by name: the parameters that Muon updates."""
     return {
         f"{name}.weight": cast(nn.Parameter, module.weight)
         for name, module in model.named_modules()
@@ -127,9 +127,9 @@ def linear_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _adam(named: Mapping[str, nn.Parameter], recipe: AdamW) -> torch.optim.AdamW:
-    pulled = [weight for name, weight in named.items() if weight.ndim > 1 and "embedding" not in name]
-    free = [weight for name, weight in named.items() if weight.ndim <= 1 or "embedding" in name]
-    groups = [{"params": pulled, "weight_decay": recipe.decay}, {"params": free, "weight_decay": 0.0}]
+    decayed = [weight for name, weight in named.items() if weight.ndim > 1 and "embedding" not in name]
+    not_decayed = [weight for name, weight in named.items() if weight.ndim <= 1 or "embedding" in name]
+    groups = [{"params": decayed, "weight_decay": recipe.decay}, {"params": not_decayed, "weight_decay": 0.0}]
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=recipe.lr,

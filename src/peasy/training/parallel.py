@@ -1,7 +1,7 @@
-"""Many processes, one run: the same batch, cut by rows; the same steps, taken together; one voice and one writer.
+"""Data-parallel training (DDP or FSDP2); rank 0 logs and saves.
 
-DDP keeps all weights in every process, FSDP2 cuts them into shards. The batch of a step does not depend on how many
-processes share it, so the curve of a run does not either, and a run may go on with another number of them.
+DDP replicates the weights, FSDP2 shards them. The global batch does not depend on the number of processes, so neither
+does the loss curve, and a run may resume with another number of processes.
 """
 
 import contextlib
@@ -34,12 +34,14 @@ from peasy.training.state import CHECKPOINTS, STATE, Place, clean, latest_state,
 
 
 def train(task: loop.Task, crew: Crew) -> Iterator[Event]:
-    """Train as `loop.train` does, alone or together with others; the recipe says how the model is shared."""
+    """Train like `loop.train`, in one or several processes; the recipe chooses DDP or FSDP."""
     if crew.alone:
         yield from loop.train(task)
         return
     if isinstance(task.objective, Counting):
-        raise InvalidInput("An n-gram model counts its data once, in one process.", hint="Leave out torchrun.")
+        raise InvalidInput(
+            "An n-gram model is trained in a single process.", hint="Run without torchrun and --processes."
+        )
     crew.wish = crew.stopping = False
     with locked(task.run) if crew.lead else contextlib.nullcontext():
         if crew.lead:
@@ -50,7 +52,7 @@ def train(task: loop.Task, crew: Crew) -> Iterator[Event]:
 
 
 def _until_closed(events: Iterator[Event], crew: Crew) -> Iterator[Event]:
-    """Who closes the events wishes to stop; all stop together, after the step in which they heard of it."""
+    """Turn closing the generator into a stop request; all ranks stop together after the same step."""
     for event in events:
         try:
             yield event
@@ -62,23 +64,23 @@ def _until_closed(events: Iterator[Event], crew: Crew) -> Iterator[Event]:
 
 
 class Asked(nn.Module):
-    """A model together with what it is asked: batch in, sum of losses out. This is what DDP and FSDP wrap."""
+    """Model and objective as one module (batch in, summed loss out), to be wrapped by DDP or FSDP."""
 
     def __init__(self, model: Model, objective: Objective, crew: Crew) -> None:
         super().__init__()
         self.model, self.objective, self.crew = model, objective, crew
 
     def forward(self, batch: Batch) -> Tensor:
-        """The sum of the losses of these rows."""
+        """Return the summed loss of these sequences."""
         if isinstance(self.objective, Contrastive) and torch.is_grad_enabled():
             return self._among_all(batch)
         return self.objective.total(self.model, batch)
 
     def _among_all(self, batch: Batch) -> Tensor:
-        """A text is told apart from those of all processes: each sees the whole sum, and answers for its own rows."""
+        """Use the texts of all ranks as negatives: full loss on each rank, gradients for its own rows."""
         model: Any = self.model
-        own = model.embed
-        model.embed = lambda *ids, **more: self.crew.gather(own(*ids, **more))
+        embed = model.embed
+        model.embed = lambda *ids, **more: self.crew.gather(embed(*ids, **more))
         try:
             total = self.objective.total(model, batch)
         finally:
@@ -87,23 +89,23 @@ class Asked(nn.Module):
 
 
 class SharedLearner(GradientLearner):
-    """Each process takes its rows of every part; gradients are added up before the one step that all take."""
+    """Gradient learner of one rank: computes its rows of every micro-batch; gradients are summed over all ranks."""
 
     def __init__(self, crew: Crew, asked: nn.Module, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.crew, self.asked = crew, asked
 
     def learn(self, parts: Sequence[Batch], step: int, factor: float) -> Learned:
-        """Do one step together."""
+        """Do one training step on all ranks."""
         count = sum(map(self.objective.count, parts))
-        mine = [rows_of(part, self.crew) for part in parts]
+        local_parts = [rows_of(part, self.crew) for part in parts]
         self.optimizer.forget_gradients()
         loss = 0.0
         with self._compiled(), self._drawing(step), self.crew.watched():
-            for number, part in enumerate(mine):
-                with self._quietly(number + 1 < len(mine)), cast(self.precision, self.device):
+            for number, part in enumerate(local_parts):
+                with self._quietly(number + 1 < len(local_parts)), cast(self.precision, self.device):
                     total = self.asked(part) / count
-                    (total * self.crew.size).backward()  # both ways of sharing take the mean over processes
+                    (total * self.crew.size).backward()  # DDP and FSDP average gradients over ranks
                 loss += float(total.detach())
             norm = float(self.optimizer.clip(self.clip))
         loss = self.crew.settle(loss)
@@ -114,11 +116,11 @@ class SharedLearner(GradientLearner):
         return Learned(loss, norm)
 
     def _drawing(self, step: int) -> contextlib.AbstractContextManager[None]:
-        """What is dropped out differs from process to process, as it would from row to row."""
+        """Seed dropout differently on each rank."""
         return drawing(self.seed + self.crew.rank, step) if self._draws else contextlib.nullcontext()
 
     def _quietly(self, more_to_come: bool) -> contextlib.AbstractContextManager[None]:
-        """Gradients travel once a step, with the last part."""
+        """Skip gradient synchronisation except for the last micro-batch."""
         if more_to_come and isinstance(self.asked, DistributedDataParallel):
             return self.asked.no_sync()
         return contextlib.nullcontext()
@@ -126,12 +128,12 @@ class SharedLearner(GradientLearner):
     def _blame(self, parts: Sequence[Batch], count: int, step: int) -> Diverged:
         if isinstance(self.asked, DistributedDataParallel):
             return super()._blame(parts, count, step)
-        hint = "Lower the rate (--set optimizer.lr=...), and go on from the last checkpoint with --resume."
+        hint = "Lower the learning rate (--set optimizer.lr=...), and continue from the last checkpoint with --resume."
         return Diverged(f"Step {step}: the loss or its gradient is NaN or infinite.", hint=hint)
 
 
 class _Together(Objective):
-    """The objective for looking: rows are shared where they can be, and everybody gets the sum."""
+    """Validation objective: splits the rows over the ranks if possible; every rank gets the sum."""
 
     kind = "together"
 
@@ -145,21 +147,21 @@ class _Together(Objective):
         return self.inner.count(batch)
 
     def total(self, model: Model, batch: Batch) -> Tensor:
-        inside = self.asked.module if isinstance(self.asked, DistributedDataParallel) else self.asked
+        loss_module = self.asked.module if isinstance(self.asked, DistributedDataParallel) else self.asked
         rows = len(batch["ids"])
         if rows % self.crew.size or isinstance(self.inner, Contrastive):
-            return inside(batch)
-        return self.crew.add(inside(rows_of(batch, self.crew)).detach().clone())
+            return loss_module(batch)
+        return self.crew.add(loss_module(rows_of(batch, self.crew)).detach().clone())
 
 
 def rows_of(batch: Batch, crew: Crew) -> Batch:
-    """The rows of a batch that are this process's own; labels are known to all."""
-    mine = share(len(batch["ids"]), world=crew.size, rank=crew.rank)
-    return {name: array if name == "label" else array[mine] for name, array in batch.items()}
+    """Return this rank's rows of a batch; labels are kept whole."""
+    rows = share(len(batch["ids"]), world=crew.size, rank=crew.rank)
+    return {name: array if name == "label" else array[rows] for name, array in batch.items()}
 
 
 class SharedRun(loop.Run):
-    """A run seen by one of its processes: all do the same steps, the lead alone writes."""
+    """Training loop of one rank: all ranks do the same steps, only rank 0 writes."""
 
     def __init__(self, task: loop.Task, crew: Crew) -> None:
         self.crew, self.way = crew, task.recipe.parallel
@@ -167,41 +169,41 @@ class SharedRun(loop.Run):
         super().__init__(task)
 
     def take_up(self) -> None:
-        """The state that the lead found, for all; then the model is shared, and so is its optimizer."""
+        """Restore rank 0's latest checkpoint on all ranks, then wrap the model and create the optimizer."""
         task, crew = self.task, self.crew
         folder, self.warning = latest_state(task.run) if crew.lead else (None, None)
-        told = crew.agree("" if folder is None else str(folder))
-        self.saved = Path(told) if told else None
+        path = crew.agree("" if folder is None else str(folder))
+        self.saved = Path(path) if path else None
         self.place = Place() if self.saved is None else load_state(self.saved, task.model, None)
         self.digest = weights_hash(task.model.state_dict()) if crew.lead else ""
-        asked = self._share(Asked(task.model, task.objective, crew))
-        learner = self._learner(asked)
+        loss_module = self._share(Asked(task.model, task.objective, crew))
+        learner = self._learner(loss_module)
         if self.saved is not None:
             file = TensorFile(read_checkpoint(self.saved, verified=True).folder, STATE)
             learner.optimizer.restore({name: file.tensor(name) for name in file.info})
         self.learner = learner
-        self.task = replace(task, objective=_Together(task.objective, asked, crew))
+        self.task = replace(task, objective=_Together(task.objective, loss_module, crew))
 
     def _share(self, asked: Asked) -> nn.Module:
         if self.way == "fsdp":
             sharded.shard(asked, self.device)
             return asked
         with self.crew.watched():
-            # An encoder's pooler or head is not asked by every objective.
+            # Not every objective uses an encoder's pooler or head.
             unused = isinstance(self.model, Encoder)
             return DistributedDataParallel(asked, find_unused_parameters=unused)
 
     def _learner(self, asked: nn.Module) -> SharedLearner:
         recipe, objective = self.recipe, self.task.objective
-        kind = sharded.ShardedOptimizer if self.way == "fsdp" else Optimizer
-        optimizer = kind(self.model, recipe.optimizer, bfloat16=self.precision == "bfloat16")
+        optimizer_class = sharded.ShardedOptimizer if self.way == "fsdp" else Optimizer
+        optimizer = optimizer_class(self.model, recipe.optimizer, bfloat16=self.precision == "bfloat16")
         return SharedLearner(
             self.crew, asked, self.model, objective, optimizer, seed=recipe.seed, clip=recipe.clip,
             precision=self.precision, compile=recipe.compile and self.way == "ddp",
         )  # fmt: skip
 
     def open(self) -> None:
-        """The lead alone keeps records."""
+        """Open the logs on rank 0 only."""
         if self.crew.lead:
             super().open()
 
@@ -210,7 +212,7 @@ class SharedRun(loop.Run):
             super().__exit__(*error)
 
     def events(self) -> Iterator[Event]:
-        """Everything that happens, until the budget is used up or all have agreed to stop."""
+        """Yield all events until the budget is used up or all ranks agree to stop."""
         yield self.tell(self._started())
         while self.done < 1.0:
             yield from self._step()
@@ -222,33 +224,33 @@ class SharedRun(loop.Run):
         yield self.tell(Finished(step, folder, self.digest, self.loss, self.valid, tokens, elapsed))
 
     def sample(self, write: loop.Write) -> Sampled:
-        """What the lead's model writes; the others only help to make it whole."""
+        """Generate samples on rank 0; the other ranks only take part in gathering the model."""
         model = self._whole()
-        found = Sampled(self.place.step, (), ()) if model is None else write(model, self.place.step)
+        sampled = Sampled(self.place.step, (), ()) if model is None else write(model, self.place.step)
         self.crew.agree()
         self.model.train()
-        return found
+        return sampled
 
     def record(self, sentence: attention.Sentence, stopped: bool) -> None:
-        """Where the lead's model looks."""
+        """Write the attention snapshot on rank 0."""
         model = self._whole()
         if model is not None:
             attention.record(self.task.run, self.place.step, model, sentence, stopped=stopped)
         self.crew.agree()
 
     def _whole(self) -> Model | None:
-        """The whole model, ready to be asked, for the lead; everybody must call."""
+        """Return the full model in eval mode on rank 0; all ranks must call it."""
         if self.way == "fsdp":
             with self.crew.watched():
                 return sharded.gather(self.model, keep=self.crew.lead)
         return self.model.eval() if self.crew.lead else None
 
     def tell(self, event: Event) -> Event:
-        """Only the lead writes it down."""
+        """Emit the event on rank 0 only."""
         return super().tell(event) if self.crew.lead else event
 
     def save(self) -> Saved:
-        """The lead writes one checkpoint, the same as if it had trained alone."""
+        """Write one checkpoint on rank 0, identical to that of a single process."""
         self.place = replace(self.place, elapsed=self.budget.elapsed)
         target = self.task.run / CHECKPOINTS / f"step-{self.place.step:06}"
         model, optimizer = self._gathered(target)
@@ -256,10 +258,10 @@ class SharedRun(loop.Run):
         if self.crew.lead:
             self.metrics.keep()
             self.samples.keep()
-            cut = self.task.tokenizer, self.task.answers
-            save_state(self.task.run, model, optimizer, self.place, *cut, keep=self.recipe.keep)
+            tokenizers = self.task.tokenizer, self.task.answers
+            save_state(self.task.run, model, optimizer, self.place, *tokenizers, keep=self.recipe.keep)
             self.digest = weights_hash(model.state_dict())
-        self.crew.agree()  # however long the lead writes, nobody takes it for lost
+        self.crew.agree()  # the other ranks wait until rank 0 has written
         event = Saved(self.place.step, target, self.digest)
         self.tell(event)
         return event
@@ -271,5 +273,5 @@ class SharedRun(loop.Run):
             return self.model, optimizer
         with self.crew.watched():
             shards = target.with_name(f".{target.name}.part-shards")
-            found = sharded.consolidate(shards, self.model, optimizer, lead=self.crew.lead)
-        return found or (None, None)
+            gathered = sharded.consolidate(shards, self.model, optimizer, lead=self.crew.lead)
+        return gathered or (None, None)

@@ -1,4 +1,4 @@
-"""Which numbers a model is trained with: bfloat16 products where the processor has them, float32 elsewhere."""
+"""Mixed precision: bfloat16 autocast if the hardware supports it, else float32."""
 
 import contextlib
 from typing import Literal
@@ -9,24 +9,24 @@ Precision = Literal["auto", "float32", "bfloat16"]
 
 
 def choose_precision(asked: Precision, device: str = "cpu") -> Literal["float32", "bfloat16"]:
-    """What "auto" means here. On a processor without bfloat16 in its hardware, float32 is faster."""
+    """Resolve "auto". On a CPU without bfloat16 instructions, float32 is faster."""
     if asked != "auto":
         return asked
     return "bfloat16" if has_bfloat16(device) else "float32"
 
 
 def has_bfloat16(device: str = "cpu") -> bool:
-    """Whether products in bfloat16 are done by the hardware."""
+    """Return whether the hardware has bfloat16 matrix products."""
     if device.startswith("cuda"):
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     if device != "cpu":
         return False
-    asked = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    return any(ask is not None and ask() for ask in asked)
+    checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return any(is_supported is not None and is_supported() for is_supported in checks)
 
 
 def cast(precision: str, device: str = "cpu") -> contextlib.AbstractContextManager[object]:
-    """Inside it, matrix products run in this precision; weights and sums stay float32."""
+    """Autocast context: matrix products in this precision; weights and reductions stay float32."""
     if precision == "float32":
         return contextlib.nullcontext()
     return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)

@@ -1,4 +1,4 @@
-"""The recipe: everything that decides what a run does, as typed settings; presets are data."""
+"""Training recipe: all settings of a run as typed dataclasses, with presets in recipes.toml."""
 # ruff: noqa: RUF009 (frozen defaults may be shared)
 
 import tomllib
@@ -24,7 +24,7 @@ SIZES: tuple[str, ...] = get_args(Size)
 
 @dataclass(frozen=True)
 class TokenizerRecipe:
-    """How text is cut: `by` characters, words, bpe, wordpiece or unigram; how many tokens there may be."""
+    """Tokenizer settings: `algorithm` is characters, words, bpe, wordpiece or unigram."""
 
     by: Literal["characters", "words", "bpe", "wordpiece", "unigram"] = "bpe"
     vocabulary: int | None = None
@@ -36,7 +36,7 @@ class TokenizerRecipe:
 
 @dataclass(frozen=True)
 class ShortStart:
-    """Windows of only `context` tokens, more of them in a batch, until this share of the run is over."""
+    """Sequence-length warmup: windows of `seq_len` tokens, in larger batches, until this fraction of the run."""
 
     context: int
     until: float = 0.7
@@ -47,14 +47,14 @@ class ShortStart:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a run does.
+    """Settings of a training run.
 
-    `trains` and `preset` name the model, `model` says what differs from its preset; `corpus` holds options of the data,
-    `origin` is the model that the weights come from. `batch` counts samples of a step, taken in `accumulate` parts;
-    of a text the samples are `rows`: windows of running text, or whole documents.
-    `steps` or `minutes` is the budget. `validate`, `sample` and `save` say how often in a run, evenly spread; the
-    newest `keep` checkpoints stay. `prompts` are written on, `sentence` is watched. `parallel` says how several
-    processes share a model: all of it in each (ddp), or in shards (fsdp).
+    Model: `model_kind` and `preset` choose the architecture, `model` overrides its settings, `init_from` names a model
+    to start from. Data: `data_options` are options of the dataset; `batch_size` sequences per step, in
+    `grad_accum_steps` micro-batches; `sample_unit` is windows of plain text or whole documents.
+    Budget: `steps` or `minutes`. `num_validations`, `num_samplings` and `num_saves` are counts per run, evenly spaced;
+    the newest `keep_checkpoints` checkpoints are kept. `prompts` are continued in samples; the attention of
+    `tracked_sentence` is recorded. `parallel`: a full copy in each process (ddp), or shards (fsdp).
     """
 
     trains: Kind
@@ -94,15 +94,15 @@ class Recipe:
         if self.minutes is not None and not self.minutes > 0:
             raise InvalidInput(f"minutes is {self.minutes}.", hint="minutes must be above 0.")
         if self.steps is not None and self.minutes is not None:
-            raise InvalidInput("A run is given steps or minutes, not both.", hint="Leave one of them out.")
+            raise InvalidInput("Set steps or minutes, not both.", hint="Leave one of them out.")
         if self.batch % self.accumulate:
             raise InvalidInput(
-                f"A batch of {self.batch} cannot be taken in {self.accumulate} equal parts.",
-                hint="accumulate must divide batch.",
+                f"A batch of {self.batch} cannot be split into {self.accumulate} equal parts.",
+                hint="grad_accum_steps must divide batch_size.",
             )
 
     def rows_and_context(self, done: float) -> tuple[int, int]:
-        """How many samples a step takes and how long they are, when `done` of the run is over."""
+        """Return batch size and sequence length when the fraction `done` of the run is over."""
         if self.short is None or done >= self.short.until:
             return self.batch, self.context
         context = min(self.short.context, self.context)
@@ -110,27 +110,29 @@ class Recipe:
 
 
 def make_recipe(kind: str, preset: str = "small", settings: Mapping[str, Any] | None = None, **given: Any) -> Recipe:
-    """The recipe of a kind and a size, with `settings` put over it; None in `given` leaves the preset's value.
+    """Return the recipe of a model kind and size, overridden by `settings`; None in `given` keeps the preset's value.
 
     >>> make_recipe("gpt", "tiny", {"optimizer": {"lr": 0.01}}, steps=100).optimizer.lr
     0.01
     """
     if kind not in KINDS:
-        raise NotFound(f'There is no kind "{kind}".', hint=did_you_mean(kind, KINDS) or f"Known: {', '.join(KINDS)}.")
+        raise NotFound(
+            f'There is no model kind "{kind}".', hint=did_you_mean(kind, KINDS) or f"Known: {', '.join(KINDS)}."
+        )
     if preset not in SIZES:
         raise NotFound(f'There is no preset "{preset}".', hint=f"Known: {', '.join(SIZES)}.")
-    table = _presets()[kind]
-    data: dict[str, Any] = {key: value for key, value in table.items() if key not in SIZES}
-    data = over(over(data, table.get(preset, {})), settings or {})
+    presets = _presets()[kind]
+    data: dict[str, Any] = {key: value for key, value in presets.items() if key not in SIZES}
+    data = over(over(data, presets.get(preset, {})), settings or {})
     given = {key: value for key, value in given.items() if value is not None}
-    asked = {**(settings or {}), **given}
-    if "steps" in asked and "minutes" not in asked:  # one budget takes the place of the preset's
+    explicit = {**(settings or {}), **given}
+    if "steps" in explicit and "minutes" not in explicit:  # an explicit budget replaces the preset's
         data.pop("minutes", None)
     return config.read(Recipe, data | given | {"trains": kind, "preset": preset}, where="recipe")
 
 
 def over(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`data` with `changes` put over it, table by table; another `kind` starts a table anew."""
+    """Return `data` merged with `changes`, table by table; a different `kind` replaces the whole table."""
     merged = dict(data)
     for key, value in changes.items():
         old = merged.get(key)
@@ -145,7 +147,7 @@ def _alike(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 
 def differing(old: Recipe, new: Recipe) -> list[str]:
-    """Which settings two recipes disagree about, by their paths."""
+    """Return the dotted paths of the settings in which two recipes differ."""
     return _differing(config.plain(old), config.plain(new), "")
 
 

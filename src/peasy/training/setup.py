@@ -1,4 +1,4 @@
-"""From a recipe to something that can be trained: the tokenizer, the model, the objective, and the run's folder."""
+"""Run setup: tokenizer, model config, objective and run folder from a recipe."""
 
 import hashlib
 import json
@@ -39,12 +39,12 @@ from peasy.training.state import CHECKPOINTS
 
 RECIPE, MODEL, ABOUT = "recipe.json", "model.json", "about.json"
 _ENOUGH = 20_000_000
-"""A tokenizer learns nothing more from characters beyond these."""
+"""Characters used to train a tokenizer; more would change nothing."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A trained model that a run goes on from, with its own tokenizer; `answers` is that of a translator's targets."""
+    """Pretrained model to start from, with its tokenizer; `target_tokenizer` is that of a translator's targets."""
 
     name: str
     model: Model
@@ -54,9 +54,9 @@ class Origin:
 
 @dataclass(frozen=True)
 class Setup:
-    """A run before its first step: what it does, what it trains, and how text is cut.
+    """Resolved configuration of a run before its first step: recipe, model config, tokenizer.
 
-    `answers` cuts the targets of a translator, where that is another tokenizer.
+    `target_tokenizer` is the tokenizer of a translator's targets, if it differs.
     """
 
     recipe: Recipe
@@ -66,24 +66,24 @@ class Setup:
 
 
 def set_up(recipe: Recipe, corpus: Corpus, origin: Origin | None = None, device: str = "cpu") -> Setup:
-    """Settle what the recipe leaves open, so that the run can be repeated from its folder alone."""
+    """Resolve all defaults of a recipe, so that the run can be repeated from its folder alone."""
     tokenizer = make_tokenizer(recipe, corpus) if origin is None else origin.tokenizer
     config = _model_config(recipe, tokenizer) if origin is None else _origin_config(recipe, origin)
     objective = recipe.objective or fitting_objective(recipe, config, corpus.kind)
     context = min(recipe.context, getattr(config, "context", None) or recipe.context)
     precision = choose_precision(recipe.precision, device)
-    settled = replace(recipe, objective=objective, context=context, precision=precision)
-    return Setup(settled, config, tokenizer, None if origin is None else origin.answers)
+    resolved = replace(recipe, objective=objective, context=context, precision=precision)
+    return Setup(resolved, config, tokenizer, None if origin is None else origin.answers)
 
 
 def make_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizer:
-    """A tokenizer learned from the corpus."""
-    asked = recipe.tokenizer
-    return text.train(_beginning(corpus), kind=asked.by, vocabulary=asked.vocabulary, lowercase=asked.lowercase)
+    """Train a tokenizer on the corpus."""
+    options = recipe.tokenizer
+    return text.train(_beginning(corpus), kind=options.by, vocabulary=options.vocabulary, lowercase=options.lowercase)
 
 
 def build_model(setup: Setup, origin: Origin | None = None) -> Model:
-    """The model with weights drawn from the seed, or taken from where the run goes on from."""
+    """Build the model with seeded random weights, or with the weights of `origin`."""
     model = build(setup.config, seed=setup.recipe.seed)
     if origin is not None:
         model.load_state_dict(origin.model.state_dict())
@@ -91,7 +91,7 @@ def build_model(setup: Setup, origin: Origin | None = None) -> Model:
 
 
 def fitting_objective(recipe: Recipe, config: Config, data: str) -> AnyObjective:
-    """What a model of this kind is asked about such data ("text", "pairs" or "labelled")."""
+    """Return the default objective of a model kind for such data ("text", "pairs" or "labelled")."""
     if recipe.trains == "ngram":
         return Counting()
     if recipe.trains in ("translator", "rnn-translator"):
@@ -104,7 +104,7 @@ def fitting_objective(recipe: Recipe, config: Config, data: str) -> AnyObjective
 
 
 def write_run(folder: Path, setup: Setup, corpus: Corpus) -> None:
-    """The folder of a new run, all at once: recipe, model, tokenizer, versions and hashes."""
+    """Create the run folder atomically: recipe, model config, tokenizer, versions and hashes."""
     with committed(folder) as part:
         _write(part / RECIPE, settings.plain(setup.recipe))
         _write(part / MODEL, settings.plain(setup.config))
@@ -116,7 +116,7 @@ def write_run(folder: Path, setup: Setup, corpus: Corpus) -> None:
 
 
 def read_run(run: Path) -> Setup:
-    """What `write_run` wrote."""
+    """Read what `write_run` wrote."""
     if not (run / RECIPE).is_file():
         raise NotFound(f"{run} is not a training run: it has no {RECIPE}.")
     folder = Folder(run)
@@ -124,24 +124,28 @@ def read_run(run: Path) -> Setup:
     config = read_config(folder.read_json(MODEL), where=str(run / MODEL))
     tokenizer = read_tokenizer(folder)
     if tokenizer is None:
-        raise InvalidInput(f"{run} has no tokenizer.json.", hint="Start the run anew under another name.")
+        raise InvalidInput(f"{run} has no tokenizer.json.", hint="Start a new run under another name.")
     return Setup(recipe, config, tokenizer, read_target_tokenizer(folder))
 
 
 def changed_ground(run: Path) -> str | None:
-    """What is different here from where the run was begun, as far as its numbers may depend on it."""
+    """Return a warning if torch or the thread count differ from the start of the run, as results may then differ."""
     about = Folder(run).read_json(ABOUT)
-    then = {"torch": about["versions"].get("torch"), "threads": about["machine"].get("threads")}
-    now = {"torch": versions().get("torch"), "threads": torch.get_num_threads()}
-    told = [f"{name} was {then[name]} and is {now[name]}" for name in now if then[name] != now[name]]
-    return f"{', '.join(told)}: the last digits may differ from an uninterrupted run." if told else None
+    recorded = {"torch": about["versions"].get("torch"), "threads": about["machine"].get("threads")}
+    current = {"torch": versions().get("torch"), "threads": torch.get_num_threads()}
+    changes = [
+        f"{name} was {recorded[name]} and is now {current[name]}" for name in current if recorded[name] != current[name]
+    ]
+    return (
+        f"{', '.join(changes)}: results may differ in the last digits from an uninterrupted run." if changes else None
+    )
 
 
 def special_of(tokenizer: Tokenizer) -> Special:
-    """The model's special ids. Documents follow each other with only an end between them: it is also a beginning."""
-    found = tokenizer.special
-    end = () if found.eos is None else (found.eos,)
-    return Special(found.pad, found.eos, end, found.bos, found.mask, found.unk)
+    """Return the special token ids of the model. Documents are separated by eos alone, so it also serves as bos."""
+    special = tokenizer.special
+    eos = () if special.eos is None else (special.eos,)
+    return Special(special.pad, special.eos, eos, special.bos, special.mask, special.unk)
 
 
 def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> Config:
@@ -155,21 +159,23 @@ def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> Config:
 
 def _origin_config(recipe: Recipe, origin: Origin) -> Config:
     config = origin.model.config
-    wanted, given = type(preset(f"{recipe.trains}-{recipe.preset}")), type(config)
-    if given is not wanted:
-        raise InvalidInput(f"{origin.name} is a {given.kind}, and {recipe.trains} trains a {wanted.kind}.")
+    expected, actual = type(preset(f"{recipe.trains}-{recipe.preset}")), type(config)
+    if actual is not expected:
+        raise InvalidInput(f"{origin.name} is a {actual.kind} model, but {recipe.trains} trains a {expected.kind}.")
     if recipe.model:
-        told = ", ".join(recipe.model)
-        raise InvalidInput(f"{origin.name} has its own sizes; {told} cannot be set.", hint="Leave out --set model....")
+        names = ", ".join(recipe.model)
+        raise InvalidInput(
+            f"The architecture of {origin.name} is fixed; {names} cannot be set.", hint="Omit --set model...."
+        )
     return config
 
 
 def _beginning(corpus: Corpus) -> Iterator[str]:
-    left = _ENOUGH
-    for each in corpus.texts("train"):
-        yield each
-        left -= len(each)
-        if left <= 0:
+    remaining = _ENOUGH
+    for document in corpus.texts("train"):
+        yield document
+        remaining -= len(document)
+        if remaining <= 0:
             return
 
 

@@ -1,12 +1,12 @@
-"""Sinks: where else the events of a run go. Any callable that takes an event is one.
+"""Event sinks: callables that receive every training event, e.g. for TensorBoard.
 
-    def tell(event):
-        if isinstance(event, peasy.training.event.Step):
+    def report(event):
+        if isinstance(event, peasy.training.event.TrainStep):
             print(event.step, event.loss)
 
-    peasy.train("gpt", data="stories", sinks=[tell])
+    peasy.train("gpt", data="stories", sinks=[report])
 
-A sink is called after the event was written to `metrics.jsonl`, in the order of the events, in the trainer's thread.
+A sink is called after the event was written to `metrics.jsonl`, in the order of the events, in the training thread.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Sink = Callable[[Event], object]
 
 
 class TensorBoard:
-    """Curves and samples for TensorBoard, in the folder `tensorboard` of the run."""
+    """TensorBoard writer of curves and samples, in the folder `tensorboard` of the run."""
 
     def __init__(self, run: Path) -> None:
         need("tensorboard")
@@ -31,10 +31,10 @@ class TensorBoard:
         self._writer: Any = None
 
     def __call__(self, event: Event) -> None:
-        """Write one event; what a run that goes on writes again is taken back first."""
+        """Write one event; on resume, first purge the steps that will be written again."""
         if isinstance(event, Started):
             self._writer = self._make(event.step + 1)
-        assert self._writer is not None, "a run starts first"
+        assert self._writer is not None, "the first event is Started"
         if isinstance(event, Step):
             for name, value in (("loss", event.loss), ("lr", event.lr), ("tokens per second", event.rate)):
                 self._writer.add_scalar(name, value, event.step)
@@ -52,7 +52,7 @@ NAMED: dict[str, Callable[[Path], Sink]] = {"tensorboard": TensorBoard}
 
 
 def open_sink(sink: str | Sink, run: Path) -> Sink:
-    """A sink by name, or the callable itself."""
+    """Return the sink with this name, or the callable itself."""
     if not isinstance(sink, str):
         return sink
     if sink not in NAMED:

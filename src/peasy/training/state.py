@@ -1,7 +1,7 @@
-"""The state of a run on the disk: everything that the next step depends on, in checkpoints that are whole or absent.
+"""Checkpoints of a run: weights, optimizer state and progress, written atomically.
 
-A checkpoint is a model like any other, with the optimizer and the place in the run beside the weights. There are no
-random states to keep: the order of samples and what is dropped out are functions of the seed and the step.
+A checkpoint is a regular model folder with optimizer state and progress added. No random states are saved:
+the order of samples and dropout are functions of the seed and the step.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ STATE, PLACE = "state.safetensors", "state.json"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run stands: steps done, samples taken (of `context` tokens), tokens seen, seconds spent."""
+    """Progress of a run: steps, samples (of `seq_len` tokens), tokens, seconds."""
 
     step: int = 0
     position: int = 0
@@ -55,7 +55,7 @@ def save_state(
     *,
     keep: int,
 ) -> Path:
-    """Write the checkpoint of a step; when it is safe, those before the newest `keep` go."""
+    """Write the checkpoint of a step; once it is on disk, delete all but the newest `keep`."""
     target = run / CHECKPOINTS / f"step-{place.step:06}"
     if target.exists():
         if verifies(target):
@@ -70,37 +70,37 @@ def save_state(
         STATE: to_bytes({name: tensor.detach().contiguous() for name, tensor in state.items()}),
     }
     try:
-        notes = {"step": str(place.step), "run": run.name}
-        save_model(target, model, tokenizer, target_tokenizer=answers, extras=extras, notes=notes)
+        metadata = {"step": str(place.step), "run": run.name}
+        save_model(target, model, tokenizer, target_tokenizer=answers, extras=extras, notes=metadata)
     except NoRoom as error:
         needed = model.memory() + sum(map(len, extras.values()))
-        hint = "The checkpoints before it are untouched. Make room, then go on with --resume."
+        hint = "Earlier checkpoints are untouched. Free disk space, then continue with --resume."
         raise NoRoom(f"{error.message.rstrip('.')}; {needed:,} bytes are needed.", hint=hint) from error
     _prune(run, keep)
     return target
 
 
 def latest_state(run: Path) -> tuple[Path | None, str | None]:
-    """The newest checkpoint that is whole, and a warning where newer ones are damaged; those are set aside."""
-    damaged, found = [], None
+    """Return the newest intact checkpoint, and a warning if newer ones are damaged; those are set aside."""
+    damaged, newest = [], None
     for folder in checkpoints(run):
         if verifies(folder):
-            found = folder
+            newest = folder
             break
         damaged.append(folder)
     for folder in damaged:
         _set_aside(folder, "damaged")
     if not damaged:
-        return found, None
-    names = ", ".join(folder.name for folder in damaged)
-    instead = f"{found.name} is used instead" if found else "the run starts anew"
-    return found, f"{run}: {names} is damaged; {instead}."
+        return newest, None
+    damaged_names = ", ".join(folder.name for folder in damaged)
+    instead = f"{newest.name} is used instead" if newest else "training starts over"
+    return newest, f"{run}: {damaged_names} is damaged; {instead}."
 
 
 def load_state(folder: Path, model: Model, optimizer: Optimizer | None) -> Place:
-    """Put a checkpoint's numbers into the model and the optimizer, and say where the run stands."""
+    """Load a checkpoint into the model and the optimizer; return the progress of the run."""
     checkpoint = read_checkpoint(folder, verified=True)
-    if isinstance(model, NGramModel):  # the tables of a model that counts have grown
+    if isinstance(model, NGramModel):  # n-gram tables grow with the data
         model.expect({name: checkpoint.tensors.info(name).shape for name in checkpoint.tensors})
     compare(model, checkpoint.tensors, checkpoint.folder)
     model.load_state_dict({name: checkpoint.tensors[name] for name in checkpoint.tensors}, strict=True)
@@ -111,7 +111,7 @@ def load_state(folder: Path, model: Model, optimizer: Optimizer | None) -> Place
 
 
 def weights_hash(tensors: dict[str, Tensor]) -> str:
-    """One hash for all weights: names, shapes and bits.
+    """Return one hash of all weights: names, shapes and bits.
 
     >>> weights_hash({"a": torch.zeros(2)}) == weights_hash({"a": torch.zeros(2)})
     True
@@ -124,7 +124,7 @@ def weights_hash(tensors: dict[str, Tensor]) -> str:
 
 
 def clean(run: Path) -> None:
-    """Take away what a killed writer left: only for whoever holds the run's lock."""
+    """Delete the temporary folders of a killed writer; call only while holding the run's lock."""
     for pattern in (".*.part-*", ".*.old-*"):
         for leftover in (run / CHECKPOINTS).glob(pattern):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -137,7 +137,7 @@ def _prune(run: Path, keep: int) -> None:
 
 
 def _set_aside(folder: Path, why: str) -> Path:
-    """Out of sight in one step, so that nobody ever meets half of it."""
+    """Rename a folder to a hidden name in one step, so that no reader sees half of it."""
     gone = folder.with_name(f".{folder.name}.{why}-{secrets.token_hex(4)}")
     try:
         os.rename(folder, gone)

@@ -1,4 +1,4 @@
-"""Stopping: the first signal asks the run to save and end, a second one ends it at once."""
+"""Signal handling: the first SIGINT or SIGTERM requests a stop after the step, the second ends the process at once."""
 
 import contextlib
 import signal
@@ -10,35 +10,35 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Which signal has come, if any."""
+    """Stop request: the signal that arrived, if any."""
 
     signal: int | None = None
 
     @property
     def asked(self) -> bool:
-        """Whether the run should end now."""
+        """Whether the run should stop after this step."""
         return self.signal is not None
 
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Inside, Ctrl-C and a request to terminate are only noted: a step is never torn. The second one is immediate.
+    """Record SIGINT and SIGTERM inside the block instead of interrupting a step; a second signal acts immediately.
 
-    Python hands signals to the main thread alone; in any other, whoever runs the loop closes it.
+    Python delivers signals only to the main thread; in any other thread this does nothing.
     """
-    stop = Stop()
+    request = Stop()
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield request
         return
 
-    def note(number: int, frame: FrameType | None) -> None:
-        stop.signal = number
-        for each in SIGNALS:
-            signal.signal(each, signal.SIG_DFL)
+    def handle(number: int, frame: FrameType | None) -> None:
+        request.signal = number
+        for handled in SIGNALS:
+            signal.signal(handled, signal.SIG_DFL)
 
-    before = {each: signal.signal(each, note) for each in SIGNALS}
+    previous = {number: signal.signal(number, handle) for number in SIGNALS}
     try:
-        yield stop
+        yield request
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,7 +1,7 @@
-"""WHAT IS SHOWN, as plain data: documents made from results.
+"""Output documents as plain data (headings, tables, matrices, heat maps), made from results.
 
-May import: plain records of the rooms below; no torch, no drawing. Imported by: render, workbench, the doors.
-In: results of any room. Out: a Document.
+May import: plain records of the packages below; no torch, no rendering. Imported by: render, commands, the front ends.
+In: results of any package. Out: a Document.
 """
 
 from peasy.views.document import (

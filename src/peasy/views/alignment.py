@@ -1,4 +1,4 @@
-"""A translation and where it came from: ribbons between words, the weights, and which head aligns best."""
+"""Word alignment of a translation: ribbons between words, cross-attention weights, ranking of heads."""
 
 from peasy.looking.record import Alignment, AlignmentScore
 from peasy.views.attention import short_title
@@ -6,7 +6,7 @@ from peasy.views.document import Cell, Document, Links, Maps, Paragraph, Part, T
 
 
 def alignment_document(alignment: Alignment, top: int = 12) -> Document:
-    """Ribbons first, then the same as a map, then the heads by how well they align."""
+    """Document with ribbons, the same weights as a heat map, and the heads ranked by how well they align."""
     parts: list[Part] = [ribbons(alignment), alignment_map(alignment)]
     if len(alignment.scores) > 1:
         parts.append(_ranking(alignment.scores[:top]))
@@ -15,29 +15,30 @@ def alignment_document(alignment: Alignment, top: int = 12) -> Document:
 
 
 def ribbons(alignment: Alignment) -> Links:
-    """Source above, answer below; a ribbon is as wide as its weight."""
+    """Alignment figure: source above, translation below; the width of a ribbon is its weight."""
     where = f"{alignment.place.stack} layer {alignment.place.layer}, head {alignment.head}"
-    known = "Dashed: pairs that are known to belong together." if alignment.known else ""
+    known = "Dashed: reference alignment." if alignment.known else ""
     return Links(
-        f"Alignment ({where})", alignment.source.words, alignment.target.words, alignment.weights.T, "source", "answer",
-        says=f"A ribbon is as wide as its weight. {known}".strip(), ribbons=True, least=0.05, known=alignment.known,
+        f"Alignment ({where})", alignment.source.words, alignment.target.words, alignment.weights.T, "source",
+        "translation", says=f"The width of a ribbon is its attention weight. {known}".strip(), ribbons=True,
+        least=0.05, known=alignment.known,
     )  # fmt: skip
 
 
 def alignment_map(alignment: Alignment) -> Maps:
-    """The same weights as a heat map: a row for each word of the answer."""
+    """Heat map of the same weights: one row for each word of the translation."""
     return Maps(
-        "The same as a map", alignment.weights[None, None], alignment.target.words, alignment.source.words,
-        row_axis="answer", column_axis="source",
+        "Attention weights", alignment.weights[None, None], alignment.target.words, alignment.source.words,
+        row_axis="translation", column_axis="source",
     )  # fmt: skip
 
 
 def _ranking(scores: tuple[AlignmentScore, ...]) -> Table:
     known = any(score.right is not None for score in scores)
-    columns = ("layer", "head", *(("known pairs found",) if known else ()), "monotony", "sharpness", "score")
+    columns = ("layer", "head", *(("alignment accuracy",) if known else ()), "monotonicity", "sharpness", "score")
 
     def row(score: AlignmentScore) -> tuple[Cell, ...]:
-        right = (score.right,) if known else ()
-        return (str(score.place.layer), str(score.head), *right, score.monotony, score.sharpness, score.score)
+        accuracy = (score.right,) if known else ()
+        return (str(score.place.layer), str(score.head), *accuracy, score.monotony, score.sharpness, score.score)
 
-    return Table(columns, tuple(map(row, scores)), "Which head aligns best")
+    return Table(columns, tuple(map(row, scores)), "Heads by alignment quality")

@@ -1,4 +1,4 @@
-"""A beam search as a document: the texts that were found, and every branch of the tree as a row."""
+"""Beam search tree as a document: the hypotheses found, and every branch as a row."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from peasy.views.document import Document, Paragraph, Table
 
 @dataclass(frozen=True)
 class Branch:
-    """One token of a beginning: `parent` is the place of the branch before it, -1 at the root.
+    """Node of the beam search tree: one token; `parent` is the index of the previous branch, -1 at the root.
 
-    `chance` is the token's own, `logprob` the whole beginning's. `fate`: went on, dropped, ended; one that ended has
-    its `rank` among the texts. `best`: it is part of the text that won.
+    `chance` is the probability of the token, `logprob` the log-probability of the whole prefix. `fate`: went on,
+    dropped, ended; a finished hypothesis has a `rank`. `best`: part of the best hypothesis.
     """
 
     parent: int
@@ -27,13 +27,15 @@ class Branch:
 def beams_document(
     source: str, model: str, width: int, branches: tuple[Branch, ...], found: tuple[tuple[str, float], ...]
 ) -> Document:
-    """What was found first, then the tree."""
-    listed = tuple((str(at + 1), text, score) for at, (text, score) in enumerate(found))
-    texts = Table(("", "text", "score"), listed, "Found")
-    each = enumerate(branches)
-    rows = tuple((str(b.step), _beginning(branches, at), b.chance, b.logprob, _fate(b)) for at, b in each)
-    tree = Table(("token", "beginning", "its chance", "log-probability", "what became of it"), rows, "Every branch")
-    note = f"{width} beams: of all ways to go on, so many beginnings are kept at each step, the likeliest."
+    """Document with the hypotheses, then the tree."""
+    hypothesis_rows = tuple((str(index + 1), text, score) for index, (text, score) in enumerate(found))
+    texts = Table(("", "text", "score"), hypothesis_rows, "Hypotheses")
+    rows = tuple(
+        (str(branch.step), _beginning(branches, index), branch.chance, branch.logprob, _fate(branch))
+        for index, branch in enumerate(branches)
+    )
+    tree = Table(("token", "hypothesis", "probability", "log-probability", "outcome"), rows, "Every branch")
+    note = f"{width} beams: at each step, only the {width} most likely prefixes are kept."
     return Document(short_title(source, model), (Paragraph(note, "note"), texts, tree))
 
 
@@ -48,4 +50,4 @@ def _beginning(branches: tuple[Branch, ...], at: int) -> str:
 def _fate(branch: Branch) -> str:
     if branch.rank is None:
         return branch.fate
-    return "won" if branch.rank == 0 else f"ended, rank {branch.rank + 1}"
+    return "best" if branch.rank == 0 else f"finished, rank {branch.rank + 1}"

@@ -1,4 +1,4 @@
-"""A conversation, ready to be shown."""
+"""Chat conversation as a document."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,8 +6,8 @@ from peasy.views.document import Document, Heading, Paragraph, Part
 
 
 def chat_document(name: str, messages: Sequence[Mapping[str, str]], note: str) -> Document:
-    """Who said what, in order."""
+    """Document of all messages with their roles, in order."""
     parts: list[Part] = []
     for message in messages:
         parts += [Heading(message["role"]), Paragraph(message["content"])]
-    return Document(f"A conversation with {name}", (*parts, Paragraph(note, "note")))
+    return Document(f"Conversation with {name}", (*parts, Paragraph(note, "note")))

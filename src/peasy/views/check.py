@@ -1,4 +1,4 @@
-"""Checked notes as a document: the verdict in one sentence, the findings with their reasons, the tables with marks."""
+"""Checked hand calculations as a document: verdict, findings with reasons, and the marked tables."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,32 +6,30 @@ from peasy.views.document import Arithmetic, Document, Heading, Matrix, Paragrap
 from peasy.worked.checking import Checked, CheckedCell, CheckedTable
 
 SIGNS = {"wrong": "✗", "follows": "→", "cut": "…", "blank": "?"}
-"""What stands behind a cell that is not simply right, so that no colour is needed to see it."""
+"""Mark after each cell that is not right, so that colour is not the only sign."""
 
-LEGEND = "✗ wrong · → follows from an earlier mistake · … cut off instead of rounded · ? no answer yet"
+LEGEND = "✗ wrong · → follows from an earlier mistake · … truncated instead of rounded · ? blank"
 
-WIDTH = (
-    "How scores are scaled depends on the width of the keys: give Q or K, or a line such as scoring: dot or scale: 1/2."
-)
+WIDTH = "The scale of the scores depends on d_k: include Q or K, or a line such as scoring: dot or scale: 1/2."
 
 
 def check_document(title: str, parts: Sequence[Checked], ignored: Sequence[str] = ()) -> Document:
-    """What checking found. `ignored` are the captions of tables that mean no step."""
+    """Document of the check results. `ignored` are the captions of tables that match no step."""
     passed, checked = all(part.passed for part in parts), any(part.cells or part.rows for part in parts)
     shown: list[Part] = [Paragraph(verdict_sentence(parts), ("good" if passed else "bad") if checked else "plain")]
     if ignored:
-        captions = ", ".join(f'"{said}"' for said in ignored if said) or "tables without a caption"
-        shown.append(Paragraph(f"Not checked, because no step of attention is called so: {captions}.", "note"))
+        captions = ", ".join(f'"{caption}"' for caption in ignored if caption) or "tables without a caption"
+        shown.append(Paragraph(f"Not checked, because the caption names no step of attention: {captions}.", "note"))
     taken = list(dict.fromkeys(name for part in parts for name in part.taken))
     if taken:
-        said = f"{', '.join(taken)}: taken as written, because what it comes from is not here."
-        shown.append(Paragraph(" ".join([said, *([WIDTH] if any(map(_lacks_width, parts)) else [])]), "note"))
+        note = f"{', '.join(taken)}: taken as given, because its inputs are not in the file."
+        shown.append(Paragraph(" ".join([note, *([WIDTH] if any(map(_lacks_width, parts)) else [])]), "note"))
     for part in parts:
-        found = list(_findings(part))
+        findings = list(_findings(part))
         if len(parts) > 1:
-            shown += [Heading(part.title), *(found or [Paragraph(verdict_sentence([part]))])]
+            shown += [Heading(part.title), *(findings or [Paragraph(verdict_sentence([part]))])]
         else:
-            shown += found
+            shown += findings
     if any(part.count(verdict) for part in parts for verdict in SIGNS):
         shown.append(Paragraph(LEGEND, "note"))
     for part in parts:
@@ -41,30 +39,30 @@ def check_document(title: str, parts: Sequence[Checked], ignored: Sequence[str] 
 
 
 def verdict_sentence(parts: Sequence[Checked]) -> str:
-    """All that was found, in one sentence.
+    """Return the verdict in one sentence.
 
     >>> verdict_sentence([])
-    'Nothing could be checked: no table here can be worked out from another one.'
+    'Nothing could be checked: no table can be calculated from another one.'
     """
     count = {name: sum(part.count(name) for part in parts) for name in ("right", *SIGNS)}
     rows = sum(len({(row.table, row.says, row.row) for row in part.rows}) for part in parts)
     checked = sum(count[name] for name in ("right", "wrong", "follows", "cut"))
     if not checked and not rows:
         if count["blank"]:
-            return f"Nothing to check yet: {_many(count['blank'], 'cell')} without an answer."
-        return "Nothing could be checked: no table here can be worked out from another one."
-    said = [
+            return f"Nothing to check yet: {_many(count['blank'], 'cell')} blank."
+        return "Nothing could be checked: no table can be calculated from another one."
+    kinds = [
         (count["wrong"], "wrong"), (count["follows"], "right after an earlier mistake"),
-        (count["cut"], "cut off instead of rounded"),
+        (count["cut"], "truncated instead of rounded"),
     ]  # fmt: skip
-    found = [f"{number} {'is' if number == 1 else 'are'} {what}" for number, what in said if number]
-    found += [f"{_many(rows, 'row')} {'does' if rows == 1 else 'do'} not hold"] if rows else []
-    sentence = f"{_many(checked, 'cell')} checked: " + (_listed(found) if found else "all right")
-    return sentence + (f"; {count['blank']} without an answer." if count["blank"] else ".")
+    problems = [f"{number} {'is' if number == 1 else 'are'} {what}" for number, what in kinds if number]
+    problems += [f"{_many(rows, 'row')} {'does' if rows == 1 else 'do'} not hold"] if rows else []
+    sentence = f"{_many(checked, 'cell')} checked: " + (_listed(problems) if problems else "all right")
+    return sentence + (f"; {count['blank']} blank." if count["blank"] else ".")
 
 
 def _lacks_width(part: Checked) -> bool:
-    """Whether scores are there and what comes after them could still not be worked out."""
+    """Return True if scores are present but the steps after them could not be calculated."""
     return any(table.name == "scores" for table in part.tables) and bool({"scaled", "weights"} & set(part.taken))
 
 
@@ -83,9 +81,9 @@ def _cell_row(cell: CheckedCell) -> tuple[str, ...]:
 
 
 def right_text(cell: CheckedCell) -> str:
-    """What is right, at the author's own number of decimals where there is one, in percent where those are written."""
+    """Return the right value, with the decimals of the written one, in percent where it is in percent."""
     if cell.right is None:
-        return "not known"
+        return "unknown"
     if isinstance(cell.right, str):
         return cell.right
     if "%" in cell.written and cell.decimals is not None:
@@ -108,7 +106,9 @@ def _matrix(table: CheckedTable) -> Matrix:
     def explain(row: int, column: int) -> Arithmetic:
         where = f"{table.name}, row {table.rows[row]}, column {table.columns[column]}: {table.written[row][column]}"
         verdict, why = table.verdicts[row][column], table.whys[row][column]
-        return Arithmetic(where, (f"{verdict}: {why}" if why else "Nothing leads to this cell.",))
+        return Arithmetic(
+            where, (f"{verdict}: {why}" if why else "This cell cannot be calculated from the given tables.",)
+        )
 
     return Matrix(
         table.name, values, table.rows, table.columns, says=table.says, marks=frozenset(marks), explain=explain

@@ -1,4 +1,4 @@
-"""Several kinds of model on the same work, as a document: a table, and their curves on one measure."""
+"""Comparison of model kinds on the same data, as a document: a table of metrics and loss curves."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from peasy.views.run import as_time
 
 @dataclass(frozen=True)
 class Contender:
-    """One kind and what became of it. `measures` are (name, value, whether it is a share); curve is (seconds, y)."""
+    """Trained model in a comparison. `measures` are (name, value, is percentage); curve is (seconds, y)."""
 
     kind: str
     run: str
@@ -21,7 +21,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class ComparisonFacts:
-    """The contenders in the order of their rank on `measure`, the best first."""
+    """Models of a comparison, ranked by `measure`, the best first."""
 
     data: str
     budget: str
@@ -32,33 +32,33 @@ class ComparisonFacts:
 
     @property
     def drawn(self) -> str:
-        """What the curves show: the measure where it can be had on the way, else the loss."""
+        """Metric of the curves: `measure` if it is known during training, else the loss."""
         return self.measure if self.measure == "bits per byte" else "loss"
 
 
 def comparison_document(facts: ComparisonFacts) -> Document:
-    """One row for each kind, then the curves."""
-    names = list(dict.fromkeys(name for each in facts.contenders for name, _, _ in each.measures))
-    columns = ("kind", "parameters", "tokens seen", "time", *names)
-    rows = tuple(_row(each, names) for each in facts.contenders)
+    """Document with one row for each model, then the curves."""
+    names = list(dict.fromkeys(name for model in facts.contenders for name, _, _ in model.measures))
+    columns = ("kind", "parameters", "training tokens", "time", *names)
+    rows = tuple(_row(model, names) for model in facts.contenders)
     parts: list[Part] = [
-        Paragraph(f"{facts.data}, {facts.budget}, seed {facts.seed}. The best on {facts.measure} first."),
+        Paragraph(f"{facts.data}, {facts.budget}, seed {facts.seed}. Ranked by {facts.measure}, best first."),
         Table(columns, rows),
     ]
-    lines = tuple((each.kind, each.curve) for each in facts.contenders if each.curve)
+    lines = tuple((model.kind, model.curve) for model in facts.contenders if model.curve)
     if lines:
-        parts.append(Curves(f"{facts.drawn} on held-out data", lines, "seconds", facts.drawn))
+        parts.append(Curves(f"Validation {facts.drawn}", lines, "seconds", facts.drawn))
     parts += [Paragraph(note, "note") for note in facts.notes]
-    kinds = ", ".join(each.kind for each in facts.contenders)
+    kinds = ", ".join(model.kind for model in facts.contenders)
     return Document(f"{kinds} on {facts.data}", tuple(parts))
 
 
 def _row(each: Contender, names: list[str]) -> tuple[Cell, ...]:
-    found = {name: f"{value:.2%}" if share else f"{value:.4f}" for name, value, share in each.measures}
+    values = {name: f"{value:.2%}" if share else f"{value:.4f}" for name, value, share in each.measures}
     return (
         each.kind,
         f"{each.parameters:,}",
         f"{each.tokens:,}",
         as_time(each.seconds),
-        *(found.get(name, "") for name in names),
+        *(values.get(name, "") for name in names),
     )

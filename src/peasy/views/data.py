@@ -1,4 +1,4 @@
-"""Corpora, ready to be shown: the list of what is built in, and the card of one with its examples and problems."""
+"""Datasets as documents: the list of built-in ones, and the card of one with examples and problems."""
 
 from collections.abc import Iterator
 
@@ -8,17 +8,17 @@ from peasy.corpora.sample import Labelled, Pair, Sample
 from peasy.views.document import Cell, Document, Heading, Paragraph, Part, Table
 
 _LONGEST = 160
-_OWN = "Your own: a .txt, .jsonl, .tsv or .parquet file, a folder, or two files of aligned lines. peasy data PATH"
+_OWN = "Your own data: a .txt, .jsonl, .tsv or .parquet file, a folder, or two line-aligned files: peasy data PATH"
 
 
 def catalogue_document(built_in: tuple[BuiltIn, ...]) -> Document:
-    """One row for each corpus that needs no download."""
-    rows = tuple((each.name, each.kind, each.says, each.usage) for each in built_in)
-    return Document("Data", (Table(("name", "kind", "what it is", "write"), rows), Paragraph(_OWN, "note")))
+    """Document with one row for each built-in dataset (no download needed)."""
+    rows = tuple((dataset.name, dataset.kind, dataset.says, dataset.usage) for dataset in built_in)
+    return Document("Data", (Table(("name", "kind", "description", "usage"), rows), Paragraph(_OWN, "note")))
 
 
 def card_document(card: Card, problems: Problems) -> Document:
-    """Everything on one card."""
+    """Document of one dataset card."""
     return Document(card.name, tuple(_parts(card, problems)))
 
 
@@ -32,21 +32,21 @@ def _parts(card: Card, problems: Problems) -> Iterator[Part]:
     yield _examples(card)
     facts = {"kind": card.kind, "licence": card.licence, **card.notes, **_suggested(card), "hash": card.hash[:16]}
     yield Heading("About")
-    yield Table(("what", "is"), tuple(facts.items()))
+    yield Table(("field", "value"), tuple(facts.items()))
 
 
 def _suggested(card: Card) -> dict[str, str]:
-    told = ", ".join(f"{name}={'null' if value is None else value}" for name, value in card.suggests.items())
-    return {"suggests": told} if told else {}
+    suggested = ", ".join(f"{name}={'null' if value is None else value}" for name, value in card.suggests.items())
+    return {"suggested settings": suggested} if suggested else {}
 
 
 def _problems(problems: Problems) -> Iterator[Part]:
     count = problems.count
-    yield Paragraph(f"{count:,} {'row' if count == 1 else 'rows'} could not be used and {_are(count)} left out.", "bad")
-    yield Table(("where", "what is wrong"), tuple(problems.named))
+    yield Paragraph(f"{count:,} invalid {'row' if count == 1 else 'rows'} {_are(count)} left out.", "bad")
+    yield Table(("line", "problem"), tuple(problems.named))
     if count > len(problems.named):
-        yield Paragraph(f"These are the first {len(problems.named)} of {count:,}.", "note")
-        yield Table(("what is wrong", "rows"), tuple((what, f"{n:,}") for what, n in problems.reasons.most_common(10)))
+        yield Paragraph(f"The first {len(problems.named)} of {count:,}.", "note")
+        yield Table(("problem", "rows"), tuple((problem, f"{n:,}") for problem, n in problems.reasons.most_common(10)))
 
 
 def _are(count: int) -> str:
@@ -56,7 +56,7 @@ def _are(count: int) -> str:
 def _examples(card: Card) -> Table:
     rows = tuple(_example(sample) for sample in card.examples)
     if card.kind == "pairs":
-        # Pairs that all lack a category do not need a column that says so.
+        # No category column if no pair has one.
         with_category = any(row[2] for row in rows)
         names = ("source", "target", "category") if with_category else ("source", "target")
         return Table(names, tuple(row[: len(names)] for row in rows))
@@ -72,6 +72,6 @@ def _example(sample: Sample) -> tuple[Cell, ...]:
 
 
 def _short(text: str) -> str:
-    """One line, line ends visible, cut where it is long."""
+    """Return the text on one line, with visible line ends, truncated."""
     line = text[: 2 * _LONGEST].strip().replace("\n", " ⏎ ")
     return line if len(line) <= _LONGEST and len(text) <= 2 * _LONGEST else f"{line[: _LONGEST - 1].rstrip()}…"

@@ -1,7 +1,7 @@
-"""What is shown, as plain data: a document of headings, sentences, formulas, labelled matrices, tables and pictures.
+"""Document model: headings, paragraphs, formulas, labelled matrices, tables and figures as frozen dataclasses.
 
-`render/` draws a document; nothing here knows how it will look. Numbers stay numbers: rounding is said
-once per document (`decimals`) and done by whoever draws.
+`render/` draws a document; nothing here depends on an output format. Numbers are not rounded here: `decimals` is set
+once per document and applied by the renderer.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 Cell = float | str | None
-"""A number, a text (symbols, verdicts), or nothing."""
+"""A number, a string (symbol, verdict), or an empty cell."""
 
 
 @dataclass(frozen=True)
 class Heading:
-    """The start of a section; `number` as in "3." where the sections are counted."""
+    """Section heading; `number` is set where sections are numbered."""
 
     text: str
     number: int | None = None
@@ -25,7 +25,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """One or more plain sentences; `tone` is "plain", "note" (an aside), "good" or "bad"."""
+    """Paragraph of plain text; `tone` is "plain", "note" (an aside), "good" or "bad"."""
 
     text: str
     tone: str = "plain"
@@ -33,14 +33,14 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula on its own line, in TeX of the small set that `render/tex.py` knows."""
+    """Display formula, in the subset of TeX that `render/tex.py` supports."""
 
     tex: str
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How one number came about, line by line: `0.7071 = 1 / 1.4142`. The last line is the number itself."""
+    """Calculation of one number, line by line: `0.7071 = 1 / 1.4142`. The last line is the number itself."""
 
     title: str
     lines: tuple[str, ...]
@@ -48,11 +48,11 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Numbers with labelled rows and columns, shaded by size where `shaded`.
+    """Matrix with labelled rows and columns, shaded by value where `shaded`.
 
-    `row_axis` and `column_axis` say in words what rows and columns are (query, key, d_model, ...).
-    `marks` are (row, column) of cells to point out. `explain(row, column)` gives one cell's arithmetic. `shades` are
-    the numbers to shade by where the cells themselves are words (what a layer would say, by how sure it is).
+    `row_axis` and `column_axis` name the axes (query, key, d_model, ...). `marks` are (row, column) of highlighted
+    cells. `explain(row, column)` returns the arithmetic of one cell. `shades` are the values to shade by where the
+    cells themselves are words (a predicted token, shaded by its probability).
     """
 
     name: str
@@ -70,13 +70,13 @@ class Matrix:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many rows and columns."""
+        """Number of rows and columns."""
         return len(self.rows), len(self.columns)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Plain columns with a header each; cells are text or numbers."""
+    """Table with column headers; cells are text or numbers."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -85,9 +85,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Plane:
-    """Named points or arrows in two dimensions (the word plane, a projection).
+    """Scatter plot of named points or arrows (word vectors, a projection).
 
-    `groups` name the kind of each point, and `neighbours` the places of the points nearest to it, nearest first.
+    `groups` holds the cluster of each point, `neighbours` the indices of the points nearest to it, nearest first.
     """
 
     title: str
@@ -102,7 +102,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class Curves:
-    """Lines over a common axis, each a name with its (x, y) points."""
+    """Line plot: each line is a name with its (x, y) points."""
 
     title: str
     lines: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
@@ -112,9 +112,9 @@ class Curves:
 
 @dataclass(frozen=True)
 class Block:
-    """A box of a diagram: what it is, what it does, how large it is, and the boxes inside, first to last.
+    """Node of an architecture diagram: name, description, size, and the nodes inside it, first to last.
 
-    `times` equal boxes stand on top of each other and are drawn once.
+    `times` identical nodes are stacked and drawn once.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Block:
     times: int = 1
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, "Block"]]:
-        """This box and all inside it, each with its depth."""
+        """Yield this node and all nodes inside it, each with its depth."""
         yield depth, self
         for block in self.blocks:
             yield from block.walk(depth + 1)
@@ -132,13 +132,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Diagram:
-    """How something is built: columns of boxes, read upwards as figure 1 is; in words, from the first to the last."""
+    """Architecture diagram: columns of nodes, drawn from bottom to top; as text, first to last."""
 
     title: str
     columns: tuple[tuple[Block, ...], ...]
 
     def walk(self) -> Iterator[tuple[int, Block]]:
-        """All boxes with their depth, column by column."""
+        """Yield all nodes with their depth, column by column."""
         for column in self.columns:
             for block in column:
                 yield from block.walk()
@@ -146,7 +146,7 @@ class Diagram:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Single rows of maps in full, where the maps themselves are tiled: `values` is [down, across, row, column]."""
+    """Exact rows of tiled heat maps: `values` is [down, across, row, column]."""
 
     places: tuple[int, ...]
     values: "np.ndarray"
@@ -154,9 +154,9 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """Queries `[down, across, row, width]` and keys `[down, across, column, width]` that the numbers of maps came from.
+    """Queries `[down, across, row, width]` and keys `[down, across, column, width]` behind the weights of heat maps.
 
-    A score is their product times `scale`, kept within `softcap` where there is one.
+    A score is their dot product times `scale`, limited by `softcap` where there is one.
     """
 
     query: "np.ndarray"
@@ -167,12 +167,12 @@ class Vectors:
 
 @dataclass(frozen=True, eq=False)
 class Maps:
-    """Heat maps of one shape on a grid, one of them chosen: layers by heads, or one head over checkpoints.
+    """Grid of heat maps of one shape, one of them selected: layers by heads, or one head over checkpoints.
 
-    `values` is [down, across, row, column], and NaN is what is not there (a key that may not be looked at). `rows` and
-    `columns` name the tokens, `down` and `across` the maps. Above `tile` 1 each cell of `values` stands for a square
-    of so many tokens, `reduced` by "mean" or "max"; then `exact` may hold some rows in full. With `vectors` a cell can
-    be opened to its arithmetic; without them, `command` is the start of a line that shows it.
+    `values` is [down, across, row, column]; NaN is an empty cell (a masked key). `rows` and `columns` are token labels,
+    `down` and `across` label the maps. If `tile` is above 1, each cell of `values` covers tile x tile tokens, `reduced`
+    by "mean" or "max", and `exact` may hold some rows at full resolution. With `vectors`, a cell can be expanded to its
+    arithmetic; without them, `command` is the start of a command line that shows it.
     """
 
     title: str
@@ -195,21 +195,21 @@ class Maps:
 
     @property
     def count(self) -> int:
-        """How many maps there are."""
+        """Number of maps."""
         return len(self.down) * len(self.across)
 
     def name(self, down: int, across: int) -> str:
-        """What one map is called: "layer 2, head 3"."""
-        said = ((self.down_axis, self.down[down]), (self.across_axis, self.across[across]))
-        return ", ".join(f"{axis} {label}".strip() for axis, label in said if label)
+        """Return the name of one map: "layer 2, head 3"."""
+        labels = ((self.down_axis, self.down[down]), (self.across_axis, self.across[across]))
+        return ", ".join(f"{axis} {label}".strip() for axis, label in labels if label)
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Lines between two rows of words, as strong as their weight: `weights` is [left, right].
+    """Bipartite graph of two token sequences, lines drawn by weight: `weights` is [left, right].
 
-    `ribbons` sets the words of both sides beside each other and joins them by bands (an alignment); without it each
-    side is a column (the classic view of a head). `known` are (left, right) that are known to belong together.
+    With `ribbons`, each side is a row of words and links are bands (an alignment); otherwise each side is a column (as
+    in BertViz). `known` are (left, right) pairs of a reference alignment.
     """
 
     title: str
@@ -224,8 +224,8 @@ class Links:
     known: tuple[tuple[int, int], ...] = ()
 
     def strongest(self, most: int) -> list[tuple[int, int, float]]:
-        """(left, right, weight) of links of at least `least`, the strongest first."""
-        import numpy as np  # only here: a page of help needs no arrays
+        """Return (left, right, weight) of links with at least weight `least`, the strongest first."""
+        import numpy as np  # only here: --help must not import NumPy
 
         weights = np.nan_to_num(np.asarray(self.weights, dtype=float))
         left, right = np.nonzero(weights >= self.least)
@@ -235,9 +235,9 @@ class Links:
 
 @dataclass(frozen=True)
 class Cache:
-    """What each step of generation had to compute and what it took from the cache.
+    """KV cache use per decoding step.
 
-    `tokens` are prompt and answer; `steps` are (places reused, places computed) and count from the first token.
+    `tokens` are prompt and generated tokens; `steps` are (cached positions, computed positions), from the first token.
     """
 
     title: str
@@ -251,9 +251,9 @@ Part = Heading | Paragraph | Formula | Arithmetic | Matrix | Table | Plane | Cur
 
 @dataclass(frozen=True)
 class Document:
-    """A title and what stands below it, in order. `decimals` is how many a drawn number gets.
+    """Document: a title and its parts, in order. `decimals` is the number of decimals shown.
 
-    `settings` are lines `name: value` that say how the numbers were made, for formats that hold only tables.
+    `settings` are lines `name: value` that state how the numbers were made, for formats that hold only tables.
     """
 
     title: str
@@ -262,11 +262,11 @@ class Document:
     settings: tuple[str, ...] = ()
 
     def matrices(self) -> Sequence[Matrix]:
-        """All matrices, in order."""
+        """Return all matrices, in order."""
         return [part for part in self.parts if isinstance(part, Matrix)]
 
     def has_numbers(self) -> bool:
-        """Whether anything in it is rounded when drawn: a table of words alone needs no word about rounding."""
+        """Return True if any part shows rounded numbers; only then a note about rounding is needed."""
         return any(_has_numbers(part) for part in self.parts)
 
 

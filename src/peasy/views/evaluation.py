@@ -1,4 +1,4 @@
-"""How good a model is, as a document: the measures in words and numbers, by category, and what went wrong."""
+"""Evaluation of a model as a document: metrics, accuracy by category, wrong outputs."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from peasy.views.document import Cell, Document, Heading, Paragraph, Part, Table
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure: its name, its value, what it says in words; `share` = it is a share of 1, said in percent."""
+    """Metric: name, value and description; `share`: a fraction of 1, shown in percent."""
 
     name: str
     value: float
@@ -17,7 +17,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class EvaluationFacts:
-    """What an evaluation found. `categories` are (name, right, asked); `wrong` (source, wanted, written)."""
+    """Results of an evaluation. `categories` are (name, correct, count); `wrong` (source, reference, output)."""
 
     model: str
     data: str
@@ -30,20 +30,20 @@ class EvaluationFacts:
 
 
 def evaluation_document(facts: EvaluationFacts) -> Document:
-    """The measures first, then the categories, then some answers that were not right."""
-    rows: tuple[tuple[Cell, ...], ...] = tuple((m.name, _value(m), m.says) for m in facts.measures)
+    """Document with the metrics, the categories, and some wrong outputs."""
+    rows: tuple[tuple[Cell, ...], ...] = tuple((metric.name, _value(metric), metric.says) for metric in facts.measures)
     parts: list[Part] = [
         Paragraph(f"{facts.data}, {_split(facts.split)}: {facts.counted}."),
-        Table(("measure", "value", "says"), rows),
+        Table(("metric", "value", "description"), rows),
     ]
     if len(facts.categories) > 1:
-        shares = tuple((name or "other", f"{right / asked:.1%}", f"{right:,} of {asked:,}")
-                       for name, right, asked in facts.categories)  # fmt: skip
-        parts += [Heading("By category"), Table(("category", "right", "count"), shares)]
+        rates = tuple((name or "other", f"{correct / count:.1%}", f"{correct:,} of {count:,}")
+                      for name, correct, count in facts.categories)  # fmt: skip
+        parts += [Heading("By category"), Table(("category", "accuracy", "count"), rates)]
     if facts.wrong:
         parts += [
-            Heading("Not right"),
-            Table(("source", "wanted", "written"), tuple(tuple(map(_short, row)) for row in facts.wrong)),
+            Heading("Wrong outputs"),
+            Table(("source", "reference", "output"), tuple(tuple(map(_short, row)) for row in facts.wrong)),
         ]
     parts += [Paragraph(note, "note") for note in facts.notes]
     return Document(f"{facts.model} on {facts.data}", tuple(parts))
@@ -60,4 +60,6 @@ def _short(text: str, most: int = 60) -> str:
 
 
 def _split(split: str) -> str:
-    return {"valid": "what was held out", "train": "what was learned from", "all": "all of it"}.get(split, split)
+    return {"valid": "validation split", "train": "training split", "test": "test split", "all": "all data"}.get(
+        split, split
+    )

@@ -1,4 +1,4 @@
-"""A worksheet as a document: what is given, blank tables to fill in, and the same with the answers."""
+"""Worksheet as a document: given values and blank tables to fill in, or the answer key."""
 
 from collections.abc import Iterator
 
@@ -9,13 +9,13 @@ from peasy.worked.work import WorkedStep
 
 
 def sheet_document(exercise: Exercise, decimals: int = 2) -> Document:
-    """The worksheet: everything that is asked is blank."""
-    how = f"Fill in the blank tables, rounded to {decimals} decimals. Then let peasy check mark the file."
-    return _document(exercise, exercise.worked.example.title, how, False, decimals)
+    """Document of the worksheet, with blank tables."""
+    task = f"Fill in the blank tables, rounded to {decimals} decimals. Then run peasy check on the file."
+    return _document(exercise, exercise.worked.example.title, task, False, decimals)
 
 
 def key_document(exercise: Exercise, decimals: int = 2) -> Document:
-    """The answer key."""
+    """Document of the answer key."""
     return _document(exercise, f"{exercise.worked.example.title}, answers", "", True, decimals)
 
 

@@ -1,4 +1,4 @@
-"""The same sentence at every checkpoint of a run: its attention as small maps, first to last."""
+"""Attention over training: heat maps of one sentence at every checkpoint of a run."""
 
 import numpy as np
 
@@ -9,20 +9,20 @@ from peasy.views.document import Document, Maps, Paragraph, Part
 
 
 def film_document(film: TrainingFilm, place: Place | None = None) -> Document:
-    """Heads from top to bottom, checkpoints from left to right, for one place or for all that were kept."""
-    places = [place] if place is not None else list(film.frames[0].weights)
-    parts: list[Part] = [film_maps(film, each) for each in places]
+    """Document of heat maps, heads by checkpoints, for one attention layer or for all that were recorded."""
+    paths = [place] if place is not None else list(film.frames[0].weights)
+    parts: list[Part] = [film_maps(film, layer_path) for layer_path in paths]
     parts.append(Paragraph(film.caveat[:1].upper() + film.caveat[1:], "note"))
     return Document(f"Attention over training: {short_title(film.tokens.text, film.run)}", tuple(parts))
 
 
 def film_maps(film: TrainingFilm, place: Place) -> Maps:
-    """One attention over the checkpoints."""
+    """Heat maps of one attention layer: heads by checkpoints."""
     values = np.stack([np.asarray(frame.weights[place], dtype=np.float32) for frame in film.frames], axis=1)
-    own = film.target if film.target is not None and place.stack == "decoder" else film.tokens
-    keys = film.tokens if "cross" in place.part else own
+    queries = film.target if film.target is not None and place.stack == "decoder" else film.tokens
+    keys = film.tokens if "cross" in place.part else queries
     heads, steps = tuple(map(str, range(len(values)))), tuple(f"{frame.step:,}" for frame in film.frames)
     return Maps(
-        f"{attention_name(place)}, layer {place.layer}", values, own.pieces, keys.pieces, heads, steps,
+        f"{attention_name(place)}, layer {place.layer}", values, queries.pieces, keys.pieces, heads, steps,
         down_axis="head", across_axis="after step", chosen=(0, len(steps) - 1),
     )  # fmt: skip

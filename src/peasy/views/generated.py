@@ -1,4 +1,4 @@
-"""How a text came about, token by token: candidates, what was looked at, what the cache saved."""
+"""Generation trace as a document: candidates, attention and KV cache use of each decoding step."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ MOST_CANDIDATES = 6
 
 
 def trace_document(trace: GenerationTrace) -> Document:
-    """The candidates of every step, where each head looked, the cache, and the beams where there were several."""
+    """Document with the candidates of every step, attention maps, KV cache use, and beams if there are several."""
     parts: list[Part] = [Paragraph(trace.text), *opening(trace.edits)]
     if trace.steps:
         parts += [candidates_matrix(trace.steps), *looked_maps(trace), cache_part(trace)]
@@ -24,64 +24,65 @@ def trace_document(trace: GenerationTrace) -> Document:
 
 
 def candidates_matrix(steps: tuple[TraceStep, ...]) -> Matrix:
-    """Each produced token with what else could have come, shaded by probability; the chosen one is marked."""
+    """Matrix of candidates for each generated token, shaded by probability; the sampled one is marked."""
     width = min(max(len(step.candidates) for step in steps), MOST_CANDIDATES)
     shown = [step.candidates[:width] for step in steps]
     blank = ("",) * width
-    values = tuple((*(f"{each.piece} {each.chance:.2f}" for each in row), *blank)[:width] for row in shown)
-    shades = tuple((*(each.chance for each in row), *(None,) * width)[:width] for row in shown)
+    values = tuple((*(f"{token.piece} {token.chance:.2f}" for token in row), *blank)[:width] for row in shown)
+    shades = tuple((*(token.chance for token in row), *(None,) * width)[:width] for row in shown)
     marks = {
         (row, column)
-        for row, (step, best) in enumerate(zip(steps, shown, strict=True))
-        for column, each in enumerate(best)
-        if each.id == step.id
+        for row, (step, candidates) in enumerate(zip(steps, shown, strict=True))
+        for column, token in enumerate(candidates)
+        if token.id == step.id
     }
 
     def explain(row: int, column: int) -> Arithmetic:
-        each = steps[row].candidates[column]
-        said = f"probability {each.chance:.4f}, log {np.log(max(each.chance, 1e-45)):.4f}"
-        return Arithmetic(f"step {row + 1}: {each.piece}", (said,))
+        token = steps[row].candidates[column]
+        line = f"probability {token.chance:.4f}, log {np.log(max(token.chance, 1e-45)):.4f}"
+        return Arithmetic(f"step {row + 1}: {token.piece}", (line,))
 
     return Matrix(
-        "candidates", values, tuple(step.piece for step in steps), tuple(f"{place + 1}." for place in range(width)),
-        "produced", "candidate", says="What could have come, by probability; what was chosen is marked.",
+        "candidates", values, tuple(step.piece for step in steps), tuple(f"{rank + 1}." for rank in range(width)),
+        "generated", "candidate", says="Candidates by probability; the chosen token is marked.",
         shaded=True, marks=frozenset(marks), explain=explain, shades=shades,
     )  # fmt: skip
 
 
 def looked_maps(trace: GenerationTrace) -> Iterator[Maps]:
-    """Where each head looked when each token was chosen: of each row the largest weights, as they were kept."""
+    """Attention maps of the generated tokens, with the recorded top-k weights of each row."""
     kinds: dict[str, list[Place]] = {}
-    for looked in trace.steps[0].looked:
-        kinds.setdefault(attention_name(looked.place), []).append(looked.place)
-    for name, places in kinds.items():
-        cross = "into the source" in name
+    for topk in trace.steps[0].looked:
+        kinds.setdefault(attention_name(topk.place), []).append(topk.place)
+    for name, paths in kinds.items():
+        cross = "cross-attention" in name
         keys = trace.source.pieces if cross and trace.source is not None else trace.keys
         heads = trace.steps[0].looked[0].keys.shape[0]
-        values = np.zeros((len(places), heads, len(trace.steps), len(keys)), dtype=np.float32)
+        values = np.zeros((len(paths), heads, len(trace.steps), len(keys)), dtype=np.float32)
         for row, step in enumerate(trace.steps):
             if not cross:
                 values[:, :, row, step.reused + step.computed :] = np.nan
-            for looked in step.looked:
-                if looked.place in places:
-                    down = places.index(looked.place)
-                    values[down, np.arange(heads)[:, None], row, looked.keys] = looked.weights
+            for topk in step.looked:
+                if topk.place in paths:
+                    down = paths.index(topk.place)
+                    values[down, np.arange(heads)[:, None], row, topk.keys] = topk.weights
         yield Maps(
             name, values, tuple(step.piece for step in trace.steps), keys,
-            tuple(str(place.layer) for place in places), tuple(map(str, range(heads))), row_axis="produced",
-            says="The largest weights of each row, as they were kept; the rest of a row is not drawn.",
+            tuple(str(path.layer) for path in paths), tuple(map(str, range(heads))), row_axis="generated",
+            says="Only the largest weights of each row were recorded; the others are drawn as 0.",
         )  # fmt: skip
 
 
 def cache_part(trace: GenerationTrace) -> Cache:
-    """What each step computed and what it reused."""
-    new, all_ = (sum(each) for each in zip(*((s.computed, s.computed + s.reused) for s in trace.steps), strict=True))
-    says = f"{new:,} tokens went through the model; without the cache it would have been {all_:,}."
+    """KV cache figure: computed and cached tokens per step."""
+    computed = sum(step.computed for step in trace.steps)
+    total = computed + sum(step.reused for step in trace.steps)
+    says = f"{computed:,} tokens went through the model; without the cache, it would have been {total:,}."
     steps = tuple((step.reused, step.computed) for step in trace.steps)
-    return Cache("The cache, step by step", trace.keys, steps, says)
+    return Cache("KV cache, step by step", trace.keys, steps, says)
 
 
 def _beams(trace: GenerationTrace) -> Table:
-    rows = tuple((str(place + 1), each.text, each.steps[-1].score if each.steps else None)
-                 for place, each in enumerate(trace.beams))  # fmt: skip
-    return Table(("beam", "text", "log probability"), rows)
+    rows = tuple((str(rank + 1), beam.text, beam.steps[-1].score if beam.steps else None)
+                 for rank, beam in enumerate(trace.beams))  # fmt: skip
+    return Table(("beam", "text", "log-probability"), rows)

@@ -1,4 +1,4 @@
-"""What each layer would say next, as a table of words shaded by how sure it is."""
+"""Logit lens as a document: the top prediction of each layer at each position, shaded by probability."""
 
 from peasy.looking.record import LensTable
 from peasy.views.attention import short_title
@@ -6,13 +6,15 @@ from peasy.views.document import Arithmetic, Document, Matrix, Paragraph, Part
 
 
 def lens_document(lens: LensTable) -> Document:
-    """Layers from the last down to the embedding; a cell opens to its other choices."""
+    """Document of the logit lens, from the last layer down to the embedding; a cell expands to its top candidates."""
     order = list(range(len(lens.layers)))[::-1]
     final = lens.final
-    agreed = {(row, column) for row, at in enumerate(order[1:], 1) for column, word in enumerate(final)
-              if lens.pieces[at][column][0] == word}  # fmt: skip
+    agreed = {(row, column) for row, index in enumerate(order[1:], 1) for column, word in enumerate(final)
+              if lens.pieces[index][column][0] == word}  # fmt: skip
     parts: tuple[Part, ...] = (
-        Paragraph("Each layer's state read by the model's own head. Marked: already what the model will say."),
+        Paragraph(
+            "The residual stream after each layer, decoded by the LM head. Marked: same as the final prediction."
+        ),
         lens_matrix(lens, order, frozenset(agreed)),
         *(Paragraph(note, "note") for note in lens.notes),
     )
@@ -20,20 +22,20 @@ def lens_document(lens: LensTable) -> Document:
 
 
 def lens_matrix(lens: LensTable, order: list[int], marks: frozenset[tuple[int, int]]) -> Matrix:
-    """The first choice of each layer at each place."""
+    """Matrix of the top prediction of each layer at each position."""
 
     def explain(row: int, column: int) -> Arithmetic:
-        at = order[row]
-        said = f"layer {lens.layers[at]} after {lens.tokens.pieces[lens.rows[column]]}"
-        best = zip(lens.pieces[at][column], lens.chances[at, column], strict=False)
-        return Arithmetic(said, tuple(f"{piece}  {float(chance):.4f}" for piece, chance in best))
+        index = order[row]
+        title = f"layer {lens.layers[index]} after {lens.tokens.pieces[lens.rows[column]]}"
+        candidates = zip(lens.pieces[index][column], lens.chances[index, column], strict=False)
+        return Arithmetic(title, tuple(f"{piece}  {float(probability):.4f}" for piece, probability in candidates))
 
     return Matrix(
-        "what each layer would say next",
-        tuple(tuple(lens.pieces[at][column][0] for column in range(len(lens.rows))) for at in order),
-        tuple(str(lens.layers[at]) for at in order),
+        "top prediction of each layer",
+        tuple(tuple(lens.pieces[index][column][0] for column in range(len(lens.rows))) for index in order),
+        tuple(str(lens.layers[index]) for index in order),
         tuple(lens.tokens.pieces[row] for row in lens.rows),
         "layer", "after",
         shaded=True, marks=marks, explain=explain,
-        shades=tuple(tuple(float(lens.chances[at, column, 0]) for column in range(len(lens.rows))) for at in order),
+        shades=tuple(tuple(float(lens.chances[i, column, 0]) for column in range(len(lens.rows))) for i in order),
     )  # fmt: skip

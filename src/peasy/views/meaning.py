@@ -1,17 +1,17 @@
-"""Vectors on a map as a document: points with their clusters, and the neighbours of each as a table."""
+"""Semantic map as a document: points with clusters, and a table of nearest neighbours."""
 
 from dataclasses import dataclass
 
 from peasy.views.document import Cell, Document, Heading, Paragraph, Part, Plane, Table
 
-_AXES = ("first principal direction", "second principal direction")
+_AXES = ("first principal component", "second principal component")
 
 
 @dataclass(frozen=True)
 class Point:
-    """A text or a word on a map. `near` are the nearest others by cosine: (place, cosine), nearest first.
+    """Point of a semantic map: a text or a word. `near` are its nearest neighbours: (index, cosine), nearest first.
 
-    `kind` is sentence, document or word; `owner` the number of the document a sentence stands in.
+    `kind` is sentence, document or word; `owner` the index of the document that contains a sentence.
     """
 
     name: str
@@ -24,21 +24,24 @@ class Point:
 
 
 def plane_of(title: str, points: tuple[Point, ...]) -> Plane:
-    """The points as a picture."""
-    places = tuple((each.name, each.x, each.y) for each in points)
-    near = tuple(tuple(other for other, _ in each.near) for each in points)
-    return Plane(title, places, *_AXES, groups=tuple(each.group for each in points), neighbours=near)
+    """Return the points as a scatter plot."""
+    coordinates = tuple((point.name, point.x, point.y) for point in points)
+    near = tuple(tuple(other for other, _ in point.near) for point in points)
+    return Plane(title, coordinates, *_AXES, groups=tuple(point.group for point in points), neighbours=near)
 
 
 def neighbours(points: tuple[Point, ...], title: str = "Neighbours") -> Table:
-    """Who is near whom, in all directions and not only in the two of the map."""
-    rows: tuple[tuple[Cell, ...], ...] = tuple((each.name, each.group, _near(points, each)) for each in points)
+    """Table of nearest neighbours in full dimension, not only in the two of the map."""
+    rows: tuple[tuple[Cell, ...], ...] = tuple((point.name, point.group, _near(points, point)) for point in points)
     return Table(("", "cluster", "nearest"), rows, title)
 
 
 def map_document(model: str, points: tuple[Point, ...], kept: float, count: int) -> Document:
-    """The map, how much of the differences it holds, and the neighbours."""
-    note = f"{model}: {count} points. The map holds {kept:.0%} of their differences; neighbours are by cosine in all."
+    """Document with the map, its explained variance, and the nearest neighbours."""
+    note = (
+        f"{model}: {count} points. The map shows {kept:.0%} of the variance; "
+        "neighbours are by cosine similarity in full dimension."
+    )
     return Document("Texts by meaning", (plane_of("Texts", points), Paragraph(note, "note"), neighbours(points)))
 
 
@@ -50,20 +53,20 @@ def words_document(
     unknown: tuple[str, ...],
     says: str,
 ) -> Document:
-    """Both maps, and one table of neighbours before and after."""
+    """Document with the maps before and after training, and one table of nearest neighbours."""
     rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (then.name, _near(before, then), _near(after, now)) for then, now in zip(before, after, strict=True)
+        (old.name, _near(before, old), _near(after, new)) for old, new in zip(before, after, strict=True)
     )
     parts: list[Part] = [
         Heading("Before training"),
         plane_of("Before training", before),
         Heading("After training"),
         plane_of("After training", after),
-        Paragraph(f"{says} The maps hold {kept[0]:.0%} and {kept[1]:.0%} of the differences.", "note"),
+        Paragraph(f"{says} The maps show {kept[0]:.0%} and {kept[1]:.0%} of the variance.", "note"),
         Table(("word", "nearest before", "nearest after"), rows, "Neighbours"),
     ]
     if unknown:
-        parts.append(Paragraph(f"Unknown to the model: {', '.join(unknown)}.", "note"))
+        parts.append(Paragraph(f"Not in the vocabulary: {', '.join(unknown)}.", "note"))
     return Document(f"Words of {model}", tuple(parts))
 
 

@@ -1,4 +1,4 @@
-"""What a run will need and how long it will take, as a document; on paper, with every formula shown."""
+"""Training plan as a document: estimated time, memory and throughput, with the formulas."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from peasy.views.document import Arithmetic, Document, Heading, Paragraph, Part,
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """What a plan says: `rows` are (what, how much, how it is known); `sums` are (title, lines of arithmetic)."""
+    """Training plan: `rows` are (quantity, value, basis); `sums` are (title, lines of arithmetic)."""
 
     title: str
     says: str
@@ -18,13 +18,13 @@ class PlanFacts:
 
 
 def plan_document(facts: PlanFacts) -> Document:
-    """The table, whether it fits, then the formulas with their numbers."""
-    parts: list[Part] = [Paragraph(facts.says), Table(("what", "how much", "how it is known"), facts.rows)]
+    """Document with the table, whether it fits in memory, and the formulas with their numbers."""
+    parts: list[Part] = [Paragraph(facts.says), Table(("quantity", "value", "basis"), facts.rows)]
     if facts.verdict is not None:
         text, good = facts.verdict
         parts.append(Paragraph(text, "good" if good else "bad"))
     if facts.sums:
-        parts.append(Heading("The formulas"))
+        parts.append(Heading("Formulas"))
         parts += [Arithmetic(title, lines) for title, lines in facts.sums]
     parts += [Paragraph(note, "note") for note in facts.notes]
     return Document(facts.title, tuple(parts))

@@ -1,4 +1,4 @@
-"""What one word looked at, head by head, in words: "it": pizza .71 oven .12."""
+"""Attention of one word, head by head, as text: "it": pizza .71 oven .12."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from peasy.views.document import Document, Paragraph, Table
 
 @dataclass(frozen=True)
 class HeadLine:
-    """One head, and the words that the query looked at most: (word, weight), largest first."""
+    """One head and the words with the largest attention weights: (word, weight), largest first."""
 
     place: Place
     head: int
@@ -19,7 +19,7 @@ class HeadLine:
 
 @dataclass(frozen=True)
 class QueryLook:
-    """What one word looked at, in every head that was asked for."""
+    """Attention of one query word in the selected heads."""
 
     model: str
     query: str
@@ -29,18 +29,18 @@ class QueryLook:
 
 
 def query_document(look: Look, found: QueryLook) -> Document:
-    """A line for each head; weights short, as people write them beside words."""
+    """Document with one line for each head, weights without the leading zero."""
     several = len({(line.place.stack, line.place.part) for line in found.heads}) > 1
     rows = tuple((_head(line, several), " ".join(_said(*pair) for pair in line.looked)) for line in found.heads)
-    what = "weight x size of the value" if found.scaled else "weight"
-    table = Table(("head", f'"{found.query}" looks at ({what})'), rows)
+    what = "weight x norm of the value" if found.scaled else "weight"
+    table = Table(("head", f'"{found.query}" attends to ({what})'), rows)
     notes = Paragraph(MERGED, "note"), Paragraph(look.caveat[:1].upper() + look.caveat[1:], "note")
     return Document(short_title(look.tokens.text, look.model), (*opening(look.edits), table, *notes))
 
 
 @dataclass(frozen=True)
 class BriefLook:
-    """The strongest links of every head that was asked for."""
+    """Strongest attention links of the selected heads."""
 
     model: str
     heads: tuple[HeadLine, ...]
@@ -49,12 +49,12 @@ class BriefLook:
 
 
 def brief_document(look: Look, found: BriefLook) -> Document:
-    """A line for each head, and what would come next."""
+    """Document with one line for each head, and the next-token candidates."""
     several = len({(line.place.stack, line.place.part) for line in found.heads}) > 1
     rows = tuple((_head(line, several), "  ".join(_said(*pair) for pair in line.looked)) for line in found.heads)
     table = Table(("head", "strongest links, query→key"), rows)
-    left = "Links to the word itself and to the first word are left out."
-    notes = Paragraph(f"{left} {MERGED}", "note"), Paragraph(look.caveat[:1].upper() + look.caveat[1:], "note")
+    omitted = "Attention of a word to itself and to the first word is not listed."
+    notes = Paragraph(f"{omitted} {MERGED}", "note"), Paragraph(look.caveat[:1].upper() + look.caveat[1:], "note")
     parts = (*opening(look.edits, look.notes, look.storage), table, *candidates_parts(look), *notes)
     return Document(short_title(look.tokens.text, look.model), parts)
 

@@ -1,4 +1,4 @@
-"""What every head of a model does, as a document: a ranked table, and how far the first of them look."""
+"""Head scores as a document: a ranked table, and attention distance profiles of the first heads."""
 
 from peasy.looking.record import HeadReport, HeadScore
 from peasy.views.attention import attention_name
@@ -9,30 +9,30 @@ MOST_PROFILES = 6
 
 
 def ranking_document(report: HeadReport, by: str = "sharpness", top: int = 30) -> Document:
-    """The heads with most of one score first; then their distance profiles."""
+    """Document of the heads ranked by one score, with their distance profiles."""
     ranked = report.ranked(by)[:top]
-    columns = ("head", "what it does", "entropy", "distance", *SCORES)
-    said = f"{report.sentences} sentences, {report.tokens:,} tokens. Most {by} first; scores are shares of attention."
-    parts: list[Part] = [Paragraph(said), Table(columns, tuple(_row(score) for score in ranked))]
+    columns = ("head", "pattern", "entropy", "distance", *SCORES)
+    summary = f"{report.sentences} sentences, {report.tokens:,} tokens. Ranked by {by}; scores are shares of attention."
+    parts: list[Part] = [Paragraph(summary), Table(columns, tuple(_row(score) for score in ranked))]
     parts.append(distance_curves(ranked[:MOST_PROFILES]))
     parts += [Paragraph(note, "note") for note in report.notes]
     parts.append(Paragraph(report.caveat[:1].upper() + report.caveat[1:], "note"))
-    return Document(f"What the heads of {report.model} do", tuple(parts), decimals=2)
+    return Document(f"Attention heads of {report.model}", tuple(parts), decimals=2)
 
 
 def distance_curves(scores: tuple[HeadScore, ...]) -> Curves:
-    """How much weight lies how far away."""
+    """Line plot of attention weight by distance."""
     lines = tuple(
         (head_name(score), tuple((float(d), float(weight)) for d, weight in enumerate(score.profile)))
         for score in scores
     )
-    return Curves("Distance profile", lines, "places away", "share of weight")
+    return Curves("Attention by distance", lines, "distance in tokens", "share of weight")
 
 
 def head_name(score: HeadScore) -> str:
-    """A head by its layer and number, as in 5.3; of which stack where that is not plain."""
+    """Return the name of a head, as in 5.3 (layer.head), with its stack unless it is a decoder."""
     kind = "" if score.place.stack == "decoder" and "cross" not in score.place.part else f" ({score.place.stack})"
-    cross = " cross" if "into the source" in attention_name(score.place) else ""
+    cross = " cross" if "cross-attention" in attention_name(score.place) else ""
     return f"{score.place.layer}.{score.head}{kind}{cross}"
 
 

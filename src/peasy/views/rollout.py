@@ -1,4 +1,4 @@
-"""Attention rollout as a document: one map, and what it is not."""
+"""Attention rollout as a document: one heat map and its caveat."""
 
 from peasy.looking.label import Grid
 from peasy.looking.record import Look
@@ -8,7 +8,7 @@ from peasy.views.document import Document, Maps, Paragraph, Part
 
 
 def rollout_document(look: Look, rolled: Grid) -> Document:
-    """How much of each token could have reached each place after the last layer."""
-    shown = Maps("Attention rollout", rolled.values[None, None], rolled.rows, rolled.columns)
-    parts: list[Part] = [*opening(look.edits), shown, Paragraph(CAVEAT, "note")]
+    """Document of the rollout: how much of each token could reach each position after the last layer."""
+    maps = Maps("Attention rollout", rolled.values[None, None], rolled.rows, rolled.columns)
+    parts: list[Part] = [*opening(look.edits), maps, Paragraph(CAVEAT, "note")]
     return Document(short_title(look.tokens.text, look.model), tuple(parts))

@@ -1,4 +1,4 @@
-"""A training run as a document: what it does, how far it came, its curves, and what the model writes."""
+"""Training run as a document: settings, progress, loss curves and samples."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -6,12 +6,12 @@ from itertools import pairwise
 from peasy.views.document import Cell, Curves, Document, Heading, Paragraph, Part, Table
 
 POINTS = 24
-"""A curve is shown by so many points; the metrics hold all of them."""
+"""Maximum number of points of a curve; metrics.jsonl has all of them."""
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What can be said of a run from its folder. Curves are (step, loss); samples are (prompt, text)."""
+    """Facts about a run, read from its folder. Curves are (step, loss); samples are (prompt, text)."""
 
     name: str
     folder: str
@@ -34,7 +34,7 @@ class RunFacts:
 
 
 def run_document(run: RunFacts) -> Document:
-    """One run in full."""
+    """Document of one run."""
     rows: list[tuple[Cell, ...]] = [
         ("kind", f"{run.kind}, {run.preset}"),
         ("data", run.data),
@@ -48,45 +48,45 @@ def run_document(run: RunFacts) -> Document:
         ("weights", run.sha256[:16] if run.sha256 else ""),
         ("folder", run.folder),
     ]
-    parts: list[Part] = [Table(("what", "is"), tuple(rows))]
+    parts: list[Part] = [Table(("field", "value"), tuple(rows))]
     curves = (("training", thin(run.learned)), ("validation", run.validated))
     lines = tuple((name, points) for name, points in curves if points)
     if lines:
         parts.append(Curves("Loss", lines, "step", "loss"))
     if run.samples:
-        parts.append(Heading("What it writes"))
+        parts.append(Heading("Samples"))
         parts += [Paragraph(f"{prompt} ▸ {text}") for prompt, text in run.samples]
     return Document(run.name, tuple(parts))
 
 
 def runs_document(runs: tuple[RunFacts, ...], place: str) -> Document:
-    """All runs, one row each."""
+    """Document listing all runs, one row each."""
     columns = ("name", "kind", "data", "state", "validation loss", "time")
     rows = tuple(
         (run.name, f"{run.kind} {run.preset}", run.data, run.state, _loss(run.valid), as_time(run.elapsed))
         for run in runs
     )
     if not rows:
-        return Document("Runs", (Paragraph("No runs yet. Begin one: peasy train gpt --data stories"),))
-    return Document("Runs", (Table(columns, rows), Paragraph(f"Runs live in {place}.", "note")))
+        return Document("Runs", (Paragraph("No runs yet. Start one: peasy train gpt --data stories"),))
+    return Document("Runs", (Table(columns, rows), Paragraph(f"Runs are stored in {place}.", "note")))
 
 
 def diff_document(left: RunFacts, right: RunFacts) -> Document:
-    """What differs between two runs: settings first, then results."""
+    """Document of the differences between two runs: settings, then results."""
     keys = [key for key in {**left.settings, **right.settings} if left.settings.get(key) != right.settings.get(key)]
     rows: list[tuple[Cell, ...]] = [(key, left.settings.get(key, ""), right.settings.get(key, "")) for key in keys]
-    for name, facts in (("step", lambda run: str(run.step)), ("loss", lambda run: _loss(run.loss)),
+    for name, value in (("step", lambda run: str(run.step)), ("loss", lambda run: _loss(run.loss)),
                         ("validation loss", lambda run: _loss(run.valid)), ("time", lambda run: as_time(run.elapsed)),
                         ("weights", lambda run: (run.sha256 or "")[:16])):  # fmt: skip
-        if facts(left) != facts(right):
-            rows.append((name, facts(left), facts(right)))
+        if value(left) != value(right):
+            rows.append((name, value(left), value(right)))
     if not rows:
-        return Document(f"{left.name} and {right.name}", (Paragraph("They agree in everything.", "good"),))
-    return Document(f"{left.name} and {right.name}", (Table(("what", left.name, right.name), tuple(rows)),))
+        return Document(f"{left.name} and {right.name}", (Paragraph("No differences.", "good"),))
+    return Document(f"{left.name} and {right.name}", (Table(("field", left.name, right.name), tuple(rows)),))
 
 
 def as_time(seconds: float) -> str:
-    """Seconds as people say them.
+    """Return a duration as text.
 
     >>> as_time(7), as_time(75), as_time(3 * 3600 + 120)
     ('7 s', '1 min 15 s', '3 h 2 min')
@@ -100,7 +100,7 @@ def as_time(seconds: float) -> str:
 
 
 def thin(points: tuple[tuple[float, float], ...], most: int = POINTS) -> tuple[tuple[float, float], ...]:
-    """A long curve by the means of its parts.
+    """Downsample a long curve by averaging segments.
 
     >>> thin(((1, 4.0), (2, 2.0), (3, 1.0), (4, 1.0)), most=2)
     ((2, 3.0), (4, 1.0))

@@ -1,4 +1,4 @@
-"""The bare steps of a formula as a document: what a notebook shows of `peasy.attend(...)`."""
+"""Steps of a formula as a document: the notebook output of `peasy.attend(...)`."""
 
 from collections.abc import Iterator
 from itertools import islice, product
@@ -10,14 +10,14 @@ from peasy.formula import Step, Steps
 from peasy.views.document import Document, Heading, Matrix, Paragraph, Part
 
 MOST_TABLES = 8
-"""Of many heads and batches, the first so many are shown."""
+"""Maximum number of tables (heads and batch entries) per step."""
 
 MOST = 40
-"""Rows and columns of one table; the arrays themselves stay whole."""
+"""Maximum number of rows and columns of one table; the arrays are not cut."""
 
 
 def steps_document(steps: Steps, decimals: int = 4) -> Document:
-    """Every step as a labelled matrix; heads and batches one after the other.
+    """Document with every step as a labelled matrix; heads and batch entries one after the other.
 
     >>> from peasy.formula import attend
     >>> [matrix.name for matrix in steps_document(attend([[1.0]], [[1.0]], [[2.0]])).matrices()][:2]
@@ -35,7 +35,7 @@ def _title(steps: Steps) -> str:
 
 
 def _changing(steps: Steps) -> Iterator[tuple[Step, Any]]:
-    """The steps without those that changed nothing (no mask, no scale)."""
+    """Yield the steps, without those that change nothing (no mask, no scale)."""
     previous = None
     for step, array in steps.numbered():
         if array is not previous:
@@ -45,16 +45,16 @@ def _changing(steps: Steps) -> Iterator[tuple[Step, Any]]:
 
 def _tables(step: Step, array: Any) -> Iterator[Part]:
     axes = step.axes_of(array)
-    places = product(*(range(size) for size in array.shape[:-2]))
+    indices = product(*(range(size) for size in array.shape[:-2]))
     count = int(np.prod(array.shape[:-2], dtype=int))
-    for place in islice(places, MOST_TABLES):
-        said = ", ".join(f"{axis} {index}" for axis, index in zip(axes, place, strict=False))
-        yield _matrix(step, array[place] if place else array, said, axes)
+    for index in islice(indices, MOST_TABLES):
+        label = ", ".join(f"{axis} {number}" for axis, number in zip(axes, index, strict=False))
+        yield _matrix(step, array[index] if index else array, label, axes)
     if count > MOST_TABLES:
-        yield Paragraph(f"{count - MOST_TABLES:,} more of {step.name} are left out.", "note")
+        yield Paragraph(f"{count - MOST_TABLES:,} more tables of {step.name} are not shown.", "note")
     if array.ndim >= 2 and max(array.shape[-2:]) > MOST:
         size = "x".join(map(str, array.shape[-2:]))
-        yield Paragraph(f"Shown is the first part of {size}; steps.{step.name} holds all of it.", "note")
+        yield Paragraph(f"Only a part of {size} is shown; steps.{step.name} has all values.", "note")
 
 
 def _matrix(step: Step, array: Any, where: str, axes: tuple[str, ...]) -> Matrix:
@@ -70,7 +70,7 @@ def _matrix(step: Step, array: Any, where: str, axes: tuple[str, ...]) -> Matrix
 
 
 def _numbers(array: Any) -> np.ndarray:
-    """A small array of any library as NumPy numbers."""
+    """Convert a small array of any library to NumPy."""
     if hasattr(array, "detach"):
         array = array.detach().cpu().double()
     return np.asarray(array, dtype=float)

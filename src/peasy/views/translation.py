@@ -1,4 +1,4 @@
-"""A translation, ready to be shown: the text, and others that were found."""
+"""Translations as a document: the best hypothesis and the others of the beam search."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from peasy.views.document import Document, Paragraph, Part, Table
 
 @dataclass(frozen=True)
 class Translated:
-    """One text that was found for a source: its score is its log-probability, by length where beams are compared."""
+    """Translation hypothesis: `score` is its log-probability, length-normalised in beam search."""
 
     text: str
     pieces: tuple[str, ...]
@@ -17,11 +17,12 @@ class Translated:
 
 
 def translations_document(rows: tuple[tuple[str, tuple[Translated, ...], str | None], ...], note: str) -> Document:
-    """Sources with their translations, best first; (source, what was found, what went wrong)."""
+    """Document of sources with their translations, best first; rows are (source, hypotheses, error)."""
     if len(rows) == 1:
-        source, found, error = rows[0]
-        return Document(_title(source), (*_one(found, error), Paragraph(note, "note")))
-    table = Table(("source", "translation"), tuple((s, e or (f[0].text if f else "")) for s, f, e in rows))
+        source, hypotheses, error = rows[0]
+        return Document(_title(source), (*_one(hypotheses, error), Paragraph(note, "note")))
+    texts = tuple((source, error or (best[0].text if best else "")) for source, best, error in rows)
+    table = Table(("source", "translation"), texts)
     return Document("Translations", (table, Paragraph(note, "note")))
 
 
@@ -30,8 +31,8 @@ def _one(found: tuple[Translated, ...], error: str | None) -> list[Part]:
         return [Paragraph(error, "bad")]
     parts: list[Part] = [Paragraph(found[0].text)]
     if len(found) > 1:
-        rows = tuple((str(i + 1), one.text, f"{one.score:.4f}", f"{one.logprob:.4f}") for i, one in enumerate(found))
-        parts.append(Table(("", "translation", "score", "log-probability"), rows, "What was found"))
+        rows = tuple((str(i + 1), hyp.text, f"{hyp.score:.4f}", f"{hyp.logprob:.4f}") for i, hyp in enumerate(found))
+        parts.append(Table(("", "translation", "score", "log-probability"), rows, "Hypotheses"))
     return parts
 
 

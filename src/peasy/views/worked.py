@@ -1,4 +1,4 @@
-"""A worked example as a document: its steps numbered as on paper, its variants side by side, a word's story, a cell."""
+"""Worked example as a document: numbered steps, variants side by side, one word's attention, one cell's arithmetic."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,23 +19,23 @@ SECTIONS = {
     "scores": 3, "scaled": 4, "masked": 4, "weights": 5, "context": 6,
     "concat": 7, "w_o": 7, "output": 7,
 }  # fmt: skip
-"""Which of the six steps on paper each table belongs to; a seventh puts heads together."""
+"""Section of each table: the six steps of the hand calculation, and a seventh that concatenates heads."""
 
 TITLES = {
     1: "Input", 2: "Query, key and value", 3: "Scores", 4: "Scale", 5: "Weights", 6: "Weighted sum", 7: "All heads",
 }  # fmt: skip
 
 FEW = 6
-"""Up to so many keys, a new word is also written out as a sum of words."""
+"""Up to this many keys, each context is also written as a weighted sum of words."""
 
 MOST_QUERIES = 12
-"""Contributions are shown for so many queries; each is a table of its own."""
+"""Maximum number of queries whose contributions are shown, one table each."""
 
 
 def worked_document(
     worked: Worked, variants: Sequence[tuple[str, Worked]] = (), decimals: int = 4, contributions: bool = False
 ) -> Document:
-    """All steps, then the variants side by side."""
+    """Document with all steps, then the variants side by side."""
     parts = [*_opening(worked), *_steps(worked, decimals), *word_plane(worked)]
     if contributions:
         parts += contribution_parts(worked)
@@ -44,12 +44,12 @@ def worked_document(
 
 
 def visible_title(worked: Worked) -> str:
-    """The title of the example, or of what it was made from."""
+    """Return the title of the example, or its first tokens."""
     return worked.example.title or " ".join(worked.tokens[:FEW])
 
 
 def step_matrix(worked: Worked, step: WorkedStep, decimals: int, shaded: bool | None = None) -> Matrix:
-    """One step as a labelled matrix whose cells open to their arithmetic."""
+    """Return one step as a labelled matrix; each cell expands to its arithmetic."""
 
     def explain(row: int, column: int) -> Arithmetic:
         return arithmetic_part(arithmetic(worked, step.name, row, column, decimals))
@@ -69,69 +69,67 @@ def step_matrix(worked: Worked, step: WorkedStep, decimals: int, shaded: bool | 
 
 
 def as_cells(values: np.ndarray) -> tuple[tuple[Cell, ...], ...]:
-    """Numbers as a document holds them."""
+    """Return an array as matrix cells."""
     return tuple(tuple(row) for row in values.tolist())
 
 
 def arithmetic_part(found: CellArithmetic) -> Arithmetic:
-    """The arithmetic of one cell as part of a document."""
+    """Return the arithmetic of one cell as a document part."""
     return Arithmetic(found.title, found.texts)
 
 
 def cell_document(worked: Worked, found: CellArithmetic, decimals: int) -> Document:
-    """One number in full."""
+    """Document with the full arithmetic of one number."""
     step = worked.step(found.step)
     parts = (Paragraph(step.says, "note"), Formula(step.tex), arithmetic_part(found))
     return Document(f"{visible_title(worked)}: one number", parts, decimals)
 
 
 def story_document(worked: Worked, stories: Sequence[Story], decimals: int) -> Document:
-    """One word's story, head by head where there are several."""
+    """Document of one word's attention in sentences, head by head."""
     parts: list[Part] = []
     for story in stories:
         if story.head:
             parts.append(Heading(f"Head {story.head}"))
         parts += [Paragraph(sentence) for sentence in story.sentences]
         parts.append(_story_table(story, decimals))
-    return Document(f'{visible_title(worked)}: the story of "{visible(stories[0].token)}"', tuple(parts), decimals)
+    return Document(f'{visible_title(worked)}: attention of "{visible(stories[0].token)}"', tuple(parts), decimals)
 
 
 def symbolic_document(worked: Worked, letters: Symbolic, decimals: int) -> Document:
-    """The example in letters."""
+    """Document of the example in symbols."""
     parts: list[Part] = [
-        Paragraph(
-            "Every token has its own query q, key k and value v, counted from 0; x = may not be looked at.", "note"
-        )
+        Paragraph("Each token has a query q, a key k and a value v, numbered from 0; x = masked.", "note")
     ]
     for table in letters.tables:
-        step = next((each for each in worked.steps if each.base == table.name), None)
+        step = next((step for step in worked.steps if step.base == table.name), None)
         parts.append(
             Matrix(table.name, table.cells, table.rows, table.columns, "q", "k", says=step.says if step else "")
         )
     if letters.sums:
         parts.append(Table(("token", "context"), letters.sums, "Each context as a sum"))
-    return Document(f"{visible_title(worked)} in letters", tuple(parts), decimals)
+    return Document(f"{visible_title(worked)} in symbols", tuple(parts), decimals)
 
 
 def contribution_parts(worked: Worked, only: int | None = None) -> Iterator[Part]:
-    """What each key brings to each query: weight times value, key by key, and their sum."""
+    """Yield the contribution of each key to each query: weight times value, and their sum."""
     for head in worked.heads:
         weights, value = worked.find("weights", head), worked.find("value", head)
         if weights is None or value is None:
-            yield Paragraph("There are no values here, so nothing is contributed.", "note")
+            yield Paragraph("The example has no values, so there are no contributions.", "note")
             return
         where = f", head {head}" if head else ""
         yield Heading(f"Contributions{where}: weight times value")
-        asked = range(len(worked.tokens)) if only is None else [only]
+        queries = range(len(worked.tokens)) if only is None else [only]
         columns = next(step.columns for step in worked.steps if step.base == "value" and step.head == head)
-        for row in list(asked)[:MOST_QUERIES]:
-            brought = weights[row][:, None] * value
-            numbers = as_cells(np.vstack([brought, brought.sum(axis=0)]))
+        for row in list(queries)[:MOST_QUERIES]:
+            contributions = weights[row][:, None] * value
+            numbers = as_cells(np.vstack([contributions, contributions.sum(axis=0)]))
             name = f"contributions to {visible(worked.tokens[row])}"
             yield Matrix(name, numbers, (*worked.keys, "sum"), columns, "key", "d_value", shaded=True)
-        if len(asked) > MOST_QUERIES:
+        if len(queries) > MOST_QUERIES:
             yield Paragraph(
-                f"The other {len(asked) - MOST_QUERIES} queries are left out; --query WORD shows one.", "note"
+                f"{len(queries) - MOST_QUERIES} more queries are not shown; --query WORD shows one.", "note"
             )
 
 
@@ -152,7 +150,7 @@ def _steps(worked: Worked, decimals: int) -> Iterator[Part]:
             section, head = SECTIONS[step.base], step.head
             yield Heading(_title(worked, section, head), number=section)
             if section == 2 and _is_plain(worked):
-                yield Paragraph("Nothing is learned here: the inputs themselves are queries, keys and values.")
+                yield Paragraph("No projections: the inputs themselves are queries, keys and values.")
         if step.base in ("query", "key", "value") and _is_plain(worked) and not step.head:
             yield Formula(step.tex)
         elif step.base == "scaled" and worked.example.scale is None and worked.example.scoring != "scaled-dot":
@@ -172,7 +170,7 @@ def _title(worked: Worked, section: int, head: int) -> str:
 
 
 def _is_plain(worked: Worked) -> bool:
-    """Whether the inputs themselves are queries, keys and values."""
+    """Return True if the inputs themselves are queries, keys and values (no projections)."""
     example = worked.example
     return example.x is not None and all(
         getattr(example, name) is None for name in ("w_q", "w_k", "w_v", "q", "k", "v", "weights")
@@ -191,7 +189,7 @@ def _side_by_side(variants: Sequence[tuple[str, Worked]], decimals: int) -> Iter
         )  # fmt: skip
         if step.base == "weights" and len(worked.keys) <= FEW:
             sums = ((visible(token), in_words(worked, row, 2)) for row, token in enumerate(worked.tokens))
-            yield Table(("word", "becomes"), tuple(sums))
+            yield Table(("word", "context"), tuple(sums))
 
 
 def _story_table(story: Story, decimals: int) -> Table:
@@ -202,7 +200,7 @@ def _story_table(story: Story, decimals: int) -> Table:
     rows = []
     for share in story.shares:
         row: list[Cell] = [visible(share.token), *([share.score] if with_score else []), share.weight]
-        row.append("hidden" if share.hidden else percent(share.weight))
+        row.append("masked" if share.hidden else percent(share.weight))
         row += [_vector(share.value, decimals), _vector(share.contribution, decimals)] if with_value else []
         rows.append(tuple(row))
     if with_value:
@@ -212,4 +210,4 @@ def _story_table(story: Story, decimals: int) -> Table:
 
 
 def _vector(numbers: Sequence[float], decimals: int) -> str:
-    return " ".join(show(each, decimals) for each in numbers[:8]) + (" ..." if len(numbers) > 8 else "")
+    return " ".join(show(number, decimals) for number in numbers[:8]) + (" ..." if len(numbers) > 8 else "")

@@ -1,5 +1,5 @@
-"""THE VERBS: what a person asks for, one function each, composing the rooms below.
+"""Commands: one function per command, combining the packages below.
 
-May import: every room but the doors. Imported by: cli, studio, notebook and the public names of peasy.
-In: what a person typed. Out: a Result, which shows, saves and explains itself.
+May import: every package but cli, server and notebook. Imported by: cli, server, notebook and peasy's public names.
+In: the arguments of a command. Out: a Result, which displays, saves and serialises itself.
 """

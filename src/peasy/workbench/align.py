@@ -1,4 +1,4 @@
-"""`align`: a translation word by word: which came from which, what changes in order and number, which head shows it."""
+"""`align`: word alignment of a translation from cross-attention, with word order and the head that aligns best."""
 
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -17,11 +17,11 @@ from peasy.workbench.result import Result
 
 @dataclass(frozen=True)
 class Order:
-    """How the words of an answer stand to those of the source; words are counted as they are shown.
+    """Alignment links and word order of a translation; words are indexed as displayed.
 
-    `partners` are (source word, answer word): where each answer word looked most. `crossings` are two answer words
-    whose partners stand the other way round. `left` are source words that are nobody's partner, `shared` those that
-    several have.
+    `partners` are links (source word, target word): the source word with the largest weight for each target word.
+    `crossings` are pairs of target words whose source words are in reverse order. `left` are source words without a
+    link, `shared` those with several.
     """
 
     partners: tuple[tuple[int, int], ...]
@@ -32,7 +32,7 @@ class Order:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Aligned(Result):
-    """A translation with where each of its words came from, by one head; `alignment.scores` rank all heads."""
+    """Result of `align`: the word alignment by one head; `alignment.scores` ranks all heads."""
 
     kind: str
     alignment: Alignment
@@ -40,40 +40,40 @@ class Aligned(Result):
 
     @property
     def says(self) -> tuple[str, str]:
-        """Number and order of the words, in two sentences."""
-        source, answer = self.alignment.source, self.alignment.target
-        here, there = len(_real(source)), len(_real(answer))
-        size = f"{_count(here, 'word')} became {_count(there, 'word')}; {len(source)} tokens became {len(answer)}."
+        """Word count and word order, in two sentences."""
+        source, target = self.alignment.source, self.alignment.target
+        source_count, target_count = len(_real(source)), len(_real(target))
+        words = f"{_count(source_count, 'word')} became {_count(target_count, 'word')}"
+        size = f"{words}; {len(source)} tokens became {len(target)}."
         if not self.order.crossings:
-            return size, "The order is kept: no two words change places."
-        first = self.order.crossings[0]
-        named = " and ".join(f"“{answer.words[at]}”" for at in first)
-        counted = _count(len(self.order.crossings), "pair")
-        return size, f"The order changes: {counted} of words cross, the first are {named}."
+            return size, "The word order is kept: no two words cross."
+        first_crossing = " and ".join(f"“{target.words[index]}”" for index in self.order.crossings[0])
+        pairs = _count(len(self.order.crossings), "pair")
+        return size, f"The word order changes: {pairs} of words cross, first {first_crossing}."
 
     def document(self) -> Document:
-        """Ribbons, what changes, the map, and the heads by how well they align."""
+        """Alignment links, word order, attention map, and heads ranked by how well they align."""
         page = alignment_document(self.alignment)
         first, *rest = page.parts
         return replace(page, parts=(first, *map(Paragraph, self.says), *rest))
 
     def data(self) -> dict[str, Any]:
-        """Words, weights, heads and order as plain data."""
-        found = self.alignment
-        heads = [{"layer": s.place.layer, "head": s.head} | _scores(s) for s in found.scores]
+        """Words, weights, heads and word order as plain data."""
+        alignment = self.alignment
+        heads = [{"layer": s.place.layer, "head": s.head} | _scores(s) for s in alignment.scores]
         return {
-            "model": found.model,
+            "model": alignment.model,
             "kind": self.kind,
-            "source": _side(found.source),
-            "answer": _side(found.target),
-            "layer": found.place.layer,
-            "head": found.head,
-            "best": {"layer": found.scores[0].place.layer, "head": found.scores[0].head},
+            "source": _side(alignment.source),
+            "answer": _side(alignment.target),
+            "layer": alignment.place.layer,
+            "head": alignment.head,
+            "best": {"layer": alignment.scores[0].place.layer, "head": alignment.scores[0].head},
             "heads": heads,
-            "weights": plain(found.weights),
+            "weights": plain(alignment.weights),
             "order": plain(self.order),
             "says": list(self.says),
-            "caveat": found.caveat,
+            "caveat": alignment.caveat,
         }
 
     def __repr__(self) -> str:
@@ -83,50 +83,48 @@ class Aligned(Result):
 def align(
     loaded: LoadedModel, text: str, answer: str | None = None, *, layer: int | None = None, head: int | None = None
 ) -> Aligned:
-    """Which source words the words of an answer came from, by the head that shows it best or by the one named.
+    """Align the words of a translation with its source, by the best head or by the given layer and head.
 
-    Without an `answer` the model writes its own, the best token each time.
+    Without an `answer` the model translates `text` itself, greedily.
     """
-    from peasy.workbench.look import look
-
     if not loaded.model.reads_source:
         raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Choose a translator.")
-    looked = look(loaded, text, answer)
-    written = looked.passage.written or looked.look.tokens
-    found = looked.alignment((), layer, head, anchors=anchors(looked.look.tokens, written)).record
-    return Aligned(loaded.kind, found, order_of(found))
+    result = loaded.look(text, answer)
+    written = result.passage.written or result.look.tokens
+    alignment: Alignment = result.alignment((), layer, head, anchors=anchors(result.look.tokens, written)).record
+    return Aligned(loaded.kind, alignment, order_of(alignment))
 
 
 def anchors(source: Tokens, answer: Tokens) -> tuple[tuple[int, int], ...]:
-    """Words that stand once on both sides (names, numbers) belong together: (number in source, number in answer)."""
-    ours, theirs = (_once(side) for side in (source, answer))
-    return tuple((number, theirs[word]) for word, number in ours.items() if word in theirs)
+    """Likely links (source word, target word): words that occur once on both sides, such as names and numbers."""
+    source_words, target_words = (_once(tokens) for tokens in (source, answer))
+    return tuple((number, target_words[word]) for word, number in source_words.items() if word in target_words)
 
 
 def _once(tokens: Tokens) -> dict[str, int]:
-    named = [(tokens.words[at].strip("·").casefold(), tokens.numbers[at]) for at in _real(tokens) if tokens.numbers]
-    words = [word for word, _ in named]
-    return {word: number for word, number in named if words.count(word) == 1 and number is not None}
+    numbered = [(tokens.words[i].strip("·").casefold(), tokens.numbers[i]) for i in _real(tokens) if tokens.numbers]
+    words = [word for word, _ in numbered]
+    return {word: number for word, number in numbered if words.count(word) == 1 and number is not None}
 
 
 def order_of(alignment: Alignment) -> Order:
-    """Partners by the largest weight, and what follows from them; ends and blanks are no words."""
-    real = _real(alignment.source)
-    partners = [(max(real, key=lambda at: alignment.weights[word, at]), word) for word in _real(alignment.target)]
-    crossings = [(one[1], two[1]) for one, two in combinations(partners, 2) if one[0] > two[0]]
-    taken = [source for source, _ in partners]
-    left = tuple(at for at in real if at not in taken)
-    return Order(tuple(partners), tuple(crossings), left, tuple(at for at in real if taken.count(at) > 1))
+    """Links by the largest weight, crossings, and unaligned or shared source words; special tokens are ignored."""
+    positions = _real(alignment.source)
+    links = [(max(positions, key=lambda at: alignment.weights[word, at]), word) for word in _real(alignment.target)]
+    crossings = [(first[1], second[1]) for first, second in combinations(links, 2) if first[0] > second[0]]
+    linked = [source for source, _ in links]
+    unaligned = tuple(at for at in positions if at not in linked)
+    return Order(tuple(links), tuple(crossings), unaligned, tuple(at for at in positions if linked.count(at) > 1))
 
 
 def _real(tokens: Tokens) -> list[int]:
-    """The places of real words: not of ends, blanks and commas; where none is one, all that is shown."""
-    marked = [at for at, number in enumerate(tokens.numbers) if number is not None and _says(tokens.words[at])]
-    return marked or list(range(len(tokens.words)))
+    """Positions of words, without special tokens, blanks and punctuation; all positions if there are no words."""
+    positions = [at for at, number in enumerate(tokens.numbers) if number is not None and _says(tokens.words[at])]
+    return positions or list(range(len(tokens.words)))
 
 
 def _says(word: str) -> bool:
-    return any(category(sign)[0] not in "PZC" for sign in word)
+    return any(category(character)[0] not in "PZC" for character in word)
 
 
 def _side(tokens: Tokens) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which head of a translator aligns: found on many pairs whose words are known to belong together, told by its card."""
+"""Alignment head of a translator: found on pairs with known word alignments, stored in the model card."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -9,39 +9,40 @@ from peasy.corpora import Corpus, Pair
 from peasy.workbench.models import read_card
 
 if TYPE_CHECKING:
+    from peasy.looking.record import Alignment
     from peasy.workbench.load import LoadedModel
 
 ALIGNS = "aligns"
-"""The layer and head on a card."""
+"""Key of [layer, head] in a model card."""
 
 PAIRS = 48
 
 Head = tuple[int, int]
-"""Layer and head."""
+"""(layer, head)."""
 
 
 def aligning_head(loaded: "LoadedModel") -> Head | None:
-    """The (layer, head) that the model's card names; None without one."""
-    told = (read_card(loaded.folder) or {}).get(ALIGNS)
-    return None if told is None else (int(told[0]), int(told[1]))
+    """Return the (layer, head) named in the model card, or None."""
+    head = (read_card(loaded.folder) or {}).get(ALIGNS)
+    return None if head is None else (int(head[0]), int(head[1]))
 
 
 def find_aligning_head(loaded: "LoadedModel", corpus: Corpus, most: int = PAIRS) -> Head | None:
-    """The best head on held-out pairs; None where the corpus does not know which words belong together."""
+    """Return the best head on validation pairs, or None if the corpus has no word alignments."""
     if not loaded.model.reads_source:
         return None
-    known = [pair for pair in corpus.documents("valid") if isinstance(pair, Pair) and pair.alignment]
-    return best_head(loaded, known[:: max(1, len(known) // most)][:most]) if known else None
+    pairs = [pair for pair in corpus.documents("valid") if isinstance(pair, Pair) and pair.alignment]
+    return best_head(loaded, pairs[:: max(1, len(pairs) // most)][:most]) if pairs else None
 
 
 def best_head(loaded: "LoadedModel", pairs: Sequence[Pair]) -> Head:
-    """The head whose strongest links are most often the known ones, over all pairs."""
-    scores = [head_scores(loaded, pair) for pair in pairs]
-    means = {head: float(np.mean([each[head] for each in scores])) for head in scores[0]}
+    """Return the head with the highest mean link accuracy over all pairs."""
+    pair_scores = [head_scores(loaded, pair) for pair in pairs]
+    means = {head: float(np.mean([scores[head] for scores in pair_scores])) for head in pair_scores[0]}
     return max(means, key=lambda head: means[head])
 
 
 def head_scores(loaded: "LoadedModel", pair: Pair) -> dict[Head, float]:
-    """By head, the share of known words of the right translation that look most at a word they come from."""
-    found = loaded.look(pair.source, pair.target).alignment(pair.alignment)
-    return {(each.place.layer, each.head): float(each.right or 0.0) for each in found.record.scores}
+    """Link accuracy of each head: the share of target words whose largest weight is on an aligned source word."""
+    alignment: Alignment = loaded.look(pair.source, pair.target).alignment(pair.alignment).record
+    return {(score.place.layer, score.head): float(score.right or 0.0) for score in alignment.scores}

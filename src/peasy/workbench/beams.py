@@ -1,4 +1,4 @@
-"""`beams`: a beam search as a tree: every beginning that was kept, what became of it, and the texts it ended in."""
+"""`beams`: beam search as a tree of all kept prefixes and the finished hypotheses."""
 
 from dataclasses import asdict, dataclass
 from math import exp
@@ -18,7 +18,7 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True, repr=False)
 class BeamsResult(Result):
-    """The tree: `branches` with parents before children, and the texts that were found, best first."""
+    """Beam search tree: `branches` with parents before children; `found` holds (text, score), best first."""
 
     model: str
     source: str
@@ -28,27 +28,27 @@ class BeamsResult(Result):
 
     @property
     def best(self) -> str:
-        """The text that won."""
+        """The text with the best score."""
         return self.found[0][0]
 
     def document(self) -> Document:
-        """What was found, and every branch as a row."""
+        """The hypotheses, and every branch as a row."""
         return beams_document(self.source, self.model, self.width, self.branches, self.found)
 
     def data(self) -> dict[str, Any]:
-        """Branches and texts as plain data."""
-        found = [{"text": text, "score": score} for text, score in self.found]
-        branches = [asdict(each) for each in self.branches]
-        return {"model": self.model, "source": self.source, "width": self.width, "found": found, "branches": branches}
+        """Branches and hypotheses as plain data."""
+        texts = [{"text": text, "score": score} for text, score in self.found]
+        branches = [asdict(branch) for branch in self.branches]
+        return {"model": self.model, "source": self.source, "width": self.width, "found": texts, "branches": branches}
 
     def __repr__(self) -> str:
         return f"BeamsResult({self.model}: {len(self.branches)} branches, {self.best!r})"
 
 
 def beams(loaded: LoadedModel, text: str, *, beam: int = 4, max_tokens: int | None = None, **how: Any) -> BeamsResult:
-    """Search with `beam` beams, and keep every beginning that was ever gone on with.
+    """Run beam search with `beam` beams and keep every prefix that was extended.
 
-    `how`: length_penalty and patience. A translator may write three times as many tokens as its source has, and a few.
+    `how`: length_penalty and patience. `max_tokens` defaults to 3 * prompt length + 16, within the model's context.
     """
     from peasy.generation.beam import Beams, search
     from peasy.looking.trace import Traced
@@ -56,34 +56,34 @@ def beams(loaded: LoadedModel, text: str, *, beam: int = 4, max_tokens: int | No
 
     source, prompt = start_of(loaded, text)
     context = getattr(loaded.model.config, "context", None) or 10**9
-    most = max_tokens or min(3 * len(source or prompt) + 16, max(context - len(prompt), 1))
+    max_new_tokens = max_tokens or min(3 * len(source or prompt) + 16, max(context - len(prompt), 1))
     traced = Traced(loaded.model, top=0, candidates=1, layers=[])
-    settings = Beams(width=beam, n=beam, max_tokens=most, **how)
-    given = None if source is None else [list(source.ids)]
-    found = search(cast(Any, traced), [list(prompt.ids)], settings, source=given)[0]
-    if found.error is not None:
-        raise found.error
-    words = loaded.answers()
-    texts = tuple((words.decode(one.ids), one.score) for one in found.best)
-    return BeamsResult(loaded.name, text, beam, grow(loaded, traced, prompt.ids, found.best), texts)
+    settings = Beams(width=beam, n=beam, max_tokens=max_new_tokens, **how)
+    source_ids = None if source is None else [list(source.ids)]
+    result = search(cast(Any, traced), [list(prompt.ids)], settings, source=source_ids)[0]
+    if result.error is not None:
+        raise result.error
+    tokenizer = loaded.answers()
+    texts = tuple((tokenizer.decode(hypothesis.ids), hypothesis.score) for hypothesis in result.best)
+    return BeamsResult(loaded.name, text, beam, grow(loaded, traced, prompt.ids, result.best), texts)
 
 
 def grow(loaded: LoadedModel, traced: "Traced", start: Ids, found: "tuple[Hypothesis, ...]") -> tuple[Branch, ...]:
-    """The tree of all that was read after `start`, and of the texts that ended."""
-    ended = {one.ids: rank for rank, one in enumerate(found)}
-    read = [ids[len(start) :] for ids in traced.seen if len(ids) > len(start)]
-    alive = sorted({*read, *ended}, key=lambda ids: (len(ids), ids))
-    places: dict[Ids, int] = {(): -1}
-    winner = found[0].ids
+    """Return the tree of all prefixes that continue the prompt `start`, and of the finished hypotheses."""
+    ranks = {hypothesis.ids: rank for rank, hypothesis in enumerate(found)}
+    extended = [ids[len(start) :] for ids in traced.seen if len(ids) > len(start)]
+    prefixes = sorted({*extended, *ranks}, key=lambda ids: (len(ids), ids))
+    indices: dict[Ids, int] = {(): -1}
+    best_ids = found[0].ids
     branches: list[Branch] = []
     totals: dict[Ids, float] = {(): 0.0}
-    parents = {ids[:-1] for ids in alive}
-    for ids in alive:
-        log = float(traced.seen[(*start, *ids[:-1])].logs[ids[-1]])
-        totals[ids], places[ids] = totals[ids[:-1]] + log, len(branches)
-        rank = ended.get(ids)
+    parents = {ids[:-1] for ids in prefixes}
+    for ids in prefixes:
+        logprob = float(traced.seen[(*start, *ids[:-1])].logs[ids[-1]])
+        totals[ids], indices[ids] = totals[ids[:-1]] + logprob, len(branches)
+        rank = ranks.get(ids)
         fate = "ended" if rank is not None else "went on" if ids in parents else "dropped"
-        best = ids == winner[: len(ids)]
+        is_best = ids == best_ids[: len(ids)]
         piece = loaded.answers().piece(ids[-1])
-        branches.append(Branch(places[ids[:-1]], len(ids), piece, exp(log), totals[ids], fate, rank, best))
+        branches.append(Branch(indices[ids[:-1]], len(ids), piece, exp(logprob), totals[ids], fate, rank, is_best))
     return tuple(branches)

@@ -1,4 +1,4 @@
-"""`bench`: how fast a model reads and writes on this machine, by the form of its weights and the size of the batch."""
+"""`bench`: prefill and decode throughput on this machine, by weight format and batch size."""
 
 import math
 import os
@@ -26,7 +26,7 @@ Hear = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Speed:
-    """Tokens a second of one form: the median of all rounds, the least and the most."""
+    """Tokens per second of one weight format, phase and batch size: median, minimum and maximum of all rounds."""
 
     weights: str
     does: str
@@ -38,7 +38,7 @@ class Speed:
 
 @dataclass(frozen=True, repr=False)
 class BenchResult(Result):
-    """What was timed. `speeds` are in tokens a second, all texts of a batch together."""
+    """Result of `bench`: `speeds` are tokens per second of the whole batch."""
 
     name: str
     parameters: int
@@ -47,17 +47,17 @@ class BenchResult(Result):
     machine: str
 
     def document(self) -> Document:
-        """One row for each form, batch and work."""
+        """One row for each weight format, phase and batch size."""
         rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (each.weights, each.does, str(each.batch), f"{each.median:,.1f}", f"{each.least:,.1f} to {each.most:,.1f}")
-            for each in self.speeds
+            (s.weights, s.does, str(s.batch), f"{s.median:,.1f}", f"{s.least:,.1f} to {s.most:,.1f}")
+            for s in self.speeds
         )
         notes = [Paragraph(line, "note") for line in (*self.says, self.machine)]
         title = f"{self.name}: {self.parameters:,} parameters"
         return Document(title, (Table(("weights", "does", "batch", "tokens/s", "all rounds"), rows), *notes))
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The measurements as plain data."""
         return {
             "model": self.name,
             "parameters": self.parameters,
@@ -82,9 +82,9 @@ def bench(
     ask: Ask | None = None,
     hear: Hear | None = None,
 ) -> BenchResult:
-    """Time a model that writes: reading `prompt` tokens, then writing `tokens`, alone and `batch` at once.
+    """Time prefill of `prompt` tokens and decoding of `tokens` tokens, with batch size 1 and `batch`.
 
-    Forms alternate from round to round, so that a busy minute hurts all of them alike; prompts are drawn by `seed`.
+    Weight formats alternate in each round, so that other load affects all alike; prompts are random, drawn by `seed`.
 
     >>> bench("stories", prompt=2, tokens=1, batch=1, rounds=1).name
     'stories'
@@ -93,47 +93,45 @@ def bench(
 
     loaded = model if isinstance(model, LoadedModel) else load(model, device="cpu", offline=offline, ask=ask)
     if loaded.model.reads_source or loaded.kind in ("encoder", "ngram"):
-        raise InvalidInput(
-            f"{loaded.name} ({loaded.kind}) cannot be timed: bench takes models that write on from a text."
-        )
+        raise InvalidInput(f"{loaded.name} ({loaded.kind}) cannot be timed: bench takes models that continue a text.")
     if min(prompt, tokens, batch, rounds) < 1:
-        raise InvalidInput("prompt, tokens, batch and rounds are counts: at least 1 each.")
-    longest = getattr(loaded.model.config, "context", None)
-    if longest is not None and prompt + tokens > longest:
+        raise InvalidInput("prompt, tokens, batch and rounds must be at least 1.")
+    context = getattr(loaded.model.config, "context", None)
+    if context is not None and prompt + tokens > context:
         raise InvalidInput(
-            f"{loaded.name} reads at most {longest} tokens, not {prompt + tokens}.", hint="Give fewer --tokens."
+            f"{loaded.name} has a context of {context} tokens, not {prompt + tokens}.", hint="Give fewer --tokens."
         )
-    forms, said = _forms(loaded.model)
-    draw = torch.Generator().manual_seed(seed)
-    texts = torch.randint(loaded.model.config.vocabulary, (batch, prompt), generator=draw).tolist()
-    taken: dict[tuple[str, str, int], list[float]] = {}
-    for number, (name, form), size in product(range(rounds), forms.items(), sorted({1, batch})):
+    variants, notes = _forms(loaded.model)
+    generator = torch.Generator().manual_seed(seed)
+    prompts = torch.randint(loaded.model.config.vocabulary, (batch, prompt), generator=generator).tolist()
+    samples: dict[tuple[str, str, int], list[float]] = {}
+    for number, (name, variant), size in product(range(rounds), variants.items(), sorted({1, batch})):
         if hear is not None:
-            hear(f"round {number + 1} of {rounds}: {name}, {size} at once")
-        for does, speed in zip(("reads", "writes"), _time(form, texts[:size], tokens), strict=True):
-            taken.setdefault((name, does, size), []).append(speed)
-    speeds = tuple(Speed(*key, statistics.median(each), min(each), max(each)) for key, each in taken.items())
-    return BenchResult(loaded.name, loaded.model.count_parameters(), speeds, said, _machine())
+            hear(f"round {number + 1} of {rounds}: {name}, batch size {size}")
+        for phase, speed in zip(("reads", "writes"), _time(variant, prompts[:size], tokens), strict=True):
+            samples.setdefault((name, phase, size), []).append(speed)
+    speeds = tuple(Speed(*key, statistics.median(rates), min(rates), max(rates)) for key, rates in samples.items())
+    return BenchResult(loaded.name, loaded.model.count_parameters(), speeds, notes, _machine())
 
 
 def _forms(model: "Model") -> tuple[dict[str, "Model"], tuple[str, ...]]:
-    """The model as it is and packed, with what packing says of itself."""
+    """Return the model and its packed variants by name, with a description of each packing."""
     from peasy.generation.packed import pack, packing_of
 
-    forms = {"as it is": model} | {form: pack(model, form) for form in FORMS}
-    told = tuple(packing.says() for packing in map(packing_of, forms.values()) if packing is not None)
-    return forms, told
+    variants = {"as it is": model} | {form: pack(model, form) for form in FORMS}
+    descriptions = tuple(packing.says() for packing in map(packing_of, variants.values()) if packing is not None)
+    return variants, descriptions
 
 
-def _time(model: "Model", texts: list[list[int]], tokens: int) -> tuple[float, float]:
-    """Tokens a second of the first pass, which reads, and of all others, which write."""
+def _time(model: "Model", prompts: list[list[int]], tokens: int) -> tuple[float, float]:
+    """Tokens per second of the first forward pass (prefill) and of all others (decode)."""
     from peasy.generation.decode import Pass, decode
     from peasy.generation.sampling import Sampling
 
-    never = dict.fromkeys(model.config.special.end, -math.inf)
-    sampling = Sampling(max_tokens=tokens + 1, logit_bias=never)
-    first, *others = [event.seconds for event in decode(model, texts, sampling) if isinstance(event, Pass)]
-    return len(texts) * len(texts[0]) / first, len(texts) * len(others) / max(sum(others), 1e-9)
+    no_eos = dict.fromkeys(model.config.special.end, -math.inf)
+    sampling = Sampling(max_tokens=tokens + 1, logit_bias=no_eos)
+    prefill, *decodes = [event.seconds for event in decode(model, prompts, sampling) if isinstance(event, Pass)]
+    return len(prompts) * len(prompts[0]) / prefill, len(prompts) * len(decodes) / max(sum(decodes), 1e-9)
 
 
 def _machine() -> str:
@@ -141,5 +139,5 @@ def _machine() -> str:
 
     return (
         f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.machine()}, torch {torch.__version__}. "
-        "Nothing else should run meanwhile."
+        "Run nothing else meanwhile."
     )

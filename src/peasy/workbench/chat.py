@@ -1,4 +1,4 @@
-"""`chat`: a conversation with a model that has a template for it."""
+"""`chat`: a conversation with a model that has a chat template."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from peasy.workbench.result import Result
 
 
 class Chat(Result):
-    """A conversation: `say` asks and gives the answer piece by piece; `messages` hold all that was said."""
+    """Chat session: `say` sends a message and streams the reply; `messages` holds the conversation."""
 
     def __init__(
         self, loaded: LoadedModel, *, system: str | None = None, weights: str = "auto", **sampling: Any
@@ -24,8 +24,8 @@ class Chat(Result):
 
         if loaded.model.reads_source or loaded.need_tokenizer().chat_template is None:
             raise InvalidInput(
-                f"{loaded.name} has no chat template: it was not made to talk.",
-                hint=f'Let it write on instead: peasy generate {loaded.name} "..."',
+                f"{loaded.name} has no chat template: it was not trained for conversation.",
+                hint=f'Let it continue a text instead: peasy generate {loaded.name} "..."',
             )
         self.loaded = loaded
         self.sampling = Sampling(**({"max_tokens": 256} | sampling))
@@ -34,7 +34,7 @@ class Chat(Result):
         self.forgotten = 0
 
     def say(self, text: str) -> Iterator[str]:
-        """Ask something; the answer comes piece by piece. What was answered when it is closed is kept."""
+        """Send a user message and stream the reply; closing the generator keeps the part received so far."""
         from peasy.generation.decode import decode
         from peasy.generation.request import Ended, Token
 
@@ -44,44 +44,44 @@ class Chat(Result):
         except InvalidInput:
             self.messages.pop()
             raise
-        words, said = self.loaded.answers(), ""
-        events = decode(self.model, [ids], [self.sampling], tokenizer=words)
+        tokenizer, reply = self.loaded.answers(), ""
+        events = decode(self.model, [ids], [self.sampling], tokenizer=tokenizer)
         try:
             for event in events:
                 if isinstance(event, Ended) and event.error is not None:
                     raise event.error
-                if isinstance(event, Token) and event.chosen.id == words.special.eos:
+                if isinstance(event, Token) and event.chosen.id == tokenizer.special.eos:
                     break
                 if piece := getattr(event, "text", ""):
-                    said += piece
+                    reply += piece
                     yield piece
         finally:
             events.close()  # type: ignore[attr-defined]  # it is a generator
-            self.messages.append({"role": "assistant", "content": said})
+            self.messages.append({"role": "assistant", "content": reply})
 
     def _ids(self) -> list[int]:
-        """The conversation as ids. What no longer fits is forgotten, the oldest question and answer first."""
-        room = getattr(self.model.config, "context", None)
+        """Return the prompt ids; if they do not fit the context, drop the oldest question and answer first."""
+        context = getattr(self.model.config, "context", None)
         while True:
             ids = list(self.loaded.need_tokenizer().encode(self.template(), special=False).ids)
-            old = [place for place, each in enumerate(self.messages[:-1]) if each["role"] != "system"][:2]
-            if room is None or len(ids) + self.sampling.max_tokens <= room + 1 or not old:
+            oldest = [index for index, message in enumerate(self.messages[:-1]) if message["role"] != "system"][:2]
+            if context is None or len(ids) + self.sampling.max_tokens <= context + 1 or not oldest:
                 return ids
             self.forgotten += 1
-            self.messages = [each for place, each in enumerate(self.messages) if place not in old]
+            self.messages = [message for index, message in enumerate(self.messages) if index not in oldest]
 
     def template(self) -> str:
-        """The conversation so far as the model reads it."""
+        """Return the conversation rendered by the chat template, as the model reads it."""
         return render_chat(self.loaded.need_tokenizer(), self.messages)
 
     def document(self) -> Document:
-        """Who said what."""
-        seed = f"seed {self.sampling.seed}" if self.sampling.draws else "the best token each time"
+        """The messages with their roles."""
+        seed = f"seed {self.sampling.seed}" if self.sampling.draws else "greedy decoding"
         return chat_document(self.loaded.name, self.messages, f"{seed} · {self.weights}")
 
     def data(self) -> dict[str, Any]:
-        """The messages."""
-        facts = {"model": self.loaded.name, "messages": [dict(each) for each in self.messages]}
+        """The messages as plain data."""
+        facts = {"model": self.loaded.name, "messages": [dict(message) for message in self.messages]}
         return facts | {"forgotten": self.forgotten}
 
 
@@ -94,7 +94,7 @@ def chat(
     ask: Ask | None = None,
     **how: Any,
 ) -> Chat:
-    """Begin a conversation: `for piece in chat(model).say("Hello"): ...`. `how` are the settings of sampling.
+    """Start a chat session: `for piece in chat(model).say("Hello"): ...`. `how` are the sampling settings.
 
     >>> chat("no/such-model", offline=True)
     Traceback (most recent call last):

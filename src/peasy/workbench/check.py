@@ -16,7 +16,7 @@ from peasy.worked.tables import Notes, read_notes
 
 @dataclass(frozen=True, repr=False)
 class CheckResult(Result):
-    """A verdict on every written cell. `passed` is true when nothing but rounding was found."""
+    """Result of `check`: a verdict on every written cell; `passed` is true if there are no errors beyond rounding."""
 
     title: str
     parts: tuple[Checked, ...]
@@ -24,12 +24,12 @@ class CheckResult(Result):
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return all(part.passed for part in self.parts)
 
     @property
     def verdict(self) -> str:
-        """All that was found, in one sentence."""
+        """All findings in one sentence."""
         return verdict_sentence(self.parts)
 
     def document(self) -> Document:
@@ -37,14 +37,14 @@ class CheckResult(Result):
         return check_document(self.title, self.parts, self.ignored)
 
     def data(self) -> dict[str, Any]:
-        """`passed`, every checked cell, every row that does not hold, and what was not checked."""
+        """`passed`, every checked cell, every inconsistent row, and what was not checked."""
         return {
             "title": self.title,
             "passed": self.passed,
             "verdict": self.verdict,
             "cells": [_plain(part, cell) for part in self.parts for cell in part.cells],
             "rows": [_plain(part, row) for part in self.parts for row in part.rows],
-            "unanswered": [place for part in self.parts for place in _unanswered(part)],
+            "unanswered": [cell for part in self.parts for cell in _unanswered(part)],
             "taken": [{"table": name, "part": part.title} for part in self.parts for name in part.taken],
             "ignored": list(self.ignored),
         }
@@ -54,10 +54,10 @@ class CheckResult(Result):
 
 
 def check(notes: str | Path | Notes | Example | Mapping[str, Any]) -> CheckResult:
-    """Recompute every table of somebody's notes, as far as what is given allows.
+    """Recompute every table in hand-worked notes, as far as the given values allow.
 
-    `notes` is a .toml, .md, .tex or .csv file whose tables say which step they are, one of the library's
-    documents as written (`003-i-love-ai`), or an example with `written` tables.
+    `notes` is a .toml, .md, .tex or .csv file whose tables name their step, lecture notes of the library
+    (`003-i-love-ai`), or an example with `written` tables.
 
     >>> result = check("003-i-love-ai")
     >>> result.passed, [cell["written"] for cell in result.data()["cells"] if cell["verdict"] == "wrong"]
@@ -72,8 +72,8 @@ def check(notes: str | Path | Notes | Example | Mapping[str, Any]) -> CheckResul
     return CheckResult(notes.title, tuple(check_example(part) for part in notes.parts), notes.ignored)
 
 
-def _plain(part: Checked, found: Any) -> dict[str, Any]:
-    return {key: value for key, value in asdict(found).items() if key != "decimals"} | {"part": part.title}
+def _plain(part: Checked, finding: Any) -> dict[str, Any]:
+    return {key: value for key, value in asdict(finding).items() if key != "decimals"} | {"part": part.title}
 
 
 def _unanswered(part: Checked) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""`compare`: several kinds of model on the same data, with the same budget and seed."""
+"""`compare`: train and evaluate several kinds of model on the same data, with the same budget and seed."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from peasy.training.event import Event
 
 Hear = Callable[[str, "Event"], None]
-"""Told the kind that is being trained, and what happens to it."""
+"""Called with the kind in training and its training event."""
 
 _LESS_IS_BETTER = ("bits per byte", "loss")
 _TOLD = ("loss", "bits per byte", "accuracy", "endings", "BLEU", "exact match", "partner found", "label found")
@@ -29,35 +29,35 @@ _TOLD = ("loss", "bits per byte", "accuracy", "endings", "BLEU", "exact match", 
 
 @dataclass(frozen=True, repr=False)
 class CompareResult(Result):
-    """Who did best. `runs` are the trained models, by kind."""
+    """Result of `compare`: models ranked, best first; `folders` are their run folders by kind."""
 
     facts: ComparisonFacts
     folders: Mapping[str, Path]
 
     def document(self) -> Document:
-        """The table and the curves."""
+        """The table of measures and the loss curves."""
         return comparison_document(self.facts)
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
-        found = [
+        """The comparison as plain data."""
+        contenders = [
             {
-                "kind": each.kind,
-                "run": each.run,
-                "parameters": each.parameters,
-                "tokens": each.tokens,
-                "seconds": each.seconds,
-                "measures": {name: value for name, value, _ in each.measures},
-                "curve": [list(point) for point in each.curve],
+                "kind": contender.kind,
+                "run": contender.run,
+                "parameters": contender.parameters,
+                "tokens": contender.tokens,
+                "seconds": contender.seconds,
+                "measures": {name: value for name, value, _ in contender.measures},
+                "curve": [list(point) for point in contender.curve],
             }
-            for each in self.facts.contenders
+            for contender in self.facts.contenders
         ]
         facts = self.facts
         return {"data": facts.data, "budget": facts.budget, "seed": facts.seed, "measure": facts.measure,
-                "contenders": found, "notes": list(facts.notes)}  # fmt: skip
+                "contenders": contenders, "notes": list(facts.notes)}  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"CompareResult({', '.join(each.kind for each in self.facts.contenders)} on {self.facts.data})"
+        return f"CompareResult({', '.join(contender.kind for contender in self.facts.contenders)} on {self.facts.data})"
 
 
 def compare(
@@ -74,74 +74,74 @@ def compare(
     limit: int | None = 500,
     hear: Hear | None = None,
 ) -> CompareResult:
-    """Train several kinds on the same data, with the same budget and seed, and measure them alike.
+    """Train several kinds on the same data, with the same budget and seed, and evaluate them alike.
 
-    Each becomes a run `NAME-KIND` that can be loaded and looked at. An n-gram model reads the data once, whatever
-    the budget: it has nothing to learn from reading it again. `limit` is how many endings or pairs are asked for.
+    Each becomes a run `NAME-KIND` that can be loaded and inspected. An n-gram model makes one pass over the data,
+    whatever the budget: more would not change its counts. `limit` is the number of endings or pairs evaluated.
 
     >>> compare(["gpt"], "copy")
     Traceback (most recent call last):
-    peasy.errors.UsageError: One kind alone has nothing to be compared with.
+    peasy.errors.UsageError: A comparison needs at least two kinds of model.
     """
     from peasy.training.name import new_name
 
     if len(set(kinds)) < 2:
-        raise UsageError("One kind alone has nothing to be compared with.", hint="For example: gpt rnn cnn ngram")
+        raise UsageError("A comparison needs at least two kinds of model.", hint="For example: gpt rnn cnn ngram")
     if len(set(kinds)) < len(kinds):
-        raise UsageError(f"A kind is named twice: {' '.join(kinds)}.")
+        raise UsageError(f"A kind is given twice: {' '.join(kinds)}.")
     if minutes is None and steps is None:
         minutes = 1.0
     corpus = open_corpus(data, **dict(settings or {}).get("corpus", {}))
     name = name or new_name({run.rpartition("-")[0] for run in runs()})
-    found: list[Contender] = []
+    contenders: list[Contender] = []
     folders: dict[str, Path] = {}
     for kind in kinds:
         folder = place_for(f"{name}-{kind}")
-        counts = kind == "ngram"
+        one_pass = kind == "ngram"
         for event in training(
-            kind, data, preset=preset, minutes=None if counts else minutes, steps=None if counts else steps,
+            kind, data, preset=preset, minutes=None if one_pass else minutes, steps=None if one_pass else steps,
             seed=seed, device=device, run=folder, settings=settings,
         ):  # fmt: skip
             if hear is not None:
                 hear(kind, event)
         folders[kind] = folder
         loaded = load(folder, device=device)
-        measured, size = evaluate(loaded, corpus, limit=limit), loaded.model.count_parameters()
-        found.append(_contender(kind, open_run(folder), measured, size))
-    measure = _common([each.measures for each in found])
-    ranked = sorted(found, key=lambda each: _rank(each, measure))
-    notes = ["Bits per byte can be compared whatever the tokenizer; losses for each token only where it is the same."]
+        evaluation, size = evaluate(loaded, corpus, limit=limit), loaded.model.count_parameters()
+        contenders.append(_contender(kind, open_run(folder), evaluation, size))
+    measure = _common([contender.measures for contender in contenders])
+    ranked = sorted(contenders, key=lambda contender: _rank(contender, measure))
+    notes = ["Bits per byte are comparable across tokenizers; loss per token only with the same tokenizer."]
     if "ngram" in kinds:
-        notes.append("The n-gram model read the data once.")
+        notes.append("The n-gram model made one pass over the data.")
     budget = f"{minutes:g} minutes each" if minutes is not None else f"{steps:,} steps each"
     facts = ComparisonFacts(corpus.name, budget, seed, measure, tuple(ranked), tuple(notes))
     return CompareResult(facts, folders)
 
 
-def _contender(kind: str, run: Run, measured: EvaluateResult, size: int) -> Contender:
+def _contender(kind: str, run: Run, evaluation: EvaluateResult, size: int) -> Contender:
     facts = run.facts()
-    shares = {each.name: each.share for each in measured.facts.measures}
-    told = tuple((name, measured[name], shares[name]) for name in _TOLD if name in shares)
-    lines = [line for line in run.metrics() if line["event"] == "validated"]
-    scale = _bytes_for(measured)
-    curve = tuple((line["elapsed"], line["loss"] * scale) for line in lines)
-    return Contender(kind, run.name, size, facts.tokens, facts.elapsed, told, curve)
+    shares = {measure.name: measure.share for measure in evaluation.facts.measures}
+    measures = tuple((name, evaluation[name], shares[name]) for name in _TOLD if name in shares)
+    validations = [line for line in run.metrics() if line["event"] == "validated"]
+    scale = _bytes_for(evaluation)
+    curve = tuple((line["elapsed"], line["loss"] * scale) for line in validations)
+    return Contender(kind, run.name, size, facts.tokens, facts.elapsed, measures, curve)
 
 
-def _bytes_for(measured: EvaluateResult) -> float:
-    """What turns nats for each token into bits for each byte, for this tokenizer on these data."""
-    measures = measured.measures
+def _bytes_for(evaluation: EvaluateResult) -> float:
+    """Factor from nats per token to bits per byte, for this tokenizer on these data."""
+    measures = evaluation.measures
     if "bits per byte" not in measures or not measures.get("loss"):
         return 1.0
     return measures["bits per byte"] / measures["loss"]
 
 
 def _common(all_measures: Sequence[tuple[tuple[str, float, bool], ...]]) -> str:
-    """The measure that all have: bits per byte before loss, and loss before others."""
+    """Return the first measure that all contenders have: bits per byte, exact match, loss, then others."""
     shared = set.intersection(*({name for name, _, _ in measures} for measures in all_measures))
     return next((name for name in ("bits per byte", "exact match", *_TOLD) if name in shared), "")
 
 
-def _rank(each: Contender, measure: str) -> float:
-    value = next((value for name, value, _ in each.measures if name == measure), math.inf)
+def _rank(contender: Contender, measure: str) -> float:
+    value = next((value for name, value, _ in contender.measures if name == measure), math.inf)
     return value if measure in _LESS_IS_BETTER else -value

@@ -1,4 +1,4 @@
-"""`data`: what can be learned from, and what one corpus is."""
+"""`data`: list the built-in corpora, or show the card of one corpus."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ class CatalogueResult(Result):
     """The corpora that come with peasy."""
 
     def document(self) -> Document:
-        """One row for each."""
+        """One row for each corpus."""
         return catalogue_document(tuple(BUILT_IN.values()))
 
     def data(self) -> dict[str, Any]:
-        """Names, kinds and how each is written."""
+        """Name, kind, description and usage of each corpus."""
         return {
             "corpora": [
-                {"name": each.name, "kind": each.kind, "says": each.says, "usage": each.usage}
-                for each in BUILT_IN.values()
+                {"name": corpus.name, "kind": corpus.kind, "says": corpus.says, "usage": corpus.usage}
+                for corpus in BUILT_IN.values()
             ]
         }
 
@@ -34,21 +34,21 @@ class CatalogueResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class DataResult(Result):
-    """One corpus: `card` says what it is, `corpus` reads it."""
+    """One corpus with its dataset card."""
 
     corpus: Corpus
     card: Card
 
     def document(self) -> Document:
-        """The card, with example lines and with the rows that could not be used."""
+        """The card, with example lines and the rows that could not be used."""
         return card_document(self.card, self.corpus.problems)
 
     def data(self) -> dict[str, Any]:
-        """The card, and the problems: how many, why, and where the first ones are."""
+        """The card, and the problems: count, reasons, and the location of the first ones."""
         problems = self.corpus.problems
-        named = [{"where": where, "reason": reason} for where, reason in problems.named]
-        told = {"count": problems.count, "reasons": dict(problems.reasons), "first": named}
-        return self.card.data() | {"problems": told}
+        first = [{"where": where, "reason": reason} for where, reason in problems.named]
+        summary = {"count": problems.count, "reasons": dict(problems.reasons), "first": first}
+        return self.card.data() | {"problems": summary}
 
     def __repr__(self) -> str:
         return f"DataResult({self.card.name}, {self.card.kind})"
@@ -63,7 +63,7 @@ def data(what: str | Path | Sequence[str | Path], *, seed: int = 0, **options: A
 def data(
     what: str | Path | Sequence[str | Path] | None = None, *, seed: int = 0, **options: Any
 ) -> CatalogueResult | DataResult:
-    """What can be learned from: the built-in corpora, or the card of one corpus, file or folder.
+    """List the built-in corpora, or show the card of one corpus, file or folder.
 
     >>> data("recall", distance=9, size=100).card.sizes["train"]
     Size(documents=100, characters=2776)

@@ -1,4 +1,4 @@
-"""`embed`: texts into vectors, and how near they are to each other."""
+"""`embed`: text embeddings and their cosine similarities."""
 
 import json
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from peasy.workbench.load import LoadedModel, load
 from peasy.workbench.result import Result
 
 SUFFIXES = ("npy", "jsonl")
-"""What vectors can be saved as, besides what every result can."""
+"""File formats of vectors, besides those of every result."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class EmbedResult(Result):
-    """One vector for each text: `vectors` is [text, d_model]; `np.asarray(result)` is the same."""
+    """Result of `embed`: `vectors` is [text, d_model], also as `np.asarray(result)`."""
 
     name: str
     texts: tuple[str, ...]
@@ -35,17 +35,17 @@ class EmbedResult(Result):
 
     @property
     def cosines(self) -> np.ndarray:
-        """How near each text is to each: the cosine of their vectors, [text, text]."""
+        """Cosine similarities of all pairs of texts, [text, text]."""
         unit = self.vectors / np.maximum(np.linalg.norm(self.vectors, axis=1, keepdims=True), 1e-12)
         return unit @ unit.T
 
     def save(self, path: str | Path) -> Path:
-        """Write a file: .npy holds the vectors, .jsonl a line for each text; all others as every result."""
+        """Write a file: .npy holds the vectors, .jsonl one line per text; other formats as every result."""
         suffix = Path(path).suffix.lower()
         if suffix == ".npy":
-            held = BytesIO()
-            np.save(held, self.vectors)
-            return render.write(path, held.getvalue())
+            buffer = BytesIO()
+            np.save(buffer, self.vectors)
+            return render.write(path, buffer.getvalue())
         if suffix == ".jsonl":
             rows = zip(self.texts, self.vectors.tolist(), strict=True)
             lines = (json.dumps({"text": text, "vector": vector}, ensure_ascii=False) for text, vector in rows)
@@ -53,16 +53,16 @@ class EmbedResult(Result):
         return super().save(path)
 
     def document(self) -> Document:
-        """The cosines of all pairs; a single text shows its vector."""
+        """Cosines of all pairs, or the vector of a single text."""
         return vectors_document(self.name, self.texts, self.vectors, self.cosines, self.pooling)
 
     def data(self) -> dict[str, Any]:
-        """Texts, vectors and cosines."""
+        """Texts, vectors and cosines as plain data."""
         facts = {"model": self.name, "pooling": self.pooling, "texts": list(self.texts)}
         return facts | {"vectors": self.vectors.tolist(), "cosines": self.cosines.tolist()}
 
     def __repr__(self) -> str:
-        return f"EmbedResult({len(self.texts)} texts, {self.vectors.shape[1]} numbers each, {self.pooling})"
+        return f"EmbedResult({len(self.texts)} texts, {self.vectors.shape[1]} dimensions, {self.pooling})"
 
 
 def embed(
@@ -74,23 +74,24 @@ def embed(
     offline: bool = False,
     ask: Ask | None = None,
 ) -> EmbedResult:
-    """The vector of a text, or of each of many, and how near they are to each other.
+    """Embed one text or several, with their cosine similarities.
 
-    `pooling` "mean", "cls" or "last"; an encoder has its own, models of other kinds need one.
+    `pooling` is "mean", "cls" or "last"; an encoder has a default, other kinds of model need it.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.checkpoint.model import save_model
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
     >>> from peasy.text import train
-    >>> words = train(["the cat sat on the mat"] * 9, "words")
-    >>> with TemporaryDirectory() as place:
-    ...     _ = save_model(f"{place}/cats", build(preset("encoder-tiny", vocabulary=len(words)), seed=1), words)
-    ...     found = embed(f"{place}/cats", ["the cat", "the mat", "the cat"])
-    >>> found.vectors.shape[0], round(float(found.cosines[0, 2]), 4)
+    >>> tokenizer = train(["the cat sat on the mat"] * 9, "words")
+    >>> model = build(preset("encoder-tiny", vocabulary=len(tokenizer)), seed=1)
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = save_model(f"{folder}/cats", model, tokenizer)
+    ...     result = embed(f"{folder}/cats", ["the cat", "the mat", "the cat"])
+    >>> result.vectors.shape[0], round(float(result.cosines[0, 2]), 4)
     (3, 1.0)
     """
     loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, ask=ask)
-    rows = (texts,) if isinstance(texts, str) else tuple(texts)
-    said = pooling or str(getattr(loaded.model.config, "pooling", ""))
-    return EmbedResult(loaded.name, rows, loaded.embed(list(rows), pooling=pooling), said)
+    many = (texts,) if isinstance(texts, str) else tuple(texts)
+    pooling_name = pooling or str(getattr(loaded.model.config, "pooling", ""))
+    return EmbedResult(loaded.name, many, loaded.embed(list(many), pooling=pooling), pooling_name)

@@ -1,4 +1,4 @@
-"""Texts into vectors: cut into tokens, cut to what the model reads, read in batches of like length."""
+"""Text vectors: tokenize, truncate to the context, run in batches of similar length, pool the hidden states."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from peasy.models.protocol import Model
 
 Pooling = Literal["mean", "cls", "last"]
-"""What a text's vector is made of: the mean of its tokens' vectors, the first one, or the last one."""
+"""How hidden states become one vector: their mean, the first one or the last one."""
 
 _ROWS = 32
 
@@ -22,61 +22,62 @@ _ROWS = 32
 def embed_texts(
     model: "Model", tokenizer: Tokenizer, texts: Sequence[str], half: bool = False, pooling: Pooling | None = None
 ) -> np.ndarray:
-    """One float32 row for each text, in the order given. Longer texts than the model reads are cut at its end.
+    """Return one float32 row per text, in order; texts longer than the model's maximum length are truncated.
 
-    Without `pooling` an encoder's vectors are pooled as it was trained for.
+    Without `pooling` an encoder uses the pooling it was trained with.
     """
     if not texts:
         raise InvalidInput("There is no text to embed.")
     if pooling not in (None, "mean", "cls", "last"):
         raise InvalidInput(f'There is no pooling "{pooling}".', hint="Choose mean, cls or last.")
-    settings: Any = model.config
-    longest = getattr(settings, "longest", None) or getattr(settings, "context", None)
-    ids = [cut_ids(each, tokenizer, longest) for each in tokenizer.ids(texts)]
-    check_ids(ids, settings.vocabulary)
+    config: Any = model.config
+    max_length = getattr(config, "longest", None) or getattr(config, "context", None)
+    ids = [cut_ids(sequence, tokenizer, max_length) for sequence in tokenizer.ids(texts)]
+    check_ids(ids, config.vocabulary)
     if pooling is None:
         encoder: Any = model
         return encoder.embed_many(ids, half=half).float().cpu().numpy()
     return _pool_many(model, ids, pooling)
 
 
-def _pool_many(model: "Model", texts: list[list[int]], pooling: Pooling) -> np.ndarray:
+def _pool_many(model: "Model", sequences: list[list[int]], pooling: Pooling) -> np.ndarray:
     import torch
 
     from peasy.models.encoder import pad
 
-    found = np.empty((len(texts), model.config.d_model), np.float32)  # type: ignore[union-attr]
-    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    vectors = np.empty((len(sequences), model.config.d_model), np.float32)  # type: ignore[union-attr]
+    order = sorted(range(len(sequences)), key=lambda row: len(sequences[row]))
     for start in range(0, len(order), _ROWS):
         rows = order[start : start + _ROWS]
-        ids, real = (each.to(model.device) for each in pad([texts[row] for row in rows]))
+        ids, padding_mask = (tensor.to(model.device) for tensor in pad([sequences[row] for row in rows]))
         with torch.inference_mode():
-            found[rows] = _pool(model.hidden(ids, real=real).float(), real, pooling).cpu().numpy()
-    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+            hidden = model.hidden(ids, real=padding_mask).float()
+            vectors[rows] = _pool(hidden, padding_mask, pooling).cpu().numpy()
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-def _pool(hidden: "Tensor", real: "Tensor", pooling: Pooling) -> "Tensor":
-    """`hidden` `[batch, time, d_model]`, padding at the end."""
+def _pool(hidden: "Tensor", padding_mask: "Tensor", pooling: Pooling) -> "Tensor":
+    """Pool hidden states `[batch, time, d_model]`, right-padded, into `[batch, d_model]`."""
     if pooling == "cls":
         return hidden[:, 0]
-    lengths = real.sum(dim=1)
+    lengths = padding_mask.sum(dim=1)
     if pooling == "last":
         return hidden[range(len(hidden)), lengths - 1]
-    return hidden.masked_fill(~real[:, :, None], 0).sum(dim=1) / lengths[:, None]
+    return hidden.masked_fill(~padding_mask[:, :, None], 0).sum(dim=1) / lengths[:, None]
 
 
 def check_ids(rows: Sequence[Sequence[int]], vocabulary: int) -> None:
-    """A tokenizer may know more tokens than its model has vectors for; such a token cannot be read."""
+    """Raise if an id is not below the vocabulary size: a tokenizer may have more tokens than the embedding has rows."""
     largest = max((max(row, default=0) for row in rows), default=0)
     if largest >= vocabulary:
         raise InvalidInput(
-            f"The text has a token with id {largest:,}, and the model reads ids below {vocabulary:,}.",
-            hint="Its tokenizer and its weights do not belong together, or a token was added to one of them.",
+            f"The text has a token with id {largest:,}, but the model's vocabulary size is {vocabulary:,}.",
+            hint="The tokenizer and the weights do not match, or a token was added to one of them.",
         )
 
 
 def cut_ids(ids: list[int], tokenizer: Tokenizer, context: int | None) -> list[int]:
-    """The end is kept as it was: an encoder expects its closing token."""
+    """Truncate ids to the context; a final eos is kept, because an encoder expects it."""
     if not ids:
         raise InvalidInput("An empty text has no tokens to embed.")
     if context is None or len(ids) <= context:

@@ -1,4 +1,4 @@
-"""`evaluate`: how good a model is on held-out data, measured as its kind is measured."""
+"""`evaluate`: evaluate a model on a validation split, with the metrics of its kind."""
 
 import json
 import math
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 
 Data = str | Path | Sequence[str | Path] | Corpus
 Progress = Callable[[int, int], None]
-"""Called with how much is done, and of how much."""
+"""Called with the amount done and the total."""
 
 
 _WINDOW = 256
-"""A model that has no context of its own reads so many tokens at once."""
+"""Context length in tokens for models without a maximum of their own."""
 
 
 @dataclass(frozen=True, repr=False)
 class EvaluateResult(Result):
-    """What was measured; `result["loss"]` is one number, `data()` all of them."""
+    """Result of `evaluate`: `result["loss"]` is one measure, `data()` has all of them."""
 
     facts: EvaluationFacts
 
     def __getitem__(self, name: str) -> float:
-        """A measure by its name."""
+        """Return a measure by name."""
         return self.measures[name]
 
     @property
     def measures(self) -> dict[str, float]:
-        """Every measure by its name."""
+        """All measures by name."""
         return {measure.name: measure.value for measure in self.facts.measures}
 
     def document(self) -> Document:
-        """The measures with what each one says."""
+        """The measures, each with an explanation."""
         return evaluation_document(self.facts)
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """The evaluation as plain data."""
         facts = self.facts
         return {
             "model": facts.model,
@@ -60,14 +60,14 @@ class EvaluateResult(Result):
             "counted": facts.counted,
             "measures": {m.name: m.value if math.isfinite(m.value) else None for m in facts.measures},
             "says": {measure.name: measure.says for measure in facts.measures},
-            "categories": {name: {"right": right, "asked": asked} for name, right, asked in facts.categories},
+            "categories": {name: {"right": right, "asked": count} for name, right, count in facts.categories},
             "wrong": [dict(zip(("source", "wanted", "written"), row, strict=True)) for row in facts.wrong],
             "notes": list(facts.notes),
         }
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name} {value:.4g}" for name, value in self.measures.items())
-        return f"EvaluateResult({self.facts.model} on {self.facts.data}: {told})"
+        measures = ", ".join(f"{name} {value:.4g}" for name, value in self.measures.items())
+        return f"EvaluateResult({self.facts.model} on {self.facts.data}: {measures})"
 
 
 def evaluate(
@@ -83,14 +83,14 @@ def evaluate(
     ask: Ask | None = None,
     progress: Progress | None = None,
 ) -> EvaluateResult:
-    """Measure a model on data that was held out, or on another `split`: train, test or all.
+    """Evaluate a model on the validation split, or on another `split`: train, test or all.
 
-    Language models: loss, perplexity, bits per byte and accuracy over all tokens, and the endings of a corpus that
-    asks for them. Translators: BLEU, chrF and exact matches of greedy translations. Encoders: Spearman's correlation
-    with the scores of a .tsv of three columns; else partners or labels found, or covered words guessed.
+    Language models: loss, perplexity, bits per byte and accuracy over all tokens, and the choice of endings if the
+    corpus has them. Translators: BLEU, chrF and exact match of greedy translations. Encoders: Spearman correlation
+    with the scores of a three-column .tsv (STS); otherwise retrieval of partners or labels, or masked-token loss.
 
-    `limit` takes only the first so many pairs, endings or sentences. `context` is how much is read at once. `options`
-    say how the data are read, as for `open_corpus`.
+    `limit` takes only the first pairs, endings or sentences. `context` is the window length in tokens. `options` are
+    those of `open_corpus`.
 
     >>> import tempfile
     >>> from peasy.workbench.train import train
@@ -102,16 +102,16 @@ def evaluate(
     loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, ask=ask)
     if limit is not None and limit < 1:
         raise InvalidInput(f"limit is {limit}.", hint="limit must be 1 or more.")
-    if loaded.kind == "encoder" and (scored := find_scored(data)) is not None:
-        return EvaluateResult(_scored_facts(loaded, scored, limit, progress))
+    if loaded.kind == "encoder" and (sts_file := find_scored(data)) is not None:
+        return EvaluateResult(_scored_facts(loaded, sts_file, limit, progress))
     corpus = open_corpus(data, **dict(options or {}))
-    asked = _Asked(loaded, corpus, _known(corpus, split), limit, context, progress)
-    return EvaluateResult(asked.facts())
+    evaluation = _Asked(loaded, corpus, _known(corpus, split), limit, context, progress)
+    return EvaluateResult(evaluation.facts())
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """One evaluation: which model, on what, how much of it."""
+    """One evaluation: model, corpus, split and limits."""
 
     loaded: LoadedModel
     corpus: Corpus
@@ -121,16 +121,16 @@ class _Asked:
     progress: Progress | None
 
     def facts(self) -> EvaluationFacts:
-        """What fits the model and the data."""
-        pairs = self.corpus.kind == "pairs"
+        """Evaluate with the metrics that fit the model and the data."""
+        has_pairs = self.corpus.kind == "pairs"
         if self.loaded.model.reads_source:
-            if not pairs:
-                raise InvalidInput(f"{self.loaded.name} translates, and {self.corpus.name} has no pairs of texts.")
+            if not has_pairs:
+                raise InvalidInput(f"{self.loaded.name} is a translator, but {self.corpus.name} has no pairs of texts.")
             return self._translations()
         if self.loaded.kind == "encoder":
             return self._masked() if self.corpus.kind == "text" else self._partners()
-        if pairs:
-            raise InvalidInput(f"{self.loaded.name} continues texts, and {self.corpus.name} has pairs of them.")
+        if has_pairs:
+            raise InvalidInput(f"{self.loaded.name} continues texts, but {self.corpus.name} has pairs of texts.")
         return self._text()
 
     def _text(self) -> EvaluationFacts:
@@ -138,17 +138,17 @@ class _Asked:
 
         context, whole = self._context(), self._trained("rows") == "documents"
         tally, unknown = measure_text(self.loaded, self._pieces(), context, self._hear(self._characters), whole)
-        said = "Text by text, as it was trained." if whole else f"Windows of {context:,} tokens that do not overlap."
-        measures, notes = _tallied(tally), [said]
+        unit = "One text at a time, as in training." if whole else f"Non-overlapping windows of {context:,} tokens."
+        measures, notes = _tallied(tally), [unit]
         if unknown:
             share = unknown / tally.tokens
-            notes.append(f"{share:.1%} of the tokens are unknown to the tokenizer: they are easier than real ones.")
+            notes.append(f"{share:.1%} of the tokens are unknown tokens, which are easier to predict than words.")
         if getattr(self.loaded.model.config, "task", None) == "skip-gram":
-            notes.append("The model learned from neighbours on both sides; here it is asked for the next word alone.")
+            notes.append("The model was trained on neighbours on both sides; here it predicts only the next word.")
         right: Right | None = None
         if probes := self._probes():
-            longest = getattr(self.loaded.model.config, "context", None)
-            right = measure_endings(self.loaded, probes, longest, self._hear(lambda: len(probes)))
+            max_length = getattr(self.loaded.model.config, "context", None)
+            right = measure_endings(self.loaded, probes, max_length, self._hear(lambda: len(probes)))
             measures.append(_endings(right, choice=bool(probes[0].wrong)))
         return self._made(f"{tally.tokens:,} tokens", measures, right, notes=tuple(notes))
 
@@ -156,18 +156,18 @@ class _Asked:
         from peasy.workbench.measure import measure_masked
 
         tally = measure_masked(self.loaded, self._pieces(), self._context(), self._hear(self._characters))
-        said = "Every seventh word or so was covered, the same ones each time; the model sees both sides."
-        return self._made(f"{tally.tokens:,} covered tokens", _tallied(tally), notes=(said,))
+        note = "About every seventh token is masked, the same ones each time; the model attends to both sides."
+        return self._made(f"{tally.tokens:,} masked tokens", _tallied(tally), notes=(note,))
 
     def _translations(self) -> EvaluationFacts:
         from peasy.workbench.measure import measure_translations
 
-        pairs, hear = islice(self._samples(), self.limit), self._hear(self._count)
-        tally, scores, exact, wrong = measure_translations(self.loaded, pairs, hear)
+        pairs, advance = islice(self._samples(), self.limit), self._hear(self._count)
+        tally, scores, exact, wrong = measure_translations(self.loaded, pairs, advance)
         measures = [Measure(name, score, signature) for name, score, signature in scores.scores()]
         measures.append(Measure("exact match", exact.share, "translations that equal the reference", share=True))
         measures += [m for m in _tallied(tally) if m.name != "bits per byte"]
-        note = "Translated greedily, at most three times as long as the source."
+        note = "Greedy decoding, at most three times the length of the source."
         return self._made(f"{exact.count:,} pairs", measures, exact, tuple(wrong), (note,))
 
     def _partners(self) -> EvaluationFacts:
@@ -175,11 +175,10 @@ class _Asked:
 
         samples = islice(self._samples(), self.limit)
         right = measure_partners(self.loaded, samples, self._hear(self._count))
-        pairs = self.corpus.kind == "pairs"
-        says = "texts whose partner" if pairs else "texts whose nearest neighbour has their label,"
-        says += " is the nearest of all" if pairs else " text by text"
-        measure = Measure("partner found" if pairs else "label found", right.share, says, share=True)
-        note = "Among at most 256 texts at a time."
+        has_pairs = self.corpus.kind == "pairs"
+        meaning = "nearest text is the partner" if has_pairs else "nearest neighbour has the same label"
+        measure = Measure("partner found" if has_pairs else "label found", right.share, meaning, share=True)
+        note = "Neighbours are searched among at most 256 texts at a time."
         return self._made(f"{right.count:,} texts", [measure], right, notes=(note,))
 
     def _made(
@@ -205,7 +204,7 @@ class _Asked:
         return chain.from_iterable(map(self.corpus.documents, self._splits()))
 
     def _probes(self) -> list[Probe]:
-        """Endings to be chosen; a corpus that has none gives none. They are few by design, or made few by `limit`."""
+        """Endings to choose between, at most `limit` or 2,000; empty if the corpus has none."""
         if self.loaded.kind == "words":
             return []
         return list(islice(chain.from_iterable(map(self.corpus.probes, self._splits())), self.limit or 2_000))
@@ -220,24 +219,27 @@ class _Asked:
         return sum(sizes[split].characters for split in self._splits())
 
     def _hear(self, total: Callable[[], int]) -> Callable[[int], None]:
-        """Adds up what was done and tells it; the whole is only counted where somebody listens."""
+        """Return a progress counter; the total is computed only if there is a callback."""
         return _adding(self.progress, total()) if self.progress is not None else lambda done: None
 
     def _context(self) -> int:
-        """What was asked for; else what the model was trained with, else what it can read, else some."""
-        own = getattr(self.loaded.model.config, "context", None)
+        """Context length: as given, else the smaller of the model's and its recipe's, else the default."""
+        max_context = getattr(self.loaded.model.config, "context", None)
         if self.context is not None:
-            if self.context < 1 or (own is not None and self.context > own):
-                raise InvalidInput(f"A context of {self.context} is not possible here.", hint=f"1 to {own or 'any'}.")
+            if self.context < 1 or (max_context is not None and self.context > max_context):
+                hint = f"Choose 1 to {max_context}." if max_context else "Choose 1 or more."
+                raise InvalidInput(f"This model cannot have a context of {self.context}.", hint=hint)
             return self.context
-        known = [size for size in (own, self._trained("context")) if size]
-        return min(known, default=_WINDOW)
+        sizes = [size for size in (max_context, self._trained("context")) if size]
+        return min(sizes, default=_WINDOW)
 
     def _trained(self, setting: str) -> Any:
-        """What the recipe says, where the model is the checkpoint of a run or came with its recipe."""
-        own = self.loaded.folder
-        found = next((each for each in (own, own.parent.parent) if (each / RECIPE).is_file()), None) if own else None
-        return Folder(found).read_json(RECIPE).get(setting) if found is not None else None
+        """Return a setting of the training recipe beside the checkpoint or in its run folder, or None."""
+        folder = self.loaded.folder
+        if folder is None:
+            return None
+        run = next((parent for parent in (folder, folder.parent.parent) if (parent / RECIPE).is_file()), None)
+        return Folder(run).read_json(RECIPE).get(setting) if run is not None else None
 
 
 def _adding(progress: Progress, total: int) -> Callable[[int], None]:
@@ -252,20 +254,20 @@ def _adding(progress: Progress, total: int) -> Callable[[int], None]:
 
 
 def _tallied(tally: "Tally") -> list[Measure]:
-    found = [
-        Measure("loss", tally.loss, "nats for each token"),
-        Measure("perplexity", tally.perplexity, "equally likely tokens to choose between"),
-        Measure("accuracy", tally.accuracy, "tokens that the model would have chosen", share=True),
+    measures = [
+        Measure("loss", tally.loss, "nats per token"),
+        Measure("perplexity", tally.perplexity, "exp(loss): equally likely tokens to choose between"),
+        Measure("accuracy", tally.accuracy, "tokens where the model's top prediction is right", share=True),
     ]
     if tally.bits_per_byte is not None:
-        found.insert(2, Measure("bits per byte", tally.bits_per_byte, "comparable whatever the tokenizer"))
-    return found
+        measures.insert(2, Measure("bits per byte", tally.bits_per_byte, "comparable across tokenizers"))
+    return measures
 
 
 def _endings(right: "Right", choice: bool) -> Measure:
     if choice:
-        return Measure("endings", right.share, "right ending likelier than the other; chance is 50 %", share=True)
-    return Measure("endings", right.share, "endings written without one mistake", share=True)
+        return Measure("endings", right.share, "right ending likelier than the wrong one; chance is 50 %", share=True)
+    return Measure("endings", right.share, "endings generated without a mistake", share=True)
 
 
 def _known(corpus: Corpus, split: str) -> str:
@@ -280,18 +282,18 @@ def _scored_facts(loaded: LoadedModel, path: Path, limit: int | None, progress: 
     from peasy.workbench.measure import measure_sts
 
     problems, total = Problems(), path.stat().st_size
-    hear = (lambda done: None) if progress is None else _adding(progress, total)
-    found, count = measure_sts(loaded, islice(read_scored(path, problems, hear), limit), lambda done: None)
-    notes = ["Cosines of the model's vectors against people's scores."]
+    advance = (lambda done: None) if progress is None else _adding(progress, total)
+    correlation, count = measure_sts(loaded, islice(read_scored(path, problems, advance), limit), lambda done: None)
+    notes = ["Cosines of the model's vectors against human scores."]
     if problems:
         where, why = problems.named[0]
         notes.append(f"{problems.count:,} rows could not be used, the first: {where}: {why}.")
-    measure = Measure("STS Spearman", found, "1 = the order people give, 0 = none")
+    measure = Measure("STS Spearman", correlation, "rank correlation: 1 = same order as the human scores, 0 = none")
     return EvaluationFacts(loaded.name, str(path), "all", f"{count:,} pairs", (measure,), notes=tuple(notes))
 
 
 def find_scored(data: Data) -> Path | None:
-    """The path, if this is a file of two sentences and a score in each row."""
+    """Return the path if this is an STS file, with two sentences and a score in each row, else None."""
     if not isinstance(data, str | Path) or Path(data).suffix.lower() not in (".tsv", ".jsonl"):
         return None
     path = Path(data)
@@ -302,7 +304,7 @@ def find_scored(data: Data) -> Path | None:
 
 
 def read_scored(path: Path, problems: Problems, hear: Callable[[int], None]) -> Iterator[tuple[str, str, float]]:
-    """The rows of such a file: two sentences and a number; `hear` is told how many bytes were read."""
+    """Yield the rows of an STS file: two sentences and a score; `hear` is called with the bytes read."""
     for number, line in read_lines(path, problems):
         hear(len((line or "").encode()) + 1)
         row = _row(path, line) if line and line.strip() else None
@@ -322,5 +324,5 @@ def _row(path: Path, line: str) -> tuple[str, str, float] | None:
         number = float(score)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    good = isinstance(left, str) and isinstance(right, str) and left.strip() and right.strip()
-    return (left, right, number) if good and math.isfinite(number) else None
+    valid = isinstance(left, str) and isinstance(right, str) and left.strip() and right.strip()
+    return (left, right, number) if valid and math.isfinite(number) else None

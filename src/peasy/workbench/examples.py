@@ -1,4 +1,4 @@
-"""`examples`: what can be explained by name."""
+"""`examples`: list the worked examples of the library."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,18 +10,18 @@ from peasy.worked import Example, example_names, load_example
 
 @dataclass(frozen=True)
 class Library(Result):
-    """The examples that come with peasy, by name."""
+    """Result of `examples`: the worked examples that come with peasy, by name."""
 
     examples: tuple[tuple[str, Example], ...]
 
     def document(self) -> Document:
-        """One line for each."""
+        """One row for each example."""
         rows = tuple((name, example.says) for name, example in self.examples)
-        how = Paragraph('Any of these, a file of your own, or "any sentence": peasy explain NAME', "note")
-        return Document("Examples", (Table(("name", "what it shows"), rows), how))
+        usage = Paragraph('Any of these, a file of your own, or "any sentence": peasy explain NAME', "note")
+        return Document("Examples", (Table(("name", "what it shows"), rows), usage))
 
     def data(self) -> dict[str, Any]:
-        """Names, titles and where each is from."""
+        """Name, title, description and source of each example."""
         return {
             "examples": [
                 {
@@ -37,7 +37,7 @@ class Library(Result):
 
 
 def examples() -> Library:
-    """The library, in alphabetical order.
+    """List the worked examples in alphabetical order.
 
     >>> "journey" in dict(examples().examples)
     True

@@ -12,26 +12,26 @@ from peasy.worked.exercise import Exercise, caption, make_exercise
 
 @dataclass(frozen=True)
 class Worksheet(Result):
-    """A worksheet. `key()` is the same with the answers; `save_key(path)` writes that to a file."""
+    """A worksheet; `key()` is the answer key, `save_key(path)` writes it to a file."""
 
     exercise: Exercise
     decimals: int = 2
     answered: bool = False
 
     def key(self) -> "Worksheet":
-        """The answer key."""
+        """Return the worksheet with the answers filled in."""
         return replace(self, answered=True)
 
     def save_key(self, path: str | Path) -> Path:
-        """Write the answer key; the suffix picks the format."""
+        """Write the answer key; the suffix selects the format."""
         return self.key().save(path)
 
     def document(self) -> Document:
-        """The sheet, or the key."""
+        """The worksheet or the answer key."""
         return (key_document if self.answered else sheet_document)(self.exercise, self.decimals)
 
     def data(self) -> dict[str, Any]:
-        """What is given, what is asked, and the answers."""
+        """Given tables, names of the tables to compute, and their answers."""
         exercise = self.exercise
         return {
             "topic": exercise.topic,
@@ -46,7 +46,7 @@ class Worksheet(Result):
 
 
 def exercise(size: str = "3x2", seed: int = 5, topic: str = "plain", *, decimals: int = 2) -> Worksheet:
-    """A worksheet: tokens x width, a seed that makes it again, and a topic.
+    """Make a worksheet of `size` tokens x width on a topic, reproducible by seed.
 
     Topics: plain, masked, cosine, two-heads, contexts.
 
@@ -57,4 +57,4 @@ def exercise(size: str = "3x2", seed: int = 5, topic: str = "plain", *, decimals
 
 
 def _hidden_as_none(rows: list[list[float]]) -> list[list[float | None]]:
-    return [[None if each == float("-inf") else each for each in row] for row in rows]
+    return [[None if value == float("-inf") else value for value in row] for row in rows]

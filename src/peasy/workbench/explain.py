@@ -1,4 +1,4 @@
-"""`explain`: every step of attention for an example, a file or any sentence."""
+"""`explain`: every step of attention, with its numbers, for an example, a file or any sentence."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ MOST_DECIMALS = 15
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Explanation(Result):
-    """A worked example. `steps` in order; `e.weights`, `e.context` ... are the arrays; `e.cell(...)` one number."""
+    """A worked example: `steps` in order; `e.weights`, `e.context` ... are arrays; `e.cell(...)` is one number."""
 
     worked: Worked
     decimals: int = 4
@@ -43,12 +43,12 @@ class Explanation(Result):
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The tokens that ask."""
+        """The query tokens."""
         return self.worked.tokens
 
     @property
     def steps(self) -> tuple[WorkedStep, ...]:
-        """Every step with its caption, its labels and its numbers."""
+        """All steps with captions, labels and values."""
         return self.worked.steps
 
     @cached_property
@@ -58,7 +58,7 @@ class Explanation(Result):
         return tuple((variant.name, work(example.changed(variant))) for variant in example.variants)
 
     def cell(self, step: str, row: int | str, column: int | str) -> CellArithmetic:
-        """The full arithmetic of one number; rows and columns by position (from 0) or by token.
+        """Return the full arithmetic of one cell; rows and columns by position (from 0) or by token.
 
         >>> explain("i-love-ai").cell("scores", "AI", "AI").texts
         ('query · key: 2·1 + 1·1 = 2 + 1 = 3',)
@@ -66,32 +66,32 @@ class Explanation(Result):
         return arithmetic(self.worked, step, row, column, self.decimals)
 
     def story(self, query: int | str) -> tuple[Story, ...]:
-        """The story of one word, one for each head."""
+        """Return the steps of one query in sentences, one story per head."""
         return tuple(tell(self.worked, query, self.decimals, head) for head in self.worked.heads)
 
     def letters(self) -> Symbolic:
-        """The example in letters."""
+        """Return the example in symbols instead of numbers."""
         return symbolise(self.worked, self.decimals, self.worked.heads[0])
 
     def document(self) -> Document:
-        """What was asked for: a cell, a word's story, letters, or all steps."""
-        asked = [*self._asked()]
-        if not asked:
+        """The selected views (one cell, one query, symbols), or all steps."""
+        documents = [*self._asked()]
+        if not documents:
             return worked_document(self.worked, self.variants, self.decimals, self.contributions)
-        return Document(asked[0].title, tuple(part for each in asked for part in each.parts), self.decimals)
+        return Document(documents[0].title, tuple(part for page in documents for part in page.parts), self.decimals)
 
     def _asked(self) -> Iterator[Document]:
         if self.asked_cell is not None:
             yield cell_document(self.worked, self.cell(*self.asked_cell), self.decimals)
         if self.asked_query is not None:
-            told = story_document(self.worked, self.story(self.asked_query), self.decimals)
-            more = tuple(contribution_parts(self.worked, self.asked_query)) if self.contributions else ()
-            yield dataclasses.replace(told, parts=told.parts + more)
+            page = story_document(self.worked, self.story(self.asked_query), self.decimals)
+            contributions = tuple(contribution_parts(self.worked, self.asked_query)) if self.contributions else ()
+            yield dataclasses.replace(page, parts=page.parts + contributions)
         if self.symbolic:
             yield symbolic_document(self.worked, self.letters(), self.decimals)
 
     def data(self) -> dict[str, Any]:
-        """`tokens`, `steps`, the `example` they follow from, and what else was asked for; a hidden score is null."""
+        """`tokens`, `steps`, the `example` itself, and the selected views; a masked score is null."""
         example = self.worked.example
         data: dict[str, Any] = {"title": example.title, "tokens": list(self.tokens), "keys": list(self.worked.keys)}
         data |= {"source": example.source, "note": example.note, "steps": [_plain_step(step) for step in self.steps]}
@@ -133,10 +133,10 @@ def explain(
     heads: int | None = None,
     contributions: bool = False,
 ) -> Explanation:
-    """Work an example: a library name, a file, or a sentence of two words or more.
+    """Compute all steps of an example: a library name, a file, or a sentence of two words or more.
 
-    `query` tells one word's story, `cell` ("weights,I,love") opens one number, `symbolic` writes letters;
-    `causal`, `scoring`, `normalise` and `heads` change what the example says.
+    `query` selects one word, `cell` ("weights,I,love") one number, `symbolic` shows symbols instead of numbers;
+    `causal`, `scoring`, `normalise` and `heads` override the example's settings.
 
     >>> explain("i-love-ai").weights[0].round(4)
     array([0.1978, 0.4011, 0.4011])
@@ -146,14 +146,14 @@ def explain(
     if isinstance(decimals, bool) or not 0 <= decimals <= MOST_DECIMALS:
         raise UsageError(f"decimals should be from 0 to {MOST_DECIMALS}, not {decimals}.")
     changes = {"causal": causal, "scoring": scoring, "normalise": normalise, "heads": heads}
-    worked = work(_changed(find_example(what), {name: each for name, each in changes.items() if each is not None}))
+    worked = work(_changed(find_example(what), {name: value for name, value in changes.items() if value is not None}))
     position = None if query is None else place(query, worked.tokens, "word")
-    opened = None if cell is None else _opened(worked, cell)
-    return Explanation(worked, decimals, position, opened, symbolic, contributions)
+    selected_cell = None if cell is None else _opened(worked, cell)
+    return Explanation(worked, decimals, position, selected_cell, symbolic, contributions)
 
 
 def find_example(what: str | Path | Example | Mapping[str, Any]) -> Example:
-    """What a person means: a name of the library, then a file, then a sentence."""
+    """Resolve an example: a name of the library, else a file, else a sentence."""
     if isinstance(what, Example):
         return what
     if isinstance(what, Path):
@@ -169,8 +169,8 @@ def find_example(what: str | Path | Example | Mapping[str, Any]) -> Example:
         return sentence_example(what)
     if not what.strip():
         raise UsageError("There is nothing to explain.", hint='For example: peasy explain "I love AI"')
-    near = did_you_mean(what, example_names())
-    hint = f"{near or 'Give a name, a file, or a sentence of two words or more.'} See all: peasy examples"
+    suggestion = did_you_mean(what, example_names())
+    hint = f"{suggestion or 'Give a name, a file, or a sentence of two words or more.'} See all: peasy examples"
     raise NotFound(f'There is no example "{visible(what)}".', hint=hint)
 
 
@@ -187,23 +187,23 @@ def _is_file(what: str) -> bool:
 
 
 def _refuse_notes(path: Path) -> None:
-    """An example is a .toml or .json file; who gives another kind wants something else."""
+    """Raise for files that are not examples, and name the command that takes them."""
     if path.suffix == ".txt":
         hint = f"To explain the words in it: peasy explain - < {path}"
     elif path.suffix in READERS:
         hint = f"To check the tables in it: peasy check {path}"
     else:
         return
-    raise InvalidInput(f"{path.name} is not an example, which is a .toml or .json file.", hint=hint)
+    raise InvalidInput(f"{path.name} is not an example: examples are .toml or .json files.", hint=hint)
 
 
 def _changed(example: Example, changes: dict[str, Any]) -> Example:
-    """The example with other settings; its variants, which have settings of their own, are then left out."""
+    """Return the example with other settings, without its variants, which have their own settings."""
     if not changes:
         return example
-    fixed = [name for name in changes if name != "causal"] if example.weights is not None else []
-    if fixed:
-        raise InvalidInput(f"The weights are given here, so {' and '.join(fixed)} cannot change them.")
+    without_effect = [name for name in changes if name != "causal"] if example.weights is not None else []
+    if without_effect:
+        raise InvalidInput(f"The weights are given here, so {' and '.join(without_effect)} cannot change them.")
     return config.read(Example, config.plain(dataclasses.replace(example, variants=(), written=())) | changes)
 
 
@@ -214,12 +214,12 @@ def _opened(worked: Worked, cell: str | tuple[str, int | str, int | str]) -> tup
             f'A cell is step,row,column, not "{visible(str(cell))}".', hint="For example: --cell weights,0,1"
         )
     step, row, column = (part.strip() if isinstance(part, str) else part for part in parts)
-    found = arithmetic(worked, str(step), row, column)
-    return found.step, found.row, found.column
+    resolved = arithmetic(worked, str(step), row, column)
+    return resolved.step, resolved.row, resolved.column
 
 
 def _plain_step(step: WorkedStep) -> dict[str, Any]:
-    values = [[None if each == -np.inf else each for each in row] for row in step.values.tolist()]
+    values = [[None if value == -np.inf else value for value in row] for row in step.values.tolist()]
     return {
         "name": step.name, "tex": step.tex, "says": step.says,
         "rows": list(step.rows), "columns": list(step.columns), "values": values,
@@ -227,16 +227,16 @@ def _plain_step(step: WorkedStep) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plain_cell(found: CellArithmetic) -> dict[str, Any]:
-    value = found.value if np.isfinite(found.value) else None
-    where = {"step": found.step, "row": found.row, "column": found.column, "title": found.title}
-    return where | {"lines": list(found.texts), "value": value}
+def _plain_cell(cell: CellArithmetic) -> dict[str, Any]:
+    value = cell.value if np.isfinite(cell.value) else None
+    position = {"step": cell.step, "row": cell.row, "column": cell.column, "title": cell.title}
+    return position | {"lines": list(cell.texts), "value": value}
 
 
 def _plain_contributions(worked: Worked) -> list[dict[str, Any]]:
-    found = []
+    contributions = []
     for head in worked.heads:
         weights, value = worked.find("weights", head), worked.find("value", head)
         if weights is not None and value is not None:
-            found.append({"head": head, "values": (weights[:, :, None] * value[None, :, :]).tolist()})
-    return found
+            contributions.append({"head": head, "values": (weights[:, :, None] * value[None, :, :]).tolist()})
+    return contributions

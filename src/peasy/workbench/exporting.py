@@ -1,4 +1,4 @@
-"""`export`: a model leaves in a standard format."""
+"""`export`: write a model as a Hugging Face folder, GGUF or ONNX."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +15,15 @@ from peasy.workbench.load import LoadedModel, open_found
 from peasy.workbench.result import Result
 
 FORMATS = {
-    "hf": "a Hugging Face folder, for transformers and everything that reads its files",
-    "gguf": "one file for llama.cpp and what is built on it",
-    "onnx": "a graph for ONNX runtimes, without cache",
+    "hf": "a Hugging Face folder, for transformers and compatible programs",
+    "gguf": "one file for llama.cpp and programs built on it",
+    "onnx": "a graph for ONNX runtimes, without KV cache",
 }
 
 
 @dataclass(frozen=True, repr=False)
 class ExportResult(Result):
-    """What left: `folder` holds the files."""
+    """Result of `export`: the files written to `folder`."""
 
     name: str
     to: str
@@ -33,11 +33,11 @@ class ExportResult(Result):
     def document(self) -> Document:
         """The files with their sizes."""
         rows = tuple((name, show_bytes(size)) for name, size in self.files)
-        said = Paragraph(f"{self.name} as {FORMATS[self.to]}, in {self.folder}.")
-        return Document(f"Exported {self.name}", (said, Table(("file", "size"), rows)))
+        description = Paragraph(f"{self.name} as {FORMATS[self.to]}, in {self.folder}.")
+        return Document(f"Exported {self.name}", (description, Table(("file", "size"), rows)))
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Name, format, folder and files as plain data."""
         files = [{"name": name, "bytes": size} for name, size in self.files]
         return {"name": self.name, "to": self.to, "folder": str(self.folder), "files": files}
 
@@ -54,7 +54,7 @@ def export_model(
     offline: bool = False,
     ask: Ask | None = None,
 ) -> ExportResult:
-    """Write a model into a new folder. `numbers` is how gguf stores weights (else f16).
+    """Write a model into a new folder. `numbers` is the weight format of gguf (default f16).
 
     >>> export_model("my-model", "out", to="pickle")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Attention over training: the sentence that a run has watched, at every checkpoint."""
+"""Attention over training: maps of a fixed probe sentence at every checkpoint of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from peasy.workbench.result import Result
 
 
 def film(run: str | Path) -> Finding:
-    """The attention of a run's watched sentence at every checkpoint, first to last."""
+    """Return the attention of a run's probe sentence at every checkpoint, first to last."""
     from peasy.training.attention import read_records
 
     folder = _run_folder(run)
@@ -25,23 +25,24 @@ def film(run: str | Path) -> Finding:
     if not records:
         raise NotFound(
             f"{run} has recorded no attention.",
-            hint="Only models with attention are watched while they train, at every checkpoint.",
+            hint="Attention is recorded at every checkpoint, only for models that have attention.",
         )
     sentence = records[-1].sentence
-    own = _tokens(sentence.ids, sentence.pieces)
+    tokens = _tokens(sentence.ids, sentence.pieces)
     source = _tokens(sentence.source, sentence.source_pieces) if sentence.source else None
     frames = tuple(
-        Frame(each.step, {_place(name): weights.numpy() for name, weights in each.weights.items()})
-        for each in records
-        if each.sentence == sentence
+        Frame(record.step, {_place(name): weights.numpy() for name, weights in record.weights.items()})
+        for record in records
+        if record.sentence == sentence
     )
-    found = TrainingFilm(folder.name, own if source is None else source, None if source is None else own, frames)
-    return Finding(found, lambda: film_document(found))
+    target = None if source is None else tokens
+    history = TrainingFilm(folder.name, tokens if source is None else source, target, frames)
+    return Finding(history, lambda: film_document(history))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Scene(Result):
-    """One attention of a film: its sentence at every checkpoint. `places` are all that were kept."""
+    """Weights of one attention module at every checkpoint; `places` lists all recorded modules."""
 
     film: TrainingFilm
     places: tuple[str, ...]
@@ -52,33 +53,33 @@ class Scene(Result):
         return film_document(self.film, _place(self.place))
 
     def data(self) -> dict[str, Any]:
-        """What can be chosen; the weights themselves are in the drawing."""
+        """Run, text, steps and recorded modules; the weights themselves are in the document."""
         weights = self.film.frames[-1].weights[_place(self.place)]
         steps = [frame.step for frame in self.film.frames]
-        told = {"places": list(self.places), "place": self.place, "heads": len(weights), "caveat": self.film.caveat}
-        return {"run": self.film.run, "text": self.film.tokens.text, "steps": steps, **told}
+        modules = {"places": list(self.places), "place": self.place, "heads": len(weights), "caveat": self.film.caveat}
+        return {"run": self.film.run, "text": self.film.tokens.text, "steps": steps, **modules}
 
     def __repr__(self) -> str:
         return f"Scene({self.film.run}: {self.place})"
 
 
 def scene(run: str | Path, place: str | None = None) -> Scene:
-    """One attention of a run's watched sentence at every checkpoint; the last layer's unless `place` names another."""
-    found = film(run).record
-    places = tuple(f"{each.stack}.{each.layer}.{each.part}" for each in found.frames[-1].weights)
-    if place is not None and place not in places:
-        raise NotFound(f'There is no attention "{place}".', hint=f"There is {', '.join(places)}.")
-    return Scene(found, places, place or places[-1])
+    """Return one attention module of a run's probe sentence at every checkpoint; by default that of the last layer."""
+    history: TrainingFilm = film(run).record
+    modules = tuple(f"{path.stack}.{path.layer}.{path.part}" for path in history.frames[-1].weights)
+    if place is not None and place not in modules:
+        raise NotFound(f'There is no attention "{place}".', hint=f"Choose one of {', '.join(modules)}.")
+    return Scene(history, modules, place or modules[-1])
 
 
 def _run_folder(run: str | Path) -> Path:
     if (Path(run) / "attention").is_dir():
         return Path(run)
-    found = resolve(run, offline=True).folder
-    for folder in (found, *found.parents[:2]):
+    checkpoint = resolve(run, offline=True).folder
+    for folder in (checkpoint, *checkpoint.parents[:2]):
         if (folder / "attention").is_dir():
             return folder
-    return found
+    return checkpoint
 
 
 def _tokens(ids: tuple[int, ...], pieces: tuple[str, ...]) -> Tokens:

@@ -1,4 +1,4 @@
-"""What looking found, as an answer: a record of plain arrays, drawn by its view."""
+"""Result of an analysis: a record of plain arrays, displayed by its view."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -12,13 +12,13 @@ from peasy.views.document import Document
 from peasy.workbench.result import Result
 
 DIGITS = 6
-"""So many decimals have numbers in JSON."""
+"""Decimals of numbers in JSON."""
 
 
 class Finding(Result):
-    """A record and how it is drawn; all that the record has can be asked of the finding itself.
+    """Analysis result: a record and the document that displays it; attributes of the record are forwarded.
 
-    Where the record has a text of its own, `.text` is that; `str(x)` is the drawing.
+    If the record has a `text`, `.text` is that attribute; `str(x)` is the displayed document.
     """
 
     text: Any
@@ -35,7 +35,7 @@ class Finding(Result):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if not hasattr(self.record, "__array__"):
-            raise TypeError(f"A {type(self.record).__name__} is no single array.")
+            raise TypeError(f"{type(self.record).__name__} cannot be converted to a single array.")
         return np.asarray(self.record, dtype=dtype)
 
     def document(self) -> Document:
@@ -54,7 +54,7 @@ class Finding(Result):
 
 
 def plain(value: Any) -> Any:
-    """Records as dicts, arrays as lists; numbers rounded to six decimals.
+    """Convert records to dicts and arrays to lists; floats are rounded to six decimals, NaN and inf become None.
 
     >>> plain((np.array([[0.12345678]]), {"a": (1, None)}))
     [[[0.123457]], {'a': [1, None]}]
@@ -62,7 +62,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Step):
         return value.name
     if hasattr(value, "_asdict"):
-        return {name: plain(each) for name, each in value._asdict().items()}
+        return {name: plain(item) for name, item in value._asdict().items()}
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, np.ndarray):
@@ -73,9 +73,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {_name(key): plain(each) for key, each in value.items()}
+        return {_name(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     return round(float(value), DIGITS) if isinstance(value, float | np.floating) else value
 
 

@@ -1,4 +1,4 @@
-"""`generate`: a model writes on from a text, or from many."""
+"""`generate`: continue one prompt or many, in batches, with streaming, log-probabilities and cache statistics."""
 
 import math
 import time
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from peasy.generation.prompt import Long
     from peasy.generation.request import Ended, Token
     from peasy.generation.sampling import Sampling
+    from peasy.models.protocol import Model
 
 ROWS = 32
-"""So many texts are written side by side, those of like length together."""
+"""Batch size; prompts of similar length are batched together."""
 
 WEIGHTS = ("auto", "float32", "bfloat16", "int8")
 
 
 @dataclass(frozen=True, repr=False)
 class GenerateResult(Result):
-    """What was written: `writings`, in the order of the prompts, each prompt's `n` together."""
+    """Result of `generate`: `writings` in the order of the prompts, with the `n` samples of a prompt together."""
 
     name: str
     writings: tuple[Writing, ...]
@@ -42,34 +43,34 @@ class GenerateResult(Result):
 
     @property
     def texts(self) -> list[str]:
-        """The texts alone."""
+        """The generated texts."""
         return [writing.text for writing in self.writings]
 
     @property
     def tokens(self) -> int:
-        """How many tokens were written, all together."""
+        """Total number of generated tokens."""
         return sum(len(writing.pieces) for writing in self.writings)
 
     @property
     def note(self) -> str:
-        """One line on how it went."""
-        said = [f"{self.tokens:,} token{'s' * (self.tokens != 1)}"]
-        said += [f"{self.tokens / self.seconds:,.0f} tokens/s"] if self.seconds else []
-        said += [f"seed {self.sampling.seed}" if self.sampling.draws else "the best token each time"]
-        said += [self.weights]
+        """One line with token count, speed, sampling, weights and finish reason."""
+        facts = [f"{self.tokens:,} token{'s' * (self.tokens != 1)}"]
+        facts += [f"{self.tokens / self.seconds:,.0f} tokens/s"] if self.seconds else []
+        facts += [f"seed {self.sampling.seed}" if self.sampling.draws else "greedy decoding"]
+        facts += [self.weights]
         if self.accepted is not None:
-            said.append(f"{self.accepted:.0%} of the guesses were right")
+            facts.append(f"{self.accepted:.0%} of the draft tokens accepted")
         if len(self.writings) == 1:
-            said.append(REASONS.get(self.writings[0].reason, "interrupted"))
-        return " · ".join(said)
+            facts.append(REASONS.get(self.writings[0].reason, "interrupted"))
+        return " · ".join(facts)
 
     def document(self) -> Document:
-        """The texts, with chances and cache where they were asked for."""
+        """The texts, with probabilities and cache steps if requested."""
         page = writings_document(self.name, self.writings, self.note)
         return replace(page, parts=(*page.parts, *cache_parts(self.prompt, self.cache))) if self.cache else page
 
     def data(self) -> dict[str, Any]:
-        """Every text with its tokens, and how they were chosen."""
+        """Texts with their tokens, sampling settings and timing as plain data."""
         return {
             "model": self.name,
             "texts": [_plain(writing) for writing in self.writings],
@@ -105,33 +106,34 @@ def generate(
     ask: Ask | None = None,
     **how: Any,
 ) -> GenerateResult:
-    """What a model writes after a text, or after each of many, `n` times each.
+    """Generate `n` continuations of a prompt, or of each of many.
 
     `how` are the settings of `peasy.generation.Sampling` (max_tokens, temperature, top_k, top_p, min_p, seed, stop,
-    logprobs, ...), `cached=False` to read everything again for every token, `long="last"` to keep the end of a prompt
-    that is too long, and `lookup=True` to guess what comes next from the prompt and check several guesses at once.
+    logprobs, ...), `cached=False` to decode without a KV cache, `long="last"` to keep the end of a prompt that is too
+    long, and `lookup=True` for speculative decoding with n-gram drafts from the prompt.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.checkpoint.model import save_model
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
     >>> from peasy.text import train
-    >>> words = train(["the cat sat on the mat"] * 9, "words")
-    >>> with TemporaryDirectory() as place:
-    ...     _ = save_model(f"{place}/cats", build(preset("gpt-tiny", vocabulary=len(words)), seed=1), words)
-    ...     found = generate(f"{place}/cats", "the cat", max_tokens=3)
-    >>> found.writings[0].reason, len(found.writings[0].pieces)
+    >>> tokenizer = train(["the cat sat on the mat"] * 9, "words")
+    >>> model = build(preset("gpt-tiny", vocabulary=len(tokenizer)), seed=1)
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = save_model(f"{folder}/cats", model, tokenizer)
+    ...     result = generate(f"{folder}/cats", "the cat", max_tokens=3)
+    >>> result.writings[0].reason, len(result.writings[0].pieces)
     ('length', 3)
     """
     loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, ask=ask)
-    writer = Writer(loaded, [text] if isinstance(text, str) else list(text), n=n, weights=weights, **how)
-    for _ in writer.events():
+    job = Writer(loaded, [text] if isinstance(text, str) else list(text), n=n, weights=weights, **how)
+    for _ in job.events():
         pass
-    return writer.result(show_cache=show_cache)
+    return job.result(show_cache=show_cache)
 
 
 class Writer:
-    """A model that writes on from texts: run through `events` to stream them, then ask for the `result`."""
+    """Generation job for a list of prompts: iterate `events` to stream, then take the `result`."""
 
     def __init__(
         self,
@@ -148,20 +150,20 @@ class Writer:
         from peasy.generation.sampling import Sampling
 
         if n < 1:
-            raise InvalidInput(f"n is {n}.", hint="Ask for at least one text.")
+            raise InvalidInput(f"n is {n}.", hint="n must be 1 or more.")
         if not texts:
-            raise InvalidInput("There is no text to write on from.")
+            raise InvalidInput("There is no text to continue.")
         self.loaded, self.texts, self.n, self.cached, self.long = loaded, texts, n, cached, long
         self.sampling = Sampling(**({"max_tokens": 64} | sampling))
         self.model, self.weights = pack_weights(loaded, weights)
         if lookup and not cached:
-            raise InvalidInput("Guesses are checked with the cache.", hint="Leave out one of lookup and no cache.")
+            raise InvalidInput("lookup needs the KV cache.", hint="Leave out lookup or cached=False (--no-cache).")
         self.lookup, self.guessed, self.right = lookup, 0, 0
         self.seconds = 0.0
         self.drafts = [_Draft(text, self.sampling.seed + choice) for text in texts for choice in range(n)]
 
     def events(self) -> "Iterator[Token | Ended | Pass]":
-        """What happens, as it happens; `choice` counts the texts as the result does. Closing it stops the work."""
+        """Yield token and end events; `choice` indexes the outputs as in the result. Closing it stops generation."""
         from peasy.generation.decode import Pass
 
         began = time.perf_counter()
@@ -175,16 +177,16 @@ class Writer:
         from peasy.generation.decode import Pass
         from peasy.generation.request import Ended
 
-        ids: dict[int, list[int]] = {}
-        for place, text in enumerate(self.texts):
+        prompts: dict[int, list[int]] = {}
+        for index, text in enumerate(self.texts):
             try:
-                ids[place] = self.loaded.prompt(text)
-                self._note(place, ids[place])
+                prompts[index] = self.loaded.prompt(text)
+                self._note(index, prompts[index])
             except InvalidInput as error:
-                yield from (Ended(self.n * place + choice, "error", 0, "", error) for choice in range(self.n))
-        order = sorted(ids, key=lambda place: len(ids[place]))
-        for rows in _batches([self.n * place + choice for place in order for choice in range(self.n)], ROWS):
-            for event in self._decode(rows, [ids[row // self.n] for row in rows]):
+                yield from (Ended(self.n * index + choice, "error", 0, "", error) for choice in range(self.n))
+        order = sorted(prompts, key=lambda index: len(prompts[index]))
+        for rows in _batches([self.n * index + choice for index in order for choice in range(self.n)], ROWS):
+            for event in self._decode(rows, [prompts[row // self.n] for row in rows]):
                 if isinstance(event, Pass):
                     yield replace(event, rows=tuple((rows[row], new, kept) for row, new, kept in event.rows))
                 else:
@@ -194,44 +196,44 @@ class Writer:
         from peasy.generation.decode import decode
         from peasy.generation.speculation import Guessed, decode_with_lookup
 
-        given: dict[str, Any] = {"source": ids} if self.model.reads_source else {"prompts": ids}
-        given["sampling"] = [replace(self.sampling, seed=self.sampling.seed + row % self.n) for row in rows]
-        given |= {"tokenizer": self._answers, "long": self.long}
+        arguments: dict[str, Any] = {"source": ids} if self.model.reads_source else {"prompts": ids}
+        arguments["sampling"] = [replace(self.sampling, seed=self.sampling.seed + row % self.n) for row in rows]
+        arguments |= {"tokenizer": self._answers, "long": self.long}
         if not self.lookup:
-            yield from decode(self.model, cached=self.cached, **given)
+            yield from decode(self.model, cached=self.cached, **arguments)
             return
-        for event in decode_with_lookup(self.model, **given):
+        for event in decode_with_lookup(self.model, **arguments):
             if isinstance(event, Guessed):
                 self.guessed, self.right = self.guessed + event.guessed, self.right + event.right
             else:
                 yield event
 
     def pieces(self) -> Iterator[str]:
-        """Only the text of a single writing, as it becomes certain."""
+        """Yield the text of a single output, as it becomes final."""
         for event in self.events():
             self.check()
             if text := getattr(event, "text", ""):
                 yield text
 
     def check(self) -> None:
-        """Raise what was wrong with the first text that could not be written."""
-        for draft in self.drafts:
-            if draft.error is not None:
-                raise draft.error
+        """Raise the first error of any output."""
+        for output in self.drafts:
+            if output.error is not None:
+                raise output.error
 
     @property
     def _answers(self) -> Tokenizer:
         return self.loaded.answers()
 
-    def _note(self, place: int, ids: list[int]) -> None:
-        unknown = self.loaded.need_tokenizer().special.unk
+    def _note(self, index: int, ids: list[int]) -> None:
+        unk = self.loaded.need_tokenizer().special.unk
         for choice in range(self.n):
-            self.drafts[self.n * place + choice].unknown = 0 if unknown is None else ids.count(unknown)
+            self.drafts[self.n * index + choice].unknown = 0 if unk is None else ids.count(unk)
 
     def result(self, show_cache: bool = False) -> GenerateResult:
-        """What has been written so far, or in the end."""
+        """Return the outputs so far, finished or not."""
         cache, prompt = self._cache() if show_cache else ((), ())
-        writings = tuple(draft.finish() for draft in self.drafts)
+        writings = tuple(output.finish() for output in self.drafts)
         accepted = None if not self.lookup else self.right / self.guessed if self.guessed else 0.0
         return GenerateResult(
             self.loaded.name, writings, self.sampling, self.weights, self.seconds, cache, prompt, accepted
@@ -241,24 +243,24 @@ class Writer:
         from peasy.generation.prompt import begin_one, fit
         from peasy.generation.saving import compare
 
-        draft = self.drafts[0]
-        if not draft.pieces:
+        output = self.drafts[0]
+        if not output.pieces:
             return (), ()
-        prompt = fit(self.model, begin_one(self.model, self.loaded.prompt(draft.prompt)), self.sampling, self.long)
-        steps = compare(self.model, prompt, [piece.id for piece in draft.pieces], self.loaded.model)
-        told = tuple(
+        prompt = fit(self.model, begin_one(self.model, self.loaded.prompt(output.prompt)), self.sampling, self.long)
+        steps = compare(self.model, prompt, [piece.id for piece in output.pieces], self.loaded.model)
+        cache_steps = tuple(
             CacheStep(
                 piece.piece, step.kept, step.new, step.work, step.work_without, 1e3 * step.seconds,
                 1e3 * step.seconds_without, step.apart,
             )
-            for piece, step in zip(draft.pieces, steps, strict=True)
+            for piece, step in zip(output.pieces, steps, strict=True)
         )  # fmt: skip
-        return told, tuple(self.loaded.need_tokenizer().piece(id) for id in prompt)
+        return cache_steps, tuple(self.loaded.need_tokenizer().piece(id) for id in prompt)
 
 
 @dataclass(eq=False)
 class _Draft:
-    """One text while it is written."""
+    """One output while it is being generated."""
 
     prompt: str
     seed: int
@@ -279,27 +281,30 @@ class _Draft:
             return
         chosen = event.chosen
         candidates = tuple((tokenizer.piece(other.id), math.exp(other.logprob)) for other in chosen.candidates)
-        chance = None if chosen.logprob is None else math.exp(chosen.logprob)
-        self.pieces.append(Piece(chosen.id, tokenizer.piece(chosen.id), chance, candidates))
+        probability = None if chosen.logprob is None else math.exp(chosen.logprob)
+        self.pieces.append(Piece(chosen.id, tokenizer.piece(chosen.id), probability, candidates))
 
     def finish(self) -> Writing:
-        said = None if self.error is None else self.error.message
+        message = None if self.error is None else self.error.message
         reason = self.reason or "interrupted"
-        return Writing(self.prompt, self.text, reason, self.seed, tuple(self.pieces), self.unknown, said)
+        return Writing(self.prompt, self.text, reason, self.seed, tuple(self.pieces), self.unknown, message)
 
 
-def pack_weights(loaded: LoadedModel, weights: str) -> tuple[Any, str]:
-    """The model with its weights laid out for decoding, made once, and one line that says how.
+def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
+    """Return the model with weights packed for decoding (cached on `loaded`), and a label of the weight format.
 
-    Only the products of Transformers on a processor are packed; other models run as they are.
+    Only Transformers on CPU are packed; other models run unchanged.
     """
     if weights not in WEIGHTS:
         hint = did_you_mean(weights, WEIGHTS) or f"Choose {', '.join(WEIGHTS[:-1])} or {WEIGHTS[-1]}."
-        raise InvalidInput(f'There are no weights "{weights}".', hint=hint)
+        raise InvalidInput(f'There is no weight format "{weights}".', hint=hint)
     if loaded.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
         if weights not in ("auto", "float32"):
-            raise InvalidInput(f"{loaded.name} is a {loaded.kind}: its weights are not packed.", hint="Leave it out.")
-        return loaded.model, "weights as they are"
+            raise InvalidInput(
+                f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed.",
+                hint="Leave out weights (--weights).",
+            )
+        return loaded.model, "original weights"
     from peasy.generation.packed import pack, packing_of
 
     if weights not in loaded.packed:

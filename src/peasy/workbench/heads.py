@@ -1,4 +1,4 @@
-"""What the heads of a model do, ranked: across sentences, and on random tokens that are repeated."""
+"""Ranking of attention heads by their scores on sentences and on repeated random tokens (induction)."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from peasy.looking.reading import Reading
 
 RANKS = tuple(f.name for f in fields(HeadScore) if f.name not in ("place", "head", "profile"))
-"""What heads can be ranked by."""
+"""Head scores that can be ranked by."""
 
 
 def split_sentences(text: str) -> list[str]:
-    """A text in sentences: at line ends, and after a stop that a blank follows.
+    """Split a text into sentences: at line ends, and after . ! ? followed by whitespace.
 
     >>> split_sentences("It rained. We stayed in!\\nThen 3.5 cm fell.")
     ['It rained.', 'We stayed in!', 'Then 3.5 cm fell.']
@@ -28,7 +28,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def study(loaded: LoadedModel, texts: str | Sequence[str], *, by: str = "sharpness", seed: int = 0) -> Finding:
-    """What every head does across these texts, the heads with most of `by` first."""
+    """Score every head on these texts and rank them by `by`, largest first."""
     from peasy.looking.head import study_heads
 
     if by not in RANKS:
@@ -36,8 +36,8 @@ def study(loaded: LoadedModel, texts: str | Sequence[str], *, by: str = "sharpne
             f'Heads cannot be ranked by "{by}".', hint=did_you_mean(by, RANKS) or f"By {', '.join(RANKS)}."
         )
     sentences = [texts] if isinstance(texts, str) else list(texts)
-    found: HeadReport = study_heads(loaded.model, _readings(loaded, sentences), name=loaded.name, seed=seed)
-    return Finding(found, lambda: ranking_document(found, by))
+    report: HeadReport = study_heads(loaded.model, _readings(loaded, sentences), name=loaded.name, seed=seed)
+    return Finding(report, lambda: ranking_document(report, by))
 
 
 def _readings(loaded: LoadedModel, texts: Sequence[str]) -> "Iterator[Reading]":

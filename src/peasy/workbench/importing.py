@@ -1,4 +1,4 @@
-"""`import`: a model from elsewhere becomes a checkpoint of peasy, under a name."""
+"""`import`: convert a Hugging Face model into a peasy checkpoint, under a name."""
 
 import re
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from peasy.workbench.result import Result
 
 @dataclass(frozen=True, repr=False)
 class ImportResult(Result):
-    """What came in: `model` is ready to be asked, `folder` is where it lies now."""
+    """Result of `import`: the loaded `model` and the `folder` of its new checkpoint."""
 
     name: str
     source: str
@@ -26,7 +26,7 @@ class ImportResult(Result):
     model: LoadedModel
 
     def document(self) -> Document:
-        """Name, place and size; weights that had no use here are named."""
+        """Name, source, size and folder; weights that were not imported are listed."""
         facts = self.data()
         rows = (
             ("name", self.name),
@@ -38,11 +38,11 @@ class ImportResult(Result):
             ("tokenizer", f"{facts['vocabulary']:,} ids" if facts["vocabulary"] else "none"),
             ("folder", str(self.folder)),
         )
-        left = [Paragraph(f"Not taken over: {', '.join(self.model.unused)}.", "note")] if self.model.unused else []
-        return Document(f"Imported {self.name}", (Table(("what", "is"), rows), *left))
+        unused = [Paragraph(f"Not imported: {', '.join(self.model.unused)}.", "note")] if self.model.unused else []
+        return Document(f"Imported {self.name}", (Table(("property", "value"), rows), *unused))
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Name, source, folder and size as plain data."""
         facts = self.model.data()
         return {
             "name": self.name,
@@ -63,7 +63,7 @@ class ImportResult(Result):
 def import_model(
     source: str | Path, *, name: str | None = None, offline: bool = False, ask: Ask | None = None
 ) -> ImportResult:
-    """Take in a Hugging Face folder, a hub id or a checkpoint of peasy, under `name` (else the source's own).
+    """Import a Hugging Face folder, a hub id or a peasy checkpoint, under `name` (default: the source's name).
 
     >>> import_model("no/such-model", offline=True)
     Traceback (most recent call last):
@@ -74,19 +74,19 @@ def import_model(
 
     if name is not None:
         refuse_existing(place_for(name))
-    found = resolve(source, offline=offline, ask=ask)
-    name = name or plain_name(found.name if found.kind != "path" else found.folder.resolve().name)
+    resolved = resolve(source, offline=offline, ask=ask)
+    origin = resolved.folder.resolve().name if resolved.kind == "path" else resolved.name  # no local paths in a file
+    name = name or plain_name(origin)
     folder = place_for(name)
     refuse_existing(folder)
-    loaded = open_found(found)
-    origin = found.folder.resolve().name if found.kind == "path" else found.name  # no paths of this machine in a file
+    loaded = open_found(resolved)
     notes = {"source": origin} | ({"family": loaded.family} if loaded.family else {})
     save_model(folder, loaded.model, loaded.tokenizer, target_tokenizer=loaded.target_tokenizer, notes=notes)
-    return ImportResult(name, found.name, folder, loaded)
+    return ImportResult(name, resolved.name, folder, loaded)
 
 
 def plain_name(name: str) -> str:
-    """A name that a run can have, from a hub id or a folder.
+    """Make a valid run name from a hub id or a folder name.
 
     >>> plain_name("sentence-transformers/all-MiniLM-L6-v2")
     'all-MiniLM-L6-v2'

@@ -1,4 +1,4 @@
-"""`load`: a model by name, ready to be asked."""
+"""`load`: load a model with its tokenizer by name, folder, hub id or from transformers."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 STORED = "stored"
-"""The note of a checkpoint that is kept in fewer bits than it runs in."""
+"""Manifest note of a checkpoint stored in lower precision than it runs in."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LoadedModel(Displayed):
-    """A model with its tokenizer, as `peasy.load` gives it. What it can do depends on its kind."""
+    """A model with its tokenizer, as returned by `peasy.load`; its abilities depend on its kind."""
 
     name: str
     model: "Model"
@@ -57,21 +57,21 @@ class LoadedModel(Displayed):
         return type(self.model.config).kind
 
     def describe(self) -> "Box":
-        """Figure 1 of this very model: boxes in boxes, with shapes, parameters and memory."""
+        """Return the architecture diagram of this model: nested boxes with shapes, parameters and memory."""
         return self.model.describe()
 
     def embed(self, texts: str | Sequence[str], *, pooling: "Pooling | None" = None, half: bool = False) -> np.ndarray:
-        """One vector for each text, `[texts, d_model]`; for a single text `[d_model]`.
+        """Embed texts: `[texts, d_model]`, or `[d_model]` for a single text.
 
-        An encoder pools as it was trained for; `pooling` "mean", "cls" or "last" takes the mean of the tokens' vectors,
-        the first or the last one, and is needed for models of other kinds. `half` multiplies in bfloat16: faster where
-        the processor has instructions for it, to about four digits.
+        An encoder uses the pooling it was trained with; `pooling` "mean", "cls" or "last" takes the mean, the first or
+        the last hidden state and is required for other kinds of model. `half` multiplies in bfloat16: faster on CPUs
+        with bfloat16 instructions, accurate to about four digits.
         """
         if self.kind != "encoder" and (pooling is None or self.model.reads_source or self.kind == "ngram"):
             hint = "Give pooling: mean or last." if self.kind in ("decoder", "recurrent", "convolution") else None
-            raise InvalidInput(f"{self.name} is a {self.kind}: only an encoder embeds texts by itself.", hint=hint)
-        single = [texts] if isinstance(texts, str) else list(texts)
-        vectors = embed_texts(self.model, self.need_tokenizer(), single, half, pooling)
+            raise InvalidInput(f"{self.name} is a {self.kind}: only an encoder embeds without pooling.", hint=hint)
+        many = [texts] if isinstance(texts, str) else list(texts)
+        vectors = embed_texts(self.model, self.need_tokenizer(), many, half, pooling)
         return vectors[0] if isinstance(texts, str) else vectors
 
     @overload
@@ -79,83 +79,83 @@ class LoadedModel(Displayed):
     @overload
     def generate(self, text: Sequence[str], **how: Any) -> list[str]: ...
     def generate(self, text: str | Sequence[str], **how: Any) -> str | list[str]:
-        """What the model writes after a text, or as its answer to one if it is an encoder-decoder; many give a list.
+        """Generate the continuation of a text, or the output of an encoder-decoder; a list of texts gives a list.
 
         `how`: max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty,
-        stop, seed, ... `peasy.generate` also tells chances and what the cache saved.
+        stop, seed, ... `peasy.generate` also returns probabilities and cache statistics.
         """
         from peasy.workbench.generate import Writer
 
-        writer = Writer(self, [text] if isinstance(text, str) else list(text), **how)
-        for _ in writer.events():
+        job = Writer(self, [text] if isinstance(text, str) else list(text), **how)
+        for _ in job.events():
             pass
-        writer.check()
-        texts = [draft.text for draft in writer.drafts]
+        job.check()
+        texts = [output.text for output in job.drafts]
         return texts[0] if isinstance(text, str) else texts
 
     def stream(self, text: str, **how: Any) -> Iterator[str]:
-        """The same, piece by piece as it is written; never half a character. Closing it stops the work."""
+        """Stream the generated text in whole characters; closing the iterator stops generation."""
         from peasy.workbench.generate import Writer
 
         return Writer(self, [text], **how).pieces()
 
     def translate(self, text: str, **how: Any) -> "Translation":
-        """The translation of a text: `.text`, `.score`, `.others`, `.alignment()`. `how`: beam, n, max_tokens, ..."""
+        """Translate a text: `.text`, `.score`, `.others`, `.alignment()`. `how`: beam, n, max_tokens, ..."""
         from peasy.workbench.translate import translate
 
-        found = translate(self, text, **how).translations[0]
-        if found.error is not None:
-            raise found.error
-        return found
+        translation = translate(self, text, **how).translations[0]
+        if translation.error is not None:
+            raise translation.error
+        return translation
 
     def look(self, text: str, target: str | None = None, **how: Any) -> "LookResult":
-        """Look into the model while it reads a text: `.weights[layer, head]`, `.heads(query=...)`, `.lens()`, ..."""
+        """Inspect one forward pass: `.weights[layer, head]`, `.heads(query=...)`, `.lens()`, ..."""
         from peasy.workbench.look import look
 
         return look(self, text, target, **how)
 
     def heads(self, texts: str | Sequence[str], **how: Any) -> "Finding":
-        """What every head does across some texts, ranked. `how`: by, seed."""
+        """Score and rank all attention heads on these texts. `how`: by, seed."""
         from peasy.workbench.heads import study
 
         return study(self, texts, **how)
 
     def trace(self, text: str, **how: Any) -> "Finding":
-        """Write on after a text, and keep what every token looked at. `how`: beam, max_tokens, temperature, ..."""
+        """Generate from a prompt and record the attention of every token. `how`: beam, max_tokens, temperature, ..."""
         from peasy.workbench.trace import trace
 
         return trace(self, text, **how)
 
     def why(self, first: str, second: str) -> "Finding":
-        """Why two sentences are alike: their cosine in pairs of words that add up to it. Only encoders can."""
+        """Explain the cosine similarity of two sentences as a sum over word pairs; encoders only."""
         from peasy.workbench.why import explain_why
 
         return explain_why(self, first, second)
 
     def prompt(self, text: str) -> list[int]:
-        """The ids of a text as the model is to read it."""
+        """Encode a prompt with special tokens; an empty prompt becomes [bos]."""
         tokenizer = self.need_tokenizer()
-        begin = tokenizer.special.bos
+        bos = tokenizer.special.bos
         ids = list(tokenizer.encode(text).ids)
         check_ids([ids], self.model.config.vocabulary)
-        return ids if ids or begin is None else [begin]
+        return ids if ids or bos is None else [bos]
 
     def answers(self) -> Tokenizer:
-        """The tokenizer of what the model writes."""
+        """Return the tokenizer of the model's output."""
         return self.target_tokenizer or self.need_tokenizer()
 
     def need_tokenizer(self) -> Tokenizer:
-        """The tokenizer; an error where the model came without one."""
+        """Return the tokenizer, or raise if the model has none."""
         if self.tokenizer is None:
-            raise NotFound(f"{self.name} has no tokenizer: it can only be asked with ids, by `.model`.")
+            raise NotFound(f"{self.name} has no tokenizer: it takes only token ids, through `.model`.")
         return self.tokenizer
 
     def document(self) -> Document:
-        """What the model is, box by box."""
+        """The architecture diagram."""
         return model_document(self.describe(), self.name)
 
     def data(self) -> dict[str, Any]:
-        """Name, kind, settings and size as plain data."""
+        """Name, kind, config and size as plain data."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -179,9 +179,9 @@ def load(
     yes: bool = False,
     ask: Ask | None = None,
 ) -> LoadedModel:
-    """Load a model: a folder, a run, a built-in, a hub id, or a model of transformers (with its tokenizer).
+    """Load a model: a folder, a run, a built-in, a hub id, or a transformers model (with its tokenizer).
 
-    A hub model that is not in the cache is fetched only if `yes` is true or `ask` answers a question with True.
+    A hub model that is not in the cache is downloaded only if `yes` is true or `ask(question)` returns True.
 
     >>> load("no/such-model", offline=True)
     Traceback (most recent call last):
@@ -191,103 +191,103 @@ def load(
     if hasattr(model, "save_pretrained"):
         loaded = _open_object(model, tokenizer)
     elif tokenizer is not None:
-        raise InvalidInput("A tokenizer is only given along with a model of transformers.")
+        raise InvalidInput("tokenizer can be given only with a transformers model object.")
     else:
         loaded = open_found(resolve(model, offline=offline, ask=(lambda question: True) if yes else ask))
-    chosen = choose_device(device)
-    if chosen != "cpu":
-        loaded.model.to(chosen)
+    target = choose_device(device)
+    if target != "cpu":
+        loaded.model.to(target)
     return loaded
 
 
 def open_found(found: Found) -> LoadedModel:
-    """The model of a folder that was resolved: peasy's own, or Hugging Face's."""
+    """Load a resolved folder: a peasy checkpoint or a Hugging Face folder."""
     if found.folder.is_file():
         raise InvalidInput(f"{found.folder} is a file, not a model.", hint="Give the folder that holds config.json.")
     if is_checkpoint(found.folder):
         return _open_own(found)
     folder = Folder(found.folder)
     if not folder.has(CONFIG):
-        raise NotFound(f"{found.folder} holds no model: there is no {CONFIG}.")
+        raise NotFound(f"{found.folder} is not a model: it has no {CONFIG}.")
     return _open_foreign(found, folder)
 
 
 def choose_device(device: str) -> str:
-    """`auto` is the graphics card where there is one, else the processor."""
+    """Resolve a device name; `auto` is cuda or mps if available, else cpu."""
     import torch
 
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if device == "auto":
-        return next(name for name in ("cuda", "mps", "cpu") if there[name])
-    if device not in there:
+        return next(name for name in ("cuda", "mps", "cpu") if available[name])
+    if device not in available:
         raise InvalidInput(f'There is no device "{device}".', hint="Choose auto, cpu, cuda or mps.")
-    if not there[device]:
+    if not available[device]:
         raise NotFound(f"This machine has no {device}.", hint="Choose --device cpu.")
     return device
 
 
 def _open_object(model: Any, tokenizer: Any) -> LoadedModel:
-    """A model that somebody's program holds, with all checks of a folder; the weights stay where they are.
+    """Load a transformers model object with all checks of a folder, sharing its weights.
 
-    Only where its names are not those of its own files, it takes the way of every other: through a folder.
+    If its parameter names differ from those in its files, it is saved to a folder and loaded from there.
     """
-    with TemporaryDirectory(ignore_cleanup_errors=True) as place:
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         if tokenizer is not None:
-            tokenizer.save_pretrained(place)
+            tokenizer.save_pretrained(folder)
         try:
-            loaded = _share(model, Path(place))
+            loaded = _share(model, Path(folder))
         except InvalidInput:
-            model.save_pretrained(place)
-            loaded = open_found(Found("path", type(model).__name__, Path(place)))
+            model.save_pretrained(folder)
+            loaded = open_found(Found("path", type(model).__name__, Path(folder)))
     return replace(loaded, folder=None)
 
 
-def _share(model: Any, place: Path) -> LoadedModel:
-    """The settings through the folder, the weights through memory: what is changed in one is changed in the other."""
+def _share(model: Any, path: Path) -> LoadedModel:
+    """Read the config through the folder and share the weight tensors: a change in one model changes the other."""
     from peasy.checkpoint.huggingface import load_model, read_folder
     from peasy.checkpoint.tensors import HeldTensors
 
-    model.config.save_pretrained(place)
-    told = Folder(place).read_json(CONFIG) | {"architectures": [type(model).__name__]}
-    (place / CONFIG).write_text(json.dumps(told), encoding="utf-8")
-    arrival = read_folder(place, tensors=HeldTensors(model.state_dict()))
-    folder = Folder(place)
+    model.config.save_pretrained(path)
+    config = Folder(path).read_json(CONFIG) | {"architectures": [type(model).__name__]}
+    (path / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+    hf_model = read_folder(path, tensors=HeldTensors(model.state_dict()))
+    folder = Folder(path)
     return LoadedModel(
-        type(model).__name__, load_model(arrival), read_tokenizer(folder), read_target_tokenizer(folder), None,
-        arrival.family, arrival.unused,
+        type(model).__name__, load_model(hf_model), read_tokenizer(folder), read_target_tokenizer(folder), None,
+        hf_model.family, hf_model.unused,
     )  # fmt: skip
 
 
-def _open_own(found: Found) -> LoadedModel:
+def _open_own(resolved: Found) -> LoadedModel:
     from peasy.checkpoint.model import load_model
 
-    checkpoint = read_checkpoint(found.folder, verified=found.verified)
+    checkpoint = read_checkpoint(resolved.folder, verified=resolved.verified)
     model = load_model(checkpoint)
     notes = checkpoint.manifest.notes
     if STORED in notes:
         model = model.float()
     return LoadedModel(
-        found.name,
+        resolved.name,
         model,
         read_tokenizer(checkpoint.folder),
         read_target_tokenizer(checkpoint.folder),
-        found.folder,
+        resolved.folder,
         notes.get("family"),
     )
 
 
-def _open_foreign(found: Found, folder: Folder) -> LoadedModel:
+def _open_foreign(resolved: Found, folder: Folder) -> LoadedModel:
     from peasy.checkpoint.huggingface import load_model, read_folder, recognise
 
     recognise(folder.read_json(CONFIG), str(folder.path / CONFIG))
-    memory.require(open_tensors(folder).bytes, found.name)
-    arrival = read_folder(found.folder)
+    memory.require(open_tensors(folder).bytes, resolved.name)
+    hf_model = read_folder(resolved.folder)
     return LoadedModel(
-        found.name,
-        load_model(arrival),
+        resolved.name,
+        load_model(hf_model),
         read_tokenizer(folder),
         read_target_tokenizer(folder),
-        found.folder,
-        arrival.family,
-        arrival.unused,
+        resolved.folder,
+        hf_model.family,
+        hf_model.unused,
     )

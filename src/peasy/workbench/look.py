@@ -1,4 +1,4 @@
-"""`look`: what any head of any model looked at, in words and pictures."""
+"""`look`: capture attention and activations of one forward pass, under optional interventions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -46,14 +46,14 @@ def look(
     offline: bool = False,
     ask: Ask | None = None,
 ) -> Any:
-    """Look into a model while it reads a text: a `LookResult` with `.weights[layer, head]` and more.
+    """Capture one forward pass: a `LookResult` with `.weights[layer, head]` and more.
 
-    `model` is a name, a folder, what `peasy.load` gave, or a model of transformers (with its `tokenizer`). `target` is
-    a translator's answer; without one it writes its own. None = all layers, heads and rows; `rows` are words or places.
-    `steps` are those of the formula (scores, scaled, masked, weights, context), query, key, value, and residual,
-    normed, activation, output, final. `edit` changes something first: `peasy.off`, `cut`, `even`, `patch`. What would
-    not fit the `budget` is refused before the run. With `overview` ("mean" or "max") a long text is shown in tiles of
-    `tile` tokens, without ever holding the whole matrix, and `rows` are kept exactly.
+    `model` is a name, a folder, a loaded model, or a transformers model (with its `tokenizer`). `target` is the output
+    of a translator; without one it translates greedily. None = all layers, heads and rows; `rows` are words or
+    positions. `steps` are those of the formula (scores, scaled, masked, weights, context), query, key, value, and
+    residual, normed, activation, output, final. `edit` is an intervention: `peasy.off`, `cut`, `even`, `patch`.
+    Captures larger than the `budget` are refused before the run. With `overview` ("mean" or "max") a long text is
+    shown in tiles of `tile` tokens, without ever holding the whole matrix, and `rows` are kept exactly.
 
     >>> look("no/such-model", "hello", offline=True)
     Traceback (most recent call last):
@@ -62,24 +62,24 @@ def look(
     from peasy.workbench.passage import open_passage
 
     loaded = _open(model, tokenizer, device=device, offline=offline, ask=ask)
-    passage = open_passage(loaded, text, target)
-    question = Question(_many(steps), _numbers(layers), _numbers(heads), _rows(rows, passage.target or passage.tokens))
+    inputs = open_passage(loaded, text, target)
+    spec = Question(_many(steps), _numbers(layers), _numbers(heads), _rows(rows, inputs.target or inputs.tokens))
     edits = () if edit is None else tuple(edit) if isinstance(edit, list | tuple) else (edit,)
-    change = _change(loaded, passage, edits)
+    intervention = _change(loaded, inputs, edits)
     if overview is not None:
-        found = _look_long(loaded, passage, question, change, edits, overview, tile, scaled, read_bytes(budget))
-        return Finding(found, lambda: long_document(found))
-    record, scores = _look(loaded, passage, question, change, edits, read_bytes(budget), storage)
-    return LookResult(record, loaded, passage, question, edits, change, scores, scaled)
+        tiled = _look_long(loaded, inputs, spec, intervention, edits, overview, tile, scaled, read_bytes(budget))
+        return Finding(tiled, lambda: long_document(tiled))
+    record, logits = _look(loaded, inputs, spec, intervention, edits, read_bytes(budget), storage)
+    return LookResult(record, loaded, inputs, spec, edits, intervention, logits, scaled)
 
 
 def look_into_source(loaded: LoadedModel, text: str, written: Sequence[int]) -> LookResult:
-    """Only where a translator looked in its source while it wrote these ids."""
+    """Capture only the cross-attention of a translator, for these output ids."""
     from peasy.workbench.passage import open_passage
 
-    passage, question = open_passage(loaded, text, written), Question(parts=("cross_attention",))
-    record, scores = _look(loaded, passage, question, None, (), read_bytes("512MB"), "auto")
-    return LookResult(record, loaded, passage, question, (), None, scores)
+    inputs, spec = open_passage(loaded, text, written), Question(parts=("cross_attention",))
+    record, logits = _look(loaded, inputs, spec, None, (), read_bytes("512MB"), "auto")
+    return LookResult(record, loaded, inputs, spec, (), None, logits)
 
 
 def _open(model: Any, tokenizer: Any, **how: Any) -> LoadedModel:
@@ -92,106 +92,106 @@ def _open(model: Any, tokenizer: Any, **how: Any) -> LoadedModel:
     if isinstance(model, Model):
         return LoadedModel(type(model).__name__, model, tokenizer)
     raise InvalidInput(
-        f"A {type(model).__name__} is no model that peasy can look into.",
-        hint="Give a name, a folder, what peasy.load gave, or a model of transformers.",
+        f"{type(model).__name__} is not a model that peasy can inspect.",
+        hint="Give a name, a folder, a model loaded by peasy.load, or a transformers model.",
     )
 
 
 def _look(
     loaded: LoadedModel,
-    passage: "Passage",
-    question: Question,
-    change: "Change | None",
+    inputs: "Passage",
+    spec: Question,
+    intervention: "Change | None",
     edits: tuple[Edit, ...],
     budget: int,
     storage: str,
 ) -> tuple[Look, np.ndarray | None]:
-    """One pass: what was asked for, and the scores after the last token."""
+    """Run one forward pass; return the captures and the next-token logits."""
     from peasy.looking.part import parts_of, widths_of
     from peasy.looking.reading import read
     from peasy.looking.recorder import Recorder
 
-    parts, widths, lengths = parts_of(loaded.model), widths_of(loaded.model), passage.reading.lengths(loaded.model)
-    question.check(loaded.name, parts, widths)
-    kept = choose_storage(question.numbers(parts, widths, lengths), budget, storage)
-    recorder = Recorder(question, lengths, kept)
-    scores = read(loaded.model, passage.reading, recorder.tap(), change)
-    found = Look(
-        loaded.name, loaded.kind, passage.tokens, passage.target, recorder.captures(), parts,
-        tuple(each.says() for each in edits), kept, candidates(loaded, scores),
+    parts, dims, lengths = parts_of(loaded.model), widths_of(loaded.model), inputs.reading.lengths(loaded.model)
+    spec.check(loaded.name, parts, dims)
+    dtype = choose_storage(spec.numbers(parts, dims, lengths), budget, storage)
+    recorder = Recorder(spec, lengths, dtype)
+    logits = read(loaded.model, inputs.reading, recorder.tap(), intervention)
+    record = Look(
+        loaded.name, loaded.kind, inputs.tokens, inputs.target, recorder.captures(), parts,
+        tuple(edit.says() for edit in edits), dtype, candidates(loaded, logits),
     )  # fmt: skip
-    return found, None if scores is None else scores.float().cpu().numpy()
+    return record, None if logits is None else logits.float().cpu().numpy()
 
 
 def _look_long(
     loaded: LoadedModel,
-    passage: "Passage",
-    question: Question,
-    change: "Change | None",
+    inputs: "Passage",
+    spec: Question,
+    intervention: "Change | None",
     edits: tuple[Edit, ...],
-    how: str,
+    reduction: str,
     tile: int | None,
     scaled: bool,
     budget: int,
 ) -> LongLook:
-    """Tiles of the asked attentions of the text itself, and the asked rows exactly."""
+    """Capture self-attention reduced to tiles, and the selected rows exactly."""
     from peasy.looking.part import default_stack, parts_of, widths_of
     from peasy.looking.reading import run
     from peasy.looking.recorder import Recorder
     from peasy.looking.tiles import Tiler, choose_tile
 
     stack = default_stack(loaded.model)
-    exact = replace(question, steps=("weights",), rows=question.rows or (), parts=LINES, stacks=(stack,))
-    parts, widths, lengths = parts_of(loaded.model), widths_of(loaded.model), passage.reading.lengths(loaded.model)
-    exact.check(loaded.name, parts, widths)
+    row_spec = replace(spec, steps=("weights",), rows=spec.rows or (), parts=LINES, stacks=(stack,))
+    parts, dims, lengths = parts_of(loaded.model), widths_of(loaded.model), inputs.reading.lengths(loaded.model)
+    row_spec.check(loaded.name, parts, dims)
     size = tile or choose_tile(max(lengths.values()))
-    shown = [part for part in parts if exact.wants(part)]
-    cells = sum((len(question.heads) if question.heads else part.heads) for part in shown)
-    numbers = exact.numbers(parts, widths, lengths) + cells * (-(-max(lengths.values()) // size)) ** 2
-    kept = choose_storage(numbers, budget)
-    tiler, recorder = Tiler(size, how, question.heads, scaled), Recorder(exact, lengths, kept)
-    run(loaded.model, passage.reading, recorder.tap(tiler.examine), change)
+    selected = [part for part in parts if row_spec.wants(part)]
+    num_heads = sum((len(spec.heads) if spec.heads else part.heads) for part in selected)
+    numbers = row_spec.numbers(parts, dims, lengths) + num_heads * (-(-max(lengths.values()) // size)) ** 2
+    dtype = choose_storage(numbers, budget)
+    tiler, recorder = Tiler(size, reduction, spec.heads, scaled), Recorder(row_spec, lengths, dtype)
+    run(loaded.model, inputs.reading, recorder.tap(tiler.examine), intervention)
     return LongLook(
-        loaded.name, passage.target or passage.tokens, tuple(tiler.overviews), recorder.captures(), tuple(shown),
-        tuple(each.says() for each in edits), kept,
+        loaded.name, inputs.target or inputs.tokens, tuple(tiler.overviews), recorder.captures(), tuple(selected),
+        tuple(edit.says() for edit in edits), dtype,
     )  # fmt: skip
 
 
 def candidates(loaded: LoadedModel, scores: Any, best: int = 5) -> tuple[Candidate, ...]:
-    """The likeliest next tokens; an encoder's scores are about the last place, not about what comes next."""
+    """Return the likeliest next tokens; none for an encoder, whose logits do not predict the next token."""
     if scores is None or loaded.kind == "encoder":
         return ()
     import torch
 
-    chances = torch.softmax(scores.float(), dim=-1)
-    top = chances.topk(min(best, len(chances)))
+    probabilities = torch.softmax(scores.float(), dim=-1)
+    top = probabilities.topk(min(best, len(probabilities)))
     tokenizer = loaded.target_tokenizer or loaded.tokenizer
     pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-    return tuple(Candidate(f"#{id}" if tokenizer is None else tokenizer.piece(id), id, chance) for id, chance in pairs)
+    return tuple(Candidate(f"#{id}" if tokenizer is None else tokenizer.piece(id), id, p) for id, p in pairs)
 
 
-def _change(loaded: LoadedModel, passage: "Passage", edits: tuple[Edit, ...]) -> "Change | None":
+def _change(loaded: LoadedModel, inputs: "Passage", edits: tuple[Edit, ...]) -> "Change | None":
     from peasy.looking.change import make_change
     from peasy.workbench.passage import open_passage
 
-    return make_change(edits, loaded.model, passage.axes, lambda text: open_passage(loaded, text).reading)
+    return make_change(edits, loaded.model, inputs.axes, lambda text: open_passage(loaded, text).reading)
 
 
 def _many(steps: Iterable[str] | str) -> tuple[str, ...]:
     return (steps,) if isinstance(steps, str) else tuple(steps)
 
 
-def _numbers(given: Iterable[int] | int | None) -> tuple[int, ...] | None:
-    if given is None or given is ...:
+def _numbers(indices: Iterable[int] | int | None) -> tuple[int, ...] | None:
+    if indices is None or indices is ...:
         return None
-    return (given,) if isinstance(given, int) else tuple(given)
+    return (indices,) if isinstance(indices, int) else tuple(indices)
 
 
-def _rows(given: Iterable[Word] | Word | None, tokens: Tokens) -> tuple[int, ...] | None:
-    """Words and places as places, in the order of the text."""
+def _rows(rows: Iterable[Word] | Word | None, tokens: Tokens) -> tuple[int, ...] | None:
+    """Return words and positions as sorted positions."""
     from peasy.looking.words import find_word
 
-    if given is None or given is ...:
+    if rows is None or rows is ...:
         return None
-    asked = (given,) if isinstance(given, str | int) else tuple(given)
-    return tuple(sorted({place for word in asked for place in find_word(tokens, word)}))
+    words = (rows,) if isinstance(rows, str | int) else tuple(rows)
+    return tuple(sorted({position for word in words for position in find_word(tokens, word)}))

@@ -1,4 +1,4 @@
-"""A whole data set looked at: what was asked for of every text, in shards on disk, within a budget of memory."""
+"""Activations of a data set, captured text by text and written to shards within a memory budget."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,22 +25,23 @@ def keep_looks(
     budget: str | int = "512MB",
     storage: str = "float16",
 ) -> Finding:
-    """Look at every text and write what was asked for to `folder`; `peasy.looking.shards.read_looks` reads it again."""
+    """Capture every text and write the activations to `folder`; `peasy.looking.shards.read_looks` reads them."""
     from peasy.looking.question import Question
     from peasy.looking.shards import stream_looks
     from peasy.workbench.passage import open_passage
 
-    def some(given: Iterable[int] | None) -> tuple[int, ...] | None:
-        return None if given is None else tuple(given)
+    def as_tuple(indices: Iterable[int] | None) -> tuple[int, ...] | None:
+        return None if indices is None else tuple(indices)
 
-    question = Question(tuple(steps), some(layers), some(heads))
-    readings = (open_passage(loaded, text).reading for text in texts)
-    kept = stream_looks(loaded.model, readings, question, folder, budget=read_bytes(budget), storage=storage)
-    return Finding(kept, lambda: kept_document(kept, question.steps, storage))
+    spec = Question(tuple(steps), as_tuple(layers), as_tuple(heads))
+    inputs = (open_passage(loaded, text).reading for text in texts)
+    store = stream_looks(loaded.model, inputs, spec, folder, budget=read_bytes(budget), storage=storage)
+    return Finding(store, lambda: kept_document(store, spec.steps, storage))
 
 
 def kept_document(kept: "Kept", steps: tuple[str, ...], storage: str) -> Document:
-    """What was written, and how it is read again."""
-    what = f"{', '.join(steps)} of {kept.texts:,} texts: {show_bytes(kept.bytes)} as {storage}"
-    read = f'from peasy.looking.shards import read_looks; next(read_looks("{kept.folder}"))'
-    return Document("Kept", (Paragraph(f"{what}, in {kept.files:,} files in {kept.folder}."), Paragraph(read, "note")))
+    """Document with the size of the saved activations and the code to read them."""
+    size = f"{', '.join(steps)} of {kept.texts:,} texts: {show_bytes(kept.bytes)} as {storage}"
+    code = f'from peasy.looking.shards import read_looks; next(read_looks("{kept.folder}"))'
+    text = f"{size}, in {kept.files:,} files in {kept.folder}."
+    return Document("Saved activations", (Paragraph(text), Paragraph(code, "note")))

@@ -1,4 +1,4 @@
-"""`meaning`: sentences and documents on a map, in clusters, with their neighbours; words before and after training."""
+"""Semantic maps: 2-D PCA of text embeddings with clusters and neighbours; word vectors before and after training."""
 
 import json
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from peasy.workbench.load import LoadedModel
 from peasy.workbench.result import Result
 
 MOST = 500
-"""So many texts or words at most: more on one map is a cloud."""
+"""Maximum number of texts or words; more points on one map cannot be read."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class MapResult(Result):
-    """Texts on a map: `points` in the order of the texts; documents, where there are several, come last."""
+    """Map of text embeddings: `points` in the order of the texts; with several documents, their means come last."""
 
     model: str
     points: tuple[Point, ...]
@@ -30,12 +30,12 @@ class MapResult(Result):
     cosines: np.ndarray
 
     def document(self) -> Document:
-        """The map with its clusters, and the neighbours of each text."""
+        """Return the map with its clusters, and the nearest neighbours of each text."""
         return map_document(self.model, self.points, self.kept, self.cosines.shape[0])
 
     def data(self) -> dict[str, Any]:
-        """Points with clusters and neighbours, and all cosines."""
-        points = [plain(each) for each in self.points]
+        """Return points with clusters and neighbours, and the full cosine matrix."""
+        points = [plain(point) for point in self.points]
         return {"model": self.model, "kept": self.kept, "points": points, "cosines": plain(self.cosines)}
 
     def __repr__(self) -> str:
@@ -44,7 +44,7 @@ class MapResult(Result):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class WordsResult(Result):
-    """Words on two maps: with the numbers training began with, and with those it ended with. `exact`: the very ones."""
+    """Two maps of word vectors: at initialization and after training. `exact`: the run's own initial weights."""
 
     model: str
     before: tuple[Point, ...]
@@ -55,23 +55,21 @@ class WordsResult(Result):
     exact: bool
 
     def document(self) -> Document:
-        """Both maps, and the neighbours of each word before and after."""
+        """Return both maps, and the nearest neighbours of each word before and after."""
         return words_document(self.model, self.before, self.after, self.kept, self.unknown, self.says)
 
     @property
     def says(self) -> str:
-        """Where the numbers before training come from."""
+        """Where the initial vectors come from."""
         if self.exact:
-            return f"Before: the very numbers that the run began with (seed {self.seed})."
-        return (
-            f"Before: numbers drawn as at the start of training (seed {self.seed}); its own first ones were not kept."
-        )
+            return f"Before: the initial weights of this run (seed {self.seed})."
+        return f"Before: newly drawn initial weights (seed {self.seed}); the initial weights of this run were not kept."
 
     def data(self) -> dict[str, Any]:
-        """Points of both maps as plain data."""
-        sides = {"before": [plain(each) for each in self.before], "after": [plain(each) for each in self.after]}
-        told = {"kept": plain(self.kept), "unknown": list(self.unknown), "seed": self.seed, "exact": self.exact}
-        return {"model": self.model, **sides, **told, "says": self.says}
+        """Return the points of both maps as plain data."""
+        sides = {"before": [plain(point) for point in self.before], "after": [plain(point) for point in self.after]}
+        details = {"kept": plain(self.kept), "unknown": list(self.unknown), "seed": self.seed, "exact": self.exact}
+        return {"model": self.model, **sides, **details, "says": self.says}
 
     def __repr__(self) -> str:
         return f"WordsResult({self.model}: {len(self.after)} words)"
@@ -80,63 +78,76 @@ class WordsResult(Result):
 def map_texts(
     loaded: LoadedModel, documents: Sequence[Sequence[str]], *, clusters: int = 3, seed: int = 0
 ) -> MapResult:
-    """Every sentence of some documents as a point near those that mean the same; each document as the mean of its own.
+    """Map each sentence of some documents to a point; a document is the mean of its sentence vectors.
 
-    With one document only its sentences are shown.
+    With a single document only its sentences are shown.
     """
-    texts = [(text, place) for place, document in enumerate(documents) for text in document if text.strip()]
-    if len(texts) < 2 or len(texts) > MOST:
-        raise InvalidInput(f"{len(texts)} texts make no map.", hint=f"Give 2 to {MOST}, one to a line.")
-    vectors = loaded.embed([text for text, _ in texts])
-    names, owners = [text for text, _ in texts], [owner for _, owner in texts]
-    there = sorted(set(owners))
-    if len(there) > 1:
-        means = np.stack([vectors[np.array(owners) == owner].mean(axis=0) for owner in there])
+    sentences = [(text, index) for index, document in enumerate(documents) for text in document if text.strip()]
+    if len(sentences) < 2 or len(sentences) > MOST:
+        raise InvalidInput(
+            f"A map needs 2 to {MOST} texts, and there are {len(sentences)}.", hint="Give one text per line."
+        )
+    vectors = loaded.embed([text for text, _ in sentences])
+    names, document_of = [text for text, _ in sentences], [number for _, number in sentences]
+    document_numbers = sorted(set(document_of))
+    if len(document_numbers) > 1:
+        means = np.stack([vectors[np.array(document_of) == number].mean(axis=0) for number in document_numbers])
         vectors = np.concatenate([vectors, means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)])
-        names += [f"document {owner + 1}" for owner in there]
-    count = min(clusters, len(texts))
-    groups = cluster(vectors[: len(texts)], count, seed)
-    groups += [_nearest_group(vector, vectors[: len(texts)], groups) for vector in vectors[len(texts) :]]
-    kinds = ["sentence"] * len(texts) + ["document"] * (len(names) - len(texts))
-    points, kept = place_points(names, vectors, groups, kinds, [*owners, *(there if len(there) > 1 else ())])
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return MapResult(loaded.name, points, kept, unit @ unit.T)
+        names += [f"document {number + 1}" for number in document_numbers]
+    count = min(clusters, len(sentences))
+    cluster_ids = cluster(vectors[: len(sentences)], count, seed)
+    cluster_ids += [
+        _nearest_group(vector, vectors[: len(sentences)], cluster_ids) for vector in vectors[len(sentences) :]
+    ]
+    kinds = ["sentence"] * len(sentences) + ["document"] * (len(names) - len(sentences))
+    points, kept = place_points(
+        names, vectors, cluster_ids, kinds, [*document_of, *(document_numbers if len(document_numbers) > 1 else ())]
+    )
+    unit_vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return MapResult(loaded.name, points, kept, unit_vectors @ unit_vectors.T)
 
 
 def map_words(
     loaded: LoadedModel, words: Sequence[str] = (), *, clusters: int = 4, seed: int | None = None
 ) -> WordsResult:
-    """The vectors of words as training began and as it ended; without `words` the first that the vocabulary has.
+    """Map word vectors at initialization and after training; without `words`, the first words of the vocabulary.
 
-    A word of several tokens is the mean of their vectors. Clusters are found after training and shown on both maps.
+    A word of several tokens is the mean of their vectors. Clusters are computed after training and shown on both maps.
     """
     from peasy.models.build import build
 
     known, unknown = _known(loaded, list(dict.fromkeys(words)) or _first_words(loaded))
     if len(known) < 2 or len(known) > MOST:
-        raise InvalidInput(f"{len(known)} known words make no map.", hint=f"Give 2 to {MOST} that the model knows.")
-    begun = _seed(loaded)
-    drawn = seed if seed is not None else begun if begun is not None else 0
-    after, before = _vectors(loaded.model, known), _vectors(build(loaded.model.config, seed=drawn), known)
-    groups = cluster(after, min(clusters, len(known)))
+        raise InvalidInput(
+            f"A map needs 2 to {MOST} words, and {len(known)} of these are in the vocabulary.",
+            hint="Give more words that the model knows.",
+        )
+    run_seed = _seed(loaded)
+    init_seed = seed if seed is not None else run_seed if run_seed is not None else 0
+    after, before = _vectors(loaded.model, known), _vectors(build(loaded.model.config, seed=init_seed), known)
+    cluster_ids = cluster(after, min(clusters, len(known)))
     kinds, names = ["word"] * len(known), [word for word, _ in known]
-    (first, share), (last, share_after) = (place_points(names, each, groups, kinds) for each in (before, after))
-    exact = begun is not None and drawn == begun
-    return WordsResult(loaded.name, first, last, (share, share_after), tuple(unknown), drawn, exact)
+    (before_points, before_share), (after_points, after_share) = (
+        place_points(names, vectors, cluster_ids, kinds) for vectors in (before, after)
+    )
+    exact = run_seed is not None and init_seed == run_seed
+    return WordsResult(
+        loaded.name, before_points, after_points, (before_share, after_share), tuple(unknown), init_seed, exact
+    )
 
 
 def place_points(
     names: Sequence[str], vectors: np.ndarray, groups: Sequence[int], kinds: Sequence[str], owners: Sequence[int] = ()
 ) -> tuple[tuple[Point, ...], float]:
-    """Vectors as points of their two directions of most difference, each with its nearest others."""
+    """Project vectors onto two principal components; return points with neighbours, and the explained variance."""
     from peasy.views.embedding import nearest_points, principal_plane
 
-    places, kept = principal_plane(np.asarray(vectors, dtype=float))
-    near = nearest_points(np.asarray(vectors, dtype=float))
+    coordinates, kept = principal_plane(np.asarray(vectors, dtype=float))
+    neighbours = nearest_points(np.asarray(vectors, dtype=float))
     return tuple(
-        Point(name, float(x), float(y), f"cluster {group + 1}", kind, owner, tuple(others))
-        for name, (x, y), group, kind, owner, others in zip(
-            names, places, groups, kinds, owners or [0] * len(names), near, strict=True
+        Point(name, float(x), float(y), f"cluster {group + 1}", kind, owner, tuple(nearest))
+        for name, (x, y), group, kind, owner, nearest in zip(
+            names, coordinates, groups, kinds, owners or [0] * len(names), neighbours, strict=True
         )
     ), kept
 
@@ -146,7 +157,7 @@ def _nearest_group(vector: np.ndarray, vectors: np.ndarray, groups: list[int]) -
 
 
 def _known(loaded: LoadedModel, words: Sequence[str]) -> tuple[list[tuple[str, tuple[int, ...]]], list[str]]:
-    """Words with their tokens, as they stand in a text; those with a token that means "unknown" apart."""
+    """Split words into known ones with their token ids (encoded after a space) and words with an unknown token."""
     tokenizer = loaded.need_tokenizer()
     known: list[tuple[str, tuple[int, ...]]] = []
     unknown: list[tuple[str, tuple[int, ...]]] = []
@@ -157,7 +168,7 @@ def _known(loaded: LoadedModel, words: Sequence[str]) -> tuple[list[tuple[str, t
 
 
 def _inside(ids: tuple[int, ...], tokenizer: Any, word: str) -> tuple[int, ...]:
-    """Without a token that is only the space before the word."""
+    """Drop tokens that are only the space before the word."""
     return tuple(id for id in ids if tokenizer.piece(id).strip("· ")) if word.strip() else ()
 
 
@@ -169,19 +180,19 @@ def _first_words(loaded: LoadedModel, most: int = 40) -> list[str]:
 
 
 def _vectors(model: Any, known: Sequence[tuple[str, tuple[int, ...]]]) -> np.ndarray:
-    table = getattr(model, "embedding", None)
-    if table is None:
-        raise InvalidInput("This model has no vectors of words.", hint="An n-gram model counts.")
-    weight = getattr(table, "token", table).weight.detach().float().cpu().numpy()
+    embedding = getattr(model, "embedding", None)
+    if embedding is None:
+        raise InvalidInput("This model has no token embeddings.", hint="An n-gram model stores counts instead.")
+    weight = getattr(embedding, "token", embedding).weight.detach().float().cpu().numpy()
     return np.stack([weight[list(ids)].mean(axis=0) for _, ids in known])
 
 
 def _seed(loaded: LoadedModel) -> int | None:
-    """The seed that the weights were drawn from, where the run is still beside them."""
+    """Return the seed of the initial weights if the run's recipe is still beside the checkpoint."""
     folder = loaded.folder
-    for place in (folder, *folder.parents[:2]) if folder is not None else ():
-        recipe = Path(place) / "recipe.json"
-        if recipe.is_file():
-            told = json.loads(recipe.read_text(encoding="utf-8"))
-            return told["seed"] if told.get("origin") is None and isinstance(told.get("seed"), int) else None
+    for parent in (folder, *folder.parents[:2]) if folder is not None else ():
+        path = Path(parent) / "recipe.json"
+        if path.is_file():
+            recipe = json.loads(path.read_text(encoding="utf-8"))
+            return recipe["seed"] if recipe.get("origin") is None and isinstance(recipe.get("seed"), int) else None
     return None

@@ -1,4 +1,4 @@
-"""`models`: what is here (built-in, runs, the hub's cache), and what one of them is made of."""
+"""`models`: list built-in models, runs and the Hugging Face cache; show the architecture of one model."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Card:
-    """One model as the list shows it; `fault` says why it cannot be used, where it cannot."""
+    """One row of the model list; `fault` is the reason why a model cannot be used."""
 
     name: str
     where: str
@@ -34,7 +34,7 @@ class Card:
     fault: str | None = None
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the card as plain data."""
         return {
             "name": self.name,
             "where": self.where,
@@ -48,23 +48,23 @@ class Card:
 
 @dataclass(frozen=True, repr=False)
 class ModelsResult(Result):
-    """All models that can be named without a download."""
+    """All models available without a download."""
 
     models: tuple[Card, ...]
 
     def document(self) -> Document:
-        """One row for each model."""
+        """Return a table with one row per model."""
         parts: list[Part] = []
         if self.models:
             rows = tuple(_row(card) for card in self.models)
             parts.append(Table(("name", "where", "is", "parameters", "weights"), rows))
         else:
-            parts.append(Paragraph("No models yet. Bring one in: peasy import FOLDER, or a Hugging Face id."))
-        parts.append(Paragraph(f"Runs and imported models live in {home() / 'runs'}.", "note"))
+            parts.append(Paragraph("No models yet. Import one: peasy import FOLDER (or a Hugging Face id)."))
+        parts.append(Paragraph(f"Runs and imported models are stored in {home() / 'runs'}.", "note"))
         return Document("Models", tuple(parts))
 
     def data(self) -> dict[str, Any]:
-        """The cards as plain data."""
+        """Return the cards as plain data."""
         return {"models": [card.data() for card in self.models], "home": str(home())}
 
     def __repr__(self) -> str:
@@ -73,51 +73,51 @@ class ModelsResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class ModelResult(Result):
-    """What one model is made of, box by box; its weights were not read."""
+    """Architecture of one model as nested boxes; its weights are not read."""
 
     card: Card
     box: "Box"
     story: Mapping[str, Any] | None = None
-    """Of a built-in model: what it was trained on and how, what it can do and what it cannot."""
+    """Model card of a built-in model: training data and command, abilities and limits."""
 
     def document(self) -> Document:
-        """What a built-in model says of itself, and the boxes of the model with their weights."""
+        """Return the model card of a built-in model, and the architecture diagram with its weights."""
         figure = model_document(self.box, self.card.name)
         return figure if self.story is None else replace(figure, parts=(*_told(self.story), *figure.parts))
 
     def data(self) -> dict[str, Any]:
-        """The card and the boxes as plain data."""
-        plain = self.card.data() | {"parameters": self.box.parameters, "boxes": box_data(self.box)}
-        return plain if self.story is None else plain | {"card": dict(self.story)}
+        """Return the card and the boxes as plain data."""
+        data = self.card.data() | {"parameters": self.box.parameters, "boxes": box_data(self.box)}
+        return data if self.story is None else data | {"card": dict(self.story)}
 
     def __repr__(self) -> str:
         return f"ModelResult({self.card.name}: {self.card.is_a})"
 
 
 def models() -> ModelsResult:
-    """Every model that is here: built-in, runs and imported ones, and what the hub's cache holds."""
+    """List every local model: built-in, runs and imports, and the Hugging Face cache."""
     return ModelsResult(tuple(_cards()))
 
 
 def model(name: str | Path, *, offline: bool = False, ask: Ask | None = None) -> ModelResult:
-    """One model, drawn from its settings without reading its weights."""
+    """Describe one model from its config, without reading its weights."""
     from peasy.parts import need
 
     need("torch")
-    found = resolve(name, offline=offline, ask=ask)
-    card = _card(found.name, found.kind, found.folder)
-    return ModelResult(card, _empty(found.folder).describe(), read_card(found.folder))
+    resolved = resolve(name, offline=offline, ask=ask)
+    card = _card(resolved.name, resolved.kind, resolved.folder)
+    return ModelResult(card, _empty(resolved.folder).describe(), read_card(resolved.folder))
 
 
 def read_card(folder: Path | None) -> dict[str, Any] | None:
-    """What a model's folder says of it in words and figures, where it does."""
+    """Read the model card (`card.json`) of a folder; None without one."""
     from peasy.models.ready import CARD
 
     return Folder(folder).read_json(CARD) if folder is not None and (folder / CARD).is_file() else None
 
 
 def box_data(box: "Box") -> dict[str, Any]:
-    """A box and those inside it as plain data."""
+    """Return a box and its inner boxes as plain data."""
     return {
         "name": box.name,
         "says": box.says,
@@ -130,7 +130,7 @@ def box_data(box: "Box") -> dict[str, Any]:
 
 
 def _told(story: Mapping[str, Any]) -> tuple[Part, ...]:
-    """A card as a document shows it."""
+    """Render a model card."""
     figures: tuple[tuple[Cell, ...], ...] = tuple((key, f"{value:,.4g}") for key, value in story["figures"].items())
     rows: tuple[tuple[Cell, ...], ...] = (
         ("trained on", f"{story['data']['name']}: {story['data']['says']} ({story['data']['licence']})"),
@@ -138,19 +138,19 @@ def _told(story: Mapping[str, Any]) -> tuple[Part, ...]:
         ("cannot", story["limits"]),
         ("licence", story["licence"]),
     )
-    return Paragraph(story["says"]), Table(("", ""), rows), Table(("on what was held out", ""), figures)
+    return Paragraph(story["says"]), Table(("", ""), rows), Table(("on the validation split", ""), figures)
 
 
 def _empty(folder: Path) -> Any:
     from peasy.checkpoint.model import build_empty
     from peasy.models.config import read_config
 
-    where = str(folder / CONFIG)
+    config_path = str(folder / CONFIG)
     if is_checkpoint(folder):
-        return build_empty(read_config(Folder(folder).read_json(CONFIG), where), where)
+        return build_empty(read_config(Folder(folder).read_json(CONFIG), config_path), config_path)
     from peasy.checkpoint.huggingface import read_folder
 
-    return build_empty(read_folder(folder).config, where)
+    return build_empty(read_folder(folder).config, config_path)
 
 
 def _cards() -> Iterator[Card]:
@@ -163,15 +163,15 @@ def _cards() -> Iterator[Card]:
 
 
 def _card(name: str, where: str, folder: Path) -> Card:
-    """From settings and headers alone: listing a hundred models reads no weights."""
+    """Build a card from config and tensor headers alone, so that listing many models reads no weights."""
     try:
-        place = Folder(folder)
-        config = place.read_json(CONFIG)
-        tensors = open_tensors(place)
+        checked_folder = Folder(folder)
+        config = checked_folder.read_json(CONFIG)
+        tensors = open_tensors(checked_folder)
     except PeasyError as error:
         return Card(name, where, folder, fault=error.message)
     is_a = str(config.get("kind") or config.get("model_type") or "unknown")[:40]
-    return Card(name, where, folder, is_a, sum(tensors.info(each).count for each in tensors), tensors.bytes)
+    return Card(name, where, folder, is_a, sum(tensors.info(tensor).count for tensor in tensors), tensors.bytes)
 
 
 def _row(card: Card) -> tuple[Cell, ...]:

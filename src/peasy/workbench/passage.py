@@ -1,4 +1,4 @@
-"""From what a person types to what a model reads: a text, a translator's answer, and a name for every token."""
+"""Labelled model input: token ids of a text (and of a translation), with a label for every token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from peasy.workbench.load import LoadedModel
 
 @dataclass(frozen=True, eq=False)
 class Passage:
-    """A text ready to be looked at. `written` are the tokens that a translator's steps wrote: its target, one later."""
+    """Model input with token labels. `written` are a translator's output tokens: the target shifted by one."""
 
     reading: Reading
     tokens: Tokens
@@ -22,20 +22,20 @@ class Passage:
     written: Tokens | None = None
 
     def axes(self, place: Place) -> tuple[Tokens, Tokens]:
-        """Whose the queries and whose the keys of a place are."""
-        own = self.target if self.target is not None and place.stack == "decoder" else self.tokens
-        return own, self.tokens if place.part == "cross_attention" else own
+        """Return the query tokens and the key tokens of an attention module."""
+        queries = self.target if self.target is not None and place.stack == "decoder" else self.tokens
+        return queries, self.tokens if place.part == "cross_attention" else queries
 
 
 Target = str | Sequence[int] | None
-"""A translator's answer, or the very ids of one that it wrote."""
+"""A translation as text, or as the token ids that the model generated."""
 
 
 def open_passage(loaded: LoadedModel, text: str | Sequence[int], target: Target = None) -> Passage:
-    """The text as the model reads it. A translator that is given no target writes one itself, greedily."""
+    """Tokenize a text for a model. A translator without a target decodes one greedily."""
     if isinstance(text, str):
         if not text.strip():
-            raise InvalidInput("There is no text to look at.", hint="Give at least one word.")
+            raise InvalidInput("The text is empty.", hint="Give at least one word.")
         ids = loaded.prompt(text)
         tokens = _named(ids, loaded.need_tokenizer(), text)
     else:
@@ -51,23 +51,24 @@ def open_passage(loaded: LoadedModel, text: str | Sequence[int], target: Target 
 
 
 def _answered(loaded: LoadedModel, tokens: Tokens, target: Target) -> Passage:
-    special, answers = loaded.model.config.special, loaded.answers()
-    if special.start is None:
-        raise InvalidInput(f"{loaded.name} has no start token: its answers cannot be looked at.")
+    special, tokenizer = loaded.model.config.special, loaded.answers()
+    start = special.start
+    if start is None:
+        raise InvalidInput(f"{loaded.name} has no decoder start token, so its translations cannot be inspected.")
     if isinstance(target, str):
-        written = [*answers.encode(target, special=False).ids, *special.end[:1]]
+        written = [*tokenizer.encode(target, special=False).ids, *special.end[:1]]
     else:
         written = _write(loaded, tokens.ids) if target is None else list(target)
-    plain = [id for id in written if id not in special.end]
-    text = target if isinstance(target, str) else answers.decode(plain)
-    encoding = answers.encode(text, special=False)
-    if list(encoding.ids) == plain:
-        read = tokens_of(encoding, answers, before=[special.start])
-        said = tokens_of(encoding, answers, after=written[len(plain) :])
+    content = [id for id in written if id not in special.end]
+    text = target if isinstance(target, str) else tokenizer.decode(content)
+    encoding = tokenizer.encode(text, special=False)
+    if list(encoding.ids) == content:
+        inputs = tokens_of(encoding, tokenizer, before=[start])
+        outputs = tokens_of(encoding, tokenizer, after=written[len(content) :])
     else:
-        read = tokens_of_ids([special.start, *plain], [answers.piece(id) for id in (special.start, *plain)], text)
-        said = tokens_of_ids(written, [answers.piece(id) for id in written], text)
-    return Passage(Reading(tokens.ids, read.ids), tokens, read, said)
+        inputs = tokens_of_ids([start, *content], [tokenizer.piece(id) for id in (start, *content)], text)
+        outputs = tokens_of_ids(written, [tokenizer.piece(id) for id in written], text)
+    return Passage(Reading(tokens.ids, inputs.ids), tokens, inputs, outputs)
 
 
 def _write(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
@@ -75,9 +76,9 @@ def _write(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
     from peasy.generation.sampling import Sampling
 
     context = getattr(loaded.model.config, "context", None)
-    most = 3 * len(source) + 16
-    most = most if context is None else min(most, context - 1)
-    return generate(loaded.model, source=[list(source)], sampling=Sampling(max_tokens=most))[0]
+    max_tokens = 3 * len(source) + 16
+    max_tokens = max_tokens if context is None else min(max_tokens, context - 1)
+    return generate(loaded.model, source=[list(source)], sampling=Sampling(max_tokens=max_tokens))[0]
 
 
 def _named(ids: Sequence[int], tokenizer: Tokenizer, text: str) -> Tokens:

@@ -1,4 +1,4 @@
-"""`plan`: what a run needs and how long it takes, before it starts; here by a few real steps, elsewhere on paper."""
+"""`plan`: estimate memory and time of a training run, from a few real steps or from formulas for another machine."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from peasy.checkpoint import memory as room
+from peasy.checkpoint import memory as ram
 from peasy.checkpoint.memory import show_bytes
 from peasy.corpora import Corpus, Sample, open_corpus, prepare
 from peasy.corpora.sample import texts_of
@@ -27,24 +27,29 @@ if TYPE_CHECKING:
 
 Data = str | Path | Sequence[str | Path] | Corpus
 _ENOUGH = 1_000_000
-"""A dry run learns its tokenizer from so many characters, and takes its batches from them."""
+"""Characters of data that a dry run reads for its tokenizer and its batches."""
 
 
 @dataclass(frozen=True, repr=False)
 class PlanResult(Result):
-    """A plan: `numbers` has every quantity in bytes, seconds and counts."""
+    """Plan of a training run: `numbers` has every quantity in bytes, seconds and counts."""
 
     facts: PlanFacts
     numbers: dict[str, float | None]
 
     def document(self) -> Document:
-        """What it needs, how long it takes, and why."""
+        """Return the estimates and the formulas behind them."""
         return plan_document(self.facts)
 
     def data(self) -> dict[str, Any]:
-        """The numbers, and the formulas as text."""
-        sums = {title: list(lines) for title, lines in self.facts.sums}
-        return {"title": self.facts.title, "numbers": self.numbers, "formulas": sums, "notes": list(self.facts.notes)}
+        """Return the numbers, and the formulas as text."""
+        formulas = {title: list(lines) for title, lines in self.facts.sums}
+        return {
+            "title": self.facts.title,
+            "numbers": self.numbers,
+            "formulas": formulas,
+            "notes": list(self.facts.notes),
+        }
 
     def __repr__(self) -> str:
         return f"PlanResult({self.facts.title})"
@@ -66,11 +71,11 @@ def plan(
     bandwidth: str | float | None = None,
     use: float = 0.4,
 ) -> PlanResult:
-    """What training would need, without training.
+    """Estimate memory and time of a training run without training.
 
-    With `data`, a few real steps on this machine tell how fast it goes. With `accelerators`, `flops`, `memory` and
-    `bandwidth` of each ("312T", "80GB", "300GB/s"), it is worked out on paper for a machine that is not here; `kind`
-    may then also be a known model, such as gpt2.
+    With `data`, the speed is measured by a few real steps on this machine. With `accelerators`, `flops`, `memory` and
+    `bandwidth` of each ("312T", "80GB", "300GB/s"), the plan is computed for another machine; `kind` may then also be
+    a known model, such as gpt2.
 
     >>> round(plan("gpt2", accelerators=8, flops="312T", memory="80GB", bandwidth="300GB/s").numbers["parameters"])
     124439808
@@ -79,23 +84,23 @@ def plan(
     from peasy.training.estimate import Machine, read_amount
 
     given = {"accelerators": accelerators, "flops": flops, "memory": memory, "bandwidth": bandwidth}
-    asked = _Asked(kind, preset, dict(settings or {}), {"minutes": minutes, "steps": steps, "seed": seed})
+    request = _Asked(kind, preset, dict(settings or {}), {"minutes": minutes, "steps": steps, "seed": seed})
     if all(value is None for value in given.values()):
         if data is None:
             raise UsageError(
                 "A plan for this machine needs data.",
-                hint="For example: --data stories. For another machine: --accelerators --flops --memory --bandwidth",
+                hint="For example: --data stories. For another machine: --accelerators --flops --memory --bandwidth.",
             )
-        return asked.here(data, choose_device(device))
+        return request.here(data, choose_device(device))
     if missing := [name for name, value in given.items() if value is None]:
-        raise UsageError(f"A plan on paper also needs {', '.join('--' + name for name in missing)}.")
+        raise UsageError(f"A plan for another machine also needs {', '.join('--' + name for name in missing)}.")
     amounts = (read_amount(flops or 0), read_amount(memory or 0), read_amount(bandwidth or 0))
-    return asked.on_paper(Machine(accelerators or 0, *amounts, use))
+    return request.on_paper(Machine(accelerators or 0, *amounts, use))
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What should be planned."""
+    """Validated arguments of `plan`."""
 
     kind: str
     preset: str
@@ -103,12 +108,12 @@ class _Asked:
     budget: dict[str, Any]
 
     def here(self, data: Data, device: str) -> PlanResult:
-        """By a few real steps."""
+        """Plan for this machine by running a few real training steps."""
         from peasy.training.recipe import make_recipe
         from peasy.training.setup import set_up
 
-        said = data.name if isinstance(data, Corpus) else str(data)
-        recipe = make_recipe(self.kind, self.preset, self.settings, data=said, **self.budget)
+        data_name = data.name if isinstance(data, Corpus) else str(data)
+        recipe = make_recipe(self.kind, self.preset, self.settings, data=data_name, **self.budget)
         corpus = open_corpus(data, **recipe.corpus)
         beginning = Beginning(corpus, _ENOUGH)
         setup = set_up(recipe, beginning, None, device)
@@ -116,7 +121,7 @@ class _Asked:
         return _here(setup, corpus, beginning, trial)
 
     def on_paper(self, machine: "Machine") -> PlanResult:
-        """By formulas alone."""
+        """Plan for another machine by formulas alone."""
         from peasy.models.build import build
         from peasy.training.estimate import Estimate, Sizes
         from peasy.training.optimizer import AdamW
@@ -136,12 +141,12 @@ class _Asked:
         if self.kind not in KINDS and self.kind in {known.name for known in presets()}:
             return preset(self.kind, **self.settings), None
         recipe = make_recipe(self.kind, self.preset, self.settings, **self.budget)
-        vocabulary = {"vocabulary": recipe.tokenizer.vocabulary} if recipe.tokenizer.vocabulary else {}
-        return preset(f"{self.kind}-{self.preset}", **vocabulary | dict(recipe.model)), recipe
+        overrides = {"vocabulary": recipe.tokenizer.vocabulary} if recipe.tokenizer.vocabulary else {}
+        return preset(f"{self.kind}-{self.preset}", **overrides | dict(recipe.model)), recipe
 
 
 class Beginning(Corpus):
-    """The first so many characters of each split of a corpus."""
+    """Corpus view: the first `characters` characters of the train split, a tenth of that of other splits."""
 
     def __init__(self, corpus: Corpus, characters: int) -> None:
         super().__init__()
@@ -149,11 +154,11 @@ class Beginning(Corpus):
         self.kind, self.name, self.splits = corpus.kind, corpus.name, corpus.splits
 
     def read(self, split: str) -> Iterator[Sample]:
-        """Documents until there is enough."""
+        """Yield documents until the limit is reached."""
         return (sample for sample, _ in self.pieces(split))
 
     def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
-        """The same, each with whether it ends."""
+        """Yield documents, each with whether it ends there."""
         left = self.most if split == "train" else self.most // 10
         for sample, ends in self.inner.pieces(split):
             yield (sample[:left] if isinstance(sample, str) else sample), ends
@@ -164,7 +169,7 @@ class Beginning(Corpus):
 
 @dataclass(frozen=True)
 class Trial:
-    """What a few real steps showed."""
+    """Measurements of a few real training steps."""
 
     sizes: "Sizes | None"
     parameters: int
@@ -176,7 +181,7 @@ class Trial:
 
 
 def _try(setup: "Setup", corpus: Corpus, device: str, count: int = 3) -> Trial:
-    """Build the model and learn from real batches, then throw all of it away."""
+    """Build the model, train a few steps on real batches, and discard everything."""
     from peasy.training.chance import generator
     from peasy.training.estimate import Sizes
     from peasy.training.feed import Frame, choose_feed
@@ -190,28 +195,28 @@ def _try(setup: "Setup", corpus: Corpus, device: str, count: int = 3) -> Trial:
     rows, context = recipe.rows_and_context(1.0)
     with TemporaryDirectory() as folder:
         shards = prepare(corpus, setup.tokenizer, Path(folder) / "shards")
-        feed = choose_feed(shards, objective, model.config.special, Frame.of(setup.tokenizer), seed=recipe.seed)
-        times, tokens, kept = [], 0, 0
+        loader = choose_feed(shards, objective, model.config.special, Frame.of(setup.tokenizer), seed=recipe.seed)
+        times, tokens, activation_bytes = [], 0, 0
         for step in range(count + 1):
             batch = objective.prepare(
-                feed.batch(step * rows, rows, context), model.config, generator(recipe.seed, step)
+                loader.batch(step * rows, rows, context), model.config, generator(recipe.seed, step)
             )
             batch = {name: array.to(device) for name, array in batch.items()}
             if step == 0 and not isinstance(objective, Counting):
-                kept = measure_activations(model, objective, batch, recipe.precision)
+                activation_bytes = measure_activations(model, objective, batch, recipe.precision)
             start = perf_counter()
-            learner.learn([{k: a[i :: recipe.accumulate] for k, a in batch.items()} for i in range(recipe.accumulate)],
-                          step + 1, 0.01)  # fmt: skip
+            parts = [{k: a[i :: recipe.accumulate] for k, a in batch.items()} for i in range(recipe.accumulate)]
+            learner.learn(parts, step + 1, 0.01)
             times.append(perf_counter() - start)
             tokens += batch["ids"].numel() + (batch["source"].numel() if "source" in batch else 0)
         characters = corpus.surveyed.sizes["train"].characters
-        whole, each = shards.tokens("train"), feed.samples(context)
+        train_tokens, samples = shards.tokens("train"), loader.samples(context)
     sizes = None if isinstance(objective, Counting) else Sizes.of(model, recipe.optimizer)
-    kept //= recipe.accumulate
+    activation_bytes //= recipe.accumulate
     seconds = median(times[1:])
-    return Trial(
-        sizes, model.count_parameters(), kept, tokens // (count + 1), seconds, whole / max(characters, 1), each
-    )
+    per_character = train_tokens / max(characters, 1)
+    parameters, tokens_per_step = model.count_parameters(), tokens // (count + 1)
+    return Trial(sizes, parameters, activation_bytes, tokens_per_step, seconds, per_character, samples)
 
 
 def _learner(model: Any, setup: "Setup") -> Any:
@@ -228,59 +233,59 @@ def _learner(model: Any, setup: "Setup") -> Any:
 
 
 def measure_activations(model: Any, objective: Any, batch: Any, precision: str) -> int:
-    """How many bytes one pass forwards keeps for the way back, beside the weights."""
+    """Return the bytes that autograd saves for the backward pass, without the weights."""
     import torch
 
     from peasy.training.precision import cast
 
-    own = {weight.untyped_storage().data_ptr() for weight in model.state_dict().values()}
-    kept: dict[int, int] = {}
+    weights = {weight.untyped_storage().data_ptr() for weight in model.state_dict().values()}
+    saved: dict[int, int] = {}
 
-    def keep(tensor: Any) -> Any:
+    def pack(tensor: Any) -> Any:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
+        if storage.data_ptr() not in weights:
+            saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), cast(precision, str(model.device)):
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), cast(precision, str(model.device)):
         objective.total(model, batch)
-    return sum(kept.values())
+    return sum(saved.values())
 
 
 def _here(setup: "Setup", corpus: Corpus, beginning: Corpus, trial: Trial) -> PlanResult:
     recipe, sizes = setup.recipe, trial.sizes
-    rate = trial.tokens / trial.seconds
-    part = beginning.surveyed.sizes["train"].characters / max(corpus.surveyed.sizes["train"].characters, 1)
-    learned = corpus.surveyed.sizes["train"].characters * trial.per_character
-    epoch = max(1, round(trial.samples / part / recipe.batch))
+    tokens_per_second = trial.tokens / trial.seconds
+    fraction = beginning.surveyed.sizes["train"].characters / max(corpus.surveyed.sizes["train"].characters, 1)
+    data_tokens = corpus.surveyed.sizes["train"].characters * trial.per_character
+    epoch = max(1, round(trial.samples / fraction / recipe.batch))
     steps, seconds = _length(recipe, trial.seconds, epoch)
     rows = [
         ("parameters", f"{trial.parameters:,}", "counted"),
-        ("tokens in the data", f"{learned:,.0f}", f"from the first {min(part, 1):.0%} of it"),
+        ("tokens in the data", f"{data_tokens:,.0f}", f"from the first {min(fraction, 1):.0%} of it"),
         ("tokens per step", f"{trial.tokens:,}", "of real batches"),
-        ("tokens per second", f"{rate:,.0f}", "measured here, by three steps"),
+        ("tokens per second", f"{tokens_per_second:,.0f}", "measured on this machine in three steps"),
         ("steps", f"{steps:,}", _why(recipe)),
-        ("time", as_time(seconds), f"{trial.seconds:.3f} s a step, without validation and saving"),
-        ("times through the data", f"{steps / epoch:.2f}", f"{epoch:,} steps each"),
+        ("time", as_time(seconds), f"{trial.seconds:.3f} s per step, without validation and saving"),
+        ("epochs", f"{steps / epoch:.2f}", f"{epoch:,} steps each"),
     ]
     numbers: dict[str, float | None] = {
-        "parameters": trial.parameters, "tokens_per_step": trial.tokens, "tokens_per_second": rate,
+        "parameters": trial.parameters, "tokens_per_step": trial.tokens, "tokens_per_second": tokens_per_second,
         "seconds_per_step": trial.seconds, "steps": steps, "seconds": seconds, "epochs": steps / epoch,
     }  # fmt: skip
     verdict: tuple[str, bool] | None = None
     sums: tuple[tuple[str, tuple[str, ...]], ...] = ()
     if sizes is not None:
         total = 2 * sizes.weights + sizes.optimizer + trial.activations
-        held = {"weights": sizes.weights, "gradients": sizes.weights, "optimizer": sizes.optimizer}
-        rows += [(name, show_bytes(count), "counted") for name, count in held.items()]
+        state = {"weights": sizes.weights, "gradients": sizes.weights, "optimizer": sizes.optimizer}
+        rows += [(name, show_bytes(count), "counted") for name, count in state.items()]
         rows += [
-            ("activations", show_bytes(trial.activations), "measured in one pass"),
+            ("activations", show_bytes(trial.activations), "measured in one forward pass"),
             ("memory", show_bytes(total), ""),
         ]
-        numbers |= {**held, "activations": trial.activations, "memory": total}
-        sums, verdict = (_state_sums(sizes, held),), _fits(total, room.available(), "this machine has free")
-    notes = ("Nothing was trained or saved. Other programs slow a run down as they slow these steps down.",)
-    title = f"A plan: {recipe.trains} {recipe.preset} on {recipe.data}"
+        numbers |= {**state, "activations": trial.activations, "memory": total}
+        sums, verdict = (_state_sums(sizes, state),), _fits(total, ram.available(), "this machine has free")
+    notes = ("Nothing was saved. Other running programs slow down training as they slow down this measurement.",)
+    title = f"Plan: {recipe.trains} {recipe.preset} on {recipe.data}"
     says = (
         f"Seed {recipe.seed}, batches of {recipe.batch} samples of up to {recipe.context:,} tokens, {recipe.precision}."
     )
@@ -297,31 +302,31 @@ def _length(recipe: "Recipe", seconds: float, epoch: int) -> tuple[int, float]:
 
 def _why(recipe: "Recipe") -> str:
     if recipe.steps is not None:
-        return "asked for"
-    return f"as many as fit into {recipe.minutes:g} minutes" if recipe.minutes is not None else "once through the data"
+        return "as requested"
+    return f"as many as fit into {recipe.minutes:g} minutes" if recipe.minutes is not None else "one epoch"
 
 
 def _multiplied(sizes: "Sizes") -> str:
-    """What of the parameters takes part in products: vectors of n-grams are only looked up."""
-    return f"(parameters - {sizes.tables:,} of n-grams)" if sizes.tables else "parameters"
+    """Formula text of the parameters that take part in matrix products; n-gram embeddings are only looked up."""
+    return f"(parameters - {sizes.tables:,} n-gram embeddings)" if sizes.tables else "parameters"
 
 
 def _state_sums(sizes: "Sizes", held: Mapping[str, int]) -> tuple[str, tuple[str, ...]]:
-    n, muon, rest = sizes.parameters, sizes.matrices, sizes.parameters - sizes.matrices
-    remembered = f"4 · ({f'{muon:,} + ' if muon else ''}2 · {rest:,} + {sizes.tensors})"
+    n, muon, adam = sizes.parameters, sizes.matrices, sizes.parameters - sizes.matrices
+    optimizer_state = f"4 · ({f'{muon:,} + ' if muon else ''}2 · {adam:,} + {sizes.tensors})"
     return "weights, gradients and optimizer, in float32", (
         f"weights = 4 bytes · {n:,} parameters = {show_bytes(held['weights'])}",
         f"gradients = the same = {show_bytes(held['gradients'])}",
-        "optimizer = 4 bytes · (1 for each number Muon moves + 2 for each that Adam moves + 1 count for each tensor)",
-        f"optimizer = {remembered} = {show_bytes(held['optimizer'])}",
+        "optimizer = 4 bytes · (1 per parameter of Muon + 2 per parameter of Adam + 1 step count per tensor)",
+        f"optimizer = {optimizer_state} = {show_bytes(held['optimizer'])}",
     )
 
 
 def _fits(needed: float, free: float | None, whose: str) -> tuple[str, bool] | None:
     if free is None:
         return None
-    good = needed <= free
-    return f"{show_bytes(needed)} {'fit' if good else 'do not fit'} into the {show_bytes(free)} that {whose}.", good
+    fits = needed <= free
+    return f"{show_bytes(needed)} {'fit' if fits else 'do not fit'} into the {show_bytes(free)} that {whose}.", fits
 
 
 def _paper(name: str, estimate: "Estimate") -> PlanResult:
@@ -332,25 +337,28 @@ def _paper(name: str, estimate: "Estimate") -> PlanResult:
                                         "gradients": sizes.weights, "optimizer": sizes.optimizer,
                                         "activations": estimate.activations}  # fmt: skip
     for way in ("ddp", "fsdp"):
-        held, step = estimate.held(way), estimate.step(way)
-        fits = "fits" if held <= machine.memory else f"does not fit into {show_bytes(machine.memory)}"
+        memory, step = estimate.held(way), estimate.step(way)
+        fits = "fits" if memory <= machine.memory else f"does not fit into {show_bytes(machine.memory)}"
         rows += [
-            (f"memory, {way.upper()}", show_bytes(held), f"on each accelerator: {fits}"),
-            (f"time of a step, {way.upper()}", f"{step:.4g} s", "the longer of computing and sending"),
-            (f"tokens per day, {way.upper()}", f"{estimate.tokens_per_day(way):.4g}", "all accelerators together"),
+            (f"memory, {way.upper()}", show_bytes(memory), f"on each accelerator: {fits}"),
+            (f"time per step, {way.upper()}", f"{step:.4g} s", "the longer of computation and communication"),
+            (f"tokens per day, {way.upper()}", f"{estimate.tokens_per_day(way):.4g}", "on all accelerators together"),
         ]
-        numbers |= {f"memory_{way}": held, f"seconds_per_step_{way}": step,
+        numbers |= {f"memory_{way}": memory, f"seconds_per_step_{way}": step,
                     f"tokens_per_day_{way}": estimate.tokens_per_day(way)}  # fmt: skip
     cache = show_bytes(estimate.cache) if estimate.cache else "none"
-    rows.append(("key-value cache", cache, f"16 bits, one text of {estimate.context:,} tokens"))
+    rows.append(("KV cache", cache, f"16 bits, one sequence of {estimate.context:,} tokens"))
     numbers["cache"] = estimate.cache
     says = (
-        f"On paper: nothing was measured. {machine.accelerators} accelerators of {machine.flops:.3g} FLOP/s, "
+        f"Calculated: nothing was measured. {machine.accelerators} accelerators of {machine.flops:.3g} FLOP/s, "
         f"{show_bytes(machine.memory)} and {machine.bandwidth:.3g} bytes/s each; {estimate.rows} samples of "
         f"{estimate.context:,} tokens on each."
     )
-    note = f"Real runs differ: {machine.use:.0%} of the FLOP/s is assumed, sending is assumed to hide behind computing."
-    facts = PlanFacts(f"A plan on paper: {name}", says, tuple(rows), _paper_sums(estimate), (note,))
+    note = (
+        f"Real runs differ: {machine.use:.0%} utilization of the FLOP/s is assumed, and that communication overlaps "
+        "with computation."
+    )
+    facts = PlanFacts(f"Calculated plan: {name}", says, tuple(rows), _paper_sums(estimate), (note,))
     return PlanResult(facts, numbers)
 
 
@@ -360,24 +368,24 @@ def _paper_sums(estimate: "Estimate") -> tuple[tuple[str, tuple[str, ...]], ...]
     tokens, state = estimate.tokens, show_bytes(estimate.state)
     return (
         _state_sums(sizes, held),
-        ("activations, 16 bits, fused attention (34 bytes a token, layer and unit of width; scores of all words)", (
-            "activations = 34 · tokens · d_model · layers + (2 + 4) · tokens · vocabulary",
+        ("activations, 16 bits, fused attention (34 bytes per token, layer and unit of d_model; logits)", (
+            "activations = 34 · tokens · d_model · layers + (2 + 4) · tokens · vocabulary size",
             f"= 34 · {tokens:,} · {sizes.d_model:,} · {sizes.layers} + 6 · {tokens:,} · {sizes.vocabulary:,}",
             f"= {show_bytes(estimate.activations)}",
         )),
         ("memory on each accelerator", (
             f"DDP = weights + gradients + optimizer + activations = {show_bytes(estimate.held('ddp'))}",
-            f"FSDP = {state} / {n} + one whole block + activations = {show_bytes(estimate.held('fsdp'))}",
+            f"FSDP = {state} / {n} + one full block + activations = {show_bytes(estimate.held('fsdp'))}",
         )),
-        ("time of a step", (
-            f"work = 6 · {_multiplied(sizes)} + 6 · layers · d_model · context FLOP for each token",
-            f"computing = tokens · work / (FLOP/s · {machine.use:g}) = {estimate.computing:.4g} s",
-            f"sending, DDP = 2 · ({n} - 1) / {n} · weights / bandwidth = {estimate.sending('ddp'):.4g} s",
-            f"sending, FSDP = 3 · ({n} - 1) / {n} · weights / bandwidth = {estimate.sending('fsdp'):.4g} s",
-            "tokens per day = accelerators · tokens · 86,400 s / max(computing, sending)",
+        ("time per step", (
+            f"work = 6 · {_multiplied(sizes)} + 6 · layers · d_model · context FLOP per token",
+            f"computation = tokens · work / (FLOP/s · {machine.use:g}) = {estimate.computing:.4g} s",
+            f"communication, DDP = 2 · ({n} - 1) / {n} · weights / bandwidth = {estimate.sending('ddp'):.4g} s",
+            f"communication, FSDP = 3 · ({n} - 1) / {n} · weights / bandwidth = {estimate.sending('fsdp'):.4g} s",
+            "tokens per day = accelerators · tokens · 86,400 s / max(computation, communication)",
         )),
-        ("key-value cache", (
-            "cache = 2 (key and value) · layers · key heads · d_head · 2 bytes · context",
+        ("KV cache", (
+            "cache = 2 (key and value) · layers · KV heads · d_head · 2 bytes · context",
             f"= {sizes.cached:,} · 2 · {estimate.context:,} = {show_bytes(estimate.cache)}",
         )),
     )  # fmt: skip

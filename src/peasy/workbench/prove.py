@@ -1,4 +1,4 @@
-"""`prove`: two roads to one truth, on somebody's model or on somebody's own attention."""
+"""`prove`: check a model's equalities (cached = uncached, ...) or diagnose your own attention implementation."""
 
 import ast
 import re
@@ -26,37 +26,37 @@ PROMPTS = (
     "Your journey starts with one step.",
     "I love AI.",
 )
-"""What is read where nobody gives a text."""
+"""Default prompts."""
 LENGTHS = (17, 9, 1)
-"""How many ids are drawn for a model without a tokenizer."""
+"""Lengths of the random sequences for a model without a tokenizer."""
 MOST = 128
-"""So many tokens of a text are enough to tell two roads apart, and few enough for a large model."""
+"""Tokens read per prompt: enough for execution paths to diverge, few enough for a large model."""
 
 _FILE = re.compile(r"(?P<file>.+\.py)(?::(?P<name>[\w.]*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, repr=False)
 class ProveResult(Result):
-    """A verdict for each equality. `passed` is true when none fails."""
+    """Verdicts on all equalities of a model. `passed` is true when none fails."""
 
     proof: Proof
 
     @property
     def passed(self) -> bool:
-        """Whether no equality fails."""
+        """True if no equality fails."""
         return self.proof.passed
 
     @property
     def verdict(self) -> str:
-        """All that was found, in one sentence."""
+        """Summary in one sentence."""
         return proof_sentence(self.proof)
 
     def document(self) -> Document:
-        """Every equality with its distance, and where two roads part."""
+        """Return every equality with its largest difference, and where execution paths diverge."""
         return proof_document(self.proof)
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the proof as plain data."""
         return {"passed": self.passed, "verdict": self.verdict, **asdict(self.proof)}
 
     def __repr__(self) -> str:
@@ -65,33 +65,33 @@ class ProveResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class DoctorResult(Result):
-    """What the doctor says of a function or module. `passed` is true when nothing is wrong; cautions do not count."""
+    """Diagnosis of an attention function or module. `passed` is true without mistakes; cautions do not count."""
 
     diagnosis: Diagnosis
 
     @property
     def passed(self) -> bool:
-        """Whether it computes attention."""
+        """True if it computes attention."""
         return self.diagnosis.passed
 
     @property
     def verdict(self) -> str:
-        """What the doctor says, in one sentence."""
+        """Summary in one sentence."""
         return diagnosis_sentence(self.diagnosis)
 
     @property
     def mistakes(self) -> tuple[str, ...]:
-        """The mistakes by their names."""
+        """Names of the mistakes."""
         return self.diagnosis.mistakes
 
     def document(self) -> Document:
-        """Mistakes with what to write instead, and the conventions it keeps."""
+        """Return the mistakes with corrections, and the conventions in use."""
         return diagnosis_document(self.diagnosis)
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
-        told = {"passed": self.passed, "verdict": self.verdict, "mistakes": list(self.mistakes)}
-        return told | {"cautions": list(self.diagnosis.cautions)} | asdict(self.diagnosis)
+        """Return the diagnosis as plain data."""
+        summary = {"passed": self.passed, "verdict": self.verdict, "mistakes": list(self.mistakes)}
+        return summary | {"cautions": list(self.diagnosis.cautions)} | asdict(self.diagnosis)
 
     def __repr__(self) -> str:
         return f"DoctorResult({self.verdict})"
@@ -111,15 +111,15 @@ def prove(
     tell: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ProveResult | DoctorResult:
-    """Prove a model on your own texts, or have your own attention examined.
+    """Check the equalities of a model on your own prompts, or diagnose your own attention implementation.
 
-    A model (its name, or what `load` gave): cached = uncached, alone = in a batch, padded = unpadded, whole = in
+    A model (its name, or the result of `load`): cached = uncached, alone = in a batch, padded = unpadded, whole = in
     chunks, fused = formula, packed near full, exported = original; each with its measured distance. At most `tokens`
-    tokens of each text are read.
+    tokens of each prompt are read.
 
-    A function or module ("file.py:name", or the thing itself): compared with the formula on seeded inputs; a mistake is
-    called by its name, a convention is only mentioned. How to call it is found from its signature, or said:
-    `call="attention(q, k, v, mask)"`. A file runs in a process of its own for at most `seconds`; `tell` hears of it.
+    A function or module ("file.py:name", or the object itself): compared with the formula on seeded inputs; mistakes
+    are named, conventions are only mentioned. How to call it is found from its signature, or given:
+    `call="attention(q, k, v, mask)"`. A file runs in a subprocess for at most `seconds`, which `tell` announces.
 
     >>> import numpy as np
     >>> def attention(q, k, v):
@@ -129,21 +129,21 @@ def prove(
     >>> prove(attention).mistakes
     ('scale d_k instead of its root',)
     """
-    if isinstance(what, str | Path) and (named := _FILE.fullmatch(str(what))):
-        return _examine_file(Path(named["file"]), named["name"] or "", call, seconds, seed, tell)
+    if isinstance(what, str | Path) and (match := _FILE.fullmatch(str(what))):
+        return _examine_file(Path(match["file"]), match["name"] or "", call, seconds, seed, tell)
     if _is_own(what):
         return _examine(what, call, seed)
     if call is not None:
-        raise UsageError("--call says how a function of yours is called; a model needs none.")
+        raise UsageError("--call describes how to call your own function; a model does not need it.")
     loaded = _loaded(what, device, offline, ask)
-    texts, notes = _texts(loaded, [prompts] if isinstance(prompts, str) else prompts, tokens, seed)
+    sequences, notes = _texts(loaded, [prompts] if isinstance(prompts, str) else prompts, tokens, seed)
     from peasy.proof.equality import prove_model
 
-    return ProveResult(prove_model(loaded.model, texts, name=loaded.name, notes=notes, progress=progress))
+    return ProveResult(prove_model(loaded.model, sequences, name=loaded.name, notes=notes, progress=progress))
 
 
 def _is_own(what: Any) -> bool:
-    """Whether this is somebody's function or module, and no model of ours or of transformers."""
+    """Return whether this is the user's own function or module, not a model of peasy or transformers."""
     if isinstance(what, str | Path | LoadedModel) or hasattr(what, "save_pretrained") or not callable(what):
         return False
     return not hasattr(what, "learns")
@@ -175,22 +175,20 @@ def _examine_file(
 
     if not file.is_file():
         raise NotFound(f"There is no file {file}.")
-    way = parse_call(call) if call else None
-    name = name or (way.name if way else "")
+    binding = parse_call(call) if call else None
+    name = name or (binding.name if binding else "")
     if not name:
-        there = _defined(file)
-        raise UsageError(
-            f"Which function of {file}?", hint="\n".join(f"peasy prove {file}:{each}" for each in there[:8])
-        )
+        hint = "\n".join(f"peasy prove {file}:{defined}" for defined in _defined(file)[:8])
+        raise UsageError(f"Which function of {file}?", hint=hint)
     limits = Limits(seconds=seconds)
     if tell is not None:
-        tell(f"Running {file} in a process of its own: it is your code, and gets {limits.says()}.")
-    with Remote(file, name, limits) as patient:
-        return DoctorResult(examine(patient, call=way, seed=seed))
+        tell(f"Running {file} in a separate process with limits: {limits.says()}.")
+    with Remote(file, name, limits) as target:
+        return DoctorResult(examine(target, call=binding, seed=seed))
 
 
 def _defined(file: Path) -> list[str]:
-    """Functions and classes of a file, read without running it."""
+    """List functions and classes of a file without running it."""
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))
     except (SyntaxError, UnicodeDecodeError):
@@ -201,7 +199,7 @@ def _defined(file: Path) -> list[str]:
 def _texts(
     loaded: LoadedModel, prompts: Sequence[str] | None, tokens: int, seed: int
 ) -> tuple[list["Text"], list[str]]:
-    """What is read: the prompts, or our own, or ids drawn where there is no tokenizer; cut to what the model reads."""
+    """Return the sequences to check: prompts, defaults, or random ids without a tokenizer; cut to the context."""
     from peasy.proof.road import PADS, Text
 
     notes, model = [], loaded.model
@@ -209,33 +207,33 @@ def _texts(
         if prompts:
             loaded.need_tokenizer()
         rows = [_drawn(model.config.vocabulary, length, seed + length) for length in LENGTHS]
-        notes.append("It has no tokenizer: the ids are drawn.")
+        notes.append("The model has no tokenizer: token ids are random.")
     else:
         rows = [list(loaded.tokenizer.encode(text).ids) for text in prompts or PROMPTS]
-        notes += [] if prompts else ["No text was given: these are three sentences of peasy's own."]
+        notes += [] if prompts else ["No prompts were given: three default sentences are used."]
     if not all(rows):
-        raise InvalidInput("A text has no tokens.", hint="Give texts that are not empty.")
+        raise InvalidInput("A prompt has no tokens.", hint="Give prompts that are not empty.")
     _check_ids(model, rows)
-    most = max(min(tokens, (getattr(model.config, "context", None) or tokens) - PADS), 1)
-    if any(len(row) > most for row in rows):
-        notes.append(f"Longer texts are cut to their first {most} tokens.")
-    rows = [row[:most] for row in rows]
+    max_tokens = max(min(tokens, (getattr(model.config, "context", None) or tokens) - PADS), 1)
+    if any(len(row) > max_tokens for row in rows):
+        notes.append(f"Longer prompts are cut to their first {max_tokens} tokens.")
+    rows = [row[:max_tokens] for row in rows]
     if not model.reads_source:
         return [Text(tuple(row)) for row in rows], notes
-    return [Text(tuple(_answer(model, len(row), seed)[:most]), tuple(row)) for row in rows], notes
+    return [Text(tuple(_answer(model, len(row), seed)[:max_tokens]), tuple(row)) for row in rows], notes
 
 
 def _answer(model: "Model", length: int, seed: int) -> list[int]:
-    """An answer to a source: the start id and ids drawn. What it says does not matter, only that all roads agree."""
-    settings: Any = model.config
-    vocabulary = settings.target_vocabulary or settings.vocabulary
-    return [settings.special.start or 0, *_drawn(vocabulary, length, seed)]
+    """Return random decoder input after the start token: only the agreement of the execution paths matters."""
+    config: Any = model.config
+    vocabulary = config.target_vocabulary or config.vocabulary
+    return [config.special.start or 0, *_drawn(vocabulary, length, seed)]
 
 
 def _drawn(vocabulary: int, length: int, seed: int) -> list[int]:
     import numpy as np
 
-    return [int(each) for each in np.random.default_rng(seed).integers(0, vocabulary, length)]
+    return [int(id) for id in np.random.default_rng(seed).integers(0, vocabulary, length)]
 
 
 def _check_ids(model: "Model", rows: list[list[int]]) -> None:

@@ -1,4 +1,4 @@
-"""`models retrain`: a built-in model made again from its recipe, measured, and held beside its card."""
+"""`models retrain`: train a built-in model again from its recipe, evaluate it, and compare it with its card."""
 
 import json
 import math
@@ -29,55 +29,55 @@ if TYPE_CHECKING:
 WEIGHTS = "model.safetensors"
 READY = "ready"
 _NEAR = 0.02
-"""Figures of another machine may differ by so much: a share by points, a loss by its own size."""
+"""Tolerance for figures of another machine: absolute for fractions, relative for larger numbers."""
 
 Hear = Callable[["Event"], None]
 
 
 @dataclass(frozen=True, repr=False)
 class RetrainResult(Result):
-    """A built-in model that was made again: its new card beside the one that came with peasy."""
+    """A retrained built-in model: its new card and the card shipped with peasy."""
 
     name: str
     folder: Path
     card: Mapping[str, Any]
     shipped: Mapping[str, Any] | None
     same: bool
-    """Whether the weights are the very same bytes."""
+    """True if the weights are byte-identical."""
 
     @property
     def passed(self) -> bool:
-        """The same weights, or figures as good as the same."""
+        """True if the weights are identical, or all figures agree within the tolerance."""
         if self.same or self.shipped is None:
             return True
-        told, found = self.shipped["figures"], self.card["figures"]
-        return told.keys() == found.keys() and all(_near(told[key], found[key]) for key in told)
+        expected, measured = self.shipped["figures"], self.card["figures"]
+        return expected.keys() == measured.keys() and all(_near(expected[key], measured[key]) for key in expected)
 
     @property
     def verdict(self) -> str:
-        """In one sentence."""
+        """Summary in one sentence."""
         if self.shipped is None:
-            return f"{self.name} is new: there is no card to hold it beside."
+            return f"{self.name} is new: there is no card to compare it with."
         if self.same:
-            return f"{self.name}: the same weights, byte by byte."
-        found = "the figures are the same within 2 %" if self.passed else "THE FIGURES DIFFER"
-        return f"{self.name}: other weights (another machine, thread count or library), and {found}."
+            return f"{self.name}: the weights are byte-identical."
+        figures = "the figures agree within 2 %" if self.passed else "THE FIGURES DIFFER"
+        return f"{self.name}: the weights differ (other machine, thread count or library version); {figures}."
 
     def document(self) -> Document:
-        """Every figure, then and now."""
-        told = self.shipped["figures"] if self.shipped else {}
+        """Return every figure, shipped and retrained."""
+        shipped_figures = self.shipped["figures"] if self.shipped else {}
         rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (key, f"{told[key]:.4f}" if key in told else "", f"{value:.4f}")
+            (key, f"{shipped_figures[key]:.4f}" if key in shipped_figures else "", f"{value:.4f}")
             for key, value in self.card["figures"].items()
         )
-        where = Paragraph(f"In 16 bits, as it is shipped: {self.folder}", "note")
+        location = Paragraph(f"16-bit weights, as shipped: {self.folder}", "note")
         return Document(
-            f"{self.name}, made again",
-            (Paragraph(self.verdict), Table(("figure", "on its card", "now"), rows), where),
+            f"{self.name}, retrained",
+            (Paragraph(self.verdict), Table(("figure", "on its card", "now"), rows), location),
         )
 
     def data(self) -> dict[str, Any]:
-        """Both cards as plain data."""
+        """Return both cards as plain data."""
         return {
             "name": self.name,
             "folder": str(self.folder),
@@ -94,27 +94,33 @@ class RetrainResult(Result):
 def retrain(
     name: str, *, run: str | Path | None = None, steps: int | None = None, hear: Hear | None = None
 ) -> RetrainResult:
-    """Train a built-in model again by its recipe; `run` is where, `steps` makes it a shorter one for trying out.
+    """Train a built-in model again from its recipe into `run`; `steps` shortens the training for a trial.
 
-    The run holds the weights as they were trained, and `ready` in it what is shipped: 16 bits and a card.
+    The run contains the trained weights; its subfolder `ready` contains what is shipped: 16-bit weights and a card.
     """
     need("torch")
     from peasy.training.event import Started
 
-    made = recipe(name)
-    settings = made.settings | ({"sentence": made.sentence} if made.sentence else {})
+    ready_recipe = recipe(name)
+    settings = ready_recipe.settings | ({"sentence": ready_recipe.sentence} if ready_recipe.sentence else {})
     folder = None
     for event in training(
-        made.kind, made.data, steps=steps or made.steps, seed=made.seed, run=run, settings=settings, device="cpu"
+        ready_recipe.kind,
+        ready_recipe.data,
+        steps=steps or ready_recipe.steps,
+        seed=ready_recipe.seed,
+        run=run,
+        settings=settings,
+        device="cpu",
     ):
         if isinstance(event, Started):
             folder = event.run
         if hear is not None:
             hear(event)
     assert folder is not None
-    small, shipped = _store(load(folder, device="cpu"), folder / READY, made), built_in().get(name)
-    same = shipped is not None and _hash(small) == _hash(shipped)
-    return RetrainResult(name, small, read_card(small) or {}, read_card(shipped), same)
+    stored, shipped = _store(load(folder, device="cpu"), folder / READY, ready_recipe), built_in().get(name)
+    same = shipped is not None and _hash(stored) == _hash(shipped)
+    return RetrainResult(name, stored, read_card(stored) or {}, read_card(shipped), same)
 
 
 def _hash(folder: Path) -> str:
@@ -122,11 +128,11 @@ def _hash(folder: Path) -> str:
 
 
 def _store(loaded: LoadedModel, folder: Path, made: ReadyRecipe) -> Path:
-    """The model in 16 bits with its card; what is measured are the rounded weights."""
+    """Save the model in 16 bits with its card; the rounded weights are the ones evaluated."""
     from peasy.checkpoint.model import save_model
 
     model = loaded.model.half().float()
-    told = (folder.parent / RECIPE).read_bytes()  # how it was trained is how it is measured
+    run_recipe = (folder.parent / RECIPE).read_bytes()  # evaluation reads settings from the training recipe
     card = json.dumps(_card(loaded, made), indent=2, ensure_ascii=False) + "\n"
     return save_model(
         folder,
@@ -134,7 +140,7 @@ def _store(loaded: LoadedModel, folder: Path, made: ReadyRecipe) -> Path:
         loaded.tokenizer,
         target_tokenizer=loaded.target_tokenizer,
         notes={STORED: "float16"},
-        extras={CARD: card.encode(), RECIPE: told},
+        extras={CARD: card.encode(), RECIPE: run_recipe},
     )
 
 
@@ -142,16 +148,16 @@ def _card(loaded: LoadedModel, made: ReadyRecipe) -> dict[str, Any]:
     import torch
 
     corpus = open_corpus(made.data)
-    measured = evaluate(loaded, corpus).measures
-    aligns = find_aligning_head(loaded, corpus)
+    figures = evaluate(loaded, corpus).measures
+    alignment_head = find_aligning_head(loaded, corpus)
     return {
         "says": made.says,
         "limits": made.limits,
         "command": made.command(),
         "data": {"name": corpus.name, "says": corpus.says, "licence": corpus.licence, "sha256": corpus.card.hash},
         "parameters": loaded.model.count_parameters(),
-        "figures": {key: round(value, 6) for key, value in measured.items() if math.isfinite(value)},
-        **({} if aligns is None else {ALIGNS: list(aligns)}),
+        "figures": {key: round(value, 6) for key, value in figures.items() if math.isfinite(value)},
+        **({} if alignment_head is None else {ALIGNS: list(alignment_head)}),
         "licence": "Apache-2.0",
         "trained on": f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}",
     }

@@ -1,4 +1,4 @@
-"""`runs`: what was trained, how far it came, what differs, and away with it."""
+"""`runs`: list, show, diff and delete training runs."""
 
 import json
 import shutil
@@ -20,41 +20,41 @@ RECIPE = "recipe.json"
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder, read without its weights."""
+    """Run folder, read without its weights."""
 
     name: str
     folder: Path
 
     def recipe(self) -> dict[str, Any]:
-        """The recipe as plain data."""
+        """Return the recipe as plain data."""
         path = self.folder / RECIPE
         return parse_json(path.read_bytes(), str(path))
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Every whole line of `metrics.jsonl`."""
+        """Return every complete line of `metrics.jsonl`."""
         return _lines(self.folder / "metrics.jsonl")
 
     def samples(self) -> list[dict[str, Any]]:
-        """Everything the model wrote on the way."""
+        """Return all samples generated during training."""
         return _lines(self.folder / "samples.jsonl")
 
     def facts(self) -> RunFacts:
-        """What can be said of the run."""
+        """Collect state, losses, samples and settings of the run."""
         recipe, metrics, samples = self.recipe(), self.metrics(), self.samples()
         steps = [line for line in metrics if line["event"] == "step"]
-        checked = [line for line in metrics if line["event"] == "validated"]
-        ended: dict[str, Any] = next((line for line in reversed(metrics) if line["event"] in ("finished", "saved")), {})
-        begun: dict[str, Any] = next((line for line in metrics if line["event"] == "started"), {})
+        validations = [line for line in metrics if line["event"] == "validated"]
+        end: dict[str, Any] = next((line for line in reversed(metrics) if line["event"] in ("finished", "saved")), {})
+        start: dict[str, Any] = next((line for line in metrics if line["event"] == "started"), {})
         last = steps[-1] if steps else {}
-        newest = samples[-1] if samples else {"prompts": (), "texts": ()}
+        latest = samples[-1] if samples else {"prompts": (), "texts": ()}
         return RunFacts(
             self.name, str(self.folder), recipe["trains"], recipe["preset"], recipe["data"], recipe["seed"],
-            self._state(recipe, metrics), last.get("step", 0), begun.get("parameters"), last.get("loss"),
-            checked[-1]["loss"] if checked else None, last.get("tokens", 0),
-            ended.get("elapsed", last.get("elapsed", 0.0)), ended.get("sha256"),
+            self._state(recipe, metrics), last.get("step", 0), start.get("parameters"), last.get("loss"),
+            validations[-1]["loss"] if validations else None, last.get("tokens", 0),
+            end.get("elapsed", last.get("elapsed", 0.0)), end.get("sha256"),
             tuple((line["step"], line["loss"]) for line in steps),
-            tuple((line["step"], line["loss"]) for line in checked),
-            tuple(zip(newest["prompts"], newest["texts"], strict=True)),
+            tuple((line["step"], line["loss"]) for line in validations),
+            tuple(zip(latest["prompts"], latest["texts"], strict=True)),
             dict(_flat(recipe, "")),
         )  # fmt: skip
 
@@ -65,34 +65,34 @@ class Run:
         if held(self.folder):
             return f"being trained, at step {step:,}"
         budget = f" of {recipe['steps']:,}" if recipe.get("steps") else ""
-        return f"stopped at step {step:,}{budget}; --resume goes on"
+        return f"stopped at step {step:,}{budget}; continue with --resume"
 
     def resume_line(self) -> str:
-        """What to type to go on."""
-        known = home.runs().get(self.name) == self.folder
-        return f"peasy train {self.recipe()['trains']} --run {self.name if known else self.folder} --resume"
+        """Return the command that resumes the run."""
+        is_named = home.runs().get(self.name) == self.folder
+        return f"peasy train {self.recipe()['trains']} --run {self.name if is_named else self.folder} --resume"
 
     def data(self) -> dict[str, Any]:
-        """Facts, recipe and where everything lies, as plain data."""
+        """Return facts, recipe and resume command as plain data."""
         facts = asdict(self.facts())
         return facts | {"recipe": self.recipe(), "resume": self.resume_line()}
 
 
 @dataclass(frozen=True, repr=False)
 class RunsResult(Result):
-    """All runs."""
+    """List of all training runs."""
 
     runs: tuple[Run, ...]
 
     def document(self) -> Document:
-        """One row for each run."""
+        """Return a table with one row per run."""
         return runs_document(tuple(run.facts() for run in self.runs), str(home.home() / "runs"))
 
     def data(self) -> dict[str, Any]:
-        """Facts without curves and samples."""
-        heavy = ("learned", "validated", "samples", "settings")
-        found = [{k: v for k, v in asdict(run.facts()).items() if k not in heavy} for run in self.runs]
-        return {"runs": found, "home": str(home.home())}
+        """Return the facts without curves and samples."""
+        omitted = ("learned", "validated", "samples", "settings")
+        rows = [{k: v for k, v in asdict(run.facts()).items() if k not in omitted} for run in self.runs]
+        return {"runs": rows, "home": str(home.home())}
 
     def __repr__(self) -> str:
         return f"RunsResult({', '.join(run.name for run in self.runs)})"
@@ -100,16 +100,16 @@ class RunsResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class RunResult(Result):
-    """One run in full."""
+    """One training run in full."""
 
     run: Run
 
     def document(self) -> Document:
-        """Facts, curves, samples."""
+        """Return facts, curves and samples."""
         return run_document(self.run.facts())
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the run as plain data."""
         return self.run.data()
 
     def __repr__(self) -> str:
@@ -118,7 +118,7 @@ class RunResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class MetricsResult(Result):
-    """What happened in a run from the `since`-th event on; `live` while it is being trained."""
+    """Metrics of a run from event number `since` on; `live` while it is being trained."""
 
     run: Run
     events: tuple[dict[str, Any], ...]
@@ -126,13 +126,13 @@ class MetricsResult(Result):
     live: bool
 
     def document(self) -> Document:
-        """The run as it stands."""
+        """Return the current state of the run."""
         return run_document(self.run.facts())
 
     def data(self) -> dict[str, Any]:
-        """The events, from where to ask next, and the newest texts that the model wrote."""
-        told = {"since": self.since, "next": self.since + len(self.events), "live": self.live}
-        return {"run": self.run.name, **told, "events": list(self.events), "samples": self.run.samples()[-6:]}
+        """Return the events, the number of the next one, and the latest samples."""
+        position = {"since": self.since, "next": self.since + len(self.events), "live": self.live}
+        return {"run": self.run.name, **position, "events": list(self.events), "samples": self.run.samples()[-6:]}
 
     def __repr__(self) -> str:
         return f"MetricsResult({self.run.name}: {len(self.events)} events)"
@@ -140,17 +140,17 @@ class MetricsResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class DiffResult(Result):
-    """Two runs, side by side."""
+    """Difference between two runs."""
 
     left: Run
     right: Run
 
     def document(self) -> Document:
-        """Only what differs."""
+        """Return only what differs."""
         return diff_document(self.left.facts(), self.right.facts())
 
     def data(self) -> dict[str, Any]:
-        """Which settings differ, with both values."""
+        """Return the differing settings with both values."""
         left, right = self.left.facts(), self.right.facts()
         keys = [key for key in {**left.settings, **right.settings} if left.settings.get(key) != right.settings.get(key)]
         changed = {key: [left.settings.get(key), right.settings.get(key)] for key in sorted(keys)}
@@ -163,17 +163,17 @@ class DiffResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class RemoveResult(Result):
-    """A run that is gone."""
+    """A deleted run."""
 
     name: str
     folder: Path
 
     def document(self) -> Document:
-        """One sentence."""
-        return Document("Removed", (Paragraph(f"{self.name} is gone: {self.folder}."),))
+        """Return a confirmation."""
+        return Document("Removed", (Paragraph(f"Removed {self.name}: {self.folder}."),))
 
     def data(self) -> dict[str, Any]:
-        """Name and place."""
+        """Return name and folder."""
         return {"removed": self.name, "folder": str(self.folder)}
 
     def __repr__(self) -> str:
@@ -181,45 +181,45 @@ class RemoveResult(Result):
 
 
 def runs() -> RunsResult:
-    """All training runs, by name; imported models are not among them."""
-    found = (Run(name, folder) for name, folder in home.runs().items() if (folder / RECIPE).is_file())
-    return RunsResult(tuple(run for run in found if _readable(run)))
+    """List all training runs by name, without imported models."""
+    folders = (Run(name, folder) for name, folder in home.runs().items() if (folder / RECIPE).is_file())
+    return RunsResult(tuple(run for run in folders if _readable(run)))
 
 
 def show_run(run: str | Path) -> RunResult:
-    """One run in full."""
+    """Show one run in full."""
     return RunResult(open_run(run))
 
 
 def metrics_since(run: Run, since: int = 0) -> MetricsResult:
-    """The events of a run as they were told while it was trained, from the `since`-th on."""
-    live = held(run.folder)  # asked first: what is written after this is told next time
+    """Return the logged training events of a run from number `since` on."""
+    live = held(run.folder)  # checked before reading: later events are returned by the next call
     events = run.metrics()
-    since = since if since <= len(events) else 0  # a run that goes on takes back what its checkpoint does not know
+    since = since if since <= len(events) else 0  # a resumed run drops events newer than its checkpoint
     return MetricsResult(run, tuple(events[since:]), since, live)
 
 
 def diff_runs(left: str | Path, right: str | Path) -> DiffResult:
-    """What differs between two runs."""
+    """Compare two runs."""
     return DiffResult(open_run(left), open_run(right))
 
 
 def remove_run(run: str | Path, *, yes: bool = False, ask: Callable[[str], bool] | None = None) -> RemoveResult:
-    """Delete a run for good; asks first, and never deletes one that is being trained."""
-    found = open_run(run)
-    question = f"Delete the run {found.name} with all its checkpoints ({found.folder})?"
+    """Delete a run permanently; asks first, and refuses while the run is being trained."""
+    target = open_run(run)
+    question = f"Delete the run {target.name} with all its checkpoints ({target.folder})?"
     if not yes and not (ask is not None and ask(question)):
-        raise UsageError(f"{question} Nobody said yes.", hint="Say it beforehand: --yes")
-    with locked(found.folder):
-        gone = found.folder.with_name(f".{found.folder.name}.removed")
-        shutil.rmtree(gone, ignore_errors=True)
-        found.folder.rename(gone)
-    shutil.rmtree(gone, ignore_errors=True)
-    return RemoveResult(found.name, found.folder)
+        raise UsageError(f"{question} This was not confirmed.", hint="Confirm with --yes.")
+    with locked(target.folder):
+        trash = target.folder.with_name(f".{target.folder.name}.removed")
+        shutil.rmtree(trash, ignore_errors=True)
+        target.folder.rename(trash)
+    shutil.rmtree(trash, ignore_errors=True)
+    return RemoveResult(target.name, target.folder)
 
 
 def open_run(run: str | Path) -> Run:
-    """A run by name or by folder."""
+    """Open a run by name or by folder."""
     known = home.runs()
     name = str(run)
     folder = known[name] if name in known else Path(run).expanduser()
@@ -227,8 +227,8 @@ def open_run(run: str | Path) -> Run:
         return Run(folder.name, folder)
     if folder.is_dir():
         raise NotFound(f"{folder} is not a training run.", hint="See all: peasy runs")
-    near = did_you_mean(name, known)
-    raise NotFound(f'No run "{name}".', hint=f"{near + ' ' if near else ''}See all: peasy runs")
+    suggestion = did_you_mean(name, known)
+    raise NotFound(f'No run "{name}".', hint=f"{suggestion + ' ' if suggestion else ''}See all: peasy runs")
 
 
 def _readable(run: Run) -> bool:
@@ -239,20 +239,20 @@ def _readable(run: Run) -> bool:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """The lines that are whole: the last one may be torn where a run was killed."""
-    found = []
+    """Read complete JSON lines; the last line may be torn if the run was killed."""
+    events = []
     for line in path.read_bytes().split(b"\n") if path.is_file() else ():
         try:
-            read = json.loads(line)
+            event = json.loads(line)
         except ValueError:
             continue
-        if isinstance(read, dict) and "event" in read:
-            found.append(read)
-    return found
+        if isinstance(event, dict) and "event" in event:
+            events.append(event)
+    return events
 
 
 def _flat(data: Any, where: str) -> list[tuple[str, str]]:
-    """Settings by their paths, values as text."""
+    """Flatten nested settings into (dotted path, value as text)."""
     if isinstance(data, dict):
         return [pair for key, value in data.items() for pair in _flat(value, f"{where}.{key}".lstrip("."))]
     return [(where, "" if data is None else data if isinstance(data, str) else json.dumps(data))]

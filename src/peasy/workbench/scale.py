@@ -1,4 +1,4 @@
-"""The scale of the scores, at one width: what √d_k does to the weights of a random query, and to their gradient."""
+"""Effect of the 1/√d_k scale at one width: attention weights of a random query, entropy and softmax gradient."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ WIDEST = 4096
 
 @dataclass(frozen=True)
 class ScaleResult(Result):
-    """Weights of one query with the division and without, and what such weights are like on average."""
+    """Attention weights of one query with and without the scale, and average statistics of such weights."""
 
     d_k: int
     seed: int
@@ -25,37 +25,39 @@ class ScaleResult(Result):
     spreads: dict[str, Spread]
 
     def document(self) -> Document:
-        """Both rows of weights, and the averages."""
+        """Return both rows of weights, and the averages."""
         names = tuple(self.weights)
-        keys = tuple(f"key {place + 1}" for place in range(KEYS))
+        keys = tuple(f"key {index + 1}" for index in range(KEYS))
         rows = tuple((name, *(vars(self.spreads[name]).values())) for name in names)
         return Document(
-            f"Why √d_k: vectors of {self.d_k} numbers",
+            f"Why √d_k: d_k = {self.d_k}",
             (
                 Matrix("weights", tuple(self.weights.values()), names, keys, "√d_k", "key", shaded=True),
-                Table(("√d_k", "variance of scores", "entropy", "gradient"), rows, f"{DRAWS} draws of {KEYS} keys"),
-                Paragraph("Entropy is a share of the largest possible; the gradient is that of the softmax.", "note"),
+                Table(("√d_k", "variance of scores", "entropy", "gradient"), rows, f"{DRAWS} samples of {KEYS} keys"),
+                Paragraph("Entropy is relative to its maximum; gradient is the norm of the softmax Jacobian.", "note"),
             ),
         )
 
     def data(self) -> dict[str, Any]:
-        """`without` and `with` the division: weights, variance, entropy and gradient."""
-        sides = {name: vars(self.spreads[name]) | {"weights": list(each)} for name, each in self.weights.items()}
+        """Return weights, variance, entropy and gradient, `without` and `with` the scale."""
+        sides = {name: vars(self.spreads[name]) | {"weights": list(row)} for name, row in self.weights.items()}
         return {"d_k": self.d_k, "seed": self.seed, "draws": DRAWS, "keys": KEYS} | sides
 
 
 def scale(d_k: int = 64, *, seed: int = 0) -> ScaleResult:
-    """One random query against a few random keys of width `d_k`, its weights with the division by √d_k and without.
+    """Attention weights of one random query over random keys of width `d_k`, with and without the scale 1/√d_k.
 
-    >>> found = scale(256)
-    >>> found.spreads["without"].variance > 100, found.spreads["with"].variance < 2
+    >>> result = scale(256)
+    >>> result.spreads["without"].variance > 100, result.spreads["with"].variance < 2
     (True, True)
     """
     if not 1 <= d_k <= WIDEST:
-        raise UsageError(f"d_k should be from 1 to {WIDEST:,}, not {d_k}.")
-    random = np.random.default_rng(seed)
-    query, key = random.standard_normal((1, d_k)), random.standard_normal((KEYS, d_k))
-    sides = {"without": 1.0, "with": d_k**-0.5}
-    weights = {name: attend(query, key, np.zeros((KEYS, 1)), scale=by).weights[0] for name, by in sides.items()}
-    spreads = {name: spread(np.random.default_rng(seed), d_k, by, KEYS, DRAWS) for name, by in sides.items()}
-    return ScaleResult(d_k, seed, {name: tuple(each.tolist()) for name, each in weights.items()}, spreads)
+        raise UsageError(f"d_k must be from 1 to {WIDEST:,}, not {d_k}.")
+    rng = np.random.default_rng(seed)
+    query, key = rng.standard_normal((1, d_k)), rng.standard_normal((KEYS, d_k))
+    scales = {"without": 1.0, "with": d_k**-0.5}
+    weights = {
+        name: attend(query, key, np.zeros((KEYS, 1)), scale=factor).weights[0] for name, factor in scales.items()
+    }
+    spreads = {name: spread(np.random.default_rng(seed), d_k, factor, KEYS, DRAWS) for name, factor in scales.items()}
+    return ScaleResult(d_k, seed, {name: tuple(row.tolist()) for name, row in weights.items()}, spreads)

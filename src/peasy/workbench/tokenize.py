@@ -1,4 +1,4 @@
-"""`tokenize`: a text into the tokens of a model, with ids, offsets and words."""
+"""`tokenize`: tokens of a text with ids, character offsets and words."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,27 +17,27 @@ from peasy.workbench.result import Result
 
 @dataclass(frozen=True, repr=False)
 class TokenizeResult(Result):
-    """The tokens of a text: `encoding` has ids, pieces, offsets and words."""
+    """Tokens of a text: `encoding` has ids, pieces, offsets and words."""
 
     encoding: Encoding
     tokenizer: Tokenizer
     name: str
 
     def document(self) -> Document:
-        """One row for each token."""
+        """Return a table with one row per token."""
         return tokens_document(self.encoding, self.name, self.tokenizer.kind, len(self.tokenizer))
 
     def data(self) -> dict[str, Any]:
-        """The tokens, the words with the places of their tokens, and what the tokenizer is."""
-        found = self.encoding
-        rows = zip(found.pieces, found.ids, found.offsets, found.words, strict=True)
+        """Return the tokens, the words with their token positions, and the tokenizer's kind and vocabulary size."""
+        encoding = self.encoding
+        rows = zip(encoding.pieces, encoding.ids, encoding.offsets, encoding.words, strict=True)
         return {
-            "text": found.text,
+            "text": encoding.text,
             "tokens": [
                 {"piece": piece, "id": id, "start": start, "end": end, "word": word}
                 for piece, id, (start, end), word in rows
             ],
-            "words": [{"text": text, "tokens": list(places)} for text, places in found.groups()],
+            "words": [{"text": text, "tokens": list(positions)} for text, positions in encoding.groups()],
             "tokenizer": {"name": self.name, "kind": self.tokenizer.kind, "vocabulary": len(self.tokenizer)},
         }
 
@@ -46,7 +46,7 @@ class TokenizeResult(Result):
 
 
 def tokenize(model: str | Path, text: str, *, offline: bool = False, ask: Ask | None = None) -> TokenizeResult:
-    """The tokens that a model makes of a text. `model` may also be a bare tokenizer.json.
+    """Tokenize a text with a model's tokenizer. `model` may also be a path to a tokenizer.json.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.text import train
@@ -60,11 +60,11 @@ def tokenize(model: str | Path, text: str, *, offline: bool = False, ask: Ask | 
 
 
 def open_tokenizer(model: str | Path, *, offline: bool = False, ask: Ask | None = None) -> tuple[Tokenizer, str]:
-    """The tokenizer of a model, and the name it is shown under; the weights are not touched."""
-    found = resolve(model, offline=offline, ask=ask)
-    if found.folder.is_file():
-        return Tokenizer.load(found.folder), found.folder.name
-    tokenizer = read_tokenizer(Folder(found.folder))
+    """Load the tokenizer of a model and its display name, without reading weights."""
+    resolved = resolve(model, offline=offline, ask=ask)
+    if resolved.folder.is_file():
+        return Tokenizer.load(resolved.folder), resolved.folder.name
+    tokenizer = read_tokenizer(Folder(resolved.folder))
     if tokenizer is None:
-        raise NotFound(f"{found.name} has no tokenizer: {found.folder} holds no tokenizer.json.")
-    return tokenizer, Path(found.name).name if found.kind == "path" else found.name
+        raise NotFound(f"{resolved.name} has no tokenizer: {resolved.folder} holds no tokenizer.json.")
+    return tokenizer, Path(resolved.name).name if resolved.kind == "path" else resolved.name

@@ -1,4 +1,4 @@
-"""How a text came about: for every token the candidates and where each head looked, through the cache, beams too."""
+"""Generation trace: for every generated token the top candidates and each head's attention, also for beam search."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -27,10 +27,10 @@ def trace(
     edit: Edit | Sequence[Edit] | None = None,
     **sampling: Any,
 ) -> Finding:
-    """Write on after a text (or answer it) and keep, for every token, what was looked at and what else could have come.
+    """Generate after a prompt (or translate it) and record attention and candidates of every token.
 
-    `top` keys of each head are kept, None = all. `sampling` as in generate: temperature, top_k, seed, ... With `beam`
-    the likeliest texts of a beam search, best first.
+    The `top` keys of each head are kept, None = all. `sampling` as in generate: temperature, top_k, seed, ... With
+    `beam`, traces all results of a beam search, best first.
     """
     from peasy.looking.change import make_change
     from peasy.looking.part import parts_of
@@ -39,20 +39,20 @@ def trace(
     edits = () if edit is None else tuple(edit) if isinstance(edit, list | tuple) else (edit,)
     traced = Traced(loaded.model, top=top, layers=layers, heads=heads, edit=make_change(edits, loaded.model))
     source, prompt = start_of(loaded, text)
-    texts = _search(loaded, traced, source, prompt, beam, max_tokens, sampling)
-    told: dict[str, Any] = {
+    sequences = _search(loaded, traced, source, prompt, beam, max_tokens, sampling)
+    about: dict[str, Any] = {
         "parts": tuple(part for part in parts_of(loaded.model) if part.place.stack == "decoder"),
-        "edits": tuple(each.says() for each in edits),
+        "edits": tuple(intervention.says() for intervention in edits),
     }
-    traces = tuple(_follow(loaded, traced, source, prompt, ids, told) for ids in texts)
-    first = traces[0]
+    traces = tuple(_follow(loaded, traced, source, prompt, ids, about) for ids in sequences)
+    best = traces[0]
     if len(traces) > 1:
-        first = GenerationTrace(first.model, first.prompt, first.source, first.steps, first.text, beams=traces, **told)
-    return Finding(first, lambda: trace_document(first))
+        best = GenerationTrace(best.model, best.prompt, best.source, best.steps, best.text, beams=traces, **about)
+    return Finding(best, lambda: trace_document(best))
 
 
 def start_of(loaded: LoadedModel, text: str) -> tuple[Tokens | None, Tokens]:
-    """(source, what stands before the first written token)."""
+    """Return (source tokens or None, prompt tokens before the first generated token)."""
     from peasy.looking.words import tokens_of, tokens_of_ids
 
     ids, tokenizer = loaded.prompt(text), loaded.need_tokenizer()
@@ -75,40 +75,49 @@ def _search(
     max_tokens: int,
     sampling: dict[str, Any],
 ) -> list[list[int]]:
-    """The texts that were written, best first."""
+    """Decode by sampling or beam search; return token sequences, best first."""
     model = cast(Any, traced)
-    how: dict[str, Any] = {"prompts": [list(prompt.ids)], "source": None if source is None else [list(source.ids)]}
+    inputs: dict[str, Any] = {"prompts": [list(prompt.ids)], "source": None if source is None else [list(source.ids)]}
     if beam is None:
         from peasy.generation.decode import generate
         from peasy.generation.sampling import Sampling
 
-        return generate(model, sampling=Sampling(max_tokens=max_tokens, **sampling), **how)
+        return generate(model, sampling=Sampling(max_tokens=max_tokens, **sampling), **inputs)
     from peasy.generation.beam import Beams, search
 
-    if drawn := [name for name in sampling if name not in ("length_penalty", "patience")]:
+    if ignored := [name for name in sampling if name not in ("length_penalty", "patience")]:
         raise InvalidInput(
-            f"Beams are searched, not drawn: {', '.join(drawn)} would do nothing.",
+            f"Beam search does not sample: {', '.join(ignored)} would have no effect.",
             hint="Leave it out, or leave out beam.",
         )
-    found = search(model, beams=Beams(width=beam, max_tokens=max_tokens, n=beam, **sampling), **how)[0]
-    if found.error is not None:
-        raise found.error
-    return [list(each.ids) for each in found.best]
+    result = search(model, beams=Beams(width=beam, max_tokens=max_tokens, n=beam, **sampling), **inputs)[0]
+    if result.error is not None:
+        raise result.error
+    return [list(hypothesis.ids) for hypothesis in result.best]
 
 
 def _follow(
     loaded: LoadedModel, traced: "Traced", source: Tokens | None, prompt: Tokens, ids: list[int], told: dict[str, Any]
 ) -> GenerationTrace:
-    """The steps of one text, found by what had been read before each."""
+    """Build the trace of one sequence from the recorded passes, which are keyed by the ids read before each step."""
     tokenizer, read, score = loaded.answers(), prompt.ids, 0.0
     steps = []
     for id in ids:
-        glimpse = traced.seen[read]
-        log = float(glimpse.logs[id])
-        score += log
-        best = tuple(Candidate(tokenizer.piece(each), each, float(_exp(value))) for each, value in glimpse.best)
+        step_trace = traced.seen[read]
+        logprob = float(step_trace.logs[id])
+        score += logprob
+        best = tuple(Candidate(tokenizer.piece(other), other, float(_exp(value))) for other, value in step_trace.best)
         steps.append(
-            TraceStep(id, tokenizer.piece(id), _exp(log), score, best, glimpse.looked, glimpse.computed, glimpse.reused)
+            TraceStep(
+                id,
+                tokenizer.piece(id),
+                _exp(logprob),
+                score,
+                best,
+                step_trace.looked,
+                step_trace.computed,
+                step_trace.reused,
+            )
         )
         read = (*read, id)
     return GenerationTrace(loaded.name, prompt, source, tuple(steps), tokenizer.decode(ids), **told)

@@ -1,4 +1,4 @@
-"""`train`: from a kind and some data to a run that can be loaded, looked at and continued."""
+"""`train`: start or resume a training run from a model kind and data."""
 
 import inspect
 import itertools
@@ -35,28 +35,28 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _MAY_CHANGE = ("steps", "minutes", "parallel")
-"""What a run that goes on may be told anew."""
+"""Settings that may change when a run is resumed."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TrainResult(Result):
-    """A run that has ended, or was stopped and can go on. `model` is the newest checkpoint, ready to be asked."""
+    """A finished or interrupted training run. `model` is loaded from the newest checkpoint."""
 
     run: Run
 
     @property
     def folder(self) -> Path:
-        """Where the run lies."""
+        """Folder of the run."""
         return self.run.folder
 
     @property
     def name(self) -> str:
-        """What the run is called."""
+        """Name of the run."""
         return self.run.name
 
     @property
     def model(self) -> LoadedModel:
-        """The trained model, read from its checkpoint."""
+        """The trained model, loaded from its checkpoint."""
         return load(self.folder)
 
     @property
@@ -65,11 +65,11 @@ class TrainResult(Result):
         return self.run.metrics()
 
     def document(self) -> Document:
-        """What was trained, how far it came, its curves and what it writes."""
+        """Return recipe, state, loss curves and samples."""
         return run_document(self.run.facts())
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the run as plain data."""
         return self.run.data()
 
     def __repr__(self) -> str:
@@ -93,61 +93,62 @@ def training(
     sinks: Sequence["Sink | str"] = (),
     progress: Progress | None = None,
 ) -> Generator["Event", None, None]:
-    """The events of `train` as they happen. Closing the iterator stops the run, and stopping saves it.
+    """Yield the events of `train` as they happen. Closing the iterator stops and saves the run.
 
-    `progress` hears how many characters of the data are cut into tokens, and of how many.
+    `progress` is called with the number of characters tokenized so far, and their total.
     """
     need("torch")
     if processes is not None and processes > 1 and isinstance(data, Corpus):
-        raise InvalidInput("Other processes cannot see a corpus that was opened here.", hint="Give its name or files.")
+        raise InvalidInput("A Corpus object cannot be shared with other processes.", hint="Give its name or files.")
     from peasy.training import parallel
     from peasy.training.crew import join, led
 
     given = {"preset": preset, "steps": steps, "minutes": minutes, "seed": seed, "origin": from_ and str(from_)}
-    asked = _Asked(kind, data, {key: value for key, value in given.items() if value is not None}, dict(settings or {}))
-    with join(processes, asked.follower(device)) as crew:
-        folder, where = Path(crew.agree(str(_folder(run)))), crew.device(choose_device(device))
+    given = {key: value for key, value in given.items() if value is not None}
+    request = _Asked(kind, data, given, dict(settings or {}))
+    with join(processes, request.follower(device)) as group:
+        folder, rank_device = Path(group.agree(str(_folder(run)))), group.device(choose_device(device))
 
-        def lead() -> "Task":
+        def start_main() -> "Task":
             if (folder / "recipe.json").is_file() and resume:
-                return asked.go_on(folder, where, progress)
+                return request.go_on(folder, rank_device, progress)
             refuse_run(folder, resume)
-            return asked.begin(folder, where, progress)
+            return request.begin(folder, rank_device, progress)
 
-        task = led(crew, lead, lambda: asked.follow(folder, where))
-        yield from parallel.train(replace(task, sinks=tuple(sinks)), crew)
+        spec = led(group, start_main, lambda: request.follow(folder, rank_device))
+        yield from parallel.train(replace(spec, sinks=tuple(sinks)), group)
 
 
 def _asked_like(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
-    """The parameters of another function, so that they are written down once."""
+    """Decorator: copy the signature of another function, so that parameters are declared once."""
 
-    def give(function: Callable[..., R]) -> Callable[P, R]:
-        found, told = inspect.signature(other), inspect.signature(function)
-        function.__signature__ = found.replace(return_annotation=told.return_annotation)  # type: ignore[attr-defined]
+    def decorate(function: Callable[..., R]) -> Callable[P, R]:
+        returns = inspect.signature(function).return_annotation
+        function.__signature__ = inspect.signature(other).replace(return_annotation=returns)  # type: ignore[attr-defined]
         return function
 
-    return give
+    return decorate
 
 
 @_asked_like(training)
-def train(kind: str, *given: Any, **asked: Any) -> TrainResult:
+def train(kind: str, *args: Any, **options: Any) -> TrainResult:
     """Train a model: gpt, encoder, translator, rnn, cnn, rnn-translator, ngram or words.
 
-    `data` is a built-in corpus or files; `preset` tiny, small (if none is named) or base; `minutes` or `steps` the
-    budget. `run` is a name or a folder; `resume` goes on where it stands. `from_` goes on from another model's weights.
-    `settings` change the recipe. `processes` share the work on this machine. Ctrl-C saves first; the same call with
-    `resume=True` goes on.
+    `data` is a built-in corpus or files; `preset` is tiny, small (default) or base; `minutes` or `steps` is the
+    budget. `run` is a name or a folder; `resume` continues it. `from_` initializes the weights from another model.
+    `settings` change the recipe. `processes` trains data-parallel on this machine. Ctrl-C saves first; the same call
+    with `resume=True` continues.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = train("ngram", "copy", preset="tiny", steps=2, run=f"{folder}/pairs")
-    >>> found.name
+    ...     result = train("ngram", "copy", preset="tiny", steps=2, run=f"{folder}/pairs")
+    >>> result.name
     'pairs'
     """
     from peasy.training.event import Started
     from peasy.training.stop import stoppable
 
-    events = training(kind, *given, **asked)
+    events = training(kind, *args, **options)
     folder = None
     with stoppable() as stop:
         for event in events:
@@ -160,22 +161,22 @@ def train(kind: str, *given: Any, **asked: Any) -> TrainResult:
                 break
     assert folder is not None
     if stop.signal == signal.SIGINT:
-        raise KeyboardInterrupt(f"Saved. Go on with peasy.train({kind!r}, run={str(folder)!r}, resume=True)")
+        raise KeyboardInterrupt(f"Saved. Continue with peasy.train({kind!r}, run={str(folder)!r}, resume=True)")
     if stop.signal == signal.SIGTERM:
         raise SystemExit(0)
     return TrainResult(open_run(folder))
 
 
 def refuse_run(folder: Path, resume: bool) -> None:
-    """An error where a new run would stand in the place of something else."""
+    """Raise if a new run would overwrite something."""
     if (folder / "recipe.json").is_file() and not resume:
-        raise InvalidInput(f"The run {folder} exists already.", hint="Go on with --resume, or choose another --run.")
+        raise InvalidInput(f"The run {folder} exists already.", hint="Continue with --resume, or choose another --run.")
     refuse_existing(folder)
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a person asked for: only what was said, so that a run that goes on is not asked to change."""
+    """Arguments of `train`: only those given explicitly, so that resuming does not change other settings."""
 
     kind: str
     corpus: Data | None
@@ -183,7 +184,7 @@ class _Asked:
     settings: dict[str, Any]
 
     def begin(self, folder: Path, device: str, progress: Progress | None) -> "Task":
-        """A new run."""
+        """Start a new run."""
         from peasy.training.recipe import make_recipe, over
         from peasy.training.setup import set_up, write_run
 
@@ -196,11 +197,11 @@ class _Asked:
         origin = _origin(recipe)
         setup = set_up(recipe, corpus, origin, device)
         task = _task(folder, setup, corpus, origin, device, progress)
-        write_run(folder, setup, corpus)  # last: what cannot be trained leaves no folder behind
+        write_run(folder, setup, corpus)  # last, so that a failed start leaves no folder behind
         return task
 
     def go_on(self, folder: Path, device: str, progress: Progress | None) -> "Task":
-        """The run in this folder, as it was begun; only its budget and how it is shared may change."""
+        """Resume the run in this folder; only its budget and parallelism may change."""
         from peasy.training.recipe import Recipe, differing, over
         from peasy.training.setup import changed_ground, read_run
 
@@ -208,30 +209,30 @@ class _Asked:
         new: dict[str, Any] = {"trains": self.kind} | self.given
         if self.corpus is not None:
             new["data"] = _said(self.corpus)
-        plain = over(reader.plain(setup.recipe), over(self.settings, new))
+        settings = over(reader.plain(setup.recipe), over(self.settings, new))
         if ("steps" in new) != ("minutes" in new):
-            plain["minutes" if "steps" in new else "steps"] = None
-        recipe = reader.read(Recipe, plain, where="recipe")
+            settings["minutes" if "steps" in new else "steps"] = None
+        recipe = reader.read(Recipe, settings, where="recipe")
         changed = [path for path in differing(setup.recipe, recipe) if path not in _MAY_CHANGE]
         if changed:
-            told = ", ".join(changed)
-            raise InvalidInput(f"{folder} was begun with another {told}.", hint="Leave it out, or begin a new run.")
+            names = ", ".join(changed)
+            raise InvalidInput(f"{folder} was started with another {names}.", hint="Leave it out, or start a new run.")
         setup = replace(setup, recipe=recipe)
         corpus = _open(self.kind, self.corpus if self.corpus is not None else recipe.data, recipe.corpus)
         task = _task(folder, setup, corpus, _origin(recipe), device, progress)
         return replace(task, warning=changed_ground(folder))
 
     def follow(self, folder: Path, device: str) -> "Task":
-        """The run that another process has just begun, or goes on with."""
-        given, settings = ({k: v for k, v in each.items() if k in _MAY_CHANGE} for each in (self.given, self.settings))
+        """Join the run that the main process has just started or resumed."""
+        given, settings = ({k: v for k, v in d.items() if k in _MAY_CHANGE} for d in (self.given, self.settings))
         return _Asked(self.kind, self.corpus, given, settings).go_on(folder, device, None)
 
     def follower(self, device: str) -> list[str]:
-        """The words that start another process of this run: it reads from the run's folder what is not said here."""
-        said = {**self.settings, **self.given}
-        budget = [word for key in ("steps", "minutes") if key in said for word in (f"--{key}", str(said[key]))]
-        way = ["--set", f"parallel={said['parallel']}"] if "parallel" in said else []
-        return [sys.executable, "-m", "peasy", "train", self.kind, "--quiet", "--device", device, *budget, *way]
+        """Return the command line of another process of this run; it reads all other settings from the run's folder."""
+        settings = {**self.settings, **self.given}
+        budget = [word for key in ("steps", "minutes") if key in settings for word in (f"--{key}", str(settings[key]))]
+        parallel = ["--set", f"parallel={settings['parallel']}"] if "parallel" in settings else []
+        return [sys.executable, "-m", "peasy", "train", self.kind, "--quiet", "--device", device, *budget, *parallel]
 
 
 def _task(
@@ -242,35 +243,35 @@ def _task(
     from peasy.training.setup import build_model
 
     recipe, tokenizer, answers = setup.recipe, setup.tokenizer, setup.answers
-    place = home() / "shards" / fingerprint(corpus, tokenizer, answers)[:24]
-    shards = prepare(corpus, tokenizer, place, progress, answers)
+    shard_folder = home() / "shards" / fingerprint(corpus, tokenizer, answers)[:24]
+    shards = prepare(corpus, tokenizer, shard_folder, progress, answers)
     if corpus.problems:
         where, why = corpus.problems.named[0]
-        warnings.warn(f"{corpus.problems.count} lines could not be used, the first: {where}: {why}.", stacklevel=2)
+        warnings.warn(f"{corpus.problems.count} lines could not be used; the first: {where}: {why}.", stacklevel=2)
     model = build_model(setup, origin).to(device)
-    assert recipe.objective is not None, "settled when the run was begun"
+    assert recipe.objective is not None, "set when the run was started"
     special, frame = model.config.special, Frame.of(tokenizer)
-    feed = choose_feed(shards, recipe.objective, special, frame, seed=recipe.seed, rows=recipe.rows)
-    shown = list(itertools.islice(corpus.documents("valid"), 2)) if "valid" in corpus.splits else []
+    loader = choose_feed(shards, recipe.objective, special, frame, seed=recipe.seed, rows=recipe.rows)
+    examples = list(itertools.islice(corpus.documents("valid"), 2)) if "valid" in corpus.splits else []
     return Task(
-        folder, recipe, model, recipe.objective, feed, tokenizer,
-        _writer(setup, shown), _sentence(setup, model, shown), answers=answers,
+        folder, recipe, model, recipe.objective, loader, tokenizer,
+        _writer(setup, examples), _sentence(setup, model, examples), answers=answers,
     )  # fmt: skip
 
 
 def _open(kind: str, data: Data, options: Mapping[str, Any]) -> Corpus:
-    """The data as this kind reads them: only an encoder has a use for labels."""
+    """Open the data; labels are dropped unless an encoder is trained."""
     corpus = open_corpus(data, **options)
     return Unlabelled(corpus) if corpus.kind == "labelled" and kind != "encoder" else corpus
 
 
 def _folder(run: str | Path | None) -> Path:
-    """A run by name lies at home, or in `runs` here where it already is; a path is a path."""
+    """Resolve a run name to its folder in peasy's data directory or in ./runs; a path is used as it is."""
     if run is None:
         from peasy.training.name import new_name
 
         return place_for(new_name(runs()))
-    if isinstance(run, Path) or any(mark in run for mark in "/\\") or run.startswith((".", "~")):
+    if isinstance(run, Path) or any(separator in run for separator in "/\\") or run.startswith((".", "~")):
         return Path(run).expanduser()
     return runs().get(run) or place_for(run)
 
@@ -280,9 +281,9 @@ def _said(data: Data) -> str:
         return data.name
     if isinstance(data, str) and data.partition(":")[0] in BUILT_IN:
         return data
-    given = [data] if isinstance(data, Path) or (isinstance(data, str) and Path(data).exists()) else data
-    parts = given.split(",") if isinstance(given, str) else given
-    return ",".join(str(Path(part).absolute()) for part in parts)  # a run may go on from another folder
+    files = [data] if isinstance(data, Path) or (isinstance(data, str) and Path(data).exists()) else data
+    paths = files.split(",") if isinstance(files, str) else files
+    return ",".join(str(Path(path).absolute()) for path in paths)  # absolute: a run may be resumed from another folder
 
 
 def _origin(recipe: "Recipe") -> "Origin | None":
@@ -295,25 +296,25 @@ def _origin(recipe: "Recipe") -> "Origin | None":
 
 
 def _writer(setup: "Setup", shown: Sequence[Any]) -> "Write | None":
-    """Lets the model write on from the prompts, or answer the first held-out sources."""
+    """Return a function that samples from the model: continues prompts, or translates the first validation sources."""
     from peasy.generation.decode import Sampling, generate
     from peasy.training.event import Sampled
 
     recipe, tokenizer = setup.recipe, setup.tokenizer
-    answers = recipe.trains in ("translator", "rnn-translator")
-    prompts = recipe.prompts or tuple(_prompt(each) for each in shown)
+    translates = recipe.trains in ("translator", "rnn-translator")
+    prompts = recipe.prompts or tuple(_prompt(sample) for sample in shown)
     ids = [list(tokenizer.encode(prompt).ids) for prompt in prompts]
     if recipe.trains in ("encoder", "words") or not all(ids) or not ids:
         return None
-    sampling = Sampling(max_tokens=48, temperature=0.0 if answers else 0.8, seed=recipe.seed)
+    sampling = Sampling(max_tokens=48, temperature=0.0 if translates else 0.8, seed=recipe.seed)
 
-    def write(model: Any, step: int) -> "Sampled":
-        how: dict[str, Any] = {"source": ids} if answers else {"prompts": ids}
-        found = generate(model, sampling=sampling, **how)
-        texts = map((setup.answers or tokenizer).decode, found)
-        return Sampled(step, prompts, tuple(texts), tuple(map(tuple, found)))
+    def sample(model: Any, step: int) -> "Sampled":
+        inputs: dict[str, Any] = {"source": ids} if translates else {"prompts": ids}
+        sequences = generate(model, sampling=sampling, **inputs)
+        texts = map((setup.answers or tokenizer).decode, sequences)
+        return Sampled(step, prompts, tuple(texts), tuple(map(tuple, sequences)))
 
-    return write
+    return sample
 
 
 def _prompt(sample: Any) -> str:
@@ -324,7 +325,7 @@ def _prompt(sample: Any) -> str:
 
 
 def _sentence(setup: "Setup", model: Any, shown: Sequence[Any]) -> Any:
-    """What is watched: the recipe's sentence, else the first held-out one."""
+    """Choose the sentence of the attention snapshots: the recipe's, else the first validation sentence."""
     from peasy.training.attention import Sentence
 
     recipe, tokenizer = setup.recipe, setup.tokenizer
@@ -333,14 +334,15 @@ def _sentence(setup: "Setup", model: Any, shown: Sequence[Any]) -> Any:
     first = shown[0] if shown else recipe.sentence
     if not model.reads_source:
         text = recipe.sentence or (first.text if isinstance(first, Labelled) else _source(first))
-        found = tokenizer.encode(text)
-        return Sentence(found.ids[:32], found.pieces[:32]) if found.ids else None
+        encoding = tokenizer.encode(text)
+        return Sentence(encoding.ids[:32], encoding.pieces[:32]) if encoding.ids else None
     if not isinstance(first, Pair):
         return None
-    answers = setup.answers or tokenizer
-    source, target = tokenizer.encode(recipe.sentence or first.source), answers.encode(first.target, special=False)
+    target_tokenizer = setup.answers or tokenizer
+    source = tokenizer.encode(recipe.sentence or first.source)
+    target = target_tokenizer.encode(first.target, special=False)
     start = model.config.special.start
-    ids, pieces = ((), ()) if start is None else ((start,), (answers.piece(start),))
+    ids, pieces = ((), ()) if start is None else ((start,), (target_tokenizer.piece(start),))
     return Sentence((*ids, *target.ids[:31]), (*pieces, *target.pieces[:31]), source.ids[:32], source.pieces[:32])
 
 

@@ -1,4 +1,4 @@
-"""`translate`: a model answers a source with its translation, and shows which word came from which."""
+"""`translate`: beam search or greedy translation, with word alignments from cross-attention."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from peasy.looking.alignment import Known
 
 ROWS = 16
-"""So many sources are searched side by side, those of like length together."""
+"""Batch size; sources of similar length are batched together."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Translation(Displayed):
-    """A translation: `text`, its `score`, and `others` that the search found, best first."""
+    """One translation: `text`, its `score`, and the `others` of the beam, best first."""
 
     source: str
     found: tuple[Translated, ...]
@@ -39,20 +39,20 @@ class Translation(Displayed):
 
     @property
     def score(self) -> float:
-        """Its score: the log-probability, by length where beams were compared."""
+        """Score of the best translation: log-probability, length-normalized for several beams."""
         return self.found[0].score
 
     @property
     def others(self) -> tuple[Translated, ...]:
-        """What else was found, best first."""
+        """The other hypotheses, best first."""
         return self.found[1:]
 
     def alignment(
         self, known: "Known" = (), *, layer: int | None = None, head: int | None = None, nth: int = 0
     ) -> Finding:
-        """Which source words the words of the `nth` translation were written from.
+        """Align the words of the `nth` translation with source words by cross-attention.
 
-        By the head that aligns best (against the `known` pairs of words, where they are given), or by the one named.
+        Uses the head that aligns best (measured on `known` word pairs, if given), or the given head.
         """
         from peasy.workbench.look import look_into_source
 
@@ -61,18 +61,18 @@ class Translation(Displayed):
         return look_into_source(self.loaded, self.source, self.found[nth].ids).alignment(known, layer, head)
 
     def document(self) -> Document:
-        """The translation, and what else was found."""
+        """Return the translation and the other hypotheses."""
         return translations_document((self.row(),), self.loaded.name)
 
     def row(self) -> tuple[str, tuple[Translated, ...], str | None]:
-        """Source, what was found, what went wrong."""
+        """Return source, hypotheses and error message."""
         return self.source, self.found, None if self.error is None else self.error.message
 
     def data(self) -> dict[str, Any]:
-        """The source, the translations with their scores and tokens, or the error."""
-        told = [{**vars(one), "pieces": list(one.pieces), "ids": list(one.ids)} for one in self.found]
-        said = {} if self.error is None else {"error": self.error.message}
-        return {"source": self.source, "text": self.text, "found": told} | said
+        """Return the source, the translations with scores and tokens, or the error."""
+        hypotheses = [{**vars(one), "pieces": list(one.pieces), "ids": list(one.ids)} for one in self.found]
+        error = {} if self.error is None else {"error": self.error.message}
+        return {"source": self.source, "text": self.text, "found": hypotheses} | error
 
     def __str__(self) -> str:
         return self.text
@@ -83,7 +83,7 @@ class Translation(Displayed):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TranslateResult(Result):
-    """The translations of all sources, in their order; `aligned` where that was asked for."""
+    """Translations of all sources, in their order; `aligned` if alignments were requested."""
 
     name: str
     translations: tuple[Translation, ...]
@@ -93,27 +93,27 @@ class TranslateResult(Result):
 
     @property
     def texts(self) -> list[str]:
-        """The translations alone."""
+        """The best translation of each source."""
         return [one.text for one in self.translations]
 
     def document(self) -> Document:
-        """A single source in full, many as a table."""
+        """Return a single translation in full, several as a table."""
         count = sum(len(one.found[0].ids) for one in self.translations if one.found)
-        how = f"{self.beams.width} beams" if self.beams.width > 1 else "the best token each time"
+        method = f"{self.beams.width} beams" if self.beams.width > 1 else "greedy"
         speed = f" · {count / self.seconds:,.0f} tokens/s" if self.seconds else ""
         page = translations_document(
-            tuple(one.row() for one in self.translations), f"{self.name} · {how} · {count:,} tokens{speed}"
+            tuple(one.row() for one in self.translations), f"{self.name} · {method} · {count:,} tokens{speed}"
         )
         parts = [part for one in self.aligned for part in (Heading("Alignment"), *one.document().parts)]
         return replace(page, parts=(*page.parts, *parts))
 
     def data(self) -> dict[str, Any]:
-        """All translations, and their alignments."""
-        told = [one.data() for one in self.translations]
-        found = [one for one, each in zip(told, self.translations, strict=True) if each.found]
-        for one, aligned in zip(found, self.aligned, strict=False):
-            one["alignment"] = aligned.data()
-        return {"model": self.name, "translations": told, "seconds": self.seconds, "search": vars(self.beams)}
+        """Return all translations and their alignments."""
+        rows = [translation.data() for translation in self.translations]
+        translated = [row for row, one in zip(rows, self.translations, strict=True) if one.found]
+        for row, alignment in zip(translated, self.aligned, strict=False):
+            row["alignment"] = alignment.data()
+        return {"model": self.name, "translations": rows, "seconds": self.seconds, "search": vars(self.beams)}
 
 
 def translate(
@@ -128,10 +128,10 @@ def translate(
     progress: Callable[[int, int], None] | None = None,
     **how: Any,
 ) -> TranslateResult:
-    """The translation of a text, or of each of many. `how`: beam, n, max_tokens, length_penalty, patience.
+    """Translate one text or several. `how`: beam, n, max_tokens, length_penalty, patience.
 
-    With `align` each comes with where its words were written from; `known` are the pairs of words that belong together,
-    for each text, by which the heads are then ranked.
+    With `align`, each translation gets a word alignment; `known` are reference alignments, one list of word pairs per
+    text, by which the heads are then ranked.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.checkpoint.model import save_model
@@ -140,10 +140,10 @@ def translate(
     >>> from peasy.text import train
     >>> words = train(["the cat sat on the mat"] * 9, "words")
     >>> settings = preset("translator-tiny", vocabulary=len(words), special={"start": 1, "end": [2]})
-    >>> with TemporaryDirectory() as place:
-    ...     _ = save_model(f"{place}/cats", build(settings, seed=1), words)
-    ...     found = translate(f"{place}/cats", "the cat", beam=2, max_tokens=4)
-    >>> len(found.translations)
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = save_model(f"{folder}/cats", build(settings, seed=1), words)
+    ...     result = translate(f"{folder}/cats", "the cat", beam=2, max_tokens=4)
+    >>> len(result.translations)
     1
     """
     loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, ask=ask)
@@ -152,23 +152,23 @@ def translate(
         raise InvalidInput("There is no text to translate.")
     if known and len(known) != len(texts):
         raise InvalidInput(
-            f"There are {len(texts)} texts and {len(known)} known alignments.", hint="Give one for each."
+            f"There are {len(texts)} texts and {len(known)} known alignments.", hint="Give one alignment per text."
         )
-    began, found = time.perf_counter(), dict[int, Translation]()
+    start, by_index = time.perf_counter(), dict[int, Translation]()
     beams = make_beams(**how)
-    for place, one in translating(loaded, texts, beams, "max_tokens" in how):
-        found[place] = one
+    for index, translation in translating(loaded, texts, beams, "max_tokens" in how):
+        by_index[index] = translation
         if progress is not None:
-            progress(len(found), len(texts))
-    seconds = time.perf_counter() - began
-    done = tuple(found[place] for place in range(len(texts)))
-    pairs = zip(done, known or [()] * len(done), strict=True)
-    aligned = tuple(one.alignment(each) for one, each in pairs if one.found) if align or known else ()
-    return TranslateResult(loaded.name, done, seconds, beams, aligned)
+            progress(len(by_index), len(texts))
+    seconds = time.perf_counter() - start
+    translations = tuple(by_index[index] for index in range(len(texts)))
+    pairs = zip(translations, known or [()] * len(translations), strict=True)
+    aligned = tuple(one.alignment(reference) for one, reference in pairs if one.found) if align or known else ()
+    return TranslateResult(loaded.name, translations, seconds, beams, aligned)
 
 
 def make_beams(beam: int = 1, n: int = 1, **how: Any) -> "Beams":
-    """How to search; more texts than beams are not found."""
+    """Build the beam search parameters; at least `n` beams are used."""
     from peasy.generation.beam import Beams
 
     return Beams(width=max(beam, n) if beam > 0 else beam, n=n, **how)
@@ -177,29 +177,29 @@ def make_beams(beam: int = 1, n: int = 1, **how: Any) -> "Beams":
 def translating(
     loaded: LoadedModel, texts: Sequence[str], beams: "Beams", fixed: bool
 ) -> Iterator[tuple[int, Translation]]:
-    """Translations as they are found: those of like length together, each with the place of its source.
+    """Yield (source index, translation) as batches of sources of similar length are finished.
 
-    Unless their number is `fixed`, as many tokens may be written as three times the source has, and a few.
+    Unless max_tokens is `fixed`, the limit is three times the source length plus 16 tokens.
     """
     if not loaded.model.reads_source:
-        raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="peasy generate asks it.")
+        raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Use peasy generate.")
     sources: dict[int, list[int]] = {}
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         try:
-            sources[place] = _source(loaded, text)
+            sources[index] = _source(loaded, text)
         except InvalidInput as error:
-            yield place, Translation(text, (), loaded, error)
-    order = sorted(sources, key=lambda place: len(sources[place]))
+            yield index, Translation(text, (), loaded, error)
+    order = sorted(sources, key=lambda index: len(sources[index]))
     for start in range(0, len(order), ROWS):
         rows = order[start : start + ROWS]
         settings = beams if fixed else replace(beams, max_tokens=_most(loaded, len(sources[rows[-1]])))
-        for place, found in zip(rows, _search(loaded, [sources[row] for row in rows], settings), strict=True):
-            yield place, Translation(texts[place], _told(loaded, found), loaded, found.error)
+        for index, result in zip(rows, _search(loaded, [sources[row] for row in rows], settings), strict=True):
+            yield index, Translation(texts[index], _told(loaded, result), loaded, result.error)
 
 
 def _source(loaded: LoadedModel, text: str) -> list[int]:
     if not text.strip():
-        raise InvalidInput("There is nothing to translate.", hint="Give at least one word.")
+        raise InvalidInput("There is nothing to translate: the text is empty.", hint="Give at least one word.")
     return loaded.prompt(text)
 
 
@@ -211,13 +211,13 @@ def _search(loaded: LoadedModel, sources: list[list[int]], beams: "Beams") -> "l
 
 def _most(loaded: LoadedModel, length: int) -> int:
     context = getattr(loaded.model.config, "context", None)
-    most = 3 * length + 16
-    return most if context is None else max(min(most, context - 1), 1)
+    max_tokens = 3 * length + 16
+    return max_tokens if context is None else max(min(max_tokens, context - 1), 1)
 
 
 def _told(loaded: LoadedModel, found: "Found") -> tuple[Translated, ...]:
-    words = loaded.answers()
+    tokenizer = loaded.answers()
     return tuple(
-        Translated(words.decode(one.ids), tuple(map(words.piece, one.ids)), one.ids, one.score, one.logprob)
+        Translated(tokenizer.decode(one.ids), tuple(map(tokenizer.piece, one.ids)), one.ids, one.score, one.logprob)
         for one in found.best
     )

@@ -1,5 +1,4 @@
-"""Writing, watched: each token as it comes, with its candidates and where each head looked; the chances that a person
-bends before one is drawn; and what the cache saved."""
+"""Generation stream with attention, next-token probabilities before and after sampling, and savings of the KV cache."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from peasy.workbench.result import Result
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """What stands before the first written token: its `pieces` and ids, and those of a translator's source."""
+    """First event: pieces and ids before the first generated token, and the pieces of a translator's source."""
 
     pieces: tuple[str, ...]
     ids: tuple[int, ...]
@@ -25,7 +24,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Stop:
-    """Why the text ended: the model ended it ("end") or it is as long as it may be ("length")."""
+    """Last event. Reason: the model ended the text ("end") or the maximum length was reached ("length")."""
 
     reason: str
 
@@ -40,9 +39,9 @@ def watch(
     candidates: int = 8,
     **sampling: Any,
 ) -> Iterator[Start | TraceStep | Stop]:
-    """Write on after a text and `written` tokens, telling every token as it comes; closing the iterator stops the work.
+    """Generate after a prompt and `written` tokens, yielding each token with its attention; closing it stops.
 
-    `top` keys of each head are told, None = all. `sampling` as in generate: temperature, top_k, top_p, seed, ...
+    The `top` keys of each head are reported, None = all. `sampling` as in generate: temperature, top_k, top_p, ...
     """
     from peasy.generation.decode import decode
     from peasy.generation.request import Ended, Token
@@ -52,29 +51,29 @@ def watch(
 
     source, prompt = start_of(loaded, text)
     traced = Traced(loaded.model, top=top, candidates=candidates)
-    read, score = (*prompt.ids, *written), 0.0
-    yield Start(_pieces(loaded, read), read, () if source is None else source.pieces)
-    asked = None if source is None else [list(source.ids)]
-    chosen = Sampling(max_tokens=max_tokens, **sampling)
-    for event in decode(cast(Any, traced), [list(read)], chosen, source=asked):
+    context, score = (*prompt.ids, *written), 0.0
+    yield Start(_pieces(loaded, context), context, () if source is None else source.pieces)
+    source_ids = None if source is None else [list(source.ids)]
+    params = Sampling(max_tokens=max_tokens, **sampling)
+    for event in decode(cast(Any, traced), [list(context)], params, source=source_ids):
         if isinstance(event, Ended):
             if event.error is not None:
                 raise event.error
             yield Stop(event.reason)
         elif isinstance(event, Token):
-            step = _step(loaded, traced, read, event.chosen.id, score)
-            read, score = (*read, event.chosen.id), step.score
+            step = _step(loaded, traced, context, event.chosen.id, score)
+            context, score = (*context, event.chosen.id), step.score
             yield step
 
 
 def _step(loaded: LoadedModel, traced: Any, read: tuple[int, ...], id: int, score: float) -> TraceStep:
     from math import exp
 
-    glimpse, answers = traced.seen.pop(read), loaded.answers()
-    log = float(glimpse.logs[id])
-    best = tuple(Candidate(answers.piece(each), each, exp(value)) for each, value in glimpse.best)
-    looked = (glimpse.looked, glimpse.computed, glimpse.reused)
-    return TraceStep(id, answers.piece(id), exp(log), score + log, best, *looked)
+    step, tokenizer = traced.seen.pop(read), loaded.answers()
+    logprob = float(step.logs[id])
+    best = tuple(Candidate(tokenizer.piece(other), other, exp(value)) for other, value in step.best)
+    attention = (step.looked, step.computed, step.reused)
+    return TraceStep(id, tokenizer.piece(id), exp(logprob), score + logprob, best, *attention)
 
 
 def _pieces(loaded: LoadedModel, ids: Sequence[int]) -> tuple[str, ...]:
@@ -84,7 +83,7 @@ def _pieces(loaded: LoadedModel, ids: Sequence[int]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Choice:
-    """A token that could come next: the model's own chance, and the chance after it was bent; 0 = cut off."""
+    """Candidate for the next token: its probability before and after temperature, top-k and top-p; 0 = cut off."""
 
     piece: str
     id: int
@@ -94,7 +93,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class ChancesResult(Result):
-    """The likeliest next tokens, before and after temperature, top-k and top-p; `kept` tokens can still be drawn."""
+    """Most likely next tokens before and after temperature, top-k and top-p; `kept` tokens can still be sampled."""
 
     name: str
     choices: tuple[Choice, ...]
@@ -103,37 +102,38 @@ class ChancesResult(Result):
     rest: tuple[float, float]
 
     def document(self) -> Document:
-        """One row for each token."""
-        rows = tuple((each.piece, each.chance, each.bent) for each in self.choices)
-        listed = Table(("token", "the model's chance", "chance after"), (*rows, ("all others", *self.rest)))
-        said = f"{self.kept:,} of {self.vocabulary:,} tokens can be drawn."
-        return Document(f"What {self.name} could say next", (listed, Paragraph(said)))
+        """Return a table with one row per token."""
+        rows = tuple((choice.piece, choice.chance, choice.bent) for choice in self.choices)
+        columns = ("token", "model probability", "sampling probability")
+        table = Table(columns, (*rows, ("all others", *self.rest)))
+        kept = f"{self.kept:,} of {self.vocabulary:,} tokens can be sampled."
+        return Document(f"Next token of {self.name}", (table, Paragraph(kept)))
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the result as plain data."""
         return asdict(self) | {"rest": list(self.rest)}
 
 
 def weigh(
     loaded: LoadedModel, text: str, *, written: Sequence[int] = (), best: int = 12, **sampling: Any
 ) -> ChancesResult:
-    """What could come after a text and `written` tokens, and what `sampling` makes of it."""
+    """Return the probabilities of the next token after a prompt and `written` tokens, before and after `sampling`."""
     import torch
 
     from peasy.generation.sampling import Chooser, Sampling
 
-    scores = _scores(loaded, text, written).float().cpu()
-    chances = torch.softmax(scores.double(), dim=-1)
-    bent = Chooser(Sampling(**sampling)).probabilities(scores)
-    top = chances.topk(min(best, len(chances))).indices.tolist()
-    answers = loaded.answers()
-    choices = tuple(Choice(answers.piece(id), id, float(chances[id]), float(bent[id])) for id in top)
-    rest = (max(0.0, 1 - sum(each.chance for each in choices)), max(0.0, 1 - sum(each.bent for each in choices)))
-    return ChancesResult(loaded.name, choices, int((bent > 0).sum()), len(chances), rest)
+    logits = _scores(loaded, text, written).float().cpu()
+    before = torch.softmax(logits.double(), dim=-1)
+    after = Chooser(Sampling(**sampling)).probabilities(logits)
+    top = before.topk(min(best, len(before))).indices.tolist()
+    tokenizer = loaded.answers()
+    choices = tuple(Choice(tokenizer.piece(id), id, float(before[id]), float(after[id])) for id in top)
+    rest = (max(0.0, 1 - sum(one.chance for one in choices)), max(0.0, 1 - sum(one.bent for one in choices)))
+    return ChancesResult(loaded.name, choices, int((after > 0).sum()), len(before), rest)
 
 
 def _scores(loaded: LoadedModel, text: str, written: Sequence[int]) -> Any:
-    """The scores of all tokens after a text: one pass, nothing chosen."""
+    """Return the next-token logits after a prompt: one forward pass, nothing sampled."""
     import torch
 
     from peasy.generation.prompt import check_ids, fit, writing_vocabulary
@@ -144,48 +144,50 @@ def _scores(loaded: LoadedModel, text: str, written: Sequence[int]) -> Any:
     model, ids = loaded.model, [*prompt.ids, *written]
     check_ids(ids, writing_vocabulary(model))
     with torch.inference_mode():
-        given: dict[str, Any] = {} if source is None else {"source": torch.tensor([source.ids], device=model.device)}
-        return model.read([fit(model, ids, Sampling(max_tokens=1))], [model.start(**given)])[0]
+        encoder_inputs: dict[str, Any] = (
+            {} if source is None else {"source": torch.tensor([source.ids], device=model.device)}
+        )
+        return model.read([fit(model, ids, Sampling(max_tokens=1))], [model.start(**encoder_inputs)])[0]
 
 
 @dataclass(frozen=True)
 class CacheResult(Result):
-    """Each written token with and without the cache: what was computed, how long it took, whether the scores agree."""
+    """Each generated token with and without the KV cache: work, time, and the largest difference of the logits."""
 
     name: str
     prompt: tuple[str, ...]
     steps: tuple[CacheStep, ...]
 
     def document(self) -> Document:
-        """The cache as a picture and a table, and what it saved in a sentence."""
-        return Document(f"What the cache of {self.name} saves", cache_parts(self.prompt, self.steps))
+        """Return the cache as a figure and a table, and its savings in a sentence."""
+        return Document(f"Savings of the KV cache: {self.name}", cache_parts(self.prompt, self.steps))
 
     def data(self) -> dict[str, Any]:
-        """Steps, and their sums."""
+        """Return the steps and their totals."""
         total = {
             name: sum(getattr(step, name) for step in self.steps)
             for name in ("work", "work_without", "ms", "ms_without", "computed", "reused")
         }
-        apart = max((step.apart for step in self.steps), default=0.0)
-        return {"steps": [asdict(step) for step in self.steps], "total": total | {"apart": apart}}
+        difference = max((step.apart for step in self.steps), default=0.0)
+        return {"steps": [asdict(step) for step in self.steps], "total": total | {"apart": difference}}
 
 
 def saving(loaded: LoadedModel, text: str, written: Sequence[int]) -> CacheResult:
-    """Read a text and what was written after it again, each step once with the cache and once without."""
+    """Run prompt and generated tokens again, each step once with and once without the KV cache."""
     from peasy.errors import InvalidInput
     from peasy.generation.prompt import begin_one, check_ids
     from peasy.generation.saving import compare
 
     if not written:
-        raise InvalidInput("Nothing was written yet.", hint="Let the model write some tokens first.")
+        raise InvalidInput("Nothing was generated yet.", hint="Generate some tokens first.")
     prompt = begin_one(loaded.model, loaded.prompt(text))
     check_ids([*prompt, *written], loaded.model.config.vocabulary)
     pieces = _pieces(loaded, written)
-    told = tuple(
+    steps = tuple(
         CacheStep(
             piece, step.kept, step.new, step.work, step.work_without, 1e3 * step.seconds, 1e3 * step.seconds_without,
             step.apart,
         )
         for piece, step in zip(pieces, compare(loaded.model, prompt, written), strict=True)
     )  # fmt: skip
-    return CacheResult(loaded.name, _pieces(loaded, prompt), told)
+    return CacheResult(loaded.name, _pieces(loaded, prompt), steps)

@@ -1,4 +1,4 @@
-"""Why two sentences are alike: the cosine of an encoder, split into pairs of words that add up to it."""
+"""Similarity explained: the cosine of two sentence embeddings as a sum over word pairs."""
 
 from peasy.looking.label import Tokens
 from peasy.looking.words import tokens_of, tokens_of_ids
@@ -9,19 +9,19 @@ from peasy.workbench.load import LoadedModel
 
 
 def explain_why(loaded: LoadedModel, first: str, second: str) -> Finding:
-    """Which words make two sentences alike, for an encoder that pools by the mean."""
+    """Explain the cosine similarity of two sentences by word pairs, for an encoder with mean pooling."""
     from peasy.looking.similarity import explain_similarity
 
-    found = explain_similarity(loaded.model, _tokens(loaded, first), _tokens(loaded, second), loaded.name)
-    return Finding(found, lambda: similarity_document(found))
+    similarity = explain_similarity(loaded.model, _tokens(loaded, first), _tokens(loaded, second), loaded.name)
+    return Finding(similarity, lambda: similarity_document(similarity))
 
 
 def _tokens(loaded: LoadedModel, text: str) -> Tokens:
-    """The very tokens that `embed` reads: a text that is too long is cut at its end."""
+    """Return the tokens that `embed` reads; a text that is too long is truncated."""
     tokenizer, config = loaded.need_tokenizer(), loaded.model.config
     encoding = tokenizer.encode(text)
-    longest = getattr(config, "longest", None) or getattr(config, "context", None)
-    ids = cut_ids(list(encoding.ids), tokenizer, longest)
+    max_length = getattr(config, "longest", None) or getattr(config, "context", None)
+    ids = cut_ids(list(encoding.ids), tokenizer, max_length)
     check_ids([ids], config.vocabulary)
     if ids == list(encoding.ids):
         return tokens_of(encoding, tokenizer)

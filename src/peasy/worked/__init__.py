@@ -1,7 +1,7 @@
-"""EXAMPLES ON PAPER: typed examples, all their steps, the arithmetic of one number, symbols, worksheets, checking.
+"""Worked examples of attention: all steps, the arithmetic of one cell, worksheets, checking of hand-written tables.
 
-May import: formula, config, errors. Imported by: views, workbench.
-In: a TOML file, a library name or a sentence. Out: worked steps and what is wrong in written ones.
+May import: formula, config, errors. Imported by: views, commands.
+In: a TOML file, a library name or a sentence. Out: computed steps and the mistakes in hand-written ones.
 """
 
 from peasy.worked.example import Example, Written, example_names, load_example, read_example

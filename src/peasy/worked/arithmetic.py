@@ -1,6 +1,6 @@
-"""The full arithmetic of one number: products and sums, roots and quotients, powers of e.
+"""Arithmetic of one cell, line by line: products and sums, roots and quotients, powers of e.
 
-A shown number is rounded, the calculation behind it is not: each line's value comes from all digits.
+Only displayed numbers are rounded: each line's value is computed from all digits.
 """
 
 import math
@@ -16,16 +16,16 @@ from peasy.worked.number import bracket, show
 from peasy.worked.work import Worked, WorkedStep
 
 MOST_TERMS = 16
-"""A sum with more terms is written with its first ones and what all the others make together."""
+"""A longer sum is written with its first terms and one term for the rest."""
 
 PLAIN_POWERS = (-1.0, 30.0)
-"""If a row's largest score lies outside, its powers of e would be too small or too long to read: then they
-are taken of the distance to the largest score, which gives the same shares."""
+"""If a row's largest score is outside this range, e^score would be too small or too long to read; the largest
+score is then subtracted first, which leaves the softmax unchanged."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of arithmetic: `ways` are equal expressions, each a little further worked out."""
+    """One line of arithmetic; `expressions` are equal expressions, each evaluated a little further."""
 
     label: str
     ways: tuple[str, ...]
@@ -34,14 +34,14 @@ class Line:
 
     @property
     def text(self) -> str:
-        """As it stands on paper: `sum: 1 + 2 = 3`."""
+        """The line as text: `sum: 1 + 2 = 3`."""
         parts = [*self.ways, show(self.value, self.decimals)]
         return f"{self.label}: " + " = ".join(part for i, part in enumerate(parts) if i == 0 or part != parts[i - 1])
 
 
 @dataclass(frozen=True)
 class CellArithmetic:
-    """How one number came about; the last line gives the number itself."""
+    """Arithmetic of one cell; the last line gives its value."""
 
     step: str
     row: int
@@ -57,7 +57,7 @@ class CellArithmetic:
 
 
 def arithmetic(worked: Worked, step: str, row: int | str, column: int | str, decimals: int = 4) -> CellArithmetic:
-    """How the number in `row` and `column` of a step came about; rows and columns by position or by token.
+    """Return the arithmetic behind one cell of a step; `row` and `column` are positions or tokens.
 
     >>> from peasy.worked import load_example, work
     >>> for line in arithmetic(work(load_example("i-love-ai")), "weights", "I", "love").texts:
@@ -68,18 +68,21 @@ def arithmetic(worked: Worked, step: str, row: int | str, column: int | str, dec
     sum: 1 + 2.0281 + 2.0281 = 5.0562
     share: 2.0281 / 5.0562 = 0.4011
     """
-    found = worked.step(step)
-    i, j = place(row, found.rows, f"row of {found.name}"), place(column, found.columns, f"column of {found.name}")
-    value = float(found.values[i, j])
+    solved_step = worked.step(step)
+    i, j = (
+        place(row, solved_step.rows, f"row of {solved_step.name}"),
+        place(column, solved_step.columns, f"column of {solved_step.name}"),
+    )
+    value = float(solved_step.values[i, j])
     with np.errstate(all="ignore"):
-        lines = tuple(_WAYS[found.base](_Cell(worked, found, i, j, decimals)))
+        lines = tuple(_WAYS[solved_step.base](_Cell(worked, solved_step, i, j, decimals)))
     if len(lines) == 1 and not lines[0].ways:
         lines = (Line(lines[0].label, (), value, decimals),)
-    return CellArithmetic(found.name, i, j, title_of(found, i, j), lines, value)
+    return CellArithmetic(solved_step.name, i, j, title_of(solved_step, i, j), lines, value)
 
 
 def place(given: int | str, labels: Sequence[str], what: str) -> int:
-    """The position a person means: a number counts from 0 (or from the end), anything else is a token."""
+    """Return the index of a label: a number counts from 0 (or from the end), anything else is a token."""
     number = given if isinstance(given, int) else _whole(given)
     if number is not None and -len(labels) <= number < len(labels):
         return number % len(labels)
@@ -90,13 +93,13 @@ def place(given: int | str, labels: Sequence[str], what: str) -> int:
                 return known.index(wanted)
     shown = [visible(label) for label in labels[:20]]
     near = did_you_mean(given, shown) if isinstance(given, str) else None
-    more = ", ..." if len(labels) > 20 else ""
-    hint = near or f"Positions 0 to {len(labels) - 1}: {', '.join(shown)}{more}."
+    ellipsis = ", ..." if len(labels) > 20 else ""
+    hint = near or f"Positions 0 to {len(labels) - 1}: {', '.join(shown)}{ellipsis}."
     raise NotFound(f"There is no {what} {visible(str(given))!r}.", hint=hint)
 
 
 def title_of(step: WorkedStep, row: int, column: int) -> str:
-    """Which number this is, in words."""
+    """Return the title of a cell: step, row label, column label."""
     sides = ((step.row_axis, step.rows[row]), (step.column_axis, step.columns[column]))
     return f"{step.name}: " + ", ".join(f"{axis} {visible(label)}" for axis, label in sides)
 
@@ -110,7 +113,7 @@ def _whole(text: str) -> int | None:
 
 @dataclass(frozen=True)
 class _Cell:
-    """The number to be explained and what stands around it."""
+    """One cell of a step, with helpers that format its arithmetic."""
 
     worked: Worked
     step: WorkedStep
@@ -128,21 +131,21 @@ class _Cell:
         return table is not None and not table[self.row, self.column]
 
     def of(self, name: str) -> np.ndarray:
-        found = self.worked.find(name, self.step.head)
-        assert found is not None, name
-        return found
+        values = self.worked.find(name, self.step.head)
+        assert values is not None, name
+        return values
 
     def line(self, label: str, *ways: str, value: float) -> Line:
         return Line(label, tuple(ways), float(value), self.decimals)
 
     def product(self, label: str, left: np.ndarray, right: np.ndarray, value: float) -> Iterator[Line]:
-        """The products of two vectors, then their sum."""
-        shown = MOST_TERMS if len(left) > MOST_TERMS else len(left)
-        rest = float(left[shown:] @ right[shown:])
+        """Yield the dot product of two vectors: products, then their sum."""
+        count = MOST_TERMS if len(left) > MOST_TERMS else len(left)
+        rest = float(left[count:] @ right[count:])
         factors = [f"{bracket(a, self.decimals)}·{bracket(b, self.decimals)}" for a, b in zip(left, right, strict=True)]
-        factors, terms = factors[:shown], list(left[:shown] * right[:shown])
-        if shown < len(left):
-            yield self.line(f"the other {len(left) - shown} products", value=rest)
+        factors, terms = factors[:count], list(left[:count] * right[:count])
+        if count < len(left):
+            yield self.line(f"the other {len(left) - count} products", value=rest)
             factors, terms = [*factors, bracket(rest, self.decimals)], [*terms, rest]
         yield self.line(label, " + ".join(factors), self.total(terms), value=value)
 
@@ -161,7 +164,7 @@ def _given(cell: _Cell) -> Iterator[Line]:
 
 
 def _projected(cell: _Cell) -> Iterator[Line]:
-    """Query, key or value: inputs times a matrix, or the inputs themselves."""
+    """Query, key or value: the inputs times a weight matrix, or the inputs unchanged."""
     name = cell.step.base
     example, letter = cell.worked.example, {"query": "q", "key": "k", "value": "v"}[name]
     if getattr(example, letter) is not None or example.weights is not None:
@@ -171,7 +174,7 @@ def _projected(cell: _Cell) -> Iterator[Line]:
     inputs = cell.of("x") if source is None else source
     weights = cell.worked.find(f"w_{letter}")
     if weights is None:
-        yield Line("the input itself", (), cell.value, cell.decimals)
+        yield Line("input, unchanged", (), cell.value, cell.decimals)
         return
     column = weights[:, int(cell.step.columns[cell.column])]
     yield from cell.product(name, inputs[cell.row], column, cell.value)
@@ -193,26 +196,26 @@ def _cosine(cell: _Cell, query: np.ndarray, key: np.ndarray) -> Iterator[Line]:
     yield from cell.product("query · key", query, key, dot)
     lengths = []
     for name, vector in (("query", query), ("key", key)):
-        squares = " + ".join(f"{cell.bracket(each)}^2" for each in vector[:MOST_TERMS])
+        squares = " + ".join(f"{cell.bracket(component)}^2" for component in vector[:MOST_TERMS])
         rest = float((vector[MOST_TERMS:] ** 2).sum())
         squares += f" + {cell.show(rest)}" if len(vector) > MOST_TERMS else ""
         lengths.append(math.sqrt(float(vector @ vector)))
         yield cell.line(f"length of {name}", f"√({squares})", value=lengths[-1])
     if 0 in lengths:
-        yield Line("a vector of length zero is similar to nothing", (), 0.0, cell.decimals)
+        yield Line("the cosine of a zero vector is 0", (), 0.0, cell.decimals)
     else:
         below = "·".join(map(cell.show, lengths))
         yield cell.line("cosine", f"{cell.bracket(dot)} / ({below})", value=cell.value)
 
 
 def _added(cell: _Cell, scoring: AdditiveScoring, query: np.ndarray, key: np.ndarray) -> Iterator[Line]:
-    asked, offered = query @ np.asarray(scoring.w), key @ np.asarray(scoring.u)
-    bent = np.tanh(asked + offered)
-    for index, (left, right, bow) in enumerate(zip(asked, offered, bent, strict=True)):
+    projected_query, projected_key = query @ np.asarray(scoring.w), key @ np.asarray(scoring.u)
+    activated = np.tanh(projected_query + projected_key)
+    for index, (left, right, activation) in enumerate(zip(projected_query, projected_key, activated, strict=True)):
         yield from cell.product(f"query · w, {index}", query, np.asarray(scoring.w)[:, index], left)
         yield from cell.product(f"key · u, {index}", key, np.asarray(scoring.u)[:, index], right)
-        yield cell.line(f"bent, {index}", f"tanh({cell.show(left)} + {cell.bracket(right)})", value=bow)
-    yield from cell.product("score", np.asarray(scoring.v, float), bent, cell.value)
+        yield cell.line(f"tanh, {index}", f"tanh({cell.show(left)} + {cell.bracket(right)})", value=activation)
+    yield from cell.product("score", np.asarray(scoring.v, float), activated, cell.value)
 
 
 def _scaled(cell: _Cell) -> Iterator[Line]:
@@ -221,19 +224,19 @@ def _scaled(cell: _Cell) -> Iterator[Line]:
         yield cell.line("scaled", f"{cell.bracket(score)}·{cell.bracket(example.scale)}", value=cell.value)
     elif example.scoring == "scaled-dot":
         width = cell.of("key").shape[-1]
-        yield cell.line("root of the key's width", f"√{width}", value=math.sqrt(width))
+        yield cell.line("square root of d_k", f"√{width}", value=math.sqrt(width))
         yield cell.line("scaled", f"{cell.bracket(score)} / {cell.show(math.sqrt(width))}", value=cell.value)
     else:
-        yield cell.line("the score as it is", value=cell.value)
+        yield cell.line("score, unchanged", value=cell.value)
 
 
 def _masked(cell: _Cell) -> Iterator[Line]:
     if cell.hidden:
-        yield Line("hidden from this query", (), -math.inf, cell.decimals)
+        yield Line("masked for this query", (), -math.inf, cell.decimals)
         return
     scaled, bias = float(cell.of("scaled")[cell.row, cell.column]), cell.worked.example.bias
     if bias is None:
-        yield cell.line("not hidden, so it stays", value=cell.value)
+        yield cell.line("not masked, unchanged", value=cell.value)
     else:
         added = float(bias[cell.row][cell.column])
         yield cell.line("with M", f"{cell.bracket(scaled)} + {cell.bracket(added)}", value=cell.value)
@@ -243,7 +246,7 @@ def _weighed(cell: _Cell) -> Iterator[Line]:
     if cell.worked.example.weights is not None:
         yield from _given(cell)
     elif cell.hidden:
-        yield Line("hidden from this query", (), 0.0, cell.decimals)
+        yield Line("masked for this query", (), 0.0, cell.decimals)
     else:
         table = cell.worked.find("masked", cell.step.head)
         scores = (cell.of("scaled") if table is None else table)[cell.row]
@@ -251,38 +254,38 @@ def _weighed(cell: _Cell) -> Iterator[Line]:
 
 
 def _powers(cell: _Cell, scores: np.ndarray) -> Iterator[Line]:
-    """e to the power of every visible score of the row, their sum, and the quotient."""
-    seen = [index for index, score in enumerate(scores) if score != -math.inf]
-    largest = float(max(scores[index] for index in seen))
+    """Softmax: e^score of every unmasked key in the row, their sum, and the quotient."""
+    visible_keys = [index for index, score in enumerate(scores) if score != -math.inf]
+    largest = float(max(scores[index] for index in visible_keys))
     shift = 0.0 if PLAIN_POWERS[0] <= largest <= PLAIN_POWERS[1] else largest
     if shift:
-        yield cell.line("the largest score is taken off, the shares stay the same", value=largest)
-    powers = {index: math.exp(scores[index] - shift) for index in seen}
-    named = [index for index in seen if index == cell.column or index in seen[: MOST_TERMS - 1]]
-    for index in named:
+        yield cell.line("the largest score is subtracted, the softmax stays the same", value=largest)
+    powers = {index: math.exp(scores[index] - shift) for index in visible_keys}
+    listed = [index for index in visible_keys if index == cell.column or index in visible_keys[: MOST_TERMS - 1]]
+    for index in listed:
         inner = f"({cell.show(scores[index])} - {cell.bracket(shift)})" if shift else cell.bracket(scores[index])
         yield cell.line(visible(cell.worked.keys[index]), f"e^{inner}", value=powers[index])
-    terms = [powers[index] for index in named]
-    if len(named) < len(seen):
-        terms.append(sum(powers[index] for index in seen if index not in set(named)))
-        yield cell.line(f"the other {len(seen) - len(named)} powers", value=terms[-1])
+    terms = [powers[index] for index in listed]
+    if len(listed) < len(visible_keys):
+        terms.append(sum(powers[index] for index in visible_keys if index not in set(listed)))
+        yield cell.line(f"the other {len(visible_keys) - len(listed)} powers", value=terms[-1])
     total = sum(powers.values())
     yield cell.line("sum", cell.total(terms), value=total)
     yield cell.line("share", f"{cell.show(powers[cell.column])} / {cell.show(total)}", value=cell.value)
 
 
 def _shares(cell: _Cell, scores: np.ndarray) -> Iterator[Line]:
-    seen = [float(score) for score in scores if score != -math.inf]
-    total, terms = math.fsum(seen), seen
-    if len(seen) > MOST_TERMS:
-        terms = [*seen[:MOST_TERMS], math.fsum(seen[MOST_TERMS:])]
-        yield cell.line(f"the other {len(seen) - MOST_TERMS} scores", value=terms[-1])
+    visible_scores = [float(score) for score in scores if score != -math.inf]
+    total, terms = math.fsum(visible_scores), visible_scores
+    if len(visible_scores) > MOST_TERMS:
+        terms = [*visible_scores[:MOST_TERMS], math.fsum(visible_scores[MOST_TERMS:])]
+        yield cell.line(f"the other {len(visible_scores) - MOST_TERMS} scores", value=terms[-1])
     yield cell.line("sum", cell.total(terms), value=total)
     yield cell.line("share", f"{cell.bracket(float(scores[cell.column]))} / {cell.bracket(total)}", value=cell.value)
 
 
 def _unchanged(cell: _Cell, scores: np.ndarray) -> Iterator[Line]:
-    yield cell.line("the score as it is", value=cell.value)
+    yield cell.line("score, unchanged", value=cell.value)
 
 
 def _summed(cell: _Cell) -> Iterator[Line]:
@@ -303,9 +306,9 @@ def _side_by_side(cell: _Cell) -> Iterator[Line]:
 
 
 def _mixed(cell: _Cell) -> Iterator[Line]:
-    found = cell.worked.find("concat")
-    found = cell.of("context") if found is None else found
-    yield from cell.product("found · W_O", found[cell.row], cell.of("w_o")[:, cell.column], cell.value)
+    concat = cell.worked.find("concat")
+    label, inputs = ("context · W_O", cell.of("context")) if concat is None else ("concat · W_O", concat)
+    yield from cell.product(label, inputs[cell.row], cell.of("w_o")[:, cell.column], cell.value)
 
 
 _WAYS: dict[str, Callable[[_Cell], Iterator[Line]]] = {

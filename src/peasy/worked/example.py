@@ -1,7 +1,7 @@
-"""A worked example as typed data: tokens, what is given, how it is scored, and what its author wrote.
+"""Worked example as a typed dataclass: tokens, given matrices, settings of the formula, and hand-written tables.
 
-An example gives as much as its document gives. Inputs `x` (with or without the matrices that project
-them), or queries, keys and values themselves, or only weights: `work` does every step that follows.
+An example may give inputs `x` (with or without projection matrices), or queries, keys and values, or only
+attention weights; `solve` computes every step that follows from them.
 """
 
 import dataclasses
@@ -22,16 +22,16 @@ Normalise = Literal["softmax", "sum", "none"]
 Window = int | tuple[int, int]
 
 MATRICES = ("x", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights")
-"""The fields of an example that hold a matrix of numbers."""
+"""Fields of an example that hold a matrix of numbers."""
 
 
 SETTINGS = ("causal", "window", "scoring", "scale", "normalise", "heads")
-"""The fields that say how the numbers are made, where one word is enough."""
+"""Settings that are a single value."""
 
 
 @dataclass(frozen=True)
 class AdditiveScoring:
-    """The additive scoring of 2015: v · tanh(q W + k U)."""
+    """Additive (Bahdanau) scoring: v · tanh(q W + k U)."""
 
     w: Matrix
     u: Matrix
@@ -47,11 +47,11 @@ class AdditiveScoring:
 
 @dataclass(frozen=True)
 class Written:
-    """A table as its author wrote it, to be checked.
+    """Hand-written table to be checked.
 
     `table` is `X`, `W_Q`, `Q`, `K`, `V`, `scores`, `scaled`, `weights`, `context` ...; cells are text, so that the
-    author's decimals are kept. Rows may be fewer than the tokens (then `rows` names them), of a wrong
-    length, blank or symbolic. `says` is what the document calls the table.
+    author's decimals are kept. There may be fewer rows than tokens (then `rows` names them), and rows of a wrong
+    length, blank or symbolic ones. `says` is the document's own caption of the table.
     """
 
     table: str
@@ -63,7 +63,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Variant:
-    """The same example with some settings changed, to be shown beside it; what is not named stays as it is."""
+    """Settings that override those of an example; None keeps the example's value."""
 
     name: str
     scoring: Scoring | None = None
@@ -76,12 +76,12 @@ class Variant:
 
 @dataclass(frozen=True)
 class Example:
-    """One example. `tokens` name the rows (queries); `source_tokens` name the keys when those are others.
+    """One example. `tokens` label the rows (queries); `source_tokens` label the keys in cross-attention.
 
-    `features` name the columns of `x`; `row_dim` and `col_dim` say which index of `x` counts tokens and which
-    features. With none of `w_q`, `w_k`, `w_v`, the inputs themselves are queries, keys and values; with some,
-    only what they make exists. `until` is the last step to show, `plane` two features to draw, `project` the word
-    that is projected onto another one.
+    `features` label the columns of `x`; `row_dim` and `col_dim` are the axes of `x` for tokens and features.
+    With none of `w_q`, `w_k`, `w_v`, the inputs are used as queries, keys and values; with some of them, only
+    their products exist. `until` is the last step to show, `plane` two features to plot, `project` two words, the
+    first projected onto the second.
     """
 
     title: str
@@ -120,8 +120,8 @@ class Example:
     def __post_init__(self) -> None:
         if {self.row_dim, self.col_dim} != {0, 1}:
             raise InvalidInput(
-                f"row_dim is {self.row_dim} and col_dim is {self.col_dim}: one of them is 0 and the other 1.",
-                hint="row_dim is the index of x that counts tokens, col_dim the one that counts features.",
+                f"row_dim is {self.row_dim} and col_dim is {self.col_dim}: one must be 0 and the other 1.",
+                hint="row_dim is the axis of x for tokens, col_dim the axis for features.",
             )
         check_names(self)
         for name in MATRICES:
@@ -133,31 +133,35 @@ class Example:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The tokens that are looked at."""
+        """Labels of the keys: the source tokens in cross-attention, else the tokens."""
         return self.source_tokens or self.tokens
 
     @property
     def rows(self) -> Matrix | None:
-        """`x` with one row per token, whichever way it was written."""
+        """`x` with one row per token, transposed if row_dim is 1."""
         return self.x if self.x is None or self.row_dim == 0 else tuple(zip(*self.x, strict=True))
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What differs from plain attention, as lines `name: value` that `peasy check` reads back."""
-        usual = {f.name: f.default for f in dataclasses.fields(self)}
-        said = ((name, getattr(self, name)) for name in SETTINGS if getattr(self, name) != usual[name])
-        return tuple(f"{name}: {str(value).lower()}" for name, value in said if isinstance(value, int | float | str))
+        """Non-default settings as lines `name: value`, which `peasy check` can read back."""
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
+        changed_settings = ((name, getattr(self, name)) for name in SETTINGS if getattr(self, name) != defaults[name])
+        return tuple(
+            f"{name}: {str(value).lower()}" for name, value in changed_settings if isinstance(value, int | float | str)
+        )
 
     def changed(self, variant: Variant) -> "Example":
-        """This example as one of its variants."""
-        said = {f.name: getattr(variant, f.name) for f in dataclasses.fields(variant) if f.name != "name"}
-        return dataclasses.replace(self, variants=(), **{name: each for name, each in said.items() if each is not None})
+        """Return this example with the settings of one of its variants."""
+        changes = {f.name: getattr(variant, f.name) for f in dataclasses.fields(variant) if f.name != "name"}
+        return dataclasses.replace(
+            self, variants=(), **{name: value for name, value in changes.items() if value is not None}
+        )
 
 
 def read_example(given: str | Path | Mapping[str, Any]) -> Example:
-    """An example from a .toml or .json file, or from plain data (lists or arrays).
+    """Read an example from a .toml or .json file, or from plain data (lists or arrays).
 
-    Without a title it is called as its file, or by its first tokens.
+    The title defaults to the file name, or to the first tokens.
 
     >>> read_example({"tokens": ["a", "b"], "x": [[1, 0], [0, 1]]}).title
     'a b'
@@ -172,21 +176,21 @@ def read_example(given: str | Path | Mapping[str, Any]) -> Example:
 
 
 def example_names() -> tuple[str, ...]:
-    """The names of the library, in alphabetical order."""
+    """Return the names of the library's examples in alphabetical order."""
     return tuple(sorted(path.name.removesuffix(".toml") for path in _library() if path.name.endswith(".toml")))
 
 
 def load_example(name: str) -> Example:
-    """An example of the library.
+    """Load an example of the library.
 
     >>> load_example("i-love-ai").tokens
     ('I', 'love', 'AI')
     """
-    found = {path.name.removesuffix(".toml"): path for path in _library() if path.name.endswith(".toml")}
-    if name not in found:
-        near = did_you_mean(name, found)
+    paths = {path.name.removesuffix(".toml"): path for path in _library() if path.name.endswith(".toml")}
+    if name not in paths:
+        near = did_you_mean(name, paths)
         raise NotFound(f'There is no example "{name}".', hint=f"{near + ' ' if near else ''}See all: peasy examples")
-    return read_example(Path(str(found[name])))
+    return read_example(Path(str(paths[name])))
 
 
 def _library() -> list[Any]:
@@ -199,7 +203,7 @@ def _first_words(given: Mapping[str, Any]) -> str:
 
 
 def _as_lists(data: Any) -> Any:
-    """Arrays as nested lists, and minus infinity, which only a bias may hold, by its name."""
+    """Convert arrays to nested lists, and -inf (allowed only in a bias) to the string "-inf"."""
     if isinstance(data, Mapping):
         return {key: _as_lists(value) for key, value in data.items()}
     if hasattr(data, "tolist"):
@@ -210,7 +214,7 @@ def _as_lists(data: Any) -> Any:
 
 
 def check_rectangle(name: str, matrix: Sequence[Sequence[Any]]) -> None:
-    """Refuse a matrix without numbers or with rows of different lengths."""
+    """Raise if a matrix is empty or its rows differ in length."""
     if not matrix or not matrix[0]:
         raise InvalidInput(f"{name} is empty.", hint="Give at least one row with one number, or leave it out.")
     for index, row in enumerate(matrix):
@@ -222,27 +226,27 @@ def check_rectangle(name: str, matrix: Sequence[Sequence[Any]]) -> None:
 
 
 def check_names(example: Example) -> None:
-    """Refuse an example without tokens, and tokens that no file could hold."""
+    """Raise if there are no tokens, or if a token cannot be encoded."""
     if not example.tokens:
-        raise InvalidInput("tokens is empty.", hint='Name every row: tokens = ["I", "love", "AI"].')
+        raise InvalidInput("tokens is empty.", hint='Give a token for every row: tokens = ["I", "love", "AI"].')
     for name in ("tokens", "source_tokens", "features"):
         for index, token in enumerate(getattr(example, name)):
             check_token(f"{name}[{index}]", token)
     if example.source_x is not None and not example.source_tokens:
-        raise InvalidInput("source_x is given without source_tokens.", hint="Name the rows of source_x.")
+        raise InvalidInput("source_x is given without source_tokens.", hint="Give one source token for each row.")
 
 
 def check_lengths(example: Example) -> None:
-    """Refuse matrices that do not have one row for each token, or one column for each key."""
-    for names, tokens, named in (
+    """Raise unless matrices have one row for each token and one column for each key."""
+    for names, tokens, counted in (
         (("rows", "q", "weights", "mask", "bias"), example.tokens, "tokens"),
         (("source_x", "k", "v"), example.keys, "keys"),
     ):
         for name in names:
-            matrix, said = getattr(example, name), "x" if name == "rows" else name
+            matrix, label = getattr(example, name), "x" if name == "rows" else name
             if matrix is not None and len(matrix) != len(tokens):
                 raise InvalidInput(
-                    f"{said} has {len(matrix)} rows for {len(tokens)} {named}.", hint="Give one row for each of them."
+                    f"{label} has {len(matrix)} rows for {len(tokens)} {counted}.", hint="Give one row for each token."
                 )
     for name in ("weights", "mask", "bias"):
         matrix = getattr(example, name)

@@ -1,4 +1,4 @@
-"""Worksheets: small whole numbers to calculate attention by hand with, the same for the same seed."""
+"""Seeded worksheets: small whole numbers for calculating attention by hand."""
 
 import re
 from collections.abc import Callable
@@ -12,18 +12,18 @@ from peasy.worked.work import Worked, WorkedStep, work
 
 WORDS = ("tea", "cats", "rain", "we", "sing", "blue", "run", "home", "stars", "bread", "you", "snow")
 LARGEST = 8
-"""Rows or columns; nobody multiplies more by hand."""
+"""Maximum number of rows or columns of a worksheet."""
 
 GIVEN = ("x", "w_q", "w_k", "w_v", "w_o")
-"""The steps that a worksheet gives; all others are asked."""
+"""Steps that a worksheet gives; all others are to be calculated."""
 
 CAPTIONS = {"x": "X", "w_q": "W_Q", "w_k": "W_K", "w_v": "W_V", "query": "Q", "key": "K", "value": "V"}
-"""What a worksheet writes above its tables where that is not the step's own name; `peasy check` reads them."""
+"""Captions of tables where they differ from the step's name; `peasy check` can read them."""
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """An example to be worked by hand: what is given stands in `given`, what is asked in `asked`."""
+    """Exercise to solve by hand: `given` are the given steps, `solution` the steps to calculate."""
 
     topic: str
     seed: int
@@ -33,12 +33,12 @@ class Exercise:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What differs from plain attention."""
+        """Settings that differ from the defaults."""
         return self.worked.example.settings
 
 
 def make_exercise(size: str = "3x2", seed: int = 5, topic: str = "plain") -> Exercise:
-    """The worksheet of that size (tokens x width), seed and topic.
+    """Make the worksheet for a size (tokens x width), seed and topic.
 
     >>> make_exercise("2x2", seed=1).worked.tokens == make_exercise("2x2", seed=1).worked.tokens
     True
@@ -50,40 +50,41 @@ def make_exercise(size: str = "3x2", seed: int = 5, topic: str = "plain") -> Exe
         raise UsageError(f'There is no topic "{topic}".', hint=hint)
     tokens, width = read_size(size)
     random = Random(f"{topic} {tokens}x{width} {seed}")
-    given = {"title": f"Attention by hand: {topic}, {tokens}x{width}, seed {seed}"}
-    given |= {"tokens": random.sample(WORDS, tokens)} | TOPICS[topic](random, tokens, width)
-    worked = work(read_example(given))
-    known = ("value", "weights") if worked.example.weights is not None else GIVEN
-    shown = [step for step in worked.steps if not _is_repeated(worked, step)]
+    example = {"title": f"Attention by hand: {topic}, {tokens}x{width}, seed {seed}"}
+    example |= {"tokens": random.sample(WORDS, tokens)} | TOPICS[topic](random, tokens, width)
+    worked = work(read_example(example))
+    given_names = ("value", "weights") if worked.example.weights is not None else GIVEN
+    steps = [step for step in worked.steps if not _is_repeated(worked, step)]
     return Exercise(
         topic, seed, worked,
-        tuple(step for step in shown if step.name in known), tuple(step for step in shown if step.name not in known),
+        tuple(step for step in steps if step.name in given_names),
+        tuple(step for step in steps if step.name not in given_names),
     )  # fmt: skip
 
 
 def read_size(size: str) -> tuple[int, int]:
-    """Tokens and width from `3x2`.
+    """Parse a size such as `3x2` into tokens and width.
 
     >>> read_size("3x2")
     (3, 2)
     """
-    found = re.fullmatch(r"\s*(\d{1,3})\s*[xX×]\s*(\d{1,3})\s*", size)
-    if not found or not (2 <= int(found[1]) <= LARGEST and 1 <= int(found[2]) <= LARGEST):
+    match = re.fullmatch(r"\s*(\d{1,3})\s*[xX×]\s*(\d{1,3})\s*", size)
+    if not match or not (2 <= int(match[1]) <= LARGEST and 1 <= int(match[2]) <= LARGEST):
         raise UsageError(
-            f'"{size}" is no size of a worksheet.',
-            hint=f"Give tokens x width, such as 3x2: 2 to {LARGEST} tokens, a width of 1 to {LARGEST}.",
+            f'"{size}" is not a valid worksheet size.',
+            hint=f"Give tokens x width, such as 3x2: 2 to {LARGEST} tokens and a width of 1 to {LARGEST}.",
         )
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def caption(step: WorkedStep) -> str:
-    """What stands above a step's table."""
+    """Return the caption of a step's table."""
     head, dot, base = step.name.rpartition(".")
     return head + dot + CAPTIONS.get(base, base)
 
 
 def _is_repeated(worked: Worked, step: WorkedStep) -> bool:
-    """Whether a table only repeats the one before it: inputs used as they are, scores that are not scaled."""
+    """True if a table only repeats the previous one: unprojected inputs, unscaled scores."""
     example = worked.example
     if step.base in ("query", "key", "value"):
         return example.w_q is None and example.weights is None
@@ -110,7 +111,7 @@ def _two_heads(random: Random, tokens: int, width: int) -> dict[str, Any]:
 
 
 def _contexts(random: Random, tokens: int, width: int) -> dict[str, Any]:
-    """Weights in tenths that sum to 1, as a lesson would give them."""
+    """Given weights in tenths that sum to 1."""
     weights = [[tenth / 10 for tenth in _tenths(random, tokens)] for _ in range(tokens)]
     return {"weights": weights, "v": _matrix(random, tokens, width, (0, 1, 2, 3))}
 
@@ -121,7 +122,7 @@ def _tenths(random: Random, parts: int) -> list[int]:
 
 
 def _matrix(random: Random, rows: int, columns: int, choices: tuple[int, ...]) -> list[list[int]]:
-    """Whole numbers without a row of zeros, which would teach nothing."""
+    """Random whole numbers; no row is all zeros."""
     matrix = [[random.choice(choices) for _ in range(columns)] for _ in range(rows)]
     for row in matrix:
         if not any(row):
@@ -132,4 +133,4 @@ def _matrix(random: Random, rows: int, columns: int, choices: tuple[int, ...]) -
 TOPICS: dict[str, Callable[[Random, int, int], dict[str, Any]]] = {
     "plain": _plain, "masked": _masked, "cosine": _cosine, "two-heads": _two_heads, "contexts": _contexts,
 }  # fmt: skip
-"""What can be practised."""
+"""Topics that can be practised, with the function that draws their numbers."""

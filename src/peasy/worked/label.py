@@ -1,32 +1,32 @@
-"""Tokens as labels: what cannot be seen is made visible, what would steer a screen is made harmless."""
+"""Token labels: whitespace is made visible, control characters are replaced by symbols."""
 
 from peasy.errors import InvalidInput
 
 LONGEST = 40
-"""More characters than this are cut from a label; the token itself stays whole."""
+"""Maximum length of a label in characters; the token itself is not cut."""
 
 _NAMED = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡", "\xa0": "·"}
 _DIRECTIONS = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)}
 
 
 def visible(token: str) -> str:
-    """The token as a label on paper or screen.
+    """Return the token as a printable label.
 
     >>> visible(" the"), visible("a\\x1b[31m"), visible("")
     ('·the', 'a␛[31m', '(empty)')
     """
-    text = "".join(_visible_character(each) for each in token[: LONGEST + 1])
-    bare = text.lstrip(" ")
-    text = "·" * (len(text) - len(bare)) + bare
+    text = "".join(_visible_character(character) for character in token[: LONGEST + 1])
+    stripped = text.lstrip(" ")
+    text = "·" * (len(text) - len(stripped)) + stripped
     return (text[: LONGEST - 1] + "…" if len(token) > LONGEST else text) or "(empty)"
 
 
 def check_token(where: str, token: str) -> None:
-    """Refuse half characters (lone surrogates): no file or screen could show them."""
+    """Raise if a token contains a lone surrogate, which cannot be encoded."""
     try:
         token.encode("utf-8")
     except UnicodeEncodeError:
-        raise InvalidInput(f"{where} holds half a character, which cannot be written.") from None
+        raise InvalidInput(f"{where} contains a lone surrogate, which cannot be encoded as UTF-8.") from None
 
 
 def _visible_character(character: str) -> str:

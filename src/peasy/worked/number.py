@@ -1,10 +1,10 @@
-"""Numbers as a person writes them: whole where they are whole, all decimals where something was rounded away."""
+"""Number formatting for hand calculations: exact numbers without trailing zeros, rounded ones with all decimals."""
 
 import math
 
 
 def show(number: float, decimals: int = 4) -> str:
-    """The number at `decimals`, without zeros that say nothing.
+    """Format a number at `decimals`; trailing zeros are dropped only if the number is exact.
 
     >>> show(1.0), show(0.5), show(2 / 3), show(1.99999), show(-math.inf)
     ('1', '0.5', '0.6667', '2.0000', '-∞')
@@ -20,13 +20,13 @@ def show(number: float, decimals: int = 4) -> str:
 
 
 def bracket(number: float, decimals: int = 4) -> str:
-    """The number inside a product or a sum: negative ones in brackets."""
+    """Format a number inside a product or sum: negative numbers in brackets."""
     text = show(number, decimals)
     return f"({text})" if text.startswith("-") else text
 
 
 def percent(share: float) -> str:
-    """A share of 1 in percent.
+    """Format a fraction of 1 in percent.
 
     >>> percent(0.19778), percent(0.4), percent(1)
     ('19.8 %', '40 %', '100 %')

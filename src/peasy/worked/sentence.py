@@ -1,4 +1,4 @@
-"""Any sentence as an example: each word gets a vector made from its own letters."""
+"""Example from any sentence: each word gets a deterministic vector hashed from its letters."""
 
 import hashlib
 import re
@@ -8,18 +8,18 @@ from peasy.errors import InvalidInput
 from peasy.worked.example import Example
 
 WIDTH = 4
-"""Numbers per word: few enough to follow by hand, and two or four heads divide them."""
+"""Dimensions per word: few enough to follow by hand, and divisible by two or four heads."""
 
 MADE = (
-    "The vectors were made from the letters of the words, so the same word always gets the same vector. "
-    "They know nothing of meaning: what is similar here is similar by chance."
+    "The vectors are hashed from the letters of the words, so the same word always gets the same vector. "
+    "They carry no meaning: words that are similar here are similar by chance."
 )
 
 _WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]+")
 
 
 def sentence_example(text: str) -> Example:
-    """The sentence as an example without trainable weights.
+    """Return the sentence as an example without trainable weights.
 
     >>> sentence_example("easy peasy").x == sentence_example("Easy, peasy").x[::2]
     True
@@ -32,7 +32,7 @@ def sentence_example(text: str) -> Example:
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """Words and marks, each by itself.
+    """Split a text into words and punctuation marks.
 
     >>> split_words("My phone broke, great")
     ('My', 'phone', 'broke', ',', 'great')
@@ -41,7 +41,7 @@ def split_words(text: str) -> tuple[str, ...]:
 
 
 def vector_of(word: str) -> tuple[float, ...]:
-    """Numbers from -1 to 1 in tenths; capital or small, composed or not, a word is the same word.
+    """Return the vector of a word, in tenths from -1 to 1; case and Unicode normalisation do not matter.
 
     >>> vector_of("pizza") == vector_of("Pizza")
     True

@@ -1,4 +1,4 @@
-"""The story of one word: whom it looks at, in percent, and what it borrows from whom."""
+"""Attention of one query in sentences: its weights in percent and the largest contribution to its context."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from peasy.worked.number import percent, show
 from peasy.worked.work import Worked
 
 MOST_NAMED = 8
-"""A sentence names so many words; the others are summed up."""
+"""Maximum number of keys named in a sentence; the others are summed up."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one key is to the query: its score and weight, and weight times value, which it contributes."""
+    """One key as seen by the query: score, weight, value, and its contribution (weight times value)."""
 
     token: str
     itself: bool
@@ -28,13 +28,13 @@ class Share:
 
     @property
     def size(self) -> float:
-        """How much it contributes, all columns together."""
+        """L1 norm of the contribution."""
         return float(sum(abs(part) for part in self.contribution))
 
 
 @dataclass(frozen=True)
 class Story:
-    """One query's share of attention, key by key, and the sentences that tell it."""
+    """Attention of one query: a share for each key, and sentences that describe them."""
 
     token: str
     position: int
@@ -45,7 +45,7 @@ class Story:
 
 
 def tell(worked: Worked, query: int | str, decimals: int = 4, head: int = 0) -> Story:
-    """The story of one word, by position or by token.
+    """Describe the attention of one query, given by position or token.
 
     >>> from peasy.worked import load_example, work
     >>> print(tell(work(load_example("i-love-ai")), "I").sentences[0])
@@ -53,17 +53,21 @@ def tell(worked: Worked, query: int | str, decimals: int = 4, head: int = 0) -> 
     """
     weights = worked.find("weights", head)
     if weights is None:
-        raise InvalidInput("This example has no weights, so no word looks at another.", hint="Leave --query out.")
+        raise InvalidInput("This example has no attention weights.", hint="Leave --query out.")
     row = place(query, worked.tokens, "word")
     shares = tuple(_share(worked, row, key, head) for key in range(len(worked.keys)))
     context = worked.find("context", head)
-    found = () if context is None else tuple(float(each) for each in context[row])
-    told = [_looking(worked, row, shares, decimals), *_blind(worked, row, shares), *_borrowing(shares, found, decimals)]
-    again = [index for index, token in enumerate(worked.tokens) if token == worked.tokens[row] and index != row]
-    if again and not _is_position(query):
-        places = " and ".join(map(str, again))
-        told.append(f"This is the one at position {row}; the same word also stands at position {places}.")
-    return Story(worked.tokens[row], row, head, shares, found, tuple(told))
+    context_row = () if context is None else tuple(float(number) for number in context[row])
+    sentences = [
+        _looking(worked, row, shares, decimals),
+        *_blind(worked, row, shares),
+        *_borrowing(shares, context_row, decimals),
+    ]
+    repeats = [index for index, token in enumerate(worked.tokens) if token == worked.tokens[row] and index != row]
+    if repeats and not _is_position(query):
+        positions = " and ".join(map(str, repeats))
+        sentences.append(f"This is the one at position {row}; the same word also occurs at position {positions}.")
+    return Story(worked.tokens[row], row, head, shares, context_row, tuple(sentences))
 
 
 def _share(worked: Worked, row: int, key: int, head: int) -> Share:
@@ -80,53 +84,54 @@ def _share(worked: Worked, row: int, key: int, head: int) -> Share:
 
 
 def _looking(worked: Worked, row: int, shares: tuple[Share, ...], decimals: int) -> str:
-    seen = [share for share in shares if not share.hidden]
-    if not seen:
-        return f"{_quoted(worked.tokens[row])} may look at nothing, so its context is zero."
-    told, rest = seen, 0.0
-    if len(seen) > MOST_NAMED + 1:
-        told = sorted(seen, key=lambda share: -share.weight)[:MOST_NAMED]
-        rest = sum(share.weight for share in seen) - sum(share.weight for share in told)
-    shared = worked.example.normalise != "none"
+    visible_shares = [share for share in shares if not share.hidden]
+    if not visible_shares:
+        return f"{_quoted(worked.tokens[row])} attends to nothing: all keys are masked, so its context is zero."
+    named, rest = visible_shares, 0.0
+    if len(visible_shares) > MOST_NAMED + 1:
+        named = sorted(visible_shares, key=lambda share: -share.weight)[:MOST_NAMED]
+        rest = sum(share.weight for share in visible_shares) - sum(share.weight for share in named)
+    is_share = worked.example.normalise != "none"
     parts = [
-        f"{_amount(share.weight, shared, decimals)} {'to' if shared else 'times'} {_name(share)}" for share in told
+        f"{_amount(share.weight, is_share, decimals)} {'to' if is_share else 'times'} {_name(share)}" for share in named
     ]
-    if len(seen) > len(told):
-        parts.append(f"{_amount(rest, shared, decimals)} to the other {len(seen) - len(told)}")
-    if shared:
+    if len(visible_shares) > len(named):
+        parts.append(f"{_amount(rest, is_share, decimals)} to the other {len(visible_shares) - len(named)}")
+    if is_share:
         parts[0] = parts[0].replace(" to ", " of its attention to ", 1)
         return f"{_quoted(worked.tokens[row])} gives {_listed(parts)}."
     return f"{_quoted(worked.tokens[row])} becomes {_listed(parts)}."
 
 
 def _blind(worked: Worked, row: int, shares: tuple[Share, ...]) -> list[str]:
-    hidden = [share for share in shares if share.hidden]
-    if not hidden or len(hidden) == len(shares):
+    masked = [share for share in shares if share.hidden]
+    if not masked or len(masked) == len(shares):
         return []
-    named = [_name(share) for share in hidden[:MOST_NAMED]]
-    if len(hidden) > MOST_NAMED:
-        named.append(f"{len(hidden) - MOST_NAMED} more")
-    return [f"It may not look at {_listed(named)}."]
+    named = [_name(share) for share in masked[:MOST_NAMED]]
+    if len(masked) > MOST_NAMED:
+        named.append(f"{len(masked) - MOST_NAMED} more")
+    return [f"It cannot attend to {_listed(named)} (masked)."]
 
 
 def _borrowing(shares: tuple[Share, ...], context: tuple[float, ...], decimals: int) -> list[str]:
-    """Weight times value: a large value can make up for a small weight."""
+    """Describe the largest contribution (weight times value): a large value can outweigh a small weight."""
     if not context:
         return []
-    most = max(shares, key=lambda share: share.size)
-    if most.size == 0:
+    largest = max(shares, key=lambda share: share.size)
+    if largest.size == 0:
         return []
-    vectors = [_vector(each, decimals) for each in (most.value, most.contribution, context)]
-    borrowed = f"{show(most.weight, decimals)} · {vectors[0]} = {vectors[1]}"
-    part = "most" if sum(share.size > 0 for share in shares) > 1 else "all"
-    whom = f"keeps {part} of itself" if most.itself else f"borrows {part} from {_name(most)}"
-    told = [f"It {whom}: {borrowed}, of a context of {vectors[2]}."]
+    vectors = [_vector(vector, decimals) for vector in (largest.value, largest.contribution, context)]
+    product = f"{show(largest.weight, decimals)} · {vectors[0]} = {vectors[1]}"
+    part = "Most" if sum(share.size > 0 for share in shares) > 1 else "All"
+    sentences = [f"{part} of its context comes from {_name(largest)}: {product}; the whole context is {vectors[2]}."]
     heaviest = max(share.weight for share in shares)
-    if most.weight < heaviest - 1e-12:
-        told.append("Others weigh more, but the value decides what a weight brings.")
+    if largest.weight < heaviest - 1e-12:
+        sentences.append("Other keys have a larger weight, but this one has the larger value vector.")
     elif sum(abs(share.weight - heaviest) <= 1e-12 for share in shares) > 1:
-        told.append("Others weigh the same; it brings more because its value is bigger.")
-    return told
+        sentences.append(
+            "Other keys have the same weight; this one contributes more because its value vector is larger."
+        )
+    return sentences
 
 
 def _amount(weight: float, shared: bool, decimals: int) -> str:
@@ -146,12 +151,12 @@ def _listed(parts: list[str]) -> str:
 
 
 def _vector(numbers: tuple[float, ...], decimals: int) -> str:
-    shown = [show(each, decimals) for each in numbers[:6]]
+    shown = [show(number, decimals) for number in numbers[:6]]
     return f"[{', '.join(shown)}{', ...' if len(numbers) > 6 else ''}]"
 
 
 def _floats(row: np.ndarray) -> tuple[float, ...]:
-    return tuple(float(each) for each in row)
+    return tuple(float(number) for number in row)
 
 
 def _is_position(query: int | str) -> bool:

@@ -1,4 +1,4 @@
-"""Attention in letters: which query meets which key, and each context as a sum of weighted values."""
+"""Symbolic form of an example: q_i*k_j for scores, and each context as a weighted sum of v_j."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from peasy.worked.number import bracket, show
 from peasy.worked.work import Worked
 
 HIDDEN = "x"
-"""What stands where a query may not look."""
+"""Sign for a masked cell."""
 
 
 @dataclass(frozen=True)
 class SymbolTable:
-    """A table of letters: `name` is the step it stands for."""
+    """Table of symbols; `name` is its step."""
 
     name: str
     rows: tuple[str, ...]
@@ -23,14 +23,14 @@ class SymbolTable:
 
 @dataclass(frozen=True)
 class Symbolic:
-    """Three tables (q*k, the weights, weights times v) and the sum of each row."""
+    """Three symbolic tables (q*k, weights, weights times v) and the sum of each row."""
 
     tables: tuple[SymbolTable, ...]
     sums: tuple[tuple[str, str], ...]
 
 
 def symbolise(worked: Worked, decimals: int = 4, head: int = 0) -> Symbolic:
-    """The example in letters: tokens are counted from 0, so that token 3 asks with q_3.
+    """Return the example in symbols; tokens count from 0, so token 3 has the query q_3.
 
     >>> from peasy.worked import load_example, work
     >>> symbolise(work(load_example("easy-peasy"))).sums[1]
@@ -43,17 +43,17 @@ def symbolise(worked: Worked, decimals: int = 4, head: int = 0) -> Symbolic:
     sums: tuple[tuple[str, str], ...] = ()
     if weights is not None:
         shares = _cells(worked, lambda i, j: show(float(weights[i, j]), decimals))
-        parts = _cells(worked, lambda i, j: f"{bracket(float(weights[i, j]), decimals)}*v_{j}")
-        tables += [SymbolTable("weights", rows, columns, shares), SymbolTable("context", rows, columns, parts)]
+        products = _cells(worked, lambda i, j: f"{bracket(float(weights[i, j]), decimals)}*v_{j}")
+        tables += [SymbolTable("weights", rows, columns, shares), SymbolTable("context", rows, columns, products)]
         sums = tuple(
             (visible(token), " + ".join(part for part in row if part != HIDDEN) or "0")
-            for token, row in zip(worked.tokens, parts, strict=True)
+            for token, row in zip(worked.tokens, products, strict=True)
         )
     return Symbolic(tuple(tables), sums)
 
 
 def in_words(worked: Worked, row: int, decimals: int = 4, head: int = 0) -> str:
-    """One row as a sum of words: `0.57 Orange + 0.43 Apple`; words that weigh nothing are left out."""
+    """Return one row as a weighted sum of words: `0.57 Orange + 0.43 Apple`; zero weights are left out."""
     weights = worked.find("weights", head)
     assert weights is not None
     shares = zip(weights[row], worked.keys, strict=True)
@@ -62,8 +62,8 @@ def in_words(worked: Worked, row: int, decimals: int = 4, head: int = 0) -> str:
 
 
 def _cells(worked: Worked, write: Callable[[int, int], str]) -> tuple[tuple[str, ...], ...]:
-    seen = worked.may_look
+    mask = worked.may_look
     return tuple(
-        tuple(HIDDEN if seen is not None and not seen[i, j] else write(i, j) for j in range(len(worked.keys)))
+        tuple(HIDDEN if mask is not None and not mask[i, j] else write(i, j) for j in range(len(worked.keys)))
         for i in range(len(worked.tokens))
     )

@@ -1,4 +1,4 @@
-"""Working an example: every step that follows from what is given, with labels, on the one formula."""
+"""Solver for worked examples: computes every step that follows from the given matrices, with labels."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ from peasy.formula.step import Step
 from peasy.worked.example import AdditiveScoring, Example, Matrix
 
 MOST_SCORES = 1_000_000
-"""More scores than this (1,000 queries on 1,000 keys) are no example on paper any more."""
+"""Maximum number of scores of an example (1,000 queries by 1,000 keys)."""
 
 TABLES = {"q": "query", "k": "key", "v": "value", "x_source": "source", "z": "context", "qk^t": "scores"}
-"""What tables are called on paper, beside the names of the steps themselves; case does not matter."""
+"""Aliases of step names as written on paper; case does not matter."""
 
 
 @dataclass(frozen=True)
 class WorkedStep:
-    """One step of an example: its caption, its labels and its numbers `[row, column]`."""
+    """One computed step: caption, labels and values `[row, column]`."""
 
     name: str
     tex: str
@@ -39,13 +39,13 @@ class WorkedStep:
 
     @property
     def base(self) -> str:
-        """The name without the head it belongs to."""
+        """Step name without the head prefix."""
         return self.name.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
 class Worked:
-    """An example with all its steps. `may_look[query, key]` says who sees whom; None = everyone sees everyone."""
+    """Example with all its steps. `attention_mask[query, key]` is True where the query attends; None = no mask."""
 
     example: Example
     steps: tuple[WorkedStep, ...]
@@ -53,41 +53,43 @@ class Worked:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The tokens that ask."""
+        """Labels of the queries."""
         return self.example.tokens
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The tokens that are looked at."""
+        """Labels of the keys."""
         return self.example.keys
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the steps, in order."""
+        """Step names in order."""
         return tuple(step.name for step in self.steps)
 
     def step(self, name: str) -> WorkedStep:
-        """The step of that name; `Q`, `K`, `V` and the other names on paper are understood."""
+        """Return the step of that name; aliases such as `Q`, `K`, `V` are accepted."""
         wanted = step_name(name)
         for step in self.steps:
             if step.name == wanted:
                 return step
         hint = did_you_mean(wanted, self.names) or ""
-        raise NotFound(f'There is no step "{name}" here.', hint=f"{hint} Steps: {', '.join(self.names)}.".strip())
+        raise NotFound(
+            f'There is no step "{name}" in this example.', hint=f"{hint} Steps: {', '.join(self.names)}.".strip()
+        )
 
     def find(self, name: str, head: int = 0) -> np.ndarray | None:
-        """The numbers of a step, of one head where there are several; None if there is no such step."""
+        """Return the values of a step (of one head if there are several), or None if there is no such step."""
         wanted = {head_name(name, head), name}
         return next((step.values for step in self.steps if step.name in wanted), None)
 
     @property
     def heads(self) -> tuple[int, ...]:
-        """The heads by number from 1; (0,) where there is only one."""
+        """Head numbers from 1; (0,) for a single head."""
         return tuple(sorted({step.head for step in self.steps} - {0})) or (0,)
 
 
 def work(example: Example) -> Worked:
-    """Every step that follows from what `example` gives.
+    """Compute every step that follows from what `example` gives.
 
     >>> from peasy.worked.example import load_example
     >>> work(load_example("i-love-ai")).step("weights").values[0].round(4)
@@ -98,18 +100,18 @@ def work(example: Example) -> Worked:
         numbered = tuple(_weighed(example) if example.weights is not None else _attended(example))
     if not numbered:
         raise InvalidInput(
-            "There is nothing to work with.", hint="Give x, or q and k, or weights (and v for the context)."
+            "The example gives nothing to compute.", hint="Give x, or q and k, or weights (and v for the context)."
         )
     steps = tuple(_labelled(example, numbered))
     names = [step.base for step in steps]
     if example.until and example.until not in names:
-        raise InvalidInput(f'until = "{example.until}" is none of the steps.', hint=f"Steps: {', '.join(names)}.")
+        raise InvalidInput(f'until = "{example.until}" is not one of the steps.', hint=f"Steps: {', '.join(names)}.")
     last = len(names) - names[::-1].index(example.until) if example.until else len(names)
     return Worked(example, steps[:last], look_table(example))
 
 
 def step_name(name: str) -> str:
-    """The name of the step that a table's name on paper means.
+    """Return the step name for a table name as written on paper.
 
     >>> step_name("W_Q"), step_name("Q"), step_name("head-2.V")
     ('w_q', 'query', 'head-2.value')
@@ -119,23 +121,23 @@ def step_name(name: str) -> str:
 
 
 def head_name(name: str, head: int) -> str:
-    """The name of a step within a head: `head-1.scores`; no head, no prefix."""
+    """Return the name of a step within a head: `head-1.scores`; head 0 gives no prefix."""
     return f"head-{head}.{name}" if head else name
 
 
 def check_size(example: Example) -> None:
-    """Refuse what would no longer fit on paper, before any of it is calculated."""
+    """Raise if the example has more than MAX_SCORES scores, before anything is computed."""
     scores = len(example.tokens) * len(example.keys) * example.heads
     if scores > MOST_SCORES:
         raise InvalidInput(
             f"{len(example.tokens):,} queries on {len(example.keys):,} keys make {scores:,} scores; "
-            f"an example may have {MOST_SCORES:,}.",
-            hint="Work on a shorter piece: up to 1,000 tokens with one head.",
+            f"the maximum is {MOST_SCORES:,}.",
+            hint="Use a shorter example: up to 1,000 tokens with one head.",
         )
 
 
 def look_table(example: Example) -> np.ndarray | None:
-    """Which query may look at which key, from mask, bias, causal and window; None = all at all."""
+    """Return the attention mask `[query, key]` from mask, bias, causal and window; None = no mask."""
     query, key = np.empty((len(example.tokens), 1)), np.empty((len(example.keys), 1))
     mask, bias = _boolean(example.mask), _bias(example)
     allowed = visible(np, query, key, mask, bias, example.causal, example.window)
@@ -147,33 +149,35 @@ Given = np.ndarray | None
 
 
 def _weighed(example: Example) -> Numbered:
-    """Weights are given: all that is left is to sum the values."""
+    """Steps of an example with given weights: only the weighted sum of the values remains."""
     assert example.weights is not None
     weights, value = _array(example.weights), _maybe(example.v)
     if example.heads > 1:
         raise InvalidInput("Given weights belong to one head.", hint="Leave heads out, or give x and its matrices.")
-    hidden = look_table(example)
-    if hidden is not None and np.any(weights[~hidden] != 0):
-        raise InvalidInput("weights has a number where the mask hides a key.", hint="Hidden keys weigh 0.")
-    changed = hidden is not None or example.bias is not None
-    said = {step.name: step for step in captions(_scoring(example), NORMALISATIONS[example.normalise], changed=changed)}
+    mask = look_table(example)
+    if mask is not None and np.any(weights[~mask] != 0):
+        raise InvalidInput("weights has a non-zero number for a masked key.", hint="Masked keys have weight 0.")
+    has_mask = mask is not None or example.bias is not None
+    step_captions = {
+        step.name: step for step in captions(_scoring(example), NORMALISATIONS[example.normalise], changed=has_mask)
+    }
     if value is not None:
-        yield said["value"], value
-    yield said["weights"], weights
+        yield step_captions["value"], value
+    yield step_captions["weights"], weights
     if value is not None:
-        yield said["context"], project(weights, value, ("weights", "v"))
+        yield step_captions["context"], project(weights, value, ("weights", "v"))
 
 
 def _attended(example: Example) -> Numbered:
     x, source = _maybe(example.rows), _maybe(example.source_x)
-    looked_at = source if example.source_tokens else x
+    key_inputs = source if example.source_tokens else x
     learned = not (example.w_q is example.w_k is example.w_v is None)
     query = _made(example.q, x, example.w_q, ("x", "w_q"), learned)
-    key = _made(example.k, looked_at, example.w_k, ("source_x" if source is not None else "x", "w_k"), learned)
-    value = _made(example.v, looked_at, example.w_v, ("source_x" if source is not None else "x", "w_v"), learned)
-    for step, given in ((X, x), (SOURCE, source)):
-        if given is not None:
-            yield step, given
+    key = _made(example.k, key_inputs, example.w_k, ("source_x" if source is not None else "x", "w_k"), learned)
+    value = _made(example.v, key_inputs, example.w_v, ("source_x" if source is not None else "x", "w_v"), learned)
+    for step, array in ((X, x), (SOURCE, source)):
+        if array is not None:
+            yield step, array
     for step, name in ((W_Q, "w_q"), (W_K, "w_k"), (W_V, "w_v")):
         if getattr(example, name) is not None:
             yield step, _array(getattr(example, name))
@@ -181,18 +185,20 @@ def _attended(example: Example) -> Numbered:
 
 
 def _scored(example: Example, query: Given, key: Given, value: Given, learned: bool) -> Numbered:
-    """The steps of the formula as far as query, key and value are there."""
-    stand_in = [each for each in (query, key) if each is not None]
-    if not stand_in and value is None:
+    """Steps of the formula as far as query, key and value are available."""
+    available = [array for array in (query, key) if array is not None]
+    if not available and value is None:
         return
-    width = (stand_in[0] if stand_in or value is None else value).shape[-1]
-    asked = np.zeros((len(example.tokens), width)) if query is None else query
-    offered = np.zeros((len(example.keys), width)) if key is None else key
-    said = np.zeros((len(example.keys), offered.shape[-1])) if value is None else value
-    steps = attend_in_heads(np, asked, offered, said, example.heads, _options(example, asked))
-    given = {name for name, each in {"query": example.q, "key": example.k, "value": example.v}.items() if each}
+    width = (available[0] if available or value is None else value).shape[-1]
+    query_or_zeros = np.zeros((len(example.tokens), width)) if query is None else query
+    key_or_zeros = np.zeros((len(example.keys), width)) if key is None else key
+    value_or_zeros = np.zeros((len(example.keys), key_or_zeros.shape[-1])) if value is None else value
+    steps = attend_in_heads(
+        np, query_or_zeros, key_or_zeros, value_or_zeros, example.heads, _options(example, query_or_zeros)
+    )
+    given_names = {name for name, array in {"query": example.q, "key": example.k, "value": example.v}.items() if array}
     tex = projections(example.source_x is not None, learned).items()
-    steps = steps.captioned({name: change for name, change in tex if name not in given})
+    steps = steps.captioned({name: change for name, change in tex if name not in given_names})
     present = {"query": query is not None, "key": key is not None, "value": value is not None}
     scored = present["query"] and present["key"]
     present |= dict.fromkeys(("scores", "scaled", "weights"), scored)
@@ -203,7 +209,7 @@ def _scored(example: Example, query: Given, key: Given, value: Given, learned: b
 
 
 def _gathered(example: Example, found: np.ndarray, tex: str) -> Numbered:
-    """The heads side by side, and the last linear map."""
+    """Concatenated heads and the output projection."""
     if example.heads > 1:
         found, tex = merge(np, found), CONCAT.tex
         yield CONCAT, found
@@ -215,7 +221,7 @@ def _gathered(example: Example, found: np.ndarray, tex: str) -> Numbered:
 
 
 def _made(given: Matrix | None, inputs: Given, weights: Matrix | None, names: tuple[str, str], learned: bool) -> Given:
-    """Query, key or value: given, or projected, or the inputs themselves when nothing is learned."""
+    """Query, key or value: given, or projected, or the inputs unchanged if no projection is given."""
     if given is not None:
         return _array(given)
     if inputs is None or (weights is None and learned):
@@ -243,8 +249,8 @@ def _scoring(example: Example) -> Scoring:
 
 
 def _is_masked(example: Example) -> bool:
-    hidden = look_table(example)
-    return example.bias is not None or (hidden is not None and not bool(hidden.all()))
+    mask = look_table(example)
+    return example.bias is not None or (mask is not None and not bool(mask.all()))
 
 
 def _array(matrix: Matrix) -> np.ndarray:
@@ -264,23 +270,23 @@ def _bias(example: Example) -> np.ndarray | None:
 
 
 def _labelled(example: Example, numbered: tuple[tuple[Step, np.ndarray], ...]) -> Iterator[WorkedStep]:
-    """Steps with labels; those inside heads one head after the other, as they would be worked on paper."""
-    inner = [index for index, (_, array) in enumerate(numbered) if array.ndim == 3]
-    first, last = (inner[0], inner[-1] + 1) if inner else (len(numbered), len(numbered))
+    """Yield labelled steps; per-head steps are grouped by head, as on paper."""
+    per_head = [index for index, (_, array) in enumerate(numbered) if array.ndim == 3]
+    first, last = (per_head[0], per_head[-1] + 1) if per_head else (len(numbered), len(numbered))
     shared_keys = _key_heads(example, {step.name: array for step, array in numbered})
     for step, array in numbered[:first]:
         yield _worked(example, step, array)
-    for head in range(example.heads if inner else 0):
+    for head in range(example.heads if per_head else 0):
         for step, array in numbered[first:last]:
             width = array.shape[-1]
-            place = head if step.name == "query" or not shared_keys else head * shared_keys // example.heads
-            yield _worked(example, step, array[head], head + 1, place * width)
+            key_head = head if step.name == "query" or not shared_keys else head * shared_keys // example.heads
+            yield _worked(example, step, array[head], head + 1, key_head * width)
     for step, array in numbered[last:]:
         yield _worked(example, step, array)
 
 
 def _key_heads(example: Example, arrays: dict[str, np.ndarray]) -> int:
-    """How many key heads there are before groups of query heads share them."""
+    """Number of KV heads in grouped-query attention; 0 if unknown."""
     width = len(example.w_k[0]) if example.w_k else len(example.k[0]) if example.k else 0
     key = arrays.get("key")
     return width // key.shape[-1] if width and key is not None and key.ndim == 3 else 0
@@ -288,9 +294,7 @@ def _key_heads(example: Example, arrays: dict[str, np.ndarray]) -> int:
 
 def _worked(example: Example, step: Step, values: np.ndarray, head: int = 0, start: int = 0) -> WorkedStep:
     if not np.all(np.isfinite(values) | (np.isneginf(values) & (step.name == "masked"))):
-        raise InvalidInput(
-            f"The numbers of {step.name} grow beyond what can be calculated.", hint="Use numbers nearer to 1."
-        )
+        raise InvalidInput(f"The numbers of {step.name} overflow.", hint="Use smaller numbers.")
     row_axis, column_axis = step.axes[-2:]
     rows = _labels(example, step.name, row_axis, values.shape[0], 0)
     columns = _labels(example, step.name, column_axis, values.shape[1], start)
@@ -300,7 +304,7 @@ def _worked(example: Example, step: Step, values: np.ndarray, head: int = 0, sta
 
 
 def _labels(example: Example, name: str, axis: str, size: int, start: int) -> tuple[str, ...]:
-    """Tokens where an axis counts tokens; feature names where nothing has mixed them yet; else numbers from 0."""
+    """Labels of an axis: tokens, feature names as long as no projection mixed them, else numbers from 0."""
     if axis == QUERY:
         return example.tokens
     if axis == KEY:

@@ -1,4 +1,4 @@
-"""Attention that is right, in as many styles as people write it. The doctor must find nothing wrong with any."""
+"""Correct attention in many styles; the examination must find no mistake."""
 
 import math
 
@@ -84,7 +84,7 @@ def from_inputs(x, W_q, W_k, W_v):
 
 
 class FromScratch(nn.Module):
-    """One projection for all, causal by a buffer, settings in an object."""
+    """Fused QKV projection, causal mask as a buffer, settings in a config object."""
 
     def __init__(self, config):
         super().__init__()
@@ -105,7 +105,7 @@ class FromScratch(nn.Module):
 
 
 class FourLinears(nn.Module):
-    """Queries, keys and values given apart; four equal layers in a list; a mask with 0 = hidden."""
+    """Separate queries, keys and values; four equal layers in a list; mask with 0 = masked."""
 
     def __init__(self, h, d_model, dropout=0.1):
         super().__init__()
@@ -182,7 +182,7 @@ class TimeFirst(nn.Module):
 
 
 class Odd(nn.Module):
-    """Weights that no name gives away: tested by its properties."""
+    """Weights with unknown names: only the dependence test applies."""
 
     def __init__(self, d_model):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Attention with one mistake each: what learners write. The doctor must call each by its name."""
+"""Attention with one common mistake each; the examination must name it."""
 
 import math
 
@@ -190,7 +190,7 @@ def rotate(x, places):
 
 
 class Cached(nn.Module):
-    """Rotary, causal, with a cache; what is wrong comes in by the class below."""
+    """Rotary, causal, with a cache; subclasses add the mistakes."""
 
     shift, corner = True, "end"
 

@@ -1,14 +1,14 @@
-"""Several heads must beat one by more than seeds differ; where they do not, the verdict says so."""
+"""Several heads must beat one by more than the variation between seeds; otherwise the verdict changes."""
 
 from peasy.workbench.experiments import heads
 
 
-def test_a_short_training_has_equal_parameters(tmp_path):
-    found = heads.run(steps=4, seeds=1, probes=4, counts=(1, 2))
-    sizes = {each["parameters"] for each in found.numbers.values()}
+def test_head_counts_have_equal_parameters(tmp_path):
+    result = heads.run(steps=4, seeds=1, probes=4, counts=(1, 2))
+    sizes = {model["parameters"] for model in result.numbers.values()}
     assert len(sizes) == 1
-    assert set(found.numbers) == {"1", "2"}
-    assert set(found.numbers["2"]["does"]) == {"0.0", "0.1", "1.0", "1.1"}
+    assert set(result.numbers) == {"1", "2"}
+    assert set(result.numbers["2"]["does"]) == {"0.0", "0.1", "1.0", "1.1"}
 
 
 def trained(count, *losses):
@@ -29,20 +29,20 @@ def test_verdict_follows_the_numbers():
     assert not concluded(trained(1, 1.5, 1.52), trained(4, 2.0, 2.02)).holds
 
 
-def test_heads_are_told_apart_by_where_they_look_most():
-    found = concluded(trained(1, 2.0, 2.0), trained(4, 1.5, 1.5))
-    table = found.parts[-1]
+def test_heads_are_classified_by_main_target():
+    result = concluded(trained(1, 2.0, 2.0), trained(4, 1.5, 1.5))
+    table = result.parts[-1]
     assert table.columns == ("head", "itself", "the first", "most")
     assert [row[-1] for row in table.rows] == ["itself", "itself", "itself", "the first"]
-    assert "of 2 kinds" in found.verdict
+    assert "of 2 kinds" in result.verdict
 
 
-def test_a_gain_within_the_noise_is_none():
-    found = concluded(trained(1, 2.0, 2.3), trained(4, 1.95, 2.25))
-    assert not found.holds
-    assert "NOT learn measurably more" in found.verdict
+def test_gain_within_noise_does_not_hold():
+    result = concluded(trained(1, 2.0, 2.3), trained(4, 1.95, 2.25))
+    assert not result.holds
+    assert "NOT learn measurably more" in result.verdict
 
 
-def test_too_many_are_said_to_be_too_many():
-    found = concluded(trained(1, 2.0, 2.0), trained(4, 1.5, 1.5), trained(8, 1.8, 1.8))
-    assert "8 are no better than 4" in found.verdict
+def test_too_many_heads_are_reported():
+    result = concluded(trained(1, 2.0, 2.0), trained(4, 1.5, 1.5), trained(8, 1.8, 1.8))
+    assert "8 are no better than 4" in result.verdict

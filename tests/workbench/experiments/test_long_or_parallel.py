@@ -1,17 +1,17 @@
-"""Who reaches furthest and who is fast is read off the numbers, whoever it is."""
+"""The verdict on recall distance and speed follows from the numbers."""
 
 from peasy.workbench.experiments import long_or_parallel as lop
 
 
-def test_a_short_run_measures_every_kind(tmp_path):
-    found = lop.run(steps=2, probes=4, distances=(6, 8), lengths=(16, 32))
-    assert set(found.numbers) == set(lop.KINDS)
-    for kind in found.numbers.values():
+def test_short_run_measures_every_architecture(tmp_path):
+    result = lop.run(steps=2, probes=4, distances=(6, 8), lengths=(16, 32))
+    assert set(result.numbers) == set(lop.KINDS)
+    for kind in result.numbers.values():
         assert set(kind["recall"]) == {6, 8}
         assert all(rate > 0 for rate in kind["rate"].values())
-    sizes = [kind["parameters"] for name, kind in found.numbers.items() if name != "n-gram"]
+    sizes = [kind["parameters"] for name, kind in result.numbers.items() if name != "n-gram"]
     assert max(sizes) < 1.5 * min(sizes)
-    assert not found.holds  # nobody reaches anything in two steps
+    assert not result.holds  # two steps are too few for any recall
 
 
 def kind(recall, rate, more=1e-3):
@@ -26,25 +26,25 @@ def concluded(ours, rnn):
 def test_verdict_follows_the_numbers():
     far, near = kind((1.0, 1.0), 9e4), kind((1.0, 0.6), 3e4)
     assert concluded(far, near).holds
-    assert "is long and parallel" in concluded(far, near).verdict
-    turned = concluded(near, far)
-    assert not turned.holds
-    assert "is neither here" in turned.verdict
+    assert "is both long-range and parallel" in concluded(far, near).verdict
+    swapped = concluded(near, far)
+    assert not swapped.holds
+    assert "is neither here" in swapped.verdict
 
 
-def test_where_the_slide_is_too_simple():
-    found = concluded(kind((1.0, 1.0), 9e4, more=5e-3), kind((1.0, 1.0), 3e4))
-    assert "in generation the RNN is the cheaper one" in found.verdict
-    assert "the RNN reaches as far" in found.verdict
+def test_verdict_reports_where_the_rnn_is_better():
+    result = concluded(kind((1.0, 1.0), 9e4, more=5e-3), kind((1.0, 1.0), 3e4))
+    assert "in generation the RNN is cheaper" in result.verdict
+    assert "the RNN recalls as far" in result.verdict
 
 
-def test_reach_ends_at_the_first_miss():
+def test_recall_distance_ends_at_first_miss():
     assert lop.Kind(1, {6: 1.0, 12: 0.5, 24: 1.0}, 0.0).reach == 6
     assert lop.Kind(1, {6: 0.5}, 0.0).reach == 0
 
 
-def test_distances_are_those_asked_for():
+def test_probe_has_the_requested_distance():
     probe = lop.held_out(12, 1, 0)[0]
     words = probe.text.split()
-    told = [at for at, word in enumerate(words[:-2]) if word == words[-1]]
-    assert len(words) - 1 - told[0] == 12
+    given = [at for at, word in enumerate(words[:-2]) if word == words[-1]]
+    assert len(words) - 1 - given[0] == 12

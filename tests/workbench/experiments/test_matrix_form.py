@@ -1,18 +1,18 @@
-"""The roads agree, and the verdict says so only when they do."""
+"""All methods agree; a method that differs changes the verdict."""
 
 import numpy as np
 
 from peasy.workbench.experiments import matrix_form
 
 
-def test_all_roads_agree():
-    found = matrix_form.run(tokens=16, rounds=1)
-    assert found.holds, found.verdict
-    assert "the same numbers" in found.verdict
+def test_all_methods_agree():
+    result = matrix_form.run(tokens=16, rounds=1)
+    assert result.holds, result.verdict
+    assert "the same numbers" in result.verdict
 
 
-def test_a_road_that_differs_turns_the_verdict(monkeypatch):
+def test_differing_method_changes_verdict(monkeypatch):
     monkeypatch.setattr(matrix_form, "by_row", lambda q, k, v: np.zeros_like(v))
-    found = matrix_form.run(tokens=16, rounds=1)
-    assert not found.holds
-    assert "NOT the same" in found.verdict
+    result = matrix_form.run(tokens=16, rounds=1)
+    assert not result.holds
+    assert "NOT the same" in result.verdict

@@ -1,4 +1,4 @@
-"""Trained vectors mean something, and vectors by chance do not."""
+"""Trained vectors confirm all claims; untrained vectors change the verdict."""
 
 import numpy as np
 import pytest
@@ -13,21 +13,21 @@ def models():
     return {"words": load("words"), "sentences": load("sentences")}
 
 
-def test_trained_models_show_all_three(models):
-    found = meaning.run(**models, texts=48)
-    assert found.holds, found.verdict
-    words = found.numbers["words"]
+def test_trained_models_confirm_all_claims(models):
+    result = meaning.run(**models, texts=48)
+    assert result.holds, result.verdict
+    words = result.numbers["words"]
     assert words["after"]["awesome great"] > words["before"]["awesome great"] + 0.2
 
 
-def test_untrained_models_turn_the_verdict(models):
-    fresh = {name: untrained(each, 5) for name, each in models.items()}
-    found = meaning.run(**fresh, texts=32)
-    assert not found.holds
+def test_untrained_models_change_verdict(models):
+    fresh = {name: untrained(model, 5) for name, model in models.items()}
+    result = meaning.run(**fresh, texts=32)
+    assert not result.holds
 
 
 @pytest.mark.parametrize("claim", ["words", "contexts", "clusters"])
-def test_each_claim_can_fail_alone(claim):
+def test_each_claim_can_fail(claim):
     pairs = meaning.PAIRS
     after = dict(zip(pairs, (0.9, 0.9, 0.8, 0.1, 0.1), strict=True))
     names = tuple(name for group in meaning.WORDS.values() for name in group)

@@ -1,4 +1,4 @@
-"""The last finding comes back as it was: parts, numbers, verdict; what cannot be read is as if it were not there."""
+"""The last result is restored exactly; unreadable files are ignored."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def finding():
     return Finding("matrix-form", "Why?", parts, "It is so.", True, "Not always.", {"n": 1.5}, 7)
 
 
-def test_a_finding_comes_back_whole(finding):
+def test_result_roundtrip(finding):
     memory.remember(finding)
     found, when = memory.recall("matrix-form")
     assert found == finding
@@ -42,7 +42,7 @@ PICTURES = (
 
 
 @pytest.mark.parametrize("part", PICTURES, ids=lambda part: type(part).__name__)
-def test_pictures_come_back_too(finding, part):
+def test_figures_roundtrip(finding, part):
     whole = replace(finding, parts=(part,))
     memory.remember(whole)
     found, _ = memory.recall("matrix-form")
@@ -50,13 +50,13 @@ def test_pictures_come_back_too(finding, part):
 
 
 @pytest.mark.parametrize("name", ["first-word"])
-def test_what_real_experiments_found_comes_back(name):
+def test_real_experiment_roundtrip(name):
     found = experiment(name, keep=True)
     again, _ = memory.recall(name)
     assert text.draw(again.document()) == text.draw(found.document())
 
 
-def test_nothing_torn_or_foreign_comes_back(finding):
+def test_torn_or_foreign_files_are_ignored(finding):
     assert memory.recall("matrix-form") is None
     path = memory.remember(finding)
     path.write_text(path.read_text()[:-40])
@@ -65,14 +65,14 @@ def test_nothing_torn_or_foreign_comes_back(finding):
     assert memory.recall("matrix-form") is None
 
 
-def test_only_what_is_to_be_kept_is_kept():
+def test_results_are_saved_only_with_keep():
     experiment("matrix-form", tokens=8)
     assert memory.recall("matrix-form") is None
     found = experiment("matrix-form", tokens=8, keep=True)
     assert memory.recall("matrix-form")[0].numbers == found.numbers
 
 
-def test_a_home_that_cannot_be_written_spoils_no_finding(monkeypatch, tmp_path):
+def test_unwritable_home_does_not_fail_the_experiment(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PEASY_HOME", str(tmp_path / "file"))
     assert experiment("matrix-form", tokens=8, keep=True).verdict

@@ -1,4 +1,4 @@
-"""Attention finds the order of words, one fixed vector loses long rows; other numbers give another verdict."""
+"""Attention aligns reordered words, one fixed vector fails on long sequences; other numbers change the verdict."""
 
 import pytest
 
@@ -9,11 +9,11 @@ from peasy.workbench.experiments import order_and_size as order
 
 
 def test_built_in_translators_align():
-    found = order.run(pairs=4, steps=0).numbers
-    assert set(found["translators"]) == {"locales-fr", "locales-fr-2015"}
-    for each in found["translators"].values():
-        assert each["error"]["date"] < found["ruler"]["date"]
-        assert min(each["exact"].values()) >= 0.75
+    numbers = order.run(pairs=4, steps=0).numbers
+    assert set(numbers["translators"]) == {"locales-fr", "locales-fr-2015"}
+    for translator in numbers["translators"].values():
+        assert translator["error"]["date"] < numbers["ruler"]["date"]
+        assert min(translator["exact"].values()) >= 0.75
 
 
 def aligned(error):
@@ -46,7 +46,7 @@ def test_verdict_follows_the_numbers():
     assert "does not hurt more" in concluded(lengths=exchanged).verdict
 
 
-def test_a_ruler_errs_where_words_change_places():
+def test_diagonal_baseline_errs_on_crossing_alignments():
     straight = Pair("a b c", "x y z", "date", ((0, 0), (1, 1), (2, 2)))
     crossed = Pair("a b c", "x y z", "date", ((0, 2), (1, 1), (2, 0)))
     assert order.diagonal([straight]) == 0
@@ -54,13 +54,13 @@ def test_a_ruler_errs_where_words_change_places():
     assert order.crossing([straight, crossed]) == (0.5, 0.0)
 
 
-def test_a_short_training_of_the_control(tmp_path):
+def test_short_training_of_the_control(tmp_path):
     right = order.learn_dates("one fixed vector", False, 0, 4, order.unheard)
     assert list(right) == [1, 2, 3, 4, 5]
 
 
-def test_without_attention_only_the_state_speaks_of_the_source():
-    """Two sources that end in the same state would be the same to it; here every state is made the same."""
+def test_without_attention_only_the_state_depends_on_the_source():
+    """With a zero bridge every initial state is equal, so that without attention all sources give equal logits."""
     import torch
 
     ids = torch.tensor([[1, 2, 3]])
@@ -68,13 +68,13 @@ def test_without_attention_only_the_state_speaks_of_the_source():
     for attends in (True, False):
         model = build(preset("rnn-translator-tiny", vocabulary=16, d_model=8, attends=attends), seed=1)
         torch.nn.init.zeros_(model.bridge.weight)
-        scores = [model(ids, source=source) for source in sources]
-        assert torch.equal(*scores) is not attends
+        logits = [model(ids, source=source) for source in sources]
+        assert torch.equal(*logits) is not attends
 
 
-def test_held_out_dates_are_in_no_row_of_training():
+def test_validation_dates_are_not_in_training():
     corpus = order.Dates(0, size=300, held_out=50)
     held = {pair.source for pair in corpus.documents("valid") if pair.category == "1"}
-    taught = " | ".join(pair.source for pair in corpus.documents("train"))
+    training = " | ".join(pair.source for pair in corpus.documents("train"))
     assert held
-    assert not any(date in taught for date in held)
+    assert not any(date in training for date in held)

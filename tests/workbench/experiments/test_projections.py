@@ -1,14 +1,14 @@
-"""Maps of a trained head keep kin together, and the space of likeness is not that of the next word."""
+"""Projections of a trained head group words by class, and similar words are not the likely next words."""
 
 from peasy.workbench.experiments import projections
 from peasy.workbench.experiments.subject import untrained
 from peasy.workbench.load import load
 
 
-def test_trained_and_untrained():
+def test_untrained_model_changes_verdict():
     stories = load("stories")
-    found = projections.run(model=stories, probes=6)
-    assert found.holds, found.verdict
+    result = projections.run(model=stories, probes=6)
+    assert result.holds, result.verdict
     assert not projections.run(model=untrained(stories, 3), probes=2).holds
 
 

@@ -1,7 +1,7 @@
-"""HUGGING FACE FOLDERS: one table of rules for each family, read in both directions.
+"""Hugging Face folders in and out: one two-way weight map and config reader per model family.
 
-May import: the checkpoint room, models, nn settings, errors. Imported by: workbench, the doors.
-In: a folder with config.json and safetensors. Out: our settings and tensors; or the same the other way round.
+May import: checkpoint, models, nn configs, errors. Imported by: commands, front ends.
+In: a folder with config.json and safetensors. Out: peasy's config and tensors; or the same in reverse.
 """
 
 from peasy.checkpoint.huggingface.arrival import Arrival, load_model, read_folder

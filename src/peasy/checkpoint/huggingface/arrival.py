@@ -1,4 +1,4 @@
-"""A Hugging Face folder coming in: recognised, checked against its own settings, then mapped under our names."""
+"""Load a Hugging Face folder: detect the family, check weights against config.json, map them to peasy's names."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ from peasy.models.config import Config
 from peasy.models.protocol import Model
 
 _SHOWN = 6
-"""So many names stand in an error; the rest is counted."""
+"""Names listed in an error; the rest is counted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Arrival:
-    """What a folder holds, checked as far as names and shapes go; no number is read before `tensors` are asked for.
+    """A Hugging Face checkpoint with checked names and shapes; weights are read only when `tensors` is accessed.
 
-    `unused` are stored weights that have no place here; `sources` says under which name each expected one is stored.
+    `unused` are stored weights that peasy has no use for; `sources` maps each expected weight to its stored name.
     """
 
     folder: Folder
@@ -43,21 +43,21 @@ class Arrival:
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
-        """The weights under our names, over the mapped file; refused if there is no room or a number is not finite."""
+        """Weights by peasy's names, as views of the mapped file; too little memory, NaN or infinity is an error."""
         memory.require(self.bytes, str(self.folder.path))
         return bring_in(self.pairs, {name: self.stored[source] for name, source in self.sources.items()})
 
     @property
     def bytes(self) -> int:
-        """What the weights weigh."""
+        """Size of the weights in bytes."""
         return sum(self.stored.info(source).bytes for source in self.sources.values())
 
 
 def read_folder(folder: str | Path, *, ignore: Iterable[str] = (), tensors: Tensors | None = None) -> Arrival:
-    """Read a Hugging Face folder: its settings, and all names and shapes of its weights against them.
+    """Read config.json and check the names and shapes of all weights against it.
 
-    `ignore` names settings of config.json that peasy does not know and that are known to change nothing. `tensors`
-    are the weights where the folder has only the settings.
+    `ignore` lists fields of config.json that peasy does not know and that are known to have no effect. `tensors`
+    are the weights if the folder has only config.json.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.checkpoint.huggingface import write_folder
@@ -69,23 +69,23 @@ def read_folder(folder: str | Path, *, ignore: Iterable[str] = (), tensors: Tens
     >>> arrival.family, arrival.config.stack == config.stack
     ('arcee', True)
     """
-    place = Folder(folder)
-    where = str(place.path / CONFIG)
-    data = place.read_json(CONFIG)
+    safe_folder = Folder(folder)
+    where = str(safe_folder.path / CONFIG)
+    data = safe_folder.read_json(CONFIG)
     family = recognise(data, where)
-    stored = Stored(open_tensors(place) if tensors is None else tensors, family.prefix)
+    stored = Stored(open_tensors(safe_folder) if tensors is None else tensors, family.prefix)
     fields = Fields(data, where)
     fields.ignore(ignore)
-    config = read_pooling(place, read_settings(family, fields, stored))
+    config = read_pooling(safe_folder, read_settings(family, fields, stored))
     pairs, expected = match(family, config, where)
     sources, unused = _check(stored, family.table(config), expected, family)
-    return Arrival(place, family.name, config, unused, pairs, stored, sources)
+    return Arrival(safe_folder, family.name, config, unused, pairs, stored, sources)
 
 
 def load_model(arrival: Arrival) -> Model:
-    """The model over the mapped weights, ready to run: nothing is copied.
+    """Return the model in eval mode over the mapped weights; nothing is copied.
 
-    Only where a file mixes kinds of numbers, those that are shorter become as long as the longest.
+    Exception: if a file mixes dtypes, all weights are converted to the widest.
     """
     model = build(arrival.config, seed=None)
     widest = reduce(torch.promote_types, {tensor.dtype for tensor in arrival.tensors.values()})
@@ -97,24 +97,24 @@ def load_model(arrival: Arrival) -> Model:
 def _check(
     stored: Stored, table: Table, expected: Mapping[str, Tensor], family: Family
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Where each expected tensor lies, and what has no place; what is missing, left over or misshaped is refused."""
+    """Return the stored name of each expected tensor, and the unused names; other mismatches are errors."""
     copies = {copy: original for copy, original in table.copies.items() if copy not in expected}
     sources = {name: _source(name, stored, copies) for name in expected}
     missing = [name for name, source in sources.items() if source is None]
     known = set(sources.values()) | set(copies)
     extra = [name for name in stored if name not in known and not _listed(name, table.computed + table.unused)]
-    for names, said in ((missing, "does not hold"), (extra, "also holds")):
+    for names, problem in ((missing, "is missing the weights"), (extra, "has unexpected weights")):
         if names:
-            hint = "Its config.json and its weights do not belong together, or parts of it are not supported."
-            raise InvalidInput(f"This {family.name} checkpoint {said} {_several(names)}.", hint=hint)
-    found = {name: source for name, source in sources.items() if source is not None}
-    for name, source in found.items():
+            hint = "Its config.json and its weights do not match, or parts of the model are not supported."
+            raise InvalidInput(f"This {family.name} checkpoint {problem} {_several(names)}.", hint=hint)
+    stored_names = {name: source for name, source in sources.items() if source is not None}
+    for name, source in stored_names.items():
         _check_shape(stored, source, expected[name])
     for copy, original in copies.items():
         if stored.differ(copy, original):
-            raise InvalidInput(f"{copy} should hold the same numbers as {original}, and does not.")
+            raise InvalidInput(f"{copy} should equal {original}, but differs.")
     unused = tuple(name for name in stored if _listed(name, table.unused) and name not in known)
-    return found, unused
+    return stored_names, unused
 
 
 def _source(name: str, stored: Stored, copies: Mapping[str, str]) -> str | None:
@@ -127,11 +127,11 @@ def _check_shape(stored: Stored, name: str, expected: Tensor) -> None:
     info = stored.info(name)
     if info.shape != tuple(expected.shape):
         raise InvalidInput(
-            f"{name} has the shape {list(info.shape)}; config.json makes it {list(expected.shape)}.",
-            hint="Its config.json and its weights do not belong together.",
+            f"{name} has shape {list(info.shape)}; config.json requires {list(expected.shape)}.",
+            hint="Its config.json and its weights do not match.",
         )
     if not info.dtype.startswith(("float", "bfloat")):
-        raise InvalidInput(f"{name} holds {info.dtype}; weights are floating-point numbers.")
+        raise InvalidInput(f"{name} has dtype {info.dtype}; weights must be floating-point.")
 
 
 def _listed(name: str, patterns: Iterable[str]) -> bool:

@@ -1,6 +1,6 @@
-"""BERT and RoBERTa: one table; they differ in the first place used and in the names around the head.
+"""BERT and RoBERTa: one weight map; they differ in position offset and names of the LM head.
 
-XLM-RoBERTa and CamemBERT are RoBERTa under other names; RoBERTa-PreLayerNorm has its norms before the sublayers.
+XLM-RoBERTa and CamemBERT are RoBERTa under other names; RoBERTa-PreLayerNorm is pre-norm.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ IGNORED = """
 
 @dataclass(frozen=True)
 class Options:
-    """How a family differs. `offset`: places count from one after the padding id. `head_activation`: a fixed one."""
+    """Differences between the families. `offset`: positions start after the padding id. `head_activation`: fixed."""
 
     prefix: str
     transform: str
@@ -66,17 +66,17 @@ NORMS = {
 
 
 def read(fields: Fields, stored: Parts, *, options: Options) -> EncoderConfig:
-    """Our settings from a config of this family."""
+    """Convert a config of this family to peasy's."""
     fields.ignore(IGNORED)
-    fields.only("position_embedding_type", "absolute", why="Relative places of BERT are not supported.")
-    fields.only("is_decoder", False, why="peasy's encoder looks both ways.")
-    fields.only("add_cross_attention", False, why="peasy's encoder has no source to look at.")
+    fields.only("position_embedding_type", "absolute", why="BERT's relative positions are not supported.")
+    fields.only("is_decoder", False, why="peasy's encoder is bidirectional.")
+    fields.only("add_cross_attention", False, why="peasy's encoder has no cross-attention.")
     special = read_special(fields)
     padding = options.padding if special.padding is None else special.padding
     offset = padding + 1 if options.offset else 0
     activation = fields.choice("hidden_act", ACTIVATIONS, "gelu")
-    words = f"{options.prefix}embeddings.word_embeddings.weight"
-    tied = fields.flag("tie_word_embeddings", True) and not stored.differ(f"{options.decoder}.weight", words)
+    embedding = f"{options.prefix}embeddings.word_embeddings.weight"
+    tied = fields.flag("tie_word_embeddings", True) and not stored.differ(f"{options.decoder}.weight", embedding)
     has_head = f"{options.transform}.weight" in stored
     return EncoderConfig(
         vocabulary=fields.whole("vocab_size"),
@@ -98,7 +98,7 @@ def read(fields: Fields, stored: Parts, *, options: Options) -> EncoderConfig:
 
 
 def write(config: EncoderConfig, *, options: Options) -> dict[str, Any]:
-    """A config of this family from our settings."""
+    """Convert peasy's config to one of this family."""
     feedforward = config.stack.feedforward
     offset = getattr(config.position, "offset", 0)
     special = write_special(config.special)
@@ -122,7 +122,7 @@ def write(config: EncoderConfig, *, options: Options) -> dict[str, Any]:
 
 
 def table(config: EncoderConfig, *, options: Options) -> Table:
-    """The rules of the weights. A head with words of its own has its bias there too, and the other is not used."""
+    """Return the weight map. An untied head stores its bias under `decoder` too; the other bias is unused."""
     tied = config.head is None or config.head.tied
     bias, other_bias = (options.bias, f"{options.decoder}.bias") if tied else (f"{options.decoder}.bias", options.bias)
     embeddings = f"{options.prefix}embeddings."
@@ -166,7 +166,7 @@ def table(config: EncoderConfig, *, options: Options) -> Table:
 
 
 def _family(name: str, options: Options, *, bare: str, masked: str, pretraining: str | None = None) -> Family:
-    def called(config: EncoderConfig) -> str:
+    def architecture(config: EncoderConfig) -> str:
         if config.head is None:
             return bare
         return pretraining if pretraining and config.pooler else masked
@@ -179,7 +179,7 @@ def _family(name: str, options: Options, *, bare: str, masked: str, pretraining:
         partial(write, options=options),
         partial(table, options=options),
         prefix=options.prefix,
-        called=called,
+        called=architecture,
     )
 
 

@@ -1,4 +1,4 @@
-"""A model leaving as a Hugging Face folder: the same tables as on the way in, read from the other side."""
+"""Save a model as a Hugging Face folder, with the same weight maps as for loading, in reverse."""
 
 import json
 from collections.abc import Mapping
@@ -29,9 +29,9 @@ def write_folder(
     *,
     shard_bytes: int = SHARD_BYTES,
 ) -> Path:
-    """Write a new folder that transformers (and for encoders sentence-transformers) loads; there whole or not at all.
+    """Write a new folder that transformers (for encoders also sentence-transformers) can load, atomically.
 
-    `tensors` have our names. `tokenizer` is anything with `save(path)`, or the path of a tokenizer.json.
+    `tensors` have peasy's names. `tokenizer` is anything with `save(path)`, or the path of a tokenizer.json.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.models.build import build
@@ -42,30 +42,30 @@ def write_folder(
     ['config.json', 'model.safetensors']
     """
     family = family_for(config)
-    theirs = their_tensors(family, config, tensors)
-    with committed(folder) as part:
-        write_tensors(part, theirs, shard_bytes=shard_bytes)
-        _write(part / CONFIG, their_settings(family, config) | {"dtype": _dtype(theirs)})
-        _write_tokenizer(part, tokenizer, config.special)
+    hf_tensors = their_tensors(family, config, tensors)
+    with committed(folder) as temporary:
+        write_tensors(temporary, hf_tensors, shard_bytes=shard_bytes)
+        _write(temporary / CONFIG, their_settings(family, config) | {"dtype": _dtype(hf_tensors)})
+        _write_tokenizer(temporary, tokenizer, config.special)
         if isinstance(config, EncoderConfig):
-            write_pooling(part, config)
+            write_pooling(temporary, config)
     return Path(folder)
 
 
 def their_settings(family: Family, config: Any) -> dict[str, Any]:
-    """What stands in their config.json."""
+    """Return the contents of config.json."""
     architecture = family.called(config) if family.called else family.architectures[0]
     return {"architectures": [architecture], "model_type": family.name, **family.write(config)}
 
 
 def their_tensors(family: Family, config: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors under their names."""
+    """Return the tensors under their Hugging Face names."""
     pairs, expected = match(family, config)
-    theirs = take_out(pairs, tensors)
-    assert theirs.keys() == expected.keys()
+    renamed = take_out(pairs, tensors)
+    assert renamed.keys() == expected.keys()
     if config.head is None:
-        return {name.removeprefix(family.prefix): tensor for name, tensor in theirs.items()}
-    return theirs
+        return {name.removeprefix(family.prefix): tensor for name, tensor in renamed.items()}
+    return renamed
 
 
 def _dtype(tensors: Mapping[str, Tensor]) -> str:
@@ -76,14 +76,14 @@ def _write_tokenizer(folder: Path, tokenizer: Any, special: Special) -> None:
     if tokenizer is None:
         return
     write_tokenizer(folder / TOKENIZER, tokenizer)
-    place = Folder(folder)
-    words = {entry["id"]: entry["content"] for entry in place.read_json(TOKENIZER).get("added_tokens", [])}
-    ids = {theirs: getattr(special, ours) for ours, theirs in SPECIAL_TOKENS.items()}
+    safe_folder = Folder(folder)
+    contents = {entry["id"]: entry["content"] for entry in safe_folder.read_json(TOKENIZER).get("added_tokens", [])}
+    ids = {token: getattr(special, attribute) for attribute, token in SPECIAL_TOKENS.items()}
     ids["eos_token"] = special.end[0] if special.end else None
-    named = {name: words[id] for name, id in ids.items() if id in words}
-    kept = place.read_json(TOKENIZER_SETTINGS) if place.has(TOKENIZER_SETTINGS) else {}
-    kept = {key: value for key, value in kept.items() if key not in ("auto_map", "peasy_vocabulary")}
-    _write(folder / TOKENIZER_SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **named, **kept})
+    special_tokens = {name: contents[id] for name, id in ids.items() if id in contents}
+    existing = safe_folder.read_json(TOKENIZER_SETTINGS) if safe_folder.has(TOKENIZER_SETTINGS) else {}
+    existing = {key: value for key, value in existing.items() if key not in ("auto_map", "peasy_vocabulary")}
+    _write(folder / TOKENIZER_SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **special_tokens, **existing})
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:

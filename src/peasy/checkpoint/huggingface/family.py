@@ -1,4 +1,4 @@
-"""What every family's table says: its names, how its settings read and write, and the rules of its weights."""
+"""Model family: architecture names, config reader and writer, and weight map."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -39,31 +39,31 @@ IGNORED = """
     forced_eos_token_id remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
     sep_token_id cross_attention_hidden_size pretraining_tp transformers.js_config unsloth_fixed unsloth_version
 """
-"""Settings of training, of sampling and of the library; none changes what a forward pass computes."""
+"""Fields of training, sampling and the library; none changes what a forward pass computes."""
 
 
 class Parts(Protocol):
-    """Which weights a file has, as far as settings depend on it."""
+    """Names of the weights in a checkpoint, which some config fields depend on."""
 
     def __contains__(self, name: object, /) -> bool: ...
 
     def differ(self, one: str, other: str) -> bool:
-        """Whether both are there and hold different numbers."""
+        """Return whether both exist with different values."""
 
 
 class Promised(frozenset[str]):
-    """The names of weights that will be written: each once, so that two of them are always different weights."""
+    """Names of weights that will be written; two names are always different weights."""
 
     def differ(self, one: str, other: str) -> bool:
-        """Whether both are there."""
+        """Return whether both exist."""
         return one in self and other in self
 
 
 class Stored(Mapping[str, Tensor]):
-    """The tensors of a file under the names that the rules use.
+    """Stored tensors under the names that the weight map uses.
 
-    A bare model was saved without the family's prefix, and very old files call a norm's weight gamma and its bias
-    beta: both are put right here, so that the tables need not know.
+    A base model is saved without the family's prefix, and very old files call a norm's weight gamma and its bias
+    beta: both are normalized here.
     """
 
     def __init__(self, tensors: Tensors, prefix: str = "") -> None:
@@ -75,7 +75,7 @@ class Stored(Mapping[str, Tensor]):
         return self._tensors[self._names[name]]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names  # what a mapping does by itself would read the tensor
+        return name in self._names  # the default of Mapping would read the tensor
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -84,11 +84,11 @@ class Stored(Mapping[str, Tensor]):
         return len(self._names)
 
     def info(self, name: str) -> TensorInfo:
-        """What the file's header says of a tensor."""
+        """Return the header entry of a tensor."""
         return self._tensors.info(self._names[name])
 
     def differ(self, one: str, other: str) -> bool:
-        """Whether both are stored and hold different numbers."""
+        """Return whether both are stored with different values."""
         if one not in self or other not in self:
             return False
         return self.info(one).shape != self.info(other).shape or not torch.equal(self[one], self[other])
@@ -96,13 +96,13 @@ class Stored(Mapping[str, Tensor]):
 
 @dataclass(frozen=True)
 class Family:
-    """One family as data.
+    """One model family as data.
 
-    `architectures` are the class names it is known by; `called` says which of them a model of ours is, where that is
-    not the first. A model without a head is stored without the `prefix`.
+    `architectures` are its class names in transformers; `called` chooses one for a config if it is not the first.
+    A model without an LM head is stored without the `prefix`.
 
-    `read` makes our settings of theirs and of what is stored, `write` makes theirs of ours.
-    A family can hold a model exactly when reading what it writes gives the same settings back.
+    `read` converts a Hugging Face config to peasy's, `write` the reverse.
+    A family supports a model if writing and reading its config gives the same config.
     """
 
     name: str
@@ -116,25 +116,25 @@ class Family:
 
 
 def read_special(fields: Fields, *, start: str | None = None) -> Special:
-    """The ids of special tokens; `start` names the field to take when there is no decoder_start_token_id."""
+    """Read the special token ids; `start` is the fallback field for decoder_start_token_id."""
     padding = fields.whole("pad_token_id", None, least=-1)
-    begin = fields.whole("bos_token_id", None, least=-1)
-    first = fields.whole("decoder_start_token_id", None, least=0)
-    if first is None and start is not None:
-        first = fields.whole(start, None, least=0)
+    bos = fields.whole("bos_token_id", None, least=-1)
+    decoder_start = fields.whole("decoder_start_token_id", None, least=0)
+    if decoder_start is None and start is not None:
+        decoder_start = fields.whole(start, None, least=0)
     return Special(
         padding=padding if padding != -1 else None,
-        begin=begin if begin != -1 else None,
+        begin=bos if bos != -1 else None,
         end=fields.ids("eos_token_id"),
-        start=first,
+        start=decoder_start,
         unknown=fields.whole("unk_token_id", None, least=0),
     )
 
 
 def write_special(special: Special) -> dict[str, Any]:
-    """Their fields for the ids of special tokens."""
-    end: Any = None if not special.end else special.end[0] if len(special.end) == 1 else list(special.end)
-    ids = {"pad_token_id": special.padding, "bos_token_id": special.begin, "eos_token_id": end}
+    """Return the config.json fields of the special token ids."""
+    eos: Any = None if not special.end else special.end[0] if len(special.end) == 1 else list(special.end)
+    ids = {"pad_token_id": special.padding, "bos_token_id": special.begin, "eos_token_id": eos}
     return ids | ({} if special.start is None else {"decoder_start_token_id": special.start})
 
 

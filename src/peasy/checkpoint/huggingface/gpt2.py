@@ -1,4 +1,4 @@
-"""GPT-2: learned places, norms before, one fused matrix for query, key and value, stored with inputs as rows."""
+"""GPT-2: learned positions, pre-norm, fused QKV projection, matrices stored transposed."""
 
 from typing import Any
 
@@ -22,10 +22,10 @@ IGNORED = """
 
 
 def read(fields: Fields, stored: Parts) -> DecoderConfig:
-    """Our settings from a gpt2 config."""
+    """Convert a gpt2 config to peasy's."""
     fields.ignore(IGNORED)
-    fields.only("scale_attn_by_inverse_layer_idx", False, why="peasy has no scale of its own in each layer.")
-    fields.only("add_cross_attention", False, why="peasy's decoder has no source to look at.")
+    fields.only("scale_attn_by_inverse_layer_idx", False, why="Attention scales per layer are not supported.")
+    fields.only("add_cross_attention", False, why="peasy's decoder has no cross-attention.")
     d_model = fields.whole("n_embd")
     tied = fields.flag("tie_word_embeddings", True)
     attention = Attention(
@@ -50,7 +50,7 @@ def read(fields: Fields, stored: Parts) -> DecoderConfig:
 
 
 def write(config: DecoderConfig) -> dict[str, Any]:
-    """A gpt2 config from our settings."""
+    """Convert peasy's config to a gpt2 config."""
     attention, feedforward = config.stack.attention, config.stack.feedforward
     return {
         "vocab_size": config.vocabulary,
@@ -71,7 +71,7 @@ def write(config: DecoderConfig) -> dict[str, Any]:
 
 
 def table(config: DecoderConfig) -> Table:
-    """The rules of gpt2's weights."""
+    """Return the weight map."""
     theirs, ours = "transformer.h.{layer}.", "decoder.blocks.{layer}."
     fused = tuple(f"{ours}attention.{part}." for part in ("query", "key", "value"))
     sizes = (config.d_model,) * 3
@@ -82,8 +82,8 @@ def table(config: DecoderConfig) -> Table:
             Rule("transformer.wpe.weight", "embedding.position.weight"),
             Rule(f"{theirs}attn.c_attn.weight", tuple(f"{part}weight" for part in fused), Split(sizes, 1, Transpose())),
             Rule(f"{theirs}attn.c_attn.bias", tuple(f"{part}bias" for part in fused), Split(sizes)),
-            *(Rule(f"{theirs}{one}.weight", f"{ours}{other}.weight", Transpose()) for one, other in matrices.items()),
-            *(Rule(f"{theirs}{one}.bias", f"{ours}{other}.bias") for one, other in matrices.items()),
+            *(Rule(f"{theirs}{hf}.weight", f"{ours}{name}.weight", Transpose()) for hf, name in matrices.items()),
+            *(Rule(f"{theirs}{hf}.bias", f"{ours}{name}.bias") for hf, name in matrices.items()),
             *modules(theirs, ours, {"ln_1": "attention_norm", "ln_2": "feedforward_norm"}),
             *modules("transformer.", "decoder.", {"ln_f": "norm"}),
             Rule("lm_head.weight", "head.weight"),

@@ -1,4 +1,4 @@
-"""Llama, Mistral, Qwen 2, Qwen 3 and Arcee: one table; what sets them apart stands in their options."""
+"""Llama, Mistral, Qwen 2, Qwen 3 and Arcee: one weight map; the differences are options."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -21,14 +21,14 @@ from peasy.nn.part import Attention, BandScaling, Gated, Head, LinearScaling, Pl
 IGNORED = "max_sequence_length is_llama_config"
 
 UNLIMITED = 2**17
-"""What stands for "as long as you like" where the field must have a number."""
+"""max_position_embeddings of a model without a limit: the field must have a number."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a family differs: which biases are set or always there, whether heads are normed, which windows it has.
+    """Differences between the families: biases, query/key norms, sliding windows.
 
-    `key_heads` and `d_head` are what it means where its config.json does not say.
+    `key_heads` and `d_head` are the defaults if config.json has none.
     """
 
     bias: Literal["set", "query-key-value", "none"] = "none"
@@ -41,9 +41,9 @@ class Options:
 
 
 def read(fields: Fields, stored: Parts, *, options: Options) -> DecoderConfig:
-    """Our settings from a config of this family."""
+    """Convert a config of this family to peasy's."""
     fields.ignore(IGNORED)
-    fields.only("rope_interleaved", False, why="peasy turns the halves of a head, not its neighbours.")
+    fields.only("rope_interleaved", False, why="peasy's RoPE rotates the two halves of a head, not adjacent pairs.")
     d_model, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
     key_heads = fields.whole("num_key_value_heads", options.key_heads or heads)
     d_head = fields.whole("head_dim", options.d_head or max(d_model // heads, 1))
@@ -78,7 +78,7 @@ def read(fields: Fields, stored: Parts, *, options: Options) -> DecoderConfig:
 
 
 def write(config: DecoderConfig, *, options: Options) -> dict[str, Any]:
-    """A config of this family from our settings."""
+    """Convert peasy's config to one of this family."""
     attention, feedforward = config.stack.attention, config.stack.feedforward
     return {
         "vocab_size": config.vocabulary,
@@ -101,7 +101,7 @@ def write(config: DecoderConfig, *, options: Options) -> dict[str, Any]:
 
 
 def table(config: DecoderConfig) -> Table:
-    """The rules of the weights; a family that lacks a part simply has no weight of that name."""
+    """Return the weight map; rules for weights that a family does not have are never used."""
     theirs, ours = "model.layers.{layer}.", "decoder.blocks.{layer}."
     return Table(
         rules=(
@@ -140,7 +140,7 @@ def _read_bias(fields: Fields, options: Options) -> tuple[bool, bool]:
 
 def _read_window(fields: Fields, options: Options, layers: int) -> tuple[int | None, tuple[int, ...] | None]:
     if options.window == "none":
-        fields.only("sliding_window", why="This family has no window.")
+        fields.only("sliding_window", why="This family has no sliding window.")
         return None, None
     window = fields.whole("sliding_window", None)
     if options.window == "all":
@@ -154,7 +154,7 @@ def _read_window(fields: Fields, options: Options, layers: int) -> tuple[int | N
     kinds = fields.data["layer_types"]
     known = ("full_attention", "sliding_attention")
     if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in known for kind in kinds):
-        raise fields.wrong("layer_types", f"a list of {layers} words, each {' or '.join(known)}")
+        raise fields.wrong("layer_types", f"a list of {layers} strings, each {' or '.join(known)}")
     return window, tuple(i for i, kind in enumerate(kinds) if kind == "sliding_attention")
 
 
@@ -163,31 +163,31 @@ def _write_window(attention: Attention, options: Options, layers: int) -> dict[s
         return {}
     if options.window == "all":
         return {"sliding_window": attention.window}
-    named = ["full_attention" if attention.window_of(i) is None else "sliding_attention" for i in range(layers)]
+    types = ["full_attention" if attention.window_of(i) is None else "sliding_attention" for i in range(layers)]
     return {
         "use_sliding_window": attention.window is not None,
         "sliding_window": attention.window,
         "max_window_layers": layers,
-        "layer_types": named,
+        "layer_types": types,
     }
 
 
 def _read_rotary(fields: Fields) -> Rotary:
-    """The turning of queries and keys: newer files put all of it into one table, older ones the base beside it."""
-    fields.only("partial_rotary_factor", 1, 1.0, why="peasy turns whole heads.")
+    """Read the RoPE settings: all in rope_parameters in newer files, rope_theta and rope_scaling in older ones."""
+    fields.only("partial_rotary_factor", 1, 1.0, why="Partial rotary embeddings are not supported.")
     base = fields.number("rope_theta", 10_000.0, least=1.0)
     newer = fields.has("rope_parameters")
     rope = fields.table("rope_parameters" if newer else "rope_scaling")
     fields.ignore(["rope_parameters", "rope_scaling"])
-    rope.only("partial_rotary_factor", 1, 1.0, why="peasy turns whole heads.")
+    rope.only("partial_rotary_factor", 1, 1.0, why="Partial rotary embeddings are not supported.")
     base = rope.number("rope_theta", base, least=1.0)
-    word = rope.data.get("rope_type") or rope.data.get("type") or "default"
+    rope_type = rope.data.get("rope_type") or rope.data.get("type") or "default"
     rope.ignore(["rope_type", "type"])
-    if word == "default":
+    if rope_type == "default":
         scaling: LinearScaling | BandScaling | None = None
-    elif word == "linear":
+    elif rope_type == "linear":
         scaling = LinearScaling(rope.number("factor", least=1.0))
-    elif word == "llama3":
+    elif rope_type == "llama3":
         scaling = BandScaling(
             factor=rope.number("factor", least=1.0),
             low=rope.number("low_freq_factor"),
@@ -196,7 +196,7 @@ def _read_rotary(fields: Fields) -> Rotary:
         )
     else:
         raise InvalidInput(
-            f"{rope.where}: rope_type {word!r} is not supported.", hint="Supported: default, linear, llama3."
+            f"{rope.where}: rope_type {rope_type!r} is not supported.", hint="Supported: default, linear, llama3."
         )
     rope.close()
     return Rotary(base, scaling)

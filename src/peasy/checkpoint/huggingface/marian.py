@@ -1,4 +1,4 @@
-"""Marian (the Opus-MT translators) and Pegasus: one table; sines for places, norms after or before."""
+"""Marian (Opus-MT translation) and Pegasus: one weight map; sinusoidal positions, post-norm or pre-norm."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -26,29 +26,29 @@ PLAIN = ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add
 
 @dataclass(frozen=True)
 class Options:
-    """How a family differs: where its norms stand, and whether source and target may have words of their own."""
+    """Differences between the families: pre- or post-norm, and whether source and target vocabularies may differ."""
 
     norm: Literal["before", "after"]
     two_vocabularies: bool
 
 
 def read(fields: Fields, stored: Parts, *, options: Options) -> EncoderDecoderConfig:
-    """Our settings from a config of this family.
+    """Convert a config of this family to peasy's.
 
-    Where nothing is tied, newer files hold words of the encoder and of the decoder apart, whatever the config says.
+    With untied embeddings, newer files store encoder and decoder embeddings separately, whatever the config says.
     """
     fields.ignore(IGNORED)
     for name in PLAIN:
-        fields.only(name, False, why="Only the arrangement that transformers has is supported.")
-    fields.only("static_position_embeddings", True, why="Marian's places are sines.")
+        fields.only(name, False, why="Only transformers' default arrangement is supported.")
+    fields.only("static_position_embeddings", True, why="Only sinusoidal positions are supported.")
     shared, vocabulary = True, fields.whole("vocab_size")
     target = vocabulary
     if options.two_vocabularies:
-        apart = stored.differ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
-        shared = fields.flag("share_encoder_decoder_embeddings", True) and not apart
+        separate = stored.differ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+        shared = fields.flag("share_encoder_decoder_embeddings", True) and not separate
         target = fields.whole("decoder_vocab_size", vocabulary)
-    words = "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
-    tied = fields.flag("tie_word_embeddings", True) and not stored.differ("lm_head.weight", words)
+    embedding = "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
+    tied = fields.flag("tie_word_embeddings", True) and not stored.differ("lm_head.weight", embedding)
     return EncoderDecoderConfig(
         vocabulary=vocabulary,
         d_model=fields.whole("d_model"),
@@ -65,17 +65,17 @@ def read(fields: Fields, stored: Parts, *, options: Options) -> EncoderDecoderCo
 
 
 def write(config: EncoderDecoderConfig, *, options: Options) -> dict[str, Any]:
-    """A config of this family from our settings."""
-    words = {
+    """Convert peasy's config to one of this family."""
+    vocabularies = {
         "decoder_vocab_size": config.target_vocabulary or config.vocabulary,
         "share_encoder_decoder_embeddings": config.target_vocabulary is None,
     }
     return {
         "is_encoder_decoder": True,
         "vocab_size": config.vocabulary,
-        **(words if options.two_vocabularies else {}),
+        **(vocabularies if options.two_vocabularies else {}),
         "d_model": config.d_model,
-        "max_position_embeddings": config.context or 1024,  # they make a table of so many sines, and must have a number
+        "max_position_embeddings": config.context or 1024,  # size of their table of sinusoids: a number is required
         "activation_function": THEIR_ACTIVATIONS[config.encoder.feedforward.activation],
         "scale_embedding": config.embedding.scaled,
         "tie_word_embeddings": config.head.tied,
@@ -106,7 +106,7 @@ def _write_stack(side: str, stack: Stack) -> dict[str, Any]:
 
 
 def table(config: EncoderDecoderConfig) -> Table:
-    """The rules of the weights."""
+    """Return the weight map."""
     shared = config.target_vocabulary is None
     source = "model.shared.weight" if shared else "model.encoder.embed_tokens.weight"
     target = "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
@@ -128,9 +128,13 @@ def table(config: EncoderDecoderConfig) -> Table:
 
 def _block_rules(side: str) -> tuple[Rule, ...]:
     attentions = {"self_attn": "attention", "encoder_attn": "cross_attention"}
-    parts = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
-    names = {f"{one}.{part}": f"{other}.{parts[part]}" for one, other in attentions.items() for part in parts}
-    names |= {f"{one}_layer_norm": f"{other}_norm" for one, other in attentions.items()}
+    projections = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
+    names = {
+        f"{theirs}.{proj}": f"{ours}.{name}"
+        for theirs, ours in attentions.items()
+        for proj, name in projections.items()
+    }
+    names |= {f"{theirs}_layer_norm": f"{ours}_norm" for theirs, ours in attentions.items()}
     names |= {"fc1": "feedforward.up", "fc2": "feedforward.down", "final_layer_norm": "feedforward_norm"}
     return (
         *modules(f"model.{side}.layers.{{layer}}.", f"{side}.blocks.{{layer}}.", names),

@@ -1,4 +1,4 @@
-"""All families by the name that their config.json carries, and which of them a model of ours can leave as."""
+"""Registry of Hugging Face model families: by model_type for import, by matching config for export."""
 
 import contextlib
 import dataclasses
@@ -23,54 +23,54 @@ FAMILIES: dict[str, Family] = {
 
 
 def recognise(data: Mapping[str, Any], where: str = "config.json") -> Family:
-    """The family of a config.json; an unknown one is named, with those that are known.
+    """Return the family of a config.json; the error for an unsupported one lists the supported ones.
 
     >>> recognise({"model_type": "gpt2"}).name
     'gpt2'
     """
     name, architectures = data.get("model_type"), data.get("architectures") or []
     if not isinstance(name, str) or name not in FAMILIES:
-        said = name if isinstance(name, str) else ", ".join(map(str, architectures)) or "no model_type"
-        near = did_you_mean(said, FAMILIES)
+        given = name if isinstance(name, str) else ", ".join(map(str, architectures)) or "no model_type"
+        near = did_you_mean(given, FAMILIES)
         hint = f"Supported: {', '.join(FAMILIES)}."
         raise InvalidInput(
-            f"{where}: the architecture {said[:80]!r} is not supported.", hint=f"{near} {hint}" if near else hint
+            f"{where}: the architecture {given[:80]!r} is not supported.", hint=f"{near} {hint}" if near else hint
         )
     family = FAMILIES[name]
-    if not isinstance(architectures, list) or not all(isinstance(each, str) for each in architectures):
+    if not isinstance(architectures, list) or not all(isinstance(item, str) for item in architectures):
         raise InvalidInput(f"{where}: architectures should be a list of names.")
-    for each in architectures:
-        if each not in family.architectures:
+    for architecture in architectures:
+        if architecture not in family.architectures:
             hint = f"Supported for {name}: {', '.join(family.architectures)}."
-            raise InvalidInput(f"{where}: the architecture {each[:80]!r} is not supported.", hint=hint)
+            raise InvalidInput(f"{where}: the architecture {architecture[:80]!r} is not supported.", hint=hint)
     return family
 
 
 def read_settings(family: Family, fields: Fields, parts: Parts) -> Config:
-    """Our settings from theirs; every field was read, is ignored by name, or is refused by name."""
+    """Convert a Hugging Face config to peasy's; every field is read, ignored by name, or refused by name."""
     fields.ignore(IGNORED)
-    fields.only("auto_map", why="It names code of its own, which peasy does not run.")
-    fields.only("quantization_config", why="Quantised weights are not read.")
-    fields.only("pruned_heads", {}, why="Heads of different number in each layer are not supported.")
-    fields.only("tie_encoder_decoder", False, why="Encoder and decoder with the same weights are not supported.")
+    fields.only("auto_map", why="It refers to custom code, which peasy does not run.")
+    fields.only("quantization_config", why="Quantised weights are not supported.")
+    fields.only("pruned_heads", {}, why="Different numbers of heads per layer are not supported.")
+    fields.only("tie_encoder_decoder", False, why="Encoder and decoder with shared weights are not supported.")
     try:
         config = family.read(fields, parts)
-    except InvalidInput as error:  # our own settings know nothing of the file that they were read from
-        said = error.message if fields.where in error.message else f"{fields.where}: {error.message}"
-        raise InvalidInput(said, hint=error.hint) from None
+    except InvalidInput as error:  # errors of peasy's config classes do not name the file
+        message = error.message if fields.where in error.message else f"{fields.where}: {error.message}"
+        raise InvalidInput(message, hint=error.hint) from None
     fields.close()
     return config
 
 
 def match(family: Family, config: Config, where: str = "config.json") -> tuple[list[Pair], dict[str, torch.Tensor]]:
-    """Our weights paired with theirs, and the shapes of theirs as tensors without memory."""
+    """Return the pairs of weight names, and the external weights as tensors on the meta device."""
     ours = build_empty(config, where).state_dict()
     pairs = pair(family.table(config), ours)
     return pairs, take_out(pairs, ours)
 
 
 def family_for(config: Config) -> Family:
-    """The family that can hold a model of these settings exactly."""
+    """Return the family that represents a model of this config exactly."""
     reasons = []
     for family in FAMILIES.values():
         if isinstance(config, family.kind):
@@ -79,33 +79,33 @@ def family_for(config: Config) -> Family:
                 return family
             reasons.append((len(differences), f"{family.name}: {', '.join(differences[:4])}"))
     if not reasons:
-        raise InvalidInput(f"A model of kind {config.kind} has no place in any Hugging Face family.")
-    hint = f"What differs from the nearest, {min(reasons)[1]}."
-    raise InvalidInput("No supported Hugging Face family is built like this model.", hint=hint)
+        raise InvalidInput(f"No Hugging Face family supports models of kind {config.kind}.")
+    hint = f"Differences from the closest family, {min(reasons)[1]}."
+    raise InvalidInput("No supported Hugging Face family matches this model.", hint=hint)
 
 
 def _differences(family: Family, config: Config) -> list[str]:
-    """Where what the family would write reads back as something else; weights without a rule do not matter here."""
+    """Return the config keys that a write-read round trip would change; weights without a rule do not count."""
     try:
-        again = read_settings(family, Fields(family.write(config)), Promised(_their_names(family, config)))
+        reread = read_settings(family, Fields(family.write(config)), Promised(_their_names(family, config)))
     except InvalidInput as error:
         return [error.message.removesuffix(".")]
-    before, after = _flat(_settled(config)), _flat(_settled(again))
+    before, after = _flat(_settled(config)), _flat(_settled(reread))
     return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
 
 
 def _their_names(family: Family, config: Config) -> list[str]:
-    """Their names of those of our weights that have one each: enough to know which parts there are."""
-    ours = build_empty(config, "config").state_dict()
-    known = []
-    for name in ours:
+    """Return the external names of weights with a one-to-one rule: enough to detect which parts exist."""
+    weights = build_empty(config, "config").state_dict()
+    names = []
+    for weight in weights:
         with contextlib.suppress(InvalidInput):
-            known += [their for found in pair(family.table(config), [name]) for their in found.theirs]
-    return known
+            names += [name for resolved in pair(family.table(config), [weight]) for name in resolved.theirs]
+    return names
 
 
 def _settled(config: Any) -> Any:
-    """The same settings with what goes without saying said, and what a config.json does not carry left out."""
+    """Return the config with defaults made explicit, and without what config.json does not store."""
     changes: dict[str, Any] = {"dropout": 0.0, "special": type(config.special)()}
     if not isinstance(config.position, Learned):
         changes["context"] = None
@@ -137,8 +137,8 @@ def _flat(settings: Any) -> dict[str, Any]:
             for key, inner in value.items():
                 walk(inner, f"{path}.{key}" if path else key)
         else:
-            found[path] = value
+            flat[path] = value
 
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     walk(plain(settings), "")
-    return found
+    return flat

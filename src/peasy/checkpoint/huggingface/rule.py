@@ -1,8 +1,8 @@
-"""Rules between somebody else's weight names and ours: written once, used in both directions.
+"""Weight map: two-way mapping of state-dict names between an external format and peasy, with invertible transforms.
 
-A rule pairs their names with ours, and may change the tensors on the way by a change that can be taken back.
-`{layer}` and other words in braces stand for a number. The pairs are found from our side, the names that a
-model has; their side then follows, so that what a file lacks or has too much is known before a tensor is read.
+A rule pairs external names with peasy's; `{layer}` and other words in braces stand for a number. Pairs are resolved
+from the names of a peasy model; the external names follow, so that missing and unexpected weights are known
+before a tensor is read.
 """
 
 import re
@@ -18,45 +18,45 @@ from peasy.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to the tensors of a rule on the way in; `back` undoes it bit for bit. Here: nothing."""
+    """Invertible transform of a rule's tensors, external to peasy; the inverse is exact. This one is the identity."""
 
     def inward(self, theirs: Sequence[Tensor]) -> list[Tensor]:
-        """Our tensors from theirs."""
+        """Return peasy's tensors from the external ones."""
         return list(theirs)
 
     def back(self, ours: Sequence[Tensor]) -> list[Tensor]:
-        """Their tensors from ours."""
+        """Return the external tensors from peasy's."""
         return list(ours)
 
 
 @dataclass(frozen=True)
 class Transpose(Change):
-    """Their matrix has inputs as rows, ours has outputs as rows."""
+    """Transpose matrices: external [in, out], peasy [out, in]."""
 
     def inward(self, theirs: Sequence[Tensor]) -> list[Tensor]:
-        """Each matrix turned; a view, nothing is copied."""
+        """Return transposed views."""
         return [tensor.mT for tensor in theirs]
 
     def back(self, ours: Sequence[Tensor]) -> list[Tensor]:
-        """Each matrix turned back."""
+        """Return transposed views."""
         return [tensor.mT for tensor in ours]
 
 
 @dataclass(frozen=True)
 class Split(Change):
-    """Their one tensor holds several of ours beside each other, of these sizes along `axis`."""
+    """Split one fused external tensor along `axis` into several of these sizes, each transformed by `then`."""
 
     sizes: tuple[int, ...]
     axis: int = 0
     then: Change = Change()
 
     def inward(self, theirs: Sequence[Tensor]) -> list[Tensor]:
-        """Views of the one tensor."""
-        (whole,) = theirs
-        return self.then.inward(whole.split(self.sizes, self.axis))
+        """Return views of the fused tensor."""
+        (fused,) = theirs
+        return self.then.inward(fused.split(self.sizes, self.axis))
 
     def back(self, ours: Sequence[Tensor]) -> list[Tensor]:
-        """The one tensor. Of tensors without memory only the shape is wanted: `cat` would load torch's compiler."""
+        """Return the fused tensor. On the meta device only its shape is computed: `cat` would load torch's compiler."""
         pieces = self.then.back(ours)
         if not pieces[0].is_meta:
             return [torch.cat(pieces, self.axis)]
@@ -67,20 +67,20 @@ class Split(Change):
 
 @dataclass(frozen=True)
 class Row(Change):
-    """Their vector is a matrix of one row."""
+    """Squeeze an external matrix of one row into a vector."""
 
     def inward(self, theirs: Sequence[Tensor]) -> list[Tensor]:
-        """The row itself."""
+        """Return the row as a vector."""
         return [tensor.squeeze(0) for tensor in theirs]
 
     def back(self, ours: Sequence[Tensor]) -> list[Tensor]:
-        """A matrix of one row."""
+        """Return a matrix of one row."""
         return [tensor.unsqueeze(0) for tensor in ours]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Their name or names, ours, and the change between them."""
+    """External name or names, peasy's name or names, and the transform between them."""
 
     theirs: str | tuple[str, ...]
     ours: str | tuple[str, ...]
@@ -88,21 +88,21 @@ class Rule:
 
 
 def modules(theirs: str, ours: str, names: Mapping[str, str]) -> tuple[Rule, ...]:
-    """Rules for the weight and the bias of several modules: their name and ours, each behind its prefix.
+    """Return rules for weight and bias of several modules, from external to peasy names, each with its prefix.
 
     >>> modules("h.{layer}.", "blocks.{layer}.", {"ln_1": "attention_norm"})[0]
     Rule(theirs='h.{layer}.ln_1.weight', ours='blocks.{layer}.attention_norm.weight', change=Change())
     """
     return tuple(
-        Rule(f"{theirs}{one}.{kind}", f"{ours}{other}.{kind}")
-        for one, other in names.items()
+        Rule(f"{theirs}{external}.{kind}", f"{ours}{internal}.{kind}")
+        for external, internal in names.items()
         for kind in ("weight", "bias")
     )
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A rule with its numbers filled in."""
+    """A rule with its layer numbers filled in."""
 
     theirs: tuple[str, ...]
     ours: tuple[str, ...]
@@ -111,11 +111,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Table:
-    """All rules of a family, and what else its files may hold.
+    """All rules of a family, and what else its files may contain.
 
     `copies`: a second name under which some files store a tied weight, and the name it must equal.
-    `computed`: tensors that follow from the settings (masks, places); some files store them, we do not read them.
-    `unused`: weights of parts that peasy does not have; they are told, not read.
+    `computed`: buffers that follow from the config (masks, positions); some files store them, they are not read.
+    `unused`: weights of parts that peasy does not have; they are reported, not read.
     """
 
     rules: tuple[Rule, ...]
@@ -125,50 +125,50 @@ class Table:
 
 
 def pair(table: Table, ours: Iterable[str]) -> list[Pair]:
-    """Each of our names with its partners on the other side; a name without a rule is an error.
+    """Pair each of peasy's names with its external names; a name without a rule is an error.
 
     >>> pair(Table((Rule("h.{layer}.w", "blocks.{layer}.weight"),)), ["blocks.3.weight"])
     [Pair(theirs=('h.3.w',), ours=('blocks.3.weight',), change=Change())]
     """
-    left, pairs = dict.fromkeys(ours), []
-    while left:
-        name = next(iter(left))
-        found = _find(table.rules, name)
-        if any(partner not in left for partner in found.ours):
-            lost = ", ".join(partner for partner in found.ours if partner not in left)
-            raise InvalidInput(f"{name} has to go together with {lost}, which the model does not have.")
-        for partner in found.ours:
-            del left[partner]
-        pairs.append(found)
+    unpaired, pairs = dict.fromkeys(ours), []
+    while unpaired:
+        name = next(iter(unpaired))
+        resolved = _find(table.rules, name)
+        if any(partner not in unpaired for partner in resolved.ours):
+            missing = ", ".join(partner for partner in resolved.ours if partner not in unpaired)
+            raise InvalidInput(f"{name} must be stored together with {missing}, which the model does not have.")
+        for partner in resolved.ours:
+            del unpaired[partner]
+        pairs.append(resolved)
     return pairs
 
 
 def bring_in(pairs: Iterable[Pair], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors, from theirs."""
+    """Return peasy's tensors from the external ones."""
     return {
         name: tensor
-        for each in pairs
-        for name, tensor in zip(each.ours, each.change.inward([theirs[name] for name in each.theirs]), strict=True)
+        for match in pairs
+        for name, tensor in zip(match.ours, match.change.inward([theirs[name] for name in match.theirs]), strict=True)
     }
 
 
 def take_out(pairs: Iterable[Pair], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their tensors, from ours."""
+    """Return the external tensors from peasy's."""
     return {
         name: tensor
-        for each in pairs
-        for name, tensor in zip(each.theirs, each.change.back([ours[name] for name in each.ours]), strict=True)
+        for match in pairs
+        for name, tensor in zip(match.theirs, match.change.back([ours[name] for name in match.ours]), strict=True)
     }
 
 
 def matches(pattern: str, name: str) -> dict[str, str] | None:
-    """The numbers for which `pattern` is `name`, or None.
+    """Return the numbers for which `pattern` equals `name`, or None.
 
     >>> matches("h.{layer}.bias", "h.12.bias")
     {'layer': '12'}
     """
-    found = _compile(pattern).fullmatch(name)
-    return found.groupdict() if found else None
+    match = _compile(pattern).fullmatch(name)
+    return match.groupdict() if match else None
 
 
 def _find(rules: tuple[Rule, ...], name: str) -> Pair:
@@ -176,9 +176,10 @@ def _find(rules: tuple[Rule, ...], name: str) -> Pair:
         for pattern in _several(rule.ours):
             numbers = matches(pattern, name)
             if numbers is not None:
-                theirs = tuple(each.format(**numbers) for each in _several(rule.theirs))
-                return Pair(theirs, tuple(each.format(**numbers) for each in _several(rule.ours)), rule.change)
-    raise InvalidInput(f"There is no rule for our weight {name}.", hint="This family has no such part.")
+                external = tuple(template.format(**numbers) for template in _several(rule.theirs))
+                internal = tuple(template.format(**numbers) for template in _several(rule.ours))
+                return Pair(external, internal, rule.change)
+    raise InvalidInput(f"The weight map has no rule for {name}.", hint="This model family has no such weight.")
 
 
 @lru_cache(maxsize=4096)

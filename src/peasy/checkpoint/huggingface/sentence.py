@@ -1,4 +1,4 @@
-"""The files that sentence-transformers puts beside an encoder: how token vectors become one vector of the text."""
+"""Pooling configuration of sentence-transformers: modules.json, 1_Pooling and maximum length."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from peasy.models.config import Config, EncoderConfig
 MODULES = "modules.json"
 LENGTH = "sentence_bert_config.json"
 POOLING = "1_Pooling"
-"""The folder is always called so; a path that modules.json names is not followed."""
+"""Fixed folder name; a path in modules.json is not followed."""
 
 Mode = Literal["mean", "first", "max", "pooler"]
 MODES: dict[str, Mode] = {"mean": "mean", "cls": "first", "max": "max"}
@@ -27,59 +27,59 @@ OLDER = {
 
 
 def read_pooling(folder: Folder, config: Config) -> Config:
-    """The settings with the pooling that the folder names; unchanged where it names none."""
+    """Return the config with the folder's pooling settings; unchanged if the folder has none."""
     if not isinstance(config, EncoderConfig) or not folder.has(MODULES):
         return config
     kinds = _read_kinds(folder)
-    extra = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
-    if extra:
-        raise InvalidInput(f"{folder.path / MODULES}: the module {short(extra[0])} is not supported.")
+    unsupported = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
+    if unsupported:
+        raise InvalidInput(f"{folder.path / MODULES}: the module {short(unsupported[0])} is not supported.")
     mode = _read_mode(folder) if "Pooling" in kinds else config.pooling
     longest = _read_longest(folder, config.context)
     return dataclasses.replace(config, pooling=mode, normalise="Normalize" in kinds, longest=longest)
 
 
 def write_pooling(folder: Path, config: EncoderConfig) -> None:
-    """The files by which sentence-transformers gives the vectors that our encoder gives."""
+    """Write the files with which sentence-transformers computes the same embeddings as our encoder."""
     if config.pooling == "pooler":
-        return  # It has no name for this one; the folder is still a plain encoder.
+        return  # sentence-transformers has no such pooling; the folder is still a valid encoder
     steps = [("", "Transformer"), (POOLING, "Pooling"), *([("2_Normalize", "Normalize")] if config.normalise else [])]
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (path, kind) in enumerate(steps)
     ]
-    words = {ours: theirs for theirs, ours in MODES.items()}
-    told = {"word_embedding_dimension": config.d_model}
-    chosen = {older: theirs == words[config.pooling] for older, theirs in OLDER.items()}
+    hf_modes = {mode: hf_mode for hf_mode, mode in MODES.items()}
+    dimension = {"word_embedding_dimension": config.d_model}
+    flags = {flag: hf_mode == hf_modes[config.pooling] for flag, hf_mode in OLDER.items()}
     (folder / POOLING).mkdir()
     _write(folder / MODULES, modules)
-    _write(folder / POOLING / "config.json", told | chosen)
+    _write(folder / POOLING / "config.json", dimension | flags)
     _write(folder / LENGTH, {"max_seq_length": config.longest or config.context, "do_lower_case": False})
 
 
 def _read_kinds(folder: Folder) -> list[str]:
     where = str(folder.path / MODULES)
-    listed = parse_json(folder.read(MODULES), where)
-    types = [each.get("type") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    kinds = [each.rsplit(".", 1)[-1] for each in types if isinstance(each, str)]
-    if not kinds or len(kinds) != len(listed):
-        raise InvalidInput(f"{where} should be a list of modules, each with its type.")
+    modules = parse_json(folder.read(MODULES), where)
+    types = [module.get("type") for module in modules if isinstance(module, dict)] if isinstance(modules, list) else []
+    kinds = [name.rsplit(".", 1)[-1] for name in types if isinstance(name, str)]
+    if not kinds or len(kinds) != len(modules):
+        raise InvalidInput(f"{where} should be a list of modules, each with a type.")
     return kinds
 
 
 def _read_longest(folder: Folder, context: int | None) -> int | None:
     longest = folder.read_json(LENGTH).get("max_seq_length") if folder.has(LENGTH) else None
     if longest is not None and (type(longest) is not int or longest < 1):
-        raise InvalidInput(f"{folder.path / LENGTH}: max_seq_length should be a whole number, not {short(longest)}.")
+        raise InvalidInput(f"{folder.path / LENGTH}: max_seq_length should be an integer, not {short(longest)}.")
     return None if longest is None or (context is not None and longest >= context) else longest
 
 
 def _read_mode(folder: Folder) -> Mode:
     if (folder.path / POOLING).is_symlink():
-        raise InvalidInput(f"{folder.path / POOLING} is a link; only a real folder is followed.")
+        raise InvalidInput(f"{folder.path / POOLING} is a link; it must be a real folder.")
     inner = Folder(folder.path / POOLING)
-    told = inner.read_json("config.json")
-    modes = told.get("pooling_mode", [word for older, word in OLDER.items() if told.get(older) is True])
+    pooling = inner.read_json("config.json")
+    modes = pooling.get("pooling_mode", [mode for flag, mode in OLDER.items() if pooling.get(flag) is True])
     modes = [modes] if isinstance(modes, str) else modes
     if not isinstance(modes, list) or len(modes) != 1 or modes[0] not in MODES:
         hint = f"Supported, one at a time: {', '.join(MODES)}."

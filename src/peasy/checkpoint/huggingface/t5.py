@@ -1,4 +1,4 @@
-"""T5, both versions: learned numbers for distances, norms before without mean, scores that are not scaled."""
+"""T5 and T5 1.1: relative position bias, pre-norm RMSNorm, unscaled attention scores."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ IGNORED = "n_positions is_decoder is_encoder_decoder"
 
 
 def read(fields: Fields, stored: Parts) -> EncoderDecoderConfig:
-    """Our settings from a t5 config.
+    """Convert a t5 config to peasy's.
 
-    Files of version 1.1 used to say tie_word_embeddings = false and meant two things by it: a head of its own,
-    and vectors that are not scaled before it. Newer files say the second apart; the first is seen in the weights.
+    In files of version 1.1, tie_word_embeddings = false meant two things: an untied head, and hidden states that are
+    not scaled before it. Newer files have a separate field for the second; the first is read from the weights.
     """
     fields.ignore(IGNORED)
     layers = fields.whole("num_layers", most=MOST_LAYERS)
-    told = fields.flag("tie_word_embeddings", True)
+    tie_word_embeddings = fields.flag("tie_word_embeddings", True)
     encoder = Stack(
         layers,
         Attention(
@@ -48,7 +48,7 @@ def read(fields: Fields, stored: Parts) -> EncoderDecoderConfig:
         position=relative,
         head=Head(
             tied=not stored.differ("lm_head.weight", "shared.weight"),
-            scaled=fields.flag("scale_decoder_outputs", told),
+            scaled=fields.flag("scale_decoder_outputs", tie_word_embeddings),
         ),
         dropout=fields.number("dropout_rate", 0.1, most=0.999),
         special=read_special(fields, start="pad_token_id"),
@@ -56,7 +56,7 @@ def read(fields: Fields, stored: Parts) -> EncoderDecoderConfig:
 
 
 def write(config: EncoderDecoderConfig) -> dict[str, Any]:
-    """A t5 config from our settings."""
+    """Convert peasy's config to a t5 config."""
     attention, feedforward = config.encoder.attention, config.encoder.feedforward
     activation = THEIR_ACTIVATIONS[feedforward.activation]
     gated = isinstance(feedforward, Gated)
@@ -89,42 +89,45 @@ def _said(activation: str, gated: bool) -> str:
 
 
 def _read_feedforward(fields: Fields) -> FeedForward:
-    known = {"gated-gelu": "gelu_new"} | {f"{gate}{word}": word for gate in ("", "gated-") for word in ACTIVATIONS}
-    known["gated-gelu"] = "gelu_new"  # by their own rule, whatever the word says
-    word = fields.choice("feed_forward_proj", known, "relu")
+    known = {"gated-gelu": "gelu_new"} | {f"{gate}{name}": name for gate in ("", "gated-") for name in ACTIVATIONS}
+    known["gated-gelu"] = "gelu_new"  # transformers does the same, for compatibility with old files
+    activation = fields.choice("feed_forward_proj", known, "relu")
     gated = str(fields.data.get("feed_forward_proj")).startswith("gated-")
-    fields.only("is_gated_act", gated, why="feed_forward_proj says otherwise.")
-    fields.only("dense_act_fn", word, why="feed_forward_proj says otherwise.")
+    fields.only("is_gated_act", gated, why="This contradicts feed_forward_proj.")
+    fields.only("dense_act_fn", activation, why="This contradicts feed_forward_proj.")
     width = fields.whole("d_ff")
-    return (Gated if gated else Plain)(width, ACTIVATIONS[word], bias=False)
+    return (Gated if gated else Plain)(width, ACTIVATIONS[activation], bias=False)
 
 
 def table(config: EncoderDecoderConfig) -> Table:
-    """The rules of t5's weights: each block is a list of sublayers, two in the encoder and three in the decoder."""
+    """Return the weight map: each block is a list of sublayers, two in the encoder and three in the decoder."""
     gated = isinstance(config.encoder.feedforward, Gated)
-    words = "shared.weight"
+    embedding = "shared.weight"
     return Table(
         rules=(
-            Rule(words, "embedding.token.weight"),
+            Rule(embedding, "embedding.token.weight"),
             *_block_rules("encoder", ("SelfAttention",), gated),
             *_block_rules("decoder", ("SelfAttention", "EncDecAttention"), gated),
             Rule("lm_head.weight", "head.weight"),
         ),
-        copies={f"{name}.weight": words for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")},
+        copies={f"{name}.weight": embedding for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")},
         unused=("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",),
     )
 
 
 def _block_rules(side: str, attentions: tuple[str, ...], gated: bool) -> tuple[Rule, ...]:
-    ours = {"SelfAttention": "attention", "EncDecAttention": "cross_attention"}
+    peasy_names = {"SelfAttention": "attention", "EncDecAttention": "cross_attention"}
     names: dict[str, str] = {}
-    for i, one in enumerate(attentions):
-        names |= {f"layer.{i}.{one}.{part[0]}": f"{ours[one]}.{part}" for part in ("query", "key", "value", "output")}
-        names[f"layer.{i}.layer_norm"] = f"{ours[one]}_norm"
+    for i, attention in enumerate(attentions):
+        target = peasy_names[attention]
+        names |= {
+            f"layer.{i}.{attention}.{part[0]}": f"{target}.{part}" for part in ("query", "key", "value", "output")
+        }
+        names[f"layer.{i}.layer_norm"] = f"{target}_norm"
     last = f"layer.{len(attentions)}"
     names[f"{last}.layer_norm"] = "feedforward_norm"
-    up = {"wi_0": "gate", "wi_1": "up"} if gated else {"wi": "up"}
-    names |= {f"{last}.DenseReluDense.{one}": f"feedforward.{other}" for one, other in (up | {"wo": "down"}).items()}
+    mlp = ({"wi_0": "gate", "wi_1": "up"} if gated else {"wi": "up"}) | {"wo": "down"}
+    names |= {f"{last}.DenseReluDense.{theirs}": f"feedforward.{ours}" for theirs, ours in mlp.items()}
     bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return (
         *modules(f"{side}.block.{{layer}}.", f"{side}.blocks.{{layer}}.", names),

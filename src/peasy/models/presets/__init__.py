@@ -1,5 +1,5 @@
-"""KNOWN SIZES: settings of published models and of our own small ones, as TOML.
+"""Model presets as TOML: published models and peasy's own small sizes.
 
 May import: nothing. Imported by: models, as data.
-In: nothing. Out: one table for each preset; `like` names the preset whose values it starts from.
+In: nothing. Out: one table per preset; `like` names the preset it inherits from.
 """

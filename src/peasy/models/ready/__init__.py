@@ -1,6 +1,6 @@
-"""MODELS THAT COME ALONG: how each was made (`recipes.toml`), and one folder for each with its card.
+"""Built-in models: one checkpoint folder each with its card, and the training recipes (`recipes.toml`).
 
-May import: config, errors. Imported by: workbench.
+May import: config, errors. Imported by: commands.
 In: the name of a built-in model. Out: its recipe.
 """
 
@@ -17,7 +17,7 @@ CARD = "card.json"
 
 @dataclass(frozen=True)
 class ReadyRecipe:
-    """How a built-in model is trained: by steps, not by the clock, so that it can be made again."""
+    """Training recipe of a built-in model: by steps, not by time, so that training is reproducible."""
 
     kind: str
     data: str
@@ -29,23 +29,23 @@ class ReadyRecipe:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def command(self) -> str:
-        """The line that trains it.
+        """Return the command that trains it.
 
         >>> ReadyRecipe("gpt", "stories", 9, "", "", settings={"model": {"dropout": 0.1}}).command()
         'peasy train gpt --data stories --steps 9 --seed 0 --set model.dropout=0.1'
         """
-        told = [f"--set {path}={value}" for path, value in _flat(self.settings)]
-        return " ".join([f"peasy train {self.kind} --data {self.data} --steps {self.steps} --seed {self.seed}", *told])
+        base = f"peasy train {self.kind} --data {self.data} --steps {self.steps} --seed {self.seed}"
+        return " ".join([base, *(f"--set {path}={value}" for path, value in _flat(self.settings))])
 
 
 @cache
 def recipes() -> dict[str, ReadyRecipe]:
-    """Every built-in model by its name."""
+    """Return the recipes of all built-in models by name."""
     return config.read_file(_Recipes, Path(__file__).with_name("recipes.toml")).ready
 
 
 def recipe(name: str) -> ReadyRecipe:
-    """One of them; an unknown name is an error."""
+    """Return the recipe of one built-in model; an unknown name is an error."""
     if name not in recipes():
         hint = did_you_mean(name, recipes()) or f"There are {', '.join(recipes())}."
         raise NotFound(f'No built-in model "{name}".', hint=hint)
@@ -58,10 +58,10 @@ class _Recipes:
 
 
 def _flat(settings: dict[str, Any], where: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for key, value in settings.items():
         if isinstance(value, dict):
-            found += _flat(value, f"{where}{key}.")
+            pairs += _flat(value, f"{where}{key}.")
         else:
-            found.append((where + key, str(value).lower() if isinstance(value, bool) else str(value)))
-    return found
+            pairs.append((where + key, str(value).lower() if isinstance(value, bool) else str(value)))
+    return pairs

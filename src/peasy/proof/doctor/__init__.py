@@ -1,5 +1,5 @@
-"""A DOCTOR: somebody's attention function or module, compared with the formula, and the mistake called by its name.
+"""Checks of a user's attention implementation: compared with the formula, with its mistakes named.
 
-May import: numpy, torch where the patient uses it, errors. Imported by: views (records only), workbench.
-In: a function, a class or an object, and seeded numbers. Out: a Diagnosis: conventions, mistakes, cautions.
+May import: numpy, torch if the code under test uses it, errors. Imported by: views (records only), commands.
+In: a function, a class or an object, and seeded inputs. Out: a Diagnosis: conventions, mistakes, cautions.
 """

@@ -1,4 +1,4 @@
-"""The chart of a patient: what is known so far, while it is examined."""
+"""Report of an examination in progress: conventions, findings, checks and notes so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from peasy.proof.doctor.way import Way
 
 @dataclass
 class Chart:
-    """What is known so far."""
+    """Mutable state of an examination."""
 
     description: Description
     way: Way
@@ -23,13 +23,13 @@ class Chart:
     difference: Difference | None = None
 
     def blame(self, mistakes: Sequence[Mistake], difference: Difference | None = None) -> None:
-        """Put mistakes down, each once."""
-        for each in mistakes:
-            if each.name not in {finding.name for finding in self.findings}:
-                self.findings.append(each.finding(self.description.source, difference))
+        """Add mistakes as findings, each once."""
+        for mistake in mistakes:
+            if mistake.name not in {finding.name for finding in self.findings}:
+                self.findings.append(mistake.finding(self.description.source, difference))
 
     def close(self, name: str, kind: str) -> Diagnosis:
-        """The diagnosis."""
+        """Return the final diagnosis."""
         return Diagnosis(
             name, kind, self.way.says(), tuple(self.conventions), tuple(self.findings), tuple(self.checked),
             self.explained, self.difference, tuple(self.notes),

@@ -1,4 +1,4 @@
-"""The process in which a person's file runs: sets its own limits, runs the file, answers questions until nobody asks.
+"""Worker process of the sandbox: sets its resource limits, imports the user's file, and serves requests.
 
 Started by `remote`; never imported by the rest of peasy.
 """
@@ -16,51 +16,51 @@ from peasy.proof.doctor.subject import Answer, Earlier, Fault, Named, Subject, k
 
 
 def main() -> None:
-    """Read questions from one pipe, write answers into the other."""
-    questions, answers, asked = os.fdopen(int(sys.argv[1]), "rb"), int(sys.argv[2]), json.loads(sys.argv[3])
-    limit(asked["limits"])
-    server = Server(Path(asked["file"]), asked["name"], Path(asked["folder"]))
-    for line in questions:
-        os.write(answers, json.dumps(server.answer(json.loads(line))).encode() + b"\n")
+    """Read requests from one pipe, write responses to the other, until the first is closed."""
+    requests, responses, options = os.fdopen(int(sys.argv[1]), "rb"), int(sys.argv[2]), json.loads(sys.argv[3])
+    limit(options["limits"])
+    server = Server(Path(options["file"]), options["name"], Path(options["folder"]))
+    for line in requests:
+        os.write(responses, json.dumps(server.answer(json.loads(line))).encode() + b"\n")
 
 
 def limit(limits: dict[str, Any]) -> None:
-    """No more memory, processor time or disk than that, from here on and for every child."""
+    """Set the limits on memory, CPU time and file size, for this process and its children."""
     try:
         import resource
-    except ModuleNotFoundError:  # a system without such limits still has the clock
+    except ModuleNotFoundError:  # without such limits the parent still has its timeout
         return
-    wanted = ((resource.RLIMIT_AS, limits["memory"]), (resource.RLIMIT_CPU, limits["processor"]),
+    values = ((resource.RLIMIT_AS, limits["memory"]), (resource.RLIMIT_CPU, limits["processor"]),
               (resource.RLIMIT_FSIZE, limits["file"]), (resource.RLIMIT_CORE, 0))  # fmt: skip
-    for kind, most in wanted:
+    for kind, value in values:
         hard = resource.getrlimit(kind)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (most, hard if kind == resource.RLIMIT_CPU else most))
+        soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (soft, hard if kind == resource.RLIMIT_CPU else soft))
 
 
 class Server:
-    """Answers each question with plain data; arrays go into a file of their own."""
+    """Handles requests; responses are plain data, arrays go into a separate file."""
 
     def __init__(self, file: Path, name: str, folder: Path) -> None:
         self.file, self.name, self.folder, self.number = file, name, folder, 0
         self.subject: Subject | None = None
 
     def answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        """One answer, whatever happens."""
+        """Handle one request; errors of the target are part of the response."""
         self.number += 1
         if question["do"] == "describe":
             return self._describe()
         assert self.subject is not None, "describe comes first"
         if question["do"] == "make":
             made = self.subject.make(
-                {name: _read(each, {}) for name, each in question["kwargs"].items()}, question["seed"]
+                {name: _read(value, {}) for name, value in question["kwargs"].items()}, question["seed"]
             )
             if isinstance(made, Fault):
                 return {"fault": asdict(made)}
             return {"description": asdict(made[0]), "file": self._keep(made[1])}
         arrays = self._load(question.get("file"))
-        args = [_read(each, arrays) for each in question["args"]]
-        kwargs = {name: _read(each, arrays) for name, each in question["kwargs"].items()}
+        args = [_read(value, arrays) for value in question["args"]]
+        kwargs = {name: _read(value, arrays) for name, value in question["kwargs"].items()}
         return self._told(self.subject.call(args, kwargs, library=question["library"], still=question["still"]))
 
     def _describe(self) -> dict[str, Any]:
@@ -72,11 +72,11 @@ class Server:
         for part in self.name.split("."):
             thing = getattr(thing, part, None)
         if thing is None:
-            there = [
-                name for name, each in vars(module).items()
-                if not name.startswith("_") and kind_of(each) and getattr(each, "__module__", "") == module.__name__
+            names = [
+                name for name, value in vars(module).items()
+                if not name.startswith("_") and kind_of(value) and getattr(value, "__module__", "") == module.__name__
             ]  # fmt: skip
-            return {"missing": self.name, "there": there}
+            return {"missing": self.name, "there": names}
         self.subject = Subject(thing, self.name, str(self.file))
         try:
             return asdict(self.subject.describe())
@@ -133,8 +133,8 @@ def _fault(error: BaseException, file: str) -> Fault:
     if isinstance(error, SyntaxError) and error.filename == file:
         return Fault(f"{type(error).__name__}: {error.msg}", error.lineno, (error.text or "").strip())
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    said = f"{type(error).__name__}: {str(error)[:300]}".removesuffix(": ")
-    return Fault(said, frames[-1].lineno, frames[-1].line or "") if frames else Fault(said)
+    message = f"{type(error).__name__}: {str(error)[:300]}".removesuffix(": ")
+    return Fault(message, frames[-1].lineno, frames[-1].line or "") if frames else Fault(message)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the doctor found, as plain records. No torch."""
+"""Result records of an examination: differences, findings, diagnosis. No torch."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ MISTAKE, CAUTION = "mistake", "caution"
 
 @dataclass(frozen=True)
 class Difference:
-    """The first number that differs: where it stands in the result, what came out, what is right."""
+    """First value that differs: its index in the result, the actual and the expected value."""
 
     index: tuple[int, ...]
     found: float
     right: float
 
     def says(self) -> str:
-        """The numbers side by side.
+        """Return the comparison as text.
 
         >>> Difference((0, 2), 1.5, 0.25).says()
         'result[0, 2] is 1.5000 where the formula gives 0.2500'
@@ -24,7 +24,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Finding:
-    """One mistake or caution: what the formula says, what the code most likely says, and what to write instead."""
+    """One mistake or caution: the formula, the likely code, and the fix."""
 
     name: str
     level: str
@@ -39,7 +39,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All that is known of a function or module. `explained` False: something is wrong, and nobody knows what."""
+    """Result of an examination. `explained` False: the outputs are wrong and no known mistake explains them."""
 
     name: str
     kind: str
@@ -53,15 +53,15 @@ class Diagnosis:
 
     @property
     def mistakes(self) -> tuple[str, ...]:
-        """The names of the mistakes."""
-        return tuple(each.name for each in self.findings if each.level == MISTAKE)
+        """Names of the mistakes."""
+        return tuple(finding.name for finding in self.findings if finding.level == MISTAKE)
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """The names of what is no mistake, but may become one."""
-        return tuple(each.name for each in self.findings if each.level == CAUTION)
+        """Names of the cautions: correct here, but risky elsewhere."""
+        return tuple(finding.name for finding in self.findings if finding.level == CAUTION)
 
     @property
     def passed(self) -> bool:
-        """Whether it computes attention."""
+        """True if it computes attention correctly."""
         return self.explained and not self.mistakes

@@ -1,4 +1,4 @@
-"""The examination: find how the patient is called, which formula it computes, and what else it does."""
+"""Examination of an attention implementation: find a call layout that works, identify its formula, run the checks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,14 +24,14 @@ from peasy.proof.doctor.way import Way, way_of
 from peasy.proof.doctor.weights import Linear, Projection, read_projections
 
 BASES = [Variant(causal=causal, turn=turn) for turn in (None, "halves", "pairs") for causal in (None, 0)]
-"""What is convention: looking everywhere or only back, positions by rotation or none in here."""
+"""Conventions, not mistakes: bidirectional or causal, with or without rotary positions."""
 SQUARE = Question(sizes.QUERIES, sizes.QUERIES)
 SEEDS = 2
-"""So many seeds must agree."""
+"""Number of seeded inputs that a variant must reproduce."""
 
 
 def examine(patient: Patient, *, call: Way | None = None, seed: int = 0) -> Diagnosis:
-    """What a function or module computes, compared with the formula.
+    """Compare a function or module with the attention formula.
 
     >>> from peasy.proof.doctor.subject import Subject
     >>> def attention(q, k, v):
@@ -49,19 +49,19 @@ def examine(patient: Patient, *, call: Way | None = None, seed: int = 0) -> Diag
     chart = Chart(description, call or way_of(description))
     stances = list(_stances(patient, chart, state, Numbers(seed)))
     if not stances:
-        chart.notes.append("Its weights could not be read by their names, so it was tested by its properties alone.")
-        widths = dict.fromkeys([sizes.MODEL, *(each.shape[-1] for each in state.values() if each.ndim > 1)])
+        chart.notes.append("Its weights could not be identified by name, so only the dependence test was run.")
+        widths = dict.fromkeys([sizes.MODEL, *(array.shape[-1] for array in state.values() if array.ndim > 1)])
         study_properties(chart, patient, Numbers(seed), list(widths))
         return chart.close(name, kind)
     working = _working(stances, chart)
-    found = _likeliest(working)
-    if found is None:
+    match = _likeliest(working)
+    if match is None:
         _unexplained(chart, working)
         return chart.close(name, kind)
-    stance, form, explanation, observation = found
+    stance, form, explanation, observation = match
     _note(chart, stance, explanation, observation)
-    for study in STAGES:
-        study(chart, stance, form, explanation.variant)
+    for check in STAGES:
+        check(chart, stance, form, explanation.variant)
     return chart.close(name, kind)
 
 
@@ -69,42 +69,42 @@ def _stances(patient: Patient, chart: Chart, state: dict[str, np.ndarray], numbe
     way, description = chart.way, chart.description
     libraries = [description.library] if description.library else ["torch", "numpy"]
     for library in ["torch"] if description.kind == "module" else libraries:
-        plain = Stance(patient, way, Frame("bhtd"), numbers, library, fixed=_fixed(way))
+        base = Stance(patient, way, Frame("bhtd"), numbers, library, fixed=_fixed(way))
         if description.kind == "module":
-            apart = way.has("query", "key", "value") or way.has("source")
+            separate_inputs = way.has("query", "key", "value") or way.has("source")
             for projection in read_projections(state):
-                if not apart and projection.key.weight.shape[0] != projection.width:
+                if not separate_inputs and projection.key.weight.shape[0] != projection.width:
                     continue
                 for heads, key_heads in read_heads(description, projection):
                     for axes in FLAT:
                         yield replace(
-                            plain, frame=Frame(axes, True), heads=heads, key_heads=key_heads, projection=projection
+                            base, frame=Frame(axes, True), heads=heads, key_heads=key_heads, projection=projection
                         )
         elif way.has("query", "key", "value") and not way.has("w_q"):
             for axes in FLAT if way.has("heads") else ():
-                yield replace(plain, frame=Frame(axes, True))
+                yield replace(base, frame=Frame(axes, True))
             for axes in FRAMES:
                 if "h" in axes or not way.has("heads"):
-                    yield replace(plain, frame=Frame(axes))
+                    yield replace(base, frame=Frame(axes))
         elif way.has("x") or way.has("w_q"):
-            yield from _weighted(plain, numbers)
+            yield from _weighted(base, numbers)
         else:
             raise InvalidInput(
                 f"{description.name} does not look like attention: it takes neither q, k, v nor an input x.",
-                hint='Say how to call it: --call "attention(q, k, v)"',
+                hint='Give the call: --call "attention(q, k, v)"',
             )
 
 
 def _weighted(plain: Stance, numbers: Numbers) -> Iterator[Stance]:
-    """A function of inputs: with matrices as arguments, or with queries, keys and values that are the inputs."""
+    """Yield the cases of a function of x: with projection matrices as arguments, or without projections."""
     heads, width = (sizes.HEADS, sizes.MODEL) if plain.way.has("heads") else (1, sizes.WIDTH)
     if plain.way.has("w_q"):
-        size = 1.5 / np.sqrt(width)  # so that scores are neither all alike nor one alone
-        q, k, v, o = (Linear(numbers.array(name, width, width) * size) for name in ("w_q", "w_k", "w_v", "w_o"))
+        scale = 1.5 / np.sqrt(width)  # so that the softmax is neither uniform nor one-hot
+        q, k, v, o = (Linear(numbers.array(name, width, width) * scale) for name in ("w_q", "w_k", "w_v", "w_o"))
         projection = Projection(q, k, v, o if plain.way.has("w_o") else None, "its arguments")
     else:
-        same = Linear(np.eye(width))
-        projection = Projection(same, same, same, None, "none: queries, keys and values are the inputs")
+        identity = Linear(np.eye(width))
+        projection = Projection(identity, identity, identity, None, "none: queries, keys and values are the inputs")
     for turned in (False, True) if plain.way.has("w_q") else (False,):
         for axes in FLAT:
             yield replace(
@@ -113,7 +113,7 @@ def _weighted(plain: Stance, numbers: Numbers) -> Iterator[Stance]:
 
 
 def _fixed(way: Way) -> dict[str, Any]:
-    """What is given always: out of training, and values for what must be given and says nothing about attention."""
+    """Return values passed in every call: training=False, and required arguments that do not affect attention."""
     fixed: dict[str, Any] = {"training": False} if way.has("training") else {}
     required = {"dropout": 0.0, "offset": 0, "length": sizes.LENGTH, "cache": None, "past_key": None,
                 "past_value": None, "flag": True, "weights": True, "scale": sizes.WIDTH**-0.5}  # fmt: skip
@@ -124,32 +124,33 @@ Working = tuple[Stance, Form | None, list[Observation]]
 
 
 def _working(stances: Sequence[Stance], chart: Chart) -> list[Working]:
-    """The stances in which the patient gives back a context; what is random is made still first."""
-    found: list[Working] = []
-    faults: list[Answer] = []
+    """Return the cases in which the target returns a context, with observations; disable dropout if it is random."""
+    working: list[Working] = []
+    failures: list[Answer] = []
     for stance in stances:
         stance = replace(stance, still=bool(chart.findings))
         for form in _needed_forms(stance, chart):
-            question = SQUARE if form is None else replace(SQUARE, mask=_open(stance), form=form)
-            first, again = stance.ask(question), stance.ask(question)
-            if isinstance(first, Answer) or isinstance(again, Answer):
-                faults += [first] if isinstance(first, Answer) else []
+            spec = SQUARE if form is None else replace(SQUARE, mask=_open(stance), form=form)
+            first, second = stance.ask(spec), stance.ask(spec)
+            if isinstance(first, Answer) or isinstance(second, Answer):
+                failures += [first] if isinstance(first, Answer) else []
                 continue
-            if not chart.findings and not np.array_equal(first.found, again.found, equal_nan=True):
+            if not chart.findings and not np.array_equal(first.found, second.found, equal_nan=True):
                 chart.blame([DROPOUT])
                 stance = replace(stance, still=True)
-            asked = [replace(stance, numbers=Numbers(stance.numbers.seed + n)).ask(question) for n in range(SEEDS)]
-            seen = [each for each in asked if isinstance(each, Observation)]
-            if len(seen) == SEEDS:
-                found.append((stance, form, seen))
-    if not found:
-        said = next((each.fault.says() for each in faults if each.fault and each.fault.line), None)
-        said = said or next((each.fault.says() for each in faults if each.fault), "it gave back no array of that shape")
+            results = [replace(stance, numbers=Numbers(stance.numbers.seed + n)).ask(spec) for n in range(SEEDS)]
+            observations = [result for result in results if isinstance(result, Observation)]
+            if len(observations) == SEEDS:
+                working.append((stance, form, observations))
+    if not working:
+        faults = [failure.fault for failure in failures if failure.fault]
+        reason = next((fault.says() for fault in faults if fault.line), None)
+        reason = reason or next((fault.says() for fault in faults), "it returned no array of the expected shape")
         raise InvalidInput(
-            f"{chart.way.says()} did not work in any layout of its inputs: {said}",
-            hint=f'Say how to call it: --call "{chart.way.says()}"',
+            f"{chart.way.says()} did not work in any layout of its inputs: {reason}",
+            hint=f'Give the call: --call "{chart.way.says()}"',
         )
-    return found
+    return working
 
 
 def _needed_forms(stance: Stance, chart: Chart) -> list[Form] | list[None]:
@@ -163,10 +164,10 @@ def _open(stance: Stance) -> np.ndarray:
 
 
 def _likeliest(working: Sequence[Working]) -> tuple[Stance, Form | None, Explanation, Observation] | None:
-    """The explanation with the fewest mistakes, over all stances that work."""
+    """Return the variant with the fewest mistakes over all working cases."""
     for count in range(3):
         for stance, form, observations in working:
-            bases = BASES if stance.projection is not None else [each for each in BASES if each.turn is None]
+            bases = BASES if stance.projection is not None else [base for base in BASES if base.turn is None]
             explanation = explain(observations, bases, MISTAKES, [count])
             if explanation is not None:
                 return stance, form, explanation, observations[0]
@@ -178,21 +179,21 @@ def _note(chart: Chart, stance: Stance, explanation: Explanation, observation: O
     chart.checked.append(f"{SEEDS} seeded inputs")
     chart.conventions.append(stance.frame.says)
     if observation.case.merged:
-        chart.conventions.append("gives the heads back side by side: batch, time, width of all heads")
+        chart.conventions.append("returns concatenated heads: batch, time, width of all heads")
     if stance.projection is not None:
         chart.conventions.append(f"weights: {stance.projection.says}")
         if stance.heads > 1:
             chart.conventions.append(f"{stance.heads} heads" + _sharing(stance))
     if variant.causal is not None:
-        chart.conventions.append("only looks back, without being told")
+        chart.conventions.append("always causal")
     if variant.turn is not None:
         chart.conventions.append(f"rotary positions, by {variant.turn}")
-    right = Variant(causal=None if variant.causal is None else 0, turn=variant.turn)
-    chart.blame(explanation.mistakes, first_difference(observation, right))
+    correct = Variant(causal=None if variant.causal is None else 0, turn=variant.turn)
+    chart.blame(explanation.mistakes, first_difference(observation, correct))
 
 
 def _sharing(stance: Stance) -> str:
-    return f" sharing {stance.key_heads} key heads" if stance.key_heads != stance.heads else ""
+    return f", {stance.key_heads} key/value heads" if stance.key_heads != stance.heads else ""
 
 
 def _unexplained(chart: Chart, working: Sequence[Working]) -> None:

@@ -1,4 +1,4 @@
-"""How arrays are laid before a patient: which axes in which order, and how a mask is written."""
+"""Tensor layouts (BHTD, BTHD, ...) and mask conventions to try on the code under test, and seeded inputs."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import numpy as np
 from peasy.proof.doctor.variant import Array
 
 BATCH, HEADS, KEY_HEADS, QUERIES, KEYS, WIDTH, LENGTH = 3, 4, 2, 5, 7, 6, 16
-"""Sizes that cannot be taken for one another."""
+"""Pairwise different, so that axes cannot be confused."""
 MODEL = HEADS * WIDTH
 
 FRAMES = {
@@ -15,39 +15,39 @@ FRAMES = {
     "bthd": "heads inside: batch, time, head, width",
     "btd": "batch first: batch, time, width",
     "tbd": "time first: time, batch, width",
-    "td": "one text, one head: time, width",
+    "td": "one sequence, one head: time, width",
 }
 FLAT = {
     "btd": "batch first: batch, time, width of all heads",
     "tbd": "time first: time, batch, width of all heads",
-    "td": "one text: time, width of all heads",
+    "td": "one sequence: time, width of all heads",
 }
 
 
 @dataclass(frozen=True)
 class Frame:
-    """An order of axes; `flat` = all heads side by side, so that the patient splits them itself."""
+    """Tensor layout; `flat`: heads are concatenated, so that the target splits them itself."""
 
     axes: str
     flat: bool = False
 
     @property
     def says(self) -> str:
-        """In words."""
+        """The layout as text."""
         return FLAT[self.axes] if self.flat else FRAMES[self.axes]
 
     @property
     def batch(self) -> int:
-        """How many texts fit in."""
+        """Batch size in this layout."""
         return BATCH if "b" in self.axes else 1
 
     @property
     def heads(self) -> int:
-        """How many heads fit in."""
+        """Number of heads in this layout."""
         return HEADS if self.flat or "h" in self.axes else 1
 
     def lay(self, array: Array) -> Array:
-        """`[batch, head, time, width]`, or `[batch, time, width]`, in this order."""
+        """Rearrange `[batch, head, time, width]` or `[batch, time, width]` to this layout."""
         if array.ndim == 4 and "h" in self.axes:
             return array.swapaxes(1, 2) if self.axes == "bthd" else array
         array = array[:, 0] if array.ndim == 4 else array
@@ -62,28 +62,28 @@ SHAPES = {
     "b11k": "batch, 1, 1, key",
 }
 KINDS = {
-    "may": "True = may look",
-    "hidden": "True = hidden",
-    "added": "added to the scores: 0 = may look, -∞ = hidden",
-    "ones": "1 = may look, 0 = hidden",
-    "zeros": "1 = hidden, 0 = may look",
+    "may": "True = may attend",
+    "hidden": "True = masked",
+    "added": "added to the scores: 0 = may attend, -∞ = masked",
+    "ones": "1 = may attend, 0 = masked",
+    "zeros": "1 = masked, 0 = may attend",
 }
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a mask is written."""
+    """Mask convention: meaning of the values, and shape."""
 
     kind: str
     shape: str
 
     @property
     def says(self) -> str:
-        """In words."""
+        """The convention as text."""
         return f"mask: {KINDS[self.kind]}; {SHAPES[self.shape]}"
 
     def fitting(self, mask: Array) -> Array:
-        """The part of a mask `[batch, 1, query, key]` that this shape can say: fewer axes say the same for all."""
+        """Restrict a mask `[batch, 1, query, key]` to what this shape can represent; missing axes are broadcast."""
         if self.shape == "qk":
             mask = np.broadcast_to(mask[:1], mask.shape)
         if "k" in self.shape and "q" not in self.shape:
@@ -91,9 +91,9 @@ class Form:
         return mask
 
     def write(self, mask: Array) -> Array:
-        """A mask as the patient gets it."""
+        """Encode a mask in this convention."""
         mask = self.fitting(mask)
-        cut = {
+        shaped = {
             "b1qk": mask,
             "qk": mask[0, 0],
             "bqk": mask[:, 0],
@@ -101,14 +101,14 @@ class Form:
             "b11k": mask[:, :, :1],
         }[self.shape]
         if self.kind == "added":
-            return np.where(cut, np.float32(0), np.float32(-np.inf))
+            return np.where(shaped, np.float32(0), np.float32(-np.inf))
         if self.kind in ("ones", "zeros"):
-            return (cut if self.kind == "ones" else ~cut).astype(np.float32)
-        return np.ascontiguousarray(cut if self.kind == "may" else ~cut)
+            return (shaped if self.kind == "ones" else ~shaped).astype(np.float32)
+        return np.ascontiguousarray(shaped if self.kind == "may" else ~shaped)
 
 
 def forms(frame: Frame, role: str, declared: str | None) -> list[Form]:
-    """Forms to try, the commonest first; what the patient declares itself goes without the others."""
+    """Return the mask conventions to try, most common first; a declared meaning excludes the others."""
     kinds = {"may": ["may", "ones"], "hidden": ["hidden", "zeros"]}.get(declared or "", list(KINDS))
     if role == "padding":
         shapes = ["bk", "b11k"]
@@ -120,18 +120,18 @@ def forms(frame: Frame, role: str, declared: str | None) -> list[Form]:
 
 
 class Numbers:
-    """Seeded inputs: the same for the same seed, wherever they are drawn."""
+    """Seeded inputs: each array depends only on the seed and its name."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
     def array(self, name: str, *shape: int) -> Array:
-        """Normal numbers, in 32 bits' precision."""
-        drawn = self._draw(name).normal(0, 1, shape)
-        return drawn.astype(np.float32).astype(np.float64)
+        """Return normally distributed values, rounded to float32."""
+        values = self._draw(name).normal(0, 1, shape)
+        return values.astype(np.float32).astype(np.float64)
 
     def mask(self, batch: int, queries: int, keys: int) -> Array:
-        """True = may look, `[batch, 1, query, key]`; every row sees something and not everything."""
+        """Return a random mask `[batch, 1, query, key]`, True = may attend; no row is all True or all False."""
         mask = self._draw("mask").random((batch, 1, queries, keys)) < 0.6
         rows = np.arange(queries)
         mask[..., rows, rows % keys] = True

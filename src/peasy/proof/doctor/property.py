@@ -1,4 +1,4 @@
-"""What can be told of a patient whose weights nobody can read: which input tokens move which outputs."""
+"""Dependence test for modules with unknown weight names: which input tokens change which outputs."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,54 +12,54 @@ from peasy.proof.doctor.mistake import DROPOUT, MISTAKES
 from peasy.proof.doctor.subject import Patient
 from peasy.proof.doctor.variant import Array
 
-NAMED = {each.name: each for each in MISTAKES}
+NAMED = {mistake.name: mistake for mistake in MISTAKES}
 TIME = sizes.QUERIES
 
 
 def study_properties(chart: Chart, patient: Patient, numbers: Numbers, widths: Sequence[int]) -> None:
-    """Is it the same twice, do texts of a batch stay apart, and who sees whom? Inputs have one of these `widths`."""
-    found = next((each for width in widths if (each := _runner(chart, patient, numbers, width))), None)
-    if found is None:
+    """Check determinism, independence of sequences in a batch, and the attention pattern, for one of these `widths`."""
+    runner = next((runner for width in widths if (runner := _runner(chart, patient, numbers, width))), None)
+    if runner is None:
         raise InvalidInput(
-            f"{chart.way.says()} did not work with one input of batch, time and width.",
-            hint=f'Say how to call it: --call "{chart.way.name}({sizes.MODEL}, {sizes.HEADS})(x)"',
+            f"{chart.way.says()} did not work with one input of shape (batch, time, width).",
+            hint=f'Give the call: --call "{chart.way.name}({sizes.MODEL}, {sizes.HEADS})(x)"',
         )
-    run, frame, x = found
-    once, again = run(x), run(x)
+    run, frame, x = runner
+    first, second = run(x), run(x)
     chart.checked.append("the same input twice")
-    if not np.array_equal(once, again, equal_nan=True):
+    if not np.array_equal(first, second, equal_nan=True):
         chart.blame([DROPOUT])
         return
-    _study_sight(chart, run, x, once, frame)
+    _study_sight(chart, run, x, first, frame)
 
 
 def _study_sight(chart: Chart, run: Callable[[Array], Array], x: Array, before: Array, frame: Frame) -> None:
-    seen = np.zeros((TIME, TIME), dtype=bool)
-    apart = True
+    pattern = np.zeros((TIME, TIME), dtype=bool)
+    independent = True
     for token in range(TIME):
         changed = x.copy()
         changed[0, token] += 1.0
         moved = np.abs(run(changed) - before).max(axis=-1) > 1e-6
-        seen[:, token] = moved[0]
-        apart = apart and not moved[1:].any()
-    chart.checked.append("which tokens see which")
-    if not apart:
+        pattern[:, token] = moved[0]
+        independent = independent and not moved[1:].any()
+    chart.checked.append("which tokens attend to which")
+    if not independent:
         chart.blame([NAMED["heads split by a wrong reshape"]])
         return
-    blamed = _judge(seen)
-    if blamed:
-        chart.blame([NAMED[blamed]])
-    elif seen.all():
-        chart.conventions.append("looks both ways")
-    elif (seen == np.tril(np.ones_like(seen))).all():
-        chart.conventions.append("only looks back, without being told")
+    mistake = _judge(pattern)
+    if mistake:
+        chart.blame([NAMED[mistake]])
+    elif pattern.all():
+        chart.conventions.append("bidirectional")
+    elif (pattern == np.tril(np.ones_like(pattern))).all():
+        chart.conventions.append("always causal")
     else:
         chart.explained = False
-        chart.notes.append("Which tokens see which is neither everybody, nor oneself and back.")
+        chart.notes.append("The attention pattern is neither bidirectional nor causal.")
 
 
 def _judge(seen: Array) -> str | None:
-    """The mistake that a pattern of sight gives away, `[query, key]`."""
+    """Return the name of the mistake that an attention pattern `[query, key]` shows, or None."""
     ones = np.ones_like(seen)
     patterns = {
         "causal sees the next token": np.tril(ones, 1),
@@ -73,20 +73,20 @@ def _judge(seen: Array) -> str | None:
 def _runner(
     chart: Chart, patient: Patient, numbers: Numbers, width: int
 ) -> tuple[Callable[[Array], Array], Frame, Array] | None:
-    """A function from `[batch, time, width]` to the same, in the first order of axes that works; and such an input."""
+    """Return a function from `[batch, time, width]` to the same, its layout (the first that works), and an input."""
     for axes in FLAT:
         frame = Frame(axes, True)
 
         def run(x: Array, frame: Frame = frame) -> Array:
-            laid = frame.lay(x)
-            bound = chart.way.bind(dict.fromkeys(("x", "query", "key", "value", "source"), laid) | {"causal": True})
-            answer = None if bound is None else patient.call(*bound)
-            if answer is None or answer.fault is not None:
+            given = frame.lay(x)
+            bound = chart.way.bind(dict.fromkeys(("x", "query", "key", "value", "source"), given) | {"causal": True})
+            result = None if bound is None else patient.call(*bound)
+            if result is None or result.fault is not None:
                 raise ValueError
-            found = next((array for array in answer.arrays.values() if array.shape[:-1] == laid.shape[:-1]), None)
-            if found is None:
+            output = next((array for array in result.arrays.values() if array.shape[:-1] == given.shape[:-1]), None)
+            if output is None:
                 raise ValueError
-            return {"tbd": found.swapaxes(0, 1), "td": found[None]}.get(frame.axes, found)
+            return {"tbd": output.swapaxes(0, 1), "td": output[None]}.get(frame.axes, output)
 
         x = numbers.array("x", frame.batch, TIME, width)
         try:

@@ -1,6 +1,6 @@
-"""A patient in a process of its own, with limits of time and memory: what a person's file does stays in there.
+"""Sandboxed target: a user's file runs in a child process with time and memory limits.
 
-Questions and answers are lines of JSON over a pipe, arrays go through safetensors files; nothing is pickled.
+Requests and responses are lines of JSON over pipes, arrays go through safetensors files; nothing is pickled.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ from peasy.proof.doctor.mistake import Source
 from peasy.proof.doctor.subject import Answer, Description, Earlier, Fault, Named, Parameter
 
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "SYSTEMROOT")
-"""What of the environment the patient gets to see: no keys, no tokens."""
+"""Environment variables passed to the child process: no keys, no tokens."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a patient may use: seconds by the clock (all in all), seconds of the processor, bytes of address space."""
+    """Limits of the child process: total wall-clock seconds, CPU seconds, bytes of address space, bytes per file."""
 
     seconds: float = 60.0
     processor: int = 60
@@ -40,7 +40,7 @@ class Limits:
     file: int = 64 << 20
 
     def says(self) -> str:
-        """In words.
+        """Return the limits as text.
 
         >>> Limits().says()
         'at most 60 s and 8 GiB of memory'
@@ -49,7 +49,7 @@ class Limits:
 
 
 class Remote:
-    """The patient of `file.py:name`. Use it as a context: the process and its files are gone afterwards."""
+    """Target `file.py:name` in a child process. A context manager: it ends the process and deletes its files."""
 
     def __init__(self, file: Path, name: str, limits: Limits | None = None) -> None:
         self.file, self.name, self.limits = file.resolve(), name, limits or Limits()
@@ -59,20 +59,20 @@ class Remote:
         self._start()
 
     def _start(self) -> None:
-        theirs, ours_in = os.pipe()
-        ours_out, theirs_out = os.pipe()
+        child_in, request_pipe = os.pipe()
+        response_pipe, child_out = os.pipe()
         environment = {name: value for name, value in os.environ.items() if name in KEPT}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        asked = {"file": str(self.file), "name": self.name, "folder": str(self.folder), "limits": asdict(self.limits)}
-        self.said = open(self.folder / "said.txt", "wb")  # noqa: SIM115 (closed with the patient)
+        options = {"file": str(self.file), "name": self.name, "folder": str(self.folder), "limits": asdict(self.limits)}
+        self.said = open(self.folder / "output.txt", "wb")  # noqa: SIM115 (closed in __exit__)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "peasy.proof.doctor.child", str(theirs), str(theirs_out), json.dumps(asked)],
+            [sys.executable, "-m", "peasy.proof.doctor.child", str(child_in), str(child_out), json.dumps(options)],
             stdin=subprocess.DEVNULL, stdout=self.said, stderr=self.said, env=environment, cwd=self.file.parent,
-            pass_fds=(theirs, theirs_out), start_new_session=True,
+            pass_fds=(child_in, child_out), start_new_session=True,
         )  # fmt: skip
-        os.close(theirs)
-        os.close(theirs_out)
-        self.questions, self.answers, self.rest = ours_in, ours_out, b""
+        os.close(child_in)
+        os.close(child_out)
+        self.questions, self.answers, self.rest = request_pipe, response_pipe, b""
 
     def __enter__(self) -> Self:
         return self
@@ -87,40 +87,40 @@ class Remote:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def describe(self) -> Description:
-        """What it is; the file runs here, and what goes wrong in it is told with its line."""
-        told = self._ask({"do": "describe"})
-        if "missing" in told:
-            there = told["there"]
-            hint = did_you_mean(self.name, there) or f"It has: {', '.join(there) or 'no functions or classes'}."
+        """Run the file and return the target's description; errors name the line in the file."""
+        response = self._ask({"do": "describe"})
+        if "missing" in response:
+            names = response["there"]
+            hint = did_you_mean(self.name, names) or f"It has: {', '.join(names) or 'no functions or classes'}."
             raise NotFound(f'{self.file.name} has no "{self.name}".', hint=hint)
-        if "fault" in told:
-            raise fault_error(self.file.name, _fault(told["fault"]))
-        return _description(told)
+        if "fault" in response:
+            raise fault_error(self.file.name, _fault(response["fault"]))
+        return _description(response)
 
     def make(self, kwargs: Mapping[str, Any], seed: int = 0) -> tuple[Description, dict[str, np.ndarray]] | Fault:
-        """Make the module of a class in there."""
-        told = self._ask(
-            {"do": "make", "kwargs": {name: _written(each) for name, each in kwargs.items()}, "seed": seed}
+        """Instantiate the class in the child process."""
+        response = self._ask(
+            {"do": "make", "kwargs": {name: _written(value) for name, value in kwargs.items()}, "seed": seed}
         )
-        if "fault" in told:
-            return _fault(told["fault"])
-        return _description(told["description"]), self._arrays(told)
+        if "fault" in response:
+            return _fault(response["fault"])
+        return _description(response["description"]), self._arrays(response)
 
     def call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, library: str = "torch", still: bool = False
     ) -> Answer:
-        """Call it in there."""
+        """Call the target in the child process."""
         arrays: dict[str, np.ndarray] = {}
-        question = {
-            "do": "call", "args": [_written(each, arrays) for each in args], "library": library, "still": still,
-            "kwargs": {name: _written(each, arrays) for name, each in kwargs.items()},
+        request = {
+            "do": "call", "args": [_written(value, arrays) for value in args], "library": library, "still": still,
+            "kwargs": {name: _written(value, arrays) for name, value in kwargs.items()},
         }  # fmt: skip
-        told = self._ask(question, arrays)
-        if "fault" in told:
-            return Answer(fault=_fault(told["fault"]))
-        held = self._arrays(told)
-        found = {tuple(path): held[str(number)] for number, path in enumerate(told["paths"])}
-        return Answer(told["call"], found, {tuple(path): kind for path, kind in told["objects"]})
+        response = self._ask(request, arrays)
+        if "fault" in response:
+            return Answer(fault=_fault(response["fault"]))
+        by_number = self._arrays(response)
+        by_path = {tuple(path): by_number[str(number)] for number, path in enumerate(response["paths"])}
+        return Answer(response["call"], by_path, {tuple(path): kind for path, kind in response["objects"]})
 
     def _ask(self, question: dict[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
         self.number += 1
@@ -137,28 +137,26 @@ class Remote:
 
     def _line(self) -> bytes:
         while b"\n" not in self.rest:
-            left = self.until - time.monotonic()
-            if left <= 0 or not select.select([self.answers], [], [], left)[0]:
+            remaining = self.until - time.monotonic()
+            if remaining <= 0 or not select.select([self.answers], [], [], remaining)[0]:
                 raise InvalidInput(
-                    f"{self.file.name} was stopped after {self.limits.seconds:g} s, its limit of time.",
-                    hint="Does it loop for ever, or do its work at import? Put that under if __name__ == '__main__':",
+                    f"{self.file.name} was stopped after the time limit of {self.limits.seconds:g} s.",
+                    hint="An endless loop, or work at import? Put such work under if __name__ == '__main__':",
                 )
-            piece = os.read(self.answers, 1 << 20)
-            if not piece:
+            chunk = os.read(self.answers, 1 << 20)
+            if not chunk:
                 raise self._gone()
-            self.rest += piece
+            self.rest += chunk
         line, _, self.rest = self.rest.partition(b"\n")
         return line
 
     def _gone(self) -> PeasyError:
         code = self.process.wait()
         if code == -signal.SIGXCPU:
-            return InvalidInput(
-                f"{self.file.name} was stopped after {self.limits.processor} s of processor time, its limit."
-            )
-        said = (self.folder / "said.txt").read_text(encoding="utf-8", errors="replace").strip()[-500:]
-        how = f"ended by signal {-code}" if code < 0 else f"left with exit code {code}"
-        return InvalidInput(f"{self.file.name} {how} while it was examined.", hint=said or None)
+            return InvalidInput(f"{self.file.name} was stopped after the CPU time limit of {self.limits.processor} s.")
+        output = (self.folder / "output.txt").read_text(encoding="utf-8", errors="replace").strip()[-500:]
+        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        return InvalidInput(f"{self.file.name} {how} during the examination.", hint=output or None)
 
     def _arrays(self, told: Mapping[str, Any]) -> dict[str, np.ndarray]:
         if not told.get("file"):
@@ -171,7 +169,7 @@ class Remote:
 
 
 def fault_error(file: str, fault: Fault) -> InvalidInput:
-    """A fault as an error for people, with the line of their file."""
+    """Return a fault as an error that names the line in the user's file."""
     where = f"{file}, line {fault.line}" if fault.line else file
     return InvalidInput(f"{where}: {fault.error}", hint=fault.code or None)
 
@@ -188,7 +186,7 @@ def _written(value: Any, arrays: dict[str, np.ndarray] | None = None) -> dict[st
 
 
 def _description(told: Mapping[str, Any]) -> Description:
-    parameters = tuple(Parameter(**each) for each in told["parameters"])
+    parameters = tuple(Parameter(**parameter) for parameter in told["parameters"])
     source = Source(**told["source"])
     return Description(told["name"], told["kind"], parameters, told["told"], source, told["library"], told["numbers"])
 

@@ -1,4 +1,4 @@
-"""What each parameter of a signature is for, told by its name: queries, a mask, the number of heads, a cache."""
+"""Parameter roles, guessed from names: query, key, value, mask, number of heads, cache."""
 
 import re
 from collections.abc import Iterable
@@ -62,11 +62,11 @@ SAYABLE = (
     "cache",
     "offset",
 )
-"""Words that `--call` understands."""
+"""Words allowed in `--call`."""
 
 
 def role_of(parameter: Parameter, making: bool = False) -> str | None:
-    """What a parameter is for; `making` = it is a constructor's, whose `bias` is a switch and whose d is a number."""
+    """Return the role of a parameter; `making`: of a constructor, where `bias` is a flag and `d` is a size."""
     name = parameter.name.strip("_").lower()
     role = ROLES.get(name) or ROLES.get(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", parameter.name).strip("_").lower())
     if making and name in ("bias", "mask", "use_mask"):
@@ -83,29 +83,29 @@ def role_of(parameter: Parameter, making: bool = False) -> str | None:
 
 
 def roles_of(description: Description, making: bool = False) -> dict[str, str]:
-    """Roles by parameter name. A required one that nobody understands is an error that says what to do."""
-    found = {}
+    """Return roles by parameter name; a required parameter without a known role is an error."""
+    roles = {}
     for parameter in description.parameters:
         role = role_of(parameter, making)
         if role is None and parameter.required:
             raise InvalidInput(
-                f'{description.name} needs "{parameter.name}", and its name does not say what that is.',
-                hint=f'Say how to call it, with the words {", ".join(SAYABLE)}: --call "{_example(description)}"',
+                f'{description.name} needs "{parameter.name}", and its role cannot be guessed from its name.',
+                hint=f'Give the call, with the words {", ".join(SAYABLE)}: --call "{_example(description)}"',
             )
         if role is not None:
-            found[parameter.name] = role
-    return found
+            roles[parameter.name] = role
+    return roles
 
 
 def declares(description: Description, names: Iterable[str]) -> str | None:
-    """What the patient itself says a boolean mask means: "may" or "hidden"; None = it does not say."""
-    told = description.told.lower()
+    """Return the documented meaning of True in a boolean mask: "may" or "hidden"; None if not documented."""
+    docstring = description.told.lower()
     true = r"(?:true|1|ones?)\b[^.\n]{0,40}?"
-    seen = r"(?:may|can|allow|attend|visible|keep|look|see|real|valid|participat)"
-    hid = r"(?:hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad)"
-    if re.search(true + hid, told):
+    attends = r"(?:may|can|allow|attend|visible|keep|look|see|real|valid|participat)"
+    masked = r"(?:hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad)"
+    if re.search(true + masked, docstring):
         return "hidden"
-    if re.search(true + seen, told):
+    if re.search(true + attends, docstring):
         return "may"
     for name in names:
         if name.lower() in ("visible", "allowed", "may_look", "keep", "valid"):

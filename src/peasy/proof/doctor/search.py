@@ -1,4 +1,4 @@
-"""Which formula computes what the patient computes? The one with the fewest mistakes."""
+"""Search for the variant of the formula, with the fewest mistakes, that reproduces the observed outputs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from peasy.proof.doctor.mistake import Mistake
 from peasy.proof.doctor.variant import Array, Case, Variant, compute
 
 CLOSE = 1e-4
-"""Patients calculate in 32 bits; what is compared is of the size of 1."""
+"""The code under test computes in float32; the compared values are of order 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What went in, what came out, and how a context becomes such a result (axes, a last map)."""
+    """Inputs and outputs of one call, and the function from a context to such an output (layout, output projection)."""
 
     case: Case
     found: Array
     finish: Callable[[Array], Array]
 
     def predict(self, variant: Variant) -> Array:
-        """What a variant would have given."""
+        """Return the output that a variant would give."""
         with np.errstate(invalid="ignore"):
             return self.finish(compute(variant, self.case)[0])
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A variant that reproduces all observations, and the mistakes in it."""
+    """A variant that reproduces all observations, and its mistakes."""
 
     variant: Variant
     mistakes: tuple[Mistake, ...] = ()
@@ -42,39 +42,40 @@ def explain(
     mistakes: Iterable[Mistake] = (),
     counts: Iterable[int] = (0, 1),
 ) -> Explanation | None:
-    """The first variant with the fewest mistakes, out of so many, that reproduces every observation."""
-    known = list(mistakes)
+    """Return the first variant that reproduces every observation, for each number of mistakes in `counts`."""
+    candidates = list(mistakes)
     for count in counts:
         for base in bases:
-            for chosen in combinations(known, count):
-                for variant in _changed(base, chosen):
-                    if all(agrees(each, variant) for each in observations):
-                        return Explanation(variant, chosen)
+            for combination in combinations(candidates, count):
+                for variant in _changed(base, combination):
+                    if all(agrees(observation, variant) for observation in observations):
+                        return Explanation(variant, combination)
     return None
 
 
 def agrees(observation: Observation, variant: Variant) -> bool:
-    """Whether a variant gives these numbers, where it gives any: rows that see nothing are no evidence."""
-    predicted, found = observation.predict(variant), observation.found
-    if predicted.shape != found.shape:
+    """Return whether a variant gives these outputs; fully masked rows (NaN) are not compared."""
+    predicted, actual = observation.predict(variant), observation.found
+    if predicted.shape != actual.shape:
         return False
-    sure = np.isfinite(predicted)
-    if sure.mean() < 0.3:
+    finite = np.isfinite(predicted)
+    if finite.mean() < 0.3:
         return False
-    far = np.abs(found[sure] - predicted[sure])
-    return bool(np.all(far <= CLOSE * max(1.0, float(np.abs(predicted[sure]).max()))))
+    errors = np.abs(actual[finite] - predicted[finite])
+    return bool(np.all(errors <= CLOSE * max(1.0, float(np.abs(predicted[finite]).max()))))
 
 
 def first_difference(observation: Observation, right: Variant) -> Difference | None:
-    """The first number that is not what the formula gives."""
-    wanted, found = observation.predict(right), observation.found
-    if wanted.shape != found.shape:
+    """Return the first value that differs from the formula."""
+    expected, actual = observation.predict(right), observation.found
+    if expected.shape != actual.shape:
         return None
-    far = np.isfinite(wanted) & ~(np.abs(found - wanted) <= CLOSE * max(1.0, float(np.nanmax(np.abs(wanted)))))
-    if not far.any():
+    tolerance = CLOSE * max(1.0, float(np.nanmax(np.abs(expected))))
+    differs = np.isfinite(expected) & ~(np.abs(actual - expected) <= tolerance)
+    if not differs.any():
         return None
-    index = tuple(int(i) for i in np.argwhere(far)[0])
-    return Difference(index, float(found[index]), float(wanted[index]))
+    index = tuple(int(i) for i in np.argwhere(differs)[0])
+    return Difference(index, float(actual[index]), float(expected[index]))
 
 
 def _changed(base: Variant, chosen: Sequence[Mistake]) -> list[Variant]:

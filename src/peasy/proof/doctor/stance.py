@@ -1,4 +1,4 @@
-"""A stance: one way to lay seeded numbers before a patient, and to read its result as a context."""
+"""One call layout for the function under test, with seeded inputs and a decoder for its output."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from peasy.proof.doctor.weights import Projection
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked: how many queries and keys, a mask, whether to look back only, whether heads share keys."""
+    """One call: numbers of queries and keys, mask and its convention, causal flag, grouped-query attention."""
 
     queries: int
     keys: int
@@ -29,9 +29,9 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Stance:
-    """Axes, heads, and for a patient with maps of its own how its weights are read.
+    """Call layout: tensor layout, heads, and the projections of a target with weights.
 
-    `fixed` are plain values by role that are given in every call.
+    `fixed` are values by role that are passed in every call.
     """
 
     patient: Patient
@@ -47,29 +47,29 @@ class Stance:
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def ask(self, question: Question) -> Observation | Answer:
-        """One call: what came out beside what went in, or the answer if that is no context."""
-        arrays, case = self.lay_out(question)
+        """Call the target once; return the observation, or the raw result if it contains no context."""
+        arrays, inputs = self.lay_out(question)
         values = {role: self.frame.lay(array) for role, array in arrays.items()} | self.plain(question)
         if question.mask is not None and question.form is not None:
             values[question.role] = question.form.write(question.mask)
-            case = replace(case, mask=question.form.fitting(question.mask))
-        answer = self.call(values)
-        return self.read(case, answer) or answer
+            inputs = replace(inputs, mask=question.form.fitting(question.mask))
+        result = self.call(values)
+        return self.read(inputs, result) or result
 
     def call(self, values: Mapping[str, Any]) -> Answer:
-        """Call the patient with values by role."""
+        """Call the target with values by role."""
         bound = self.way.bind(values)
         if bound is None:
             return Answer()
         return self.patient.call(*bound, library=self.library, still=self.still)
 
     def lay_out(self, question: Question) -> tuple[dict[str, Array], Case]:
-        """The arrays by role, in the order batch, (head,) time, width; and the case for the formula."""
-        arrays, case = self._projected(question) if self.projection else self._direct(question)
-        return arrays, replace(case, causal=question.causal)
+        """Return the arrays by role, `[batch, (head,) time, width]`, and the inputs of the formula."""
+        arrays, inputs = self._projected(question) if self.projection else self._direct(question)
+        return arrays, replace(inputs, causal=question.causal)
 
     def plain(self, question: Question) -> dict[str, Any]:
-        """What is not an array: numbers of heads, widths, switches, and the maps of a function that takes them."""
+        """Return the other values by role: numbers of heads, widths, flags, and weight arguments."""
         heads, key_heads = (self.heads, self.key_heads) if self.projection else (self.frame.heads, self.frame.heads)
         key_heads = KEY_HEADS if question.grouped else key_heads
         values: dict[str, Any] = dict(self.fixed) | {"heads": heads, "key_heads": key_heads}
@@ -80,21 +80,21 @@ class Stance:
         return values | self._own_weights()
 
     def read(self, case: Case, answer: Answer) -> Observation | None:
-        """The part of a result that has the shape of a context: as the queries were, or with heads merged."""
+        """Find the context in a result by its shape: like the queries, or with merged heads."""
         if answer.fault is not None:
             return None
-        ways = [(case, self.finish)]
+        candidates = [(case, self.finish)]
         if self.projection is None and "h" in self.frame.axes:
-            ways.append((replace(case, merged=True), lambda context: context))
-        for each, finish in ways:
-            wanted = self._shape(each)
+            candidates.append((replace(case, merged=True), lambda context: context))
+        for inputs, finish in candidates:
+            shape = self._shape(inputs)
             for path in sorted(answer.arrays, key=len):
-                if answer.arrays[path].shape == wanted:
-                    return Observation(each, answer.arrays[path].astype(np.float64), finish)
+                if answer.arrays[path].shape == shape:
+                    return Observation(inputs, answer.arrays[path].astype(np.float64), finish)
         return None
 
     def finish(self, context: Array) -> Array:
-        """From a context of the formula to what the patient gives back."""
+        """Convert a context of the formula to the target's output."""
         if self.projection is not None and self.projection.output is not None:
             context = self.projection.output(context)
         return self.frame.lay(context)
@@ -110,38 +110,39 @@ class Stance:
         return self.frame.lay(np.empty((batch, queries, width))).shape
 
     def _direct(self, question: Question) -> tuple[dict[str, Array], Case]:
-        frame, key_heads = self.frame, KEY_HEADS if question.grouped else self.frame.heads
-        sizes = {"query": (frame.heads, question.queries), "key": (key_heads, question.keys)}
+        layout, kv_heads = self.frame, KEY_HEADS if question.grouped else self.frame.heads
+        sizes = {"query": (layout.heads, question.queries), "key": (kv_heads, question.keys)}
         sizes["value"] = sizes["key"]
         arrays = {
-            role: self.numbers.array(role, frame.batch, time, heads * WIDTH)
-            if frame.flat
-            else self.numbers.array(role, frame.batch, heads, time, WIDTH)
+            role: self.numbers.array(role, layout.batch, time, heads * WIDTH)
+            if layout.flat
+            else self.numbers.array(role, layout.batch, heads, time, WIDTH)
             for role, (heads, time) in sizes.items()
         }
-        case = Case(arrays["query"], arrays["key"], arrays["value"], frame.heads, key_heads, frame.flat)
-        return arrays, case
+        inputs = Case(arrays["query"], arrays["key"], arrays["value"], layout.heads, kv_heads, layout.flat)
+        return arrays, inputs
 
     def _projected(self, question: Question) -> tuple[dict[str, Array], Case]:
         assert self.projection is not None
-        maps = self.projection
-        x = self.numbers.array("x", self.frame.batch, question.queries, maps.width)
+        projection = self.projection
+        x = self.numbers.array("x", self.frame.batch, question.queries, projection.width)
         key = value = x
         if self.way.has("query", "key", "value"):
             key, value = (
-                self.numbers.array(name, self.frame.batch, question.keys, each.weight.shape[0])
-                for name, each in (("key", maps.key), ("value", maps.value))
+                self.numbers.array(name, self.frame.batch, question.keys, linear.weight.shape[0])
+                for name, linear in (("key", projection.key), ("value", projection.value))
             )
         elif self.way.has("source"):
-            key = value = self.numbers.array("source", self.frame.batch, question.keys, maps.key.weight.shape[0])
-        case = Case(maps.query(x), maps.key(key), maps.value(value), self.heads, self.key_heads, flat=True)
-        return {"x": x, "query": x, "key": key, "value": value, "source": key}, case
+            key = value = self.numbers.array("source", self.frame.batch, question.keys, projection.key.weight.shape[0])
+        query, key_states, value_states = projection.query(x), projection.key(key), projection.value(value)
+        inputs = Case(query, key_states, value_states, self.heads, self.key_heads, flat=True)
+        return {"x": x, "query": x, "key": key, "value": value, "source": key}, inputs
 
     def _own_weights(self) -> dict[str, Any]:
-        """A function that takes its maps as arguments gets those that the projection is made of."""
+        """Return the projection matrices for a function that takes them as arguments."""
         if self.projection is None or not self.way.has("w_q"):
             return {}
-        maps = {"w_q": self.projection.query, "w_k": self.projection.key, "w_v": self.projection.value}
+        linears = {"w_q": self.projection.query, "w_k": self.projection.key, "w_v": self.projection.value}
         if self.projection.output is not None:
-            maps["w_o"] = self.projection.output
-        return {name: each.weight.T.copy() if self.turned else each.weight for name, each in maps.items()}
+            linears["w_o"] = self.projection.output
+        return {name: linear.weight.T.copy() if self.turned else linear.weight for name, linear in linears.items()}

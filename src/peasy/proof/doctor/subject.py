@@ -1,6 +1,6 @@
-"""The patient: a function, a class or an object in this process, called with plain arrays and asked for plain arrays.
+"""Target: the function, class or module under test, called with NumPy arrays in this process.
 
-The same three questions (describe, make, call) are answered by a patient in a process of its own, see `remote`.
+`remote` has the same interface (describe, make, call) for code in a separate process.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ from peasy.errors import InvalidInput
 from peasy.proof.doctor.mistake import Source
 
 MOST_LEAVES = 64
-"""More than so many parts of a result are not looked at."""
+"""Larger tuples, lists and dicts in a result are not searched."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of the patient's signature."""
+    """A parameter of the target's signature."""
 
     name: str
     required: bool
@@ -34,7 +34,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Description:
-    """What the patient is: "function", "class" (an nn.Module to be made) or "module" (one that is there)."""
+    """Description of a target; `kind` is "function", "class" (of an nn.Module) or "module" (an instance)."""
 
     name: str
     kind: str
@@ -47,7 +47,7 @@ class Description:
 
 @dataclass(frozen=True)
 class Earlier:
-    """An argument: what an earlier call gave back, or a part of it."""
+    """Argument: the result of an earlier call, or a part of it."""
 
     call: int
     path: tuple[Any, ...] = ()
@@ -55,27 +55,27 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Named:
-    """An argument: an object with these attributes, as models take their settings."""
+    """Argument: a config object with these attributes."""
 
     values: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What went wrong inside the patient: the error, and the line of the patient's file."""
+    """Exception in the target: the error, and the line in its file."""
 
     error: str
     line: int | None = None
     code: str = ""
 
     def says(self) -> str:
-        """In one sentence."""
+        """Return the error with its line."""
         return f"line {self.line}: {self.error}" if self.line else self.error
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a call gave back: arrays by their path in it, other things by their kind; or a fault."""
+    """Result of a call: arrays and other objects by their path in it, or a fault."""
 
     call: int = 0
     arrays: Mapping[tuple[Any, ...], np.ndarray] = field(default_factory=dict)
@@ -84,22 +84,22 @@ class Answer:
 
 
 class Patient(Protocol):
-    """Who can be examined."""
+    """Interface of code under test."""
 
     def describe(self) -> Description:
-        """What it is."""
+        """Return its description."""
 
     def make(self, kwargs: Mapping[str, Any], seed: int) -> tuple[Description, dict[str, np.ndarray]] | Fault:
-        """Make the module of a class, or take the one that is there: its forward, and its weights by name."""
+        """Instantiate the class, or take the module as it is; return its forward's description and weights by name."""
 
     def call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, library: str = "torch", still: bool = False
     ) -> Answer:
-        """Call it. `still` switches dropout off by force."""
+        """Call it. `still` disables dropout."""
 
 
 class Subject:
-    """A patient in this very process."""
+    """Target in this process."""
 
     def __init__(self, thing: Any, name: str = "", file: str = "") -> None:
         self.thing, self.file = thing, file or _file_of(thing)
@@ -107,19 +107,20 @@ class Subject:
         self.results: list[Any] = []
 
     def describe(self) -> Description:
-        """What it is, from its signature and its text."""
+        """Return its description, from signature and source."""
         kind = kind_of(self.thing)
         if kind is None:
-            said = "a class, but no nn.Module" if inspect.isclass(self.thing) else f"a {type(self.thing).__name__}"
-            raise InvalidInput(f"{self.name} is {said}: it cannot be called.", hint="Give a function or an nn.Module.")
-        called = self.thing.forward if kind == "module" else self.thing
+            actual = "a class, but no nn.Module" if inspect.isclass(self.thing) else f"a {type(self.thing).__name__}"
+            hint = "Give a function or an nn.Module."
+            raise InvalidInput(f"{self.name} is {actual}: it cannot be called.", hint=hint)
+        function = self.thing.forward if kind == "module" else self.thing
         return Description(
-            self.name, kind, parameters_of(called), _told(self.thing), _source(self.thing), _library(self.thing),
+            self.name, kind, parameters_of(function), _told(self.thing), _source(self.thing), _library(self.thing),
             {name: value for name, value in vars(self.thing).items() if type(value) is int} if kind == "module" else {},
         )  # fmt: skip
 
     def make(self, kwargs: Mapping[str, Any], seed: int = 0) -> tuple[Description, dict[str, np.ndarray]] | Fault:
-        """Make the module with weights from `seed`, out of training, with weights large enough to be felt."""
+        """Instantiate the module with weights from `seed`, in eval mode."""
         import torch
 
         try:
@@ -140,10 +141,10 @@ class Subject:
     ) -> Answer:
         """Call it with arrays of the library it uses."""
         try:
-            given = [_given(value, library, self.results) for value in args]
-            named = {name: _given(value, library, self.results) for name, value in kwargs.items()}
+            positional = [_given(value, library, self.results) for value in args]
+            keywords = {name: _given(value, library, self.results) for name, value in kwargs.items()}
             with _quiet(library), _still() if still else contextlib.nullcontext():
-                result = self.thing(*given, **named)
+                result = self.thing(*positional, **keywords)
         except Exception as error:
             return Answer(fault=self._fault(error))
         self.results.append(result)
@@ -158,19 +159,19 @@ class Subject:
 
     def _fault(self, error: BaseException) -> Fault:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
-        said = f"{type(error).__name__}: {str(error).strip()[:300]}"
-        return Fault(said, frames[-1].lineno, frames[-1].line or "") if frames else Fault(said)
+        message = f"{type(error).__name__}: {str(error).strip()[:300]}"
+        return Fault(message, frames[-1].lineno, frames[-1].line or "") if frames else Fault(message)
 
 
 def _file_of(thing: Any) -> str:
-    """The file of a function, or of a module's forward."""
+    """Return the file of a function, or of a module's forward."""
     code = getattr(thing if inspect.isroutine(thing) else getattr(thing, "forward", None), "__code__", None)
     return getattr(code, "co_filename", "")
 
 
 def kind_of(thing: Any) -> str | None:
-    """function, class or module; None = nothing that can be called."""
-    modules: Any = getattr(sys.modules.get("torch.nn"), "Module", ())  # whoever has a module has imported torch
+    """Return "function", "class" or "module"; None if it cannot be called."""
+    modules: Any = getattr(sys.modules.get("torch.nn"), "Module", ())  # a module exists only if torch is imported
     if isinstance(thing, modules):
         return "module"
     if inspect.isclass(thing):
@@ -179,24 +180,24 @@ def kind_of(thing: Any) -> str | None:
 
 
 def parameters_of(called: Any) -> tuple[Parameter, ...]:
-    """The parameters that can be given, with what is known of each."""
+    """Return the named parameters of a signature."""
     try:
         signature = inspect.signature(called)
     except (TypeError, ValueError):
         return _written_parameters(called)
-    found = []
-    for each in signature.parameters.values():
-        if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+    parameters = []
+    for item in signature.parameters.values():
+        if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
             continue
-        required = each.default is each.empty
-        plain = isinstance(each.default, bool | int | float | str | type(None))
-        hint = "" if each.annotation is each.empty else str(getattr(each.annotation, "__name__", each.annotation))
-        found.append(Parameter(each.name, required, None if required or not plain else each.default, hint))
-    return tuple(found)
+        required = item.default is item.empty
+        is_literal = isinstance(item.default, bool | int | float | str | type(None))
+        hint = "" if item.annotation is item.empty else str(getattr(item.annotation, "__name__", item.annotation))
+        parameters.append(Parameter(item.name, required, None if required or not is_literal else item.default, hint))
+    return tuple(parameters)
 
 
 def _written_parameters(called: Any) -> tuple[Parameter, ...]:
-    """A function of C has no signature; its documentation begins with one."""
+    """Parse the parameters from the docstring: a C function has no signature, but its docstring begins with one."""
     first = re.match(r"\s*\w+\(([^)]*)\)", inspect.getdoc(called) or "")
     parts = [part.strip() for part in first[1].split(",")] if first else []
     return tuple(
@@ -212,7 +213,7 @@ def _told(thing: Any) -> str:
 def _source(thing: Any) -> Source:
     if not inspect.isroutine(thing):
         kind = thing if inspect.isclass(thing) else type(thing)
-        thing = next((each for each in kind.__mro__ if "forward" in vars(each)), kind)
+        thing = next((base for base in kind.__mro__ if "forward" in vars(base)), kind)
     try:
         lines, first = inspect.getsourcelines(thing)
     except (OSError, TypeError):
@@ -221,19 +222,19 @@ def _source(thing: Any) -> Source:
 
 
 def _library(thing: Any) -> str:
-    """What its file imports, where that tells: "torch" or "numpy"; "" where both or neither."""
-    held = getattr(thing, "__globals__", {})
-    modules = {getattr(value, "__name__", "").partition(".")[0] for value in held.values() if inspect.ismodule(value)}
-    known = modules & {"torch", "numpy"}
-    return known.pop() if len(known) == 1 else ""
+    """Return "torch" or "numpy" if its file imports only one of them, else ""."""
+    names = getattr(thing, "__globals__", {})
+    modules = {getattr(value, "__name__", "").partition(".")[0] for value in names.values() if inspect.ismodule(value)}
+    libraries = modules & {"torch", "numpy"}
+    return libraries.pop() if len(libraries) == 1 else ""
 
 
 def _given(value: Any, library: str, results: list[Any]) -> Any:
     if isinstance(value, Earlier):
-        found = results[value.call]
-        for step in value.path:
-            found = found[step]
-        return found
+        result = results[value.call]
+        for key in value.path:
+            result = result[key]
+        return result
     if isinstance(value, Named):
         return SimpleNamespace(**value.values)
     if not isinstance(value, np.ndarray):
@@ -247,18 +248,18 @@ def _given(value: Any, library: str, results: list[Any]) -> Any:
 
 
 def _leaves(result: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every part of a result, parts of parts too; a whole comes before its parts."""
+    """Yield every nested part of a result with its path; a container comes before its parts."""
     if len(path) > 3:
         return
     if path or _array(result) is not None or not isinstance(result, tuple | list | dict):
         yield path, result
     if isinstance(result, tuple | list) and len(result) <= MOST_LEAVES:
-        for index, each in enumerate(result):
-            yield from _leaves(each, (*path, index))
+        for index, value in enumerate(result):
+            yield from _leaves(value, (*path, index))
     elif isinstance(result, dict) and len(result) <= MOST_LEAVES:
-        for name, each in result.items():
+        for name, value in result.items():
             if isinstance(name, str):
-                yield from _leaves(each, (*path, name))
+                yield from _leaves(value, (*path, name))
 
 
 def _array(leaf: Any) -> np.ndarray | None:
@@ -272,7 +273,7 @@ def _array(leaf: Any) -> np.ndarray | None:
 
 @contextlib.contextmanager
 def _quiet(library: str) -> Iterator[None]:
-    """No gradients, no warnings: neither is what was asked for."""
+    """Run without gradients, warnings and extra threads."""
     import warnings
 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -283,7 +284,7 @@ def _quiet(library: str) -> Iterator[None]:
         import torch
 
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # what is asked is tiny: threads would only wait for each other
+        torch.set_num_threads(1)  # inputs are tiny: more threads would only slow it down
         try:
             with torch.no_grad():
                 yield
@@ -293,14 +294,14 @@ def _quiet(library: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _still() -> Iterator[None]:
-    """Dropout lets everything through, so that what else is wrong can be seen."""
+    """Replace dropout by the identity, so that other mistakes can be found."""
     import torch
     from torch.nn import functional
 
-    held = functional.dropout, torch.dropout
+    originals = functional.dropout, torch.dropout
     functional.dropout = lambda x, *_, **__: x
     torch.dropout = lambda x, *_, **__: x
     try:
         yield
     finally:
-        functional.dropout, torch.dropout = held
+        functional.dropout, torch.dropout = originals

@@ -1,7 +1,6 @@
-"""The formula with lines that can be wrong: what code with a certain mistake would compute. NumPy, in 64 bits.
+"""Variants of the attention formula: what code with certain mistakes would compute. NumPy, float64.
 
-`formula/` holds what is right. This is what a patient's numbers are compared with, line by line, so that whoever
-reproduces them has named the mistake.
+`formula/` is the correct formula. A variant that reproduces the outputs of the code under test identifies its mistakes.
 """
 
 from collections.abc import Callable
@@ -14,11 +13,11 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Variant:
-    """Each field is a line of the formula; the defaults are right, or a matter of convention.
+    """One variant: each field is a line of the formula; the defaults are correct, or a matter of convention.
 
-    `causal`: None = looks everywhere, 0 = back and at itself, -1 = not at itself, 1 = at the next one too.
-    `corner`: where causal begins when there are more keys than queries, at the "end" or at the "start".
-    `turn`: rotary positions, by "halves" or "pairs"; `shifted`: new tokens are placed after the cached ones.
+    `causal`: None = bidirectional, 0 = causal, -1 = without the token itself, 1 = with the next token.
+    `corner`: alignment of the causal mask if there are more keys than queries: "end" (bottom-right) or "start".
+    `turn`: rotary positions, by "halves" or "pairs"; `shifted`: positions of new tokens follow the cached ones.
     """
 
     scale: str = "root"
@@ -37,10 +36,10 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What goes in: `[batch, head, time, width]`, or with `flat` `[batch, time, heads * width]` still to be split.
+    """Inputs of a variant: `[batch, head, time, width]`, or with `flat` `[batch, time, heads * width]`.
 
-    `mask` True = may look, `[batch, 1, query, key]`. `causal` asks for what the patient does when told to look back
-    only. The first `past` keys come from a cache.
+    `mask` True = may attend, `[batch, 1, query, key]`. `causal`: the target is called with its causal flag.
+    The first `past` keys come from a cache.
     """
 
     query: Array
@@ -56,12 +55,12 @@ class Case:
 
 
 def compute(variant: Variant, case: Case) -> tuple[Array, Array]:
-    """(context, weights) as code with these lines would give them; NaN where a row may look at nothing."""
+    """Return (context, weights) of a variant; NaN in fully masked rows."""
     query, key, value = (_heads(variant, case, part) for part in ("query", "key", "value"))
     if variant.swapped:
         key, value = value, key
     query, key = _turned(variant, case, query, key)
-    key, value = (_shared(variant, each, query.shape[1]) for each in (key, value))
+    key, value = (_shared(variant, array, query.shape[1]) for array in (key, value))
     scores = query @ np.swapaxes(key, -1, -2)
     scaled = scores * _factor(variant, query.shape[-1], case.heads)
     weights = _weigh(variant, scaled, _visible(variant, case, scores.shape))
@@ -109,14 +108,14 @@ def _factor(variant: Variant, d_head: int, heads: int) -> float:
 
 def _visible(variant: Variant, case: Case, shape: tuple[int, ...]) -> Array | None:
     n_query, n_key = shape[-2:]
-    seen = None if case.mask is None else case.mask
+    mask = None if case.mask is None else case.mask
     reach = variant.causal if variant.causal is not None else 0 if case.causal else None
     if reach is not None:
         first = n_key - n_query if variant.corner == "end" else 0
         distance = np.arange(n_query)[:, None] + first - np.arange(n_key)[None, :]
-        back = distance <= 0 if variant.ahead else distance >= -reach
-        seen = back[None, None] if seen is None else seen & back
-    return seen
+        causal_mask = distance <= 0 if variant.ahead else distance >= -reach
+        mask = causal_mask[None, None] if mask is None else mask & causal_mask
+    return mask
 
 
 def _weigh(variant: Variant, scaled: Array, seen: Array | None) -> Array:
@@ -142,15 +141,15 @@ def _turned(variant: Variant, case: Case, query: Array, key: Array) -> tuple[Arr
     if variant.turn is None:
         return query, key
     n_query, n_key = query.shape[2], key.shape[2]
-    old, new = np.arange(n_key)[: case.past], np.arange(n_key)[case.past :]
+    cached, new = np.arange(n_key)[: case.past], np.arange(n_key)[case.past :]
     if not variant.shifted:
         new = new - case.past
-    keys = np.concatenate([old, new])
-    return turn(query, keys[n_key - n_query :], variant.turn), turn(key, keys, variant.turn)
+    positions = np.concatenate([cached, new])
+    return turn(query, positions[n_key - n_query :], variant.turn), turn(key, positions, variant.turn)
 
 
 def turn(array: Array, places: Array, layout: str) -> Array:
-    """Rotary positions: each pair of numbers turned by its place times its frequency."""
+    """Apply rotary positions: rotate each pair of channels by position times frequency."""
     half = array.shape[-1] // 2
     angle = places[:, None] * 10_000.0 ** (-np.arange(half) / half)
     cos, sin = np.cos(angle), np.sin(angle)

@@ -1,4 +1,4 @@
-"""How a patient is called: which word of ours goes to which of its parameters."""
+"""Call binding: which roles (query, key, mask, ...) go to which parameters of the target; `--call` parser."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -10,12 +10,12 @@ from peasy.proof.doctor.role import SAYABLE, roles_of
 from peasy.proof.doctor.subject import Description
 
 WORDS = {"q": "query", "k": "key", "v": "value", "past_k": "past_key", "past_v": "past_value"}
-"""Short words of `--call` for longer roles; others are roles themselves."""
+"""Short words of `--call` for longer roles; the other words are role names."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One argument: a role to be filled, or a plain value; `name` None = by its place."""
+    """One argument: a role or a literal value; `name` None = positional."""
 
     name: str | None
     role: str | None
@@ -25,55 +25,55 @@ class Slot:
 
 @dataclass(frozen=True)
 class Way:
-    """All arguments of a call. `made` are those of the constructor, where `--call` gave them."""
+    """All arguments of a call. `made` are the constructor arguments given by `--call`."""
 
     name: str
     slots: tuple[Slot, ...]
     made: tuple[Sequence[Any], Mapping[str, Any]] | None = None
 
     def has(self, *roles: str) -> bool:
-        """Whether all these roles are in it."""
+        """Return whether all these roles are bound."""
         return set(roles) <= {slot.role for slot in self.slots}
 
     def needs(self, role: str) -> bool:
-        """Whether this role must be given."""
+        """Return whether this role is required."""
         return any(slot.role == role and slot.required for slot in self.slots)
 
     def called(self, role: str) -> list[str]:
-        """What the patient calls this role."""
+        """Return the target's parameter names for this role."""
         return [slot.name for slot in self.slots if slot.role == role and slot.name]
 
     def bind(self, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]] | None:
-        """Arguments for these values by role; None where a required one has no value. Optional ones stay away."""
+        """Return (args, kwargs) for these values by role; None if a required role has no value."""
         args, kwargs = [], {}
         for slot in self.slots:
             if slot.role is None:
-                given = slot.plain
+                value = slot.plain
             elif slot.role in values:
-                given = values[slot.role]
+                value = values[slot.role]
             elif slot.required:
                 return None
             else:
                 continue
             if slot.name is None:
-                args.append(given)
+                args.append(value)
             else:
-                kwargs[slot.name] = given
+                kwargs[slot.name] = value
         return args, kwargs
 
     def says(self) -> str:
-        """The call as one would write it."""
+        """Return the call as source text."""
         words = {role: word for word, role in WORDS.items()}
         parts = []
         for slot in self.slots:
-            said = repr(slot.plain) if slot.role is None else words.get(slot.role, slot.role)
+            text = repr(slot.plain) if slot.role is None else words.get(slot.role, slot.role)
             if slot.role is None or slot.required or slot.role in ("mask", "padding", "causal", "cache", "heads"):
-                parts.append(said if slot.name in (None, said) else f"{slot.name}={said}")
+                parts.append(text if slot.name in (None, text) else f"{slot.name}={text}")
         return f"{self.name}({', '.join(parts)})"
 
 
 def way_of(description: Description) -> Way:
-    """How to call it, from its signature."""
+    """Infer the binding from the target's signature."""
     roles = roles_of(description)
     slots = [
         Slot(parameter.name, roles[parameter.name], required=parameter.required)
@@ -84,7 +84,7 @@ def way_of(description: Description) -> Way:
 
 
 def parse_call(text: str) -> Way:
-    """How to call it, as a person says: `attention(q, k, v, mask)` or `Attention(24, 4)(x, mask=mask)`.
+    """Parse a call given by the user: `attention(q, k, v, mask)` or `Attention(24, 4)(x, mask=mask)`.
 
     >>> parse_call("attention(q, k, v, n_heads=2)").says()
     'attention(q, k, v, n_heads=2)'
@@ -92,15 +92,17 @@ def parse_call(text: str) -> Way:
     try:
         call = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise UsageError(f'"{text}" cannot be read as a call: {error.msg}.', hint=_HINT) from None
+        raise UsageError(f'"{text}" cannot be parsed as a call: {error.msg}.', hint=_HINT) from None
     if not isinstance(call, ast.Call):
         raise UsageError(f'"{text}" is not a call.', hint=_HINT)
-    made, called = None, call.func
-    if isinstance(called, ast.Call):
-        made = [_plain(each) for each in called.args], {str(each.arg): _plain(each.value) for each in called.keywords}
-        called = called.func
-    slots = [_slot(None, each) for each in call.args] + [_slot(each.arg, each.value) for each in call.keywords]
-    return Way(ast.unparse(called), tuple(slots), made)
+    constructor_args, function = None, call.func
+    if isinstance(function, ast.Call):
+        args = [_plain(node) for node in function.args]
+        constructor_args = args, {str(keyword.arg): _plain(keyword.value) for keyword in function.keywords}
+        function = function.func
+    slots = [_slot(None, node) for node in call.args]
+    slots += [_slot(keyword.arg, keyword.value) for keyword in call.keywords]
+    return Way(ast.unparse(function), tuple(slots), constructor_args)
 
 
 _HINT = 'For example: --call "attention(q, k, v, mask)"'
@@ -111,7 +113,7 @@ def _slot(name: str | None, node: ast.expr) -> Slot:
         role = WORDS.get(node.id, node.id)
         if role not in {WORDS.get(word, word) for word in SAYABLE}:
             hint = did_you_mean(node.id, SAYABLE) or f"Known words: {', '.join(SAYABLE)}."
-            raise UsageError(f'"{node.id}" in --call is no word that the doctor knows.', hint=hint)
+            raise UsageError(f'"{node.id}" in --call is unknown.', hint=hint)
         return Slot(name, role)
     return Slot(name, None, _plain(node))
 
@@ -120,4 +122,5 @@ def _plain(node: ast.expr) -> Any:
     try:
         return ast.literal_eval(node)
     except ValueError:
-        raise UsageError(f'"{ast.unparse(node)}" in --call is neither a word nor a plain value.', hint=_HINT) from None
+        message = f'"{ast.unparse(node)}" in --call is neither a known word nor a literal value.'
+        raise UsageError(message, hint=_HINT) from None

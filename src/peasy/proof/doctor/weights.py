@@ -1,4 +1,4 @@
-"""Which weights of a module make queries, keys and values, told by their names."""
+"""Identifies the query, key, value and output projections of a module by the names of its weights."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,20 +25,20 @@ _WHOLE = {"c_attn": "qkv", "in_proj": "qkv", "in_proj_weight": "qkv", "query_key
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """x · weight + bias, with `weight` `[in, out]`."""
+    """Linear map x · weight + bias, with `weight` `[in, out]`."""
 
     weight: Array
     bias: Array | None = None
 
     def __call__(self, x: Array) -> Array:
-        """The map."""
-        found = x @ self.weight
-        return found if self.bias is None else found + self.bias
+        """Apply the map."""
+        product = x @ self.weight
+        return product if self.bias is None else product + self.bias
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """The maps of a module; `says` names the weights they are."""
+    """Query, key, value and output projections of a module; `says` lists the weights' names."""
 
     query: Linear
     key: Linear
@@ -48,18 +48,18 @@ class Projection:
 
     @property
     def width(self) -> int:
-        """How wide its inputs are."""
+        """Input width."""
         return self.query.weight.shape[0]
 
 
 def read_projections(state: Mapping[str, Array]) -> list[Projection]:
-    """The likeliest readings of a module's weights, best first; none where the names say nothing."""
-    return [found for turned in (False, True) for found in _read(state, turned) if _fits(found)]
+    """Return the likely projections of a module's weights, best first; empty if the names are unknown."""
+    return [projection for turned in (False, True) for projection in _read(state, turned) if _fits(projection)]
 
 
 def _fits(maps: Projection) -> bool:
-    """Whether the maps can follow one another: queries meet keys, and what the values make enters the last map."""
-    query, key, value = (each.weight.shape[1] for each in (maps.query, maps.key, maps.value))
+    """Return whether the shapes match: queries with keys, values with the output projection."""
+    query, key, value = (linear.weight.shape[1] for linear in (maps.query, maps.key, maps.value))
     return query % key == 0 and key == value and (maps.output is None or maps.output.weight.shape[0] == query)
 
 
@@ -70,57 +70,56 @@ def _read(state: Mapping[str, Array], turned: bool) -> Iterator[Projection]:
         part = _part(stem, list(linears))
         if part:
             parts.setdefault(part, []).append(stem)
-    named = {part: ", ".join(stems) for part, stems in parts.items()}
+    names = {part: ", ".join(stems) for part, stems in parts.items()}
     joined = {part: _joined([linears[stem] for stem in stems]) for part, stems in parts.items()}
     output = joined.get("o")
     if {"q", "k", "v"} <= joined.keys():
-        said = f"{named['q']}; {named['k']}; {named['v']}"
-        yield Projection(joined["q"], joined["k"], joined["v"], output, said)
+        yield Projection(joined["q"], joined["k"], joined["v"], output, f"{names['q']}; {names['k']}; {names['v']}")
     elif {"q", "kv"} <= joined.keys():
         key, value = _cut(joined["kv"], 2)
-        yield Projection(joined["q"], key, value, output, f"{named['q']}; {named['kv']}")
+        yield Projection(joined["q"], key, value, output, f"{names['q']}; {names['kv']}")
     elif "qkv" in joined and joined["qkv"].weight.shape[1] % 3 == 0:
         query, key, value = _cut(joined["qkv"], 3)
-        yield Projection(query, key, value, output, f"{named['qkv']} in thirds")
+        yield Projection(query, key, value, output, f"{names['qkv']} (fused query/key/value)")
 
 
 def _linears(state: Mapping[str, Array], turned: bool) -> dict[str, Linear]:
-    """Maps by their names. A Linear keeps `[out, in]`; a bare matrix is `[in, out]`, or, `turned`, the other way."""
-    found = {}
+    """Return linear maps by name. nn.Linear stores `[out, in]`; a bare matrix is `[in, out]`; `turned`: reversed."""
+    linears = {}
     for name, array in state.items():
         stem = name.removesuffix(".weight").removesuffix("_weight")
         if name.endswith("bias") or array.ndim not in (2, 3):
             continue
         bias = state.get(f"{stem}.bias", state.get(f"{stem}_bias"))
-        if array.ndim == 3:  # one matrix for each head
+        if array.ndim == 3:  # one matrix per head
             array = np.moveaxis(array, 0, 1).reshape(array.shape[1], -1)
         elif name.endswith("weight") != turned:
             array = array.T
         if bias is None or len(bias) == array.shape[1]:
-            found[stem] = Linear(array, bias)
-    return found
+            linears[stem] = Linear(array, bias)
+    return linears
 
 
 def _part(stem: str, stems: list[str]) -> str | None:
     parts = stem.split(".")
     while len(parts) > 1 and parts[-1].isdigit():
-        family = [each for each in stems if each.rpartition(".")[0] == ".".join(parts[:-1])]
-        if len(family) in (3, 4):  # a list of equal layers, in the order of the paper
-            return "qkvo"[family.index(stem)]
+        siblings = [other for other in stems if other.rpartition(".")[0] == ".".join(parts[:-1])]
+        if len(siblings) in (3, 4):  # a list of equal layers, in the order of the paper
+            return "qkvo"[siblings.index(stem)]
         parts.pop()
     last = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", parts[-1]).lower()
     if last in _WHOLE:
         return _WHOLE[last]
-    left = "".join(word for word in last.split("_") if word not in _DROPPED)
-    return next((part for part, words in _PARTS.items() if left in words), None)
+    name = "".join(word for word in last.split("_") if word not in _DROPPED)
+    return next((part for part, words in _PARTS.items() if name in words), None)
 
 
 def _joined(linears: list[Linear]) -> Linear:
-    """Heads with maps of their own stand side by side."""
+    """Concatenate the linear maps of separate heads."""
     if len(linears) == 1:
         return linears[0]
-    biases = [each.bias for each in linears if each.bias is not None]
-    weight = np.concatenate([each.weight for each in linears], axis=1)
+    biases = [linear.bias for linear in linears if linear.bias is not None]
+    weight = np.concatenate([linear.weight for linear in linears], axis=1)
     return Linear(weight, np.concatenate(biases) if len(biases) == len(linears) else None)
 
 

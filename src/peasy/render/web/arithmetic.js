@@ -1,6 +1,6 @@
-// A cell that is pointed at or focused opens how its number came about. All text becomes text nodes.
+// Popover with the arithmetic of a table cell, opened by hover or focus. All text becomes text nodes.
 
-const MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+const ARROW_MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 // `root` is a document, or an element or shadow root of one.
 export function explainCells(root, arithmetic) {
@@ -8,71 +8,74 @@ export function explainCells(root, arithmetic) {
   for (const table of root.querySelectorAll("figure.matrix table")) {
     const cells = table.querySelectorAll("td[data-cell]");
     if (cells.length === 0) continue;
-    // One stop for the tab key per table, arrows inside it: a hundred cells are not a hundred stops.
-    cells.forEach((cell, place) => (cell.tabIndex = place === 0 ? 0 : -1));
+    // Roving tabindex: one tab stop per table, arrow keys inside it.
+    cells.forEach((cell, index) => (cell.tabIndex = index === 0 ? 0 : -1));
     const open = (event) => {
       const cell = event.target.closest("td[data-cell]");
       if (cell) popover.show(cell, arithmetic[cell.dataset.cell]);
     };
     table.addEventListener("pointerover", open);
     table.addEventListener("focusin", open);
-    table.addEventListener("pointerleave", () => popover.settle(root.activeElement, arithmetic));
+    table.addEventListener("pointerleave", () => popover.showFocused(root.activeElement, arithmetic));
     table.addEventListener("focusout", () => popover.hide());
     table.addEventListener("click", (event) => event.target.closest("td[data-cell]")?.focus());
-    table.addEventListener("keydown", (event) => moveInGrid(event, table, popover));
+    table.addEventListener("keydown", (event) => moveInTable(event, table, popover));
   }
-  root.addEventListener("scroll", popover.follow, { passive: true, capture: true });
+  root.addEventListener("scroll", popover.reposition, { passive: true, capture: true });
 }
 
-function makePopover(page, home) {
-  const box = page.createElement("div");
+function makePopover(ownerDocument, container) {
+  const box = ownerDocument.createElement("div");
   box.id = "popover";
   box.setAttribute("role", "tooltip");
   box.hidden = true;
-  home.append(box);
-  let shown = null;
+  container.append(box);
+  let shownCell = null;
   const hide = () => {
     box.hidden = true;
-    shown?.removeAttribute("aria-describedby");
+    shownCell?.removeAttribute("aria-describedby");
   };
-  const follow = () => {
-    if (!box.hidden) place(box, shown.getBoundingClientRect());
+  const reposition = () => {
+    if (!box.hidden) positionPopover(box, shownCell.getBoundingClientRect());
   };
   const show = (cell, lines) => {
     hide();
     if (!lines) return;
     const [title, ...steps] = lines;
-    box.replaceChildren(line(page, "strong", title), ...steps.map((step) => line(page, "pre", step)));
+    box.replaceChildren(
+      textElement(ownerDocument, "strong", title),
+      ...steps.map((step) => textElement(ownerDocument, "pre", step)),
+    );
     box.hidden = false;
-    shown = cell;
+    shownCell = cell;
     cell.setAttribute("aria-describedby", box.id);
-    follow();
+    reposition();
   };
-  const settle = (focused, arithmetic) => {
+  const showFocused = (focused, arithmetic) => {
     if (focused?.dataset?.cell) show(focused, arithmetic[focused.dataset.cell]);
     else hide();
   };
-  return { show, hide, settle, follow };
+  return { show, hide, showFocused, reposition };
 }
 
-function line(page, kind, text) {
-  const element = page.createElement(kind);
+function textElement(ownerDocument, tag, text) {
+  const element = ownerDocument.createElement(tag);
   element.textContent = text;
   return element;
 }
 
-function place(box, cell) {
+function positionPopover(box, cellRect) {
   const { innerWidth, innerHeight } = window;
-  const left = Math.min(cell.left, innerWidth - box.offsetWidth - 12);
-  const fitsBelow = cell.bottom + box.offsetHeight + 8 < innerHeight;
-  const top = fitsBelow ? cell.bottom + 8 : cell.top - box.offsetHeight - 8;
+  const left = Math.min(cellRect.left, innerWidth - box.offsetWidth - 12);
+  const fitsBelow = cellRect.bottom + box.offsetHeight + 8 < innerHeight;
+  const top = fitsBelow ? cellRect.bottom + 8 : cellRect.top - box.offsetHeight - 8;
   box.style.left = `${Math.max(left, 12)}px`;
   box.style.top = `${Math.max(top, 8)}px`;
 }
 
-function moveInGrid(event, table, popover) {
+function moveInTable(event, table, popover) {
   if (event.key === "Escape") return popover.hide();
-  const move = MOVES[event.key];
+  const move = ARROW_MOVES[event.key];
   const cell = event.target.closest("td[data-cell]");
   if (!move || !cell) return;
   event.preventDefault();

@@ -1,43 +1,52 @@
-// How one weight came about: score, scaled, softmax, weight, from the query and the keys themselves.
+// Arithmetic of one attention weight: score, scaled score, softmax, from the query and key vectors.
 
 import { writeNumber } from "./numbers.js";
 
-const MOST = 8;
+const MAX_PRODUCTS = 8;
 
-// `query` is a vector and `keys` all of them; `seen` are the places that may be looked at, `at` is the one asked for.
-export function explainWeight({ query, keys, seen, at, scale, softcap, decimals }) {
+// `query` is a vector, `keys` all key vectors; `visible` are the unmasked key positions, `keyIndex` the explained one.
+export function explainWeight({ query, keys, visible, keyIndex, scale, softcap, decimals }) {
   const write = (value) => writeNumber(value, decimals);
-  const product = (key) => keys[key].reduce((sum, part, place) => sum + part * query[place], 0);
-  const bent = (score) => (softcap ? Math.tanh((score * scale) / softcap) * softcap : score * scale);
-  const scaled = new Map(seen.map((key) => [key, bent(product(key))]));
+  const dot = (key) => keys[key].reduce((sum, component, index) => sum + component * query[index], 0);
+  const scaleScore = (score) => (softcap ? Math.tanh((score * scale) / softcap) * softcap : score * scale);
+  const scaled = new Map(visible.map((key) => [key, scaleScore(dot(key))]));
   const largest = Math.max(...scaled.values());
-  const total = [...scaled.values()].reduce((sum, each) => sum + Math.exp(each - largest), 0);
-  const [score, own] = [product(at), scaled.get(at)];
-  const power = Math.exp(own - largest);
-  const lines = [`score = q · k = ${products(query, keys[at], write)} = ${write(score)}`, `scaled = ${divided(score, scale, query.length, write)} = ${write(score * scale)}`];
-  if (softcap) lines.push(`kept within ${softcap}: ${softcap} · tanh(${write(score * scale)} / ${softcap}) = ${write(own)}`);
-  lines.push(`e^(${write(own)} − ${write(largest)}) = ${write(power)}, where ${write(largest)} is the largest of this row`);
-  lines.push(`weight = ${write(power)} / ${write(total)} = ${write(power / total)}, by the sum over ${seen.length} keys`);
+  const total = [...scaled.values()].reduce((sum, value) => sum + Math.exp(value - largest), 0);
+  const [score, scaledScore] = [dot(keyIndex), scaled.get(keyIndex)];
+  const power = Math.exp(scaledScore - largest);
+  const lines = [
+    `score = q · k = ${writeProducts(query, keys[keyIndex], write)} = ${write(score)}`,
+    `scaled = ${writeScaling(score, scale, query.length, write)} = ${write(score * scale)}`,
+  ];
+  if (softcap) {
+    lines.push(`softcap ${softcap}: ${softcap} · tanh(${write(score * scale)} / ${softcap}) = ${write(scaledScore)}`);
+  }
+  lines.push(
+    `e^(${write(scaledScore)} − ${write(largest)}) = ${write(power)}, where ${write(largest)} is the largest score of this row`,
+    `weight = ${write(power)} / ${write(total)} = ${write(power / total)}, divided by the sum over ${visible.length} keys`,
+  );
   return { lines, weight: power / total };
 }
 
 // The largest products one by one, and the sum of all others.
-function products(query, key, write) {
-  const all = query.map((part, place) => [part, key[place], part * key[place]]);
-  const chosen = all.length <= MOST ? all : [...all].sort((one, other) => Math.abs(other[2]) - Math.abs(one[2])).slice(0, MOST - 2);
-  const listed = chosen.map(([one, other]) => `${signed(one, write)}·${signed(other, write)}`);
-  if (chosen.length < all.length) {
-    const rest = all.reduce((sum, [, , part]) => sum + part, 0) - chosen.reduce((sum, [, , part]) => sum + part, 0);
-    listed.push(`${signed(rest, write)} (${all.length - chosen.length} smaller products)`);
+function writeProducts(query, key, write) {
+  const products = query.map((component, index) => [component, key[index], component * key[index]]);
+  const largestFirst = (one, other) => Math.abs(other[2]) - Math.abs(one[2]);
+  const shown = products.length <= MAX_PRODUCTS ? products : [...products].sort(largestFirst).slice(0, MAX_PRODUCTS - 2);
+  const terms = shown.map(([one, other]) => `${parenthesize(one, write)}·${parenthesize(other, write)}`);
+  if (shown.length < products.length) {
+    const sum = (list) => list.reduce((total, [, , product]) => total + product, 0);
+    const rest = sum(products) - sum(shown);
+    terms.push(`${parenthesize(rest, write)} (${products.length - shown.length} smaller products)`);
   }
-  return listed.join(" + ");
+  return terms.join(" + ");
 }
 
-function divided(score, scale, width, write) {
-  if (Math.abs(scale - width ** -0.5) < 1e-9) return `${write(score)} / √${width}`;
-  return `${signed(score, write)} · ${Number(scale.toPrecision(6))}`;
+function writeScaling(score, scale, dimension, write) {
+  if (Math.abs(scale - dimension ** -0.5) < 1e-9) return `${write(score)} / √${dimension}`;
+  return `${parenthesize(score, write)} · ${Number(scale.toPrecision(6))}`;
 }
 
-function signed(value, write) {
+function parenthesize(value, write) {
   return value < 0 ? `(${write(value)})` : write(value);
 }

@@ -1,413 +1,437 @@
-// Heat maps on a grid: all of them small, one large, its words with lines or as a text, and every number by pointing.
+// Grid of attention heat maps: thumbnails of all, one large, its tokens with links or shaded text, every number on hover.
 
-import { Figure, chooser, define, make } from "./base.js";
+import { Figure, define, make, makeSelect } from "./base.js";
 import { explainWeight } from "./cell.js";
-import { Chart } from "./chart.js";
+import { HeatMap } from "./chart.js";
 import { paintCells, rampOf, shrinkMap } from "./colour.js";
 import { drawLinks } from "./links.js";
-import { rangeOf, rangeOfAll, unpackExactly, unpackNumbers, writeNumber } from "./numbers.js";
+import { rangeOf, rangeOfAll, unpackFloats, unpackNumbers, writeNumber } from "./numbers.js";
 
-const SCALES = ["each map's own range", "own range, small numbers lifted", "one range for all"];
-const MOST_WORDS = 64;
-const WINDOW = 240;
-const OPENS = "A click on a cell, or Enter, opens how its number came about; Escape closes it.";
-const KEYS = "Keys: arrows move in the map, [ and ] change the";
+const COLOUR_SCALES = ["range of each map", "range of each map, small numbers lifted", "one range for all maps"];
+const [LIFTED, SHARED_RANGE] = [1, 2];
+const [LINKS_VIEW, TEXT_VIEW] = [0, 1];
+const MAX_LINKED_WORDS = 64;
+const TEXT_WINDOW = 240;
+const CELL_HINT = "Click a cell, or press Enter, to see how its number is calculated; Escape closes it.";
+const KEYS_HINT = "Keys: arrows move in the map, [ and ] change the";
+const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 class PeasyMaps extends Figure {
   async build(data) {
     this.numbers = await unpackNumbers(data.numbers);
-    this.exact = data.exact ? await unpackNumbers(data.exact.numbers) : null;
-    this.vectors = data.vectors && { query: await unpackExactly(data.vectors.query), key: await unpackExactly(data.vectors.key) };
-    [this.downs, this.acrosses, this.rows, this.columns] = data.numbers.shape;
-    this.size = this.rows * this.columns;
-    [this.down, this.across] = data.chosen;
-    this.scale = 0;
-    this.view = data.tile === 1 && Math.max(this.rows, this.columns) <= MOST_WORDS ? 0 : 1;
-    this.ranges = Array.from({ length: this.downs * this.acrosses }, (_, place) => rangeOf(this.numbers, place * this.size, this.size));
-    this.whole = rangeOfAll(this.ranges);
-    [this.row, this.column] = this.firstCell();
-    this.furnish(data);
+    this.exactRows = data.exact ? await unpackNumbers(data.exact.numbers) : null;
+    this.vectors = data.vectors && { query: await unpackFloats(data.vectors.query), key: await unpackFloats(data.vectors.key) };
+    [this.numMapRows, this.numMapColumns, this.rows, this.columns] = data.numbers.shape;
+    this.mapSize = this.rows * this.columns;
+    [this.mapRow, this.mapColumn] = data.chosen;
+    this.colourScale = 0;
+    this.wordView = data.tile === 1 && Math.max(this.rows, this.columns) <= MAX_LINKED_WORDS ? LINKS_VIEW : TEXT_VIEW;
+    const numMaps = this.numMapRows * this.numMapColumns;
+    this.ranges = Array.from({ length: numMaps }, (_, index) => rangeOf(this.numbers, index * this.mapSize, this.mapSize));
+    this.sharedRange = rangeOfAll(this.ranges);
+    [this.row, this.column] = this.initialCell();
+    this.buildLayout(data);
     this.repaint();
   }
 
-  // A first cell, so that there is something to read: the last query that was kept, and what it looks at most.
-  firstCell() {
+  // Initially selected cell: the last query with exact weights, and the key it attends to most.
+  initialCell() {
     const { tile, exact } = this.data;
     const row = tile > 1 && exact?.places.length ? Math.floor(exact.places.at(-1) / tile) : this.rows - 1;
-    const first = this.mapAt(this.down, this.across).start + row * this.columns;
+    const start = this.mapAt(this.mapRow, this.mapColumn).start + row * this.columns;
     let column = 0;
-    for (let place = 1; place < this.columns; place++) {
-      if (!(this.numbers.at(first + place) <= this.numbers.at(first + column)) && !Number.isNaN(this.numbers.at(first + place))) column = place;
+    for (let candidate = 1; candidate < this.columns; candidate++) {
+      const value = this.numbers.at(start + candidate);
+      if (!(value <= this.numbers.at(start + column)) && !Number.isNaN(value)) column = candidate;
     }
     return [row, column];
   }
 
-  furnish(data) {
-    const labels = (names) => (data.tile === 1 ? names : startsOf(names, data.tile));
-    this.chart = new Chart(this, labels(data.rows), labels(data.columns));
-    this.read = make("p", { class: "read", role: "status" });
-    this.sum = make("div", { class: "sum", role: "status", hidden: "" });
-    this.top = make("ol", { class: "top" });
+  buildLayout(data) {
+    const labels = (names) => (data.tile === 1 ? names : tileStarts(names, data.tile));
+    this.heatMap = new HeatMap(this, labels(data.rows), labels(data.columns));
+    this.status = make("p", { class: "read", role: "status" });
+    this.arithmetic = make("div", { class: "sum", role: "status", hidden: "" });
+    this.topList = make("ol", { class: "top" });
     this.words = make("div", { class: "words" });
-    this.listen(this.chart.canvas);
-    const several = this.downs * this.acrosses > 1;
-    this.large = make("div", { class: "large" }, this.chart.canvas);
-    this.asked = make("p", {});
-    const [main, best] = [make("div", { class: "main" }, this.large, this.read, this.sum), make("div", { class: "best" }, this.asked, this.top)];
-    const columns = several ? [[this.overview(data), best], [main, this.words]] : [[main], [best, this.words]];
-    const body = make("div", { class: several ? "body" : "body one" }, ...columns.map((parts) => make("div", { class: "side-by-side" }, ...parts)));
-    const said = [data.says, this.stated(data), this.opens ? OPENS : "", several ? `${KEYS} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : ""];
-    const quiet = said.filter(Boolean).map((sentence) => make("p", { class: "quiet" }, sentence));
-    this.open(make("div", { class: "frame" }, make("h3", {}, data.title), this.bar(data, several), body, ...quiet));
-    this.onkeydown = (event) => this.pressed(event);
+    this.addPointerListeners(this.heatMap.canvas);
+    const several = this.numMapRows * this.numMapColumns > 1;
+    this.mapContainer = make("div", { class: "large" }, this.heatMap.canvas);
+    this.topListTitle = make("p", {});
+    const main = make("div", { class: "main" }, this.mapContainer, this.status, this.arithmetic);
+    const best = make("div", { class: "best" }, this.topListTitle, this.topList);
+    const columns = several ? [[this.makeOverview(data), best], [main, this.words]] : [[main], [best, this.words]];
+    const groups = columns.map((parts) => make("div", { class: "side-by-side" }, ...parts));
+    const body = make("div", { class: several ? "body" : "body one" }, ...groups);
+    const keysHint = several ? `${KEYS_HINT} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : "";
+    const notes = [data.says, this.precisionNote(data), this.canExplain ? CELL_HINT : "", keysHint];
+    const quiet = notes.filter(Boolean).map((sentence) => make("p", { class: "quiet" }, sentence));
+    this.fillShadowRoot(make("div", { class: "frame" }, make("h3", {}, data.title), this.makeToolbar(data, several), body, ...quiet));
+    this.onkeydown = (event) => this.onKeyDown(event);
   }
 
-  stated(data) {
+  precisionNote(data) {
     const tiled = data.tile > 1 ? `Each cell is the ${data.reduced} of ${data.tile} by ${data.tile} tokens. ` : "";
     return `${tiled}Numbers are stored to within ${Number(this.numbers.error.toPrecision(2))}.`;
   }
 
-  bar(data, several) {
+  makeToolbar(data, several) {
     const bar = make("div", { class: "bar" });
-    this.choosers = [];
-    for (const [axis, names, set] of [
-      [data.downAxis, data.down, (place) => this.choose(place, this.across)],
-      [data.acrossAxis, data.across, (place) => this.choose(this.down, place)],
+    this.mapSelects = [];
+    for (const [axis, names, chosen, onChange] of [
+      [data.downAxis, data.down, this.mapRow, (index) => this.selectMap(index, this.mapColumn)],
+      [data.acrossAxis, data.across, this.mapColumn, (index) => this.selectMap(this.mapRow, index)],
     ]) {
-      const label = chooser(axis, names, axis === data.downAxis ? this.down : this.across, set);
-      this.choosers.push(label.querySelector("select"));
+      const label = makeSelect(axis, names, chosen, onChange);
+      this.mapSelects.push(label.querySelector("select"));
       if (names.length > 1) bar.append(label);
     }
-    bar.append(chooser("colours", several ? SCALES : SCALES.slice(0, 2), 0, (place) => { this.scale = place; this.repaint(); }));
+    const scales = several ? COLOUR_SCALES : COLOUR_SCALES.slice(0, SHARED_RANGE);
+    bar.append(makeSelect("colours", scales, 0, (index) => { this.colourScale = index; this.repaint(); }));
     if (data.tile === 1) {
-      bar.append(chooser("words", ["lines", "text"], this.view, (place) => { this.view = place; this.drawWords(); }));
+      bar.append(makeSelect("words", ["lines", "text"], this.wordView, (index) => { this.wordView = index; this.drawWords(); }));
     }
     return bar;
   }
 
-  overview(data) {
-    this.thumbs = [];
-    this.sheet = make("canvas", { "aria-hidden": true });
+  makeOverview(data) {
+    this.thumbnails = [];
+    this.thumbnailCanvas = make("canvas", { "aria-hidden": true });
     const grid = make("div", { class: "overview", role: "group", "aria-label": `${data.title}: ${data.downAxis} by ${data.acrossAxis}` });
-    grid.addEventListener("keydown", (event) => this.movedInOverview(event));
+    grid.addEventListener("keydown", (event) => this.onOverviewKeyDown(event));
     this.fillOverview(grid, data);
-    grid.append(this.sheet);
+    grid.append(this.thumbnailCanvas);
     return grid;
   }
 
   fillOverview(grid, data) {
-    if (this.downs === 1) return this.inOneLine(grid, data);
-    grid.style.gridTemplateColumns = `auto repeat(${this.acrosses}, minmax(24px, 110px))`;
+    if (this.numMapRows === 1) return this.fillSingleRow(grid, data);
+    grid.style.gridTemplateColumns = `auto repeat(${this.numMapColumns}, minmax(24px, 110px))`;
     grid.append(make("span", { class: "axes" }, `${data.downAxis} ↓ ${data.acrossAxis} →`), make("span", { class: "side" }));
     data.across.forEach((name) => grid.append(make("span", {}, name)));
-    data.down.forEach((name, down) => {
-      grid.append(make("span", { class: "side" }, name), ...data.across.map((_, across) => this.thumb(data, down, across)));
+    data.down.forEach((name, mapRow) => {
+      const thumbnails = data.across.map((_, mapColumn) => this.makeThumbnail(data, mapRow, mapColumn));
+      grid.append(make("span", { class: "side" }, name), ...thumbnails);
     });
     return undefined;
   }
 
-  inOneLine(grid, data) {
+  fillSingleRow(grid, data) {
     grid.classList.add("line");
     grid.style.gridTemplateColumns = "repeat(auto-fill, minmax(84px, 1fr))";
     grid.append(make("span", { class: "axes" }, `${data.acrossAxis} →`));
-    data.across.forEach((name, across) => grid.append(make("div", {}, this.thumb(data, 0, across), make("span", {}, name))));
+    data.across.forEach((name, mapColumn) => {
+      grid.append(make("div", {}, this.makeThumbnail(data, 0, mapColumn), make("span", {}, name)));
+    });
   }
 
-  thumb(data, down, across) {
-    const called = `${data.downAxis} ${data.down[down]}, ${data.acrossAxis} ${data.across[across]}`;
-    const button = make("button", { type: "button", "aria-label": called, title: called, onclick: () => this.choose(down, across) });
-    this.thumbs.push(button);
+  makeThumbnail(data, mapRow, mapColumn) {
+    const label = `${data.downAxis} ${data.down[mapRow]}, ${data.acrossAxis} ${data.across[mapColumn]}`;
+    const onclick = () => this.selectMap(mapRow, mapColumn);
+    const button = make("button", { type: "button", "aria-label": label, title: label, onclick });
+    this.thumbnails.push(button);
     return button;
   }
 
-  mapAt(down, across) {
-    const place = down * this.acrosses + across;
-    const range = this.scale === 2 ? this.whole : this.ranges[place];
+  mapAt(mapRow, mapColumn) {
+    const index = mapRow * this.numMapColumns + mapColumn;
+    const range = this.colourScale === SHARED_RANGE ? this.sharedRange : this.ranges[index];
     return {
-      numbers: this.numbers, start: place * this.size, rows: this.rows, columns: this.columns,
-      range, ramp: rampOf(range.signed, this.scale === 1), decimals: this.data.decimals,
+      numbers: this.numbers, start: index * this.mapSize, rows: this.rows, columns: this.columns,
+      range, ramp: rampOf(range.signed, this.colourScale === LIFTED), decimals: this.data.decimals,
     };
   }
 
   repaint() {
-    if (!this.chart) return;
-    this.room = this.large.clientWidth || 560; // sizes are asked for before anything is painted: once, not once a map
-    if (this.thumbs) this.paintOverview();
+    if (!this.heatMap) return;
+    this.availableWidth = this.mapContainer.clientWidth || 560; // measured before painting: one layout, not one per map
+    if (this.thumbnails) this.paintOverview();
     this.redraw();
   }
 
-  // All small maps on one sheet that lies over their buttons: a hundred canvases would take longer than their cells.
+  // Paint all thumbnails on one canvas over their buttons: a hundred canvases would take longer than their cells.
   paintOverview() {
-    const { sheet, thumbs } = this;
-    [sheet.width, sheet.height] = [1, 1]; // a sheet of an earlier width would keep its grid from shrinking
-    [sheet.style.width, sheet.style.height] = ["1px", "1px"];
-    const fine = window.devicePixelRatio || 1;
-    const [width, height] = [sheet.parentElement.scrollWidth, sheet.parentElement.scrollHeight];
-    const boxes = thumbs.map(({ offsetLeft, offsetTop, clientLeft, clientWidth, clientHeight }) =>
-      [offsetLeft + clientLeft, offsetTop + clientLeft, clientWidth, clientHeight].map((size) => Math.round(size * fine)));
-    if (!boxes[0][2]) return; // folded away or not in the page yet
-    [sheet.width, sheet.height] = [Math.round(width * fine), Math.round(height * fine)];
-    [sheet.style.width, sheet.style.height] = [`${width}px`, `${height}px`];
-    const context = sheet.getContext("2d");
-    const image = context.createImageData(sheet.width, sheet.height);
-    boxes.forEach((box, place) => {
-      const map = this.mapAt(Math.floor(place / this.acrosses), place % this.acrosses);
+    const { thumbnailCanvas: canvas, thumbnails } = this;
+    [canvas.width, canvas.height] = [1, 1]; // a canvas of the previous width would keep the grid from shrinking
+    [canvas.style.width, canvas.style.height] = ["1px", "1px"];
+    const pixelRatio = window.devicePixelRatio || 1;
+    const [width, height] = [canvas.parentElement.scrollWidth, canvas.parentElement.scrollHeight];
+    const boxes = thumbnails.map(({ offsetLeft, offsetTop, clientLeft, clientWidth, clientHeight }) =>
+      [offsetLeft + clientLeft, offsetTop + clientLeft, clientWidth, clientHeight].map((size) => Math.round(size * pixelRatio)));
+    if (!boxes[0][2]) return; // inside a closed <details>, or not in the page yet
+    [canvas.width, canvas.height] = [Math.round(width * pixelRatio), Math.round(height * pixelRatio)];
+    [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
+    const context = canvas.getContext("2d");
+    const image = context.createImageData(canvas.width, canvas.height);
+    boxes.forEach((box, index) => {
+      const map = this.mapAt(Math.floor(index / this.numMapColumns), index % this.numMapColumns);
       paintCells(image, ...box, shrinkMap(map, box[2]));
     });
     context.putImageData(image, 0, 0);
   }
 
   redraw() {
-    this.chart.show(this.mapAt(this.down, this.across), this.room);
-    this.thumbs?.forEach((button, place) => {
-      const chosen = place === this.down * this.acrosses + this.across;
+    this.heatMap.show(this.mapAt(this.mapRow, this.mapColumn), this.availableWidth);
+    this.thumbnails?.forEach((button, index) => {
+      const chosen = index === this.mapRow * this.numMapColumns + this.mapColumn;
       button.setAttribute("aria-pressed", chosen);
       button.tabIndex = chosen ? 0 : -1;
     });
-    [this.choosers[0].selectedIndex, this.choosers[1].selectedIndex] = [this.down, this.across];
-    this.chart.canvas.setAttribute("aria-label", `${this.nameOf()}, ${this.rows} by ${this.columns}. Arrows move from cell to cell.`);
+    [this.mapSelects[0].selectedIndex, this.mapSelects[1].selectedIndex] = [this.mapRow, this.mapColumn];
+    const label = `${this.mapName()}, ${this.rows} by ${this.columns}. Arrow keys move from cell to cell.`;
+    this.heatMap.canvas.setAttribute("aria-label", label);
     this.drawWords();
-    this.point(this.row, this.column);
+    this.selectCell(this.row, this.column);
   }
 
-  nameOf() {
+  mapName() {
     const { downAxis, acrossAxis, down, across, title } = this.data;
-    const said = [[downAxis, down[this.down]], [acrossAxis, across[this.across]]].filter(([, name]) => name !== "");
-    return said.map((pair) => pair.join(" ").trim()).join(", ") || title;
+    const pairs = [[downAxis, down[this.mapRow]], [acrossAxis, across[this.mapColumn]]].filter(([, name]) => name !== "");
+    return pairs.map((pair) => pair.join(" ").trim()).join(", ") || title;
   }
 
-  choose(down, across) {
-    this.down = Math.min(Math.max(down, 0), this.downs - 1);
-    this.across = Math.min(Math.max(across, 0), this.acrosses - 1);
+  selectMap(mapRow, mapColumn) {
+    this.mapRow = Math.min(Math.max(mapRow, 0), this.numMapRows - 1);
+    this.mapColumn = Math.min(Math.max(mapColumn, 0), this.numMapColumns - 1);
     this.redraw();
-    if (!this.sum.hidden) this.openCell();
-    this.tell({ down: this.down, across: this.across, row: this.row, column: this.column });
+    if (!this.arithmetic.hidden) this.showArithmetic();
+    this.emitSelection();
   }
 
-  // How the number of the chosen cell came about, below the map.
-  openCell() {
-    if (this.row < 0 || this.column < 0 || !this.opens) return;
-    const [title, ...lines] = this.explained();
-    this.sum.replaceChildren(make("strong", {}, title), ...lines.map((line) => make("pre", {}, line)));
-    this.sum.hidden = false;
+  emitSelection() {
+    this.emitSelect({ mapRow: this.mapRow, mapColumn: this.mapColumn, row: this.row, column: this.column });
   }
 
-  closeCell() {
-    this.sum.hidden = true;
+  // Show how the number of the selected cell is calculated, below the map.
+  showArithmetic() {
+    if (this.row < 0 || this.column < 0 || !this.canExplain) return;
+    const [title, ...lines] = this.explainSelected();
+    this.arithmetic.replaceChildren(make("strong", {}, title), ...lines.map((line) => make("pre", {}, line)));
+    this.arithmetic.hidden = false;
   }
 
-  // Weights of queries and keys have an arithmetic; other maps say all there is by their numbers.
-  get opens() {
+  hideArithmetic() {
+    this.arithmetic.hidden = true;
+  }
+
+  // Only attention weights have an arithmetic; other maps have just their numbers.
+  get canExplain() {
     return Boolean(this.data.vectors || this.data.command || this.data.rowAxis === "query");
   }
 
-  explained() {
+  explainSelected() {
     const { row, column, data, vectors } = this;
-    const map = this.mapAt(this.down, this.across);
-    const at = (key) => this.numbers.at(map.start + row * this.columns + key);
-    const title = `${this.nameOf()}: ${this.called(data.rows, row)} → ${this.called(data.columns, column)}`;
-    if (data.tile > 1) return [title, `The ${data.reduced} of up to ${data.tile * data.tile} weights.`, ...this.elsewhere()];
-    if (Number.isNaN(at(column))) return [title, "Hidden: from here this key may not be looked at, so it weighs nothing."];
-    if (!vectors) return [title, ...this.elsewhere()];
-    const width = data.vectors.query.shape.at(-1);
-    const place = this.down * this.acrosses + this.across;
-    const vector = (all, index) => [...all.subarray(index * width, (index + 1) * width)];
-    const seen = Array.from({ length: this.columns }, (_, key) => key).filter((key) => !Number.isNaN(at(key)));
-    const keys = Array.from({ length: this.columns }, (_, key) => vector(vectors.key, place * this.columns + key));
-    const query = vector(vectors.query, place * this.rows + row);
-    const { lines, weight } = explainWeight({ query, keys, seen, at: column, decimals: 4, scale: data.vectors.scale, softcap: data.vectors.softcap });
-    const apart = Math.abs(weight - at(column)) > 2e-3 + this.numbers.error;
-    return [title, ...lines, ...(apart ? [`The model's own weight is ${writeNumber(at(column), data.decimals)}: it adds more here (a bias by distance, or an edit), which this page does not carry.`] : [])];
+    const map = this.mapAt(this.mapRow, this.mapColumn);
+    const weightAt = (key) => this.numbers.at(map.start + row * this.columns + key);
+    const title = `${this.mapName()}: ${this.labelOf(data.rows, row)} → ${this.labelOf(data.columns, column)}`;
+    if (data.tile > 1) return [title, `The ${data.reduced} of up to ${data.tile * data.tile} weights.`, ...this.commandHint()];
+    if (Number.isNaN(weightAt(column))) return [title, "Masked: this query may not attend to this key, so its weight is 0."];
+    if (!vectors) return [title, ...this.commandHint()];
+    const dimension = data.vectors.query.shape.at(-1);
+    const mapIndex = this.mapRow * this.numMapColumns + this.mapColumn;
+    const vectorAt = (values, index) => [...values.subarray(index * dimension, (index + 1) * dimension)];
+    const visible = Array.from({ length: this.columns }, (_, key) => key).filter((key) => !Number.isNaN(weightAt(key)));
+    const keys = Array.from({ length: this.columns }, (_, key) => vectorAt(vectors.key, mapIndex * this.columns + key));
+    const query = vectorAt(vectors.query, mapIndex * this.rows + row);
+    const { scale, softcap } = data.vectors;
+    const { lines, weight } = explainWeight({ query, keys, visible, keyIndex: column, decimals: 4, scale, softcap });
+    const differs = Math.abs(weight - weightAt(column)) > 2e-3 + this.numbers.error;
+    const written = writeNumber(weightAt(column), data.decimals);
+    const note = `The model's weight is ${written}: it also adds a position bias or an intervention, which this page does not contain.`;
+    return [title, ...lines, ...(differs ? [note] : [])];
   }
 
-  // What to ask for where the page carries no queries and keys.
-  elsewhere() {
+  // Command that shows the calculation if the page contains no queries and keys.
+  commandHint() {
     const { command, rows, down, across, tile } = this.data;
-    if (!command) return ['This page carries no queries and keys. In Python they come with: look(..., steps=("weights", "query", "key"))'];
+    if (!command) return ['This page contains no queries and keys. In Python: look(..., steps=("weights", "query", "key"))'];
     const word = (rows[this.row * tile] ?? "").replaceAll("·", "").replaceAll("'", "'\\''");
-    return ["The whole calculation, with queries and keys:", `${command} --layer ${down[this.down]} --head ${across[this.across]} --query '${word}' --steps`];
+    const flags = `--layer ${down[this.mapRow]} --head ${across[this.mapColumn]} --query '${word}' --steps`;
+    return ["The complete calculation with queries and keys:", `${command} ${flags}`];
   }
 
-  // The cell that is spoken about: from the pointer, from the keys, from a word.
-  point(row, column) {
+  // Select a cell, from the pointer, the keyboard or a word.
+  selectCell(row, column) {
     [this.row, this.column] = [row, column];
-    this.chart.draw(row, column);
+    this.heatMap.draw(row, column);
     if (row < 0) return;
-    this.read.replaceChildren(...this.said(row, column));
-    this.listTop(row);
-    this.picture?.hold(0, row);
-    if (this.view === 1) this.shadeText();
+    this.status.replaceChildren(...this.describeCell(row, column));
+    this.listTopKeys(row);
+    this.linksPicture?.highlight(0, row);
+    if (this.wordView === TEXT_VIEW) this.shadeText();
   }
 
-  said(row, column) {
+  describeCell(row, column) {
     const { rowAxis, columnAxis, decimals } = this.data;
     const bold = (text) => make("b", {}, make("bdi", {}, text));
-    const words = [`${this.nameOf()}: ${rowAxis} `, bold(this.called(this.data.rows, row))];
+    const words = [`${this.mapName()}: ${rowAxis} `, bold(this.labelOf(this.data.rows, row))];
     if (column < 0) return words;
-    const value = this.numbers.at(this.mapAt(this.down, this.across).start + row * this.columns + column);
-    return [...words, ` → ${columnAxis} `, bold(this.called(this.data.columns, column)), ": ", bold(writeNumber(value, decimals))];
+    const value = this.numbers.at(this.mapAt(this.mapRow, this.mapColumn).start + row * this.columns + column);
+    return [...words, ` → ${columnAxis} `, bold(this.labelOf(this.data.columns, column)), ": ", bold(writeNumber(value, decimals))];
   }
 
-  called(names, place) {
+  labelOf(names, index) {
     const { tile } = this.data;
-    if (tile === 1) return names[place] ?? String(place);
-    return `${place * tile}–${Math.min((place + 1) * tile, names.length) - 1} ${names[place * tile]}…`;
+    if (tile === 1) return names[index] ?? String(index);
+    return `${index * tile}–${Math.min((index + 1) * tile, names.length) - 1} ${names[index * tile]}…`;
   }
 
-  // All numbers of one query: of the map itself, or of a row that was kept in full.
-  weightsOf(row) {
+  // All weights of one query: from the map, or from a row stored exactly; null if the tile has no such row.
+  rowWeights(row) {
     const { tile, exact, columns } = this.data;
     if (tile === 1) {
-      const start = this.mapAt(this.down, this.across).start + row * this.columns;
-      return { place: row, at: (key) => this.numbers.at(start + key), count: this.columns };
+      const start = this.mapAt(this.mapRow, this.mapColumn).start + row * this.columns;
+      return { position: row, at: (key) => this.numbers.at(start + key), count: this.columns };
     }
-    const kept = exact?.places.findIndex((place) => Math.floor(place / tile) === row) ?? -1;
-    if (kept < 0) return null;
-    const start = ((this.down * this.acrosses + this.across) * exact.places.length + kept) * columns.length;
-    return { place: exact.places[kept], at: (key) => this.exact.at(start + key), count: columns.length };
+    const index = exact?.places.findIndex((position) => Math.floor(position / tile) === row) ?? -1;
+    if (index < 0) return null;
+    const start = ((this.mapRow * this.numMapColumns + this.mapColumn) * exact.places.length + index) * columns.length;
+    return { position: exact.places[index], at: (key) => this.exactRows.at(start + key), count: columns.length };
   }
 
-  listTop(row) {
-    const found = this.weightsOf(row);
-    this.asked.replaceChildren(...(found ? this.question(found) : [this.missing()]));
-    if (!found) return this.top.replaceChildren();
-    const all = Array.from({ length: found.count }, (_, key) => [key, found.at(key)]).filter(([, value]) => Math.abs(value) > 0);
-    const best = all.sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
-    const most = Math.abs(best[0]?.[1] ?? 1);
-    return this.top.replaceChildren(...best.map(([key, value]) => {
+  listTopKeys(row) {
+    const weights = this.rowWeights(row);
+    this.topListTitle.replaceChildren(...(weights ? this.describeQuery(weights) : [this.missingRowNote()]));
+    if (!weights) return this.topList.replaceChildren();
+    const pairs = Array.from({ length: weights.count }, (_, key) => [key, weights.at(key)]).filter(([, value]) => Math.abs(value) > 0);
+    const largest = pairs.sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
+    const maximum = Math.abs(largest[0]?.[1] ?? 1);
+    return this.topList.replaceChildren(...largest.map(([key, value]) => {
       const bar = make("i");
-      bar.style.width = `${(100 * Math.abs(value)) / most}%`;
+      bar.style.width = `${(100 * Math.abs(value)) / maximum}%`;
       return make("li", {}, make("bdi", {}, this.data.columns[key] ?? key), bar, make("span", {}, writeNumber(value, this.data.decimals)));
     }));
   }
 
-  question(found) {
-    const word = make("b", {}, make("bdi", {}, this.data.rows[found.place] ?? String(found.place)));
-    return [`${this.data.rowAxis} `, word, ` (place ${found.place}), largest first:`];
+  describeQuery(weights) {
+    const word = make("b", {}, make("bdi", {}, this.data.rows[weights.position] ?? String(weights.position)));
+    return [`${this.data.rowAxis} `, word, ` (position ${weights.position}), largest first:`];
   }
 
-  missing() {
-    const places = this.data.exact?.places ?? [];
-    if (!places.length) return "No row of this text was kept in full: ask for some to see them here.";
-    const listed = places.slice(0, 12).join(", ") + (places.length > 12 ? ", …" : "");
-    return `No row of this tile was kept in full. Kept: ${listed}.`;
+  missingRowNote() {
+    const positions = this.data.exact?.places ?? [];
+    if (!positions.length) return "No row of this text is stored exactly: request some rows to see them here.";
+    const listed = positions.slice(0, 12).join(", ") + (positions.length > 12 ? ", …" : "");
+    return `No row of this tile is stored exactly. Stored: ${listed}.`;
   }
 
   drawWords() {
-    this.picture = null;
-    if (this.view === 1) return this.drawText();
+    this.linksPicture = null;
+    if (this.wordView === TEXT_VIEW) return this.drawText();
     const { rows, columns, rowAxis, columnAxis } = this.data;
-    const start = this.mapAt(this.down, this.across).start;
-    const weight = (a, b) => this.numbers.at(start + a * this.columns + b);
+    const start = this.mapAt(this.mapRow, this.mapColumn).start;
+    const weight = (row, column) => this.numbers.at(start + row * this.columns + column);
     const spec = {
       left: rows, right: columns, leftAxis: rowAxis, rightAxis: columnAxis, weight, least: 0.02,
-      title: `${this.nameOf()}: words and lines`, width: this.words.clientWidth || 480,
+      title: `${this.mapName()}: words and lines`, width: this.words.clientWidth || 480,
     };
-    const several = Math.max(rows.length, columns.length) > 2 * MOST_WORDS;
-    if (several) return this.words.replaceChildren(make("p", { class: "quiet" }, "Too many words for lines: choose text."));
-    this.picture = drawLinks(spec, (side, place) => {
-      if (side === 0) this.point(place, this.column);
-      else if (side === 1) this.picture.hold(1, place);
-      else this.picture.hold(0, this.row);
+    const tooMany = Math.max(rows.length, columns.length) > 2 * MAX_LINKED_WORDS;
+    if (tooMany) return this.words.replaceChildren(make("p", { class: "quiet" }, "Too many words for lines: choose text."));
+    this.linksPicture = drawLinks(spec, (side, index) => {
+      if (side === 0) this.selectCell(index, this.column);
+      else if (side === 1) this.linksPicture.highlight(1, index);
+      else this.linksPicture.highlight(0, this.row);
     });
-    this.words.replaceChildren(this.picture.svg);
+    this.words.replaceChildren(this.linksPicture.svg);
     return undefined;
   }
 
-  // A window of the text, each word shaded by how much the chosen query looks at it.
+  // A window of the text, each token shaded by how much the selected query attends to it.
   drawText() {
-    const found = this.weightsOf(Math.max(this.row, 0));
+    const weights = this.rowWeights(Math.max(this.row, 0));
     const names = this.data.columns;
-    const middle = this.seenKey(found);
-    const first = Math.max(0, Math.min(middle - WINDOW / 2, names.length - WINDOW));
-    this.from = first;
-    this.spans = names.slice(first, first + WINDOW).map((name, place) => make("span", { "data-key": first + place }, name));
-    const text = make("p", { class: "text" }, ...this.spans.flatMap((span) => [span, make("wbr")]));
-    text.addEventListener("pointerover", (event) => this.pointKey(event.target.dataset.key));
-    text.addEventListener("click", (event) => this.askFrom(event.target.dataset.key));
-    const notice = names.length > WINDOW ? [make("p", { class: "quiet" }, `Shown: tokens ${first} to ${first + this.spans.length - 1} of ${names.length.toLocaleString("en")}.`)] : [];
+    const start = Math.max(0, Math.min(this.focusedKey(weights) - TEXT_WINDOW / 2, names.length - TEXT_WINDOW));
+    this.windowStart = start;
+    this.tokenSpans = names.slice(start, start + TEXT_WINDOW).map((name, index) => make("span", { "data-key": start + index }, name));
+    const text = make("p", { class: "text" }, ...this.tokenSpans.flatMap((span) => [span, make("wbr")]));
+    text.addEventListener("pointerover", (event) => this.selectKey(event.target.dataset.key));
+    text.addEventListener("click", (event) => this.selectQuery(event.target.dataset.key));
+    const shown = `Shown: tokens ${start} to ${start + this.tokenSpans.length - 1} of ${names.length.toLocaleString("en")}.`;
+    const notice = names.length > TEXT_WINDOW ? [make("p", { class: "quiet" }, shown)] : [];
     this.words.replaceChildren(text, ...notice);
-    this.shadeText(found);
+    this.shadeText(weights);
   }
 
-  seenKey(found) {
+  focusedKey(weights) {
     if (this.column >= 0) return this.column * this.data.tile;
-    return found ? found.place : 0;
+    return weights ? weights.position : 0;
   }
 
-  shadeText(given) {
-    const found = given ?? this.weightsOf(Math.max(this.row, 0));
-    const wanted = this.seenKey(found);
-    if (given === undefined && (wanted < this.from || wanted >= this.from + this.spans.length)) return this.drawText();
-    const most = found ? this.most(found) : 1;
-    for (const [place, span] of this.spans.entries()) {
-      const key = this.from + place;
-      const value = found ? found.at(key) : NaN;
-      const share = Number.isNaN(value) ? 0 : Math.round((45 * Math.abs(value)) / most);
-      span.style.background = share ? `color-mix(in srgb, var(${value < 0 ? "--m" : "--l"}) ${share}%, transparent)` : "";
-      span.classList.toggle("asks", this.data.own && found?.place === key);
+  shadeText(givenWeights) {
+    const weights = givenWeights ?? this.rowWeights(Math.max(this.row, 0));
+    const focused = this.focusedKey(weights);
+    const outside = focused < this.windowStart || focused >= this.windowStart + this.tokenSpans.length;
+    if (givenWeights === undefined && outside) return this.drawText();
+    const maximum = weights ? largestWeight(weights) : 1;
+    for (const [index, span] of this.tokenSpans.entries()) {
+      const key = this.windowStart + index;
+      const value = weights ? weights.at(key) : NaN;
+      const percent = Number.isNaN(value) ? 0 : Math.round((45 * Math.abs(value)) / maximum);
+      const colour = value < 0 ? "--figure-mark" : "--figure-link";
+      span.style.background = percent ? `color-mix(in srgb, var(${colour}) ${percent}%, transparent)` : "";
+      span.classList.toggle("asks", this.data.own && weights?.position === key);
       span.classList.toggle("seen", Math.floor(key / this.data.tile) === this.column);
     }
     return undefined;
   }
 
-  most(found) {
-    let most = 0;
-    for (let key = 0; key < found.count; key++) most = Math.max(most, Math.abs(found.at(key)) || 0);
-    return most || 1;
+  selectKey(key) {
+    if (key !== undefined) this.selectCell(Math.max(this.row, 0), Math.floor(Number(key) / this.data.tile));
   }
 
-  pointKey(key) {
-    if (key !== undefined) this.point(Math.max(this.row, 0), Math.floor(Number(key) / this.data.tile));
+  selectQuery(key) {
+    if (key !== undefined && this.data.own) this.selectCell(Math.floor(Number(key) / this.data.tile), this.column);
   }
 
-  askFrom(key) {
-    if (key !== undefined && this.data.own) this.point(Math.floor(Number(key) / this.data.tile), this.column);
-  }
-
-  listen(canvas) {
+  addPointerListeners(canvas) {
     canvas.addEventListener("pointermove", (event) => {
-      const found = this.chart.cellAt(event);
-      if (found && (found[0] !== this.row || found[1] !== this.column)) this.point(...found);
+      const cell = this.heatMap.cellAt(event);
+      if (cell && (cell[0] !== this.row || cell[1] !== this.column)) this.selectCell(...cell);
     });
     canvas.addEventListener("click", () => {
-      this.openCell();
-      this.tell({ down: this.down, across: this.across, row: this.row, column: this.column });
+      this.showArithmetic();
+      this.emitSelection();
     });
   }
 
-  step(rows, columns) {
+  moveSelection(rows, columns) {
     const row = Math.min(Math.max(this.row + rows, 0), this.rows - 1);
-    this.point(row, Math.min(Math.max(this.column + columns, 0), this.columns - 1));
-    if (!this.sum.hidden) this.openCell();
+    this.selectCell(row, Math.min(Math.max(this.column + columns, 0), this.columns - 1));
+    if (!this.arithmetic.hidden) this.showArithmetic();
   }
 
-  movedInOverview(event) {
-    const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  onOverviewKeyDown(event) {
+    const move = ARROWS[event.key];
     if (!move) return;
     event.preventDefault();
     event.stopPropagation();
-    this.choose(this.down + move[0], this.across + move[1]);
-    this.thumbs[this.down * this.acrosses + this.across].focus();
+    this.selectMap(this.mapRow + move[0], this.mapColumn + move[1]);
+    this.thumbnails[this.mapRow * this.numMapColumns + this.mapColumn].focus();
   }
 
-  pressed(event) {
+  onKeyDown(event) {
     const onSelect = event.composedPath()[0].tagName === "SELECT";
     if (event.ctrlKey || event.metaKey || event.altKey || onSelect) return;
-    const turn = { "[": [-1, 0], "]": [1, 0], ",": [0, -1], ".": [0, 1] }[event.key];
-    const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    const onMap = event.composedPath()[0] === this.chart.canvas;
-    if (turn) this.choose(this.down + turn[0], this.across + turn[1]);
-    else if (move && onMap) this.step(...move);
-    else if (event.key === "Enter" && onMap) this.openCell();
-    else if (event.key === "Escape" && !this.sum.hidden) this.closeCell();
+    const mapMove = { "[": [-1, 0], "]": [1, 0], ",": [0, -1], ".": [0, 1] }[event.key];
+    const move = ARROWS[event.key];
+    const onMap = event.composedPath()[0] === this.heatMap.canvas;
+    if (mapMove) this.selectMap(this.mapRow + mapMove[0], this.mapColumn + mapMove[1]);
+    else if (move && onMap) this.moveSelection(...move);
+    else if (event.key === "Enter" && onMap) this.showArithmetic();
+    else if (event.key === "Escape" && !this.arithmetic.hidden) this.hideArithmetic();
     else return;
     event.preventDefault();
   }
 }
 
-function startsOf(names, tile) {
-  return Array.from({ length: Math.ceil(names.length / tile) }, (_, place) => String(place * tile));
+function largestWeight(weights) {
+  let largest = 0;
+  for (let key = 0; key < weights.count; key++) largest = Math.max(largest, Math.abs(weights.at(key)) || 0);
+  return largest || 1;
+}
+
+function tileStarts(names, tile) {
+  return Array.from({ length: Math.ceil(names.length / tile) }, (_, index) => String(index * tile));
 }
 
 define("peasy-maps", PeasyMaps);

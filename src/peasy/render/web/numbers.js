@@ -1,4 +1,4 @@
-// Numbers as they travel: whole steps between two ends, deflated; the last code means "not there".
+// Quantized arrays: integer steps between a minimum and a maximum, deflated; the last code means "masked".
 
 export async function unpackNumbers(packed) {
   const buffer = await inflate(packed.data);
@@ -10,53 +10,53 @@ export async function unpackNumbers(packed) {
     codes,
     last,
     step,
-    at: (place) => (codes[place] === last ? NaN : packed.low + codes[place] * step),
+    at: (index) => (codes[index] === last ? NaN : packed.low + codes[index] * step),
   };
 }
 
-// Numbers in full: what is calculated with.
-export async function unpackExactly(packed) {
+// Unquantized float32 values, for calculations.
+export async function unpackFloats(packed) {
   return new Float32Array(await inflate(packed.data));
 }
 
 function inflate(data) {
-  if (Uint8Array.fromBase64) return unfold(Uint8Array.fromBase64(data));
-  const signs = atob(data);
-  const bytes = new Uint8Array(signs.length); // a plain loop: Uint8Array.from takes ten times as long
-  for (let place = 0; place < signs.length; place++) bytes[place] = signs.charCodeAt(place);
-  return unfold(bytes);
+  if (Uint8Array.fromBase64) return decompress(Uint8Array.fromBase64(data));
+  const characters = atob(data);
+  const bytes = new Uint8Array(characters.length); // a plain loop: Uint8Array.from takes ten times as long
+  for (let index = 0; index < characters.length; index++) bytes[index] = characters.charCodeAt(index);
+  return decompress(bytes);
 }
 
-function unfold(bytes) {
+function decompress(bytes) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
 }
 
 export function writeNumber(value, decimals) {
-  if (Number.isNaN(value)) return "hidden";
+  if (Number.isNaN(value)) return "masked";
   const written = value.toFixed(decimals);
   return Number(written) === 0 ? written.replace("-", "") : written;
 }
 
-// The smallest and largest of a stretch of numbers; around zero where there are both signs.
+// Colour range of `count` values from `start`; symmetric around zero if any value is negative.
 export function rangeOf(numbers, start, count) {
   let low = numbers.last;
   let high = -1;
-  for (let place = start; place < start + count; place++) {
-    const code = numbers.codes[place];
+  for (let index = start; index < start + count; index++) {
+    const code = numbers.codes[index];
     if (code === numbers.last) continue;
     if (code < low) low = code;
     if (code > high) high = code;
   }
   if (high < 0) return { low: 0, high: 0, signed: false };
-  return between(numbers.low + low * numbers.step, numbers.low + high * numbers.step);
+  return colourRange(numbers.low + low * numbers.step, numbers.low + high * numbers.step);
 }
 
-// One range that holds all of these.
+// Union of several ranges.
 export function rangeOfAll(ranges) {
-  return between(Math.min(...ranges.map((range) => range.low)), Math.max(...ranges.map((range) => range.high)));
+  return colourRange(Math.min(...ranges.map((range) => range.low)), Math.max(...ranges.map((range) => range.high)));
 }
 
-function between(least, most) {
-  const reach = Math.max(-least, most);
-  return least < 0 ? { low: -reach, high: reach, signed: true } : { low: 0, high: most, signed: false };
+function colourRange(minimum, maximum) {
+  const limit = Math.max(-minimum, maximum);
+  return minimum < 0 ? { low: -limit, high: limit, signed: true } : { low: 0, high: maximum, signed: false };
 }

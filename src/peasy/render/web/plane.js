@@ -1,39 +1,40 @@
-// A map of named points: pointing at one, or focusing it, shows its nearest neighbours.
+// Scatter plot of named points: hovering or focusing a point highlights its nearest neighbours.
 
 import { define, make } from "./base.js";
 
 class PeasyPlane extends HTMLElement {
   connectedCallback() {
     if (this.points) return;
-    const { names, neighbours } = this.data ?? JSON.parse(this.querySelector(':scope > script[type="application/json"]').textContent);
+    const script = this.querySelector(':scope > script[type="application/json"]');
+    const { names, neighbours } = this.data ?? JSON.parse(script.textContent);
     this.points = [...this.querySelectorAll("path.point")];
-    this.read = make("p", { class: "note", role: "status" }, "Point at a name, or move with the arrow keys, to see its neighbours.");
-    this.append(this.read);
+    this.status = make("p", { class: "note", role: "status" }, "Point at a name, or use the arrow keys, to see its nearest neighbours.");
+    this.append(this.status);
     this.querySelector("svg").setAttribute("role", "group"); // an image would hide its points from screen readers
-    const show = (place) => {
-      if (place < 0) return;
-      const near = neighbours[place] ?? [];
-      this.points.forEach((point, at) => {
-        point.classList.toggle("far", at !== place && !near.includes(at));
-        point.setAttribute("tabindex", at === place ? 0 : -1);
+    const highlight = (chosen) => {
+      if (chosen < 0) return;
+      const nearest = neighbours[chosen] ?? [];
+      this.points.forEach((point, index) => {
+        point.classList.toggle("far", index !== chosen && !nearest.includes(index));
+        point.setAttribute("tabindex", index === chosen ? 0 : -1);
       });
-      this.read.textContent = `${names[place]}: nearest are ${near.map((at) => names[at]).join(", ") || "none"}.`;
+      this.status.textContent = `${names[chosen]}: nearest neighbours ${nearest.map((index) => names[index]).join(", ") || "none"}.`;
     };
-    this.points.forEach((point, place) => {
-      point.setAttribute("tabindex", place ? -1 : 0);
+    this.points.forEach((point, index) => {
+      point.setAttribute("tabindex", index ? -1 : 0);
       point.setAttribute("role", "img");
-      point.setAttribute("aria-label", names[place] ?? "");
+      point.setAttribute("aria-label", names[index] ?? "");
     });
-    const placeOf = (event) => this.points.indexOf(event.target);
-    this.addEventListener("pointerover", (event) => show(placeOf(event)));
-    this.addEventListener("focusin", (event) => show(placeOf(event)));
+    const indexOf = (event) => this.points.indexOf(event.target);
+    this.addEventListener("pointerover", (event) => highlight(indexOf(event)));
+    this.addEventListener("focusin", (event) => highlight(indexOf(event)));
     this.addEventListener("pointerleave", () => this.points.forEach((point) => point.classList.remove("far")));
     this.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      const at = placeOf(event);
-      if (!step || at < 0) return;
+      const index = indexOf(event);
+      if (!step || index < 0) return;
       event.preventDefault();
-      this.points[(at + step + this.points.length) % this.points.length].focus();
+      this.points[(index + step + this.points.length) % this.points.length].focus();
     });
     this.toggleAttribute("data-ready", true);
   }

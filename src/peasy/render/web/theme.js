@@ -1,4 +1,4 @@
-// A button that goes round light, dark and the reader's own setting. Nothing is stored.
+// Button that cycles through the system's theme, light and dark. Nothing is stored.
 
 const THEMES = ["auto", "light", "dark"];
 

@@ -1,18 +1,18 @@
-// A notebook's door to the same modules: the page stands in a shadow root, so that neither styles the other.
+// Notebook widget (anywidget): renders the page in a shadow root, so that page and notebook do not style each other.
 
 import { explainCells } from "./arithmetic.js";
 
 function render({ model, el }) {
-  const home = document.createElement("div");
-  const root = home.attachShadow({ mode: "open" });
+  const host = document.createElement("div");
+  const root = host.attachShadow({ mode: "open" });
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(model.get("style"));
   root.adoptedStyleSheets = [sheet];
-  // The content is made by peasy: every text in it is escaped, and scripts set this way never run.
+  // The content comes from peasy with all text escaped, and scripts parsed this way never run.
   const content = new DOMParser().parseFromString(model.get("content"), "text/html");
   root.append(...document.importNode(content.body, true).childNodes);
   explainCells(root, JSON.parse(model.get("arithmetic")));
-  el.append(home);
+  el.append(host);
 }
 
 export default { render };

@@ -1,7 +1,7 @@
-"""WEB DOOR, what can be asked: one file for each family of requests, and one list of them.
+"""HTTP routes, one module per group of endpoints.
 
-May import: fastapi, studio, workbench and every room below. Imported by: studio.
-In: a checked request. Out: a response; every error is a PeasyError, which `reply` puts into words.
+May import: fastapi, server, commands and every package below. Imported by: server.
+In: a validated request. Out: a response; errors are PeasyErrors, which `responses` maps to HTTP.
 """
 
 from importlib import import_module
@@ -12,12 +12,12 @@ FAMILIES = (
     "completions", "embeddings", "paper", "model", "looking", "learning", "state", "work", "generate", "translation",
     "meaning",
 )  # fmt: skip
-"""Files beside this one, each with a `router`; a page that needs more brings a file and a word here."""
+"""Modules of this package, each with a `router`."""
 
 STUDIO = ("training", "experiment", "models")
-"""What only the studio may: it starts processes and writes into the user's own folder."""
+"""Modules for the studio only: they start processes and write into the user's data directory."""
 
 
 def routers(studio: bool = False) -> list[APIRouter]:
-    """The routers of all families."""
+    """Return all routers."""
     return [import_module(f"peasy.studio.routes.{name}").router for name in FAMILIES + (STUDIO if studio else ())]

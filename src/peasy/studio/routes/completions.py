@@ -1,4 +1,4 @@
-"""Writing, in the form of the common clients: completions and chats, at once or as a stream."""
+"""OpenAI-compatible /v1/completions and /v1/chat/completions, streaming or not."""
 
 import json
 import logging
@@ -25,22 +25,22 @@ from peasy.workbench.load import LoadedModel
 router = APIRouter(prefix="/v1")
 
 CHAT_TOKENS = 256
-"""What an answer has at most, unless its asker says otherwise."""
+"""Default max_tokens of a chat completion."""
 
 
 @router.post("/completions")
 async def post_completions(request: Request, asked: Completion) -> Response:
-    """Write on from a prompt, or from several."""
+    """Complete one or more prompts."""
     n = asked.n or 1
     if asked.best_of not in (None, n):
-        raise InvalidInput("best_of: every text that is written is given.", hint="Leave it out, or give it as n.")
+        raise InvalidInput("best_of must equal n: all choices are returned.", hint="Leave it out.")
     if asked.echo and asked.logprobs is not None:
-        raise InvalidInput("echo: chances are told only of what is written.", hint="Leave out echo or logprobs.")
+        raise InvalidInput("echo with logprobs is not supported.", hint="Leave out echo or logprobs.")
     prompts = asked.prompts()
-    size = sum(len(each) for each in prompts)
-    how = asked.sampling(asked.max_tokens or 16, asked.logprobs)
+    size = sum(len(prompt) for prompt in prompts)
+    sampling = asked.sampling(asked.max_tokens or 16, asked.logprobs)
     session = await open_session(
-        request.app.state.house, asked, lambda loaded: [_ids(loaded, each) for each in prompts], size, how
+        request.app.state.registry, asked, lambda loaded: [_ids(loaded, prompt) for prompt in prompts], size, sampling
     )
     return await _write(request, asked, session, TEXT)
 
@@ -51,30 +51,30 @@ def _ids(loaded: LoadedModel, prompt: str | list[int]) -> list[int]:
 
 @router.post("/chat/completions")
 async def post_chat(request: Request, asked: Chat) -> Response:
-    """The model's next turn in a conversation."""
+    """Return the model's next message in a conversation."""
     if asked.top_logprobs is not None and not asked.logprobs:
-        raise InvalidInput("top_logprobs: chances were not asked for.", hint='Give "logprobs": true.')
-    told = (asked.top_logprobs or 0) if asked.logprobs else None
-    most = asked.max_completion_tokens or asked.max_tokens or CHAT_TOKENS
-    messages = [each.plain() for each in asked.messages]
+        raise InvalidInput("top_logprobs needs logprobs.", hint='Send "logprobs": true.')
+    num_logprobs = (asked.top_logprobs or 0) if asked.logprobs else None
+    max_tokens = asked.max_completion_tokens or asked.max_tokens or CHAT_TOKENS
+    messages = [message.plain() for message in asked.messages]
 
-    def ids(loaded: LoadedModel) -> list[list[int]]:
-        words = loaded.need_tokenizer()
-        if loaded.model.reads_source or words.chat_template is None:
+    def encode_chat(loaded: LoadedModel) -> list[list[int]]:
+        tokenizer = loaded.need_tokenizer()
+        if loaded.model.reads_source or tokenizer.chat_template is None:
             raise InvalidInput(
-                f"{asked.model} has no chat template: it was not made to talk.",
-                hint="Let it write on instead: POST /v1/completions with a prompt.",
+                f"{asked.model} has no chat template.", hint="Use POST /v1/completions with a prompt instead."
             )
-        return [list(words.encode(render_chat(words, messages), special=False).ids)]
+        return [list(tokenizer.encode(render_chat(tokenizer, messages), special=False).ids)]
 
-    # A template runs in a process of its own, which takes a while: never on the loop.
-    session = await open_session(request.app.state.house, asked, ids, LONG, asked.sampling(most, told))
+    # The template runs in a sandbox process, which takes a while: the size LONG keeps it off the event loop.
+    sampling = asked.sampling(max_tokens, num_logprobs)
+    session = await open_session(request.app.state.registry, asked, encode_chat, LONG, sampling)
     return await _write(request, asked, session, TALK)
 
 
 @dataclass(frozen=True)
 class Form:
-    """How completions and chats differ."""
+    """Differences between completions and chat completions: object names, choice and delta formats."""
 
     sign: str
     whole: str
@@ -85,13 +85,13 @@ class Form:
 
 
 def _text(piece: Piece, asked: Any, before: str) -> dict[str, Any]:
-    told = completion_logprobs(piece.tokens, len(before)) if asked.logprobs is not None else None
-    return {"text": before + piece.text, "logprobs": told}
+    logprobs = completion_logprobs(piece.tokens, len(before)) if asked.logprobs is not None else None
+    return {"text": before + piece.text, "logprobs": logprobs}
 
 
 def _text_delta(piece: Piece, asked: Any, start: int) -> dict[str, Any]:
-    told = completion_logprobs(piece.tokens) if asked.logprobs is not None else None
-    return {"text": piece.text, "logprobs": told}
+    logprobs = completion_logprobs(piece.tokens) if asked.logprobs is not None else None
+    return {"text": piece.text, "logprobs": logprobs}
 
 
 def _talk(piece: Piece, asked: Any, before: str) -> dict[str, Any]:
@@ -112,22 +112,22 @@ TALK = Form(
 
 async def _write(request: Request, asked: Writing, session: Session, form: Form) -> Response:
     reply = _Reply(asked, session, form)
-    said = asked.model_dump(include={"prompt", "messages"}) if request.app.state.log_prompts else {}
-    request.state.told = lambda: reply.told() | said  # what the log may say of it
+    prompts = asked.model_dump(include={"prompt", "messages"}) if request.app.state.log_prompts else {}
+    request.state.log_fields = lambda: reply.told() | prompts
     if asked.stream:
         return _Stream(reply)
     return JSONResponse(await unless_gone(request, reply.whole()))
 
 
 class _Stream(StreamingResponse):
-    """A stream whose engine is free as soon as it ends, also when it ends because nobody listens."""
+    """Streaming response that closes its session at the end, also when the client disconnects."""
 
     def __init__(self, reply: "_Reply") -> None:
         super().__init__(reply.stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
         self.session = reply.session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, as ASGI asks."""
+        """Send the stream over ASGI."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -135,18 +135,18 @@ class _Stream(StreamingResponse):
 
 
 class _Reply:
-    """One request's texts, as one answer or as a stream of pieces. Leaving it frees the engine."""
+    """Response of one request, as one JSON object or as a stream of chunks."""
 
     def __init__(self, asked: Writing, session: Session, form: Form) -> None:
         self.asked, self.session, self.form = asked, session, form
         self.head = {"id": f"{form.sign}-{secrets.token_hex(12)}", "created": int(time.time()), "model": asked.model}
         loaded = session.loaded
-        words, source = loaded.answers(), loaded.need_tokenizer()
-        talks = form is TALK and words.special.eos is not None
+        tokenizer, source_tokenizer = loaded.answers(), loaded.need_tokenizer()
+        stops_at_eos = form is TALK and tokenizer.special.eos is not None
         self.drafts = [
             Draft(
-                words, source, ids, loaded.model.reads_source,
-                frozenset([words.special.eos]) if talks else frozenset(),  # type: ignore[list-item]
+                tokenizer, source_tokenizer, ids, loaded.model.reads_source,
+                frozenset([tokenizer.special.eos]) if stops_at_eos else frozenset(),  # type: ignore[list-item]
                 chances=asked.logprobs not in (None, False),  # type: ignore[attr-defined]
             )
             for ids in session.prompts
@@ -154,72 +154,73 @@ class _Reply:
         ]  # fmt: skip
 
     def told(self) -> dict[str, Any]:
-        """What happened, in numbers."""
+        """Return the fields of the access log."""
         return {"model": self.asked.model, "stream": bool(self.asked.stream), **self.usage()}
 
     def usage(self) -> dict[str, Any]:
-        """How much was read and written."""
-        read = sum(len(ids) for ids in self.session.prompts)
-        written = sum(len(draft.ids) for draft in self.drafts)
+        """Return OpenAI's usage object."""
+        num_prompt = sum(len(ids) for ids in self.session.prompts)
+        num_generated = sum(len(choice.ids) for choice in self.drafts)
         return {
-            "prompt_tokens": read,
-            "completion_tokens": written,
-            "total_tokens": read + written,
+            "prompt_tokens": num_prompt,
+            "completion_tokens": num_generated,
+            "total_tokens": num_prompt + num_generated,
             "prompt_tokens_details": {"cached_tokens": self.session.reused},
         }
 
     async def _pieces(self) -> AsyncIterator[list[tuple[int, Piece]]]:
-        """What is new, choice by choice, until all are whole."""
+        """Yield new deltas with the index of their choice, until all choices are finished."""
         try:
             async for events in self.session.events():
-                yield [(place, self.drafts[place].hear(event)) for place, event in events]
-                if all(draft.over for draft in self.drafts):
+                yield [(index, self.drafts[index].hear(event)) for index, event in events]
+                if all(choice.over for choice in self.drafts):
                     return
         finally:
             self.session.close()
 
     async def whole(self) -> dict[str, Any]:
-        """All of it at once."""
+        """Return the complete response object."""
         async for _ in self._pieces():
             pass
-        for draft in self.drafts:
-            _refuse_end(draft.whole.reason)
-        choices = [self._choice(place, draft) for place, draft in enumerate(self.drafts)]
+        for choice in self.drafts:
+            _refuse_end(choice.whole.reason)
+        choices = [self._choice(index, choice) for index, choice in enumerate(self.drafts)]
         return plain({**self.head, "object": self.form.whole, "choices": choices, "usage": self.usage()})
 
     def _choice(self, place: int, draft: Draft) -> dict[str, Any]:
-        before = ""
+        echoed = ""
         if getattr(self.asked, "echo", False):
-            before = self.session.loaded.need_tokenizer().decode(draft.prompt)
-        made = self.form.choice(draft.whole, self.asked, before)
-        return {"index": place, **made, "finish_reason": draft.whole.reason} | _attention(draft.whole, self.asked)
+            echoed = self.session.loaded.need_tokenizer().decode(draft.prompt)
+        fields = self.form.choice(draft.whole, self.asked, echoed)
+        return {"index": place, **fields, "finish_reason": draft.whole.reason} | _attention(draft.whole, self.asked)
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """Piece by piece, as server-sent events; the end is in good form whatever happens."""
+        """Yield server-sent events; errors too are sent as events, and the stream always ends with [DONE]."""
         try:
             yield self._opening()
-            async for pieces in self._pieces():
-                for _, piece in pieces:
-                    _refuse_end(piece.reason)
-                yield b"".join(self._chunk(place, piece) for place, piece in pieces if piece)
+            async for deltas in self._pieces():
+                for _, delta in deltas:
+                    _refuse_end(delta.reason)
+                yield b"".join(self._chunk(index, delta) for index, delta in deltas if delta)
             if self.asked.usage_told:
                 yield _event({**self.head, "object": self.form.part, "choices": [], "usage": self.usage()})
         except PeasyError as error:
             yield _event(openai_error(error))
         except Exception as error:
-            logging.getLogger("peasy.studio").exception("a stream ended with a bug")
+            logging.getLogger("peasy.studio").exception("unhandled exception in a stream")
             yield _event(openai_error(Fault(f"This is a bug in peasy: {type(error).__name__}.")))
         yield b"data: [DONE]\n\n"
 
     def _opening(self) -> bytes:
-        """What a stream begins with: who speaks, or the prompt where it is to be echoed."""
+        """Return the first chunks of a stream: the role of a chat message, or the echoed prompt."""
         if self.form.first is not None:
-            return b"".join(self._event(place, {"delta": self.form.first, "logprobs": None}) for place, _ in self._all)
+            return b"".join(self._event(index, {"delta": self.form.first, "logprobs": None}) for index, _ in self._all)
         if not getattr(self.asked, "echo", False):
             return b""
-        words = self.session.loaded.need_tokenizer()
+        tokenizer = self.session.loaded.need_tokenizer()
         return b"".join(
-            self._event(place, {"text": words.decode(draft.prompt), "logprobs": None}) for place, draft in self._all
+            self._event(index, {"text": tokenizer.decode(choice.prompt), "logprobs": None})
+            for index, choice in self._all
         )
 
     @property
@@ -227,8 +228,8 @@ class _Reply:
         return list(enumerate(self.drafts))
 
     def _chunk(self, place: int, piece: Piece) -> bytes:
-        made = self.form.delta(piece, self.asked, place)
-        return self._event(place, made | _attention(piece, self.asked), piece.reason)
+        fields = self.form.delta(piece, self.asked, place)
+        return self._event(place, fields | _attention(piece, self.asked), piece.reason)
 
     def _event(self, place: int, made: dict[str, Any], reason: str | None = None) -> bytes:
         choice = {"index": place, **made, "finish_reason": reason}
@@ -245,8 +246,8 @@ def _event(data: dict[str, Any]) -> bytes:
 
 
 def _refuse_end(reason: str | None) -> None:
-    """An end that nobody asked for is an error."""
+    """Raise if generation ended for any reason but stop or length."""
     if reason == "cancelled":
-        raise Refused(503, "This server is closing: the text is not whole.", hint="Ask again when it is back.")
+        raise Refused(503, "This server is shutting down; the text is incomplete.", hint="Retry when it is back.")
     if reason not in (None, "stop", "length"):
-        raise Refused(503, f"The text is not whole: {reason}.", hint="Ask again.")
+        raise Refused(503, f"The text is incomplete: {reason}.", hint="Retry.")

@@ -1,4 +1,4 @@
-"""Vectors and the list of models, in the form of the common clients."""
+"""OpenAI-compatible /v1/embeddings and /v1/models."""
 
 import base64
 from typing import Any
@@ -9,34 +9,36 @@ from fastapi.responses import JSONResponse
 
 from peasy.errors import InvalidInput
 from peasy.studio.dialect import Embedding
+from peasy.studio.house import House
 
 router = APIRouter(prefix="/v1")
 
 
 @router.post("/embeddings")
 async def post_embeddings(request: Request, asked: Embedding) -> Response:
-    """One vector for each text."""
-    body = await request.app.state.desk.run(lambda: _embed(request.app.state.house, asked))
-    request.state.told = lambda: {"model": asked.model, **body["usage"]}
-    return JSONResponse(body)
+    """Return one vector per text."""
+    response = await request.app.state.worker_pool.run(lambda: _embed(request.app.state.registry, asked))
+    request.state.log_fields = lambda: {"model": asked.model, **response["usage"]}
+    return JSONResponse(response)
 
 
-def _embed(house: Any, asked: Embedding) -> dict[str, Any]:
+def _embed(house: House, asked: Embedding) -> dict[str, Any]:
     texts = [asked.input] if isinstance(asked.input, str) else asked.input
     with house.use(asked.model) as loaded:
         vectors = np.asarray(loaded.embed(texts, pooling=asked.pooling), dtype="<f4")
-        words = loaded.need_tokenizer()
-        longest = getattr(loaded.model.config, "longest", None) or getattr(loaded.model.config, "context", None)
-        read = sum(min(len(ids), longest or len(ids)) for ids in words.ids(texts))
+        tokenizer = loaded.need_tokenizer()
+        max_length = getattr(loaded.model.config, "longest", None) or getattr(loaded.model.config, "context", None)
+        num_tokens = sum(min(len(ids), max_length or len(ids)) for ids in tokenizer.ids(texts))
     if asked.dimensions not in (None, vectors.shape[1]):
         raise InvalidInput(
-            f"dimensions: the vectors of {asked.model} have {vectors.shape[1]} numbers.", hint="Leave it out."
+            f"dimensions: the vectors of {asked.model} have {vectors.shape[1]} dimensions.", hint="Leave it out."
         )
-    rows = [
-        {"object": "embedding", "index": place, "embedding": _number(row, asked)} for place, row in enumerate(vectors)
+    entries = [
+        {"object": "embedding", "index": index, "embedding": _number(vector, asked)}
+        for index, vector in enumerate(vectors)
     ]
-    usage = {"prompt_tokens": read, "total_tokens": read}
-    return {"object": "list", "data": rows, "model": asked.model, "usage": usage}
+    usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+    return {"object": "list", "data": entries, "model": asked.model, "usage": usage}
 
 
 def _number(row: np.ndarray, asked: Embedding) -> Any:
@@ -45,16 +47,16 @@ def _number(row: np.ndarray, asked: Embedding) -> Any:
 
 @router.get("/models")
 async def get_models(request: Request) -> Response:
-    """Every model that may be asked for."""
-    house = request.app.state.house
-    return JSONResponse({"object": "list", "data": [_model(name, house.opened) for name in house.names]})
+    """List all models."""
+    registry: House = request.app.state.registry
+    return JSONResponse({"object": "list", "data": [_model(name, registry.opened) for name in registry.names]})
 
 
 @router.get("/models/{name:path}")
 async def get_model(request: Request, name: str) -> Response:
-    """One of them."""
-    house = request.app.state.house
-    return JSONResponse(_model(house.check(name), house.opened))
+    """Return one model."""
+    registry: House = request.app.state.registry
+    return JSONResponse(_model(registry.check(name), registry.opened))
 
 
 def _model(name: str, since: float) -> dict[str, Any]:

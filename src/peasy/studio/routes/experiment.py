@@ -1,4 +1,4 @@
-"""Experiments from the page: all with their last verdicts, one in full from its last result, one run live."""
+"""Studio routes for experiments: list with last verdicts, last result, run."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from pydantic import Field
 from peasy.errors import NotFound
 from peasy.studio.reply import Asked, Name, reply
 from peasy.studio.routes.training import Told
+from peasy.studio.workshop import Workshop
 from peasy.views.document import Document
 from peasy.workbench.experiment import EXPERIMENTS, experiments
 from peasy.workbench.experiments.finding import Finding
@@ -18,33 +19,33 @@ router = APIRouter(prefix="/api")
 
 
 class Remembered(Result):
-    """All experiments, each with what came out when it was run last."""
+    """All experiments, each with the verdict of its last run."""
 
     def document(self) -> Document:
-        """As the terminal lists them."""
+        """Return the list as the terminal shows it."""
         return experiments().document()
 
     def data(self) -> dict[str, Any]:
-        """Questions and claims, and the last verdict where there is one."""
-        told = experiments().data()["experiments"]
-        for each in told:
-            last = recall(each["name"])
-            each["last"] = None if last is None else _last(*last)
-        return {"experiments": told}
+        """Return questions and claims, with the last verdict if there is one."""
+        entries = experiments().data()["experiments"]
+        for entry in entries:
+            last = recall(entry["name"])
+            entry["last"] = None if last is None else _last(*last)
+        return {"experiments": entries}
 
 
 class Recalled(Result):
-    """One finding, and when it was made."""
+    """Stored result of an experiment and its time."""
 
     def __init__(self, finding: Finding, when: float) -> None:
         self.finding, self.when = finding, when
 
     def document(self) -> Document:
-        """The finding as it was drawn then."""
+        """Return the result's document."""
         return self.finding.document()
 
     def data(self) -> dict[str, Any]:
-        """The finding with its time."""
+        """Return the result with its time."""
         return self.finding.data() | {"when": self.when}
 
 
@@ -54,12 +55,12 @@ def _last(finding: Finding, when: float) -> dict[str, Any]:
 
 @router.post("/experiments")
 async def post_experiments(request: Request, asked: Asked) -> Response:
-    """All experiments with their last verdicts."""
+    """List all experiments with their last verdicts."""
     return await reply(request, "experiments", asked, Remembered)
 
 
 class Which(Asked):
-    """One experiment by name."""
+    """Name and seed of one experiment."""
 
     name: Name
     seed: int = Field(0, ge=0, le=2**31)
@@ -67,12 +68,12 @@ class Which(Asked):
 
 @router.post("/experiments/last")
 async def post_last(request: Request, asked: Which) -> Response:
-    """The last result of an experiment, with its tables and pictures."""
+    """Return the last result of an experiment, with its tables and figures."""
 
     def work() -> Result:
         last = recall(_known(asked.name))
         if last is None:
-            raise NotFound(f"{asked.name} has not been run here yet.", hint="Run it: it takes a minute.")
+            raise NotFound(f"{asked.name} has not been run yet.", hint="Run it; it takes about a minute.")
         return Recalled(*last)
 
     return await reply(request, "experiments", asked, work)
@@ -80,18 +81,18 @@ async def post_last(request: Request, asked: Which) -> Response:
 
 @router.post("/experiments/run")
 async def post_run(request: Request, asked: Which) -> Response:
-    """Run one in the workshop; /api/job tells how far it is."""
+    """Run an experiment as a background job; /api/job gives its progress."""
     name = _known(asked.name)
 
     def work() -> Result:
-        workshop = request.app.state.workshop
-        workshop.start("experiment", [name, "--seed", str(asked.seed)], f"The experiment {name}")
-        return Told(workshop)
+        job_runner: Workshop = request.app.state.job_runner
+        job_runner.start("experiment", [name, "--seed", str(asked.seed)], f"Experiment {name}")
+        return Told(job_runner)
 
     return await reply(request, "experiments", asked, work)
 
 
 def _known(name: str) -> str:
-    if name not in {each.name for each in EXPERIMENTS}:
+    if name not in {experiment.name for experiment in EXPERIMENTS}:
         raise NotFound(f'There is no experiment "{name[:100]}".')
     return name

@@ -1,4 +1,4 @@
-"""What only the page Generate asks: a text watched while it is written, bent chances, and what the cache saves."""
+"""Routes of the Generate page: token stream with attention, next-token probabilities, KV cache savings."""
 
 import json
 from collections.abc import AsyncIterator, Generator
@@ -22,7 +22,7 @@ Ids = Annotated[list[Annotated[int, Field(ge=0, le=10_000_000)]], Field(max_leng
 
 
 class Bent(Asked):
-    """A text, the tokens that were written after it, and how the next one is chosen."""
+    """Prompt, tokens generated so far, and sampling parameters of the next token."""
 
     model: Name
     text: Text
@@ -34,7 +34,7 @@ class Bent(Asked):
 
 
 class Watch(Bent):
-    """How much is to be written, and by which chance."""
+    """Length, seed and number of attention weights of a generation stream."""
 
     max_tokens: int = Field(20, ge=1, le=512)
     seed: int = Field(0, ge=0, lt=2**53)
@@ -43,32 +43,32 @@ class Watch(Bent):
 
 @router.post("/watch", response_class=StreamingResponse)
 async def post_watch(request: Request, asked: Watch) -> Response:
-    """A text while it is written, as events: `start`, one `token` for each with what it looked at, `stop`."""
-    desk, events = request.app.state.desk, _events(request, asked)
-    first = await desk.run(lambda: next(events))  # what cannot begin is an error, not a stream
+    """Generate as server-sent events: `start`, a `token` each with its attention, `stop`."""
+    worker_pool, events = request.app.state.worker_pool, _events(request, asked)
+    first = await worker_pool.run(lambda: next(events))  # errors before the first event become error responses
 
-    async def tell() -> AsyncIterator[str]:
+    async def stream() -> AsyncIterator[str]:
         event: str | None = first
         try:
             while event is not None:
                 yield event
-                event = await desk.run(lambda: next(events, None))
+                event = await worker_pool.run(lambda: next(events, None))
         finally:
             _close(events)
 
-    return StreamingResponse(tell(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    return StreamingResponse(stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
 
 def _events(request: Request, asked: Watch) -> Generator[str, None, None]:
-    begun = False
+    started = False
     try:
-        with request.app.state.house.use(asked.model) as loaded:
-            for each in watch(loaded, **asked.given()):
-                kind = "start" if isinstance(each, Start) else "stop" if isinstance(each, Stop) else "token"
-                yield _event(kind, plain(each))
-                begun = True
+        with request.app.state.registry.use(asked.model) as loaded:
+            for event in watch(loaded, **asked.given()):
+                kind = "start" if isinstance(event, Start) else "stop" if isinstance(event, Stop) else "token"
+                yield _event(kind, plain(event))
+                started = True
     except PeasyError as error:
-        if not begun:
+        if not started:
             raise
         yield _event("error", {"code": error.code, "message": error.message, "hint": error.hint})
 
@@ -78,30 +78,30 @@ def _event(kind: str, data: Any) -> str:
 
 
 def _close(events: Generator[str, None, None]) -> None:
-    """Stop the work; where a step still goes on, it is the last, for nobody holds the iterator any more."""
+    """Stop generating. A step that is still running (ValueError) is the last: nothing else holds the generator."""
     with suppress(ValueError):
         events.close()
 
 
 class Chances(Bent):
-    """How many of the likeliest tokens to tell."""
+    """Number of most likely tokens to return."""
 
     best: int = Field(12, ge=1, le=100)
 
 
 @router.post("/chances")
 async def post_chances(request: Request, asked: Chances) -> Response:
-    """What could come next, before and after temperature, top-k and top-p."""
+    """Return next-token probabilities before and after temperature, top-k and top-p."""
 
     def work() -> Result:
-        with request.app.state.house.use(asked.model) as loaded:
+        with request.app.state.registry.use(asked.model) as loaded:
             return weigh(loaded, **asked.given())
 
     return await reply(request, "chances", asked, work)
 
 
 class Cache(Asked):
-    """A text and what was written after it."""
+    """Prompt and generated tokens."""
 
     model: Name
     text: Text
@@ -110,10 +110,10 @@ class Cache(Asked):
 
 @router.post("/cache")
 async def post_cache(request: Request, asked: Cache) -> Response:
-    """The same tokens with and without the cache: equal, counted, timed."""
+    """Decode the same tokens with and without KV cache: compare results, operation counts and times."""
 
     def work() -> Result:
-        with request.app.state.house.use(asked.model) as loaded:
+        with request.app.state.registry.use(asked.model) as loaded:
             return saving(loaded, asked.text, asked.written)
 
     return await reply(request, "cache", asked, work)

@@ -1,4 +1,4 @@
-"""Learning: data, experiments, runs."""
+"""Routes for data sets, experiments and training runs."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/api")
 
 
 class Data(Asked):
-    """All corpora, or one of the built-in ones by name."""
+    """Name of a built-in data set; without it, all of them."""
 
     what: Name | None = None
     seed: int = Field(0, ge=0, le=2**31)
@@ -24,7 +24,7 @@ class Data(Asked):
 
 @router.post("/data")
 async def post_data(request: Request, asked: Data) -> Response:
-    """What can be learned from: built in, never a path."""
+    """List the data sets or describe one; built-in ones only, never a path."""
     if asked.what is None:
         return await reply(request, "data", asked, data)
     what = built_in_corpus(asked.what)
@@ -32,15 +32,15 @@ async def post_data(request: Request, asked: Data) -> Response:
 
 
 def built_in_corpus(name: str) -> str:
-    """The name of a built-in corpus with its options (`locales:fr`), or an error."""
+    """Return the name of a built-in data set with its options (`locales:fr`), or raise."""
     if name.partition(":")[0] not in BUILT_IN:
-        hint = did_you_mean(name, BUILT_IN) or f"Here: {', '.join(BUILT_IN)}."
-        raise NotFound(f'There is no corpus "{name[:100]}".', hint=hint)
+        hint = did_you_mean(name, BUILT_IN) or f"Available: {', '.join(BUILT_IN)}."
+        raise NotFound(f'There is no data set "{name[:100]}".', hint=hint)
     return name
 
 
 class Experiment(Asked):
-    """All experiments, or one by name."""
+    """Name of an experiment; without it, all of them."""
 
     name: Name | None = None
     seed: int = Field(0, ge=0, le=2**31)
@@ -48,7 +48,7 @@ class Experiment(Asked):
 
 @router.post("/experiment")
 async def post_experiment(request: Request, asked: Experiment) -> Response:
-    """What the documents claim, measured against a control."""
+    """List the experiments or run one: a claim of the lecture notes, measured against a control."""
     if asked.name is None:
         return await reply(request, "experiment", asked, experiments)
     name = asked.name
@@ -56,14 +56,14 @@ async def post_experiment(request: Request, asked: Experiment) -> Response:
 
 
 class Runs(Asked):
-    """All runs, or one by name."""
+    """Name of a run; without it, all of them."""
 
     name: Name | None = None
 
 
 @router.post("/runs")
 async def post_runs(request: Request, asked: Runs) -> Response:
-    """What was trained: how far it came, its curves and samples."""
+    """List training runs, or show one with its curves and samples."""
     if asked.name is None:
         return await reply(request, "runs", asked, runs)
     known = {run.name: run.folder for run in runs().runs}

@@ -1,4 +1,4 @@
-"""Looking into models: look with all its views, trace, why."""
+"""Inspection routes: look with all its views, trace, why."""
 
 from typing import Annotated, Any, Literal
 
@@ -24,7 +24,7 @@ EDITS = {"off": Off, "cut": Cut, "even": Even, "patch": Patch}
 
 
 class Change(Strict):
-    """One edit: its kind, and the fields that it has in Python (`peasy.off(layer=2, head=3)`)."""
+    """One intervention: its kind, and the fields that it has in Python (`peasy.off(layer=2, head=3)`)."""
 
     kind: Literal["off", "cut", "even", "patch"]
     layer: int | None = Field(None, ge=0)
@@ -38,23 +38,24 @@ class Change(Strict):
     rows: list[Word] | None = None
 
     def edit(self) -> Edit:
-        """The edit itself."""
-        given = self.model_dump(exclude_none=True, exclude={"kind"})
-        if "rows" in given:
-            given["rows"] = tuple(given["rows"])
+        """Return the intervention itself."""
+        fields = self.model_dump(exclude_none=True, exclude={"kind"})
+        if "rows" in fields:
+            fields["rows"] = tuple(fields["rows"])
         try:
-            made: Edit = EDITS[self.kind](**given)
+            intervention: Edit = EDITS[self.kind](**fields)
         except TypeError:
-            raise InvalidInput(f"An edit {self.kind} cannot have {', '.join(given) or 'no fields'}.") from None
-        return made
+            given = ", ".join(fields) or "no fields"
+            raise InvalidInput(f'Intervention "{self.kind}" does not accept: {given}.') from None
+        return intervention
 
 
 class Look(Asked):
-    """A text through a model, and what to show of it.
+    """Text to run through a model, and the view of its attention.
 
-    `view`: "look" (all that was captured), "brief" (strongest links), "heads" (what `query` looked at), "lens",
-    "align", "work" (one head step by step: its `layers` and `heads`), "rank" (what every head does, by `by`), "effect"
-    (what the `edit` changes).
+    `view`: "look" (all captured steps), "brief" (strongest links), "heads" (the keys that `query` attends to), "lens"
+    (logit lens), "align", "work" (one head step by step, given by `layers` and `heads`), "rank" (scores of all heads,
+    sorted by `by`), "effect" (what the intervention `edit` changes).
     """
 
     model: Name
@@ -73,46 +74,48 @@ class Look(Asked):
     top: int = Field(5, ge=1, le=100)
     by: str = "sharpness"
     words: bool = False
-    block: bool = Field(False, description="Give the captured arrays as one block of numbers instead.")
+    block: bool = Field(False, description="Return the captured arrays as one binary payload instead.")
 
 
 @router.post("/look")
 async def post_look(request: Request, asked: Look) -> Response:
-    """Where the heads of a model looked."""
+    """Return the attention of a model on a text."""
 
     def work() -> Result:
-        with request.app.state.house.use(asked.model) as loaded:
+        with request.app.state.registry.use(asked.model) as loaded:
             return _seen(loaded, asked)
 
     def pack() -> Response:
-        found = work()
-        if not isinstance(found, LookResult):
-            raise InvalidInput("A block holds what was captured.", hint='Leave out view and overview, or "block".')
-        return Response(pack_block(found.look), media_type=MEDIA)
+        result = work()
+        if not isinstance(result, LookResult):
+            raise InvalidInput("block needs captured arrays.", hint='Leave out view and overview, or "block".')
+        return Response(pack_block(result.look), media_type=MEDIA)
 
-    return await request.app.state.desk.run(pack) if asked.block else await reply(request, "look", asked, work)
+    return await request.app.state.worker_pool.run(pack) if asked.block else await reply(request, "look", asked, work)
 
 
 def _seen(loaded: LoadedModel, asked: Look) -> Result:
     if asked.view == "rank":
         return loaded.heads(split_sentences(asked.text), by=asked.by)
-    edits = [each.edit() for each in asked.edit]
-    plain = {key: getattr(asked, key) for key in ("layers", "heads", "rows", "scaled")}
+    interventions = [item.edit() for item in asked.edit]
+    selection = {key: getattr(asked, key) for key in ("layers", "heads", "rows", "scaled")}
     if asked.overview is not None:
-        return loaded.look(asked.text, asked.target, overview=asked.overview, tile=asked.tile, edit=edits, **plain)
-    before = [] if asked.view == "effect" else edits
-    found = loaded.look(asked.text, asked.target, steps=asked.steps, edit=before, **plain)
-    found.words = asked.words
-    return _viewed(loaded, found, asked, edits, plain)
+        return loaded.look(
+            asked.text, asked.target, overview=asked.overview, tile=asked.tile, edit=interventions, **selection
+        )
+    applied = [] if asked.view == "effect" else interventions
+    result = loaded.look(asked.text, asked.target, steps=asked.steps, edit=applied, **selection)
+    result.words = asked.words
+    return _viewed(loaded, result, asked, interventions, selection)
 
 
-def _viewed(loaded: LoadedModel, found: Any, asked: Look, edits: list[Edit], plain: dict[str, Any]) -> Result:
+def _viewed(loaded: LoadedModel, found: LookResult, asked: Look, edits: list[Edit], plain: dict[str, Any]) -> Result:
     match asked.view:
         case "brief":
             return found.brief(asked.top)
         case "heads":
             if asked.query is None:
-                raise InvalidInput("Whose heads?", hint="Give a query: a word or the place of a token.")
+                raise InvalidInput("The view heads needs a query.", hint="Give a word or the position of a token.")
             return found.heads(asked.query, asked.top)
         case "lens":
             return found.lens(asked.rows, best=asked.top)
@@ -120,7 +123,7 @@ def _viewed(loaded: LoadedModel, found: Any, asked: Look, edits: list[Edit], pla
             return found.alignment()
         case "work":
             if not asked.layers or not asked.heads:
-                raise InvalidInput("Which head?", hint="Give one of layers and one of heads.")
+                raise InvalidInput("The view work needs a head.", hint="Give one layer and one head.")
             return found.work(asked.layers[0], asked.heads[0], asked.query)
         case "effect":
             return found.against(loaded.look(found.text, found.answer, edit=edits, steps=asked.steps, **plain))
@@ -128,7 +131,7 @@ def _viewed(loaded: LoadedModel, found: Any, asked: Look, edits: list[Edit], pla
 
 
 class Trace(Asked):
-    """A text to write on from, keeping what every token looked at."""
+    """Prompt and sampling parameters; the attention of every generated token is kept."""
 
     model: Name
     text: Text
@@ -146,12 +149,12 @@ class Trace(Asked):
 
 @router.post("/trace")
 async def post_trace(request: Request, asked: Trace) -> Response:
-    """How a text came about: candidates and attention of every token."""
+    """Generate with the candidates and attention of every token."""
 
     def work() -> Result:
-        how = asked.given() | {"edit": [each.edit() for each in asked.edit]}
-        with request.app.state.house.use(asked.model) as loaded:
-            return loaded.trace(**how)
+        arguments = asked.given() | {"edit": [item.edit() for item in asked.edit]}
+        with request.app.state.registry.use(asked.model) as loaded:
+            return loaded.trace(**arguments)
 
     return await reply(request, "trace", asked, work)
 
@@ -166,10 +169,10 @@ class Why(Asked):
 
 @router.post("/why")
 async def post_why(request: Request, asked: Why) -> Response:
-    """Why two sentences are alike: their cosine in pairs of words that add up to it."""
+    """Explain the similarity of two sentences: their cosine as a sum over word pairs."""
 
     def work() -> Result:
-        with request.app.state.house.use(asked.model) as loaded:
+        with request.app.state.registry.use(asked.model) as loaded:
             return loaded.why(asked.first, asked.second)
 
     return await reply(request, "why", asked, work)

@@ -1,4 +1,4 @@
-"""Meaning: texts on a map, and words before and after training."""
+"""Routes of the Meaning page: 2-D map of texts, word vectors before and after training."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ Sentence = Annotated[str, Field(max_length=5_000)]
 
 
 class Meaning(Asked):
-    """Documents, each a list of sentences, to put on a map."""
+    """Documents, each a list of sentences, to project onto a map."""
 
     model: Name
     documents: list[Annotated[list[Sentence], Field(max_length=MOST)]] = Field(min_length=1, max_length=100)
@@ -25,17 +25,17 @@ class Meaning(Asked):
 
 @router.post("/meaning")
 async def post_meaning(request: Request, asked: Meaning) -> Response:
-    """Texts on a map, in clusters, with their neighbours."""
+    """Return texts on a 2-D map, with clusters and nearest neighbours."""
 
     def work() -> Result:
-        with request.app.state.house.use(asked.model) as loaded:
+        with request.app.state.registry.use(asked.model) as loaded:
             return map_texts(loaded, **asked.given())
 
     return await reply(request, "meaning", asked, work)
 
 
 class Words(Asked):
-    """Words to look up in a model, as training began and as it ended."""
+    """Words whose vectors are compared at initialization and after training."""
 
     model: Name
     words: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field([], max_length=MOST)
@@ -45,10 +45,10 @@ class Words(Asked):
 
 @router.post("/words")
 async def post_words(request: Request, asked: Words) -> Response:
-    """The vectors of words before and after training."""
+    """Return word vectors before and after training."""
 
     def work() -> Result:
-        with request.app.state.house.use(asked.model) as loaded:
+        with request.app.state.registry.use(asked.model) as loaded:
             return map_words(loaded, **asked.given())
 
     return await reply(request, "words", asked, work)

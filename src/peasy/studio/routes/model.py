@@ -1,4 +1,4 @@
-"""Running models: tokenize, generate, translate, embed, and what models are here."""
+"""Inference routes: models, tokenize, generate, translate, embed."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,36 +22,36 @@ Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=256)]
 
 
 class Models(Asked):
-    """All models, or what one of them is made of."""
+    """Name of a model; without it, all of them."""
 
     name: Name | None = None
 
 
 @router.post("/models")
 async def post_models(request: Request, asked: Models) -> Response:
-    """What models are here, and what each one is."""
-    house = request.app.state.house
+    """List models or describe one."""
+    registry: House = request.app.state.registry
 
     def work() -> Result:
         cards = {card.name: card for card in models().models}
         if asked.name is None:
-            return ModelsResult(tuple(cards.get(name) or _card(house, name) for name in house.names))
-        with house.use(asked.name) as loaded:
-            card = cards.get(asked.name) or _card(house, asked.name)
+            return ModelsResult(tuple(cards.get(name) or _card(registry, name) for name in registry.names))
+        with registry.use(asked.name) as loaded:
+            card = cards.get(asked.name) or _card(registry, asked.name)
             return ModelResult(card, loaded.describe(), read_card(loaded.folder))
 
     return await reply(request, "models", asked, work)
 
 
 def _card(house: House, name: str) -> Card:
-    """The card of a model that was given on the command line."""
+    """Return the card of a model that was given on the command line."""
     with house.use(name) as loaded:
         facts = loaded.data()
         return Card(name, "given", loaded.folder or Path(), loaded.kind, facts["parameters"], facts["bytes"])
 
 
 class Tokenize(Asked):
-    """A text to cut."""
+    """Text to tokenize."""
 
     model: Name
     text: Text
@@ -59,10 +59,10 @@ class Tokenize(Asked):
 
 @router.post("/tokenize")
 async def post_tokenize(request: Request, asked: Tokenize) -> Response:
-    """Text into tokens and ids, and back."""
+    """Tokenize a text."""
 
     def work() -> Result:
-        with request.app.state.house.use(asked.model) as loaded:
+        with request.app.state.registry.use(asked.model) as loaded:
             tokenizer = loaded.need_tokenizer()
             return TokenizeResult(tokenizer.encode(asked.text), tokenizer, loaded.name)
 
@@ -70,11 +70,11 @@ async def post_tokenize(request: Request, asked: Tokenize) -> Response:
 
 
 UNCACHED = 128
-"""Without a cache the work grows with the square of what is written."""
+"""Limit of max_tokens without KV cache, where the cost grows quadratically."""
 
 
 class Generate(Asked):
-    """A text, or many, to write on from, and how."""
+    """One or more prompts and the sampling parameters."""
 
     model: Name
     text: Texts
@@ -99,14 +99,14 @@ class Generate(Asked):
 
 @router.post("/generate")
 async def post_generate(request: Request, asked: Generate) -> Response:
-    """A model writes on from a text, word by word."""
+    """Generate text from a prompt."""
     if asked.max_tokens > UNCACHED and (asked.show_cache or not asked.cached):
-        raise InvalidInput(f"Without the cache at most {UNCACHED} tokens are written.", hint="Lower max_tokens.")
+        raise InvalidInput(f"Without KV cache, max_tokens is at most {UNCACHED}.", hint="Lower max_tokens.")
     return await reply(request, "generate", asked, lambda: _with_model(request, asked, generate))
 
 
 class Translate(Asked):
-    """A text, or many, to translate."""
+    """One or more texts to translate."""
 
     model: Name
     text: Texts
@@ -119,12 +119,12 @@ class Translate(Asked):
 
 @router.post("/translate")
 async def post_translate(request: Request, asked: Translate) -> Response:
-    """A translator answers a text, and shows which word came from which."""
+    """Translate with an encoder-decoder model, with word alignment if `align`."""
     return await reply(request, "translate", asked, lambda: _with_model(request, asked, translate))
 
 
 class Embed(Asked):
-    """A text, or many, to turn into vectors."""
+    """One or more texts to embed."""
 
     model: Name
     texts: Texts
@@ -133,11 +133,11 @@ class Embed(Asked):
 
 @router.post("/embed")
 async def post_embed(request: Request, asked: Embed) -> Response:
-    """Texts into vectors, and how near they are."""
+    """Return embeddings of texts and their similarities."""
     return await reply(request, "embed", asked, lambda: _with_model(request, asked, embed))
 
 
 def _with_model(request: Request, asked: Any, verb: Any) -> Result:
-    how = {key: value for key, value in asked.given().items() if value is not None}
-    with request.app.state.house.use(asked.model) as loaded:
-        return verb(loaded, **how)
+    arguments = {key: value for key, value in asked.given().items() if value is not None}
+    with request.app.state.registry.use(asked.model) as loaded:
+        return verb(loaded, **arguments)

@@ -1,4 +1,4 @@
-"""What is done with models from the page: proof on one's own texts, and import of what is on this machine already."""
+"""Studio routes for models: prove, and import from the local hub cache."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/api")
 
 
 class Prove(Asked):
-    """A model, and the texts to prove it on; without any, three sentences of peasy's own."""
+    """Model and prompts for the proof; without prompts, three built-in sentences."""
 
     model: Name
     prompts: list[Text] | None = Field(None, min_length=1, max_length=8)
@@ -26,17 +26,17 @@ class Prove(Asked):
 
 @router.post("/prove")
 async def post_prove(request: Request, asked: Prove) -> Response:
-    """Two roads to one truth on a model: cached and uncached, alone and in a batch, fused and by the formula."""
+    """Check that a model's execution paths agree: cached or not, alone or batched, fused or by the formula."""
 
     def work() -> Result:
-        with request.app.state.house.use(asked.model) as loaded:
+        with request.app.state.registry.use(asked.model) as loaded:
             return prove(loaded, **asked.given())
 
     return await reply(request, "prove", asked, work)
 
 
 class Import(Asked):
-    """A model of the hub's cache to take in; `yes` says that the person was asked."""
+    """Model in the hub's cache to import; `yes` confirms that the user agreed."""
 
     model: Name
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,60}$")] | None = None
@@ -45,11 +45,11 @@ class Import(Asked):
 
 @router.post("/import")
 async def post_import(request: Request, asked: Import) -> Response:
-    """Take in a model that is in the hub's cache already; nothing is downloaded, no path is opened."""
-    here = all_cached()
-    if asked.model not in here:
-        hint = did_you_mean(asked.model, here) or f"In a terminal: peasy import {asked.model[:100]}"
-        raise NotFound(f"{asked.model[:100]} is not in the cache of this machine.", hint=hint)
+    """Import a model from the hub's cache; nothing is downloaded, no path is opened."""
+    cached = all_cached()
+    if asked.model not in cached:
+        hint = did_you_mean(asked.model, cached) or f"In a terminal: peasy import {asked.model[:100]}"
+        raise NotFound(f"{asked.model[:100]} is not in this machine's hub cache.", hint=hint)
     if not asked.yes:
-        raise UsageError(f"Copy {asked.model} into peasy's own folder? Nobody said yes.", hint="Send yes: true.")
+        raise UsageError(f"Copying {asked.model} into peasy's data directory needs consent.", hint="Send yes: true.")
     return await reply(request, "import", asked, lambda: import_model(asked.model, name=asked.name, offline=True))

@@ -1,4 +1,4 @@
-"""On paper: explain, check, exercise, examples. No model is needed."""
+"""Routes for worked examples: explain, check, exercise, examples. They need no model."""
 
 import json
 import tomllib
@@ -22,11 +22,11 @@ from peasy.worked.tables.notes import Notes, as_written_names, read_text
 router = APIRouter(prefix="/api")
 
 MOST_WORDS, MOST_LETTERS = 256, 4096
-"""What is worked out in full, at the most."""
+"""Limits of an example that is computed in full."""
 
 
 class Explain(Asked):
-    """A worked example: a name of the library, a sentence, or an example as a table of its own."""
+    """Worked example: a name of the library, a sentence, or an example as a JSON object."""
 
     what: str | dict[str, Any]
     query: int | str | None = None
@@ -42,22 +42,22 @@ class Explain(Asked):
 
 @router.post("/explain")
 async def post_explain(request: Request, asked: Explain) -> Response:
-    """Every step of attention for an example or any sentence."""
-    how = asked.given()
-    how["what"] = _example(asked.what)
-    if isinstance(how.get("cell"), list):
-        how["cell"] = tuple(how["cell"])
-    return await reply(request, "explain", asked, lambda: explain(**how))
+    """Compute every step of attention for an example or a sentence."""
+    arguments = asked.given()
+    arguments["what"] = _example(asked.what)
+    if isinstance(arguments.get("cell"), list):
+        arguments["cell"] = tuple(arguments["cell"])
+    return await reply(request, "explain", asked, lambda: explain(**arguments))
 
 
 def _example(what: str | dict[str, Any]) -> str | Example:
-    """A name of the library, or words; never a file. Every step has a number for each pair of words: few are enough."""
+    """Return a library name or an example, never a file; the size is bounded since each step is quadratic in words."""
     if isinstance(what, str) and what in example_names():
         return what
     if isinstance(what, str) and len(what) > MOST_LETTERS:
-        raise InvalidInput(f"The text has {len(what):,} letters.", hint=f"At most {MOST_LETTERS:,} are worked.")
+        raise InvalidInput(f"The text has {len(what):,} characters.", hint=f"At most {MOST_LETTERS:,} are allowed.")
     if isinstance(what, str) and len(split_words(what)) < 2:
-        hint = did_you_mean(what, example_names()) or "Give a name of the library, or a sentence of two words or more."
+        hint = did_you_mean(what, example_names()) or "Give a name of the library, or a sentence of at least two words."
         raise NotFound(f'There is no example "{visible(what)}".', hint=hint)
     return _bounded(sentence_example(what) if isinstance(what, str) else read_example(what))
 
@@ -65,12 +65,12 @@ def _example(what: str | dict[str, Any]) -> str | Example:
 def _bounded(example: Example) -> Example:
     words = max(len(example.tokens), len(example.source_tokens or ()))
     if words > MOST_WORDS:
-        raise InvalidInput(f"The example has {words:,} words.", hint=f"At most {MOST_WORDS} are worked on paper.")
+        raise InvalidInput(f"The example has {words:,} words.", hint=f"At most {MOST_WORDS} are allowed.")
     return example
 
 
 class Check(Asked):
-    """Hand-worked tables: `text` is what stands in the file, `kind` how it is written."""
+    """Hand-worked tables: `text` is the content of the file, `kind` its format."""
 
     text: str | None = None
     kind: Literal["md", "txt", "tex", "csv", "tsv", "toml", "json"] = "md"
@@ -105,16 +105,16 @@ def _notes(asked: Check) -> Any:
 
 def _parsed(text: str, kind: str) -> dict[str, Any]:
     try:
-        found = tomllib.loads(text) if kind == "toml" else json.loads(text)
+        data = tomllib.loads(text) if kind == "toml" else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"The text is not {kind.upper()}: {error}.") from None
-    if not isinstance(found, dict):
-        raise InvalidInput("The text holds no example.", hint="An example has tokens and tables.")
-    return found
+        raise InvalidInput(f"The text is not valid {kind.upper()}: {error}.") from None
+    if not isinstance(data, dict):
+        raise InvalidInput("The text contains no example.", hint="An example has tokens and tables.")
+    return data
 
 
 class Exercise(Asked):
-    """A worksheet; with `key` its answers are drawn too."""
+    """Settings of a worksheet; `key` returns the answer key."""
 
     size: str = "3x2"
     seed: int = Field(5, ge=0, le=2**31)
@@ -125,12 +125,12 @@ class Exercise(Asked):
 
 @router.post("/exercise")
 async def post_exercise(request: Request, asked: Exercise) -> Response:
-    """A worksheet with small numbers, and its answer key."""
-    how = asked.given()
-    key = how.pop("key", False)
+    """Make a worksheet with small numbers, or its answer key."""
+    arguments = asked.given()
+    key = arguments.pop("key", False)
 
     def work() -> Any:
-        sheet = exercise(**how)
+        sheet = exercise(**arguments)
         return sheet.key() if key else sheet
 
     return await reply(request, "exercise", asked, work)
@@ -138,5 +138,5 @@ async def post_exercise(request: Request, asked: Exercise) -> Response:
 
 @router.post("/examples")
 async def post_examples(request: Request, asked: Asked) -> Response:
-    """What can be explained by name."""
+    """List the examples of the library."""
     return await reply(request, "examples", asked, examples)

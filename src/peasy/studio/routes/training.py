@@ -1,4 +1,4 @@
-"""Training from the page: start, watch, stop, go on, compare. The work itself is a child process, one at a time."""
+"""Training routes: start, resume, stop, compare, metrics, attention film, uploads. Jobs run in one subprocess."""
 
 import json
 from collections.abc import AsyncIterator
@@ -27,33 +27,33 @@ RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,60}$")]
 
 @asynccontextmanager
 async def life(app: FastAPI) -> AsyncIterator[None]:
-    """A workshop for as long as the server runs; what goes on at its end is saved."""
-    workshop = app.state.workshop = Workshop()
+    """Create the job runner; at shutdown a running job saves and stops."""
+    job_runner = app.state.job_runner = Workshop()
     yield
-    workshop.close()
+    job_runner.close()
 
 
 router = APIRouter(prefix="/api", lifespan=life)
 
 
 class Told(Result):
-    """What the workshop says: the newest job, or that there was none."""
+    """The newest job, or none."""
 
     def __init__(self, workshop: Workshop) -> None:
         self.job = None if workshop.job is None else workshop.job.data()
 
     def document(self) -> Document:
-        """One sentence."""
-        said = "Nothing goes on." if self.job is None else f"{self.job['about']}: {self.job['state']}."
-        return Document("Work", (Paragraph(said),))
+        """Return one sentence."""
+        text = "No job is running." if self.job is None else f"{self.job['about']}: {self.job['state']}."
+        return Document("Job", (Paragraph(text),))
 
     def data(self) -> dict[str, Any]:
-        """The job as plain data."""
+        """Return the job as JSON data."""
         return {"job": self.job}
 
 
 class Budget(Asked):
-    """What is learned from, and for how long: a built-in corpus or an upload; minutes or steps."""
+    """Training data (a built-in data set or an upload), preset, budget in minutes or steps, seed."""
 
     data: Name | None = None
     upload: Annotated[str, Field(max_length=100)] | None = None
@@ -64,22 +64,22 @@ class Budget(Asked):
     run: RunName | None = None
 
     def source(self) -> list[str]:
-        """The words that name the data; never a path of the caller's."""
+        """Return the --data flag; never a path that a client sent."""
         if (self.data is None) == (self.upload is None):
-            raise UsageError("Training needs data: a built-in corpus or an uploaded text.", hint="See /api/data.")
-        named = built_in_corpus(self.data) if self.data is not None else str(upload.place(self.upload or ""))
-        return ["--data", named]
+            raise UsageError("Training needs data: a built-in data set or an upload.", hint="See /api/data.")
+        source = built_in_corpus(self.data) if self.data is not None else str(upload.place(self.upload or ""))
+        return ["--data", source]
 
     def budget(self) -> list[str]:
-        """The words that say how long, how large and by which chance."""
+        """Return the flags for preset, budget and seed."""
         if self.minutes is not None and self.steps is not None:
             raise UsageError("Give minutes or steps, not both.")
-        said = {"--preset": self.preset, "--minutes": self.minutes, "--steps": self.steps, "--seed": self.seed}
-        return [word for flag, value in said.items() if value is not None for word in (flag, str(value))]
+        flags = {"--preset": self.preset, "--minutes": self.minutes, "--steps": self.steps, "--seed": self.seed}
+        return [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
 
 
 class Train(Budget):
-    """A run to begin; or with `resume` the run of that name, to go on with."""
+    """Settings of a new run; with `resume`, the name of the run to continue."""
 
     kind: Kind | None = None
     sentence: Annotated[str, Field(max_length=500)] | None = None
@@ -89,75 +89,75 @@ class Train(Budget):
 
 @router.post("/train")
 async def post_train(request: Request, asked: Train) -> Response:
-    """Begin a run, or go on with one; it is watched by /api/job and /api/metrics."""
-    words, name = _going_on(asked) if asked.resume else _beginning(asked)
-    workshop: Workshop = request.app.state.workshop
+    """Start or resume a run as a background job; /api/job and /api/metrics give its progress."""
+    arguments, name = _going_on(asked) if asked.resume else _beginning(asked)
+    job_runner: Workshop = request.app.state.job_runner
 
     def work() -> Result:
-        workshop.start("train", [*words, "--run", name, "--json"], f"Training {name}", [name])
-        return Told(workshop)
+        job_runner.start("train", [*arguments, "--run", name, "--json"], f"Training {name}", [name])
+        return Told(job_runner)
 
     return await reply(request, "train", asked, work)
 
 
 def _beginning(asked: Train) -> tuple[list[str], str]:
     if asked.kind is None:
-        raise UsageError("Train what?", hint="Give a kind: gpt, rnn, cnn, ngram, translator, encoder, words.")
+        raise UsageError("Training needs a kind.", hint="Give gpt, rnn, cnn, ngram, translator, encoder or words.")
     name = asked.run or new_name({run.name for run in runs().runs})
     if place_for(name).exists():
-        raise InvalidInput(f"There is a run {name} already.", hint="Go on with it, or choose another name.")
-    changes = {"sentence": asked.sentence or None, "prompts": asked.prompts or None}
-    settings = [w for key, value in changes.items() if value for w in ("--set", f"{key}={json.dumps(value)}")]
-    return [asked.kind, *asked.source(), *asked.budget(), *settings], name
+        raise InvalidInput(f"A run {name} already exists.", hint="Resume it, or choose another name.")
+    settings = {"sentence": asked.sentence or None, "prompts": asked.prompts or None}
+    flags = [word for key, value in settings.items() if value for word in ("--set", f"{key}={json.dumps(value)}")]
+    return [asked.kind, *asked.source(), *asked.budget(), *flags], name
 
 
 def _going_on(asked: Train) -> tuple[list[str], str]:
     run = known_run(asked.run or "")
     if run.recipe()["trains"] == "ngram":
-        raise InvalidInput("An n-gram model has counted all there is.", hint="Begin a new run.")
+        raise InvalidInput("An n-gram model cannot be resumed: it has counted all data.", hint="Start a new run.")
     return [run.recipe()["trains"], *asked.budget(), "--resume"], run.name
 
 
 class Compare(Budget):
-    """Several kinds on the same data with the same budget; each becomes a run NAME-KIND."""
+    """Kinds of models to train on the same data with the same budget; each becomes a run NAME-KIND."""
 
     kinds: list[Kind] = Field(min_length=2, max_length=8)
 
 
 @router.post("/compare")
 async def post_compare(request: Request, asked: Compare) -> Response:
-    """Compare kinds; watched by /api/job, the curves by /api/metrics of each run."""
+    """Compare kinds of models as a background job; /api/metrics gives the curves of each run."""
     name = asked.run or new_name({run.name.rpartition("-")[0] for run in runs().runs})
-    words = [*asked.kinds, *asked.source(), *asked.budget(), "--run", name, "--json"]
-    made = [f"{name}-{kind}" for kind in asked.kinds]
-    workshop: Workshop = request.app.state.workshop
+    arguments = [*asked.kinds, *asked.source(), *asked.budget(), "--run", name, "--json"]
+    run_names = [f"{name}-{kind}" for kind in asked.kinds]
+    job_runner: Workshop = request.app.state.job_runner
 
     def work() -> Result:
-        workshop.start("compare", words, f"Comparing {', '.join(asked.kinds)}", made)
-        return Told(workshop)
+        job_runner.start("compare", arguments, f"Comparing {', '.join(asked.kinds)}", run_names)
+        return Told(job_runner)
 
     return await reply(request, "compare", asked, work)
 
 
 @router.post("/job")
 async def post_job(request: Request, asked: Asked) -> Response:
-    """What goes on in the workshop, or went on last."""
-    return await reply(request, "job", asked, lambda: Told(request.app.state.workshop))
+    """Return the running job, or the last one."""
+    return await reply(request, "job", asked, lambda: Told(request.app.state.job_runner))
 
 
 @router.post("/job/stop")
 async def post_stop(request: Request, asked: Asked) -> Response:
-    """Ask what goes on to save and end."""
+    """Request the running job to save and stop."""
 
     def work() -> Result:
-        request.app.state.workshop.stop()
-        return Told(request.app.state.workshop)
+        request.app.state.job_runner.stop()
+        return Told(request.app.state.job_runner)
 
     return await reply(request, "job", asked, work)
 
 
 class Metrics(Asked):
-    """The events of a run from the `since`-th on."""
+    """Name of a run, and the index of the first event to return."""
 
     name: Name
     since: int = Field(0, ge=0)
@@ -165,10 +165,10 @@ class Metrics(Asked):
 
 @router.post("/metrics")
 async def post_metrics(request: Request, asked: Metrics) -> Response:
-    """What happened in a run: steps, validations, samples, as `peasy train --json` tells them."""
+    """Return the events of a run (steps, validations, samples) as `peasy train --json` prints them."""
 
     def work() -> Result:
-        if is_awaited(request.app.state.workshop, asked.name):
+        if is_awaited(request.app.state.job_runner, asked.name):
             return Awaited(asked.name)
         return metrics_since(known_run(asked.name), asked.since)
 
@@ -176,37 +176,37 @@ async def post_metrics(request: Request, asked: Metrics) -> Response:
 
 
 class Awaited(Result):
-    """A run that is being prepared: its data are cut into tokens, and nothing was learned yet."""
+    """Metrics of a run whose data are still being tokenized: no events yet."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def document(self) -> Document:
-        """One sentence."""
-        return Document(self.name, (Paragraph("It is being prepared."),))
+        """Return one sentence."""
+        return Document(self.name, (Paragraph("The run is being prepared."),))
 
     def data(self) -> dict[str, Any]:
-        """The same as of a run in which nothing has happened."""
+        """Return the metrics of a run without events."""
         return {"run": self.name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
 
 
 class Unwatched(Result):
-    """A run of which no attention was kept yet, or whose kind has none."""
+    """Empty film: a run without attention snapshots so far, or of a kind without attention."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def document(self) -> Document:
-        """One sentence."""
-        return Document(self.name, (Paragraph("No attention was kept yet."),))
+        """Return one sentence."""
+        return Document(self.name, (Paragraph("No attention has been recorded yet."),))
 
     def data(self) -> dict[str, Any]:
-        """A film without a picture."""
+        """Return a film without frames."""
         return {"run": self.name, "text": "", "steps": [], "places": [], "place": None, "heads": 0, "caveat": ""}
 
 
 class Film(Asked):
-    """The watched sentence of a run at every checkpoint; `place` is one attention, such as decoder.0.attention."""
+    """Name of a run, and the module path of one attention, such as decoder.0.attention."""
 
     name: Name
     place: Name | None = None
@@ -214,12 +214,12 @@ class Film(Asked):
 
 @router.post("/film")
 async def post_film(request: Request, asked: Film) -> Response:
-    """How attention formed while a run was trained."""
+    """Return how attention on one sentence changed during training."""
 
     def work() -> Result:
         from peasy.training.attention import find_records
 
-        if is_awaited(request.app.state.workshop, asked.name):
+        if is_awaited(request.app.state.job_runner, asked.name):
             return Unwatched(asked.name)
         run = known_run(asked.name)
         return scene(run.folder, asked.place) if find_records(run.folder) else Unwatched(run.name)
@@ -228,13 +228,13 @@ async def post_film(request: Request, asked: Film) -> Response:
 
 
 def is_awaited(workshop: Workshop, name: str) -> bool:
-    """Whether the work that goes on will make this run, and has not begun it yet."""
+    """True if the running job will create this run but has not done so yet."""
     job = workshop.job
     return job is not None and job.running and name in job.runs and not place_for(name).exists()
 
 
 def known_run(name: str) -> Run:
-    """One of the runs that are here, by its name alone."""
+    """Return a run by name, or raise."""
     known = {run.name: run for run in runs().runs}
     if name not in known:
         raise NotFound(f'No run "{name[:100]}".', hint=did_you_mean(name, known))
@@ -242,7 +242,7 @@ def known_run(name: str) -> Run:
 
 
 class Upload(Asked):
-    """A piece of a text; `upload` is what the first piece was answered with."""
+    """Chunk of a text; `upload` is the id returned for the first chunk."""
 
     name: Annotated[str, Field(max_length=200)] = "text.txt"
     text: Annotated[str, Field(max_length=400_000)]
@@ -250,23 +250,23 @@ class Upload(Asked):
 
 
 class Uploaded(Result):
-    """An upload, as far as it came."""
+    """Id and size of an upload."""
 
     def __init__(self, id: str, size: int) -> None:
         self.id, self.size = id, size
 
     def document(self) -> Document:
-        """One sentence."""
+        """Return one sentence."""
         return Document("Upload", (Paragraph(f"{self.size:,} bytes."),))
 
     def data(self) -> dict[str, Any]:
-        """Its id and size."""
+        """Return id and size."""
         return {"upload": self.id, "bytes": self.size}
 
 
 @router.post("/upload")
 async def post_upload(request: Request, asked: Upload) -> Response:
-    """Keep a text that somebody wants to train on."""
+    """Append a chunk to an uploaded training text."""
 
     def work() -> Result:
         id = asked.upload or upload.begin(asked.name)

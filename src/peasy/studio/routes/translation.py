@@ -1,4 +1,4 @@
-"""Translations word by word: which came from which, and the search as a tree."""
+"""Translation routes: word alignment and beam search tree."""
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
@@ -12,7 +12,7 @@ router = APIRouter(prefix="/api")
 
 
 class Align(Asked):
-    """A text, perhaps its translation, and the head to show; without one the head that aligns best."""
+    """Text, optional translation, and the head to show; by default the head that aligns best."""
 
     model: Name
     text: Text
@@ -23,17 +23,17 @@ class Align(Asked):
 
 @router.post("/align")
 async def post_align(request: Request, asked: Align) -> Response:
-    """Which source words the words of a translation came from."""
+    """Align the words of a translation with source words."""
 
     def work() -> Result:
-        with request.app.state.house.use(asked.model) as loaded:
+        with request.app.state.registry.use(asked.model) as loaded:
             return align(loaded, **asked.given())
 
     return await reply(request, "align", asked, work)
 
 
 class Beams(Asked):
-    """A text to translate, or to write on from, with so many beams."""
+    """Text to translate or continue, and beam search parameters."""
 
     model: Name
     text: Text
@@ -44,10 +44,10 @@ class Beams(Asked):
 
 @router.post("/beams")
 async def post_beams(request: Request, asked: Beams) -> Response:
-    """A beam search as a tree of all that was kept on the way."""
+    """Return a beam search as a tree of all hypotheses."""
 
     def work() -> Result:
-        with request.app.state.house.use(asked.model) as loaded:
+        with request.app.state.registry.use(asked.model) as loaded:
             return beams(loaded, **asked.given())
 
     return await reply(request, "beams", asked, work)

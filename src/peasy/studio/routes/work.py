@@ -1,4 +1,4 @@
-"""What only the page Work asks: the scale of the scores at one width."""
+"""Route of the Work page: effect of the scaling by √d_k."""
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
@@ -10,7 +10,7 @@ router = APIRouter(prefix="/api")
 
 
 class Scale(Asked):
-    """The width of the vectors."""
+    """Dimension of queries and keys."""
 
     d_k: int = Field(64, ge=1, le=WIDEST)
     seed: int = Field(0, ge=0, le=2**31)
@@ -18,5 +18,5 @@ class Scale(Asked):
 
 @router.post("/scale")
 async def post_scale(request: Request, asked: Scale) -> Response:
-    """What the division by √d_k does to weights and gradient."""
+    """Return what the division by √d_k does to attention weights and gradient."""
     return await reply(request, "scale", asked, lambda: scale(**asked.given()))

@@ -1,7 +1,7 @@
-// The way to the server: one question, one answer; or a question and a stream of events.
+// Client of the server's API: one request and its response, or a request and a stream of events.
 
-/** What the server refused, in words: `message` what is wrong, `hint` what to do next. */
-export class Refusal extends Error {
+/** Error response of the server: `message` is what is wrong, `hint` what to do next. */
+export class ApiError extends Error {
   constructor(message, hint = "", code = "", status = 0) {
     super(message);
     this.hint = hint;
@@ -11,33 +11,38 @@ export class Refusal extends Error {
 }
 
 /**
- * Ask a verb. The answer is `{ok, command, schema, result, next}`, with `html` if the body has `html: true`.
- * @param {string} verb such as "explain"
- * @param {object} body the arguments of the workbench function
- * @param {{signal?: AbortSignal}} [how]
+ * Run a command. The response is `{ok, command, schema, result, next}`, with `html` if the body has `html: true`.
+ * @param {string} command such as "explain"
+ * @param {object} body arguments of the command
+ * @param {{signal?: AbortSignal}} [options]
  */
-export async function ask(verb, body = {}, { signal } = {}) {
-  const response = await send(`/api/${verb}`, body, signal);
-  const answer = await response.json();
-  if (answer.ok === false) throw refusalOf(answer.error, response.status);
-  return answer;
+export async function request(command, body = {}, { signal } = {}) {
+  return whileWaiting(async () => {
+    const response = await send(`/api/${command}`, body, signal);
+    const content = await response.json();
+    if (content.ok === false) throw apiError(content.error, response.status);
+    return content;
+  });
 }
 
-/** The same as `ask` for what is not JSON: a file to save. Gives `{blob, name}`. */
+/** Like `request`, for a file instead of JSON. Returns `{blob, name}`. */
 export async function fetchFile(path, body = {}, { signal } = {}) {
-  const response = await send(path, body, signal);
-  const named = /filename="?([^";]+)"?/.exec(response.headers.get("content-disposition") ?? "");
-  return { blob: await response.blob(), name: named?.[1] ?? "peasy" };
+  return whileWaiting(async () => {
+    const response = await send(path, body, signal);
+    const fileName = /filename="?([^";]+)"?/.exec(response.headers.get("content-disposition") ?? "");
+    return { blob: await response.blob(), name: fileName?.[1] ?? "peasy" };
+  });
 }
 
 /**
- * Ask and hear events as they come (server-sent events over POST). Resolves when the stream ends.
- * Stopping is aborting: the server sees the closed connection and stops working.
+ * Send a request and receive server-sent events. Resolves when the stream ends.
+ * Abort to stop: the server notices the closed connection and stops working.
  * @param {string} path such as "/api/generate/stream"
  * @param {(event: {event: string, data: any}) => void} onEvent
  */
 export async function stream(path, body, onEvent, { signal } = {}) {
-  const response = await send(path, body, signal, "text/event-stream");
+  // A stream counts as waiting only until it opens: a training run streams for minutes, and the page is usable meanwhile.
+  const response = await whileWaiting(() => send(path, body, signal, "text/event-stream"));
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -45,49 +50,55 @@ export async function stream(path, body, onEvent, { signal } = {}) {
     if (done) break;
     const parts = (rest + value.replaceAll("\r\n", "\n")).split("\n\n");
     rest = parts.pop();
-    for (const part of parts) hear(part, onEvent);
+    for (const part of parts) parseEvent(part, onEvent);
   }
-  if (rest.trim()) hear(rest, onEvent);
+  if (rest.trim()) parseEvent(rest, onEvent);
 }
 
-function hear(part, onEvent) {
+function parseEvent(text, onEvent) {
   let event = "message";
   const lines = [];
-  for (const line of part.split("\n")) {
+  for (const line of text.split("\n")) {
     if (line.startsWith("event:")) event = line.slice(6).trim();
     else if (line.startsWith("data:")) lines.push(line.slice(5).replace(/^ /, ""));
   }
   if (!lines.length || lines[0] === "[DONE]") return;
   const data = JSON.parse(lines.join("\n"));
-  if (event === "error" || data.ok === false) throw refusalOf(data.error ?? data, 200);
+  if (event === "error" || data.ok === false) throw apiError(data.error ?? data, 200);
   onEvent({ event, data });
 }
 
-// How many questions are open, for a sign of work on the page and for who tests it.
-function waits(change) {
-  const open = Number(document.documentElement.dataset.waiting ?? 0) + change;
-  document.documentElement.dataset.waiting = open;
-  document.getElementById("place")?.setAttribute("aria-busy", String(open > 0));
+// The number of open requests, in `data-waiting` of the root element; a request is open until its whole body is read.
+async function whileWaiting(work) {
+  countWaiting(1);
+  try {
+    return await work();
+  } finally {
+    countWaiting(-1);
+  }
+}
+
+function countWaiting(change) {
+  const numOpen = Number(document.documentElement.dataset.waiting ?? 0) + change;
+  document.documentElement.dataset.waiting = numOpen;
+  document.getElementById("place")?.setAttribute("aria-busy", String(numOpen > 0));
 }
 
 async function send(path, body, signal, accept = "application/json") {
   let response;
-  waits(1);
   try {
     const headers = { "content-type": "application/json", accept };
     response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal("The server does not answer.", "Is peasy studio still running in its terminal? Start it again, then reload.");
-  } finally {
-    waits(-1);
+    throw new ApiError("The server does not respond.", "Is peasy studio still running in its terminal? Start it again, then reload.");
   }
   if (response.ok) return response;
-  const said = await response.json().catch(() => ({}));
-  throw refusalOf(said.error ?? said, response.status);
+  const content = await response.json().catch(() => ({}));
+  throw apiError(content.error ?? content, response.status);
 }
 
-function refusalOf(error, status) {
-  const message = error?.message ?? `The server answered with ${status}.`;
-  return new Refusal(message, error?.hint ?? "", error?.code ?? "", status);
+function apiError(error, status) {
+  const message = error?.message ?? `The server responded with status ${status}.`;
+  return new ApiError(message, error?.hint ?? "", error?.code ?? "", status);
 }

@@ -1,91 +1,95 @@
-// The top bar: which model, which text, theme, copy, export, keys.
+// Top bar: model list, text field, theme, copy and export menus, keyboard help.
 
-import { ask } from "./api.js";
+import { request } from "./api.js";
 import { button, element, select } from "./element.js";
 import { menuButton } from "./menu.js";
-import { THEMES, chosenTheme, setTheme } from "./theme.js";
+import { THEMES, currentTheme, setTheme } from "./theme.js";
 
-const PAUSE = 350; // milliseconds after the last letter before the page is told
+const TYPING_DELAY = 350; // milliseconds after the last keystroke before the page is updated
+const THEME_LABELS = { auto: "system", contrast: "high contrast" };
 
 export class TopBar {
   #page = null;
-  #timer = 0;
+  #typingTimer = 0;
 
-  constructor(shell, home) {
+  constructor(shell, container) {
     this.shell = shell;
-    this.models = null;
+    this.modelsRequest = null;
     this.text = element("input", { type: "text", id: "text", "aria-label": "Text", autocomplete: "off", spellcheck: "false", maxlength: 20000 });
-    this.text.addEventListener("input", () => this.#soon());
-    this.text.addEventListener("keydown", (event) => event.key === "Enter" && this.#told());
-    this.model = element("span", { class: "model" });
-    this.exporter = menuButton("Export", () => shell.offers.exports(), "Export what is shown (e)");
-    this.copier = menuButton("Copy", () => [{ label: "Link to this view", run: () => shell.copy(location.href, "link") }, ...shell.offers.copies()], "Copy (c)");
+    this.text.addEventListener("input", () => this.#applyTextSoon());
+    this.text.addEventListener("keydown", (event) => event.key === "Enter" && this.#applyText());
+    this.modelContainer = element("span", { class: "model" });
+    this.exportMenu = menuButton("Export", () => shell.menuItems.exports(), "Export what is shown (e)");
+    this.copyMenu = menuButton("Copy", () => [{ label: "Link to this view", run: () => shell.copyText(location.href, "link") }, ...shell.menuItems.copies()], "Copy (c)");
     this.note = element("span", { class: "flash", role: "status" });
-    const theme = select(THEMES.map((name) => [name, name === "auto" ? "as the system" : name === "contrast" ? "high contrast" : name]), chosenTheme(), setTheme, { "aria-label": "Theme", class: "theme" });
-    new MutationObserver(() => (theme.value = chosenTheme())).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-    const help = button("?", () => shell.keys.show(), { "aria-label": "List of keys", title: "Keys (?)" });
-    home.append(this.model, this.text, element("span", { class: "tools" }, this.note, theme, this.copier.home, this.exporter.home, help));
+    const themeSelect = select(THEMES.map((name) => [name, THEME_LABELS[name] ?? name]), currentTheme(), setTheme, { "aria-label": "Theme", class: "theme" });
+    new MutationObserver(() => (themeSelect.value = currentTheme())).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    const help = button("?", () => shell.keys.show(), { "aria-label": "Keyboard shortcuts", title: "Keys (?)" });
+    container.append(this.modelContainer, this.text, element("span", { class: "tools" }, this.note, themeSelect, this.copyMenu.element, this.exportMenu.element, help));
   }
 
-  /** What this page needs of the bar. */
-  async furnish(page, state) {
+  /** Show the controls that a page needs. */
+  async configure(page, state) {
     this.#page = page;
     this.text.hidden = !page.text;
     this.text.placeholder = page.text || "";
-    this.model.hidden = !page.model;
+    this.modelContainer.hidden = !page.model;
     this.show(state);
-    if (page.model) await this.#listModels(page);
+    if (page.model) await this.#fillModelSelect(page);
   }
 
   show(state) {
     if (document.activeElement !== this.text) this.text.value = state.t ?? "";
-    if (this.chooser && state.m) this.#choose(state.m);
+    if (this.modelSelect && state.m) this.#showModel(state.m);
   }
 
-  /** Models a page takes (true for all, a list of kinds, or a test); each `{name, where, is, …}`. Asked once, again with `anew`. */
-  async known(kinds = true, anew = false) {
-    if (!this.models || anew) this.models = ask("models", {}).then((answer) => answer.result.models.filter((model) => !model.fault));
+  /**
+   * Usable models, each `{name, where, is, …}`, by a filter: true for all, a list of kinds, or a predicate.
+   * The list is requested once, again with `reload`.
+   */
+  async listModels(filter = true, reload = false) {
+    if (!this.modelsRequest || reload) this.modelsRequest = request("models", {}).then((response) => response.result.models.filter((model) => !model.fault));
     try {
-      const all = await this.models;
-      if (kinds === true) return all;
-      return all.filter(typeof kinds === "function" ? kinds : (model) => kinds.includes(model.is));
+      const models = await this.modelsRequest;
+      if (filter === true) return models;
+      return models.filter(typeof filter === "function" ? filter : (model) => filter.includes(model.is));
     } catch (error) {
-      this.models = null;
+      this.modelsRequest = null;
       throw error;
     }
   }
 
-  async #listModels(page) {
+  async #fillModelSelect(page) {
     try {
-      const found = await this.known(page.model);
+      const models = await this.listModels(page.model);
       if (page !== this.#page) return;
-      this.chooser = select(found.map((model) => [model.name, model.name]), "", (name) => this.#set({ m: name }), { "aria-label": "Model" });
-      this.model.replaceChildren(this.chooser);
-      if (!found.length) this.model.replaceChildren(element("span", { class: "quiet" }, "no model for this page yet"));
-      this.#choose(this.shell.state.m ?? found[0]?.name);
+      this.modelSelect = select(models.map((model) => [model.name, model.name]), "", (name) => this.#setState({ m: name }), { "aria-label": "Model" });
+      this.modelContainer.replaceChildren(this.modelSelect);
+      if (!models.length) this.modelContainer.replaceChildren(element("span", { class: "quiet" }, "no model for this page yet"));
+      this.#showModel(this.shell.state.m ?? models[0]?.name);
     } catch (error) {
-      this.shell.fail(error);
+      this.shell.showError(error);
     }
   }
 
-  #choose(name) {
-    if (name && ![...this.chooser.options].some((option) => option.value === name)) this.chooser.append(element("option", { value: name }, name));
-    this.chooser.value = name ?? "";
+  #showModel(name) {
+    if (name && ![...this.modelSelect.options].some((option) => option.value === name)) this.modelSelect.append(element("option", { value: name }, name));
+    this.modelSelect.value = name ?? "";
   }
 
-  #soon() {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#told(), PAUSE);
+  #applyTextSoon() {
+    clearTimeout(this.#typingTimer);
+    this.#typingTimer = setTimeout(() => this.#applyText(), TYPING_DELAY);
   }
 
-  #told() {
-    clearTimeout(this.#timer);
-    if ((this.shell.state.t ?? "") !== this.text.value) this.#set({ t: this.text.value }, false);
+  #applyText() {
+    clearTimeout(this.#typingTimer);
+    if ((this.shell.state.t ?? "") !== this.text.value) this.#setState({ t: this.text.value }, false);
   }
 
-  #set(changes, push = true) {
-    this.shell.set(changes, { push });
-    this.shell.changed();
+  #setState(changes, push = true) {
+    this.shell.setState(changes, { push });
+    this.shell.notifyState();
   }
 
   focusText() {
@@ -94,10 +98,10 @@ export class TopBar {
     field?.select?.();
   }
 
-  /** A few words that go away by themselves. */
-  flash(text) {
+  /** Show a short message that disappears by itself. */
+  showNote(text) {
     this.note.textContent = text;
-    clearTimeout(this.fading);
-    this.fading = setTimeout(() => (this.note.textContent = ""), 4000);
+    clearTimeout(this.noteTimer);
+    this.noteTimer = setTimeout(() => (this.note.textContent = ""), 4000);
   }
 }

@@ -1,4 +1,4 @@
-// What the server drew (tables, maps, links, formulas) on the page, with its cells explained and its figures live.
+// Documents rendered by the server (tables, maps, links, formulas), with explained cells and interactive figures.
 
 import { explainCells } from "/web/render/arithmetic.js";
 import "/web/render/maps.js";
@@ -6,41 +6,41 @@ import "/web/render/links.js";
 import "/web/render/plane.js";
 import { element } from "./element.js";
 
-const LIVE = "peasy-maps, peasy-links, peasy-plane";
+const INTERACTIVE = "peasy-maps, peasy-links, peasy-plane";
 
 /**
- * The drawing of an answer (asked for with `html: true`) as an element.
- * The server escapes every text in it, and scripts that come this way never run.
- * @param {{html: string, arithmetic: Record<string, string[]>}} answer
+ * The rendered document of a response (requested with `html: true`) as an element.
+ * The server escapes all text in it, and scripts parsed this way never run.
+ * @param {{html: string, arithmetic: Record<string, string[]>}} response
  */
-export function drawing(answer) {
-  const parsed = new DOMParser().parseFromString(answer.html, "text/html");
+export function renderDocument(response) {
+  const parsed = new DOMParser().parseFromString(response.html, "text/html");
   const content = parsed.querySelector("main") ?? parsed.body;
   content.querySelector(":scope > h1")?.remove();
-  const home = element("div", { class: "drawn" });
-  const held = takeData(content);
-  home.append(...document.importNode(content, true).childNodes);
-  home.querySelectorAll(LIVE).forEach((figure, at) => {
-    if (held[at]) figure.data = held[at];
+  const container = element("div", { class: "drawn" });
+  const figureData = takeFigureData(content);
+  container.append(...document.importNode(content, true).childNodes);
+  container.querySelectorAll(INTERACTIVE).forEach((figure, index) => {
+    if (figureData[index]) figure.data = figureData[index];
   });
-  // Tables may scroll sideways: what scrolls must be reachable by keyboard.
-  home.querySelectorAll("figure, div.formula").forEach((scroller) => {
+  // Tables may scroll horizontally: make them reachable by keyboard.
+  container.querySelectorAll("figure, div.formula").forEach((scroller) => {
     if (!scroller.querySelector("[data-cell]")) scroller.tabIndex = 0;
   });
-  explainCells(home, answer.arithmetic ?? {});
-  return home;
+  explainCells(container, response.arithmetic ?? {});
+  return container;
 }
 
-// The numbers of live figures travel in script elements; the page takes no script in, so they are handed over as data.
-function takeData(content) {
-  return [...content.querySelectorAll(LIVE)].map((figure) => {
-    const stored = figure.querySelector(':scope > script[type="application/json"]');
-    stored?.remove();
-    return stored ? JSON.parse(stored.textContent) : null;
+// The data of interactive figures is in script elements, which trusted types forbid to import: it is set as a property.
+function takeFigureData(content) {
+  return [...content.querySelectorAll(INTERACTIVE)].map((figure) => {
+    const script = figure.querySelector(':scope > script[type="application/json"]');
+    script?.remove();
+    return script ? JSON.parse(script.textContent) : null;
   });
 }
 
-/** A file from the server, saved by the browser. */
+/** Save a blob as a file. */
 export function saveBlob(blob, name) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
   document.body.append(link);

@@ -1,10 +1,10 @@
-// Text is never made a script. HTML is: what the server has drawn, parsed without running anything.
+// Trusted types: only HTML rendered by the server is parsed (without running scripts); text never becomes a script.
 window.trustedTypes?.createPolicy("default", { createHTML: (text) => text });
 
-// Before the first paint: the theme that was chosen last, so that nothing flashes.
+// Set the stored theme before the first paint, to avoid a flash.
 try {
-  const chosen = localStorage.getItem("peasy-theme");
-  if (["light", "dark", "contrast"].includes(chosen)) document.documentElement.dataset.theme = chosen;
+  const theme = localStorage.getItem("peasy-theme");
+  if (["light", "dark", "contrast"].includes(theme)) document.documentElement.dataset.theme = theme;
 } catch {
-  // Where nothing may be stored, the system's theme holds.
+  // Storage is not available: use the system theme.
 }

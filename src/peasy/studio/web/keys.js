@@ -1,80 +1,80 @@
-// Keys: what the shell knows, what a page adds, and the list of all of them.
+// Keyboard shortcuts: global ones, those of the open page, and the dialog that lists them.
 
 import { element } from "./element.js";
 
-const WORDS = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓" };
-const PATIENCE = 1500; // milliseconds between g and the letter
+const KEY_NAMES = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓" };
+const SEQUENCE_TIMEOUT = 1500; // milliseconds between g and the letter
 
-/** @typedef {{key: string, says: string, run: (event: KeyboardEvent) => void}} Key */
+/** @typedef {{key: string, label: string, run: (event: KeyboardEvent) => void}} KeyBinding */
 
-export class Keys {
-  /** @type {Map<string, Key>} */ #always = new Map();
-  /** @type {Map<string, Key>} */ #here = new Map();
-  /** @type {Map<string, Key>} */ #after = new Map();
-  #waiting = 0;
+export class KeyBindings {
+  /** @type {Map<string, KeyBinding>} */ #globalKeys = new Map();
+  /** @type {Map<string, KeyBinding>} */ #pageKeys = new Map();
+  /** @type {Map<string, KeyBinding>} */ #navigationKeys = new Map();
+  #sequenceEnd = 0;
 
   constructor() {
-    document.addEventListener("keydown", (event) => this.#pressed(event));
+    document.addEventListener("keydown", (event) => this.#onKeyDown(event));
   }
 
-  /** Keys that hold on every page. */
-  always(keys) {
-    keys.forEach((key) => this.#always.set(key.key, key));
+  /** Keys that work on every page. */
+  addGlobalKeys(bindings) {
+    bindings.forEach((binding) => this.#globalKeys.set(binding.key, binding));
   }
 
   /** Keys that follow `g`. */
-  afterG(keys) {
-    keys.forEach((key) => this.#after.set(key.key, key));
+  addNavigationKeys(bindings) {
+    bindings.forEach((binding) => this.#navigationKeys.set(binding.key, binding));
   }
 
-  /** Keys of the page that is open; they go when it closes. */
-  here(keys) {
-    keys.forEach((key) => this.#here.set(key.key, key));
+  /** Keys of the open page; removed when it closes. */
+  addPageKeys(bindings) {
+    bindings.forEach((binding) => this.#pageKeys.set(binding.key, binding));
   }
 
-  forget() {
-    this.#here.clear();
+  clearPageKeys() {
+    this.#pageKeys.clear();
   }
 
-  #pressed(event) {
+  #onKeyDown(event) {
     const target = event.composedPath()[0];
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape" && isTyping(target)) return target.blur();
-    if (isTyping(target) || document.querySelector("dialog[open]")) return;
-    const found = this.#find(event, target);
-    if (!found) return;
+    if (event.key === "Escape" && isTextInput(target)) return target.blur();
+    if (isTextInput(target) || document.querySelector("dialog[open]")) return;
+    const binding = this.#findBinding(event, target);
+    if (!binding) return;
     event.preventDefault();
-    found.run(event);
+    binding.run(event);
   }
 
-  #find(event, target) {
-    const jump = Date.now() < this.#waiting ? this.#after.get(event.key) : null;
-    this.#waiting = !jump && event.key === "g" ? Date.now() + PATIENCE : 0;
-    if (jump) return jump;
-    // Arrows and space belong to the control that has the focus.
+  #findBinding(event, target) {
+    const navigation = Date.now() < this.#sequenceEnd ? this.#navigationKeys.get(event.key) : null;
+    this.#sequenceEnd = !navigation && event.key === "g" ? Date.now() + SEQUENCE_TIMEOUT : 0;
+    if (navigation) return navigation;
+    // Arrow keys and space belong to the focused control.
     if ((event.key === " " || event.key.startsWith("Arrow")) && isControl(target)) return null;
-    return this.#here.get(event.key) ?? this.#always.get(event.key);
+    return this.#pageKeys.get(event.key) ?? this.#globalKeys.get(event.key);
   }
 
-  /** A dialog that lists them. */
+  /** Open the dialog that lists all keys. */
   show() {
-    const line = (shown, says) => element("tr", {}, element("th", { scope: "row" }, element("kbd", {}, shown)), element("td", { class: "word" }, says));
-    const part = (title, keys, before = "") => keys.size > 0 && element("table", { class: "keys" },
+    const row = (name, label) => element("tr", {}, element("th", { scope: "row" }, element("kbd", {}, name)), element("td", { class: "word" }, label));
+    const group = (title, bindings, prefix = "") => bindings.size > 0 && element("table", { class: "keys" },
       element("caption", {}, element("b", {}, title)),
-      element("tbody", {}, [...keys.values()].map((key) => line(before + (WORDS[key.key] ?? key.key), key.says))));
+      element("tbody", {}, [...bindings.values()].map(({ key, label }) => row(prefix + (KEY_NAMES[key] ?? key), label))));
     const close = element("button", { type: "button", class: "plain", onclick: () => dialog.close() }, "Close");
     const dialog = element("dialog", { "aria-label": "Keys", class: "keys-dialog" },
       element("div", { class: "row between" }, element("h2", {}, "Keys"), close),
-      part("On this page", this.#here), part("Everywhere", this.#always), part("Pages", this.#after, "g "));
+      group("On this page", this.#pageKeys), group("Everywhere", this.#globalKeys), group("Pages", this.#navigationKeys, "g "));
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();
   }
 }
 
-function isTyping(target) {
-  const plain = target instanceof HTMLInputElement && !["checkbox", "radio", "range", "button", "submit"].includes(target.type);
-  return plain || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement || target.isContentEditable;
+function isTextInput(target) {
+  const hasText = target instanceof HTMLInputElement && !["checkbox", "radio", "range", "button", "submit"].includes(target.type);
+  return hasText || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement || target.isContentEditable;
 }
 
 function isControl(target) {

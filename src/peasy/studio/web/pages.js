@@ -1,4 +1,4 @@
-// The pages in the order of the rail; `g` and the letter goes there. Each has its module in page/<name>.js.
+// Pages in the order of the navigation rail; `g` and the letter opens one. Each has its module in page/<name>.js.
 
 export const PAGES = [
   { name: "work", title: "Work", letter: "w" },

@@ -1,9 +1,9 @@
-// What a verb answers as a file, drawn by the server and saved by the browser.
+// Save the result of a command as a file rendered by the server.
 
 import { fetchFile } from "./api.js";
 import { saveBlob } from "./draw.js";
 
-export async function save(verb, body, format) {
-  const { blob, name } = await fetchFile(`/api/${verb}`, { ...body, format });
+export async function saveResult(command, body, format) {
+  const { blob, name } = await fetchFile(`/api/${command}`, { ...body, format });
   saveBlob(blob, name);
 }

@@ -1,232 +1,233 @@
-// The frame around every page: rail, top bar, keys, and the URL that holds all state.
+// Application shell: navigation rail, top bar, keyboard shortcuts, and the URL that holds all state.
 //
 // A page is a module page/<name>.js with `export const page = {name, title, letter, model?, text?}` and
-// `export async function open(place, state, shell)`, which returns a function that closes it. `model` names the kinds
-// of model the page takes (a list such as ["gpt"], or true for any), `text` is what the empty text field says.
-// What a page may use of the shell stands in class Shell below.
+// `export async function open(place, state, shell)`, which returns a function that closes it. `model` selects the
+// models of the page's model list (a list of kinds such as ["gpt"], a predicate, or true for all), `text` is the
+// placeholder of the text field. Pages use the public methods of class Shell below.
 
-import { ask, fetchFile, stream } from "./api.js";
+import { fetchFile, request, stream } from "./api.js";
 import { element } from "./element.js";
-import { Keys } from "./keys.js";
+import { KeyBindings } from "./keys.js";
 import { PAGES } from "./pages.js";
 import { TopBar } from "./bar.js";
 import { nextTheme } from "./theme.js";
 
 class Shell {
-  #close = null;
-  #abort = new AbortController();
-  #heard = null;
-  #opening = 0;
+  #closePage = null;
+  #abortController = new AbortController();
+  #stateListener = null;
+  #openCount = 0;
 
   constructor() {
     this.place = document.getElementById("place");
-    this.told = document.getElementById("told");
+    this.liveRegion = document.getElementById("live-region");
     this.element = element;
-    this.keys = new Keys();
+    this.keys = new KeyBindings();
     this.bar = new TopBar(this, document.getElementById("bar"));
     this.rail = document.getElementById("rail");
-    this.offers = { exports: () => [], copies: () => [] };
+    this.menuItems = { exports: () => [], copies: () => [] };
   }
 
-  /** The page that is open, and the parameters of its URL. */
+  /** Name of the open page, from the URL. */
   get name() {
     return location.pathname.split("/")[1] || "work";
   }
 
+  /** Parameters of the URL. */
   get state() {
     return Object.fromEntries(new URLSearchParams(location.search));
   }
 
-  /** Aborted when the page is left: every question of a page ends with it. */
+  /** Aborted when the page is left: cancels all its requests. */
   get signal() {
-    return this.#abort.signal;
+    return this.#abortController.signal;
   }
 
   /**
-   * Change parameters of the URL; null or "" removes one. Replaces the entry of the history unless `push`.
-   * The page itself is not told: it knows what it changed.
+   * Change parameters of the URL; null or "" removes one. Replaces the history entry unless `push`.
+   * The page's state listener is not called: the page made the change.
    */
-  set(changes, { push = false } = {}) {
-    const url = this.#address(this.name, { ...this.state, ...changes });
+  setState(changes, { push = false } = {}) {
+    const url = this.#url(this.name, { ...this.state, ...changes });
     if (url === location.pathname + location.search) return;
     history[push ? "pushState" : "replaceState"](null, "", url);
     this.bar.show(this.state);
   }
 
-  /** Go to another page, with these parameters; the way back stays. */
-  go(name, state = {}) {
-    history.pushState(null, "", this.#address(name, state));
+  /** Open another page with these parameters, as a new history entry. */
+  navigate(name, state = {}) {
+    history.pushState(null, "", this.#url(name, state));
     return this.open();
   }
 
-  /** Hear when the state changed from outside (back button, model, text); without this the page is opened anew. */
-  onState(heard) {
-    this.#heard = heard;
+  /** Listen to state changes from outside (back button, model, text); without a listener the page is reopened. */
+  onStateChange(listener) {
+    this.#stateListener = listener;
   }
 
-  ask(verb, body, how = {}) {
-    return ask(verb, body, { signal: this.signal, ...how });
+  request(command, body, options = {}) {
+    return request(command, body, { signal: this.signal, ...options });
   }
 
-  stream(path, body, onEvent, how = {}) {
-    return stream(path, body, onEvent, { signal: this.signal, ...how });
+  stream(path, body, onEvent, options = {}) {
+    return stream(path, body, onEvent, { signal: this.signal, ...options });
   }
 
-  /** The model that the URL names, or the first that fits the page; an error in words where there is none. */
-  async model(kinds = true) {
-    const named = this.state.m ?? (await this.bar.known(kinds))[0]?.name;
-    if (!named) throw Object.assign(new Error("There is no model for this page yet."), { hint: "Train one (g r), or bring one in: peasy import." });
-    return named;
+  /** Name of the model in the URL, or the first that fits the page; throws if there is none. */
+  async modelName(filter = true) {
+    const name = this.state.m ?? (await this.bar.listModels(filter))[0]?.name;
+    if (!name) throw Object.assign(new Error("There is no model for this page yet."), { hint: "Train one (g r), or import one: peasy import." });
+    return name;
   }
 
-  /** Say something to who cannot see it. */
-  say(text) {
-    this.told.textContent = text;
+  /** Announce a text to screen readers. */
+  announce(text) {
+    this.liveRegion.textContent = text;
   }
 
-  /** Show what went wrong and what to do next; what was aborted is no error. */
-  fail(error, where = null) {
+  /** Show an error and its hint, in `container` or on top of the page; aborted requests are ignored. */
+  showError(error, container = null) {
     if (error?.name === "AbortError") return;
     const box = element("div", { class: "refusal", role: "alert" }, element("strong", {}, "✗ ", error.message), error.hint && element("p", {}, error.hint));
-    if (where) where.replaceChildren(box);
+    if (container) container.replaceChildren(box);
     else {
-      this.place.querySelector(":scope > .refusal")?.remove();
+      this.clearError();
       this.place.prepend(box);
     }
     if (!error.hint && !error.status) console.error(error);
   }
 
-  /** Take away what `fail` showed on top of the page. */
-  well() {
+  /** Remove the error on top of the page. */
+  clearError() {
     this.place.querySelector(":scope > .refusal")?.remove();
   }
 
-  /** What the export button gives: a verb and its arguments as files, and anything else as `{label, run}`. */
-  exports(given, more = () => []) {
-    this.offers.exports = () => [...(given ? this.#files(given) : []), ...more()];
+  /** Set the items of the export menu: a command whose result is saved as a file, and others as `{label, run}`. */
+  setExports(getRequest, moreItems = () => []) {
+    this.menuItems.exports = () => [...(getRequest ? this.#fileItems(getRequest) : []), ...moreItems()];
   }
 
-  /** What the copy key gives: a list of `{label, text}`, text a string or a function that (perhaps later) gives one. */
-  copies(listed) {
-    this.offers.copies = () => listed().map(({ label, text }) => ({ label, run: () => this.copy(text, label) }));
+  /** Set the items of the copy menu: `{label, text}`, where text is a string or a (possibly async) function. */
+  setCopyItems(getItems) {
+    this.menuItems.copies = () => getItems().map(({ label, text }) => ({ label, run: () => this.copyText(text, label) }));
   }
 
-  async copy(text, called = "") {
+  async copyText(text, label = "") {
     try {
       await navigator.clipboard.writeText(typeof text === "function" ? await text() : text);
-      this.bar.flash(`Copied${called ? `: ${called}` : ""}.`);
+      this.bar.showNote(`Copied${label ? `: ${label}` : ""}.`);
     } catch (error) {
-      this.fail(error.name === "NotAllowedError" ? new Error("The browser did not allow copying.") : error);
+      this.showError(error.name === "NotAllowedError" ? new Error("The browser did not allow copying.") : error);
     }
   }
 
-  #files(given) {
+  #fileItems(getRequest) {
     const formats = [["SVG", "svg"], ["PNG", "png"], ["HTML", "html"], ["CSV", "csv"], ["LaTeX", "tex"], ["Markdown", "md"], ["JSON", "json"]];
-    return formats.map(([label, suffix]) => ({ label, run: () => this.#save(given, suffix) }));
+    return formats.map(([label, format]) => ({ label, run: () => this.#saveFile(getRequest, format) }));
   }
 
-  async #save(given, suffix) {
-    const { verb, body } = given();
-    this.bar.flash(`Drawing ${suffix} …`);
+  async #saveFile(getRequest, format) {
+    const { command, body } = getRequest();
+    this.bar.showNote(`Rendering ${format} …`);
     try {
-      const { blob, name } = await fetchFile(`/api/${verb}`, { ...body, format: suffix }, { signal: this.signal });
+      const { blob, name } = await fetchFile(`/api/${command}`, { ...body, format }, { signal: this.signal });
       const { saveBlob } = await import("./draw.js");
       saveBlob(blob, name);
-      this.bar.flash(`Saved ${name}.`);
+      this.bar.showNote(`Saved ${name}.`);
     } catch (error) {
-      this.fail(error);
+      this.showError(error);
     }
   }
 
-  #address(name, state) {
+  #url(name, state) {
     const query = new URLSearchParams(Object.entries(state).filter(([, value]) => value !== null && value !== undefined && value !== ""));
     return `/${name}${query.size ? `?${query}` : ""}`;
   }
 
-  /** Tell the open page that the state is another one, or open it anew if it does not listen. */
-  changed() {
+  /** Call the page's state listener, or reopen the page if it has none. */
+  notifyState() {
     this.bar.show(this.state);
-    if (this.#heard) this.#heard(this.state);
+    if (this.#stateListener) this.#stateListener(this.state);
     else this.open();
   }
 
-  /** Open what the URL says. */
+  /** Open the page of the URL. */
   async open() {
-    const turn = (this.#opening += 1);
+    const turn = (this.#openCount += 1);
     this.#leave();
     const known = PAGES.find(({ name }) => name === this.name);
-    this.#mark(known);
-    if (!known) return this.fail(Object.assign(new Error(`There is no page "${this.name}".`), { hint: "Choose one from the list of pages." }));
+    this.#markCurrent(known);
+    if (!known) return this.showError(Object.assign(new Error(`There is no page "${this.name}".`), { hint: "Choose a page from the list." }));
     try {
       const module = await import(`./page/${known.name}.js`);
-      if (turn !== this.#opening) return undefined;
-      this.bar.furnish(module.page, this.state);
+      if (turn !== this.#openCount) return undefined;
+      this.bar.configure(module.page, this.state);
       const close = await module.open(this.place, this.state, this);
-      if (turn === this.#opening) this.#close = close;
+      if (turn === this.#openCount) this.#closePage = close;
       else close?.();
     } catch (error) {
-      if (turn === this.#opening) this.fail(error);
+      if (turn === this.#openCount) this.showError(error);
     }
     return undefined;
   }
 
   #leave() {
-    this.#close?.();
-    this.#close = null;
-    this.#heard = null;
-    this.#abort.abort();
-    this.#abort = new AbortController();
-    this.keys.forget();
-    this.offers = { exports: () => [], copies: () => [] };
+    this.#closePage?.();
+    this.#closePage = null;
+    this.#stateListener = null;
+    this.#abortController.abort();
+    this.#abortController = new AbortController();
+    this.keys.clearPageKeys();
+    this.menuItems = { exports: () => [], copies: () => [] };
     this.place.replaceChildren();
   }
 
-  #mark(known) {
+  #markCurrent(known) {
     document.title = known ? `${known.title} · peasy studio` : "peasy studio";
-    this.opened = known?.name;
+    this.openPage = known?.name;
     for (const link of this.rail.querySelectorAll("a[data-page]")) {
       if (link.dataset.page === known?.name) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }
-    this.say(known?.title ?? "");
+    this.announce(known?.title ?? "");
   }
 
   start() {
-    this.rail.append(element("a", { class: "brand", href: "/work", "aria-label": "peasy studio" }, element("b", {}, "peasy")), element("ul", {}, PAGES.map((page) => this.#link(page))));
-    // A link of the rail, or of a page, changes the view without loading the document again.
-    document.addEventListener("click", (event) => this.#followed(event));
-    window.addEventListener("popstate", () => (this.opened === this.name ? this.changed() : this.open()));
-    this.keys.always(this.#keys());
-    this.keys.afterG(PAGES.map(({ name, title, letter }) => ({ key: letter, says: title, run: () => this.go(name, this.carried()) })));
+    this.rail.append(element("a", { class: "brand", href: "/work", "aria-label": "peasy studio" }, element("b", {}, "peasy")), element("ul", {}, PAGES.map((page) => this.#railLink(page))));
+    // Links between pages change the view without reloading the document.
+    document.addEventListener("click", (event) => this.#onLinkClick(event));
+    window.addEventListener("popstate", () => (this.openPage === this.name ? this.notifyState() : this.open()));
+    this.keys.addGlobalKeys(this.#globalKeys());
+    this.keys.addNavigationKeys(PAGES.map(({ name, title, letter }) => ({ key: letter, label: title, run: () => this.navigate(name, this.sharedState()) })));
     this.open();
   }
 
-  #link({ name, title, letter }) {
+  #railLink({ name, title, letter }) {
     return element("li", {}, element("a", { href: `/${name}`, "data-page": name, "aria-keyshortcuts": `g ${letter}` }, title, element("kbd", { "aria-hidden": "true" }, `g ${letter}`)));
   }
 
-  /** What goes along from page to page: the text. A model fits one page and not the next. */
-  carried() {
+  /** State shared between pages: the text. A model may not fit the next page. */
+  sharedState() {
     return this.state.t ? { t: this.state.t } : {};
   }
 
-  #followed(event) {
+  #onLinkClick(event) {
     const link = event.target.closest?.("a[href]");
     if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.origin !== location.origin || link.hasAttribute("download") || link.hash) return;
     const name = link.pathname.split("/")[1];
     if (!PAGES.some((page) => page.name === name)) return;
     event.preventDefault();
-    this.go(name, link.dataset.page ? this.carried() : Object.fromEntries(new URLSearchParams(link.search)));
+    this.navigate(name, link.dataset.page ? this.sharedState() : Object.fromEntries(new URLSearchParams(link.search)));
     this.place.focus({ preventScroll: false });
   }
 
-  #keys() {
+  #globalKeys() {
     return [
-      { key: "/", says: "Go to the text", run: () => this.bar.focusText() },
-      { key: "e", says: "Export", run: () => this.bar.exporter.open() },
-      { key: "c", says: "Copy", run: () => this.bar.copier.open() },
-      { key: "t", says: "Theme: light, dark, high contrast, as the system", run: () => this.bar.flash(`Theme: ${nextTheme()}`) },
-      { key: "?", says: "This list", run: () => this.keys.show() },
+      { key: "/", label: "Go to the text field", run: () => this.bar.focusText() },
+      { key: "e", label: "Export", run: () => this.bar.exportMenu.open() },
+      { key: "c", label: "Copy", run: () => this.bar.copyMenu.open() },
+      { key: "t", label: "Theme: light, dark, high contrast, system", run: () => this.bar.showNote(`Theme: ${nextTheme()}`) },
+      { key: "?", label: "Show this list", run: () => this.keys.show() },
     ];
   }
 }

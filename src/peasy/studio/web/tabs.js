@@ -1,32 +1,32 @@
-// Tabs: one panel at a time, arrows move between their names.
+// Tabs: one panel at a time; arrow keys move between them.
 
-import { element, freshId } from "./element.js";
+import { element, uniqueId } from "./element.js";
 
 /**
- * @param {Array<{name: string, title: string, show: () => Node | Promise<Node>}>} listed what each shows, made when it is chosen
- * @param {(name: string) => void} chosen told when a person chooses
+ * @param {Array<{name: string, title: string, show: () => Node | Promise<Node>}>} entries `show` is called when chosen
+ * @param {(name: string) => void} onChoose called when the user chooses a tab
  */
-export function tabs(listed, chosen) {
-  const panel = element("div", { role: "tabpanel", id: freshId("panel"), tabindex: -1 });
-  const names = listed.map(({ name, title }) => element("button", { type: "button", role: "tab", id: freshId("tab"), "aria-controls": panel.id, "data-tab": name, onclick: () => choose(name) }, title));
-  const list = element("div", { class: "tabs", role: "tablist" }, names);
-  const choose = async (name, tell = true) => {
-    const at = Math.max(listed.findIndex((each) => each.name === name), 0);
-    names.forEach((button, place) => {
-      button.setAttribute("aria-selected", String(place === at));
-      button.tabIndex = place === at ? 0 : -1;
+export function tabs(entries, onChoose) {
+  const panel = element("div", { role: "tabpanel", id: uniqueId("panel"), tabindex: -1 });
+  const buttons = entries.map(({ name, title }) => element("button", { type: "button", role: "tab", id: uniqueId("tab"), "aria-controls": panel.id, "data-tab": name, onclick: () => choose(name) }, title));
+  const list = element("div", { class: "tabs", role: "tablist" }, buttons);
+  const choose = async (name, notify = true) => {
+    const chosen = Math.max(entries.findIndex((entry) => entry.name === name), 0);
+    buttons.forEach((button, index) => {
+      button.setAttribute("aria-selected", String(index === chosen));
+      button.tabIndex = index === chosen ? 0 : -1;
     });
-    panel.setAttribute("aria-labelledby", names[at].id);
-    if (tell) chosen(listed[at].name);
-    panel.replaceChildren(await listed[at].show());
+    panel.setAttribute("aria-labelledby", buttons[chosen].id);
+    if (notify) onChoose(entries[chosen].name);
+    panel.replaceChildren(await entries[chosen].show());
   };
   list.addEventListener("keydown", (event) => {
-    const at = names.indexOf(document.activeElement);
-    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: names.length - 1 }[event.key];
-    if (to === undefined) return;
+    const current = buttons.indexOf(document.activeElement);
+    const target = { ArrowRight: current + 1, ArrowLeft: current - 1, Home: 0, End: buttons.length - 1 }[event.key];
+    if (target === undefined) return;
     event.preventDefault();
     event.stopPropagation();
-    const next = names[(to + names.length) % names.length];
+    const next = buttons[(target + buttons.length) % buttons.length];
     next.focus();
     choose(next.dataset.tab);
   });

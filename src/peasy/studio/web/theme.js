@@ -1,8 +1,8 @@
-// Light, dark, high contrast, or as the system says; remembered on this machine only.
+// Theme: light, dark, high contrast, or that of the system; stored in this browser only.
 
 export const THEMES = ["auto", "light", "dark", "contrast"];
 
-export function chosenTheme() {
+export function currentTheme() {
   return document.documentElement.dataset.theme ?? "auto";
 }
 
@@ -12,12 +12,12 @@ export function setTheme(name) {
   try {
     localStorage.setItem("peasy-theme", name);
   } catch {
-    // Nothing may be stored here: the theme holds until the page is left.
+    // Storage is not available: the theme lasts until the page is closed.
   }
 }
 
 export function nextTheme() {
-  const next = THEMES[(THEMES.indexOf(chosenTheme()) + 1) % THEMES.length];
+  const next = THEMES[(THEMES.indexOf(currentTheme()) + 1) % THEMES.length];
   setTheme(next);
   return next;
 }

@@ -1,5 +1,5 @@
-"""THE DOCUMENTS' CLAIMS: one experiment each, with its control; the verdict is made from the numbers.
+"""Experiments: claims of the lecture notes, measured against controls; the verdict is computed from the numbers.
 
-May import: all that the workbench may. Imported by: workbench.experiment.
-In: a seed. Out: a finding with tables, pictures, a verdict and its caveat.
+May import: all that commands may. Imported by: commands.experiment.
+In: a seed. Out: a result with tables, figures, a verdict and its caveat.
 """

@@ -1,4 +1,4 @@
-"""`cache`: one more token with keys and values remembered, or with everything read again."""
+"""`cache`: generation with a KV cache against recomputing the whole sequence at every step."""
 
 import math
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from peasy.generation.saving import Step
     from peasy.workbench.load import LoadedModel
 
-QUESTION = "Keys and values of earlier tokens do not change. What is saved by remembering them, and what does it cost?"
+QUESTION = "Keys and values of earlier tokens do not change. How much time does a KV cache save, and how much memory?"
 PROMPT = "The pizza came out of the oven and it"
 ALLOWED = 1e-4
-"""Scores of one model by two roads of float32 differ by less."""
+"""Tolerance for float32 logits computed on two execution paths."""
 SHOWN = 8
 
 
 def run(seed: int = 0, hear: Hear = unheard, model: Subject = "stories", tokens: int = 240, rounds: int = 3) -> Finding:
-    """Write a text both ways, then measure each of its steps both ways, some times: the shortest time counts."""
+    """Generate with and without a cache, then time each step both ways; the shortest time of `rounds` counts."""
     need("torch")
     from peasy.generation.saving import compare
 
@@ -31,20 +31,20 @@ def run(seed: int = 0, hear: Hear = unheard, model: Subject = "stories", tokens:
     prompt = loaded.prompt(PROMPT)
     context = getattr(loaded.model.config, "context", None)
     count = tokens if context is None else min(tokens, context - len(prompt))
-    hear(f"writing {count} tokens with a cache ...")
+    hear(f"generating {count} tokens with a KV cache ...")
     written = write(loaded, prompt, count, seed, cached=True)
-    hear("writing them without ...")
+    hear("generating them without a cache ...")
     same = written == write(loaded, prompt, count, seed, cached=False)
     measured = []
     for number in range(rounds):
-        hear(f"measuring each step, round {number + 1} of {rounds} ...")
+        hear(f"timing each step, round {number + 1} of {rounds} ...")
         measured.append(list(compare(loaded.model, prompt, written)))
     pieces = [loaded.need_tokenizer().piece(id) for id in (*prompt, *written)]
     return conclude(fastest(measured), same, held(loaded, prompt), pieces, seed)
 
 
 def write(loaded: "LoadedModel", prompt: Sequence[int], count: int, seed: int, *, cached: bool) -> list[int]:
-    """So many tokens, drawn by chance; the end is forbidden."""
+    """Sample `count` tokens; eos is forbidden."""
     from peasy.generation.decode import Sampling, generate
 
     bias = dict.fromkeys(loaded.model.config.special.end, -math.inf)
@@ -53,56 +53,57 @@ def write(loaded: "LoadedModel", prompt: Sequence[int], count: int, seed: int, *
 
 
 def held(loaded: "LoadedModel", prompt: Sequence[int]) -> int:
-    """How many bytes the cache keeps of one token, read off a cache."""
+    """Return the bytes per token of a KV cache."""
     import torch
 
-    memory = loaded.model.start()
+    state = loaded.model.start()
     with torch.inference_mode():
-        loaded.model.read([list(prompt)], [memory])
-    kept = [array for layer in memory.layers for array in (layer.keys, layer.values)]  # type: ignore[attr-defined]
-    return sum(array.shape[1] * array.shape[3] * array.element_size() for array in kept)
+        loaded.model.read([list(prompt)], [state])
+    arrays = [array for layer in state.layers for array in (layer.keys, layer.values)]  # type: ignore[attr-defined]
+    return sum(array.shape[1] * array.shape[3] * array.element_size() for array in arrays)
 
 
 def fastest(rounds: Sequence[Sequence["Step"]]) -> list["Step"]:
-    """The shortest time of every step: what is longer was somebody else's. Differences are the largest."""
+    """Take the minimum time of every step, free of interruptions by other programs, and the largest difference."""
     return [
-        each[0]._replace(
-            seconds=min(step.seconds for step in each),
-            seconds_without=min(step.seconds_without for step in each),
-            apart=max(step.apart for step in each),
+        repeats[0]._replace(
+            seconds=min(step.seconds for step in repeats),
+            seconds_without=min(step.seconds_without for step in repeats),
+            apart=max(step.apart for step in repeats),
         )
-        for each in zip(*rounds, strict=True)
+        for repeats in zip(*rounds, strict=True)
     ]
 
 
 def conclude(steps: Sequence["Step"], same: bool, held: int, pieces: Sequence[str], seed: int) -> Finding:
-    """The tokens must be the same, and the last ones cheaper with the cache than without."""
-    differs = max(step.apart for step in steps)
-    equal = same and differs <= ALLOWED
+    """Holds if the tokens are the same and the last ones are faster with the cache."""
+    difference = max(step.apart for step in steps)
+    equal = same and difference <= ALLOWED
     first, last = ends([step.seconds for step in steps])
     first_without, last_without = ends([step.seconds_without for step in steps])
     gain, length = last_without / last, steps[-1].kept + steps[-1].new
     verdict = (
-        f"With and without a cache {'the same' if equal else 'NOT the same'} {len(steps)} tokens are written (largest "
-        f"difference of a score {differs:.0e}). The last ones take {last * 1e3:.2f} ms each with it and "
-        f"{last_without * 1e3:.2f} without, {gain:.1f} times as long; since the first ones a step has become "
-        f"{last / first:.1f} times as long with the cache and {last_without / first_without:.1f} times without. It "
-        f"holds {held:,} bytes a token, {held * length / 1024:,.0f} KiB for this text."
+        f"With and without a KV cache {'the same' if equal else 'NOT the same'} {len(steps)} tokens are generated "
+        f"(largest difference of the logits: {difference:.0e}). The last tokens take {last * 1e3:.2f} ms each with the "
+        f"cache and {last_without * 1e3:.2f} ms without it, {gain:.1f} times as long. From the first to the last "
+        f"tokens, the time per step grows by a factor of {last / first:.1f} with the cache and "
+        f"{last_without / first_without:.1f} without it. The cache needs {held:,} bytes per token, "
+        f"{held * length / 1024:,.0f} KiB for this sequence."
     )
     shown = tuple((step.kept, step.new) for step in steps[:SHOWN])
     parts: tuple[Part, ...] = (
-        Cache("What each step computes, and what it takes from the cache", tuple(pieces[: sum(shown[-1])]), shown),
+        Cache("Computed and cached keys and values of each step", tuple(pieces[: sum(shown[-1])]), shown),
         _table(steps, held),
-        Curves("One more token", _lines(steps), "tokens before it", "milliseconds"),
+        Curves("Time per token", _lines(steps), "context length (tokens)", "milliseconds"),
     )
     caveat = (
-        "Times are of this machine and of a small model, where much of a step is not arithmetic at all. With a cache, "
-        "too, each step looks at every key, so that it grows slowly; and the cache itself grows with every token: in "
-        "large models it is the cache, not the weights, that fills the memory."
+        "Times hold for this machine and a small model, where much of a step is not arithmetic. Even with a cache each "
+        "query attends to all keys, so the time per step grows slowly, and the cache grows with every token: with long "
+        "contexts or large batches it can need more memory than the weights of the model."
     )
     numbers = {
         "same": equal,
-        "difference": differs,
+        "difference": difference,
         "bytes_per_token": held,
         "times_as_long": gain,
         "steps": [step._asdict() for step in steps],
@@ -111,35 +112,35 @@ def conclude(steps: Sequence["Step"], same: bool, held: int, pieces: Sequence[st
 
 
 def ends(seconds: Sequence[float]) -> tuple[float, float]:
-    """The median of the first and of the last eighth; the very first step reads the prompt and does not count.
+    """Return the medians of the first and the last eighth; the first step (the prefill) does not count.
 
     >>> ends([9, 1, 1, 1, 1, 1, 1, 1, 3])
     (1.0, 3.0)
     """
-    some = max((len(seconds) - 1) // 8, 1)
-    return float(np.median(seconds[1 : 1 + some])), float(np.median(seconds[-some:]))
+    eighth = max((len(seconds) - 1) // 8, 1)
+    return float(np.median(seconds[1 : 1 + eighth])), float(np.median(seconds[-eighth:]))
 
 
 def _table(steps: Sequence["Step"], held: int) -> Table:
     count = len(steps)
     rows = []
-    for place in sorted({1, count // 4, count // 2, count - 1}):
-        step = steps[place]
+    for index in sorted({1, count // 4, count // 2, count - 1}):
+        step = steps[index]
         length = step.kept + step.new
         work = f"{step.work / 1e6:,.2f}", f"{step.work_without / 1e6:,.2f}"
         times = f"{step.seconds * 1e3:.2f}", f"{step.seconds_without * 1e3:.2f}"
         rows.append((f"{length:,}", *times, *work, f"{held * length / 1024:,.0f}"))
-    columns = ("tokens", "ms", "without", "million products", "without", "KiB held")
-    return Table(columns, tuple(rows), "The cost of one more token, with a cache and without")
+    columns = ("context", "ms", "without", "million products", "without", "cache (KiB)")
+    return Table(columns, tuple(rows), "Cost of one more token, with and without a KV cache")
 
 
 def _lines(steps: Sequence["Step"]) -> tuple[tuple[str, tuple[tuple[float, float], ...]], ...]:
-    """Medians over some steps, so that a line is a line."""
-    some = max(len(steps) // 12, 1)
-    cut = [steps[at : at + some] for at in range(1, len(steps), some)]
-    middles = [float(np.mean([step.kept for step in each])) for each in cut]
-    sides = {
-        "with a cache": [float(np.median([step.seconds for step in each])) * 1e3 for each in cut],
-        "without": [float(np.median([step.seconds_without for step in each])) * 1e3 for each in cut],
+    """Return the time curves, smoothed by medians over neighbouring steps."""
+    width = max(len(steps) // 12, 1)
+    bins = [steps[start : start + width] for start in range(1, len(steps), width)]
+    centres = [float(np.mean([step.kept for step in group])) for group in bins]
+    curves = {
+        "with a KV cache": [float(np.median([step.seconds for step in group])) * 1e3 for group in bins],
+        "without": [float(np.median([step.seconds_without for step in group])) * 1e3 for group in bins],
     }
-    return tuple((name, tuple(zip(middles, times, strict=True))) for name, times in sides.items())
+    return tuple((name, tuple(zip(centres, times, strict=True))) for name, times in curves.items())

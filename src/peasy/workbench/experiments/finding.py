@@ -1,4 +1,4 @@
-"""What an experiment found."""
+"""Result of an experiment."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,16 +9,16 @@ from peasy.views.experiment import finding_document
 from peasy.workbench.result import Result
 
 Hear = Callable[[str], None]
-"""Told in a few words what is being done."""
+"""Status callback: a short description of the current step."""
 
 
 def unheard(_: str) -> None:
-    """For when nobody listens."""
+    """Ignore status messages."""
 
 
 @dataclass(frozen=True, repr=False)
 class Finding(Result):
-    """Question, numbers, verdict, caveat. `holds`: did the documents' claim come out? `numbers` is plain data."""
+    """Question, numbers, verdict, caveat. `holds`: whether the claim is confirmed. `numbers` is plain data."""
 
     experiment: str
     question: str
@@ -30,13 +30,13 @@ class Finding(Result):
     seed: int = 0
 
     def document(self) -> Document:
-        """Question, tables and pictures, verdict, caveat."""
+        """Return question, tables and figures, verdict, caveat."""
         return finding_document(
             self.experiment, self.question, self.parts, self.verdict, self.holds, self.caveat, self.seed
         )
 
     def data(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the result as plain data, without tables and figures."""
         return {
             "experiment": self.experiment,
             "question": self.question,

@@ -1,4 +1,4 @@
-"""`heads`: one, two, four or eight heads of equal parameters, and what different heads learned."""
+"""`heads`: loss with one, two, four or eight attention heads of equal parameter count, and what the heads attend to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from peasy.looking.record import HeadScore
     from peasy.workbench.experiments.learning import Learned
 
-QUESTION = "A layer can be one wide head or many narrow ones. With equally many parameters, do several learn more?"
+QUESTION = (
+    "A layer can have one wide head or several narrow ones. With the same parameter count, do several learn more?"
+)
 COUNTS = (1, 2, 4, 8)
 SHOWN = 4
 SETTINGS: dict[str, Any] = {"tokenizer": {"by": "words", "vocabulary": 512}, "validate": 6}
@@ -27,10 +29,10 @@ SETTINGS: dict[str, Any] = {"tokenizer": {"by": "words", "vocabulary": 512}, "va
 
 @dataclass(frozen=True)
 class Trained:
-    """A model with so many heads in a layer: its size, its loss and right endings by seed, and its first curve.
+    """Results for one head count: parameters, losses and accuracies by seed, and the loss curve of the first seed.
 
-    `differ`: how differently two heads of one layer look, 0 alike to 1 nothing in common. `does`: for each head, by
-    name, which share of its weight goes where.
+    `differ`: total variation distance between the attention weights of two heads of a layer, from 0 to 1. `does`: for
+    each head, the share of its weight by kind of target.
     """
 
     heads: int
@@ -43,17 +45,17 @@ class Trained:
 
     @property
     def most(self) -> dict[Head, str]:
-        """What each head looks at most, of what has a name."""
+        """Kind of target that each head attends to most."""
         return {head: max(shares, key=lambda name: shares[name]) for head, shares in self.does.items()}
 
     @property
     def loss(self) -> float:
-        """The mean over seeds."""
+        """Mean loss over seeds."""
         return float(np.mean(self.losses))
 
     @property
     def ending(self) -> float:
-        """The mean over seeds."""
+        """Mean accuracy over seeds."""
         return float(np.mean(self.endings))
 
 
@@ -61,20 +63,20 @@ def run(
     seed: int = 0, hear: Hear = unheard, steps: int = 600, seeds: int = 2, probes: int = 96,
     counts: Sequence[int] = COUNTS,
 ) -> Finding:  # fmt: skip
-    """Train each twice, by two seeds; what its heads do is told of the first."""
+    """Train each head count with several seeds; heads are analysed for the first seed."""
     need("torch")
-    trained, shown = [], None
+    trained, figure = [], None
     for count in counts:
         models = [train(count, seed + number, steps, hear) for number in range(seeds)]
         trained.append(study(count, models, probes, seed))
-        if shown is None or count == SHOWN:
-            shown = picture(models[0])
-    assert shown is not None, "at least one count is tried"
-    return conclude(trained, shown, seed)
+        if figure is None or count == SHOWN:
+            figure = picture(models[0])
+    assert figure is not None, "at least one count is trained"
+    return conclude(trained, figure, seed)
 
 
 def train(count: int, seed: int, steps: int, hear: Hear) -> "Learned":
-    """The stories with `count` heads in each layer; the width is shared among them, so all have the same size."""
+    """Train on the stories with `count` heads per layer; d_model is split among them, so all have the same size."""
     from peasy.workbench.experiments.learning import learn, some_stories
 
     settings = {**SETTINGS, "model": {"stack": {"attention": {"heads": count}}}}
@@ -83,28 +85,28 @@ def train(count: int, seed: int, steps: int, hear: Hear) -> "Learned":
 
 
 def study(count: int, models: Sequence["Learned"], probes: int, seed: int) -> Trained:
-    """Loss, endings, and what the heads of the first one do."""
+    """Evaluate loss and endings, and analyse the heads of the first model."""
     from peasy.looking.head import study_heads
     from peasy.workbench.passage import open_passage
 
-    asked = stories_about_it(probes, seed)
+    stories = stories_about_it(probes, seed)
     loaded = models[0].model
     texts = list(islice(open_corpus("stories").texts("valid"), 24))
-    meant = follow_it(loaded, asked)
+    meant = follow_it(loaded, stories)
     report = study_heads(loaded.model, [open_passage(loaded, text).reading for text in texts], seed=seed)
     return Trained(
         count,
         loaded.model.count_parameters(),
-        tuple(each.last for each in models),
-        tuple(right(each.model, asked) for each in models),
+        tuple(learned.last for learned in models),
+        tuple(right(learned.model, stories) for learned in models),
         models[0].valid,
         difference(loaded, texts),
-        {(each.place.layer, each.head): shares(each, meant) for each in report.heads},
+        {(score.place.layer, score.head): shares(score, meant) for score in report.heads},
     )
 
 
 def shares(score: "HeadScore", meant: dict[Head, tuple[float, float]]) -> dict[str, float]:
-    """Where the weight of a head goes. From "it" to what it means is asked of "it" alone, all else of every word."""
+    """Shares of a head's attention weight by kind of target; "what it means" is measured at the pronoun only."""
     return {
         "the word before": score.previous,
         "itself": score.own,
@@ -115,81 +117,80 @@ def shares(score: "HeadScore", meant: dict[Head, tuple[float, float]]) -> dict[s
 
 
 def difference(loaded: Any, texts: Sequence[str]) -> float:
-    """How much weight two heads of one layer put on different keys, over all pairs of heads; 0 for a single head."""
-    found = []
+    """Mean total variation distance between the attention weights of two heads of a layer; 0 for a single head."""
+    distances = []
     for text in texts:
         for capture in loaded.look(text).look.of("weights").values():
             array = capture.array.astype(float)
             pairs = [(a, b) for a in range(len(array)) for b in range(a)]
-            found += [np.abs(array[a] - array[b]).sum(-1)[1:].mean() / 2 for a, b in pairs]
-    return float(np.mean(found)) if found else 0.0
+            distances += [np.abs(array[a] - array[b]).sum(-1)[1:].mean() / 2 for a, b in pairs]
+    return float(np.mean(distances)) if distances else 0.0
 
 
 def picture(learned: "Learned") -> Maps:
-    """All heads on one sentence."""
+    """Draw the attention maps of all heads on one sentence."""
     look = learned.model.look(SENTENCE).look
     captures = list(look.of("weights").values())
     values = np.stack([capture.array for capture in captures]).astype(float)
-    hidden = np.triu(np.ones(values.shape[-2:], dtype=bool), 1)
+    future = np.triu(np.ones(values.shape[-2:], dtype=bool), 1)
     layers, heads = (tuple(map(str, range(size))) for size in values.shape[:2])
-    shown = np.where(hidden, np.nan, values)
-    return Maps(
-        f"{values.shape[1]} heads on one sentence", shown, look.tokens.pieces, look.tokens.pieces, layers, heads
-    )
+    maps = np.where(future, np.nan, values)
+    return Maps(f"{values.shape[1]} heads on one sentence", maps, look.tokens.pieces, look.tokens.pieces, layers, heads)
 
 
 def conclude(trained: Sequence[Trained], shown: Maps, seed: int) -> Finding:
-    """Several must beat one by more than seeds differ among themselves; which number is best is told."""
+    """Holds if several heads beat one by more than the variation between seeds."""
     one, several = trained[0], trained[1:]
-    noise = max((max(each.losses) - min(each.losses) for each in trained), default=0.0)
-    best = min(several, key=lambda each: each.loss) if several else one
+    noise = max((max(model.losses) - min(model.losses) for model in trained), default=0.0)
+    best = min(several, key=lambda model: model.loss) if several else one
     gain = one.loss - best.loss
     holds = gain > noise and best.heads > one.heads
     most, kinds = trained[-1], len(set(best.most.values()))
     verdict = (
-        f"With {one.parameters:,} parameters each, the loss is {_listed(trained)}. {best.heads} heads are ahead of one "
-        f"by {gain:.3f}, and seeds differ by up to {noise:.3f}: several heads "
+        f"With {one.parameters:,} parameters each, the loss is {_listed(trained)}. {best.heads} heads are better than "
+        f"one by {gain:.3f}, and seeds differ by up to {noise:.3f}: several heads "
         f"{'learn more' if holds else 'do NOT learn measurably more here'}"
-        f"{'' if most is best or not holds else f'; but {most.heads} are no better than {best.heads}'}. Right endings: "
-        f"{one.ending:.0%} with one, {best.ending:.0%} with {best.heads}. Two heads of a layer of {best.heads} put "
-        f"{best.differ:.0%} of their weight on different words; by what they look at most, its heads are of "
-        f"{kinds} kind{'s' * (kinds != 1)}."
+        f"{'' if most is best or not holds else f'; but {most.heads} are no better than {best.heads}'}. Accuracy of "
+        f"endings: {one.ending:.0%} with one head, {best.ending:.0%} with {best.heads}. With {best.heads} heads, two "
+        f"heads of a layer put {best.differ:.0%} of their attention weight on different tokens; by what they attend to "
+        f"most, the heads are of {kinds} kind{'s' * (kinds != 1)}."
     )
     parts: tuple[Part, ...] = (
         _table(trained),
-        Curves("Learning the stories", tuple((f"{e.heads} heads", e.curve) for e in trained), "step", "held-out loss"),
+        Curves("Training on stories", tuple((f"{m.heads} heads", m.curve) for m in trained), "step", "validation loss"),
         shown,
         _does_table(best),
     )
     caveat = (
-        "More heads are narrower heads: at some number each is too narrow to find anything. The models are small and "
-        "trained for half a minute. What a head looks at most is told of few sentences, and much of its weight goes to "
-        "places that have no name here; heads that look alike may still carry different values."
+        "More heads are narrower heads, and at some point each is too narrow to be useful. The models are small and "
+        "trained for half a minute. What a head attends to is measured on few sentences, and much of its weight is on "
+        "tokens outside these kinds; heads with similar attention weights can still carry different values."
     )
     numbers = {
-        str(each.heads): {
-            "parameters": each.parameters, "losses": each.losses, "endings": each.endings, "differ": each.differ,
-            "does": {name_head(head): shares for head, shares in each.does.items()},
+        str(model.heads): {
+            "parameters": model.parameters, "losses": model.losses, "endings": model.endings, "differ": model.differ,
+            "does": {name_head(head): shares for head, shares in model.does.items()},
         }
-        for each in trained
+        for model in trained
     }  # fmt: skip
     return Finding("heads", QUESTION, parts, verdict, holds, caveat, numbers, seed)
 
 
 def _listed(trained: Sequence[Trained]) -> str:
-    return ", ".join(f"{each.loss:.3f} with {each.heads}" for each in trained)
+    return ", ".join(f"{model.loss:.3f} with {model.heads}" for model in trained)
 
 
 def _table(trained: Sequence[Trained]) -> Table:
     rows = tuple(
         (
-            str(each.heads), f"{each.parameters:,}", f"{each.loss:.3f}", f"{max(each.losses) - min(each.losses):.3f}",
-            f"{each.ending:.0%}", f"{each.differ:.0%}", str(len(set(each.most.values()))),
+            str(model.heads), f"{model.parameters:,}", f"{model.loss:.3f}",
+            f"{max(model.losses) - min(model.losses):.3f}", f"{model.ending:.0%}", f"{model.differ:.0%}",
+            str(len(set(model.most.values()))),
         )
-        for each in trained
+        for model in trained
     )  # fmt: skip
-    columns = ("heads", "parameters", "loss", "between seeds", "right endings", "look elsewhere", "kinds")
-    return Table(columns, rows, "Equal parameters, equal steps")
+    columns = ("heads", "parameters", "loss", "between seeds", "endings", "heads differ", "kinds")
+    return Table(columns, rows, "Same parameter count, same number of steps")
 
 
 def _does_table(trained: Trained) -> Table:
@@ -198,5 +199,5 @@ def _does_table(trained: Trained) -> Table:
         (name_head(head), *(f"{share:.0%}" for share in shares.values()), trained.most[head])
         for head, shares in trained.does.items()
     )
-    title = f"Where the heads of the model with {trained.heads} look"
+    title = f"What the heads attend to ({trained.heads} heads per layer)"
     return Table(("head", *names, "most"), rows, title)

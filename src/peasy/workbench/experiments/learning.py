@@ -1,4 +1,4 @@
-"""A small model, trained for an experiment and forgotten afterwards: its curves, and the model itself."""
+"""Trains a small temporary model for an experiment: loss curves and the model."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Learned:
-    """What became of a run: the loss on held-out text by step, the training loss by step, tokens for each second."""
+    """Trained model with validation loss and training loss by step, and tokens per second."""
 
     model: LoadedModel
     valid: Points
@@ -25,12 +25,12 @@ class Learned:
 
     @property
     def last(self) -> float:
-        """The last loss on held-out text."""
+        """Final validation loss."""
         return self.valid[-1][1]
 
 
 def some_stories(steps: int) -> Corpus:
-    """As many stories as so many steps read: each is seen once, and none is made that nobody reads."""
+    """Generate as many stories as `steps` batches need, so that each is seen once."""
     batch = int(open_corpus("stories").suggests["batch"])
     return open_corpus("stories", size=steps * batch, held_out=400)
 
@@ -47,20 +47,20 @@ def learn(
     preset: str = "tiny",
     watch: Callable[[int, LoadedModel], None] | None = None,
 ) -> Learned:
-    """Train `kind` on `data` in a folder of its own, which is gone afterwards; `watch` is shown every checkpoint."""
+    """Train `kind` on `data` in a temporary folder; `watch` is called with every checkpoint."""
     from peasy.training.event import Saved, Step, Validated
 
-    valid, losses, rates = [], [], []
+    validation_losses, training_losses, rates = [], [], []
     with TemporaryDirectory() as folder:
         run = Path(folder, "run")
-        quiet = {"validate": 8, "sample": 0, "save": 1, **(settings or {})}
-        for event in training(kind, data, preset=preset, steps=steps, seed=seed, run=run, settings=quiet):
+        run_settings = {"validate": 8, "sample": 0, "save": 1, **(settings or {})}
+        for event in training(kind, data, preset=preset, steps=steps, seed=seed, run=run, settings=run_settings):
             if isinstance(event, Validated):
-                valid.append((float(event.step), event.loss))
+                validation_losses.append((float(event.step), event.loss))
                 hear(f"{name}, step {event.step:,} of {steps:,}: loss {event.loss:.3f}")
             elif isinstance(event, Step):
-                losses.append((float(event.step), event.loss))
+                training_losses.append((float(event.step), event.loss))
                 rates.append(event.rate)
             elif isinstance(event, Saved) and watch is not None:
                 watch(event.step, load(event.folder, device="cpu"))
-        return Learned(load(run), tuple(valid), tuple(losses), sorted(rates)[len(rates) // 2])
+        return Learned(load(run), tuple(validation_losses), tuple(training_losses), sorted(rates)[len(rates) // 2])

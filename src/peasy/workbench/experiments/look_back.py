@@ -1,4 +1,4 @@
-"""`look-back`: the same model with a mask that leaks scores absurdly well, and has learned nothing to write with."""
+"""`look-back`: next-token training with and without a causal mask; a leaking mask gives a low loss and bad text."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,10 @@ from peasy.workbench.experiments.finding import Finding, Hear, unheard
 if TYPE_CHECKING:
     from peasy.workbench.experiments.learning import Learned
 
-QUESTION = "While training, a token may only look back. What happens to a model that may look ahead?"
+QUESTION = "In training, a token may attend only to earlier tokens. What does a model learn without this causal mask?"
 SENTENCE = "The pizza came out of the oven"
+LABELS = {"looks back": "causal mask", "looks ahead": "no mask"}
+"""Names of the two models in tables and figures."""
 BLOCKS: dict[str, Any] = {
     "d_model": 64,
     "position": {"kind": "rotary"},
@@ -30,40 +32,40 @@ HOW = {"optimizer": {"kind": "adamw", "lr": 4e-3, "decay": 0.0}, "schedule": {"k
 
 
 def run(seed: int = 0, hear: Hear = unheard, steps: int = 300, leak: bool = True, texts: int = 20) -> Finding:
-    """Train twice with the same blocks, data and steps; `leak=False` trains the honest model in both places."""
+    """Train two models with the same blocks, data and steps; `leak=False` uses the causal model twice (the control)."""
     need("torch")
     from peasy.workbench.experiments.learning import learn, some_stories
 
     stories = some_stories(max(steps, 20))
-    honest = learn("gpt", stories, "looks back", hear, steps=steps, seed=seed, settings={**HOW, "model": BLOCKS})
+    causal = learn("gpt", stories, "causal mask", hear, steps=steps, seed=seed, settings={**HOW, "model": BLOCKS})
     if leak:
         settings = {**HOW, "model": BLOCKS | BOTH_WAYS, "objective": {"kind": "next-token"}}
-        other = learn("encoder", stories, "looks ahead", hear, steps=steps, seed=seed, settings=settings)
+        other = learn("encoder", stories, "no mask", hear, steps=steps, seed=seed, settings=settings)
     else:
-        other = honest
-    hear("an n-gram model reads the stories, to judge ...")
+        other = causal
+    hear("training an n-gram model as the judge ...")
     judge = learn(
         "ngram", stories, "judge", unheard, steps=min(steps, 200), seed=seed, settings={"tokenizer": HOW["tokenizer"]}
     )
-    both = {"looks back": honest, "looks ahead": other}
-    written = {name: write(each, texts, seed) for name, each in both.items()}
-    surprise = {name: judge_texts(judge, found) for name, found in written.items()}
-    return conclude(both, written, surprise, seed)
+    models = {"looks back": causal, "looks ahead": other}
+    written = {name: write(learned, texts, seed) for name, learned in models.items()}
+    surprise = {name: judge_texts(judge, samples) for name, samples in written.items()}
+    return conclude(models, written, surprise, seed)
 
 
 def write(learned: "Learned", texts: int, seed: int) -> list[str]:
-    """What a model writes after a beginning, each token from all before it, read anew each time."""
+    """Sample continuations without a KV cache: all earlier tokens are recomputed at every step."""
     from peasy.generation.decode import Sampling, generate
 
     tokenizer = learned.model.need_tokenizer()
     prompts = [list(tokenizer.encode("The", special=False).ids)] * texts
     sampling = Sampling(max_tokens=12, temperature=1.0, seed=seed)
-    found = generate(learned.model.model, prompts, sampling, cached=False)
-    return ["The " + tokenizer.decode(ids).strip() for ids in found]
+    sequences = generate(learned.model.model, prompts, sampling, cached=False)
+    return ["The " + tokenizer.decode(ids).strip() for ids in sequences]
 
 
 def judge_texts(judge: "Learned", texts: list[str]) -> float:
-    """How surprising texts are to a model that has counted the stories: nats for each token."""
+    """Return the cross-entropy of texts under an n-gram model of the stories, in nats per token."""
     import torch
 
     tokenizer, model = judge.model.need_tokenizer(), judge.model.model
@@ -71,42 +73,43 @@ def judge_texts(judge: "Learned", texts: list[str]) -> float:
     for text in texts:
         ids = torch.tensor([list(tokenizer.encode(text, special=False).ids)])
         if ids.shape[1] > 1:
-            chances = model(ids[:, :-1]).float().log_softmax(dim=-1)
-            total -= float(chances.gather(2, ids[:, 1:, None]).sum())
+            logprobs = model(ids[:, :-1]).float().log_softmax(dim=-1)
+            total -= float(logprobs.gather(2, ids[:, 1:, None]).sum())
             count += ids.shape[1] - 1
     return total / max(count, 1)
 
 
 def triangle() -> Matrix:
-    """Who sees whom: the weights of a causal attention to which all words are alike."""
+    """Attention weights under a causal mask when all scores are equal."""
     words = SENTENCE.split()
-    alike = np.ones((len(words), 1))
-    weights = attend(alike, alike, alike, causal=True).weights
-    values = tuple(tuple(float(each) if each else None for each in row) for row in weights)
-    return Matrix("who sees whom", values, tuple(words), tuple(words), "query", "key", shaded=True)
+    equal = np.ones((len(words), 1))
+    weights = attend(equal, equal, equal, causal=True).weights
+    values = tuple(tuple(float(weight) if weight else None for weight in row) for row in weights)
+    return Matrix("causal mask", values, tuple(words), tuple(words), "query", "key", shaded=True)
 
 
 def conclude(
     both: dict[str, "Learned"], written: dict[str, list[str]], surprise: dict[str, float], seed: int
 ) -> Finding:
-    """The leak shows when the loss is far too good and the judge finds the text far worse."""
-    loss = {name: each.last for name, each in both.items()}
+    """Holds if the unmasked model has far too low a loss and its samples are far less likely to the judge."""
+    loss = {name: learned.last for name, learned in both.items()}
     better = loss["looks ahead"] < 0.5 * loss["looks back"]
     worse = surprise["looks ahead"] > surprise["looks back"] + 0.5
     verdict = (
-        f"The model that looks ahead has a loss of {loss['looks ahead']:.3f} against {loss['looks back']:.3f}; a "
-        f"counting judge finds what it writes {'more' if worse else 'not more'} surprising: "
-        f"{surprise['looks ahead']:.2f} against {surprise['looks back']:.2f} nats a token."
+        f"Without the mask the loss is {loss['looks ahead']:.3f}, with it {loss['looks back']:.3f}"
+        f"{': the model copies the next token instead of predicting it' if better else ''}. The text it generates is "
+        f"{'worse' if worse else 'NOT worse'}: its cost to an n-gram model is {surprise['looks ahead']:.2f} nats per "
+        f"token without the mask and {surprise['looks back']:.2f} with it."
     )
-    rows = tuple((name, f"{loss[name]:.3f}", f"{surprise[name]:.2f}", written[name][0]) for name in both)
+    rows = tuple((LABELS[name], f"{loss[name]:.3f}", f"{surprise[name]:.2f}", written[name][0]) for name in both)
     parts: tuple[Part, ...] = (
         triangle(),
-        Table(("model", "held-out loss", "surprise of its text", "what it writes"), rows),
-        Curves("Learning the stories", tuple((name, each.valid) for name, each in both.items()), "step", "loss"),
+        Table(("model", "validation loss", "n-gram nats per token", "generated text"), rows),
+        Curves("Training on stories", tuple((LABELS[name], both[name].valid) for name in both), "step", "loss"),
     )
     caveat = (
-        "Both models have the same blocks, data and steps; only the mask differs. The judge counts up to three words: "
-        "it knows good wording, not good stories."
+        "Both models have the same blocks, data and steps; only the mask differs. The n-gram model sees three words at "
+        "most: it can judge wording, not whether a story makes sense."
     )
     numbers = {"loss": loss, "surprise": surprise, "written": written}
     return Finding("look-back", QUESTION, parts, verdict, better and worse, caveat, numbers, seed)

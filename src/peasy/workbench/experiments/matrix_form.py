@@ -1,4 +1,4 @@
-"""`matrix-form`: token by token, row by row, as one matrix product, or fused: the same numbers, and the time."""
+"""`matrix-form`: attention token by token, row by row, as matrix products and as a fused kernel: equality and time."""
 
 import math
 import time
@@ -11,76 +11,77 @@ from peasy.parts import need
 from peasy.views.document import Part, Table
 from peasy.workbench.experiments.finding import Finding, Hear, unheard
 
-QUESTION = "Q, K and V are matrices for efficiency. Is it the same calculation, and how much is gained?"
+QUESTION = "Q, K and V are packed into matrices for efficiency. Is the result the same, and how much faster is it?"
 ALLOWED = 1e-5
 LEAST = 0.05
-"""Seconds that are measured at least."""
+"""Minimum total time measured, in seconds."""
 
 
 def run(seed: int = 0, hear: Hear = unheard, tokens: int = 128, width: int = 64, rounds: int = 5) -> Finding:
-    """The same attention by four roads; the formula's is the measure of the others."""
+    """Compute the same attention in four ways; the reference is the formula in float64."""
     query, key, value = np.random.default_rng(seed).standard_normal((3, tokens, width)).astype(np.float32)
-    roads: dict[str, Callable[[], np.ndarray]] = {
+    methods: dict[str, Callable[[], np.ndarray]] = {
         "token by token": lambda: by_token(query, key, value),
         "row by row": lambda: by_row(query, key, value),
         "whole matrices": lambda: attend(query, key, value).context,
         "fused kernel": lambda: fused(query, key, value),
     }
-    right = attend(*(each.astype(np.float64) for each in (query, key, value))).context
-    found = {}
-    for name, road in roads.items():
+    reference = attend(*(array.astype(np.float64) for array in (query, key, value))).context
+    results = {}
+    for name, method in methods.items():
         hear(f"{name} ...")
-        found[name] = measure(road, right, rounds)
-    return conclude(found, tokens, width, seed)
+        results[name] = measure(method, reference, rounds)
+    return conclude(results, tokens, width, seed)
 
 
 def measure(road: Callable[[], np.ndarray], right: np.ndarray, rounds: int) -> tuple[float, float]:
-    """The largest difference, and the shortest time of some rounds: more of them where one is over in no time."""
+    """Return the largest difference from the reference, and the shortest time; short runs are repeated more often."""
     times: list[float] = []
     while len(times) < rounds or sum(times) < LEAST:
-        begin = time.perf_counter()
+        start = time.perf_counter()
         context = road()
-        times.append(time.perf_counter() - begin)
+        times.append(time.perf_counter() - start)
     return float(np.abs(context - right).max()), min(times)
 
 
 def conclude(found: dict[str, tuple[float, float]], tokens: int, width: int, seed: int) -> Finding:
-    """The verdict: equal or not, and how many times as fast the matrices are."""
+    """Holds if all results are equal and the matrix form is faster."""
     slowest, matrices = found["token by token"][1], found["whole matrices"][1]
-    differs, gain = max(error for error, _ in found.values()), slowest / matrices
-    same = differs <= ALLOWED
-    numbers = "the same numbers" if same else "NOT the same numbers"
+    difference, gain = max(error for error, _ in found.values()), slowest / matrices
+    equal = difference <= ALLOWED
+    numbers = "the same numbers" if equal else "NOT the same numbers"
     verdict = (
-        f"All roads give {numbers} (largest difference {differs:.0e}); for {tokens} tokens the matrices are "
-        f"{gain:.0f} times as fast as token by token."
+        f"All methods give {numbers} (largest difference {difference:.0e}); for {tokens} tokens the matrix form is "
+        f"{gain:.0f} times as fast as computing token by token."
     )
-    columns = ("road", "milliseconds", "largest difference", "times as fast")
+    columns = ("method", "milliseconds", "largest difference", "speed-up")
     rows = tuple(
-        (name, f"{spent * 1e3:.3f}", f"{error:.1e}", f"{slowest / spent:.0f}") for name, (error, spent) in found.items()
+        (name, f"{seconds * 1e3:.3f}", f"{error:.1e}", f"{slowest / seconds:.0f}")
+        for name, (error, seconds) in found.items()
     )
-    parts: tuple[Part, ...] = (Table(columns, rows, f"{tokens} tokens, {width} wide, float32"),)
-    caveat = "Times are of this machine and of Python's loops; the number of multiplications is the same on all roads."
-    told = {name: {"error": error, "seconds": spent} for name, (error, spent) in found.items()}
-    return Finding("matrix-form", QUESTION, parts, verdict, same and gain > 1, caveat, told, seed)
+    parts: tuple[Part, ...] = (Table(columns, rows, f"{tokens} tokens, d_k = {width}, float32"),)
+    caveat = "Times hold for this machine and Python loops; all methods need the same number of multiplications."
+    measured = {name: {"error": error, "seconds": seconds} for name, (error, seconds) in found.items()}
+    return Finding("matrix-form", QUESTION, parts, verdict, equal and gain > 1, caveat, measured, seed)
 
 
 def by_token(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """Each query with each key, one pair at a time, as a person would with a pencil."""
-    scale, rows = 1 / math.sqrt(key.shape[1]), []
+    """One query-key pair at a time, as by hand."""
+    scale, contexts = 1 / math.sqrt(key.shape[1]), []
     for q in query:
-        powers = [math.exp(float(q @ k) * scale) for k in key]
-        total = sum(powers)
-        rows.append(sum((power / total) * v for power, v in zip(powers, value, strict=True)))
-    return np.stack(rows)
+        exponentials = [math.exp(float(q @ k) * scale) for k in key]
+        denominator = sum(exponentials)
+        contexts.append(sum((power / denominator) * v for power, v in zip(exponentials, value, strict=True)))
+    return np.stack(contexts)
 
 
 def by_row(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """One query at a time, through the formula."""
+    """One query at a time, by the formula."""
     return np.concatenate([attend(row[None], key, value).context for row in query])
 
 
 def fused(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """All at once, without keeping any step: the kernel that models run on."""
+    """Fused kernel, as used by models; no intermediate step is stored."""
     need("torch")
     import torch
 
@@ -88,5 +89,5 @@ def fused(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
     from peasy.nn.sight import Visible
     from peasy.nn.watch import Look
 
-    q, k, v = (torch.from_numpy(each)[None, None] for each in (query, key, value))
+    q, k, v = (torch.from_numpy(array)[None, None] for array in (query, key, value))
     return attend_fused(Look(q, k, v, Visible(), key.shape[1] ** -0.5))[0, 0].numpy()

@@ -1,4 +1,4 @@
-"""The last result of each experiment, kept in the user's own folder: it can be shown again without a minute's wait."""
+"""Result cache: the last result of each experiment in the user's data directory."""
 
 import json
 import time
@@ -14,34 +14,36 @@ from peasy.render import write
 from peasy.views.document import Block, Part, Rows, Vectors
 from peasy.workbench.experiments.finding import Finding
 
-PARTS: dict[str, type] = {each.__name__.lower(): each for each in (*get_args(Part), Block, Rows, Vectors)}
-"""What documents are made of, by the name it has in JSON."""
+PARTS: dict[str, type] = {node.__name__.lower(): node for node in (*get_args(Part), Block, Rows, Vectors)}
+"""Document nodes by their name in JSON."""
 
 NUMBERS = ("lines", "values", "points", "shades")
-"""Fields in which a word can only be a number that JSON has none for."""
+"""Numeric fields, in which a string can only be nan, inf or -inf, which JSON lacks."""
 
 FORM = 1
-"""Raised when what is written changes: older files are then as if they were not there."""
+"""Format version; files of other versions are ignored."""
 
 
 def remember(finding: Finding) -> Path:
-    """Keep a finding; it takes the place of the one before."""
-    told = {"form": FORM, "when": time.time(), "parts": list(finding.parts), **finding.data()}
+    """Save a result, replacing the previous one."""
+    payload = {"form": FORM, "when": time.time(), "parts": list(finding.parts), **finding.data()}
     path = _place(finding.experiment)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write(path, plain_json.dump(told))
+    return write(path, plain_json.dump(payload))
 
 
 def recall(name: str) -> tuple[Finding, float] | None:
-    """The last finding of an experiment and when it was made, in seconds since 1970; None = there is none."""
+    """Load the last result of an experiment and its time in seconds since 1970; None without one."""
     try:
-        told = json.loads(_place(name).read_text(encoding="utf-8"))
-        if told["form"] != FORM or told["experiment"] != name:
+        payload = json.loads(_place(name).read_text(encoding="utf-8"))
+        if payload["form"] != FORM or payload["experiment"] != name:
             return None
-        fields = {key: told[key] for key in ("experiment", "question", "verdict", "holds", "caveat", "numbers", "seed")}
-        return Finding(parts=tuple(map(_part, told["parts"])), **fields), float(told["when"])
+        fields = {
+            key: payload[key] for key in ("experiment", "question", "verdict", "holds", "caveat", "numbers", "seed")
+        }
+        return Finding(parts=tuple(map(_part, payload["parts"])), **fields), float(payload["when"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # nobody's fault worth a word: it can be run again
+        return None  # an unreadable file is not worth an error: the experiment can be run again
 
 
 def _place(name: str) -> Path:
@@ -50,16 +52,16 @@ def _place(name: str) -> Path:
 
 def _part(told: dict[str, Any]) -> Any:
     kind = PARTS[told["kind"]]
-    arrays = {each.name for each in fields(kind) if each.type == "np.ndarray"}
-    found = {key: _fixed(value, key in NUMBERS or key in arrays) for key, value in told.items() if key != "kind"}
-    found |= {key: np.array(found[key], dtype=float) for key in arrays}
-    return kind(**found | ({"marks": frozenset(found["marks"])} if "marks" in found else {}))
+    array_fields = {field.name for field in fields(kind) if field.type == "np.ndarray"}
+    values = {key: _fixed(value, key in NUMBERS or key in array_fields) for key, value in told.items() if key != "kind"}
+    values |= {key: np.array(values[key], dtype=float) for key in array_fields}
+    return kind(**values | ({"marks": frozenset(values["marks"])} if "marks" in values else {}))
 
 
 def _fixed(value: Any, numbers: bool = False) -> Any:
-    """Lists as tuples, parts as parts; where numbers stand, the words for those that JSON has none for are numbers."""
+    """Restore tuples from lists, nodes from dicts and, in numeric fields, non-finite floats from strings."""
     if isinstance(value, list):
-        return tuple(_fixed(each, numbers) for each in value)
+        return tuple(_fixed(item, numbers) for item in value)
     if isinstance(value, dict):
         return _part(value)
     return float(value) if numbers and value in ("nan", "inf", "-inf") else value

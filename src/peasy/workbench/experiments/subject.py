@@ -1,4 +1,4 @@
-"""Whom an experiment asks: a built-in model by its name or any other, the same without some heads, or untrained."""
+"""Model variants for experiments: loaded by name, untrained, or with ablated heads."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,19 +12,19 @@ Subject = str | Path | LoadedModel
 
 
 def open_subject(model: Subject) -> LoadedModel:
-    """The model itself; what is loaded already stays as it is."""
+    """Load a model by name or path; a loaded one is returned as it is."""
     return model if isinstance(model, LoadedModel) else load(model, device="cpu")
 
 
 def untrained(loaded: LoadedModel, seed: int) -> LoadedModel:
-    """The same model with the numbers that training begins with."""
+    """Return the same model with newly initialized weights."""
     from peasy.models.build import build
 
     return replace(loaded, name=f"{loaded.name}, untrained", model=build(loaded.model.config, seed=seed), packed={})
 
 
 def without(loaded: LoadedModel, heads: Iterable[Head]) -> LoadedModel:
-    """The same model with some heads switched off."""
+    """Return the same model with some heads ablated."""
     from peasy.looking.change import make_change
     from peasy.looking.edit import off
     from peasy.looking.edited import Edited
@@ -36,7 +36,7 @@ def without(loaded: LoadedModel, heads: Iterable[Head]) -> LoadedModel:
 
 
 def name_head(head: Head) -> str:
-    """Layer and head as `peasy look` writes them.
+    """Format (layer, head) as `peasy look` does.
 
     >>> name_head((2, 1))
     '2.1'

@@ -1,7 +1,7 @@
-"""MARKING A SHEET: every table that somebody worked out by hand, done again and judged cell by cell.
+"""Checker of hand-written attention tables: recomputes every table and gives a verdict for each cell.
 
-May import: formula, errors, and the examples of worked. Imported by: worked.tables, views, workbench.
-In: an example with its author's written tables. Out: a verdict for each cell, findings for rows, and why.
+May import: formula, errors, and the examples of worked. Imported by: worked.tables, views, commands.
+In: an example with hand-written tables. Out: a verdict and a reason for each cell, findings for rows.
 """
 
 from peasy.worked.checking.mark import Checked, CheckedCell, CheckedTable, check

@@ -1,8 +1,8 @@
-"""A cell as its author wrote it: a number with its own decimals, an expression, terms with names, a mark or a blank.
+"""Parser of one hand-written cell: a number, an expression, a sum of symbolic terms, a mask sign or a blank.
 
 Numbers may be written as `0.71`, `.71`, `0,71`, `40 %`, `1/2`, `½`, `√2`, `2√2`, `e^0.71`, `1.2e-3`, or in LaTeX
-(`\\frac{1}{2}`, `\\sqrt{2}`). A plain number stands for everything that rounds to it. In an expression whole
-numbers are exact and decimals stand for everything that rounds to them.
+(`\\frac{1}{2}`, `\\sqrt{2}`). A plain number matches every value that rounds to it. In an expression whole
+numbers are exact and decimals match every value that rounds to them.
 """
 
 import math
@@ -15,14 +15,14 @@ from peasy.errors import InvalidInput
 from peasy.worked.checking.expression import evaluate
 
 LONGEST_CELL = 200
-"""A hand-written cell is short; what is longer is no cell."""
+"""Maximum length of a cell in characters."""
 
 NOISE = 1e-9
-"""What floating point may add to a number, relative to its size."""
+"""Relative tolerance for floating-point error."""
 
 
 class Mark(Enum):
-    """Cells that are no number: hidden by a mask (`x`, `×`, `-∞`), or not filled in."""
+    """Cell without a number: masked (`x`, `×`, `-∞`) or blank."""
 
     HIDDEN = "hidden"
     BLANK = "blank"
@@ -30,7 +30,7 @@ class Mark(Enum):
 
 @dataclass(frozen=True)
 class Number:
-    """A written number: every value between `low` and `high` is written like this. `decimals` is None if exact."""
+    """Written number: every value from `low` to `high` rounds to it. `decimals` is None if exact."""
 
     value: float
     low: float
@@ -39,16 +39,16 @@ class Number:
 
     @property
     def unit(self) -> float:
-        """One in the last place that was written."""
+        """One unit in the last written decimal."""
         return 0.0 if self.decimals is None else 10.0**-self.decimals
 
     def allows(self, exact: float) -> bool:
-        """Whether `exact` is written like this when it is rounded (a half may go either way)."""
+        """True if `exact` rounds to this number (halves may round either way)."""
         noise = NOISE * (1 + abs(exact))
         return math.isfinite(exact) and self.low - noise <= exact <= self.high + noise
 
     def cuts(self, exact: float) -> bool:
-        """Whether `exact` is written like this when its further digits are simply left out."""
+        """True if `exact` truncated (not rounded) gives this number."""
         beyond = abs(exact) - abs(self.value)
         same_side = self.value == 0 or (self.value > 0) == (exact > 0)
         return same_side and 0 < beyond < self.unit * (1 - NOISE)
@@ -56,14 +56,14 @@ class Number:
 
 @dataclass(frozen=True)
 class Term:
-    """A product of names with a number before it: `0.4*v_0`, `q_3*k_2`. `factor` is None where none is written."""
+    """Symbolic product with an optional number before it: `0.4*v_0`, `q_3*k_2`."""
 
     factor: Number | None
     names: tuple[str, ...]
 
     def __str__(self) -> str:
-        shown = [] if self.factor is None else [f"{self.factor.value:g}"]
-        return "*".join([*shown, *self.names])
+        parts = [] if self.factor is None else [f"{self.factor.value:g}"]
+        return "*".join([*parts, *self.names])
 
 
 Content = Number | tuple[Term, ...] | Mark
@@ -87,7 +87,7 @@ _SPELLINGS = (
 
 
 def read_cell(written: str | int | float, where: str = "this cell") -> Content:
-    """What the author wrote in a cell.
+    """Parse the text of a cell.
 
     >>> read_cell("0.71").allows(0.7071), read_cell("40 %").value, read_cell("1/√2").value
     (True, 0.4, 0.7071067811865475)
@@ -97,8 +97,8 @@ def read_cell(written: str | int | float, where: str = "this cell") -> Content:
     text = str(written)
     if len(text) > LONGEST_CELL:
         raise InvalidInput(f"{where} has {len(text)} characters.", hint=f"A cell has at most {LONGEST_CELL}.")
-    for spelt in (str.strip, _plainly_spelt):
-        text = spelt(text)
+    for normalise in (str.strip, _plainly_spelt):
+        text = normalise(text)
         if _BLANK.fullmatch(text):
             return Mark.BLANK
         if _HIDDEN.fullmatch(text):
@@ -107,9 +107,9 @@ def read_cell(written: str | int | float, where: str = "this cell") -> Content:
             return _plain_number(plain, written, where)
     if _NOT_A_NUMBER.fullmatch(text):
         _refuse(written, where)
-    extent = evaluate(text)
-    if extent is not None:
-        return Number(extent.value, extent.low, extent.high, None)
+    interval = evaluate(text)
+    if interval is not None:
+        return Number(interval.value, interval.low, interval.high, None)
     return _terms(text, written, where)
 
 
@@ -147,7 +147,7 @@ def _term(text: str, written: object, where: str) -> Term:
         if plain and factor is None and not names:
             factor = _plain_number(plain, written, where)
         elif _NAME.fullmatch(piece):
-            names.append(re.sub(r"^([qkvQKV])_?(\d+)$", lambda found: f"{found[1].lower()}_{found[2]}", piece))
+            names.append(re.sub(r"^([qkvQKV])_?(\d+)$", lambda match: f"{match[1].lower()}_{match[2]}", piece))
         else:
             _refuse(written, where)
     if not names:
@@ -156,8 +156,8 @@ def _term(text: str, written: object, where: str) -> Term:
 
 
 def _refuse(written: object, where: str) -> NoReturn:
-    shown = str(written) if len(str(written)) <= 40 else str(written)[:37] + "..."
+    excerpt = str(written) if len(str(written)) <= 40 else str(written)[:37] + "..."
     raise InvalidInput(
-        f'{where}: "{shown}" cannot be read as a number.',
-        hint="Write 0.71, 40 %, 1/2, √2 or e^0.71; x where nothing may be seen; nothing where there is no answer.",
+        f'{where}: "{excerpt}" cannot be read as a number.',
+        hint="Write 0.71, 40 %, 1/2, √2 or e^0.71; x for a masked cell; leave a cell without an answer empty.",
     )

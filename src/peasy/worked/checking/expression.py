@@ -1,7 +1,7 @@
-"""Small sums in a cell, `1/2`, `2√2`, `e^0.71/5.06`: their value, and between what bounds it lies.
+"""Interval arithmetic for expressions in a cell, such as `1/2`, `2√2`, `e^0.71/5.06`.
 
-Bounds are carried along because decimals in a sum were rounded by whoever wrote them: `1/5.06` is
-any quotient of 1 and something that rounds to 5.06.
+Bounds are needed because decimals in an expression were rounded by the author: `1/5.06` means
+any quotient of 1 and a number that rounds to 5.06.
 """
 
 import math
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import product
 
 DEEPEST = 20
-"""Brackets inside brackets: more than this is no hand sum."""
+"""Maximum nesting depth of brackets."""
 
 _PIECE = re.compile(r"\s*(?:(\d+(?:[.,]\d*)?|[.,]\d+)|(frac|exp|√|e(?=\s*\^))|([-+*/^(){}%]))")
 
 
 @dataclass(frozen=True)
 class Extent:
-    """A value and the bounds between which it lies."""
+    """Interval with a central value."""
 
     value: float
     low: float
@@ -26,32 +26,32 @@ class Extent:
 
 
 class _Unreadable(Exception):
-    """This text is no sum."""
+    """The text is not an expression."""
 
 
 def evaluate(text: str) -> Extent | None:
-    """The value of a small sum, or None when the text is something else.
+    """Evaluate an expression, or return None if the text is not one.
 
     >>> evaluate("2√2").value, evaluate("1/5.06").high > 1 / 5.06, evaluate("love")
     (2.8284271247461903, True, None)
     """
     try:
-        reader = _Reader(_pieces(text))
-        found = reader.sum()
-        return found if reader.done and math.isfinite(found.low) and math.isfinite(found.high) else None
+        parser = _Reader(_pieces(text))
+        interval = parser.sum()
+        return interval if parser.done and math.isfinite(interval.low) and math.isfinite(interval.high) else None
     except (_Unreadable, ArithmeticError, ValueError):
         return None
 
 
 def _pieces(text: str) -> list[str]:
-    pieces, place = [], 0
+    pieces, position = [], 0
     text = text.rstrip()
-    while place < len(text):
-        found = _PIECE.match(text, place)
-        if not found:
+    while position < len(text):
+        match = _PIECE.match(text, position)
+        if not match:
             raise _Unreadable
-        pieces.append(found[1] or found[2] or found[3])
-        place = found.end()
+        pieces.append(match[1] or match[2] or match[3])
+        position = match.end()
     return pieces
 
 
@@ -62,13 +62,13 @@ def _number(piece: str) -> Extent:
 
 
 def _combine(operation: Callable[[float, float], float], a: Extent, b: Extent) -> Extent:
-    """For operations that rise or fall steadily in each argument: the bounds are reached at the corners."""
+    """Apply an operation that is monotonic in each argument: the bounds are reached at the corners."""
     corners = [operation(x, y) for x, y in product((a.low, a.high), (b.low, b.high))]
     return Extent(operation(a.value, b.value), min(corners), max(corners))
 
 
 class _Reader:
-    """Reads a sum of products of powers, left to right."""
+    """Recursive-descent parser of sums of products of powers."""
 
     def __init__(self, pieces: list[str]) -> None:
         self.pieces, self.place, self.depth = pieces, 0, 0

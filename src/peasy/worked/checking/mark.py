@@ -1,9 +1,9 @@
-"""Checking what somebody worked out by hand: every table again, as far as what is given allows.
+"""Checker of hand-written tables: recomputes every table as far as the given numbers allow.
 
-A cell is right when it agrees at its author's own number of decimals, counting from the exact inputs or from
-the author's own earlier tables as they stand there, rounded. Which of the two was used is tried out, table by
-table. An earlier table that holds mistakes counts twice: mended, and as it is; what agrees only with the
-latter `follows` from the mistake and is not blamed for it.
+A cell is right if it agrees at its author's own number of decimals, computed either from the exact inputs or from
+the author's own rounded earlier tables; both are tried for each table. An earlier table with mistakes has two
+readings: corrected, and as written. A cell that agrees only with the latter `follows` from the mistake and is
+not counted as a mistake of its own.
 """
 
 from collections.abc import Iterator
@@ -25,18 +25,18 @@ from peasy.worked.example import Example
 from peasy.worked.work import check_size, head_name
 
 MOST_CELLS = 50_000
-"""More written cells than this are not the work of a hand."""
+"""Maximum number of written cells in one check."""
 
 GIVEN = {
     "x": "rows", "source": "source_x", "w_q": "w_q", "w_k": "w_k", "w_v": "w_v", "w_o": "w_o",
     "query": "q", "key": "k", "value": "v", "weights": "weights",
 }  # fmt: skip
-"""Where an example holds the tables that it gives."""
+"""Step name -> field of `Example` that gives it."""
 
 
 @dataclass(frozen=True)
 class CheckedCell:
-    """One cell: what is written, what is right, and why. `right` is None where only a mistaken table could say."""
+    """One cell: written text, right value and reason. `right` is None if it is known only from a mistaken table."""
 
     table: str
     row: str
@@ -51,9 +51,9 @@ class CheckedCell:
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """A written table with the verdict on each of its cells and why.
+    """Written table with a verdict and a reason for each cell.
 
-    A verdict is "" where nothing could be said and "blank" where there is no answer.
+    A verdict is "" for a cell that cannot be checked and "blank" for a cell without an answer.
     """
 
     name: str
@@ -64,12 +64,12 @@ class CheckedTable:
     verdicts: tuple[tuple[str, ...], ...]
     whys: tuple[tuple[str, ...], ...] = ()
     is_taken: bool = False
-    """Whether something is written in it and none of that could be worked out from other tables."""
+    """True if the table has content and none of it could be computed from other tables."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Everything that was found in an example's written tables."""
+    """Result of checking all written tables of an example."""
 
     title: str
     tables: tuple[CheckedTable, ...]
@@ -78,17 +78,17 @@ class Checked:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong; a number that was cut off instead of rounded is no mistake."""
+        """True if nothing is wrong; a truncated number is not a mistake."""
         return not self.rows and all(cell.verdict in ("right", "cut") for cell in self.cells)
 
     @property
     def taken(self) -> tuple[str, ...]:
-        """Tables after the inputs that had to be taken as they are, because nothing written leads to them."""
+        """Tables (inputs excepted) that could not be recomputed and were taken as given."""
         inputs = {CAPTIONS[step] for step in INPUTS}
         return tuple(dict.fromkeys(t.name for t in self.tables if t.is_taken and t.name not in inputs))
 
     def count(self, verdict: str) -> int:
-        """How many cells have this verdict ("blank" and "" too)."""
+        """Count the cells with this verdict ("blank" and "" included)."""
         return sum(row.count(verdict) for table in self.tables for row in table.verdicts)
 
 
@@ -103,21 +103,23 @@ def check(example: Example) -> Checked:
     """
     check_size(example)
     if sum(len(row) for table in example.written for row in table.cells) > MOST_CELLS:
-        raise InvalidInput(f"There are more than {MOST_CELLS:,} written cells.", hint="Check a smaller piece.")
+        raise InvalidInput(f"There are more than {MOST_CELLS:,} written cells.", hint="Check fewer tables at once.")
     with np.errstate(all="ignore"):
         return _Desk(example).checked()
 
 
 class _Desk:
-    """The tables of one example, gone through in the order in which one comes from the others."""
+    """Checks the tables of one example in order of dependence."""
 
     def __init__(self, example: Example) -> None:
         self.example = example
         self.rules = Rules.of(example)
-        maps = [node_of(each, example) for each in example.written if each.table.strip().upper().startswith("W_")]
-        self.written = [(node_of(each, example, maps), each) for each in example.written]
-        given = {step for step, name in GIVEN.items() if getattr(example, name) is not None}
-        self.routes = routes(example, given | {node for node, _ in self.written})
+        projections = [
+            node_of(table, example) for table in example.written if table.table.strip().upper().startswith("W_")
+        ]
+        self.written = [(node_of(table, example, projections), table) for table in example.written]
+        given_steps = {step for step, name in GIVEN.items() if getattr(example, name) is not None}
+        self.routes = routes(example, given_steps | {node for node, _ in self.written})
         self.symbols = Symbols.of(example.written, example.keys)
         self.versions: dict[str, list[Version]] = {}
         self.tables: list[CheckedTable] = []
@@ -136,59 +138,59 @@ class _Desk:
         return Checked(self.example.title, tuple(self.tables), tuple(self.cells), tuple(self.faults))
 
     def nodes(self) -> Iterator[str]:
-        """All tables, each after those it comes from."""
+        """Yield all tables, each after the ones it is computed from."""
         heads = range(1, self.example.heads + 1) if self.example.heads > 1 else ()
         for step in CAPTIONS:
             yield step
             yield from (head_name(step, head) for head in heads if step in PER_HEAD)
 
     def known(self, node: str) -> list[Version]:
-        """What the table is, by all that was given and written before it; the exact reading first."""
-        given = getattr(self.example, GIVEN[node]) if node in GIVEN else None
-        if given is not None:
-            return [Version(np.asarray(given, dtype=float), clean=True)]
-        found = derive(self.routes.get(node, []), self.versions)
-        hides = node.rpartition(".")[2] in ("scaled", "masked")
-        return [each for each in found if _is_finite(each, caption(node), hides)]
+        """Return the readings of a table from everything given and written before it; the exact one first."""
+        matrix = getattr(self.example, GIVEN[node]) if node in GIVEN else None
+        if matrix is not None:
+            return [Version(np.asarray(matrix, dtype=float), clean=True)]
+        derived = derive(self.routes.get(node, []), self.versions)
+        may_mask = node.rpartition(".")[2] in ("scaled", "masked")
+        return [reading for reading in derived if _is_finite(reading, caption(node), may_mask)]
 
     def judge(self, table: Placed, known: list[Version]) -> list[Version]:
-        """Note the verdict on every cell and row of a written table; give back its readings for what comes after."""
-        judged = {at: self.judge_cell(table, *at, content, known) for at, content in table.cells.items()}
+        """Record verdicts for every cell and row of a written table; return its readings for later tables."""
+        judged = {cell: self.judge_cell(table, *cell, content, known) for cell, content in table.cells.items()}
         slip = self.slip(table, judged)
         if slip:
-            judged = {at: _after(each, slip) for at, each in judged.items()}
-        verdicts: dict[tuple[int, int], str] = {at: each.verdict if each else "" for at, each in judged.items()}
-        self.cells += [_cell(table, at, each) for at, each in judged.items() if each]
-        faults = self.judge_rows(table, verdicts, known)
-        self.faults += faults
-        blanks = {at for at, content in table.cells.items() if content is Mark.BLANK and knowing(known, *at)}
-        whys = {at: each.why for at, each in judged.items() if each}
+            judged = {cell: _after(cell_verdict, slip) for cell, cell_verdict in judged.items()}
+        verdicts = {cell: str(cell_verdict.verdict) if cell_verdict else "" for cell, cell_verdict in judged.items()}
+        self.cells += [_cell(table, cell, cell_verdict) for cell, cell_verdict in judged.items() if cell_verdict]
+        findings = self.judge_rows(table, verdicts, known)
+        self.faults += findings
+        blanks = {cell for cell, content in table.cells.items() if content is Mark.BLANK and knowing(known, *cell)}
+        whys = {cell: cell_verdict.why for cell, cell_verdict in judged.items() if cell_verdict}
         self.tables.append(_table(table, verdicts | dict.fromkeys(blanks, "blank"), whys))
         wrong = np.zeros((len(table.rows), len(table.columns)), dtype=bool)
-        for at, verdict in verdicts.items():
-            wrong[at] = verdict in ("wrong", "follows")
-        if not known:  # of given weights nothing more can be known than that a row of them is doubtful
-            doubtful = {fault.row for fault in faults if fault.finding == "sum"}
+        for cell, verdict in verdicts.items():
+            wrong[cell] = verdict in ("wrong", "follows")
+        if not known:  # given weights cannot be recomputed; only their row sums can be checked
+            doubtful = {fault.row for fault in findings if fault.finding == "sum"}
             wrong |= np.array([[label in doubtful] for label in table.rows])
         slipped = [Version(slip.values, clean=False, written=caption(table.node))] if slip else []
         return [*readings(caption(table.node), table.values(), wrong, known), *slipped]
 
     def slip(self, table: Placed, judged: dict[tuple[int, int], Judged | None]) -> Slip | None:
-        """What happened where weights are wrong, if it has a name."""
+        """Return the known slip that explains wrong weights, if there is one."""
         scores, scaled = best(self.before(table, "scores")), best(self.before(table, "scaled"))
         if table.step != "weights" or scaled is None:
             return None
-        wrong = {at[0] for at, each in judged.items() if each and each.verdict == "wrong"}
+        wrong = {cell[0] for cell, verdict in judged.items() if verdict and verdict.verdict == "wrong"}
         return find_slip(table, wrong, self.rules, (scores or scaled).values, scaled.values)
 
     def judge_cell(self, table: Placed, row: int, column: int, content: Content, known: list[Version]) -> Judged | None:
         if content is Mark.BLANK:
             return None
         if content is Mark.HIDDEN:
-            sees = self.rules.may_look
+            mask = self.rules.may_look
             by_key = table.step in KEY_COLUMNS or table.columns == self.example.keys
-            hidden = by_key and sees is not None and not sees[row, column]
-            return judge_hidden((table.rows[row], table.columns[column]), hidden, known, row, column)
+            masked = by_key and mask is not None and not mask[row, column]
+            return judge_hidden((table.rows[row], table.columns[column]), masked, known, row, column)
         if isinstance(content, Number):
             return judge_number(content, table.texts[row, column].strip(), known, row, column)
         assert isinstance(content, tuple)
@@ -197,40 +199,38 @@ class _Desk:
         return judge_names(table, row, column, content, self.symbols)
 
     def judge_rows(self, table: Placed, verdicts: dict[tuple[int, int], str], known: list[Version]) -> list[RowFinding]:
-        exact, faults = best(known), []
-        faults += unfit_findings(table, None if exact is None else exact.values)
+        exact, findings = best(known), []
+        findings += unfit_findings(table, None if exact is None else exact.values)
         if table.step == "weights" and self.example.normalise != "none":
-            faults += sum_findings(table, verdicts)
+            findings += sum_findings(table, verdicts)
         if table.step == "context":
-            faults += missing_findings(table, self.symbols, self.before(table, "weights"))
+            findings += missing_findings(table, self.symbols, self.before(table, "weights"))
             value = self.before(table, "value")
             if value and self.example.normalise == "softmax":
-                faults += reach_findings(table, verdicts, value[0].values, self.rules.may_look)
-        return faults
+                findings += reach_findings(table, verdicts, value[0].values, self.rules.may_look)
+        return findings
 
     def before(self, table: Placed, step: str) -> list[Version]:
-        """The readings of an earlier table of the same head."""
+        """Return the readings of an earlier table of the same head."""
         return self.versions.get(table.node.replace(table.step, step), [])
 
 
 def _after(judged: Judged | None, slip: Slip) -> Judged | None:
-    """The verdict on a wrong cell with the name of the slip."""
+    """Add the slip to the reason of a wrong cell."""
     if judged is None or judged.verdict != "wrong":
         return judged
     return replace(judged, why=f"{judged.why.removesuffix('.')}: {slip.says}.")
 
 
 def _is_finite(version: Version, name: str, hides: bool) -> bool:
-    """Whether a reading stays within what can be calculated; powers of e may leave it, but nothing needs them.
+    """True if a reading is finite; raise on overflow, except for powers of e, which nothing depends on.
 
-    A table that `hides` may hold minus infinity.
+    `allow_minus_inf` allows minus infinity.
     """
     if not (np.isposinf if hides else np.isinf)(version.values).any():
         return True
     if version.clean and not name.endswith(CAPTIONS["powers"]):
-        raise InvalidInput(
-            f"The numbers of {name} grow beyond what can be calculated.", hint="Use numbers nearer to 1."
-        )
+        raise InvalidInput(f"The numbers of {name} overflow.", hint="Use smaller numbers.")
     return False
 
 
@@ -252,12 +252,12 @@ def _cell(table: Placed, at: tuple[int, int], judged: Judged) -> CheckedCell:
 
 
 def _table(table: Placed, verdicts: dict[tuple[int, int], str], whys: dict[tuple[int, int], str]) -> CheckedTable:
-    """The table as it was written: rows in order, those of a wrong length too."""
+    """Return the table as written: rows in order, including rows of a wrong length."""
     misfits = {len(table.rows) if row is None else row: texts for row, texts in table.misfits}
     used = sorted({row for row, _ in table.cells} | set(misfits))
     width = max([len(table.columns), *map(len, misfits.values())])
 
-    def grid(of: dict[tuple[int, int], str]) -> tuple[tuple[str, ...], ...]:
+    def cells(of: dict[tuple[int, int], str]) -> tuple[tuple[str, ...], ...]:
         return tuple(tuple(of.get((row, column), "").strip() for column in range(width)) for row in used)
 
     unfit = {(row, column): text for row, texts in misfits.items() for column, text in enumerate(texts)}
@@ -266,8 +266,8 @@ def _table(table: Placed, verdicts: dict[tuple[int, int], str], whys: dict[tuple
         says=table.says,
         rows=tuple((*table.rows, "?")[row] for row in used),
         columns=(*table.columns, *("",) * width)[:width],
-        written=grid(table.texts | unfit),
-        verdicts=grid(verdicts),
-        whys=grid(whys),
-        is_taken=not any(verdicts.values()) and any(each is not Mark.BLANK for each in table.cells.values()),
+        written=cells(table.texts | unfit),
+        verdicts=cells(verdicts),
+        whys=cells(whys),
+        is_taken=not any(verdicts.values()) and any(content is not Mark.BLANK for content in table.cells.values()),
     )

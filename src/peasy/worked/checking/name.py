@@ -1,4 +1,4 @@
-"""What people call the tables of attention, and the one name peasy knows each of them by."""
+"""Step aliases: maps captions as people write them ("QK^T / √d_k", "Attention weights") to step names."""
 
 import re
 
@@ -8,7 +8,7 @@ CAPTIONS = {
     "scores": "scores", "scaled": "scaled", "masked": "masked", "powers": "powers", "sums": "sums",
     "weights": "weights", "context": "context", "concat": "concat", "output": "output",
 }  # fmt: skip
-"""Every table that can be checked, in the order in which one comes from the others, with its short caption."""
+"""Every table that can be checked, in order of dependence, with its short caption."""
 
 PER_HEAD = (
     "query",
@@ -23,7 +23,7 @@ PER_HEAD = (
     "weights",
     "context",
 )
-"""The tables that each head has for itself."""
+"""Tables that exist once per head."""
 
 _SAID = {
     "x": "x input inputs embedding embeddings inputembeddings wordembeddings inputvectors vectors",
@@ -50,7 +50,7 @@ _SAID = {
     "concat": "concat concatenated concatenation heads",
     "output": "output outputs",
 }
-_STEPS = {said: step for step, many in _SAID.items() for said in many.split()}
+_STEPS = {alias: step for step, aliases in _SAID.items() for alias in aliases.split()}
 _FILLERS = {"matrix", "table", "the", "a", "of", "our", "my", "vectors", "values:", "matrices"}
 _FORMULA = re.compile(r"(softmax)?[\d.,/]*(dk)?qkt/?[\d.,]*(dk)?(\+m)?v?")
 _HEAD = re.compile(r"[\s,(^{]*\bhead[\s_{-]*(\d+)[}).]*", re.IGNORECASE)
@@ -61,7 +61,7 @@ _NUMBERING = re.compile(r"^\s*(?:(?:step|table|figure)\s*)?[(\[]?\d+[)\].:]+\s*"
 
 
 def step_named(said: str) -> tuple[str, int | None] | None:
-    """The step that a caption means and the head it belongs to, or None for a caption that means none.
+    """Return the step and head that a caption names, or None if it names no step.
 
     >>> step_named("**3. Scores**"), step_named("W_{Q}"), step_named("QK^T / √d_k"), step_named("weights, head 2")
     (('scores', None), ('w_q', None), ('scaled', None), ('weights', 2))
@@ -82,7 +82,7 @@ def step_named(said: str) -> tuple[str, int | None] | None:
 
 
 def caption(node: str) -> str:
-    """How a table is called in findings.
+    """Return the caption of a table for findings.
 
     >>> caption("query"), caption("head-2.weights")
     ('Q', 'head-2.weights')
@@ -92,14 +92,14 @@ def caption(node: str) -> str:
 
 
 def _without_head(said: str) -> tuple[int | None, str]:
-    found = _HEAD.search(said)
-    if not found:
+    match = _HEAD.search(said)
+    if not match:
         return None, said
-    return int(found[1]), said[: found.start()] + " " + said[found.end() :]
+    return int(match[1]), said[: match.start()] + " " + said[match.end() :]
 
 
 def _readings(said: str) -> list[str]:
-    """The caption itself, then what stands before a remark, then what stands after a number or an equals sign."""
+    """Candidate captions: the whole text, the part before a remark, the part after a number or an equals sign."""
     said = _NUMBERING.sub("", said.strip().lstrip("#").strip().strip("*").strip())
     sides = [side for side in re.split(r"=", said) if side.strip()]
     shorter = [re.split(r"[:,;(—–$]| - ", side.strip(" $"), maxsplit=1)[0] for side in sides]
@@ -107,7 +107,7 @@ def _readings(said: str) -> list[str]:
 
 
 def _fewer_words(said: list[str]) -> list[str]:
-    """`Weight matrix W_Q` is W_Q, `Query matrix Q` is Query, `Attention weights A` is Attention weights."""
+    """Drop filler words: `Weight matrix W_Q` -> W_Q, `Query matrix Q` -> Query."""
     words = [word for word in " ".join(said).split() if word.lower() not in _FILLERS]
     if not 1 <= len(words) <= 4:
         return []
@@ -116,7 +116,7 @@ def _fewer_words(said: list[str]) -> list[str]:
 
 
 def _formula(squeezed: str) -> str | None:
-    """The step that a formula with QK^T in it gives, however its scale is written."""
+    """Return the step of a formula that contains QK^T, with any notation of the scale."""
     if not _FORMULA.fullmatch(squeezed):
         return None
     if squeezed.startswith("softmax"):

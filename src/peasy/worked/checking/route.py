@@ -1,7 +1,7 @@
-"""How each table of attention comes from the ones before it, and the arithmetic of one of its cells in words.
+"""Derivations: how each table follows from earlier tables, and the arithmetic of one of its cells as text.
 
-Every number is made by the formula's own parts; here is only which part makes which table from which.
-An unknown cell is NaN and makes unknown what depends on it, and nothing else.
+All numbers are computed by the functions of `formula`; this module only says which tables they are applied to.
+Unknown cells are NaN, and only cells that depend on them become NaN.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ Say = Callable[[int, int, Sequence[Array]], str]
 
 @dataclass(frozen=True)
 class Route:
-    """One way to a table: from `parents`, by `compute`; `say` gives one cell's sum, without its result;
-    nothing where a number is only taken over."""
+    """One derivation of a table: `compute` makes it from `parents`; `explain` returns the arithmetic of one cell
+    without its result, or "" if the number is only copied."""
 
     parents: tuple[str, ...]
     compute: Callable[..., Array]
@@ -35,7 +35,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings of an example as the formula wants them."""
+    """Settings of an example as arguments of the formula."""
 
     scoring: Scoring
     normalise: Normalisation
@@ -45,13 +45,13 @@ class Rules:
 
     @classmethod
     def of(cls, example: Example) -> "Rules":
-        """The rules that an example states."""
-        given = example.scoring
+        """Read the settings from an example."""
+        setting = example.scoring
         scoring: Scoring
-        if isinstance(given, AdditiveScoring):
-            scoring = Additive(np.asarray(given.w), np.asarray(given.u), np.asarray(given.v))
+        if isinstance(setting, AdditiveScoring):
+            scoring = Additive(np.asarray(setting.w), np.asarray(setting.u), np.asarray(setting.v))
         else:
-            scoring = SCORINGS[given]
+            scoring = SCORINGS[setting]
         return cls(
             scoring=scoring,
             normalise=NORMALISATIONS[example.normalise],
@@ -61,28 +61,28 @@ class Rules:
         )
 
     def factor(self, width: int) -> float:
-        """What scores are multiplied with."""
+        """Return the factor that scales the scores."""
         return self.scoring.scale(width) if self.scale is None else self.scale
 
 
 def routes(example: Example, present: set[str]) -> dict[str, list[Route]]:
-    """The ways to every table, by name. `present` are the tables that are given or written."""
+    """Return the derivations of every table by name. `present` are the tables that are given or written."""
     rules = Rules.of(example)
     source = "source" if example.source_tokens else "x"
-    ways = _projections(present, source, stated=example.x is not None)
+    derivations = _projections(present, source, stated=example.x is not None)
     for head in range(example.heads):
-        ways |= _one_head(rules, head, example.heads)
-    found = "context"
+        derivations |= _one_head(rules, head, example.heads)
+    last_step = "context"
     if example.heads > 1:
         contexts = tuple(head_name("context", head + 1) for head in range(example.heads))
-        ways["concat"] = [Route(contexts, lambda *each: merge(np, np.stack(each)), _say_same_number)]
-        found = "concat"
-    ways["output"] = [_product(found, "w_o")] if "w_o" in present else []
-    return ways
+        derivations["concat"] = [Route(contexts, lambda *heads: merge(np, np.stack(heads)), _say_same_number)]
+        last_step = "concat"
+    derivations["output"] = [_product(last_step, "w_o")] if "w_o" in present else []
+    return derivations
 
 
 def multiply(left: Array, right: Array, names: tuple[str, str] = ("left", "right")) -> Array:
-    """left · right; a number times nothing known is unknown, unless it is zero times that."""
+    """Return left · right with NaN as unknown: zero times NaN is zero, anything else times NaN is NaN."""
     if left.shape[-1] != right.shape[0]:
         raise mismatch(names, left.shape, right.shape)
     unknown = (np.isnan(left) @ (right != 0)) | ((left != 0) @ np.isnan(right))
@@ -90,7 +90,7 @@ def multiply(left: Array, right: Array, names: tuple[str, str] = ("left", "right
 
 
 def listed(parts: Sequence[Any] | Array, say: Callable[[Any], str] = str) -> str:
-    """A sum of many parts, the middle left out.
+    """Format a sum; the middle of a long one is left out.
 
     >>> listed([1, 2, 3]), listed(range(100))
     ('1 + 2 + 3', '0 + 1 + 2 + … + 99')
@@ -110,13 +110,13 @@ def _product(left: str, right: str) -> Route:
 
 
 def _projections(present: set[str], source: str, stated: bool) -> dict[str, list[Route]]:
-    """Queries, keys and values; without any matrix the inputs themselves, if the example is `stated` to begin there.
+    """Derivations of queries, keys and values; without projection matrices they are the inputs, if `inputs_given`.
 
-    In notes that show X beside Q, K and V but no matrices, where those come from is not known.
+    In notes that show X beside Q, K and V but no matrices, the origin of Q, K and V is unknown.
     """
     made_from = {"query": ("x", "w_q"), "key": (source, "w_k"), "value": (source, "w_v")}
-    known_apart = present & {"query", "key", "value", "key_transposed"}
-    if not present & {"w_q", "w_k", "w_v"} and (stated or not known_apart):
+    written_separately = present & {"query", "key", "value", "key_transposed"}
+    if not present & {"w_q", "w_k", "w_v"} and (stated or not written_separately):
         return {step: [Route(parents[:1], lambda x: x, _say_same_number)] for step, parents in made_from.items()}
     return {step: [_product(*parents)] if parents[1] in present else [] for step, parents in made_from.items()}
 
@@ -125,45 +125,47 @@ def _one_head(rules: Rules, head: int, heads: int) -> dict[str, list[Route]]:
     def node(step: str) -> str:
         return head_name(step, head + 1 if heads > 1 else 0)
 
-    ways: dict[str, list[Route]] = {}
+    derivations: dict[str, list[Route]] = {}
     if heads > 1:
         for step, others in (("query", ()), ("key", ("query",)), ("value", ("query", "key"))):
-            ways[node(step)] = [Route((step, *others), _part_of(head, heads), _say_same_number)]
-    ways[node("key_transposed")] = [Route((node("key"),), np.transpose, _say_turned)]
-    ways[node("scores")] = [
+            derivations[node(step)] = [Route((step, *others), _part_of(head, heads), _say_same_number)]
+    derivations[node("key_transposed")] = [Route((node("key"),), np.transpose, _say_turned)]
+    derivations[node("scores")] = [
         Route((node("query"), node("key")), lambda q, k: _score(rules, q, k), _say_scores(rules)),
         Route(
             (node("query"), node("key_transposed")), lambda q, k: _score(rules, q, k.T), _say_scores(rules, turned=True)
         ),
     ]
-    ways[node("scaled")] = [  # the key is as wide as the query, so either tells the width
+    derivations[node("scaled")] = [  # query and key have the same width
         Route((node("scores"), node(side)), lambda s, of: s * rules.factor(of.shape[-1]), _say_scaled(rules))
         for side in ("query", "key")
     ]
-    if rules.scoring.scale(4) == 1 or rules.scale is not None:  # then the width of the queries does not matter
-        ways[node("scaled")] += [Route((node("scores"),), lambda s: s * rules.factor(1), _say_scaled(rules))]
-    ways[node("masked")] = [Route((node("scaled"),), lambda s: mask_scores(rules, s), _say_masked(rules))]
-    ways[node("weights")] = [Route((node("masked"),), lambda m: rules.normalise.weigh(np, m), _say_weights(rules))]
+    if rules.scoring.scale(4) == 1 or rules.scale is not None:  # the width does not matter
+        derivations[node("scaled")] += [Route((node("scores"),), lambda s: s * rules.factor(1), _say_scaled(rules))]
+    derivations[node("masked")] = [Route((node("scaled"),), lambda s: mask_scores(rules, s), _say_masked(rules))]
+    derivations[node("weights")] = [
+        Route((node("masked"),), lambda m: rules.normalise.weigh(np, m), _say_weights(rules))
+    ]
     if rules.normalise.name == "softmax":
-        ways[node("powers")] = [Route((node("masked"),), np.exp, lambda i, j, of: f"e^{bracket(of[0][i, j])}")]
-        ways[node("sums")] = [Route((node("powers"),), lambda p: p.sum(axis=-1, keepdims=True), _say_sum)]
-        by_hand = Route((node("powers"), node("sums")), lambda p, s: p / s, _say_quotient)
-        ways[node("weights")] += [by_hand]
-    ways[node("context")] = [_product(node("weights"), node("value"))]
-    return ways
+        derivations[node("powers")] = [Route((node("masked"),), np.exp, lambda i, j, of: f"e^{bracket(of[0][i, j])}")]
+        derivations[node("sums")] = [Route((node("powers"),), lambda p: p.sum(axis=-1, keepdims=True), _say_sum)]
+        from_powers = Route((node("powers"), node("sums")), lambda p, s: p / s, _say_quotient)
+        derivations[node("weights")] += [from_powers]
+    derivations[node("context")] = [_product(node("weights"), node("value"))]
+    return derivations
 
 
 def _part_of(head: int, heads: int) -> Callable[..., Array]:
-    """The columns that belong to one head; several query heads may share one head of keys."""
+    """Return a function that selects the columns of one head; query heads may share a KV head (GQA)."""
 
-    def part(whole: Array, query: Array | None = None, key: Array | None = None) -> Array:
+    def select(whole: Array, query: Array | None = None, key: Array | None = None) -> Array:
         if query is None:
             return split(np, whole, heads)[head]
-        measured = whole if key is None else key
-        shared = max(measured.shape[-1] * heads // query.shape[-1], 1)
-        return split(np, whole, shared)[head * shared // heads]
+        reference = whole if key is None else key
+        kv_heads = max(reference.shape[-1] * heads // query.shape[-1], 1)
+        return split(np, whole, kv_heads)[head * kv_heads // heads]
 
-    return part
+    return select
 
 
 def _score(rules: Rules, query: Array, key: Array) -> Array:
@@ -173,7 +175,7 @@ def _score(rules: Rules, query: Array, key: Array) -> Array:
 
 
 def mask_scores(rules: Rules, scaled: Array) -> Array:
-    """M added, and minus infinity where a query may not look."""
+    """Add the bias M, and set masked scores to minus infinity."""
     biased = scaled if rules.bias is None else scaled + np.where(np.isinf(rules.bias), 0, rules.bias)
     return biased if rules.may_look is None else np.where(rules.may_look, biased, -np.inf)
 
@@ -192,7 +194,7 @@ def _say_turned(i: int, j: int, of: Sequence[Array]) -> str:
 
 
 def _say_scores(rules: Rules, turned: bool = False) -> Say:
-    def say(i: int, j: int, of: Sequence[Array]) -> str:
+    def explain(i: int, j: int, of: Sequence[Array]) -> str:
         query, key = of[0][i], (of[1][:, j] if turned else of[1][j])
         if isinstance(rules.scoring, Additive):
             return "v · tanh(q W + k U)"
@@ -202,38 +204,38 @@ def _say_scores(rules: Rules, turned: bool = False) -> Say:
         lengths = [show(float(np.linalg.norm(vector))) for vector in (query, key)]
         return f"({dot}) / ({lengths[0]} · {lengths[1]})"
 
-    return say
+    return explain
 
 
 def _say_scaled(rules: Rules) -> Say:
-    def say(i: int, j: int, of: Sequence[Array]) -> str:
+    def explain(i: int, j: int, of: Sequence[Array]) -> str:
         if rules.scale is None and rules.scoring.name == "scaled-dot":
             return f"{show(of[0][i, j])} / √{of[1].shape[-1]}"
         return f"{show(of[0][i, j])} · {bracket(rules.factor(1))}"
 
-    return say
+    return explain
 
 
 def _say_masked(rules: Rules) -> Say:
-    def say(i: int, j: int, of: Sequence[Array]) -> str:
+    def explain(i: int, j: int, of: Sequence[Array]) -> str:
         if rules.may_look is not None and not rules.may_look[i, j]:
-            return "this query may not look at this key"
+            return "this key is masked for this query"
         return show(of[0][i, j]) if rules.bias is None else f"{show(of[0][i, j])} + {bracket(rules.bias[i, j])}"
 
-    return say
+    return explain
 
 
 def _say_weights(rules: Rules) -> Say:
-    def say(i: int, j: int, of: Sequence[Array]) -> str:
+    def explain(i: int, j: int, of: Sequence[Array]) -> str:
         row = of[0][i]
         if row[j] == -np.inf:
-            return "what may not be seen weighs nothing"
+            return "a masked key has weight 0"
         if rules.normalise.name == "none":
-            return f"the score {show(row[j])} as it is"
+            return f"the score {show(row[j])}, unchanged"
         power = "e^" if rules.normalise.name == "softmax" else ""
-        return f"{power}{bracket(row[j])} / ({listed(row[row != -np.inf], lambda each: power + bracket(each))})"
+        return f"{power}{bracket(row[j])} / ({listed(row[row != -np.inf], lambda score: power + bracket(score))})"
 
-    return say
+    return explain
 
 
 def _say_sum(i: int, j: int, of: Sequence[Array]) -> str:

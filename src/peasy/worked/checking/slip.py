@@ -1,6 +1,6 @@
-"""Slips that make whole rows of weights wrong in a way that can be named: one forgets the scale or the mask, goes down
-the columns, or divides by the plain sum. The cells stay wrong; the reason says what happened, and what was worked
-out from them follows even where it was worked out from more digits than were written."""
+"""Common slips that explain whole rows of wrong weights: forgotten scale or mask, softmax over columns, division by
+the plain sum. The cells stay wrong and the reason names the slip; later cells computed from them count as `follows`
+even if they were computed from more digits than were written."""
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from peasy.worked.checking.table import Placed
 
 @dataclass(frozen=True)
 class Slip:
-    """Weights as they come out after a slip; `says` goes into the reason."""
+    """One slip: the weights it gives, and `says`, its description for the reason."""
 
     says: str
     values: Array
 
 
 def find_slip(table: Placed, wrong: Set[int], rules: Rules, scores: Array, scaled: Array) -> Slip | None:
-    """The slip that explains every cell of every row in which something is wrong; None if no single one does."""
+    """Return the slip that explains every cell of all wrong rows, or None."""
     return next(
         (slip for slip in _slips(rules, scores, scaled) if wrong and _explains(slip.values, table, wrong)), None
     )
@@ -33,16 +33,16 @@ def _slips(rules: Rules, scores: Array, scaled: Array) -> Iterator[Slip]:
         return
     masked = mask_scores(rules, scaled)
     if not np.array_equal(scores, scaled):
-        yield Slip("that is without scaling the scores", softmax(np, mask_scores(rules, scores)))
+        yield Slip("the scores were not scaled", softmax(np, mask_scores(rules, scores)))
     if not np.array_equal(masked, scaled):
-        yield Slip("that is without the mask", softmax(np, scaled))
-    yield Slip("that is the softmax down the columns", softmax(np, masked.T).T)
-    seen = np.where(masked == -np.inf, 0, masked)
-    yield Slip("that is divided by the sum, without e^x", seen / seen.sum(axis=-1, keepdims=True))
+        yield Slip("the mask was not applied", softmax(np, scaled))
+    yield Slip("softmax was taken over columns instead of rows", softmax(np, masked.T).T)
+    unmasked = np.where(masked == -np.inf, 0, masked)
+    yield Slip("the scores were divided by their sum, without e^x", unmasked / unmasked.sum(axis=-1, keepdims=True))
 
 
 def _explains(values: Array, table: Placed, rows: Set[int]) -> bool:
-    return all(_fits(content, values[at]) for at, content in table.cells.items() if at[0] in rows)
+    return all(_fits(content, values[cell]) for cell, content in table.cells.items() if cell[0] in rows)
 
 
 def _fits(content: Content, value: float) -> bool:

@@ -1,4 +1,4 @@
-"""A written table laid over the table it means: which written cell stands for which row and column."""
+"""Alignment of a written table with the table it names: maps each written cell to a row and column."""
 
 import re
 from collections import Counter
@@ -14,20 +14,20 @@ from peasy.worked.example import Example, Written
 from peasy.worked.work import head_name
 
 INPUTS = ("x", "source", "w_q", "w_k", "w_v", "w_o")
-"""What nothing else gives: these tables must be whole."""
+"""Tables that cannot be derived from others: they must be complete."""
 
 BY_KEY = ("source", "key", "value")
-"""Tables with one row for each token that is looked at."""
+"""Tables with one row per key."""
 
 KEY_COLUMNS = ("scores", "scaled", "masked", "powers", "weights", "key_transposed")
-"""Tables with one column for each token that is looked at."""
+"""Tables with one column per key."""
 
 _NUMBERED = re.compile(r"(?:row|word|token|[xqkvz])?[\s_]*\{?\(?(\d+)\)?\}?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class RowFinding:
-    """What is wrong with a row as a whole: its length, its sum, or values it could not reach."""
+    """Mistake of a whole row: its length, its sum, or values out of range."""
 
     table: str
     row: str
@@ -38,7 +38,7 @@ class RowFinding:
 
 @dataclass
 class Placed:
-    """A written table on its grid. `cells` are what could be placed; `faults` the rows that do not fit."""
+    """Written table aligned with its grid. `cells` are the aligned cells, `misfits` the rows that do not fit."""
 
     node: str
     says: str
@@ -50,40 +50,40 @@ class Placed:
 
     @property
     def step(self) -> str:
-        """The step without its head."""
+        """Step name without the head prefix."""
         return self.node.rpartition(".")[2]
 
     def where(self, row: int, column: int) -> str:
-        """A cell's place in words, for errors."""
+        """Return the location of a cell, for error messages."""
         return f"{caption(self.node)}, row {self.rows[row]}, column {self.columns[column]}"
 
     def by_row(self) -> dict[int, dict[tuple[int, int], Content]]:
-        """The placed cells, row by row."""
+        """Return the aligned cells grouped by row."""
         rows: dict[int, dict[tuple[int, int], Content]] = {}
-        for at, content in sorted(self.cells.items(), key=lambda cell: cell[0]):
-            rows.setdefault(at[0], {})[at] = content
+        for cell, content in sorted(self.cells.items(), key=lambda item: item[0]):
+            rows.setdefault(cell[0], {})[cell] = content
         return rows
 
     def values(self) -> np.ndarray:
-        """The written numbers; NaN where none is written; what weighs nothing where something is hidden."""
+        """Return the written numbers: NaN if missing, 0 or -inf if masked."""
         grid = np.full((len(self.rows), len(self.columns)), np.nan)
-        for place, cell in self.cells.items():
-            if isinstance(cell, Number):
-                grid[place] = cell.value
-            elif cell is Mark.HIDDEN and self.step in ("weights", "powers"):
-                grid[place] = 0.0
-            elif cell is Mark.HIDDEN and self.step in ("scores", "scaled", "masked"):
-                grid[place] = -np.inf
+        for cell, content in self.cells.items():
+            if isinstance(content, Number):
+                grid[cell] = content.value
+            elif content is Mark.HIDDEN and self.step in ("weights", "powers"):
+                grid[cell] = 0.0
+            elif content is Mark.HIDDEN and self.step in ("scores", "scaled", "masked"):
+                grid[cell] = -np.inf
         return grid
 
 
 def node_of(written: Written, example: Example, present: Sequence[str] = ()) -> str:
-    """The table that a written one means."""
-    found = step_named(written.table)
-    if found is None:
+    """Return the name of the step that a written table represents."""
+    named = step_named(written.table)
+    if named is None:
         hint = did_you_mean(written.table, CAPTIONS.values()) or f"Known: {', '.join(CAPTIONS.values())}."
         raise InvalidInput(f'There is no table "{_short(written.table)}" in attention.', hint=hint)
-    step, head = found
+    step, head = named
     if step == "output" and example.w_o is None and "w_o" not in present:
         step = "concat" if example.heads > 1 and head is None else "context"
     if head is None or (example.heads == 1 and head == 1):
@@ -95,7 +95,7 @@ def node_of(written: Written, example: Example, present: Sequence[str] = ()) -> 
     if step not in PER_HEAD or not 1 <= head <= example.heads:
         raise InvalidInput(
             f'"{_short(written.table)}" names head {head}, but there are {example.heads} heads.',
-            hint="Say how many: heads = 2.",
+            hint="Set the number of heads: heads = 2.",
         )
     return head_name(step, head)
 
@@ -103,7 +103,7 @@ def node_of(written: Written, example: Example, present: Sequence[str] = ()) -> 
 def place(
     written: Written, node: str, example: Example, shape: tuple[int, ...] | None, may_look: np.ndarray | None = None
 ) -> Placed:
-    """Lay a written table over the table it means; `shape` is that table's size where it is known."""
+    """Align a written table with the step it represents; `shape` is that table's shape if known."""
     step = node.rpartition(".")[2]
     cells = tuple(tuple(str(cell) for cell in row) for row in written.cells)
     if not cells or not any(cells):
@@ -113,21 +113,21 @@ def place(
     rows = _row_labels(step, example, shape, len(cells))
     columns = _column_labels(step, example, written, shape, cells)
     if step == "context" and len(cells[0]) in (1, len(example.keys)) and _has_names(cells):
-        columns = example.keys  # `0.4*v_0 | 0.6*v_1`: one column for each key, or one cell for the whole sum
-    which_rows = _matched(written.rows, rows, f"{caption(node)}, rows") if written.rows else list(range(len(cells)))
-    which_columns = _columns_matched(step, written, columns, cells, node)
+        columns = example.keys  # `0.4*v_0 | 0.6*v_1`: one column per key, or one cell for the whole sum
+    row_indices = _matched(written.rows, rows, f"{caption(node)}, rows") if written.rows else list(range(len(cells)))
+    column_indices = _columns_matched(step, written, columns, cells, node)
     placed = Placed(node, written.says, rows, columns)
-    for index, row in zip(which_rows, cells, strict=True):
+    for index, row in zip(row_indices, cells, strict=True):
         if index >= len(rows):
             placed.misfits.append((None, row))
             continue
-        fitted = _fitted(row, which_columns, len(columns), None if may_look is None else may_look[index], step)
-        if fitted is None:
+        assigned = _fitted(row, column_indices, len(columns), None if may_look is None else may_look[index], step)
+        if assigned is None:
             placed.misfits.append((index, row))
             continue
-        if any((index, column) in placed.cells for column, _ in fitted):
+        if any((index, column) in placed.cells for column, _ in assigned):
             raise InvalidInput(f"{caption(node)} has two rows for {rows[index]}.", hint="Give each row once.")
-        for column, text in fitted:
+        for column, text in assigned:
             placed.cells[index, column] = read_cell(text, placed.where(index, column))
             placed.texts[index, column] = text
     _check_inputs(placed)
@@ -165,55 +165,55 @@ def _column_labels(
 def _columns_matched(
     step: str, written: Written, columns: tuple[str, ...], cells: tuple[tuple[str, ...], ...], node: str
 ) -> list[int] | None:
-    """Which columns the written ones are, where they are named; None = as they stand."""
+    """Return the column index of each written column if they are labelled; None = in order."""
     if not written.columns or step not in KEY_COLUMNS or any(len(row) > len(written.columns) for row in cells):
         return None
     return _matched(written.columns, columns, f"{caption(node)}, columns")
 
 
 def _matched(labels: Sequence[str], names: Sequence[str], where: str) -> list[int]:
-    """The index that each label means: a token, or a number; as they stand if none means any."""
-    places = _by_name([_bare(each) for each in labels], names)
-    if all(place is None for place in places):
-        numbers = [_NUMBERED.fullmatch(_bare(each)) for each in labels]
-        if all(numbers):
-            indices = [int(found[1]) for found in numbers if found]
-            first = 0 if 0 in indices else 1
-            return [index - first for index in indices]
+    """Return the index of each label, a token or a number; in order if no label matches."""
+    indices = _by_name([_bare(label) for label in labels], names)
+    if all(index is None for index in indices):
+        matches = [_NUMBERED.fullmatch(_bare(label)) for label in labels]
+        if all(matches):
+            numbers = [int(match[1]) for match in matches if match]
+            first = 0 if 0 in numbers else 1
+            return [number - first for number in numbers]
         return list(range(len(labels)))
-    for label, found in zip(labels, places, strict=True):
-        if found is None:
+    for label, index in zip(labels, indices, strict=True):
+        if index is None:
             hint = did_you_mean(label, names) or f"Tokens: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}."
-            raise InvalidInput(f'{where}: "{_short(label)}" is none of the tokens.', hint=hint)
-    return [place for place in places if place is not None]
+            raise InvalidInput(f'{where}: "{_short(label)}" is not one of the tokens.', hint=hint)
+    return [index for index in indices if index is not None]
 
 
 def _by_name(labels: Sequence[str], names: Sequence[str]) -> list[int | None]:
-    """Each label's token; a token that stands several times is matched in order."""
-    found: list[int | None] = []
+    """Return the token index of each label; repeated tokens are matched in order."""
+    indices: list[int | None] = []
     for fold in (str, str.casefold):
-        left: dict[str, list[int]] = {}
+        remaining: dict[str, list[int]] = {}
         for index, name in enumerate(names):
-            left.setdefault(fold(name.strip()), []).append(index)
-        known = {name: places[0] for name, places in left.items()}
-        found = []
+            remaining.setdefault(fold(name.strip()), []).append(index)
+        first_positions = {name: positions[0] for name, positions in remaining.items()}
+        indices = []
         for label in labels:
-            queue = left.get(fold(label))
-            found.append(queue.pop(0) if queue else known.get(fold(label)))
-        if None not in found:
-            return found
-    return found
+            queue = remaining.get(fold(label))
+            indices.append(queue.pop(0) if queue else first_positions.get(fold(label)))
+        if None not in indices:
+            return indices
+    return indices
 
 
 def _bare(label: str) -> str:
-    """`**peasy**(q_1)` is `peasy`."""
+    """Strip markup and symbol: `**peasy**(q_1)` -> `peasy`."""
     return re.sub(r"(?<=\S)\s*\((?:[qkvx]_?\d+)\)$", "", label.strip().strip("*:` ").strip())
 
 
 def _fitted(
     row: tuple[str, ...], columns: list[int] | None, width: int, seen: np.ndarray | None, step: str
 ) -> list[tuple[int, str]] | None:
-    """Each cell with its column, or None for a row of a wrong length."""
+    """Return each cell with its column, or None for a row of a wrong length."""
     if columns is not None:
         return [(column, text) for column, text in zip(columns, row, strict=False) if column < width]
     if len(row) == width:

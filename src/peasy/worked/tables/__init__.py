@@ -1,7 +1,7 @@
-"""TABLES ON PAPER: notes in Markdown, LaTeX, CSV or TOML, read as tables that say which step they are.
+"""Readers of hand-written notes in Markdown, LaTeX, CSV or TOML: tables with captions that name their step.
 
-May import: formula, config, errors, and the examples and names of worked. Imported by: views, workbench.
-In: a file of somebody's notes. Out: Notes, whose parts are examples with their written tables.
+May import: formula, config, errors, and the examples and step aliases of worked. Imported by: views, commands.
+In: a file of notes. Out: Notes, whose parts are examples with hand-written tables.
 """
 
 from peasy.worked.tables.notes import Notes, as_written_names, read_notes, read_text

@@ -1,4 +1,4 @@
-"""Notes in CSV: blocks between empty lines, each with the step in its first cell."""
+"""CSV reader of notes: blocks separated by empty lines, each with the step in its first cell."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ from peasy.worked.tables.sheet import SETTINGS, Sheet, part_labels
 
 
 def read(text: str) -> Sheet:
-    """The tables and settings of a CSV text, separated by commas, semicolons or tabs.
+    """Read the tables and settings of a CSV text, separated by commas, semicolons or tabs.
 
     >>> read("weights,I,AI\\nI,0.2,0.8").tables[0]
     Written(table='weights', cells=(('0.2', '0.8'),), rows=('I',), columns=('I', 'AI'), says='')
@@ -29,7 +29,7 @@ def read(text: str) -> Sheet:
 def _add(sheet: Sheet, block: list[list[str]]) -> None:
     (name, *rest), *body = block
     rest = _trimmed(rest)
-    if rest:  # the name stands in the corner of its own table
+    if rest:  # the name is in the corner cell of the table
         width = max(len(row) for row in block)
         if all(not row[0].strip() for row in body) or not body:
             body, header = [rest, *(row[1:] for row in body)], None
@@ -64,11 +64,11 @@ def _blocks(rows: list[list[str]]) -> Iterator[list[list[str]]]:
 
 
 def _trimmed(row: list[str]) -> list[str]:
-    """A row without the empty cells that a spreadsheet leaves at its end."""
+    """Drop empty cells at the end of a row, as spreadsheets leave them."""
     end = max((index + 1 for index, cell in enumerate(row) if cell.strip()), default=0)
     return row[:end]
 
 
 def _unguarded(cell: str) -> str:
-    """A leading quote only keeps a spreadsheet from calculating."""
+    """Remove the leading quote that keeps a spreadsheet from evaluating a cell."""
     return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell

@@ -1,4 +1,4 @@
-r"""Notes in LaTeX: `Q = \begin{bmatrix} ... \end{bmatrix}`, and tables with a \caption or a heading above them."""
+r"""LaTeX reader of notes: `Q = \begin{bmatrix} ... \end{bmatrix}`, and tables with a \caption or a heading."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from peasy.worked.tables.sheet import Sheet, part_labels
 
 NEARBY = 2000
-"""How many characters before a table may hold its name."""
+"""Number of characters before a table that are searched for its caption."""
 
 _ENVIRONMENT = re.compile(
     r"\\begin\{((?:[bpvBV]|small)?matrix|array|tabular[*x]?|longtable)\*?\}"
@@ -35,7 +35,7 @@ _SPELT = {
 
 @dataclass(frozen=True)
 class Found:
-    """A table or matrix of a text, with what may be its caption, nearest first."""
+    """Table or matrix with its candidate captions, nearest first."""
 
     captions: list[str]
     header: list[str] | None
@@ -43,7 +43,7 @@ class Found:
 
 
 def read(text: str) -> Sheet:
-    r"""The tables and settings of a LaTeX text; settings stand in comments, `% causal: true`.
+    r"""Read the tables and settings of a LaTeX text; settings are comments such as `% causal: true`.
 
     >>> read(r"$Q = \begin{bmatrix} 1 & 0 \\ 0 & 1 \end{bmatrix}$").tables[0].cells
     (('1', '0'), ('0', '1'))
@@ -54,26 +54,26 @@ def read(text: str) -> Sheet:
     for line in text.splitlines():
         if "\\" not in line and "&" not in line:
             sheet.read_setting(line)
-    for found in matrices(text):
-        sheet.add(found.captions, *part_labels(found.header, found.body))
+    for table in matrices(text):
+        sheet.add(table.captions, *part_labels(table.header, table.body))
     return sheet
 
 
 def matrices(text: str, before: str = "") -> Iterator[Found]:
-    """Every matrix and table of a text, in order; `before` is text that stands above it."""
+    """Yield every matrix and table of a text in order; `before` is the text above it."""
     text = before + "\n" + _COMMENT.sub("", text)
     last = 0
-    for found in _ENVIRONMENT.finditer(text):
-        kind, inside = found.groups()
-        before, after = text[max(last, found.start() - NEARBY) : found.start()], text[found.end() : found.end() + 20]
+    for match in _ENVIRONMENT.finditer(text):
+        kind, inside = match.groups()
+        before, after = text[max(last, match.start() - NEARBY) : match.start()], text[match.end() : match.end() + 20]
         if kind == "matrix" and r"\begin{matrix}" in before and after.lstrip().startswith(("\\\\", "&")):
-            continue  # the labels beside another matrix
+            continue  # labels of another matrix
         body = _rows(inside, kind)
-        named = list(_names(before)) + list(_caption_of(text, found.start(), found.end()))
-        last = found.end()
+        captions = list(_names(before)) + list(_caption_of(text, match.start(), match.end()))
+        last = match.end()
         if body:
             header = body.pop(0) if kind.startswith(("tab", "long", "array")) and len(body) > 1 else None
-            yield Found(named, header, body)
+            yield Found(captions, header, body)
 
 
 def _rows(inside: str, kind: str) -> list[list[str]]:
@@ -85,7 +85,7 @@ def _rows(inside: str, kind: str) -> list[list[str]]:
 
 
 def _names(before: str) -> Iterator[str]:
-    """What stands left of the equals signs, then the titles and lines above, nearest first."""
+    """Yield candidate captions: left sides of equals signs, then titles and lines above, nearest first."""
     bare = re.sub(r"\\begin\{matrix\}(?:(?!\\begin|\\end).)*\\end\{matrix\}", "", before, flags=re.DOTALL)
     bare = re.sub(
         r"\\begin\{(?:aligned|align|matrix|equation|gather|center|table|displaymath)\*?\}(\[[^\]]*\])?", "", bare
@@ -101,15 +101,15 @@ def _names(before: str) -> Iterator[str]:
 
 
 def _caption_of(text: str, start: int, end: int) -> Iterator[str]:
-    """The \\caption of the floating table that a tabular stands in."""
+    """Yield the \\caption of the table environment around a tabular."""
     opened, closed = text.rfind(r"\begin{table", 0, start), text.rfind(r"\end{table", 0, start)
     if opened > closed:
         stop = text.find(r"\end{table", end)
-        yield from (plain(found) for found in _CAPTION.findall(text[opened : stop if stop > 0 else len(text)]))
+        yield from (plain(caption) for caption in _CAPTION.findall(text[opened : stop if stop > 0 else len(text)]))
 
 
 def plain(text: str) -> str:
-    """A cell or caption without its wrapping."""
+    """Strip LaTeX markup from a cell or caption."""
     text = text.strip()
     for spelt, sign in _SPELT.items():
         text = text.replace(spelt, sign)

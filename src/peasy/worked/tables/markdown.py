@@ -1,4 +1,4 @@
-"""Notes in Markdown: tables with a heading, a bold line or a plain `name:` above them, and matrices in TeX."""
+"""Markdown reader of notes: tables with a heading, a bold line or `name:` above them, and matrices in TeX."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from peasy.worked.tables import latex
 from peasy.worked.tables.sheet import Sheet, part_labels
 
 FARTHEST = 8
-"""How many lines of text above a table may hold its caption."""
+"""Number of lines above a table that are searched for its caption."""
 
 _RULER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
@@ -20,26 +20,26 @@ _ESCAPED = re.compile(r"\\([\\`*{}\[\]<>#|&$~^!_+=.)-])")
 
 
 def read(text: str) -> Sheet:
-    """The tables and settings of a Markdown text.
+    """Read the tables and settings of a Markdown text.
 
     >>> read("**Q**\\n\\n| | 0 |\\n|---|---|\\n| I | 1 |").tables[0]
     Written(table='query', cells=(('1',),), rows=('I',), columns=('0',), says='')
     """
     sheet = Sheet()
     above: list[str] = []
-    spent = ""  # a caption that stood below its table
+    spent = ""  # a caption below its table, already used
     for kind, lines in _blocks(text.splitlines()):
         if kind == "table":
             below, *lines = lines
             header, *body = ([_plain(cell) for cell in _split(line)] for line in lines)
-            captions = [*_captions(above), *(each for each in header[:1] if len(header) > 1 < len(each))]
+            captions = [*_captions(above), *(corner for corner in header[:1] if len(header) > 1 < len(corner))]
             if not any(map(step_named, captions)) and _BELOW.fullmatch(below.strip()):
                 captions, spent = _BELOW.findall(below.strip()), below
             sheet.add(captions, *part_labels(header, body))
             above = []
         elif kind == "tex":
-            for found in latex.matrices("\n".join(lines), before="\n".join(above[-2:])):
-                sheet.add([*found.captions, *_captions(above)], *part_labels(found.header, found.body))
+            for table in latex.matrices("\n".join(lines), before="\n".join(above[-2:])):
+                sheet.add([*table.captions, *_captions(above)], *part_labels(table.header, table.body))
             above = []
         elif lines[0] == spent:
             spent = ""
@@ -59,55 +59,55 @@ def _note(sheet: Sheet, line: str, above: list[str]) -> None:
 
 
 def _blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """The text cut into tables, matrices and lines; what stands in a code fence is neither."""
-    at, fenced = 0, False
-    while at < len(lines):
-        line = lines[at]
+    """Yield the text as tables, matrices and lines; code fences are skipped."""
+    index, fenced = 0, False
+    while index < len(lines):
+        line = lines[index]
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
-            at += 1
+            index += 1
         elif fenced:
-            at += 1
-        elif "|" in line and at + 1 < len(lines) and "-" in lines[at + 1] and _RULER.fullmatch(lines[at + 1]):
-            end = at + 2
+            index += 1
+        elif "|" in line and index + 1 < len(lines) and "-" in lines[index + 1] and _RULER.fullmatch(lines[index + 1]):
+            end = index + 2
             while end < len(lines) and "|" in lines[end]:
                 end += 1
-            below = next((each for each in lines[end : end + 2] if each.strip()), "")
-            yield "table", [below, line, *lines[at + 2 : end]]
-            at = end
+            below = next((next_line for next_line in lines[end : end + 2] if next_line.strip()), "")
+            yield "table", [below, line, *lines[index + 2 : end]]
+            index = end
         elif r"\begin{" in line:
-            end = _matrix_end(lines, at)
-            yield "tex", lines[at:end]
-            at = end
+            end = _matrix_end(lines, index)
+            yield "tex", lines[index:end]
+            index = end
         else:
             yield "line", [line]
-            at += 1
+            index += 1
 
 
 def _matrix_end(lines: list[str], start: int) -> int:
     depth = 0
-    for at in range(start, len(lines)):
-        depth += lines[at].count(r"\begin{") - lines[at].count(r"\end{")
+    for index in range(start, len(lines)):
+        depth += lines[index].count(r"\begin{") - lines[index].count(r"\end{")
         if depth <= 0:
-            return at + 1
+            return index + 1
     return len(lines)
 
 
 def _captions(above: list[str]) -> list[str]:
-    """The lines above a table, those that look like captions (headings, bold lines) first, nearest first."""
+    """Return candidate captions: headings and bold lines above a table first, nearest first."""
     near = [line.strip() for line in reversed(above[-FARTHEST:]) if line.strip() not in ("$$", "---")]
-    bold = next((place for place, line in enumerate(near) if line.startswith(("**", "__"))), None)
+    bold = next((index for index, line in enumerate(near) if line.startswith(("**", "__"))), None)
     if bold is not None and not step_named(_plain(near[bold])):
-        # The table has a name, and it is no step: a formula in between does not make it one.
+        # The bold caption names no step, so a formula between it and the table must not name one either.
         near = [near[bold], *(line for line in near[:bold] if not re.search(r"[\\$=^]", line))]
     lines = [_plain(line) for line in sorted(near, key=lambda line: not line.startswith(("#", "**", "__")))]
     return lines + [" ".join(words) for line in near[:1] for words in _last_words(line)]
 
 
 def _last_words(line: str) -> Iterator[list[str]]:
-    """What a sentence leads up to: `so the values V are:` leads to `values V`."""
-    found = _LEADING.fullmatch(line[-100:])
-    words = found[1].split() if found else []
+    """Yield the last words of a lead-in sentence: `so the values V are:` gives `values V`."""
+    match = _LEADING.fullmatch(line[-100:])
+    words = match[1].split() if match else []
     yield from (words[-count:] for count in (3, 2, 1) if len(words) >= count)
 
 
@@ -119,7 +119,7 @@ def _split(line: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A cell without its marking: bold, code, escapes."""
+    """Strip Markdown markup from a cell: bold, code, escapes."""
     text = text.strip().strip("`")
     if len(text) > LONGEST_CELL:
         return text

@@ -1,4 +1,4 @@
-"""Somebody's notes: a file of tables in TOML, Markdown, LaTeX or CSV, read as examples with written tables."""
+"""Hand-written notes: a file of tables in TOML, Markdown, LaTeX or CSV, read as examples with written tables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from peasy.worked.tables import csv, latex, markdown
 from peasy.worked.tables.sheet import Sheet
 
 LARGEST = 4_000_000
-"""Bytes; notes are written by hand."""
+"""Maximum size of a file of notes in bytes."""
 
 READERS: dict[str, Callable[[str], Sheet]] = {
     ".md": markdown.read, ".markdown": markdown.read, ".txt": markdown.read,
     ".tex": latex.read, ".csv": csv.read, ".tsv": csv.read,
 }  # fmt: skip
-"""What each kind of file is read by; .toml and .json hold examples themselves."""
+"""Reader of each file type; .toml and .json are read as examples directly."""
 
 
 @dataclass(frozen=True)
 class Notes:
-    """A document's tables. Each part has its own tokens, inputs and settings; most notes have one part."""
+    """Tables of a document. Each part has its own tokens, inputs and settings; most notes have one part."""
 
     title: str
     parts: tuple[Example, ...]
@@ -34,7 +34,7 @@ class Notes:
 
 
 def read_notes(path: str | Path) -> Notes:
-    """The notes in a file, or those of the library that have this name."""
+    """Read notes from a file, or from the library by name."""
     path = Path(path)
     library = _as_written()
     if not path.exists() and path.name.removesuffix(".toml") in library and len(path.parts) == 1:
@@ -43,7 +43,7 @@ def read_notes(path: str | Path) -> Notes:
     if suffix not in (".toml", ".json", *READERS):
         _must_exist(path)
         known = ", ".join([".toml", ".json", *READERS])
-        raise InvalidInput(f"{path.name} is of no kind that can be checked.", hint=f"Kinds: {known}.")
+        raise InvalidInput(f"{path.name} has a file type that cannot be checked.", hint=f"File types: {known}.")
     text = _text(path)
     if suffix in (".toml", ".json"):
         return _from_data(config.load(path), path.name)
@@ -51,7 +51,7 @@ def read_notes(path: str | Path) -> Notes:
 
 
 def read_text(text: str, suffix: str = ".md", name: str = "notes") -> Notes:
-    """The notes in a text of the kind that `suffix` names."""
+    """Read notes from a text; `suffix` is its file type."""
     sheet = READERS[suffix](text)
     try:
         example = sheet.example(str(sheet.settings.get("title", Path(name).stem)))
@@ -61,7 +61,7 @@ def read_text(text: str, suffix: str = ".md", name: str = "notes") -> Notes:
 
 
 def as_written_names() -> tuple[str, ...]:
-    """The documents of the library, as their authors wrote them."""
+    """Return the names of the library's documents as their authors wrote them."""
     return tuple(sorted(_as_written()))
 
 
@@ -72,7 +72,7 @@ def _as_written() -> dict[str, Path]:
 
 def _must_exist(path: Path) -> None:
     if not path.exists():
-        near = did_you_mean(path.name, [*(each.name for each in _neighbours(path)), *_as_written()])
+        near = did_you_mean(path.name, [*(neighbour.name for neighbour in _neighbours(path)), *_as_written()])
         raise NotFound(f"There is no file {path}.", hint=near or "peasy check takes a .toml, .md, .tex or .csv file.")
     if not path.is_file():
         raise InvalidInput(f"{path} is not a file.")
@@ -80,7 +80,7 @@ def _must_exist(path: Path) -> None:
 
 def _neighbours(path: Path) -> list[Path]:
     try:
-        return [each for each in path.parent.iterdir() if each.suffix in (".toml", ".json", *READERS)][:1000]
+        return [sibling for sibling in path.parent.iterdir() if sibling.suffix in (".toml", ".json", *READERS)][:1000]
     except OSError:
         return []
 
@@ -94,14 +94,14 @@ def _text(path: Path) -> str:
             )
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidInput(f"{path.name} is not a text (UTF-8).") from None
+        raise InvalidInput(f"{path.name} is not UTF-8 text.") from None
     except OSError as error:
         raise InvalidInput(f"{path.name} cannot be read: {error.strerror}.") from None
     if "\0" in text:
-        raise InvalidInput(f"{path.name} is not a text: it holds zero bytes.")
+        raise InvalidInput(f"{path.name} is not text: it contains NUL bytes.")
     if not text.strip():
         raise InvalidInput(
-            f"{path.name} is empty.", hint="Notes hold tables with the step above each: X, W_Q, scores ..."
+            f"{path.name} is empty.", hint="Notes contain tables with the step above each: X, W_Q, scores ..."
         )
     return text
 
@@ -112,7 +112,7 @@ def _from_data(data: Any, name: str) -> Notes:
     if isinstance(data, dict) and "parts" in data:
         parts = data["parts"] if isinstance(data["parts"], list) else []
         data = {key: value for key, value in data.items() if key != "ignored"} | {
-            "parts": [_listed(each) for each in parts]
+            "parts": [_listed(part) for part in parts]
         }
         notes = config.read(Notes, data, where=name)
     else:
@@ -124,7 +124,7 @@ def _from_data(data: Any, name: str) -> Notes:
 
 
 def _listed(example: Any) -> Any:
-    """Written tables by name, `[written] scores = [...]`, in the longer form that also names rows and columns."""
+    """Expand the short form `[written] scores = [...]` to the long form, a list of tables."""
     if not isinstance(example, dict) or not isinstance(example.get("written"), dict):
         return example
     return example | {"written": [{"table": table, "cells": cells} for table, cells in example["written"].items()]}

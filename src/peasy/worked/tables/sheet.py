@@ -1,4 +1,4 @@
-"""A sheet: the tables and settings found in a text, and the example that they make."""
+"""Sheet of notes: the tables and settings found in a text, and the example built from them."""
 
 import re
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from peasy.worked.checking.table import BY_KEY, KEY_COLUMNS
 from peasy.worked.example import Example, Written
 
 SETTINGS = ("title", "tokens", "source_tokens", "causal", "window", "scoring", "scale", "normalise", "heads")
-"""What a line `name: value` may set."""
+"""Settings that a line `name: value` may set."""
 
 MOST_TABLES = 500
-"""In one file; nobody writes more by hand."""
+"""Maximum number of tables in one file."""
 
 _BY_QUERY = ("x", "query", "scores", "scaled", "masked", "powers", "weights", "context", "output", "concat")
 _LINE = re.compile(r"\s*(?:[-*+]\s+)?[*_`]*([A-Za-z][A-Za-z _]{1,20}?)[*_`]*\s*[:=]\s*[*_`]*\s*(\S.*?)\s*[*_`]*\s*")
@@ -28,7 +28,7 @@ _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 @dataclass
 class Sheet:
-    """What a reader found: captioned tables, settings, and the captions that mean no step."""
+    """Output of a reader: captioned tables, settings, and captions that name no step."""
 
     tables: list[Written] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
@@ -37,13 +37,13 @@ class Sheet:
     stated: dict[str, Any] = field(default_factory=dict)
 
     def add(self, captions: Sequence[str], cells: Sequence[Sequence[str]], labelled: "Labels") -> None:
-        """Keep a table under the first caption that means a step; a table without one is set aside."""
+        """Add a table under the first caption that names a step; without one it is ignored."""
         if len(self.tables) + len(self.ignored) >= MOST_TABLES:
-            raise InvalidInput(f"There are more than {MOST_TABLES} tables.", hint="Check a smaller piece.")
-        for said in captions:
-            found = step_named(said)
-            if found:
-                step, head = found
+            raise InvalidInput(f"There are more than {MOST_TABLES} tables.", hint="Check a shorter file.")
+        for caption in captions:
+            named = step_named(caption)
+            if named:
+                step, head = named
                 head = head or self.head
                 name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
                 rows = tuple(tuple(map(str, row)) for row in cells)
@@ -53,11 +53,11 @@ class Sheet:
         self.ignored.append(captions[0] if captions else "")
 
     def read_setting(self, line: str) -> bool:
-        """Take a line `causal: true` as a setting; a misspelt one is an error, any other line is prose."""
-        found = _LINE.fullmatch(line) if len(line) < 2000 else None
-        if not found:
+        """Read a line such as `causal: true` as a setting; raise on a misspelt one; False for any other line."""
+        match = _LINE.fullmatch(line) if len(line) < 2000 else None
+        if not match:
             return False
-        name, value = found[1].strip().lower().replace(" ", "_").replace("normalize", "normalise"), found[2].strip()
+        name, value = match[1].strip().lower().replace(" ", "_").replace("normalize", "normalise"), match[2].strip()
         if name == "mask" and value.lower() in ("causal", "none"):
             name, value = "causal", str(value.lower() == "causal")
         if name in SETTINGS:
@@ -69,33 +69,33 @@ class Sheet:
         return False
 
     def example(self, title: str) -> Example:
-        """The example that all this makes."""
+        """Build the example from tables and settings."""
         if not self.tables:
-            seen = f" Captions found: {', '.join(filter(None, self.ignored[:5]))}." if any(self.ignored) else ""
+            captions = f" Captions found: {', '.join(filter(None, self.ignored[:5]))}." if any(self.ignored) else ""
             raise InvalidInput(
-                f"No table says which step it is.{seen}",
+                f"No table has a caption that names its step.{captions}",
                 hint="Put the step above each table: X, W_Q, W_K, W_V, Q, K, V, scores, scaled, weights, context.",
             )
-        said = {"title": title} | self.stated | {name: _value(name, value) for name, value in self.settings.items()}
-        heads = [found[1] or 1 for table in self.tables if (found := step_named(table.table))]
-        said.setdefault("heads", max([1, *heads]))
-        said.setdefault("tokens", list(_tokens(self.tables)))
-        keys = _keys(self.tables, len(said["tokens"]))
+        fields = {"title": title} | self.stated | {name: _value(name, value) for name, value in self.settings.items()}
+        heads = [named[1] or 1 for table in self.tables if (named := step_named(table.table))]
+        fields.setdefault("heads", max([1, *heads]))
+        fields.setdefault("tokens", list(_tokens(self.tables)))
+        keys = _keys(self.tables, len(fields["tokens"]))
         if keys:
-            said.setdefault("source_tokens", list(keys))
-        return replace(config.read(Example, said), written=tuple(self.tables))
+            fields.setdefault("source_tokens", list(keys))
+        return replace(config.read(Example, fields), written=tuple(self.tables))
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The names of rows and columns, where a table has them."""
+    """Row and column labels of a table; empty if it has none."""
 
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
 
 def part_labels(header: Sequence[str] | None, body: Sequence[Sequence[str]]) -> tuple[list[list[str]], Labels]:
-    """The cells of a table, and its labels: a header that is not numbers, a first column that is names.
+    """Separate cells from labels: a non-numeric header, and a first column of names.
 
     >>> part_labels(["", "I", "AI"], [["I", "0.2", "0.8"]])
     ([['0.2', '0.8']], Labels(rows=('I',), columns=('I', 'AI')))
@@ -104,48 +104,50 @@ def part_labels(header: Sequence[str] | None, body: Sequence[Sequence[str]]) -> 
     """
     rows = [list(row) for row in body]
     if header is not None and _is_row(header):
-        rows, header = [list(header), *rows], None  # numbers, not names: a table without a header
+        rows, header = [list(header), *rows], None  # a header of numbers is the first row
     corner = "" if header is None else header[0]
     labelled = any(row and not _is_cell(row[0]) for row in rows)
     if header is not None and len(header) > 1:
         labelled |= not corner.strip() or "\\" in corner or "↓" in corner
     if not labelled:
-        return rows, Labels((), tuple(each.strip() for each in header or ()))
-    columns = tuple(each.strip() for each in (header or [])[1:])
+        return rows, Labels((), tuple(text.strip() for text in header or ()))
+    columns = tuple(text.strip() for text in (header or [])[1:])
     return [row[1:] for row in rows], Labels(tuple(row[0].strip() if row else "" for row in rows), columns)
 
 
 def _stated(step: str, captions: Sequence[str], cells: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Settings that a table states by itself: the formula above scores or weights, and crosses above the diagonal.
+    """Infer settings from a table: the formula above scores or weights, and crosses above the diagonal.
 
-    A setting in a line of its own outweighs them.
+    An explicit setting line takes precedence.
     """
-    said: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     if step in ("masked", "weights") and len(cells) > 1:
         hidden = [
             [read_cell(text) is Mark.HIDDEN for text in row] for row in cells if max(map(len, row), default=0) < 50
         ]
         if hidden == [[column > row for column in range(len(cells))] for row in range(len(cells))]:
-            said["causal"] = True
-    formulas = [each for each in captions if step == "weights" and "softmax" in each and _PRODUCT.search(each)]
-    if step == "scores" and any(_COSINE.search(each) for each in captions):
-        said["scoring"] = "cosine"
+            settings["causal"] = True
+    formulas = [
+        caption for caption in captions if step == "weights" and "softmax" in caption and _PRODUCT.search(caption)
+    ]
+    if step == "scores" and any(_COSINE.search(caption) for caption in captions):
+        settings["scoring"] = "cosine"
     elif formulas and not re.search(r"sqrt|√|/", formulas[0]):
-        said["scoring"] = "dot"
-    return said
+        settings["scoring"] = "dot"
+    return settings
 
 
 def _is_row(header: Sequence[str]) -> bool:
-    """Whether a header is a row of numbers, with or without a name before it; 0, 1, 2 and 1, 2, 3 count columns."""
+    """True if a header is a row of numbers, not column numbers such as 0, 1, 2 or 1, 2, 3."""
     name, *rest = header
-    if not name.strip() or re.search(r"\\\s|[↓→]", name) or not all(each.strip() and _is_cell(each) for each in rest):
+    if not name.strip() or re.search(r"\\\s|[↓→]", name) or not all(text.strip() and _is_cell(text) for text in rest):
         return False
-    counted = [[str(first + index) for index in range(len(rest))] for first in (0, 1)]
-    return _is_cell(name) or (bool(rest) and [each.strip() for each in rest] not in counted)
+    column_numbers = [[str(first + index) for index in range(len(rest))] for first in (0, 1)]
+    return _is_cell(name) or (bool(rest) and [text.strip() for text in rest] not in column_numbers)
 
 
 def _is_cell(text: str) -> bool:
-    """Whether a text could be a number, a mark, a blank or a product of names, and not the name of a row."""
+    """True if a text can be a cell (number, mask sign, blank, symbolic product) and not a row label."""
     try:
         content = read_cell(text)
     except InvalidInput:
@@ -163,18 +165,18 @@ def _value(name: str, text: str) -> Any:
         content = read_cell(text, "scale")
         return content.value if isinstance(content, Number) else text
     if name in ("tokens", "source_tokens"):
-        return [each.strip().strip("\"'") for each in (text.strip("[]").split(",") if "," in text else text.split())]
+        return [token.strip().strip("\"'") for token in (text.strip("[]").split(",") if "," in text else text.split())]
     return text.lower().replace(" ", "-") if name in ("scoring", "normalise") else text
 
 
 def _step(table: Written) -> str:
-    found = step_named(table.table)
-    assert found is not None, "only tables with a known step are kept"
-    return found[0]
+    named = step_named(table.table)
+    assert named is not None, "only tables with a known step are kept"
+    return named[0]
 
 
 def _tokens(tables: Sequence[Written]) -> tuple[str, ...]:
-    """The tokens: the names of X's rows, or of the rows or columns of another table, or numbers."""
+    """Infer the tokens from the row labels of X, from labels of another table, or number them."""
     by_query = [table for table in tables if _step(table) in _BY_QUERY]
     inputs = [table for table in by_query if _step(table) == "x"]
     count = max((len(table.cells) for table in inputs or by_query), default=0)
@@ -193,7 +195,7 @@ def _tokens(tables: Sequence[Written]) -> tuple[str, ...]:
 
 
 def _keys(tables: Sequence[Written], queries: int) -> tuple[str, ...]:
-    """The tokens that are looked at, where those are others than the ones that ask."""
+    """Infer the source tokens (keys) if they differ from the queries' tokens."""
     by_key = [table for table in tables if _step(table) in BY_KEY]
     source = [table for table in by_key if _step(table) == "source"]
     has_inputs = any(_step(table) == "x" for table in tables)

@@ -1,44 +1,44 @@
-// What a switched-off head does to the next word: before and after, side by side.
+// Effect of ablated heads on the next token: probabilities before and after, side by side.
 
-import { asTable, element, table } from "../element.js";
-import { share } from "../number.js";
+import { element, table, tableDetails } from "../element.js";
+import { formatProbability } from "../number.js";
 
-/** Names of heads as they stand in the URL: "2.3" is layer 2, head 3. */
+/** Parse heads of the URL: "2.3" is layer 2, head 3. */
 export function readHeads(text) {
-  return (text ?? "").split(",").map((each) => /^(\d+)\.(\d+)$/.exec(each)).filter(Boolean).map(([, layer, head]) => ({ layer: Number(layer), head: Number(head) }));
+  return (text ?? "").split(",").map((name) => /^(\d+)\.(\d+)$/.exec(name)).filter(Boolean).map(([, layer, head]) => ({ layer: Number(layer), head: Number(head) }));
 }
 
 export function writeHeads(heads) {
   return heads.map(({ layer, head }) => `${layer}.${head}`).join(",");
 }
 
-export function asEdits(heads) {
+export function ablations(heads) {
   return heads.map(({ layer, head }) => ({ kind: "off", layer, head }));
 }
 
-/** The likeliest next words as one line of chips. */
-export function nextLine(candidates) {
+/** The most likely next tokens in one line. */
+export function nextTokenLine(candidates) {
   if (!candidates?.length) return null;
-  return element("p", { class: "next" }, element("span", { class: "quiet" }, "next word: "), candidates.map(({ piece, chance }) => element("span", { class: "chip" }, element("bdi", {}, piece), " ", element("b", {}, share(chance)))));
+  return element("p", { class: "next" }, element("span", { class: "quiet" }, "next token: "), candidates.map(({ piece, chance }) => element("span", { class: "chip" }, element("bdi", {}, piece), " ", element("b", {}, formatProbability(chance)))));
 }
 
-/** Bars before and after an edit, for every word that is likely in one of the two. */
-export function effect(result) {
-  const lines = new Map();
-  for (const [side, listed] of [["before", result.before], ["after", result.after]]) {
-    for (const { piece, id, chance } of listed) lines.set(id, { piece, ...lines.get(id), [side]: chance });
+/** Bars before and after an intervention, for every token that is likely in one of the two. */
+export function effectPanel(result) {
+  const byId = new Map();
+  for (const [side, candidates] of [["before", result.before], ["after", result.after]]) {
+    for (const { piece, id, chance } of candidates) byId.set(id, { piece, ...byId.get(id), [side]: chance });
   }
-  const rows = [...lines.values()];
-  if (!rows.length) return element("p", { class: "quiet" }, "This model does not say a next word.");
+  const rows = [...byId.values()];
+  if (!rows.length) return element("p", { class: "quiet" }, "This model does not predict a next token.");
   const bar = (value, kind) => {
-    const made = element("i", { class: kind, "aria-hidden": "true" });
-    made.style.width = `${100 * (value ?? 0)}%`;
-    return element("span", { class: "track" }, made);
+    const filled = element("i", { class: kind, "aria-hidden": "true" });
+    filled.style.width = `${100 * (value ?? 0)}%`;
+    return element("span", { class: "track" }, filled);
   };
-  const written = (value) => (value === undefined ? "–" : share(value, 3));
-  const list = element("ol", { class: "effect", "aria-label": "Next word before and after" }, rows.map(({ piece, before, after }) => element("li", {}, element("bdi", {}, piece), element("span", { class: "pair" }, bar(before, "was"), bar(after, "now")), element("span", { class: "number" }, `${written(before)} → ${written(after)}`))));
+  const written = (value) => (value === undefined ? "–" : formatProbability(value, 3));
+  const list = element("ol", { class: "effect", "aria-label": "Next token before and after" }, rows.map(({ piece, before, after }) => element("li", {}, element("bdi", {}, piece), element("span", { class: "pair" }, bar(before, "was"), bar(after, "now")), element("span", { class: "number" }, `${written(before)} → ${written(after)}`))));
   const change = ({ before, after }) => (before === undefined || after === undefined ? "" : (after - before).toFixed(4));
-  const numbers = table("Next word", ["word", "before", "after", "change"], rows.map((row) => [row.piece, row.before?.toFixed(4) ?? "–", row.after?.toFixed(4) ?? "–", change(row)]));
-  const said = result.divergence === null || result.divergence === undefined ? null : element("p", { class: "quiet" }, `${result.divergence.toFixed(4)} bits lie between the two distributions. – stands for: not among the likeliest.`);
-  return element("div", {}, list, said, asTable(numbers));
+  const numbers = table("Next token", ["token", "before", "after", "change"], rows.map((row) => [row.piece, row.before?.toFixed(4) ?? "–", row.after?.toFixed(4) ?? "–", change(row)]));
+  const note = result.divergence === null || result.divergence === undefined ? null : element("p", { class: "quiet" }, `Divergence of the two distributions: ${result.divergence.toFixed(4)} bits. “–”: not among the most likely tokens.`);
+  return element("div", {}, list, note, tableDetails(numbers));
 }

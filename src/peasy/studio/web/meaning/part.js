@@ -1,45 +1,47 @@
-// What the parts of this page share: a model, a question, a drawing of its answer.
+// Base class of the tabs of the page Meaning: a model, a request, a rendered result.
 
-import { drawing } from "../draw.js";
+import { renderDocument } from "../draw.js";
 import { element, field, select } from "../element.js";
 
-export class Part {
-  /** `kinds` are the models it takes, `letter` the parameter of the URL that names the chosen one. */
-  constructor(shell, models, state, kinds, letter) {
-    Object.assign(this, { shell, state, letter });
+const TYPING_DELAY = 400; // milliseconds after the last change before the request
+
+export class MeaningTab {
+  /** `kinds` are the model kinds that it accepts, `modelParameter` is the URL parameter of the chosen model. */
+  constructor(shell, models, state, kinds, modelParameter) {
+    Object.assign(this, { shell, state });
     this.models = models.filter(({ is }) => kinds.includes(is)).sort((one, other) => kinds.indexOf(one.is) - kinds.indexOf(other.is));
-    this.home = element("div", { "aria-live": "off" });
-    this.model = this.models.find(({ name }) => name === state[letter])?.name ?? this.models[0]?.name;
-    this.chooser = field("model", select(this.models.map(({ name }) => name), this.model, (name) => {
+    this.resultContainer = element("div", { "aria-live": "off" });
+    this.model = this.models.find(({ name }) => name === state[modelParameter])?.name ?? this.models[0]?.name;
+    this.modelField = field("model", select(this.models.map(({ name }) => name), this.model, (name) => {
       this.model = name;
-      shell.set({ [letter]: name }, { push: true });
-      this.ask();
+      shell.setState({ [modelParameter]: name }, { push: true });
+      this.update();
     }));
   }
 
   start() {
-    if (this.model) return this.ask();
-    return this.shell.fail(Object.assign(new Error("There is no model for this yet."), { hint: this.missing }), this.home);
+    if (this.model) return this.update();
+    return this.shell.showError(Object.assign(new Error("There is no model for this yet."), { hint: this.noModelHint }), this.resultContainer);
   }
 
-  soon() {
+  updateSoon() {
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.ask(), 400);
+    this.timer = setTimeout(() => this.update(), TYPING_DELAY);
   }
 
-  async ask() {
+  async update() {
     const turn = (this.turn = (this.turn ?? 0) + 1);
-    this.home.classList.add("busy");
+    this.resultContainer.classList.add("busy");
     try {
-      const { verb, body } = this.asked();
-      const answer = await this.shell.ask(verb, { ...body, html: true });
+      const { command, body } = this.buildRequest();
+      const response = await this.shell.request(command, { ...body, html: true });
       if (turn !== this.turn) return;
-      this.answer = answer;
-      this.draw(answer.result, drawing(answer));
+      this.response = response;
+      this.draw(response.result, renderDocument(response));
     } catch (error) {
-      if (turn === this.turn) this.shell.fail(error, this.home);
+      if (turn === this.turn) this.shell.showError(error, this.resultContainer);
     } finally {
-      if (turn === this.turn) this.home.classList.remove("busy");
+      if (turn === this.turn) this.resultContainer.classList.remove("busy");
     }
   }
 }

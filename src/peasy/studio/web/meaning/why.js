@@ -1,38 +1,38 @@
-// Why two sentences match: what each pair of their words brings; all pairs add up to the cosine.
+// Tab: similarity of two sentences as a sum over word pairs; all pairs add up to the cosine.
 
 import { element, field } from "../element.js";
-import { Part } from "./part.js";
+import { MeaningTab } from "./part.js";
 
-const FIRST = ["My phone broke, great.", "The laptop fell down and cracked, how wonderful."];
+const DEFAULT_TEXTS = ["My phone broke, great.", "The laptop fell down and cracked, how wonderful."];
 
-export class Why extends Part {
+export class SimilarityTab extends MeaningTab {
   constructor(shell, models, state) {
     super(shell, models, state, ["encoder"], "m");
-    this.missing = "Train one: page Train, kind encoder, data opinions.";
-    this.texts = [state.a ?? FIRST[0], state.b ?? FIRST[1]];
-    const inputs = this.texts.map((text, at) => {
+    this.noModelHint = "Train one on the page Train: kind encoder, data opinions.";
+    this.texts = [state.a ?? DEFAULT_TEXTS[0], state.b ?? DEFAULT_TEXTS[1]];
+    const inputs = this.texts.map((text, index) => {
       const input = element("input", { type: "text", value: text, maxlength: 2000, spellcheck: "false", class: "wide" });
       input.addEventListener("input", () => {
-        this.texts[at] = input.value;
-        shell.set({ [at ? "b" : "a"]: input.value });
-        this.soon();
+        this.texts[index] = input.value;
+        shell.setState({ [index ? "b" : "a"]: input.value });
+        this.updateSoon();
       });
-      const home = field(at ? "second sentence" : "first sentence", input);
-      home.classList.add("wide");
-      return home;
+      const inputField = field(index ? "second sentence" : "first sentence", input);
+      inputField.classList.add("wide");
+      return inputField;
     });
-    this.cosine = element("p", { class: "said", role: "status" });
-    this.element = element("div", {}, element("div", { class: "row end" }, this.chooser), inputs, this.cosine, this.home);
+    this.cosine = element("p", { class: "result-text", role: "status" });
+    this.element = element("div", {}, element("div", { class: "row end" }, this.modelField), inputs, this.cosine, this.resultContainer);
   }
 
-  asked() {
-    return { verb: "why", body: { model: this.model, first: this.texts[0], second: this.texts[1] } };
+  buildRequest() {
+    return { command: "why", body: { model: this.model, first: this.texts[0], second: this.texts[1] } };
   }
 
-  draw(result, drawn) {
-    const sum = result.pairs.flat().reduce((total, each) => total + each, 0);
-    this.cosine.textContent = `cosine ${result.cosine.toFixed(4)} = the sum of ${result.pairs.flat().length} pairs, ${sum.toFixed(4)}`;
-    drawn.querySelector("p.plain")?.remove();
-    this.home.replaceChildren(drawn);
+  draw(result, rendered) {
+    const sum = result.pairs.flat().reduce((total, value) => total + value, 0);
+    this.cosine.textContent = `cosine ${result.cosine.toFixed(4)} = sum of ${result.pairs.flat().length} word pairs, ${sum.toFixed(4)}`;
+    rendered.querySelector("p.plain")?.remove();
+    this.resultContainer.replaceChildren(rendered);
   }
 }

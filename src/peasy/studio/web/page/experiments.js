@@ -1,95 +1,96 @@
-// Experiments: what the documents claim, each with its control, its picture, its verdict and the numbers behind it.
+// Page Experiments: claims about attention, each with its control, figure, verdict and numbers.
 
-import { drawing } from "../draw.js";
+import { renderDocument } from "../draw.js";
 import { button, element } from "../element.js";
-import { Job, since } from "../train/job.js";
+import { JobPanel, formatTimeAgo } from "../train/job.js";
 
 export const page = { name: "experiments", title: "Experiments", letter: "e" };
 
 export async function open(place, state, shell) {
-  const view = new View(place, shell);
-  await view.start(state);
-  return () => view.close();
+  const experimentsPage = new ExperimentsPage(place, shell);
+  await experimentsPage.start(state);
+  return () => experimentsPage.close();
 }
 
-class View {
+class ExperimentsPage {
   constructor(place, shell) {
     Object.assign(this, { shell });
     this.cards = element("div", { class: "cards" });
     this.detail = element("section", { "aria-label": "Result" });
-    this.job = new Job(shell, ["experiment"], (job) => this.heard(job));
-    place.append(element("h1", {}, "Experiments"), element("p", { class: "lead" }, "What is said about attention, measured against a control. The verdict is made from the numbers, on this machine; each says what it does not show."), this.cards, this.job.element, this.detail);
-    shell.exports(() => (this.result ? { verb: "experiments/last", body: { name: this.name } } : { verb: "experiments", body: {} }));
-    shell.copies(() => [{ label: "The numbers as JSON", text: () => JSON.stringify(this.result?.numbers ?? null, null, 2) }]);
-    shell.onState((next) => this.show(next));
+    this.jobPanel = new JobPanel(shell, ["experiment"], (job) => this.onJobUpdate(job));
+    place.append(element("h1", {}, "Experiments"), element("p", { class: "lead" }, "Claims about attention, measured against a control. The verdict is computed from the numbers on this machine; each experiment states its limits."), this.cards, this.jobPanel.element, this.detail);
+    shell.setExports(() => (this.result ? { command: "experiments/last", body: { name: this.name } } : { command: "experiments", body: {} }));
+    shell.setCopyItems(() => [{ label: "Numbers as JSON", text: () => JSON.stringify(this.result?.numbers ?? null, null, 2) }]);
+    shell.onStateChange((next) => this.show(next));
   }
 
   async start(state) {
-    await this.list();
+    await this.loadExperiments();
     await this.show(state);
-    await this.job.look();
+    await this.jobPanel.load();
   }
 
-  async list() {
-    const { result } = await this.shell.ask("experiments", {});
-    this.all = result.experiments;
+  async loadExperiments() {
+    const { result } = await this.shell.request("experiments", {});
+    this.experiments = result.experiments;
     this.drawCards();
   }
 
   drawCards() {
-    this.cards.replaceChildren(...this.all.map((each) => {
-      const runs = this.job.running && this.job.job.verb === "experiment" && this.job.job.command.includes(` ${each.name} `);
-      const told = each.last
-        ? element("p", { class: `verdict ${each.last.holds ? "good" : "bad"}` }, each.last.holds ? "✓ the claim came out" : "✗ the claim did not come out")
-        : element("p", { class: "quiet" }, "Not run here yet.");
-      return element("article", { class: "card", "aria-current": each.name === this.name ? "true" : null },
-        element("h2", {}, each.asks), element("p", { class: "quiet" }, `${each.name} · claims ${each.claims.join(", ")}`), told,
-        each.last && element("p", { class: "quiet" }, `Last run ${since(each.last.when)}, seed ${each.last.seed}.`),
+    this.cards.replaceChildren(...this.experiments.map((experiment) => {
+      const { running, job } = this.jobPanel;
+      const isRunning = running && job.verb === "experiment" && job.command.includes(` ${experiment.name} `);
+      const verdict = experiment.last
+        ? element("p", { class: `verdict ${experiment.last.holds ? "good" : "bad"}` }, experiment.last.holds ? "✓ the claim holds" : "✗ the claim does not hold")
+        : element("p", { class: "quiet" }, "Not run yet.");
+      return element("article", { class: "card", "aria-current": experiment.name === this.name ? "true" : null },
+        element("h2", {}, experiment.asks), element("p", { class: "quiet" }, `${experiment.name} · claims ${experiment.claims.join(", ")}`), verdict,
+        experiment.last && element("p", { class: "quiet" }, `Last run ${formatTimeAgo(experiment.last.when)}, seed ${experiment.last.seed}.`),
         element("div", { class: "row" },
-          each.last && button("Show", () => this.choose(each.name), { "aria-label": `Show ${each.name}` }),
-          button(runs ? "Running …" : `Run (${each.takes})`, () => this.run(each.name), { disabled: this.job.running, class: each.last ? "plain" : "plain main", "aria-label": `Run ${each.name}` })));
+          experiment.last && button("Show", () => this.choose(experiment.name), { "aria-label": `Show ${experiment.name}` }),
+          button(isRunning ? "Running …" : `Run (${experiment.takes})`, () => this.run(experiment.name), { disabled: running, class: experiment.last ? "plain" : "plain main", "aria-label": `Run ${experiment.name}` })));
     }));
   }
 
   async show({ x }) {
-    const known = this.all.find(({ name }) => name === x) ?? this.all.find(({ last }) => last);
-    this.name = known?.name ?? null;
+    const experiment = this.experiments.find(({ name }) => name === x) ?? this.experiments.find(({ last }) => last);
+    this.name = experiment?.name ?? null;
     this.drawCards();
-    if (!known?.last) return this.detail.replaceChildren(...(known ? [element("p", { class: "quiet" }, `${known.name} has not been run here yet.`)] : []));
+    if (!experiment?.last) return this.detail.replaceChildren(...(experiment ? [element("p", { class: "quiet" }, `${experiment.name} has not been run yet.`)] : []));
     try {
-      const answer = await this.shell.ask("experiments/last", { name: known.name, html: true });
-      if (this.name !== known.name) return undefined;
-      this.result = answer.result;
-      const numbers = element("details", { class: "more" }, element("summary", {}, "The numbers behind it, as data"), element("pre", { tabindex: 0 }, JSON.stringify(answer.result.numbers, null, 1)));
-      this.detail.replaceChildren(element("h2", {}, known.asks), drawing(answer), numbers);
+      const response = await this.shell.request("experiments/last", { name: experiment.name, html: true });
+      if (this.name !== experiment.name) return undefined;
+      this.result = response.result;
+      const numbers = element("details", { class: "more" }, element("summary", {}, "All numbers as JSON"), element("pre", { tabindex: 0 }, JSON.stringify(response.result.numbers, null, 1)));
+      this.detail.replaceChildren(element("h2", {}, experiment.asks), renderDocument(response), numbers);
     } catch (error) {
-      this.shell.fail(error, this.detail);
+      this.shell.showError(error, this.detail);
     }
     return undefined;
   }
 
   choose(name) {
-    this.shell.set({ x: name }, { push: true });
+    this.shell.setState({ x: name }, { push: true });
     return this.show({ x: name });
   }
 
   async run(name) {
-    this.shell.set({ x: name }, { push: true });
+    this.shell.setState({ x: name }, { push: true });
     this.name = name;
-    await this.job.start("experiments/run", { name });
+    await this.jobPanel.start("experiments/run", { name });
     this.drawCards();
   }
 
-  /** Told while something runs, and once when it is over. */
-  async heard(job) {
+  /** Called while a job runs, and once when it ends. */
+  async onJobUpdate(job) {
     this.drawCards();
     if (job.state === "done" && job.verb === "experiment") {
-      await this.list();
+      await this.loadExperiments();
       await this.show({ x: this.name });
     }
   }
 
   close() {
-    this.job.close();
+    this.jobPanel.close();
   }
 }

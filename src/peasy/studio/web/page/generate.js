@@ -1,259 +1,261 @@
-// Generate: tokens one by one, what else could have come, what each looked at, and what the cache saves.
+// Page Generate: tokens one by one, next-token probabilities, attention of each token, KV cache savings.
 
 import { cachePicture } from "../generate/cache.js";
-import { chances } from "../generate/chances.js";
-import { layersOf, looked } from "../generate/looked.js";
-import { drawing } from "../draw.js";
+import { nextTokenPanel } from "../generate/chances.js";
+import { attentionPanel, selfAttentionLayers } from "../generate/looked.js";
+import { renderDocument } from "../draw.js";
 import { button, element, field, slider } from "../element.js";
 
-const SILENT = ["encoder", "words", "encoder-decoder", "recurrent-translator", "bert", "roberta", "distilbert", "marian", "t5"];
-const writes = (model) => !SILENT.includes(model.is);
+const NOT_GENERATIVE = ["encoder", "words", "encoder-decoder", "recurrent-translator", "bert", "roberta", "distilbert", "marian", "t5"];
+const canGenerate = (model) => !NOT_GENERATIVE.includes(model.is);
 
-export const page = { name: "generate", title: "Generate", letter: "g", model: writes, text: "A beginning for the model to write on from" };
+export const page = { name: "generate", title: "Generate", letter: "g", model: canGenerate, text: "A prompt for the model to continue" };
 
-const FIRST = "The pizza came out of the oven and it";
-const PACE = 140; // milliseconds between two tokens, so that eyes can follow
-const CALM = matchMedia("(prefers-reduced-motion: reduce)");
+const DEFAULT_TEXT = "The pizza came out of the oven and it";
+const TOKEN_INTERVAL = 140; // milliseconds between two tokens, slow enough to follow
+const REDUCED_MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 
 export async function open(place, state, shell) {
-  const desk = new Desk(place, shell);
-  await desk.start(state);
-  return () => desk.halt();
+  const generatePage = new GeneratePage(place, shell);
+  await generatePage.start(state);
+  return () => generatePage.stop();
 }
 
-class Desk {
+class GeneratePage {
   constructor(place, shell) {
     [this.place, this.shell] = [place, shell];
     this.controls = element("div", { class: "card" });
-    this.line = element("p", { class: "tokens", "data-arrows": "" });
-    this.bars = element("section", { class: "card", "aria-label": "What could come next" });
-    this.seen = element("section", { class: "card", "aria-label": "What it looked at" });
-    this.kept = element("section", { class: "card", "aria-label": "The cache" });
-    this.compared = element("section", {});
-    place.append(element("h1", {}, "Generate"), this.controls, this.line, element("div", { class: "split" }, this.bars, element("div", {}, this.seen, this.kept)), this.compared);
-    shell.keys.here([
-      { key: " ", says: "Write on, or pause", run: () => this.toggle() },
-      { key: "n", says: "One token", run: () => this.one() },
-      { key: "ArrowLeft", says: "Token before", run: () => this.choose(this.at - 1) },
-      { key: "ArrowRight", says: "Next token", run: () => this.choose(this.at + 1) },
-      { key: "[", says: "Layer before", run: () => this.turn(this.l - 1, this.h) },
-      { key: "]", says: "Next layer", run: () => this.turn(this.l + 1, this.h) },
-      { key: ",", says: "Head before", run: () => this.turn(this.l, this.h - 1) },
-      { key: ".", says: "Next head", run: () => this.turn(this.l, this.h + 1) },
+    this.tokenLine = element("p", { class: "tokens", "data-arrows": "" });
+    this.candidates = element("section", { class: "card", "aria-label": "Next token" });
+    this.attention = element("section", { class: "card", "aria-label": "Attention" });
+    this.cache = element("section", { class: "card", "aria-label": "KV cache" });
+    this.cacheComparison = element("section", {});
+    place.append(element("h1", {}, "Generate"), this.controls, this.tokenLine, element("div", { class: "split" }, this.candidates, element("div", {}, this.attention, this.cache)), this.cacheComparison);
+    shell.keys.addPageKeys([
+      { key: " ", label: "Generate or pause", run: () => this.togglePlay() },
+      { key: "n", label: "One token", run: () => this.generateOne() },
+      { key: "ArrowLeft", label: "Previous token", run: () => this.selectPosition(this.position - 1) },
+      { key: "ArrowRight", label: "Next token", run: () => this.selectPosition(this.position + 1) },
+      { key: "[", label: "Previous layer", run: () => this.selectHead(this.layer - 1, this.head) },
+      { key: "]", label: "Next layer", run: () => this.selectHead(this.layer + 1, this.head) },
+      { key: ",", label: "Previous head", run: () => this.selectHead(this.layer, this.head - 1) },
+      { key: ".", label: "Next head", run: () => this.selectHead(this.layer, this.head + 1) },
     ]);
-    shell.exports(() => ({ verb: "trace", body: this.traced() }));
-    shell.copies(() => [{ label: "The text", text: this.text + this.steps.map(({ piece }) => piece.replaceAll("·", " ")).join("") }]);
-    shell.onState((next) => this.start(next));
+    shell.setExports(() => ({ command: "trace", body: this.traceBody() }));
+    shell.setCopyItems(() => [{ label: "Text", text: this.fullText() }]);
+    shell.onStateChange((state) => this.start(state));
   }
 
   async start(state) {
-    this.halt();
+    this.stop();
     this.state = state;
-    const number = (name, usual) => (state[name] === undefined || Number.isNaN(Number(state[name])) ? usual : Number(state[name]));
-    this.bent = { temperature: number("temp", 0.8), top_k: number("topk", 0), top_p: number("topp", 1) };
-    [this.seed, this.most] = [number("seed", 1), number("n", 24)];
-    [this.l, this.h] = [number("l", 0), number("h", 0)];
-    [this.steps, this.waiting, this.prompt, this.at] = [[], [], null, 0];
-    this.compared.replaceChildren();
+    const number = (name, fallback) => (state[name] === undefined || Number.isNaN(Number(state[name])) ? fallback : Number(state[name]));
+    this.sampling = { temperature: number("temp", 0.8), top_k: number("topk", 0), top_p: number("topp", 1) };
+    [this.seed, this.maxTokens] = [number("seed", 1), number("n", 24)];
+    [this.layer, this.head] = [number("l", 0), number("h", 0)];
+    [this.steps, this.pendingSteps, this.promptPieces, this.position] = [[], [], null, 0]; // steps: the tokens shown so far
+    this.cacheComparison.replaceChildren();
     this.drawControls();
     try {
-      this.model = await this.shell.model(writes);
+      this.model = await this.shell.modelName(canGenerate);
     } catch (error) {
-      return this.shell.fail(error);
+      return this.shell.showError(error);
     }
-    this.text = state.t?.trim() ? state.t : FIRST;
-    const wanted = number("at", -1);
-    await this.weigh();
-    if (wanted >= 0) await this.run(true, wanted);
+    this.text = state.t?.trim() ? state.t : DEFAULT_TEXT;
+    const numShown = number("at", -1);
+    await this.updateCandidates();
+    if (numShown >= 0) await this.generate(true, numShown);
     return undefined;
   }
 
-  halt() {
-    clearInterval(this.timer);
-    this.timer = null;
-    this.stopping?.abort();
-    this.stopping = null;
+  stop() {
+    clearInterval(this.playTimer);
+    this.playTimer = null;
+    this.streamAbort?.abort();
+    this.streamAbort = null;
   }
 
-  question(more = {}) {
-    const { temperature, top_k, top_p } = this.bent;
-    return { model: this.model, text: this.text, temperature, top_p, ...(top_k ? { top_k } : {}), ...more };
+  requestBody(fields = {}) {
+    const { temperature, top_k, top_p } = this.sampling;
+    return { model: this.model, text: this.text, temperature, top_p, ...(top_k ? { top_k } : {}), ...fields };
   }
 
-  traced() {
-    return this.question({ max_tokens: Math.max(this.steps.length, 1), seed: this.seed });
+  traceBody() {
+    return this.requestBody({ max_tokens: Math.max(this.steps.length, 1), seed: this.seed });
   }
 
   drawControls() {
-    const bend = (name, key) => (value) => {
-      this.bent = { ...this.bent, [name]: value };
-      this.shell.set({ [key]: value });
-      this.weigh();
+    const setSampling = (name, parameter) => (value) => {
+      this.sampling = { ...this.sampling, [name]: value };
+      this.shell.setState({ [parameter]: value });
+      this.updateCandidates();
     };
-    const whole = (value, key, least, most) => element("input", { type: "number", min: least, max: most, value, onchange: (event) => { this[key === "seed" ? "seed" : "most"] = Math.min(Math.max(Number(event.target.value) || least, least), most); this.shell.set({ [key]: event.target.value }); } });
-    this.player = button("Write on", () => this.toggle(), { class: "plain main" });
+    const numberInput = (property, parameter, min, max) => element("input", { type: "number", min, max, value: this[property], onchange: (event) => {
+      this[property] = Math.min(Math.max(Number(event.target.value) || min, min), max);
+      this.shell.setState({ [parameter]: event.target.value });
+    } });
+    this.playButton = button("Generate", () => this.togglePlay(), { class: "plain main" });
     this.controls.replaceChildren(
       element("div", { class: "row" },
-        slider("temperature", { min: 0, max: 2, step: 0.05, value: this.bent.temperature, write: (value) => value.toFixed(2) }, bend("temperature", "temp")),
-        slider("top-k", { min: 0, max: 50, step: 1, value: this.bent.top_k, write: (value) => (value ? String(value) : "all") }, bend("top_k", "topk")),
-        slider("top-p", { min: 0.05, max: 1, step: 0.05, value: this.bent.top_p, write: (value) => value.toFixed(2) }, bend("top_p", "topp"))),
+        slider("temperature", { min: 0, max: 2, step: 0.05, value: this.sampling.temperature, write: (value) => value.toFixed(2) }, setSampling("temperature", "temp")),
+        slider("top-k", { min: 0, max: 50, step: 1, value: this.sampling.top_k, write: (value) => (value ? String(value) : "all") }, setSampling("top_k", "topk")),
+        slider("top-p", { min: 0.05, max: 1, step: 0.05, value: this.sampling.top_p, write: (value) => value.toFixed(2) }, setSampling("top_p", "topp"))),
       element("div", { class: "row end" },
-        this.player, button("One token", () => this.one()), button("Start again", () => { this.shell.set({ at: null }); this.start(this.shell.state); }),
-        field("seed", whole(this.seed, "seed", 0, 1e6)), field("tokens", whole(this.most, "n", 1, 200)),
-        button("Look into this text", () => this.shell.go("look", { m: this.model, t: this.whole() }))));
+        this.playButton, button("One token", () => this.generateOne()), button("Start again", () => { this.shell.setState({ at: null }); this.start(this.shell.state); }),
+        field("seed", numberInput("seed", "seed", 0, 1e6)), field("tokens", numberInput("maxTokens", "n", 1, 200)),
+        button("Inspect this text", () => this.shell.navigate("look", { m: this.model, t: this.fullText() }))));
   }
 
-  whole() {
+  fullText() {
     return this.text + this.steps.map(({ piece }) => piece.replaceAll("·", " ")).join("");
   }
 
-  /** The tokens up to the chosen place: what the shown candidates come after. */
-  before() {
-    return this.steps.slice(0, this.at).map(({ id }) => id);
+  /** Generated ids before the selected position. */
+  idsBefore() {
+    return this.steps.slice(0, this.position).map(({ id }) => id);
   }
 
-  /** What could come at the chosen place, by the sliders as they stand; asked anew at every move. */
-  async weigh() {
-    this.weighing?.abort();
-    const asking = (this.weighing = new AbortController());
+  /** Request and show the next-token probabilities at the selected position with the current sampling settings. */
+  async updateCandidates() {
+    this.candidatesAbort?.abort();
+    const abort = (this.candidatesAbort = new AbortController());
     try {
-      const { result } = await this.shell.ask("chances", this.question({ written: this.before() }), { signal: asking.signal });
-      if (asking !== this.weighing) return;
-      this.shell.well();
-      const taken = this.steps[this.at];
-      this.bars.replaceChildren(element("h2", {}, "What could come ", taken ? "here" : "next"), chances(result, taken?.id ?? null, (choice) => this.take(choice)));
-      if (!this.steps.length) this.drawLine();
+      const { result } = await this.shell.request("chances", this.requestBody({ written: this.idsBefore() }), { signal: abort.signal });
+      if (abort !== this.candidatesAbort) return;
+      this.shell.clearError();
+      const step = this.steps[this.position];
+      this.candidates.replaceChildren(element("h2", {}, step ? "Probabilities at this position" : "Next-token probabilities"), nextTokenPanel(result, step?.id ?? null, (choice) => this.continueWith(choice)));
+      if (!this.steps.length) this.drawTokens();
     } catch (error) {
-      this.shell.fail(error, this.bars);
+      this.shell.showError(error, this.candidates);
     }
   }
 
-  /** A person chooses the token: the step is the server's, only which candidate stands in the text is theirs. */
-  async take({ id, piece, chance }) {
+  /** The user chooses the token: the step comes from the server, only its token is replaced. */
+  async continueWith({ id, piece, chance }) {
     this.pause();
-    await this.begin(this.at, 1);
-    await this.heard;
-    if (!this.waiting.length) return;
-    this.waiting = [{ ...this.waiting[0], id, piece, chance }];
-    this.reveal();
+    await this.startStream(this.position, 1);
+    await this.streamEnd;
+    if (!this.pendingSteps.length) return;
+    this.pendingSteps = [{ ...this.pendingSteps[0], id, piece, chance }];
+    this.showNextStep();
   }
 
-  toggle() {
-    if (this.timer) return this.pause();
-    return this.run(false);
+  togglePlay() {
+    if (this.playTimer) return this.pause();
+    return this.generate(false);
   }
 
   pause() {
-    clearInterval(this.timer);
-    this.timer = null;
-    this.player.textContent = "Write on";
+    clearInterval(this.playTimer);
+    this.playTimer = null;
+    this.playButton.textContent = "Generate";
   }
 
-  /** Show tokens as they come, at a pace that can be followed; at once where motion is not wanted. */
-  async run(atOnce, until = Infinity) {
-    this.at = this.steps.length;
-    if (!this.stopping && !this.waiting.length) await this.begin(this.steps.length);
+  /** Show tokens as they arrive, at a readable pace; with `atOnce` show `numTokens` of them immediately. */
+  async generate(atOnce, numTokens = Infinity) {
+    this.position = this.steps.length;
+    if (!this.streamAbort && !this.pendingSteps.length) await this.startStream(this.steps.length);
     if (atOnce) {
-      await this.heard;
-      while (this.waiting.length && this.steps.length < until) this.reveal(false);
-      return this.choose(this.steps.length ? this.steps.length - 1 : 0);
+      await this.streamEnd;
+      while (this.pendingSteps.length && this.steps.length < numTokens) this.showNextStep(false);
+      return this.selectPosition(this.steps.length ? this.steps.length - 1 : 0);
     }
-    this.player.textContent = "Pause";
-    this.timer = setInterval(() => {
-      if (this.waiting.length) this.reveal();
-      else if (!this.stopping) {
+    this.playButton.textContent = "Pause";
+    this.playTimer = setInterval(() => {
+      if (this.pendingSteps.length) this.showNextStep();
+      else if (!this.streamAbort) {
         this.pause();
-        this.weigh();
-        this.saved();
+        this.updateCandidates();
+        this.compareCache();
       }
-    }, CALM.matches ? 0 : PACE);
+    }, REDUCED_MOTION.matches ? 0 : TOKEN_INTERVAL);
     return undefined;
   }
 
-  async one() {
+  async generateOne() {
     this.pause();
-    if (this.at < this.steps.length) await this.begin(this.at);
-    this.at = this.steps.length;
-    if (!this.waiting.length && !this.stopping) await this.begin(this.steps.length);
-    for (let tries = 0; !this.waiting.length && this.stopping && tries < 400; tries++) await new Promise((done) => setTimeout(done, 25));
-    if (this.waiting.length) this.reveal();
-    this.weigh();
+    if (this.position < this.steps.length) await this.startStream(this.position);
+    this.position = this.steps.length;
+    if (!this.pendingSteps.length && !this.streamAbort) await this.startStream(this.steps.length);
+    for (let attempt = 0; !this.pendingSteps.length && this.streamAbort && attempt < 400; attempt++) await new Promise((resolve) => setTimeout(resolve, 25));
+    if (this.pendingSteps.length) this.showNextStep();
+    this.updateCandidates();
   }
 
-  /** Ask for tokens after the first `keep` that are shown; resolves when the server has begun. */
-  begin(keep, count = Math.max(this.most - keep, 1)) {
-    this.stopping?.abort();
-    this.steps = this.steps.slice(0, keep);
-    this.waiting = [];
-    const written = this.steps.map(({ id }) => id);
-    const asking = (this.stopping = new AbortController());
-    return new Promise((begun) => {
-      const body = this.question({ written, max_tokens: count, seed: this.seed + keep });
-      const hear = ({ event, data }) => {
-        if (asking !== this.stopping) return;
+  /** Request tokens after the first `numKept` that are shown; resolves when the stream has started. */
+  startStream(numKept, maxTokens = Math.max(this.maxTokens - numKept, 1)) {
+    this.streamAbort?.abort();
+    this.steps = this.steps.slice(0, numKept);
+    this.pendingSteps = [];
+    const abort = (this.streamAbort = new AbortController());
+    return new Promise((resolveStarted) => {
+      const body = this.requestBody({ written: this.steps.map(({ id }) => id), max_tokens: maxTokens, seed: this.seed + numKept });
+      const onEvent = ({ event, data }) => {
+        if (abort !== this.streamAbort) return;
         if (event === "start") {
-          [this.caveat, this.prompt] = [data.caveat, data.pieces.slice(0, data.pieces.length - keep)];
-          begun();
-        } else if (event === "token") this.waiting.push(data);
+          [this.caveat, this.promptPieces] = [data.caveat, data.pieces.slice(0, data.pieces.length - numKept)];
+          resolveStarted();
+        } else if (event === "token") this.pendingSteps.push(data);
       };
-      this.heard = this.shell.stream("/api/watch", body, hear, { signal: AbortSignal.any([asking.signal, this.shell.signal]) }).catch((error) => this.shell.fail(error)).finally(() => {
-        if (asking === this.stopping) this.stopping = null;
-        begun();
+      this.streamEnd = this.shell.stream("/api/watch", body, onEvent, { signal: AbortSignal.any([abort.signal, this.shell.signal]) }).catch((error) => this.shell.showError(error)).finally(() => {
+        if (abort === this.streamAbort) this.streamAbort = null;
+        resolveStarted();
       });
     });
   }
 
-  reveal(weigh = true) {
-    this.steps.push(this.waiting.shift());
-    this.at = this.steps.length;
-    this.drawLine();
+  showNextStep(updateCandidates = true) {
+    this.steps.push(this.pendingSteps.shift());
+    this.position = this.steps.length;
+    this.drawTokens();
     this.drawStep(this.steps.length - 1);
-    if (weigh && !this.timer) this.weigh();
-    this.shell.set({ at: this.steps.length });
+    if (updateCandidates && !this.playTimer) this.updateCandidates();
+    this.shell.setState({ at: this.steps.length });
   }
 
-  drawLine() {
-    const chip = (step, at) => element("button", { type: "button", class: "token", "aria-pressed": String(at === this.at), title: `${step.chance.toFixed(3)}`, onclick: () => this.choose(at) }, step.piece);
-    const prompt = this.prompt?.length ? this.prompt.map((piece) => element("span", { class: "given" }, piece)) : [element("span", { class: "given" }, this.text)];
-    this.line.replaceChildren(...prompt, ...this.steps.map(chip), element("button", { type: "button", class: "token caret", "aria-label": "After the last token", "aria-pressed": String(this.at >= this.steps.length), onclick: () => this.choose(this.steps.length) }, "▮"));
+  drawTokens() {
+    const tokenButton = (step, index) => element("button", { type: "button", class: "token", "aria-pressed": String(index === this.position), title: step.chance.toFixed(3), onclick: () => this.selectPosition(index) }, step.piece);
+    const prompt = (this.promptPieces?.length ? this.promptPieces : [this.text]).map((piece) => element("span", { class: "given" }, piece));
+    this.tokenLine.replaceChildren(...prompt, ...this.steps.map(tokenButton), element("button", { type: "button", class: "token caret", "aria-label": "After the last token", "aria-pressed": String(this.position >= this.steps.length), onclick: () => this.selectPosition(this.steps.length) }, "▮"));
   }
 
-  /** Speak about another token of the text, or about the one to come. */
-  choose(at) {
-    this.at = Math.min(Math.max(at, 0), this.steps.length);
-    this.drawLine();
-    this.drawStep(Math.min(this.at, this.steps.length - 1));
-    this.weigh();
-    if (this.steps[this.at]) this.shell.say(`Token ${this.at + 1}: ${this.steps[this.at].piece}`);
+  /** Select a generated token, or the next one. */
+  selectPosition(position) {
+    this.position = Math.min(Math.max(position, 0), this.steps.length);
+    this.drawTokens();
+    this.drawStep(Math.min(this.position, this.steps.length - 1));
+    this.updateCandidates();
+    if (this.steps[this.position]) this.shell.announce(`Token ${this.position + 1}: ${this.steps[this.position].piece}`);
   }
 
-  turn(layer, head) {
-    const layers = layersOf(this.steps[0]);
-    this.l = Math.min(Math.max(layer, 0), Math.max(layers.length - 1, 0));
-    this.h = Math.min(Math.max(head, 0), Math.max((layers[0]?.keys.length ?? 1) - 1, 0));
-    this.shell.set({ l: this.l || null, h: this.h || null });
-    this.drawStep(Math.min(this.at, this.steps.length - 1));
+  selectHead(layer, head) {
+    const layers = selfAttentionLayers(this.steps[0]);
+    this.layer = Math.min(Math.max(layer, 0), Math.max(layers.length - 1, 0));
+    this.head = Math.min(Math.max(head, 0), Math.max((layers[0]?.keys.length ?? 1) - 1, 0));
+    this.shell.setState({ l: this.layer || null, h: this.head || null });
+    this.drawStep(Math.min(this.position, this.steps.length - 1));
   }
 
-  drawStep(at) {
-    const step = this.steps[at];
+  drawStep(index) {
+    const step = this.steps[index];
     if (!step) return;
-    const pieces = [...(this.prompt ?? []), ...this.steps.map(({ piece }) => piece)];
-    this.seen.replaceChildren(element("h2", {}, "What it looked at to write ", element("bdi", {}, step.piece)), looked(step, pieces, this.l, this.h, (l, h) => this.turn(l, h), this.caveat ?? ""));
-    const layers = layersOf(step).length || 1;
-    this.kept.replaceChildren(element("h2", {}, "The cache"), cachePicture(pieces, step, layers), button("Compare with no cache", () => this.saved(true)));
+    const pieces = [...(this.promptPieces ?? []), ...this.steps.map(({ piece }) => piece)];
+    this.attention.replaceChildren(element("h2", {}, "Attention when generating ", element("bdi", {}, step.piece)), attentionPanel(step, pieces, this.layer, this.head, (layer, head) => this.selectHead(layer, head), this.caveat ?? ""));
+    const numLayers = selfAttentionLayers(step).length || 1;
+    this.cache.replaceChildren(element("h2", {}, "KV cache"), cachePicture(pieces, step, numLayers), button("Compare with no cache", () => this.compareCache(true)));
   }
 
-  /** The same tokens read again with and without the cache, counted and timed by the server. */
-  async saved(asked = false) {
-    if (!this.steps.length || (!asked && this.steps.length < 2)) return;
+  /** Decode the same tokens with and without KV cache, counted and timed by the server. */
+  async compareCache(requested = false) {
+    if (!this.steps.length || (!requested && this.steps.length < 2)) return;
     try {
-      const answer = await this.shell.ask("cache", { model: this.model, text: this.text, written: this.steps.map(({ id }) => id), html: true });
-      const drawn = drawing(answer);
-      drawn.querySelector("h2")?.remove();
-      this.compared.replaceChildren(element("h2", {}, "With and without the cache"), drawn);
+      const response = await this.shell.request("cache", { model: this.model, text: this.text, written: this.steps.map(({ id }) => id), html: true });
+      const rendered = renderDocument(response);
+      rendered.querySelector("h2")?.remove();
+      this.cacheComparison.replaceChildren(element("h2", {}, "With and without the KV cache"), rendered);
     } catch (error) {
-      this.shell.fail(error, this.compared);
+      this.shell.showError(error, this.cacheComparison);
     }
   }
 }

@@ -1,37 +1,37 @@
-// Meaning: words before and after training, texts on a map, and why two sentences match.
+// Page Meaning: words before and after training, map of texts, similarity of two sentences.
 
 import { TextMap } from "../meaning/texts.js";
-import { Why } from "../meaning/why.js";
-import { Words } from "../meaning/words.js";
+import { SimilarityTab } from "../meaning/why.js";
+import { WordMap } from "../meaning/words.js";
 import { element } from "../element.js";
 import { tabs } from "../tabs.js";
 
 export const page = { name: "meaning", title: "Meaning", letter: "m" };
 
-const PARTS = { words: Words, texts: TextMap, why: Why };
-const TITLES = { words: "Words before and after", texts: "Texts on a map", why: "Why two match" };
+const TAB_CLASSES = { words: WordMap, texts: TextMap, why: SimilarityTab };
+const TITLES = { words: "Words before and after", texts: "Texts on a map", why: "Compare two sentences" };
 
 export async function open(place, state, shell) {
-  const models = await shell.bar.known(true, true);
-  let now = state;
-  let part = null;
-  const show = (name) => {
-    part = new PARTS[name](shell, models, now, (next) => { now = { ...shell.state }; chooser.choose(next); });
-    part.start();
-    return part.element;
+  const models = await shell.bar.listModels(true, true);
+  let currentState = state;
+  let currentTab = null;
+  const showTab = (name) => {
+    currentTab = new TAB_CLASSES[name](shell, models, currentState, (other) => { currentState = { ...shell.state }; tabBar.choose(other); });
+    currentTab.start();
+    return currentTab.element;
   };
-  const chooser = tabs(Object.keys(PARTS).map((name) => ({ name, title: TITLES[name], show: () => show(name) })), (name) => {
-    shell.set({ tab: name === "words" ? null : name }, { push: true });
-    now = shell.state;
+  const tabBar = tabs(Object.keys(TAB_CLASSES).map((name) => ({ name, title: TITLES[name], show: () => showTab(name) })), (name) => {
+    shell.setState({ tab: name === "words" ? null : name }, { push: true });
+    currentState = shell.state;
   });
-  place.append(element("h1", {}, "Meaning"), element("p", { class: "lead" }, "A model turns words and texts into lists of numbers. What is used alike gets numbers that point the same way: near on the map is alike in meaning, as far as the model knows."), chooser.element);
-  shell.exports(() => part.asked());
-  shell.copies(() => [{ label: "The answer as JSON", text: () => JSON.stringify(part.answer?.result ?? null) }]);
-  const choose = (next) => {
-    now = next;
-    return chooser.choose(PARTS[next.tab] ? next.tab : "words", false);
+  place.append(element("h1", {}, "Meaning"), element("p", { class: "lead" }, "A model turns words and texts into vectors. Words used in similar contexts get similar vectors: what is near on the map has a similar meaning, as far as the model knows."), tabBar.element);
+  shell.setExports(() => currentTab.buildRequest());
+  shell.setCopyItems(() => [{ label: "Result as JSON", text: () => JSON.stringify(currentTab.response?.result ?? null) }]);
+  const show = (newState) => {
+    currentState = newState;
+    return tabBar.choose(TAB_CLASSES[newState.tab] ? newState.tab : "words", false);
   };
-  shell.onState(choose);
-  await choose(state);
+  shell.onStateChange(show);
+  await show(state);
   return () => {};
 }

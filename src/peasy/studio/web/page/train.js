@@ -1,58 +1,57 @@
-// Train: begin a run, watch it learn, stop it, go on with it, and set kinds beside each other.
+// Page Train: start, follow, stop and resume runs, and compare kinds of models.
 
 import { button, element } from "../element.js";
-import { Form } from "../train/form.js";
-import { Job } from "../train/job.js";
+import { TrainForm } from "../train/form.js";
+import { JobPanel } from "../train/job.js";
 import { RunView } from "../train/run.js";
 
 export const page = { name: "train", title: "Train", letter: "r" };
 
 export async function open(place, state, shell) {
-  const view = new View(place, shell);
-  await view.start(state);
-  return () => view.close();
+  const trainPage = new TrainPage(place, shell);
+  await trainPage.start(state);
+  return () => trainPage.close();
 }
 
-class View {
+class TrainPage {
   constructor(place, shell) {
     Object.assign(this, { shell, runs: [] });
-    this.job = new Job(shell, ["train", "compare"], (job) => this.heard(job));
-    this.form = new Form(shell, (verb, body) => this.begin(verb, body));
+    this.jobPanel = new JobPanel(shell, ["train", "compare"], (job) => this.onJobUpdate(job));
+    this.form = new TrainForm(shell, (command, body) => this.startJob(command, body));
     this.list = element("div", { class: "list" });
-    this.run = new RunView(shell, { resume: (body) => this.begin("train", body) });
-    place.append(element("h1", {}, "Train"), element("p", { class: "lead" }, "A model learns from text on this machine: minutes, not hours. Watch its loss fall, what it writes, and how its attention forms. Stopping saves; every run can go on."),
-      this.form.element, this.job.element, element("h2", {}, "Runs"), this.list, this.run.element);
-    shell.exports(() => ({ verb: "runs", body: this.run.names.length ? { name: this.run.names[0] } : {} }));
-    shell.copies(() => (this.job.job ? [{ label: "The command", text: this.job.job.command }] : []));
-    shell.keys.here([
-      { key: " ", says: "Play or pause the film of attention", run: () => this.run.film.play() },
-      { key: "ArrowLeft", says: "Checkpoint before", run: () => this.run.film.step(-1) },
-      { key: "ArrowRight", says: "Next checkpoint", run: () => this.run.film.step(1) },
+    this.runView = new RunView(shell, { onResume: (body) => this.startJob("train", body) });
+    place.append(element("h1", {}, "Train"), element("p", { class: "lead" }, "Train a model on text on this machine, in minutes. Follow its loss, its samples and its attention. Stopping saves the run, and every run can be resumed."),
+      this.form.element, this.jobPanel.element, element("h2", {}, "Runs"), this.list, this.runView.element);
+    shell.setExports(() => ({ command: "runs", body: this.runView.names.length ? { name: this.runView.names[0] } : {} }));
+    shell.setCopyItems(() => (this.jobPanel.job ? [{ label: "Command line", text: this.jobPanel.job.command }] : []));
+    shell.keys.addPageKeys([
+      { key: " ", label: "Play or pause attention during training", run: () => this.runView.film.play() },
+      { key: "ArrowLeft", label: "Previous checkpoint", run: () => this.runView.film.moveFrame(-1) },
+      { key: "ArrowRight", label: "Next checkpoint", run: () => this.runView.film.moveFrame(1) },
     ]);
-    shell.onState((next) => this.show(next));
+    shell.onStateChange((next) => this.show(next));
   }
 
   async start(state) {
-    await Promise.all([this.form.furnish(state), this.load()]);
-    const job = await this.job.look();
-    const live = job && this.job.running && job.runs.length ? { run: job.runs[0], with: job.runs.slice(1).join(",") } : {};
+    await Promise.all([this.form.load(state), this.loadRuns()]);
+    const job = await this.jobPanel.load();
+    const live = job && this.jobPanel.running && job.runs.length ? { run: job.runs[0], with: job.runs.slice(1).join(",") } : {};
     await this.show({ ...live, ...state });
   }
 
-  async load() {
-    this.runs = (await this.shell.ask("runs", {})).result.runs;
+  async loadRuns() {
+    this.runs = (await this.shell.request("runs", {})).result.runs;
     this.drawList();
   }
 
-  async begin(verb, body) {
-    if (!(await this.job.start(verb, body))) return;
-    const { runs } = this.job.job;
-    this.choose(runs);
+  async startJob(command, body) {
+    if (!(await this.jobPanel.start(command, body))) return;
+    this.chooseRuns(this.jobPanel.job.runs);
   }
 
-  /** A run and others beside it; the first is the one whose samples and attention are shown. */
-  choose(names) {
-    this.shell.set({ run: names[0] ?? null, with: names.slice(1).join(",") || null, step: null, place: null }, { push: true });
+  /** Show these runs; samples and attention are those of the first. */
+  chooseRuns(names) {
+    this.shell.setState({ run: names[0] ?? null, with: names.slice(1).join(",") || null, step: null, place: null }, { push: true });
     return this.show(this.shell.state);
   }
 
@@ -61,25 +60,25 @@ class View {
     const first = state.run ?? this.runs[0]?.name;
     this.names = first ? [first, ...others.filter((name) => name !== first)] : [];
     this.drawList();
-    await this.run.show(this.names, state, this.job.running ? this.job.job : null);
+    await this.runView.show(this.names, state, this.jobPanel.running ? this.jobPanel.job : null);
   }
 
-  async heard(job) {
-    this.form.busy(this.job.running);
+  async onJobUpdate(job) {
+    this.form.setBusy(this.jobPanel.running);
     const known = this.runs.map(({ name }) => name);
-    if (!this.job.running || job.runs.some((name) => !known.includes(name))) await this.load().catch(() => {});
-    if (this.names) this.run.follow(this.job.running ? job : null);
-    if (!this.job.running) this.run.finish(job);
+    if (!this.jobPanel.running || job.runs.some((name) => !known.includes(name))) await this.loadRuns().catch(() => {});
+    if (this.names) this.runView.follow(this.jobPanel.running ? job : null);
+    if (!this.jobPanel.running) this.runView.finish(job);
   }
 
   drawList() {
-    if (!this.runs.length) return this.list.replaceChildren(element("p", { class: "quiet" }, "No runs yet: begin one above."));
+    if (!this.runs.length) return this.list.replaceChildren(element("p", { class: "quiet" }, "No runs yet: start one above."));
     const shown = new Set(this.names ?? []);
     const body = this.runs.map((run) => {
       const box = element("input", { type: "checkbox", checked: shown.has(run.name), "aria-label": `Show ${run.name} beside the others` });
-      box.addEventListener("change", () => this.choose(box.checked ? [...(this.names ?? []), run.name] : this.names.filter((name) => name !== run.name)));
+      box.addEventListener("change", () => this.chooseRuns(box.checked ? [...(this.names ?? []), run.name] : this.names.filter((name) => name !== run.name)));
       return element("tr", { "aria-current": this.names?.[0] === run.name ? "true" : null },
-        element("td", {}, box), element("td", { class: "word" }, button(run.name, () => this.choose([run.name]), { class: "linkish" })),
+        element("td", {}, box), element("td", { class: "word" }, button(run.name, () => this.chooseRuns([run.name]), { class: "text-button" })),
         [`${run.kind} ${run.preset}`, run.data.split("/").at(-1), run.state].map((cell) => element("td", { class: "word" }, element("bdi", {}, cell))),
         element("td", {}, run.valid === null ? "" : run.valid.toFixed(4)));
     });
@@ -88,7 +87,7 @@ class View {
   }
 
   close() {
-    this.job.close();
-    this.run.close();
+    this.jobPanel.close();
+    this.runView.close();
   }
 }

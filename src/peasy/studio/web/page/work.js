@@ -1,69 +1,76 @@
-// Work: attention on paper, step by step, with the library's numbers or one's own.
+// Page Work: attention computed by hand, step by step, with the library's examples or the user's own numbers.
 
 import { button, element, field, select } from "../element.js";
-import { Matrix, readNumber } from "../matrix.js";
+import { MatrixTable, readNumber } from "../matrix.js";
 import { latex, markdown, csv, numpy } from "../work/copy.js";
-import { base, equationOf, headsOf, sectionsOf, usedBy } from "../work/equation.js";
-import { FRESH, compact, fieldOf, link, read, resized, withBlock, withNumber } from "../work/example.js";
-import { quiz } from "../work/quiz.js";
+import { baseName, equationOf, headsOf, sectionsOf, usedCells } from "../work/equation.js";
+import { BLANK_EXAMPLE, compact, fieldOf, fromUrlText, resizeExample, toUrlText, withNumber, withPastedCells } from "../work/example.js";
+import { quizPanel } from "../work/quiz.js";
 import { scalePanel } from "../work/scale.js";
-import { switches } from "../work/switches.js";
+import { showOptions } from "../work/switches.js";
 
-export const page = { name: "work", title: "Work", letter: "w", text: "Any sentence of two words or more, or choose an example below" };
+export const page = { name: "work", title: "Work", letter: "w", text: "Any sentence of at least two words, or choose an example below" };
 
-const FIRST = "i-love-ai";
-const PLAYING = 1800; // milliseconds a step stays while playing
+const DEFAULT_EXAMPLE = "i-love-ai";
+const STEP_TIME = 1800; // milliseconds per step while playing
 
 export async function open(place, state, shell) {
-  const desk = new Desk(place, shell);
-  await desk.start(state);
-  return () => desk.close();
+  const workPage = new WorkPage(place, shell);
+  await workPage.start(state);
+  return () => workPage.close();
 }
 
-class Desk {
+class WorkPage {
   constructor(place, shell) {
     [this.place, this.shell] = [place, shell];
-    this.head = element("header", {});
-    this.ways = element("div", { class: "ways" });
-    this.trail = element("nav", { class: "trail", "aria-label": "Steps" });
+    this.header = element("header", {});
+    this.options = element("div", { class: "options" });
+    this.stepBar = element("nav", { class: "step-bar", "aria-label": "Steps" });
     this.board = element("section", { class: "board", "aria-live": "off" });
-    this.sum = element("section", { class: "card sum-card", "aria-label": "Arithmetic", role: "status" });
-    this.more = element("div", { class: "more" });
-    place.append(this.head, this.ways, this.trail, this.board, this.sum, this.more);
-    shell.keys.here([
-      { key: "ArrowLeft", says: "Step before", run: () => this.step(-1) },
-      { key: "ArrowRight", says: "Next step", run: () => this.step(1) },
-      { key: "[", says: "Step before", run: () => this.step(-1) },
-      { key: "]", says: "Next step", run: () => this.step(1) },
-      { key: ",", says: "Head before", run: () => this.turnHead(-1) },
-      { key: ".", says: "Next head", run: () => this.turnHead(1) },
-      { key: " ", says: "Play the steps, or stop", run: () => this.play() },
-    ]);
-    shell.exports(() => ({ verb: "explain", body: this.question() }));
-    shell.copies(() => this.copies());
-    shell.onState((next) => this.start(next));
+    this.arithmetic = element("section", { class: "card sum-card", "aria-label": "Arithmetic", role: "status" });
+    this.extras = element("div", { class: "more" });
+    place.append(this.header, this.options, this.stepBar, this.board, this.arithmetic, this.extras);
+    shell.onStateChange((newState) => this.start(newState));
   }
 
   close() {
-    clearInterval(this.playing);
+    clearInterval(this.playTimer);
+  }
+
+  /** Register keys, exports and copies: only once there are steps that they can act on. */
+  enableKeys() {
+    if (this.keysEnabled) return;
+    this.keysEnabled = true;
+    const { shell } = this;
+    shell.keys.addPageKeys([
+      { key: "ArrowLeft", label: "Previous step", run: () => this.moveStep(-1) },
+      { key: "ArrowRight", label: "Next step", run: () => this.moveStep(1) },
+      { key: "[", label: "Previous step", run: () => this.moveStep(-1) },
+      { key: "]", label: "Next step", run: () => this.moveStep(1) },
+      { key: ",", label: "Previous head", run: () => this.moveHead(-1) },
+      { key: ".", label: "Next head", run: () => this.moveHead(1) },
+      { key: " ", label: "Play the steps, or stop", run: () => this.togglePlay() },
+    ]);
+    shell.setExports(() => ({ command: "explain", body: this.requestBody() }));
+    shell.setCopyItems(() => this.copyItems());
   }
 
   async start(state) {
     this.state = state;
-    this.own = state.d ? read(state.d) : null;
-    this.at = Number(state.s) || 0;
+    this.ownExample = state.d ? fromUrlText(state.d) : null;
+    this.sectionNumber = Number(state.s) || 0;
     this.chosenHead = Number(state.h) || 0;
-    this.library ??= (await this.shell.ask("examples", {})).result.examples;
+    this.library ??= (await this.shell.request("examples", {})).result.examples;
     await this.load();
   }
 
-  /** What the server is asked: an example by name, a sentence, or numbers of one's own. */
-  what() {
-    return this.own ? compact(this.own) : this.state.t?.trim() || this.state.x || FIRST;
+  /** The example to compute: the user's numbers, a sentence, or a name of the library. */
+  exampleField() {
+    return this.ownExample ? compact(this.ownExample) : this.state.t?.trim() || this.state.x || DEFAULT_EXAMPLE;
   }
 
-  question() {
-    return { what: this.what(), decimals: this.decimals() };
+  requestBody() {
+    return { what: this.exampleField(), decimals: this.decimals() };
   }
 
   decimals() {
@@ -74,251 +81,267 @@ class Desk {
     const turn = (this.turn = (this.turn ?? 0) + 1);
     this.board.classList.add("busy");
     try {
-      const answer = await this.shell.ask("explain", { ...this.question(), html: true });
+      const response = await this.shell.request("explain", { ...this.requestBody(), html: true });
       if (turn !== this.turn) return;
-      this.shell.well();
-      this.answer = answer.result;
-      this.example = this.own ? { ...answer.result.example, ...this.own } : answer.result.example;
-      this.formulas = formulasOf(answer.html);
+      this.shell.clearError();
+      this.result = response.result;
+      this.example = this.ownExample ? { ...response.result.example, ...this.ownExample } : response.result.example;
+      this.formulas = formulasOf(response.html);
       this.draw();
     } catch (error) {
-      if (turn === this.turn) this.shell.fail(error);
+      if (turn === this.turn) this.shell.showError(error);
     } finally {
       if (turn === this.turn) this.board.classList.remove("busy");
     }
   }
 
   draw() {
-    const heads = headsOf(this.answer.steps);
+    const heads = headsOf(this.result.steps);
     this.shownHead = heads.includes(this.chosenHead) ? this.chosenHead : heads[0] ?? 0;
-    this.sections = sectionsOf(this.answer.steps, this.shownHead);
-    const last = this.sections.findIndex((section) => section.number === this.at);
-    this.at = this.sections[last < 0 ? (this.at ? this.sections.length - 1 : Math.min(2, this.sections.length - 1)) : last].number;
-    this.drawHead(heads);
-    switches(this.ways, this.example, (changes) => this.change({ ...this.example, ...changes }), this);
-    this.drawTrail();
+    this.sections = sectionsOf(this.result.steps, this.shownHead);
+    const lastIndex = this.sections.length - 1;
+    const index = this.sectionIndex();
+    this.sectionNumber = this.sections[index < 0 ? (this.sectionNumber ? lastIndex : Math.min(2, lastIndex)) : index].number;
+    this.drawHeader(heads);
+    showOptions(this.options, this.example, (changes) => this.changeExample({ ...this.example, ...changes }), this.result.steps);
+    this.drawStepBar();
     this.drawBoard();
-    this.drawMore();
+    this.drawExtras();
+    this.enableKeys();
   }
 
-  drawHead(heads) {
+  drawHeader(heads) {
     const named = this.library.map(({ name, title }) => [name, title]);
-    const current = this.own ? "" : this.state.t ? "sentence" : this.state.x || FIRST;
-    const extra = [...(this.own ? [["", "own numbers"]] : []), ...(this.state.t && !this.own ? [["sentence", "the sentence above"]] : [])];
-    const chooser = select([...extra, ...named], current, (name) => this.choose(name));
-    const headPick = heads.length > 0 && field("head", select(heads.map((head) => [String(head), `head ${head}`]), String(this.shownHead), (head) => this.pickHead(Number(head))));
+    const current = this.ownExample ? "" : this.state.t ? "sentence" : this.state.x || DEFAULT_EXAMPLE;
+    const extra = [...(this.ownExample ? [["", "own numbers"]] : []), ...(this.state.t && !this.ownExample ? [["sentence", "the sentence above"]] : [])];
+    const exampleSelect = select([...extra, ...named], current, (name) => this.chooseExample(name));
+    const headField = heads.length > 0 && field("head", select(heads.map((head) => [String(head), `head ${head}`]), String(this.shownHead), (head) => this.chooseHead(Number(head))));
+    const setDecimals = (n) => {
+      this.state = { ...this.state, n };
+      this.shell.setState({ n: n === "4" ? null : n });
+      this.load();
+    };
     const { title, says, source, note } = this.example;
-    this.head.replaceChildren(
+    this.header.replaceChildren(
       element("h1", {}, title || "Work"),
       says ? element("p", {}, `${says}.`) : "",
       note ? element("p", { class: "quiet" }, note) : "",
       source ? element("p", { class: "quiet" }, `From: ${source}`) : "",
-      element("div", { class: "row end" }, field("example", chooser), headPick,
-        field("decimals", select(["0", "1", "2", "3", "4", "6", "8"], String(this.decimals()), (n) => { this.state = { ...this.state, n }; this.shell.set({ n: n === "4" ? null : n }); this.load(); })),
-        button("Own numbers", () => this.change(this.own ?? (this.example.x ? this.example : FRESH)), { title: "Change any number; paste from a spreadsheet" }),
+      element("div", { class: "row end" }, field("example", exampleSelect), headField,
+        field("decimals", select(["0", "1", "2", "3", "4", "6", "8"], String(this.decimals()), setDecimals)),
+        button("Own numbers", () => this.changeExample(this.ownExample ?? (this.example.x ? this.example : BLANK_EXAMPLE)), { title: "Change any number; paste from a spreadsheet" }),
         button("Quiz", () => this.toggleQuiz(), { "aria-pressed": String(Boolean(this.state.quiz)) })));
   }
 
-  choose(name) {
+  chooseExample(name) {
     if (name === "sentence" || name === "") return;
-    this.shell.set({ x: name === FIRST ? null : name, t: null, d: null, s: this.at, h: null }, { push: true });
+    this.shell.setState({ x: name === DEFAULT_EXAMPLE ? null : name, t: null, d: null, s: this.sectionNumber, h: null }, { push: true });
     this.start(this.shell.state);
   }
 
-  /** Other numbers or settings: worked out anew by the server, and kept in the link. */
-  change(example) {
-    this.own = compact(example);
-    this.example = example; // another change may come before the answer to this one
-    const text = link(this.own);
-    if (text === null) this.shell.bar.flash("Too large for a link: export it as JSON to keep it.");
-    this.shell.set({ d: text, t: null, x: null, s: this.at });
+  /** Change numbers or settings: recomputed by the server, and stored in the URL. */
+  changeExample(example) {
+    this.ownExample = compact(example);
+    this.example = example; // another change may come before the response
+    const text = toUrlText(this.ownExample);
+    if (text === null) this.shell.bar.showNote("Too large for a link: export it as JSON to keep it.");
+    this.shell.setState({ d: text, t: null, x: null, s: this.sectionNumber });
     this.state = { ...this.shell.state, d: text ?? "" };
     return this.load();
   }
 
-  drawTrail() {
-    const steps = this.sections.map(({ number, title, says }) => element("li", {}, element("button", { type: "button", class: "plain", "aria-current": number === this.at ? "step" : null, "aria-label": `Step ${number}: ${says}`, onclick: () => this.goTo(number) }, element("b", {}, `${number} `), title)));
-    const place = this.sections.findIndex(({ number }) => number === this.at);
-    this.trail.replaceChildren(
-      button("◀", () => this.step(-1), { "aria-label": "Step before", disabled: place === 0 }),
+  drawStepBar() {
+    const steps = this.sections.map(({ number, title, label }) => element("li", {}, element("button", { type: "button", class: "plain", "aria-current": number === this.sectionNumber ? "step" : null, "aria-label": `Step ${number}: ${label}`, onclick: () => this.showSection(number) }, element("b", {}, `${number} `), title)));
+    const index = this.sectionIndex();
+    this.stepBar.replaceChildren(
+      button("◀", () => this.moveStep(-1), { "aria-label": "Previous step", disabled: index === 0 }),
       element("ol", {}, steps),
-      button("▶", () => this.step(1), { "aria-label": "Next step", disabled: place === this.sections.length - 1 }),
-      element("span", { class: "quiet" }, `step ${place + 1} of ${this.sections.length}`));
+      button("▶", () => this.moveStep(1), { "aria-label": "Next step", disabled: index === this.sections.length - 1 }),
+      element("span", { class: "quiet" }, `step ${index + 1} of ${this.sections.length}`));
   }
 
-  goTo(number) {
-    this.at = number;
-    this.shell.set({ s: number });
-    this.drawTrail();
+  showSection(number) {
+    this.sectionNumber = number;
+    this.shell.setState({ s: number });
+    this.drawStepBar();
     this.drawBoard();
-    this.drawMore();
-    this.shell.say(`Step ${number}: ${this.section().says}`);
+    this.drawExtras();
+    this.shell.announce(`Step ${number}: ${this.section().label}`);
   }
 
-  step(by) {
-    const next = this.sections[this.sections.findIndex(({ number }) => number === this.at) + by];
-    if (next) this.goTo(next.number);
-    return Boolean(next);
-  }
-
-  play() {
-    if (this.playing) {
-      clearInterval(this.playing);
-      this.playing = null;
-      return;
-    }
-    if (!this.step(1)) this.goTo(this.sections[0].number);
-    this.playing = setInterval(() => {
-      if (!this.step(1)) this.play();
-    }, PLAYING);
-  }
-
-  pickHead(head) {
-    this.chosenHead = head;
-    this.shell.set({ h: head });
-    this.draw();
-  }
-
-  turnHead(by) {
-    const heads = headsOf(this.answer.steps);
-    const next = heads[heads.indexOf(this.shownHead) + by];
-    if (next) this.pickHead(next);
+  sectionIndex() {
+    return this.sections.findIndex(({ number }) => number === this.sectionNumber);
   }
 
   section() {
-    return this.sections.find(({ number }) => number === this.at);
+    return this.sections[this.sectionIndex()];
   }
 
-  /** The equations of this step: operands, signs, result; every number the server's. */
+  /** Show the next or previous step; false if there is none. */
+  moveStep(change) {
+    const next = this.sections[this.sectionIndex() + change];
+    if (next) this.showSection(next.number);
+    return Boolean(next);
+  }
+
+  togglePlay() {
+    if (this.playTimer) {
+      clearInterval(this.playTimer);
+      this.playTimer = null;
+      return;
+    }
+    if (!this.moveStep(1)) this.showSection(this.sections[0].number);
+    this.playTimer = setInterval(() => {
+      if (!this.moveStep(1)) this.togglePlay();
+    }, STEP_TIME);
+  }
+
+  chooseHead(head) {
+    this.chosenHead = head;
+    this.shell.setState({ h: head });
+    this.draw();
+  }
+
+  moveHead(change) {
+    const heads = headsOf(this.result.steps);
+    const next = heads[heads.indexOf(this.shownHead) + change];
+    if (next) this.chooseHead(next);
+  }
+
+  /** Draw the equations of this step: operands, operators, result; all numbers are the server's. */
   drawBoard() {
-    const quizzed = Boolean(this.state.quiz);
-    this.sum.replaceChildren(element("p", { class: "quiet" }, quizzed ? "In a quiz, the arithmetic comes with the marks." : "Click a number (or walk with the arrow keys) to see where it comes from."));
-    const lines = this.section().steps.map((step) => this.equation(step, quizzed));
-    this.board.replaceChildren(...lines);
-    const [step, row, column] = (this.state.c ?? "").split(",");
-    const shown = this.matrices?.get(step);
-    if (shown && !quizzed) {
-      shown.mark(Number(row), Number(column));
-      this.pick(shown.spec.step, shown.operands, Number(row), Number(column));
+    const isQuiz = Boolean(this.state.quiz);
+    this.arithmetic.replaceChildren(element("p", { class: "quiet" }, isQuiz ? "In a quiz, the arithmetic comes with the marks." : "Click a number, or use the arrow keys, to see how it is calculated."));
+    this.matrices = new Map();
+    this.board.replaceChildren(...this.section().steps.map((step) => this.drawEquation(step, isQuiz)));
+    const [stepName, row, column] = (this.state.c ?? "").split(",");
+    const matrix = this.matrices.get(stepName);
+    if (matrix && !isQuiz) {
+      matrix.selectCell(Number(row), Number(column));
+      this.explainCell(matrix.spec.step, matrix.operands, Number(row), Number(column));
     }
   }
 
-  equation(step, quizzed) {
-    this.matrices = step === this.section().steps[0] ? new Map() : this.matrices;
+  drawEquation(step, isQuiz) {
     const operands = [];
-    const drawn = equationOf(step, this.answer.steps, this.example).map((part) => {
+    const parts = equationOf(step, this.result.steps, this.example).map((part) => {
       if (typeof part === "string") return element("span", { class: "sign" }, part);
-      const matrix = new Matrix(this.spec(part.step, part));
+      const matrix = new MatrixTable(this.matrixSpec(part.step, part.transposed));
       operands.push({ ...part, matrix });
       return matrix.element;
     });
-    const field = fieldOf(base(step.name), this.example);
-    const result = { ...this.spec(step, {}), math: this.formulas.get(step.name)?.cloneNode(true), says: step.says };
-    if (quizzed && !field && step.values.length * step.columns.length <= 400) {
-      const asked = quiz(step, result, this.example, this.shell, () => this.drawBoard());
-      return element("div", { class: "equation" }, drawn, asked.element);
+    const editedField = fieldOf(baseName(step.name), this.example);
+    const spec = { ...this.matrixSpec(step), math: this.formulas.get(step.name)?.cloneNode(true), caption: step.says };
+    if (isQuiz && !editedField && step.values.length * step.columns.length <= 400) {
+      const quiz = quizPanel(step, spec, this.example, this.shell, () => this.drawBoard());
+      return element("div", { class: "equation" }, parts, quiz.element);
     }
-    const matrix = new Matrix(field ? result : { ...result, onpick: (row, column) => this.pick(step, operands, row, column, true) });
+    const matrix = new MatrixTable(editedField ? spec : { ...spec, onSelect: (row, column) => this.explainCell(step, operands, row, column, true) });
     matrix.operands = operands;
     this.matrices.set(step.name, matrix);
-    return element("div", { class: "equation" }, drawn, element("div", {}, matrix.element, field && this.sizes(field, step)));
+    return element("div", { class: "equation" }, parts, element("div", {}, matrix.element, editedField && this.sizeButtons(editedField, step)));
   }
 
-  spec(step, { transposed = false }) {
-    const turned = transposed ? { rows: step.columns, columns: step.rows, values: step.columns.map((_, c) => step.values.map((row) => row[c])), rowAxis: step.column_axis, columnAxis: step.row_axis } : { rows: step.rows, columns: step.columns, values: step.values, rowAxis: step.row_axis, columnAxis: step.column_axis };
-    const field = transposed ? null : fieldOf(base(step.name), this.example);
+  matrixSpec(step, transposed = false) {
+    const table = transposed
+      ? { rows: step.columns, columns: step.rows, values: step.columns.map((_, column) => step.values.map((values) => values[column])), rowAxis: step.column_axis, columnAxis: step.row_axis }
+      : { rows: step.rows, columns: step.columns, values: step.values, rowAxis: step.row_axis, columnAxis: step.column_axis };
+    const editedField = transposed ? null : fieldOf(baseName(step.name), this.example);
     const name = transposed ? `${step.name}ᵀ` : step.name;
-    return { name, step, ...turned, decimals: this.decimals(), shaded: base(step.name) === "weights", edit: field && this.editing(field) };
+    return { name, step, ...table, decimals: this.decimals(), shaded: baseName(step.name) === "weights", edit: editedField && this.editHandlers(editedField) };
   }
 
-  editing(field) {
-    const rename = ["x", "q", "weights"].includes(field) ? (row, name) => this.change({ ...this.example, tokens: this.example.tokens.map((token, at) => (at === row ? name || token : token)) }) : undefined;
+  editHandlers(editedField) {
+    const renameToken = (row, name) => this.changeExample({ ...this.example, tokens: this.example.tokens.map((token, index) => (index === row ? name || token : token)) });
     return {
-      change: (row, column, value) => this.change(withNumber(this.example, field, row, column, value)),
-      paste: (row, column, grid) => this.change(withBlock(this.example, field, row, column, grid, readNumber)),
-      rename,
+      change: (row, column, value) => this.changeExample(withNumber(this.example, editedField, row, column, value)),
+      paste: (row, column, grid) => this.changeExample(withPastedCells(this.example, editedField, row, column, grid, readNumber)),
+      rename: ["x", "q", "weights"].includes(editedField) ? renameToken : undefined,
     };
   }
 
-  /** More or fewer rows and columns. */
-  sizes(field, step) {
+  /** Buttons that add or remove rows and columns. */
+  sizeButtons(editedField, step) {
     const [height, width] = [step.values.length, step.values[0].length];
-    const to = (h, w) => () => h > 0 && w > 0 && this.change(resized(this.example, field, h, w));
-    const rows = ["x", "q", "source_x"].includes(field);
+    const resizeTo = (newHeight, newWidth) => () => newHeight > 0 && newWidth > 0 && this.changeExample(resizeExample(this.example, editedField, newHeight, newWidth));
+    const rowsChange = ["x", "q", "source_x"].includes(editedField);
     return element("div", { class: "row small" },
-      rows && button("+ row", to(height + 1, width)), rows && button("− row", to(height - 1, width), { disabled: height < 2 }),
-      button("+ column", to(height, width + 1)), button("− column", to(height, width - 1), { disabled: width < 2 }),
-      element("span", { class: "quiet" }, "Paste a block from a spreadsheet into any cell."));
+      rowsChange && button("+ row", resizeTo(height + 1, width)), rowsChange && button("− row", resizeTo(height - 1, width), { disabled: height < 2 }),
+      button("+ column", resizeTo(height, width + 1)), button("− column", resizeTo(height, width - 1), { disabled: width < 2 }),
+      element("span", { class: "quiet" }, "Paste cells from a spreadsheet into any cell."));
   }
 
-  /** One number in full: asked of the server, and what it was made of lit in the operands. */
-  async pick(step, operands, row, column, remember = false) {
-    operands.forEach((operand) => operand.matrix.light(usedBy(step, operand, row, column)));
-    if (remember) this.shell.set({ c: `${step.name},${row},${column}` });
-    this.state.c = `${step.name},${row},${column}`;
+  /** Show the arithmetic of one number, and highlight what it depends on in the operands. */
+  async explainCell(step, operands, row, column, saveInUrl = false) {
+    operands.forEach((operand) => operand.matrix.highlight(usedCells(step, operand, row, column)));
+    const cell = `${step.name},${row},${column}`;
+    if (saveInUrl) this.shell.setState({ c: cell });
+    this.state.c = cell;
     try {
-      const { result } = await this.shell.ask("explain", { ...this.question(), cell: [step.name, row, column] });
-      if (this.state.c !== `${step.name},${row},${column}`) return;
-      this.sum.replaceChildren(element("strong", {}, result.cell.title), ...result.cell.lines.map((line) => element("pre", {}, line)));
+      const { result } = await this.shell.request("explain", { ...this.requestBody(), cell: [step.name, row, column] });
+      if (this.state.c !== cell) return;
+      this.arithmetic.replaceChildren(element("strong", {}, result.cell.title), ...result.cell.lines.map((line) => element("pre", {}, line)));
     } catch (error) {
-      this.shell.fail(error, this.sum);
+      this.shell.showError(error, this.arithmetic);
     }
   }
 
   toggleQuiz() {
-    this.shell.set({ quiz: this.state.quiz ? null : 1 });
+    this.shell.setState({ quiz: this.state.quiz ? null : 1 });
     this.state = this.shell.state;
     this.draw();
   }
 
-  drawMore() {
-    const at = this.at;
-    const parts = [];
-    if (at === 4) parts.push(scalePanel(this.shell, Number(this.state.dk) || 64, (width) => { this.state.dk = width; this.shell.set({ dk: width }); }));
-    if (at === 5 && this.answer.steps.some((step) => base(step.name) === "scores")) parts.push(this.bySum());
-    this.more.replaceChildren(...parts);
+  drawExtras() {
+    const panels = [];
+    const onDimension = (dimension) => {
+      this.state.dk = dimension;
+      this.shell.setState({ dk: dimension });
+    };
+    if (this.sectionNumber === 4) panels.push(scalePanel(this.shell, Number(this.state.dk) || 64, onDimension));
+    if (this.sectionNumber === 5 && this.result.steps.some((step) => baseName(step.name) === "scores")) panels.push(this.normalisationPanel());
+    this.extras.replaceChildren(...panels);
   }
 
-  /** The same scores normalised by softmax and by the sum, side by side; what does not go is told in its place. */
-  bySum() {
+  /** The same scores normalised by softmax and by the sum, side by side; an error is shown in its place. */
+  normalisationPanel() {
     const sides = [["softmax", "softmax"], ["sum", "division by the sum"]].map(([normalise, name]) => {
-      const home = element("div", {});
-      this.normalised(normalise, name).then((made) => home.replaceChildren(made), (error) => this.shell.fail(error, home));
-      return home;
+      const container = element("div", {});
+      this.normalisedMatrix(normalise, name).then((matrix) => container.replaceChildren(matrix), (error) => this.shell.showError(error, container));
+      return container;
     });
     return element("section", { class: "card", "aria-label": "Softmax or division by the sum" }, element("h2", {}, "Softmax or division by the sum?"),
-      element("p", { class: "quiet" }, "Both make each row add up to 1. Divided by the sum, a negative score gives a negative share, a row that sums to 0 has none at all, and a large score stands out less."),
+      element("p", { class: "quiet" }, "Both make each row add up to 1. With division by the sum, a negative score gives a negative weight, a row that sums to 0 has no weights at all, and a large score stands out less."),
       element("div", { class: "equation" }, sides));
   }
 
-  async normalised(normalise, name) {
-    const { result } = await this.shell.ask("explain", { what: { ...compact(this.example), normalise }, decimals: this.decimals() });
-    const step = result.steps.find((each) => each.name === (this.shownHead ? `head-${this.shownHead}.weights` : "weights"));
-    const odd = step.values.flat().some((value) => value < 0 || value > 1);
-    const says = odd ? "Some lie below 0 or above 1: these are no shares." : "Every share lies between 0 and 1.";
-    return new Matrix({ ...this.spec(step, {}), edit: null, name, says, shaded: true }).element;
+  async normalisedMatrix(normalise, name) {
+    const { result } = await this.shell.request("explain", { what: { ...compact(this.example), normalise }, decimals: this.decimals() });
+    const weights = result.steps.find((step) => step.name === (this.shownHead ? `head-${this.shownHead}.weights` : "weights"));
+    const outOfRange = weights.values.flat().some((value) => value < 0 || value > 1);
+    const caption = outOfRange ? "Some weights are below 0 or above 1." : "Every weight is between 0 and 1.";
+    return new MatrixTable({ ...this.matrixSpec(weights), edit: null, name, caption, shaded: true }).element;
   }
 
-  copies() {
+  copyItems() {
     const step = this.section().steps.at(-1);
-    const called = step.name;
     return [
-      { label: `LaTeX (${called})`, text: latex(step, this.decimals()) },
-      { label: `Markdown (${called})`, text: markdown(step, this.decimals()) },
-      { label: `CSV (${called})`, text: csv(step, this.decimals()) },
-      { label: `NumPy (${called})`, text: numpy([step]) },
-      { label: "NumPy (all steps)", text: () => numpy(this.answer.steps) },
+      { label: `LaTeX (${step.name})`, text: latex(step, this.decimals()) },
+      { label: `Markdown (${step.name})`, text: markdown(step, this.decimals()) },
+      { label: `CSV (${step.name})`, text: csv(step, this.decimals()) },
+      { label: `NumPy (${step.name})`, text: numpy([step]) },
+      { label: "NumPy (all steps)", text: () => numpy(this.result.steps) },
     ];
   }
 }
 
-/** The formulas of the steps as the server drew them, by name. */
+/** Formulas of the steps in the rendered document, by name. */
 function formulasOf(html) {
   const parsed = new DOMParser().parseFromString(html, "text/html");
-  const found = new Map();
+  const formulas = new Map();
   parsed.querySelectorAll("figure.matrix caption").forEach((caption) => {
     const math = caption.querySelector(".formula math");
-    if (math) found.set(caption.querySelector(".name")?.textContent, document.importNode(math, true));
+    if (math) formulas.set(caption.querySelector(".name")?.textContent, document.importNode(math, true));
   });
-  return found;
+  return formulas;
 }

@@ -1,110 +1,111 @@
-// Attention of one sentence at every checkpoint of a run, with a slider over the checkpoints.
+// Attention on one sentence at every checkpoint of a run, with a slider over the checkpoints.
 
-import { drawing } from "../draw.js";
+import { renderDocument } from "../draw.js";
 import { button, element, field, select, slider } from "../element.js";
 
-const BEAT = 700; // milliseconds for each checkpoint
+const FRAME_TIME = 700; // milliseconds per checkpoint
 
-export class Film {
+export class AttentionFilm {
   constructor(shell) {
-    Object.assign(this, { shell, run: null, playing: 0 });
+    Object.assign(this, { shell, run: null, playTimer: 0 });
     this.bar = element("div", { class: "row end" });
-    this.home = element("div", {});
-    this.element = element("section", { "aria-label": "Attention while it learned" }, element("h3", {}, "Attention while it learned"), this.bar, this.home);
+    this.container = element("div", {});
+    this.element = element("section", { "aria-label": "Attention during training" }, element("h3", {}, "Attention during training"), this.bar, this.container);
   }
 
-  forget() {
+  clear() {
     this.close();
     [this.run, this.maps, this.result] = [null, null, null];
-    [this.bar, this.home].forEach((part) => part.replaceChildren());
+    [this.bar, this.container].forEach((part) => part.replaceChildren());
   }
 
   async show(run, state) {
     this.run = run;
-    this.place = state.place ?? null;
-    this.at = state.step === undefined ? null : Number(state.step);
-    await this.news();
+    this.modulePath = state.place ?? null;
+    this.chosenStep = state.step === undefined ? null : Number(state.step);
+    await this.update();
   }
 
-  /** Ask again: another checkpoint may have been kept. The last one is shown unless one was chosen. */
-  async news() {
+  /** Request the frames again: there may be another checkpoint. The last one is shown unless one was chosen. */
+  async update() {
     if (!this.run) return;
     try {
-      const answer = await this.shell.ask("film", { name: this.run, html: true, ...(this.place ? { place: this.place } : {}) });
-      if (!answer.result.steps.length) return this.none();
-      const same = this.result && JSON.stringify(this.result) === JSON.stringify(answer.result);
-      if (!same) this.draw(answer);
+      const response = await this.shell.request("film", { name: this.run, html: true, ...(this.modulePath ? { place: this.modulePath } : {}) });
+      if (!response.result.steps.length) return this.showEmpty();
+      const unchanged = this.result && JSON.stringify(this.result) === JSON.stringify(response.result);
+      if (!unchanged) this.draw(response);
     } catch (error) {
       if (error.name === "AbortError") return;
-      this.none();
-      this.shell.fail(error, this.home);
+      this.showEmpty();
+      this.shell.showError(error, this.container);
     }
   }
 
-  none() {
+  showEmpty() {
     [this.maps, this.result] = [null, null];
     this.bar.replaceChildren();
-    this.home.replaceChildren(element("p", { class: "quiet" }, "Nothing was kept yet. Models with attention are watched at every checkpoint; others have none."));
+    this.container.replaceChildren(element("p", { class: "quiet" }, "Nothing recorded yet. Models with attention are recorded at every checkpoint; other models have none."));
   }
 
-  draw(answer) {
-    const { steps, places, place, text, caveat } = answer.result;
-    this.result = answer.result;
-    const drawn = drawing(answer);
-    this.maps = drawn.querySelector("peasy-maps");
+  draw(response) {
+    const { steps, places, place, text, caveat } = response.result;
+    this.result = response.result;
+    const rendered = renderDocument(response);
+    this.maps = rendered.querySelector("peasy-maps");
     const last = steps.length - 1;
-    const now = this.at === null ? last : Math.min(Math.max(steps.indexOf(this.at), 0), last);
-    this.slide = slider("after step", { min: 0, max: last, step: 1, value: now, write: (at) => steps[at].toLocaleString("en") }, (at) => this.turn(at));
-    this.player = button("Play", () => this.play());
-    const attention = field("attention", select(places.map((each) => [each, named(each)]), place, (each) => {
-      this.place = each;
-      this.shell.set({ place: each });
-      this.news();
+    const frame = this.chosenStep === null ? last : Math.min(Math.max(steps.indexOf(this.chosenStep), 0), last);
+    this.slider = slider("after step", { min: 0, max: last, step: 1, value: frame, write: (index) => steps[index].toLocaleString("en") }, (index) => this.showFrame(index));
+    this.playButton = button("Play", () => this.play());
+    const attention = field("attention", select(places.map((path) => [path, describePath(path)]), place, (path) => {
+      this.modulePath = path;
+      this.shell.setState({ place: path });
+      this.update();
     }));
-    this.bar.replaceChildren(attention, this.slide, this.player);
-    [...drawn.children].filter((child) => child.matches("p.note") && child.textContent.toLowerCase() === caveat.toLowerCase()).forEach((child) => child.remove());
-    this.home.replaceChildren(element("p", { class: "sentence" }, element("bdi", {}, text)), drawn, element("p", { class: "quiet" }, caveat.charAt(0).toUpperCase() + caveat.slice(1)));
-    this.maps?.addEventListener("peasy-select", ({ detail }) => this.mark(detail.across));
-    this.maps?.ready?.then(() => now !== last && this.maps.choose(this.maps.down, now));
+    this.bar.replaceChildren(attention, this.slider, this.playButton);
+    [...rendered.children].filter((child) => child.matches("p.note") && child.textContent.toLowerCase() === caveat.toLowerCase()).forEach((child) => child.remove());
+    this.container.replaceChildren(element("p", { class: "sentence" }, element("bdi", {}, text)), rendered, element("p", { class: "quiet" }, caveat.charAt(0).toUpperCase() + caveat.slice(1)));
+    this.maps?.addEventListener("peasy-select", ({ detail }) => this.showStep(detail.mapColumn));
+    this.maps?.ready?.then(() => frame !== last && this.maps.selectMap(this.maps.mapRow, frame));
   }
 
-  /** To one of the checkpoints. */
-  turn(at) {
-    this.maps?.choose(this.maps.down, at);
-    this.mark(at);
+  /** Show the frame of one checkpoint. */
+  showFrame(index) {
+    this.maps?.selectMap(this.maps.mapRow, index);
+    this.showStep(index);
   }
 
-  mark(at) {
-    const input = this.slide.querySelector("input");
-    input.value = at;
-    this.slide.querySelector("output").textContent = this.result.steps[at].toLocaleString("en");
-    input.setAttribute("aria-valuetext", `step ${this.result.steps[at]}`);
-    const last = at === this.result.steps.length - 1;
-    this.at = last ? null : this.result.steps[at];
-    this.shell.set({ step: this.at });
+  /** Show the step of a frame on the slider and in the URL. */
+  showStep(index) {
+    const input = this.slider.querySelector("input");
+    const step = this.result.steps[index];
+    input.value = index;
+    this.slider.querySelector("output").textContent = step.toLocaleString("en");
+    input.setAttribute("aria-valuetext", `step ${step}`);
+    this.chosenStep = index === this.result.steps.length - 1 ? null : step;
+    this.shell.setState({ step: this.chosenStep });
   }
 
-  step(by) {
+  moveFrame(change) {
     if (!this.maps) return;
-    this.turn(Math.min(Math.max(this.maps.across + by, 0), this.result.steps.length - 1));
+    this.showFrame(Math.min(Math.max(this.maps.mapColumn + change, 0), this.result.steps.length - 1));
   }
 
   play() {
     if (!this.maps) return;
-    if (this.playing) return this.pause();
-    this.player.textContent = "Pause";
-    if (this.maps.across === this.result.steps.length - 1) this.turn(0);
-    this.playing = setInterval(() => {
-      if (!this.maps || this.maps.across >= this.result.steps.length - 1) return this.pause();
-      return this.step(1);
-    }, BEAT);
+    if (this.playTimer) return this.pause();
+    this.playButton.textContent = "Pause";
+    if (this.maps.mapColumn === this.result.steps.length - 1) this.showFrame(0);
+    this.playTimer = setInterval(() => {
+      if (!this.maps || this.maps.mapColumn >= this.result.steps.length - 1) return this.pause();
+      return this.moveFrame(1);
+    }, FRAME_TIME);
     return undefined;
   }
 
   pause() {
-    clearInterval(this.playing);
-    this.playing = 0;
-    if (this.player) this.player.textContent = "Play";
+    clearInterval(this.playTimer);
+    this.playTimer = 0;
+    if (this.playButton) this.playButton.textContent = "Play";
   }
 
   close() {
@@ -112,7 +113,7 @@ export class Film {
   }
 }
 
-function named(place) {
-  const [stack, layer, part] = place.split(".");
+function describePath(path) {
+  const [stack, layer, part] = path.split(".");
   return `${stack}, layer ${layer}${part === "attention" ? "" : `, ${part.replaceAll("_", " ")}`}`;
 }

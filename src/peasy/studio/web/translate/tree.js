@@ -1,85 +1,87 @@
-// A beam search as a tree: beginnings that were kept from left to right, the text that won stands out.
+// Beam search as a tree: hypotheses from left to right, the best one highlighted.
 
-import { asTable, element, table } from "../element.js";
-import { files } from "../picture.js";
+import { element, table, tableDetails } from "../element.js";
+import { downloadButtons } from "../picture.js";
 
-const [ROW, GAP, FONT] = [27, 26, 13];
-let pen;
+const [ROW_HEIGHT, GAP, FONT_SIZE] = [27, 26, 13];
+let measuringContext;
 
 /** @param {{branches: object[], found: object[]}} result of /api/beams */
 export function drawTree({ branches, found, width }) {
-  const roots = grouped(branches);
-  let row = 0;
-  const place = (group, x) => {
+  const roots = groupTokens(branches);
+  let numLeaves = 0;
+  const layOut = (group, x) => {
     group.x = x;
-    group.room = widthOf(group.text, group.won);
-    group.width = group.room + (group.mark ? widthOf(group.mark, group.won) : 0);
-    group.children.forEach((child) => place(child, x + group.width + GAP));
-    group.y = group.children.length ? (group.children[0].y + group.children.at(-1).y) / 2 : 14 + ROW * row++;
+    group.textWidth = measureText(group.text, group.won);
+    group.width = group.textWidth + (group.mark ? measureText(group.mark, group.won) : 0);
+    group.children.forEach((child) => layOut(child, x + group.width + GAP));
+    group.y = group.children.length ? (group.children[0].y + group.children.at(-1).y) / 2 : 14 + ROW_HEIGHT * numLeaves++;
   };
   const root = { text: "", mark: "", children: roots, won: true };
-  place(root, 6);
-  const all = roots.flatMap(walk);
-  const size = [Math.max(...all.map((group) => group.x + group.width)) + 12, row * ROW + 6];
+  layOut(root, 6);
+  const groups = roots.flatMap(flattenGroup);
+  const size = [Math.max(...groups.map((group) => group.x + group.width)) + 12, numLeaves * ROW_HEIGHT + 6];
   const svg = element("svg", { class: "tree", width: size[0], height: size[1], viewBox: `0 0 ${size.join(" ")}`, role: "img", "aria-label": `Beam search with ${width} beams: ${found.map(({ text }) => text).join("; ")}` },
-    [root, ...all].flatMap(edges), element("circle", { cx: root.x + 3, cy: root.y, r: 4, fill: "currentColor" }), all.map(node));
-  const rows = branches.map((branch) => [String(branch.step), beginning(branches, branch), branch.chance.toFixed(4), branch.logprob.toFixed(4), fate(branch)]);
-  const columns = ["token", "beginning", "its chance", "log-probability", "what became of it"];
+    [root, ...groups].flatMap(drawEdges), element("circle", { cx: root.x + 3, cy: root.y, r: 4, fill: "currentColor" }), groups.map(drawNode));
+  const rows = branches.map((branch) => [String(branch.step), hypothesisText(branches, branch), branch.chance.toFixed(4), branch.logprob.toFixed(4), outcome(branch)]);
+  const columns = ["token", "hypothesis", "probability", "log-probability", "outcome"];
   return [
-    element("div", { class: "tree-home", tabindex: 0, role: "group", "aria-label": "Tree of beams" }, svg),
-    element("p", { class: "quiet" }, "● a text that ended, with its rank; × a beginning that was dropped because others were likelier. Thick lines are likely tokens."),
-    asTable(element("div", {}, table("Texts", ["", "text", "score"], found.map(({ text, score }, at) => [String(at + 1), text, score.toFixed(4)])), table("Every branch", columns, rows)), "The tree as a table"),
-    files("beams", () => svg, () => [columns, ...rows]),
+    element("div", { class: "tree-home", tabindex: 0, role: "group", "aria-label": "Beam search tree" }, svg),
+    element("p", { class: "quiet" }, "● a finished hypothesis with its rank; × a hypothesis dropped because others were likelier. Thick lines are likely tokens."),
+    tableDetails(element("div", {}, table("Hypotheses", ["", "text", "score"], found.map(({ text, score }, index) => [String(index + 1), text, score.toFixed(4)])), table("Every branch", columns, rows)), "The tree as a table"),
+    downloadButtons("beams", () => svg, () => [columns, ...rows]),
   ];
 }
 
-/** Tokens that follow each other without a choice stand together as one. */
-function grouped(branches) {
+/** Join tokens that follow each other without branching into one group. */
+function groupTokens(branches) {
   const children = branches.map(() => []);
-  branches.forEach((branch, at) => branch.parent >= 0 && children[branch.parent].push(at));
+  branches.forEach((branch, index) => branch.parent >= 0 && children[branch.parent].push(index));
+  const byLogprob = (one, other) => other.bestLogprob - one.bestLogprob;
   const build = (first) => {
-    const line = [first];
-    while (children[line.at(-1)].length === 1) line.push(children[line.at(-1)][0]);
-    const last = branches[line.at(-1)];
-    const below = children[line.at(-1)].map(build).sort((one, other) => other.reach - one.reach);
+    const chain = [first];
+    while (children[chain.at(-1)].length === 1) chain.push(children[chain.at(-1)][0]);
+    const last = branches[chain.at(-1)];
+    const childGroups = children[chain.at(-1)].map(build).sort(byLogprob);
     return {
-      text: line.map((at) => branches[at].piece).join(""), tokens: line.map((at) => branches[at]), children: below, won: branches[first].best, last,
-      mark: last.fate === "ended" ? `● ${last.rank + 1}.` : last.fate === "dropped" ? "×" : "", reach: Math.max(last.logprob, ...below.map(({ reach }) => reach)),
+      text: chain.map((index) => branches[index].piece).join(""), tokens: chain.map((index) => branches[index]), children: childGroups, won: branches[first].best, last,
+      mark: last.fate === "ended" ? `● ${last.rank + 1}.` : last.fate === "dropped" ? "×" : "", bestLogprob: Math.max(last.logprob, ...childGroups.map(({ bestLogprob }) => bestLogprob)),
     };
   };
-  return branches.flatMap((branch, at) => (branch.parent < 0 ? [build(at)] : [])).sort((one, other) => other.reach - one.reach);
+  return branches.flatMap((branch, index) => (branch.parent < 0 ? [build(index)] : [])).sort(byLogprob);
 }
 
-function walk(group) {
-  return [group, ...group.children.flatMap(walk)];
+function flattenGroup(group) {
+  return [group, ...group.children.flatMap(flattenGroup)];
 }
 
-function edges(group) {
+function drawEdges(group) {
   return group.children.map((child) => {
-    const [x, z] = [group.x + group.width + 3, child.x - 4];
-    const thick = 0.8 + 3.4 * child.tokens[0].chance;
-    return element("path", { class: child.won ? "branch won" : "branch", "stroke-width": thick, d: `M${x} ${group.y}C${(x + z) / 2} ${group.y} ${(x + z) / 2} ${child.y} ${z} ${child.y}` });
+    const [startX, endX] = [group.x + group.width + 3, child.x - 4];
+    const middleX = (startX + endX) / 2;
+    const strokeWidth = 0.8 + 3.4 * child.tokens[0].chance;
+    return element("path", { class: child.won ? "branch won" : "branch", "stroke-width": strokeWidth, d: `M${startX} ${group.y}C${middleX} ${group.y} ${middleX} ${child.y} ${endX} ${child.y}` });
   });
 }
 
-function node(group) {
-  const told = group.tokens.map(({ piece, chance }) => `${piece} ${chance.toFixed(3)}`).join(", ");
+function drawNode(group) {
+  const probabilities = group.tokens.map(({ piece, chance }) => `${piece} ${chance.toFixed(3)}`).join(", ");
   return element("g", { class: group.won ? "won" : group.mark === "×" ? "gone" : null },
-    element("title", {}, `${told}; log-probability ${group.last.logprob.toFixed(4)}; ${fate(group.last)}`),
+    element("title", {}, `${probabilities}; log-probability ${group.last.logprob.toFixed(4)}; ${outcome(group.last)}`),
     element("text", { class: "word", x: group.x, y: group.y + 4.5 }, group.text),
-    group.mark && element("text", { x: group.x + group.room, y: group.y + 4.5 }, group.mark));
+    group.mark && element("text", { x: group.x + group.textWidth, y: group.y + 4.5 }, group.mark));
 }
 
-function fate({ fate: became, rank }) {
-  return rank === null ? became : rank === 0 ? "won" : `ended, rank ${rank + 1}`;
+function outcome({ fate, rank }) {
+  return rank === null ? fate : rank === 0 ? "best" : `finished, rank ${rank + 1}`;
 }
 
-function beginning(branches, branch) {
-  return branch.parent < 0 ? branch.piece : beginning(branches, branches[branch.parent]) + branch.piece;
+function hypothesisText(branches, branch) {
+  return branch.parent < 0 ? branch.piece : hypothesisText(branches, branches[branch.parent]) + branch.piece;
 }
 
-function widthOf(text, bold) {
-  pen ??= document.createElement("canvas").getContext("2d");
-  pen.font = `${bold ? "bold " : ""}${FONT}px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif`;
-  return pen.measureText(text).width + 4;
+function measureText(text, bold) {
+  measuringContext ??= document.createElement("canvas").getContext("2d");
+  measuringContext.font = `${bold ? "bold " : ""}${FONT_SIZE}px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif`;
+  return measuringContext.measureText(text).width + 4;
 }

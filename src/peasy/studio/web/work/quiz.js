@@ -1,44 +1,44 @@
-// A quiz on one table: some cells are hidden, what is typed is marked like `peasy check` does it.
+// Quiz on one matrix: some cells are open, answers are marked as by `peasy check`.
 
 import { button, element } from "../element.js";
-import { Matrix } from "../matrix.js";
+import { MatrixTable } from "../matrix.js";
 import { compact } from "./example.js";
 
-const SIGNS = { right: "✓", wrong: "✗", cut: "✂", follows: "↳", blank: "?" };
-const SAID = { right: "right", wrong: "wrong", cut: "cut off instead of rounded", follows: "right after an earlier mistake", blank: "no answer yet" };
+const VERDICT_SIGNS = { right: "✓", wrong: "✗", cut: "✂", follows: "↳", blank: "?" };
+const VERDICT_TEXTS = { right: "right", wrong: "wrong", cut: "truncated instead of rounded", follows: "consistent with an earlier mistake", blank: "no answer yet" };
 
-/** Hidden cells: about half of them, the same for the same table, never none. */
-export function hiddenCells(step, all) {
-  const places = step.values.flatMap((row, r) => row.map((_, c) => `${r},${c}`));
-  if (all) return new Set(places);
-  return new Set(places.filter((_, at) => (at * 7 + step.values.length * 3) % 5 < 3).concat(places.slice(-1)));
+/** Open cells: about half of them, always the same for a table, at least one. */
+export function chooseOpenCells(step, all) {
+  const positions = step.values.flatMap((row, r) => row.map((_, c) => `${r},${c}`));
+  if (all) return new Set(positions);
+  return new Set(positions.filter((_, index) => (index * 7 + step.values.length * 3) % 5 < 3).concat(positions.slice(-1)));
 }
 
-/** The table with open cells, a button that marks it, and one that gives the answers. */
-export function quiz(step, spec, example, shell, again) {
-  const matrix = new Matrix({ ...spec, hidden: hiddenCells(step, false), onpick: undefined });
-  const verdict = element("p", { class: "verdict", role: "status" });
+/** The matrix with open cells, and buttons that mark it and show the answers. */
+export function quizPanel(step, spec, example, shell, onRestart) {
+  const matrix = new MatrixTable({ ...spec, openCells: chooseOpenCells(step, false), onSelect: undefined });
+  const summary = element("p", { class: "verdict", role: "status" });
   const reasons = element("ul", { class: "reasons" });
-  const answers = () => [...matrix.element.querySelectorAll("input.quiz")];
+  const openInputs = () => [...matrix.element.querySelectorAll("input.quiz")];
   const mark = async () => {
     try {
-      const answer = await shell.ask("check", { example: { ...compact(example), written: [written(step, matrix)] } });
-      show(answer.result, step, matrix, verdict, reasons);
+      const { result } = await shell.request("check", { example: { ...compact(example), written: [writtenTable(step, matrix)] } });
+      showMarks(result, step, matrix, summary, reasons);
     } catch (error) {
-      shell.fail(error, verdict);
+      shell.showError(error, summary);
     }
   };
-  const reveal = () => answers().forEach((input) => {
+  const showAnswers = () => openInputs().forEach((input) => {
     const [row, column] = input.dataset.at.split(",").map(Number);
     input.value = String(Number(step.values[row][column]?.toFixed(4) ?? -Infinity)).replace("-Infinity", "-∞");
   });
   matrix.element.addEventListener("keydown", (event) => event.key === "Enter" && mark());
-  const bar = element("div", { class: "row" }, button("Mark", mark, { class: "plain main" }), button("Show the answers", () => { reveal(); mark(); }), button("Once more", again));
-  return { matrix, element: element("div", { class: "quiz" }, matrix.element, element("p", { class: "quiet" }, "Work out the open cells; two decimals are enough. Enter marks them."), bar, verdict, reasons) };
+  const bar = element("div", { class: "row" }, button("Mark", mark, { class: "plain main" }), button("Show the answers", () => { showAnswers(); mark(); }), button("Start again", onRestart));
+  return { matrix, element: element("div", { class: "quiz" }, matrix.element, element("p", { class: "quiet" }, "Calculate the open cells; two decimals are enough. Enter marks them."), bar, summary, reasons) };
 }
 
-// What is open but not answered stays blank; what is shown is as the server computed it.
-function written(step, matrix) {
+// The table as filled in: unanswered cells are blank, shown cells are the server's.
+function writtenTable(step, matrix) {
   const cells = matrix.cells.map((row) => row.map((cell) => {
     const input = cell.querySelector("input");
     return input ? input.value.trim() : cell.textContent;
@@ -46,24 +46,24 @@ function written(step, matrix) {
   return { table: step.name, cells, rows: step.rows.map(String) };
 }
 
-function show(result, step, matrix, verdict, reasons) {
-  const found = new Map(result.cells.map((cell) => [`${cell.row}\u0000${cell.column}`, cell]));
+function showMarks(result, step, matrix, summary, reasons) {
+  const checked = new Map(result.cells.map((cell) => [`${cell.row}\u0000${cell.column}`, cell]));
   const counts = { right: 0, wrong: 0, cut: 0, follows: 0, blank: 0 };
-  const why = [];
+  const explanations = [];
   matrix.cells.forEach((row, r) => row.forEach((cell, c) => {
     const input = cell.querySelector("input");
     if (!input) return;
-    const judged = found.get(`${step.rows[r]}\u0000${step.columns[c]}`);
-    const is = input.value.trim() === "" ? "blank" : judged?.verdict ?? "blank";
-    counts[is] += 1;
-    cell.dataset.verdict = is;
+    const mark = checked.get(`${step.rows[r]}\u0000${step.columns[c]}`);
+    const verdict = input.value.trim() === "" ? "blank" : mark?.verdict ?? "blank";
+    counts[verdict] += 1;
+    cell.dataset.verdict = verdict;
     cell.querySelector(".sign")?.remove();
-    cell.append(element("span", { class: "sign", title: SAID[is] }, SIGNS[is], element("span", { class: "unseen" }, SAID[is])));
-    if (is === "wrong" || is === "cut") why.push(element("li", {}, element("b", {}, `${step.rows[r]} × ${step.columns[c]}: `), judged.why));
+    cell.append(element("span", { class: "sign", title: VERDICT_TEXTS[verdict] }, VERDICT_SIGNS[verdict], element("span", { class: "unseen" }, VERDICT_TEXTS[verdict])));
+    if (verdict === "wrong" || verdict === "cut") explanations.push(element("li", {}, element("b", {}, `${step.rows[r]} × ${step.columns[c]}: `), mark.why));
   }));
-  const asked = Object.values(counts).reduce((sum, each) => sum + each, 0);
-  const passed = counts.right + counts.cut + counts.follows === asked;
-  verdict.className = `verdict ${passed ? "good" : counts.wrong ? "bad" : "note"}`;
-  verdict.textContent = `${counts.right} of ${asked} right${counts.wrong ? `, ${counts.wrong} wrong` : ""}${counts.cut ? `, ${counts.cut} cut off instead of rounded` : ""}${counts.blank ? `, ${counts.blank} open` : ""}.`;
-  reasons.replaceChildren(...why);
+  const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
+  const passed = counts.right + counts.cut + counts.follows === total;
+  summary.className = `verdict ${passed ? "good" : counts.wrong ? "bad" : "note"}`;
+  summary.textContent = `${counts.right} of ${total} right${counts.wrong ? `, ${counts.wrong} wrong` : ""}${counts.cut ? `, ${counts.cut} truncated instead of rounded` : ""}${counts.blank ? `, ${counts.blank} open` : ""}.`;
+  reasons.replaceChildren(...explanations);
 }

@@ -50,15 +50,15 @@ def ours() -> Any:
     from peasy.generation.packed import pack, packing_of
 
     model = pack(plain(), "float32")
-    print(packing_of(model).says(), file=sys.stderr)
+    print(packing_of(model).summary(), file=sys.stderr)
     return model
 
 
 def peasy() -> list[list[int]]:
-    from peasy.generation.beam import Beams, search
+    from peasy.generation.beam_search import BeamSearchParams, beam_search
 
-    found = search(ours(), beams=Beams(WIDTH, NEW, length_penalty=1.0), source=sources())
-    return [list(each.best[0].ids) for each in found]
+    found = beam_search(ours(), params=BeamSearchParams(WIDTH, NEW, length_penalty=1.0), source=sources())
+    return [list(each.hypotheses[0].ids) for each in found]
 
 
 @cache
@@ -80,14 +80,14 @@ def make_files(where: Path) -> None:
     """The same weights in CTranslate2's form."""
     from ctranslate2.specs import Activation, TransformerSpec
 
-    from peasy.nn.position import sinusoids
+    from peasy.nn.position import sinusoidal_encoding
 
     model, c = plain(), plain().config
     before = c.decoder.norm.place == "before"
     spec = TransformerSpec.from_config(
         (c.encoder.layers, c.decoder.layers), c.encoder.attention.heads, pre_norm=before, activation=Activation.RELU
     )
-    places = _numbers(sinusoids(torch.arange(512), c.d_model, c.position.layout))
+    places = _numbers(sinusoidal_encoding(torch.arange(512), c.d_model, c.position.layout))
     words = _numbers(model.embedding.token.weight)
     spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = spec.decoder.projection.weight = words
     for side, stack in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):

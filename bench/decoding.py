@@ -62,7 +62,7 @@ def ours(kind: str) -> Any:
         return model
     kind, _, way = kind.partition(" ")
     model = pack(model, kind, kernel=False if way == "plain" else None)  # type: ignore[arg-type]
-    print(packing_of(model).says(), file=sys.stderr)
+    print(packing_of(model).summary(), file=sys.stderr)
     return model
 
 
@@ -70,10 +70,10 @@ def ours(kind: str) -> Any:
 def write(kind: str) -> list[list[int]]:
     """Prompt, then one token at a time: rows of `read`."""
     model, texts = ours(kind), prompts()
-    memories = [model.start(room=PROMPT + NEW) for _ in texts]
+    memories = [model.new_state(capacity=PROMPT + NEW) for _ in texts]
     written, new = [], texts
     for _ in range(NEW):
-        best = [int(scores.argmax()) for scores in model.read(new, memories)]
+        best = [int(scores.argmax()) for scores in model.forward_varlen(new, memories)]
         written.append(best)
         new = [[token] for token in best]
     return [list(text) for text in zip(*written, strict=True)]
@@ -106,9 +106,9 @@ def int8_tensor() -> Any:
 
 def loop() -> Any:
     """The whole loop of generation, with its choosing and its events."""
-    from peasy.generation import Sampling, generate
+    from peasy.generation import SamplingParams, generate
 
-    return generate(ours("float32"), prompts(), Sampling(max_tokens=NEW))
+    return generate(ours("float32"), prompts(), SamplingParams(max_tokens=NEW))
 
 
 # peers
@@ -212,7 +212,7 @@ def make_gguf(model: Any, where: Path) -> None:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     from peasy.checkpoint.gguf import write_gguf
-    from peasy.text import Tokenizer as Words
+    from peasy.tokenization import Tokenizer as Words
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     invented = [*letters, "ab", *(f"w{n}" for n in range(VOCABULARY - len(letters) - 1))]
@@ -221,7 +221,7 @@ def make_gguf(model: Any, where: Path) -> None:
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     for kind in ("f32", "q8_0"):
         words_ = Words.from_json(tokenizer.to_str())
-        write_gguf(where / f"gguf-{kind}", model.config, model.state_dict(), words_, numbers=kind)  # type: ignore[arg-type]
+        write_gguf(where / f"gguf-{kind}", model.config, model.state_dict(), words_, tensor_type=kind)  # type: ignore[arg-type]
 
 
 def make_ctranslate2(model: Any, where: Path, kind: str) -> None:
@@ -275,7 +275,7 @@ def agree() -> None:
     exact, near = ("plain", "float32", "float32 plain"), ("int8", "int8 plain", "int8-tensor")
     for kind, most in [(kind, 1e-4) for kind in exact] + [(kind, None) for kind in near]:
         model = ours(kind)
-        found = torch.stack(model.read(ids, [model.start() for _ in ids], every=True))
+        found = torch.stack(model.forward_varlen(ids, [model.new_state() for _ in ids], all_positions=True))
         far = float((found - expected).abs().max())
         error = float((found - expected).norm() / expected.norm())
         top = float((found.argmax(-1) == expected.argmax(-1)).float().mean())
@@ -321,13 +321,13 @@ def one_more(length: int, cached: bool) -> Callable[[], object]:
     """One new token after `length`: with what is remembered, or all over again."""
     model, text = ours("plain"), prompts(1, length)[0]
     if not cached:
-        return lambda: model.read([text], [model.start(room=length)])
-    memory = model.start(room=length)
-    model.read([text[:-1]], [memory])
+        return lambda: model.forward_varlen([text], [model.new_state(capacity=length)])
+    memory = model.new_state(capacity=length)
+    model.forward_varlen([text[:-1]], [memory])
 
     def step() -> object:
         memory.crop(length - 1)
-        return model.read([text[-1:]], [memory])
+        return model.forward_varlen([text[-1:]], [memory])
 
     return step
 

@@ -50,7 +50,7 @@ def _ours() -> Any:
     from peasy.checkpoint.huggingface import load_model, read_folder
 
     arrival = read_folder(packaged())
-    tokenizer = Tokenizer.from_file(str(arrival.folder.file("tokenizer.json")))
+    tokenizer = Tokenizer.from_file(str(arrival.folder.resolve_file("tokenizer.json")))
     tokenizer.enable_truncation(LONGEST)
     tokenizer.no_padding()
     return tokenizer, load_model(arrival)

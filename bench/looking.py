@@ -49,10 +49,10 @@ def eager() -> Any:
 
 
 def _recorded(storage: str = "float32", **asked: Any) -> Any:
-    from peasy.looking.question import Question
-    from peasy.looking.recorder import Recorder
+    from peasy.inspection.capture_spec import CaptureSpec
+    from peasy.inspection.recorder import Recorder
 
-    recorder = Recorder(Question(**asked), {"decoder": ids().shape[1]}, storage)
+    recorder = Recorder(CaptureSpec(**asked), {"decoder": ids().shape[1]}, storage)
     ours()(ids(), tap=recorder.tap())
     return recorder.captures()
 
@@ -60,23 +60,28 @@ def _recorded(storage: str = "float32", **asked: Any) -> Any:
 @cache
 def layer() -> tuple[Any, torch.Tensor]:
     """One attention of GPT-2 small's shape, and a long stream to go through it."""
-    from peasy.nn import part
+    from peasy.nn import config as nn_config
     from peasy.nn.attention import Attention
-    from peasy.nn.place import Place
+    from peasy.nn.module_path import ModulePath
 
     torch.manual_seed(0)
     length = int(os.environ["BENCH_LENGTH"])
-    made = Attention(HEADS * WIDTH, part.Attention(HEADS), part.LayerNorm(), Place("decoder", 0, "attention"))
+    made = Attention(
+        HEADS * WIDTH,
+        nn_config.AttentionConfig(HEADS),
+        nn_config.LayerNormConfig(),
+        ModulePath("decoder", 0, "attention"),
+    )
     return made.eval(), torch.randn(1, length, HEADS * WIDTH)
 
 
 def _pass(tap: Any = None) -> torch.Tensor:
-    from peasy.nn.scene import Scene
-    from peasy.nn.sight import Sight
+    from peasy.nn.forward_context import ForwardContext
+    from peasy.nn.mask import MaskSpec
 
     attention, stream = layer()
     places = torch.arange(stream.shape[1])[None]
-    return attention(stream, Scene(Sight(places, places, True), tap=tap))
+    return attention(stream, ForwardContext(MaskSpec(places, places, True), tap=tap))
 
 
 @torch.inference_mode()
@@ -87,14 +92,14 @@ def fused() -> torch.Tensor:
 @torch.inference_mode()
 def overview() -> Any:
     """All heads in tiles of 64 tokens, and 100 rows exactly, in the same pass."""
-    from peasy.looking.question import Question
-    from peasy.looking.recorder import Recorder
-    from peasy.looking.tiles import Tiler
+    from peasy.inspection.capture_spec import CaptureSpec
+    from peasy.inspection.recorder import Recorder
+    from peasy.inspection.tiles import Tiler
 
     length = layer()[1].shape[1]
     rows = tuple(range(0, length, length // ROWS))[:ROWS]
-    recorder, tiler = Recorder(Question(rows=rows), {"decoder": length}), Tiler(64)
-    _pass(recorder.tap(tiler.examine))
+    recorder, tiler = Recorder(CaptureSpec(rows=rows), {"decoder": length}), Tiler(64)
+    _pass(recorder.tap(tiler.on_attention))
     return recorder.captures(), tiler.overviews
 
 

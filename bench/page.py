@@ -74,11 +74,12 @@ def long_text(count: int = 4096, tile: int = 16, heads: int = 12, rows: int = 10
         np.tril(np.ones((count // tile,) * 2, bool)), rng.random((1, heads, count // tile, count // tile)) ** 8, np.nan
     )
     exact = Rows(tuple(range(40, count, count // rows)), rng.dirichlet(np.full(count, 0.01), size=(1, heads, rows)))
-    exact = Rows(exact.places[:rows], exact.values[:, :, : len(exact.places)])
+    exact = Rows(exact.positions[:rows], exact.values[:, :, : len(exact.positions)])
     words = tuple(f"·word{place}" for place in range(count))
     names = ("0",), tuple(map(str, range(heads)))
     return Document(
-        "A long text", (Maps("Weights", tiles, words, words, *names, tile=tile, reduced="max", exact=exact),)
+        "A long text",
+        (Maps("Weights", tiles, words, words, *names, tile_size=tile, reduction="max", exact_rows=exact),),
     )
 
 

@@ -49,8 +49,8 @@ def compare(model: Any, packed: Any, rows: Tensor) -> dict[str, float]:
 
 
 def main() -> int:
-    from peasy.generation.packed import KINDS, pack, packing_of
-    from peasy.generation.packed_compiled import has_kernel
+    from peasy.generation.packed import PACKING_KINDS, pack, packing_of
+    from peasy.generation.packed_numba import has_numba
 
     name, text, most = sys.argv[1], Path(sys.argv[2]).read_text(encoding="utf-8"), int((*sys.argv[3:], 20_000)[0])
     model, tokenizer = open_run(name)
@@ -58,17 +58,19 @@ def main() -> int:
     print(f"{name}: {model.count_parameters():,} parameters; {rows.numel():,} tokens of {sys.argv[2]}")
     broken = False
     ways = [
-        (kind, kernel) for kind in KINDS[1:] for kernel in ((True, False) if kind in ("float32", "int8") else (False,))
+        (kind, kernel)
+        for kind in PACKING_KINDS[1:]
+        for kernel in ((True, False) if kind in ("float32", "int8") else (False,))
     ]
     for kind, kernel in ways:
-        if kernel and not has_kernel():
+        if kernel and not has_numba():
             print(f"{kind:<12} by the kernel: not measured, numba is not installed (pip install 'peasy[kernel]')")
             continue
         packed = pack(model, kind, kernel=kernel)  # type: ignore[arg-type]
         found = compare(model, packed, rows)
         print(
             f"{kind:<12} KL {found['kl']:.2e}, same best {found['same']:.2%} (where the lead is clear "
-            f"{found['clear']:.2%}), logits off by {found['error']:.2%}   {packing_of(packed).says()}"
+            f"{found['clear']:.2%}), logits off by {found['error']:.2%}   {packing_of(packed).summary()}"
         )
         broken |= kind in PROMISED and (found["same"] < SAME or found["error"] > NEAR)
     return int(broken)

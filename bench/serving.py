@@ -149,17 +149,17 @@ def make_files(home: Path) -> None:
     from peasy.models.preset import preset
 
     config = preset("gpt2")
-    model, words = build(config, seed=0), invented_words(config.vocabulary)
+    model, words = build(config, seed=0), invented_words(config.vocab_size)
     save_model(home / "shape", model, words)
     for kind in ("f32", "q8_0"):
-        write_gguf(home / f"gguf-{kind}", config, model.state_dict(), words, numbers=kind)  # type: ignore[arg-type]
+        write_gguf(home / f"gguf-{kind}", config, model.state_dict(), words, tensor_type=kind)  # type: ignore[arg-type]
 
 
 def invented_words(count: int) -> Any:
     """A tokenizer for weights that nobody has trained."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    from peasy.text import Tokenizer as Words
+    from peasy.tokenization import Tokenizer as Words
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     invented = [*letters, "ab", *(f"w{number}" for number in range(count - len(letters) - 1))]
@@ -189,8 +189,8 @@ class Rates:
 
 
 def measure(kind: str, home: Path, rounds: int) -> bool:
-    from peasy.workbench.generate import pack_weights
-    from peasy.workbench.load import load
+    from peasy.commands.generate import pack_weights
+    from peasy.commands.load import load
 
     found = {"peasy": Rates(), "llama.cpp": Rates()}
     said: list[tuple[list[int], str]] = []
@@ -210,15 +210,15 @@ def measure(kind: str, home: Path, rounds: int) -> bool:
                     said += [(text, each.text) for text, each in zip(texts, heard, strict=True)]
     loaded = load(home / "shape")
     model, _ = pack_weights(loaded, kind)
-    equal = sum(text == offline(model, loaded.answers(), prompt) for prompt, text in said)
+    equal = sum(text == offline(model, loaded.output_tokenizer(), prompt) for prompt, text in said)
     return report(kind, found, equal, len(said))
 
 
 @torch.inference_mode()
 def offline(model: Any, words: Any, prompt: list[int]) -> str:
-    from peasy.generation import Sampling, generate
+    from peasy.generation import SamplingParams, generate
 
-    return words.decode(generate(model, [prompt], Sampling(max_tokens=NEW))[0])
+    return words.decode(generate(model, [prompt], SamplingParams(max_tokens=NEW))[0])
 
 
 def report(kind: str, found: dict[str, Rates], equal: int, count: int) -> bool:

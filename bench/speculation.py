@@ -17,10 +17,10 @@ import torch
 
 import peasy
 from bench.measure import alternate, machine
-from peasy.corpora import open_corpus
+from peasy.datasets import open_corpus
 from peasy.generation.decode import Token, decode
-from peasy.generation.sampling import Sampling
-from peasy.generation.speculation import Guessed, decode_with_lookup
+from peasy.generation.sampling import SamplingParams
+from peasy.generation.speculative_decoding import SpeculationStats, speculative_decode
 
 LEAST, TOKENS, PASSAGES, LENGTH = 1.5, 256, 5, 40
 
@@ -31,15 +31,15 @@ def passages(loaded: Any, data: str) -> list[list[int]]:
     return [ids * 3 for ids in islice((ids for ids in cut if len(ids) == LENGTH), PASSAGES)]
 
 
-def write(decoding: Any, model: Any, prompts: list[list[int]], guessed: list[Guessed]) -> list[list[int]]:
+def write(decoding: Any, model: Any, prompts: list[list[int]], guessed: list[SpeculationStats]) -> list[list[int]]:
     """What is written after each prompt, one after the other."""
     written = []
     for prompt in prompts:
         ids = []
-        for event in decoding(model, [prompt], Sampling(max_tokens=TOKENS)):
+        for event in decoding(model, [prompt], SamplingParams(max_tokens=TOKENS)):
             if isinstance(event, Token):
-                ids.append(event.chosen.id)
-            elif isinstance(event, Guessed):
+                ids.append(event.sampled.id)
+            elif isinstance(event, SpeculationStats):
                 guessed.append(event)
         written.append(ids)
     return written
@@ -47,18 +47,18 @@ def write(decoding: Any, model: Any, prompts: list[list[int]], guessed: list[Gue
 
 def measure(loaded: Any, data: str, rounds: int) -> bool:
     """Is the bound broken, or are the tokens not the same?"""
-    model, prompts, guessed = loaded.model.eval(), passages(loaded, data), list[Guessed]()
-    plain, fast = (write(how, model, prompts, guessed) for how in (decode, decode_with_lookup))
+    model, prompts, guessed = loaded.model.eval(), passages(loaded, data), list[SpeculationStats]()
+    plain, fast = (write(how, model, prompts, guessed) for how in (decode, speculative_decode))
     print(f"{loaded!r}: {len(prompts)} prompts of {len(prompts[0])} tokens, {TOKENS} new ones each, greedy")
     for event in guessed:
-        print(" ", event.says())
+        print(" ", event.summary())
     if plain != fast:
         print("the tokens differ   BROKEN")
         return True
     took = alternate(
         rounds,
         plain=lambda: write(decode, model, prompts, []),
-        speculation=lambda: write(decode_with_lookup, model, prompts, []),
+        speculation=lambda: write(speculative_decode, model, prompts, []),
     )
     print(*took.values(), sep="\n")
     ratio = took["plain"].over(took["speculation"])

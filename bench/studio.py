@@ -18,15 +18,15 @@ from playwright.sync_api import sync_playwright
 
 from bench.measure import machine
 from peasy.cli.doctor import find_chromium
+from peasy.commands.load import LoadedModel
 from peasy.models.build import build as build_model
 from peasy.models.config import DecoderConfig
-from peasy.nn import part
-from peasy.studio.app import build
-from peasy.studio.door import bind
-from peasy.studio.house import House
-from peasy.studio.page import listed
-from peasy.text import train
-from peasy.workbench.load import LoadedModel
+from peasy.nn import config as nn_config
+from peasy.server.app import build_app
+from peasy.server.model_registry import ModelRegistry
+from peasy.server.server import bind
+from peasy.server.static import list_files
+from peasy.tokenization import train_tokenizer
 
 ROUNDS = 5
 BOUNDS = {"painted": 1000.0, "seen": 1000.0}
@@ -62,9 +62,13 @@ SEEN = """async ([text, enter]) => {
 
 def six_layers() -> LoadedModel:
     """A decoder of 6 layers of 8 heads, 256 wide, with random weights."""
-    words = train([*SENTENCES] * 9, "words")
-    stack = part.Stack(6, part.Attention(8), part.Plain(1024), part.LayerNorm())
-    return LoadedModel("six", build_model(DecoderConfig(len(words), 256, stack, None, part.Rotary()), seed=1), words)
+    words = train_tokenizer([*SENTENCES] * 9, "words")
+    stack = nn_config.StackConfig(
+        6, nn_config.AttentionConfig(8), nn_config.MLPConfig(1024), nn_config.LayerNormConfig()
+    )
+    return LoadedModel(
+        "six", build_model(DecoderConfig(len(words), 256, stack, None, nn_config.RotaryConfig()), seed=1), words
+    )
 
 
 def measure(browser, home: str) -> dict[str, float]:
@@ -82,10 +86,10 @@ def measure(browser, home: str) -> dict[str, float]:
 
 def main() -> None:
     print(machine())
-    size = sum(len(file.read_bytes()) for file in listed().values())
-    print(f"front end: {size / 1e3:.1f} kB in {len(listed())} files")
+    size = sum(len(file.read_bytes()) for file in list_files().values())
+    print(f"front end: {size / 1e3:.1f} kB in {len(list_files())} files")
     listening = bind("127.0.0.1", 0)
-    config = uvicorn.Config(build(House([six_layers()]), pages=True), log_config=None, lifespan="on")
+    config = uvicorn.Config(build_app(ModelRegistry([six_layers()]), pages=True), log_config=None, lifespan="on")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

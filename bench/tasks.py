@@ -18,7 +18,7 @@ from typing import Any
 
 import peasy
 from bench.measure import machine
-from peasy.workbench.train import TrainResult
+from peasy.commands.train import TrainResult
 
 RUNS = Path("runs/tasks")
 EXACT = ("date", "unit", "money")

@@ -84,7 +84,7 @@ def our_step(precision: str, same: bool = False) -> Callable[[], float]:
     from peasy.models.preset import preset
     from peasy.training.learner import GradientLearner
     from peasy.training.objective import NextToken
-    from peasy.training.optimizer import AdamW, Optimizer
+    from peasy.training.optimizer import AdamWConfig, Optimizer
     from peasy.training.precision import choose_precision
     from peasy.training.recipe import make_recipe
 
@@ -95,11 +95,11 @@ def our_step(precision: str, same: bool = False) -> Callable[[], float]:
     assert (stack.layers, stack.attention.heads, config.d_model) == (SHAPE.layers, SHAPE.heads, SHAPE.width)  # type: ignore[union-attr]
     model = build(config, seed=0).train()
     chosen = choose_precision(precision, "cpu")  # type: ignore[arg-type]
-    rule = AdamW(lr=1e-3, decay=0.1, second=0.99) if same else recipe.optimizer
+    rule = AdamWConfig(lr=1e-3, weight_decay=0.1, beta2=0.99) if same else recipe.optimizer
     optimizer = Optimizer(model, rule, bfloat16=chosen == "bfloat16")
-    learner = GradientLearner(model, NextToken(), optimizer, seed=0, clip=1.0, precision=chosen)
+    learner = GradientLearner(model, NextToken(), optimizer, seed=0, grad_clip=1.0, precision=chosen)
     part = {"ids": batch()[:, :-1], "targets": batch()[:, 1:]}
-    return lambda: learner.learn([part], 1, 0.1).loss
+    return lambda: learner.step([part], 1, 0.1).loss
 
 
 def broken(took: dict[str, Measured], says: str, slow: str, fast: str, least: float) -> bool:

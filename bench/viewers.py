@@ -33,7 +33,7 @@ def resident(name: str) -> int:
 
 
 def peasy(folder: str) -> Any:
-    from peasy.workbench.load import load
+    from peasy.commands.load import load
 
     loaded = load(folder)
 

@@ -86,10 +86,10 @@ def _first_line(path: Path) -> str:
 
 def command_line() -> str:
     """Every verb with its own help, as the terminal shows it at 80 columns."""
-    from peasy.cli.verb import VERBS
+    from peasy.cli.command_table import COMMANDS
 
     lines = ["# The command line\n", BY_HAND + "`peasy VERB --help` shows the same.\n", _block("peasy --help", "")]
-    built = [verb for verb in VERBS if find_spec(verb.home.partition(":")[0])]
+    built = [verb for verb in COMMANDS if find_spec(verb.entry_point.partition(":")[0])]
     lines += [f"## {verb.name}\n\n{_block(f'peasy {verb.name} --help', verb.name)}" for verb in built]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -97,10 +97,10 @@ def command_line() -> str:
 def _block(command: str, verb: str) -> str:
     from rich.console import Console
 
-    from peasy.cli.app import build
+    from peasy.cli.app import build_cli
 
     out = io.StringIO()
-    build(verb).help_print([verb] if verb else [], console=Console(file=out, width=80, color_system=None))
+    build_cli(verb).help_print([verb] if verb else [], console=Console(file=out, width=80, color_system=None))
     shown = "\n".join(line.rstrip() for line in out.getvalue().splitlines())
     return f"```text\n$ {command}\n{shown}\n```\n"
 
@@ -110,10 +110,10 @@ def python_names() -> str:
     import peasy
 
     lines = ["# The names of `import peasy`\n", BY_HAND + "Each is imported when it is first asked for.\n"]
-    for name in sorted(peasy._HOMES, key=str.lower):
+    for name in sorted(peasy._MODULE_OF_NAME, key=str.lower):
         thing = getattr(peasy, name)
         first = (inspect.getdoc(thing) or "").partition("\n")[0]
-        lines += [f"## `{name}`\n", f"{first} Lives in `{peasy._HOMES[name]}`.\n"]
+        lines += [f"## `{name}`\n", f"{first} Lives in `{peasy._MODULE_OF_NAME[name]}`.\n"]
         if inspect.isfunction(thing):
             lines += [f"```text\n{_signature(thing)}\n```\n"]
     return "\n".join(lines).rstrip() + "\n"
@@ -128,9 +128,9 @@ def _signature(function: Callable[..., object]) -> str:
 
 def configuration() -> str:
     """Every flag that is the same on all verbs, with its name in the environment and in settings files."""
-    from peasy.cli.app import build
+    from peasy.cli.app import build_cli
 
-    arguments = build().assemble_argument_collection(parse_docstring=True)
+    arguments = build_cli().assemble_argument_collection(parse_docstring=True)
     rows = [(a.names[0], a.names[0].strip("-"), a.parameter.help or "") for a in arguments if a.show]
     lines = [
         "# Settings\n",
@@ -163,7 +163,10 @@ def axes() -> str:
     ]
     lines += ["calculation an axis of one name has one size; `batch` may stand before all of them.\n"]
     lines += ["| step | axes | says |", "|---|---|---|"]
-    lines += [f"| `{step.name}` | {' '.join(step.axes_of(array))} | {step.says} |" for step, array in steps.numbered()]
+    lines += [
+        f"| `{step.name}` | {' '.join(step.axes_of(array))} | {step.description} |"
+        for step, array in steps.step_arrays()
+    ]
     return "\n".join(lines) + "\n"
 
 

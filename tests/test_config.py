@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peasy.config import assign, load, plain, read, read_file
+from peasy.config import apply_setting, load, read, read_file, to_plain
 from peasy.errors import InvalidInput, NotFound, PeasyError
 
 
@@ -67,8 +67,8 @@ def test_all_kinds_of_fields():
     assert run.model.window == (1, 2)
     assert run.model.names == ("a", "b")
     assert (run.model.rate, type(run.model.rate)) == (2, int)
-    assert read(Run, plain(run)) == run
-    assert plain(run) == FULL
+    assert read(Run, to_plain(run)) == run
+    assert to_plain(run) == FULL
 
 
 def test_defaults_and_whole_numbers_for_floats():
@@ -214,28 +214,28 @@ class TestFiles:
 
 class TestAssign:
     def test_values_are_json_or_else_text(self):
-        assert assign({}, "a=1") == {"a": 1}
-        assert assign({}, "a=1e-3") == {"a": 0.001}
-        assert assign({}, "a=true") == {"a": True}
-        assert assign({}, "a=[1, 2]") == {"a": [1, 2]}
-        assert assign({}, "a=hello = world") == {"a": "hello = world"}
-        assert assign({}, "a=NaN") == {"a": "NaN"}
-        assert assign({}, "a=") == {"a": ""}
+        assert apply_setting({}, "a=1") == {"a": 1}
+        assert apply_setting({}, "a=1e-3") == {"a": 0.001}
+        assert apply_setting({}, "a=true") == {"a": True}
+        assert apply_setting({}, "a=[1, 2]") == {"a": [1, 2]}
+        assert apply_setting({}, "a=hello = world") == {"a": "hello = world"}
+        assert apply_setting({}, "a=NaN") == {"a": "NaN"}
+        assert apply_setting({}, "a=") == {"a": ""}
 
     def test_nested_paths_change_nothing_else(self):
         before = {"model": {"layers": 1, "norm": "rms"}, "title": "x"}
-        assert assign(before, "model.layers=2") == {"model": {"layers": 2, "norm": "rms"}, "title": "x"}
+        assert apply_setting(before, "model.layers=2") == {"model": {"layers": 2, "norm": "rms"}, "title": "x"}
         assert before["model"]["layers"] == 1
-        assert assign({}, "a.b.c=1") == {"a": {"b": {"c": 1}}}
+        assert apply_setting({}, "a.b.c=1") == {"a": {"b": {"c": 1}}}
 
     @pytest.mark.parametrize("bad", ["", "a", "=1", "a..b=1", ".a=1"])
     def test_invalid_assignments(self, bad):
         with pytest.raises(InvalidInput, match="is not of the form key=value"):
-            assign({}, bad)
+            apply_setting({}, bad)
 
     def test_huge_values_are_text(self):
         for value in ("[" * 100_000, "9" * 10_000):
-            assert assign({}, f"a={value}") == {"a": value}
+            assert apply_setting({}, f"a={value}") == {"a": value}
 
 
 numbers = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
@@ -255,4 +255,4 @@ def test_any_data_gives_settings_or_one_clear_error(data):
     except PeasyError:  # anything else would be a traceback
         return
     assert isinstance(model, Model)
-    assert read(Model, plain(model)) == model
+    assert read(Model, to_plain(model)) == model

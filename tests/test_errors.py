@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from peasy import errors
-from peasy.errors import InvalidInput, PeasyError, did_you_mean, named
+from peasy.errors import InvalidInput, PeasyError, did_you_mean, lookup
 
 
 def test_every_error_has_its_own_code_and_exit_code():
@@ -36,11 +36,11 @@ def test_did_you_mean(word, meant):
 
 def test_named():
     known = {"journey": 1, "pizza": 2}
-    assert named("pizza", known, "example") == 2
-    assert named(7, known, "example") == 7
+    assert lookup("pizza", known, "example") == 2
+    assert lookup(7, known, "example") == 7
     with pytest.raises(InvalidInput, match='There is no example "pizzza"') as error:
-        named("pizzza", known, "example")
+        lookup("pizzza", known, "example")
     assert error.value.hint == "Did you mean pizza?"
     with pytest.raises(InvalidInput) as error:
-        named("xylophone", known, "example")
+        lookup("xylophone", known, "example")
     assert error.value.hint == "Known: journey, pizza."

@@ -6,7 +6,7 @@ import pytest
 from tests.render.conftest import every_part
 
 from peasy import notebook
-from peasy.errors import InvalidInput, MissingPart
+from peasy.errors import InvalidInput, MissingExtra
 from peasy.render import html
 from peasy.views import Document
 
@@ -19,7 +19,7 @@ def made():
 
 
 def test_widget_is_self_contained(made):
-    content, style, arithmetic = html.live_parts(EVERYTHING)
+    content, style, arithmetic = html.widget_parts(EVERYTHING)
     assert (made.content, made.style, made.arithmetic) == (content, style, arithmetic)
     assert "import " not in made._esm.split("export default")[0].replace("important", "")
     assert "http" not in made._esm.replace("http://www.w3.org/2000/svg", "")
@@ -42,8 +42,8 @@ def test_objects_without_a_document_are_rejected():
 
 def test_missing_extra_is_an_error_with_install_hint(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "anywidget", None)
-    monkeypatch.setattr(notebook, "_kind", None)
-    with pytest.raises(MissingPart, match="extra notebook") as caught:
+    monkeypatch.setattr(notebook, "_widget_class", None)
+    with pytest.raises(MissingExtra, match="extra notebook") as caught:
         notebook.widget(EVERYTHING)
     assert "peasy[notebook]" in caught.value.hint
 

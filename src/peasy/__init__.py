@@ -6,65 +6,65 @@ from typing import TYPE_CHECKING, Any
 from peasy import display
 
 if TYPE_CHECKING:
+    from peasy.commands.bench import bench
+    from peasy.commands.chat import chat
+    from peasy.commands.check import check
+    from peasy.commands.compare import compare
+    from peasy.commands.data import data
+    from peasy.commands.embed import embed
+    from peasy.commands.evaluate import evaluate
+    from peasy.commands.examples import examples
+    from peasy.commands.exercise import exercise
+    from peasy.commands.experiment import experiment, experiments
+    from peasy.commands.explain import explain
+    from peasy.commands.exporting import export_model
+    from peasy.commands.generate import generate
+    from peasy.commands.importing import import_model
+    from peasy.commands.load import load
+    from peasy.commands.look import look
+    from peasy.commands.plan import plan
+    from peasy.commands.prove import prove
+    from peasy.commands.tokenize import tokenize
+    from peasy.commands.train import train
+    from peasy.commands.translate import translate
     from peasy.errors import PeasyError
     from peasy.formula import Additive, AttentionSteps, attend, attend_with_weights
-    from peasy.looking.edit import cut, even, off, patch
-    from peasy.workbench.bench import bench
-    from peasy.workbench.chat import chat
-    from peasy.workbench.check import check
-    from peasy.workbench.compare import compare
-    from peasy.workbench.data import data
-    from peasy.workbench.embed import embed
-    from peasy.workbench.evaluate import evaluate
-    from peasy.workbench.examples import examples
-    from peasy.workbench.exercise import exercise
-    from peasy.workbench.experiment import experiment, experiments
-    from peasy.workbench.explain import explain
-    from peasy.workbench.exporting import export_model
-    from peasy.workbench.generate import generate
-    from peasy.workbench.importing import import_model
-    from peasy.workbench.load import load
-    from peasy.workbench.look import look
-    from peasy.workbench.plan import plan
-    from peasy.workbench.prove import prove
-    from peasy.workbench.tokenize import tokenize
-    from peasy.workbench.train import train
-    from peasy.workbench.translate import translate
+    from peasy.inspection.interventions import cut, even, off, patch
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULE_OF_NAME = {
     "Additive": "peasy.formula",
     "AttentionSteps": "peasy.formula",
     "PeasyError": "peasy.errors",
     "attend": "peasy.formula",
     "attend_with_weights": "peasy.formula",
-    "bench": "peasy.workbench.bench",
-    "chat": "peasy.workbench.chat",
-    "check": "peasy.workbench.check",
-    "compare": "peasy.workbench.compare",
-    "cut": "peasy.looking.edit",
-    "data": "peasy.workbench.data",
-    "embed": "peasy.workbench.embed",
-    "evaluate": "peasy.workbench.evaluate",
-    "even": "peasy.looking.edit",
-    "examples": "peasy.workbench.examples",
-    "exercise": "peasy.workbench.exercise",
-    "experiment": "peasy.workbench.experiment",
-    "experiments": "peasy.workbench.experiment",
-    "explain": "peasy.workbench.explain",
-    "export_model": "peasy.workbench.exporting",
-    "generate": "peasy.workbench.generate",
-    "import_model": "peasy.workbench.importing",
-    "load": "peasy.workbench.load",
-    "look": "peasy.workbench.look",
-    "off": "peasy.looking.edit",
-    "patch": "peasy.looking.edit",
-    "plan": "peasy.workbench.plan",
-    "prove": "peasy.workbench.prove",
-    "tokenize": "peasy.workbench.tokenize",
-    "train": "peasy.workbench.train",
-    "translate": "peasy.workbench.translate",
+    "bench": "peasy.commands.bench",
+    "chat": "peasy.commands.chat",
+    "check": "peasy.commands.check",
+    "compare": "peasy.commands.compare",
+    "cut": "peasy.inspection.interventions",
+    "data": "peasy.commands.data",
+    "embed": "peasy.commands.embed",
+    "evaluate": "peasy.commands.evaluate",
+    "even": "peasy.inspection.interventions",
+    "examples": "peasy.commands.examples",
+    "exercise": "peasy.commands.exercise",
+    "experiment": "peasy.commands.experiment",
+    "experiments": "peasy.commands.experiment",
+    "explain": "peasy.commands.explain",
+    "export_model": "peasy.commands.exporting",
+    "generate": "peasy.commands.generate",
+    "import_model": "peasy.commands.importing",
+    "load": "peasy.commands.load",
+    "look": "peasy.commands.look",
+    "off": "peasy.inspection.interventions",
+    "patch": "peasy.inspection.interventions",
+    "plan": "peasy.commands.plan",
+    "prove": "peasy.commands.prove",
+    "tokenize": "peasy.commands.tokenize",
+    "train": "peasy.commands.train",
+    "translate": "peasy.commands.translate",
 }
 """Module of each public name; imported on first use, so that `import peasy` stays fast."""
 
@@ -104,29 +104,29 @@ __all__ = [
 ]
 
 
-_ROOMS = ("formula", "nn")
+_PUBLIC_PACKAGES = ("formula", "nn")
 """Packages with a public API of their own: `peasy.nn.SelfAttention` needs no second import."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
+    if name in _PUBLIC_PACKAGES:
         return import_module(f"peasy.{name}")
-    if name not in _HOMES:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'peasy' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULE_OF_NAME[name]), name)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def _paint(shown: Any) -> dict[str, str]:
-    return import_module("peasy.render").mimebundle(shown)
+def _render(result: Any) -> dict[str, str]:
+    return import_module("peasy.render").mimebundle(result)
 
 
-def _make_widget(shown: Any) -> Any:
-    return import_module("peasy.notebook").widget(shown)
+def _make_widget(result: Any) -> Any:
+    return import_module("peasy.notebook").widget(result)
 
 
-display.painter = _paint
+display.renderer = _render
 display.make_widget = _make_widget

@@ -25,17 +25,17 @@ def read(kind: type[T], data: Any, where: str = "") -> T:
     return _read(kind, data, where)
 
 
-def plain(settings: Any) -> Any:
+def to_plain(settings: Any) -> Any:
     """Convert settings to plain data; inverse of `read`."""
     if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
         kind = getattr(type(settings), "kind", None)
         tag = {} if kind is None else {"kind": kind}
-        fields = {f.name: plain(getattr(settings, f.name)) for f in dataclasses.fields(settings) if f.name != "kind"}
+        fields = {f.name: to_plain(getattr(settings, f.name)) for f in dataclasses.fields(settings) if f.name != "kind"}
         return tag | fields
     if isinstance(settings, Mapping):
-        return {key: plain(value) for key, value in settings.items()}
+        return {key: to_plain(value) for key, value in settings.items()}
     if isinstance(settings, (list, tuple)):
-        return [plain(value) for value in settings]
+        return [to_plain(value) for value in settings]
     return settings
 
 
@@ -62,10 +62,10 @@ def load(path: str | Path) -> Any:
         raise InvalidInput(f"{path} is not valid {'JSON' if is_json else 'TOML'}: {error}.") from None
 
 
-def assign(data: dict[str, Any], setting: str) -> dict[str, Any]:
+def apply_setting(data: dict[str, Any], setting: str) -> dict[str, Any]:
     """Return `data` with one setting `a.b=value` applied; the value is JSON, or else text.
 
-    >>> assign({"lr": 1}, "model.layers=4")
+    >>> apply_setting({"lr": 1}, "model.layers=4")
     {'lr': 1, 'model': {'layers': 4}}
     """
     path, equals, text = setting.partition("=")
@@ -76,24 +76,24 @@ def assign(data: dict[str, Any], setting: str) -> dict[str, Any]:
         value = _loads_json(text)
     except (ValueError, RecursionError):
         value = text
-    return _assigned(data, keys, value)
+    return _set_path(data, keys, value)
 
 
-def _assigned(data: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+def _set_path(data: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
     first, *rest = path
     inner = data.get(first)
-    return data | {first: _assigned(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
+    return data | {first: _set_path(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
 
 
 def _loads_json(text: str) -> Any:
-    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
+    return json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_reject_duplicate_keys)
 
 
-def _no_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) < len(pairs):
         names = [name for name, _ in pairs]
@@ -114,7 +114,7 @@ def _read(kind: Any, data: Any, where: str) -> Any:
         return _read_sequence(origin, inner, data, where)
     if origin in (dict, Mapping):
         pairs = _expect(Mapping, "a table", data, where).items()
-        return {key: _read(inner[1], value, _at(where, key)) for key, value in pairs}
+        return {key: _read(inner[1], value, _join_path(where, key)) for key, value in pairs}
     if dataclasses.is_dataclass(kind):
         return _read_dataclass(typing.cast(type, kind), data, where)
     return _read_plain(kind, data, where)
@@ -124,17 +124,17 @@ def _read_dataclass(kind: type, data: Any, where: str) -> Any:
     table = dict(_expect(Mapping, "a table", data, where))
     tag = getattr(kind, "kind", None)
     if tag is not None and table.pop("kind", tag) != tag:
-        raise _wrong(f"should have kind {tag!r}", data, where)
+        raise _invalid(f"should have kind {tag!r}", data, where)
     hints = typing.get_type_hints(kind)
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
     for key in table:
         if key not in fields:
             hint = did_you_mean(str(key), fields) or f"Known here: {', '.join(fields)}."
-            raise InvalidInput(f"{_at(where, key)}: there is no such key.", hint=hint)
+            raise InvalidInput(f"{_join_path(where, key)}: there is no such key.", hint=hint)
     for name, field in fields.items():
         if name not in table and field.default is field.default_factory is dataclasses.MISSING:
-            raise InvalidInput(f"{_at(where, name)} is missing.")
-    values = {name: _read(hints[name], value, _at(where, name)) for name, value in table.items()}
+            raise InvalidInput(f"{_join_path(where, name)} is missing.")
+    values = {name: _read(hints[name], value, _join_path(where, name)) for name, value in table.items()}
     try:
         return kind(**values)
     except PeasyError as error:
@@ -144,7 +144,7 @@ def _read_dataclass(kind: type, data: Any, where: str) -> Any:
 def _read_choice(choices: tuple[Any, ...], data: Any, where: str) -> Any:
     if not any(type(choice) is type(data) and choice == data for choice in choices):
         hint = did_you_mean(data, map(str, choices)) if isinstance(data, str) else None
-        raise _wrong(f"should be one of {', '.join(map(str, choices))}", data, where, hint)
+        raise _invalid(f"should be one of {', '.join(map(str, choices))}", data, where, hint)
     return data
 
 
@@ -155,8 +155,8 @@ def _read_union(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
     tagged = {kind.kind: kind for kind in kinds if dataclasses.is_dataclass(kind) and hasattr(kind, "kind")}
     if tagged and isinstance(data, Mapping):
         if "kind" not in data:
-            raise InvalidInput(f"{_at(where, 'kind')} is missing.", hint=f"It is one of {', '.join(tagged)}.")
-        tag = _read_choice(tuple(tagged), data["kind"], _at(where, "kind"))
+            raise InvalidInput(f"{_join_path(where, 'kind')} is missing.", hint=f"It is one of {', '.join(tagged)}.")
+        tag = _read_choice(tuple(tagged), data["kind"], _join_path(where, "kind"))
         return _read(tagged[tag], data, where)
     for kind in sorted(kinds, key=lambda kind: kind is not type(data)):  # 1 stays an int for `float | int`
         try:
@@ -164,7 +164,7 @@ def _read_union(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
         except InvalidInput:
             if len(kinds) == 1 or _looks_like(kind, data):  # the inner error is more precise
                 raise
-    raise _wrong(f"should be {' or '.join(dict.fromkeys(map(_said, kinds)))}", data, where)
+    raise _invalid(f"should be {' or '.join(dict.fromkeys(map(_type_name, kinds)))}", data, where)
 
 
 def _looks_like(kind: Any, data: Any) -> bool:
@@ -175,7 +175,7 @@ def _looks_like(kind: Any, data: Any) -> bool:
     return isinstance(data, list | tuple) and origin in (list, tuple)
 
 
-def _said(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     """Return a type's name for error messages."""
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
@@ -184,14 +184,14 @@ def _said(kind: Any) -> str:
         return "a list"
     if dataclasses.is_dataclass(kind) or origin in (dict, Mapping):
         return "a table"
-    return _PLAIN.get(kind, getattr(kind, "__name__", str(kind)))
+    return _TYPE_NAMES.get(kind, getattr(kind, "__name__", str(kind)))
 
 
 def _read_sequence(origin: type, inner: tuple[Any, ...], data: Any, where: str) -> Any:
     values = _expect((list, tuple), "a list", data, where)
     if origin is tuple and inner[-1] is not Ellipsis:
         if len(values) != len(inner):
-            raise _wrong(f"should have {len(inner)} entries", data, where)
+            raise _invalid(f"should have {len(inner)} entries", data, where)
         kinds = inner
     else:
         kinds = (inner[0],) * len(values)
@@ -200,28 +200,28 @@ def _read_sequence(origin: type, inner: tuple[Any, ...], data: Any, where: str) 
     )
 
 
-_PLAIN = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+_TYPE_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 
 
 def _read_plain(kind: Any, data: Any, where: str) -> Any:
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         data = float(data) if abs(data) < 2**1023 else math.inf
     if type(data) is not kind:
-        raise _wrong(f"should be {_said(kind)}", data, where)
+        raise _invalid(f"should be {_type_name(kind)}", data, where)
     if kind is float and not math.isfinite(data):
-        raise _wrong("should be a finite number", data, where)
+        raise _invalid("should be a finite number", data, where)
     return data
 
 
-def _expect(kind: Any, said: str, data: Any, where: str) -> Any:
+def _expect(kind: Any, expected: str, data: Any, where: str) -> Any:
     if not isinstance(data, kind):
-        raise _wrong(f"should be {said}", data, where)
+        raise _invalid(f"should be {expected}", data, where)
     return data
 
 
-def _wrong(should: str, data: Any, where: str, hint: str | None = None) -> InvalidInput:
-    return InvalidInput(f"{where or 'this'} {should}, not {reprlib.repr(data)}.", hint=hint)
+def _invalid(requirement: str, data: Any, where: str, hint: str | None = None) -> InvalidInput:
+    return InvalidInput(f"{where or 'this'} {requirement}, not {reprlib.repr(data)}.", hint=hint)
 
 
-def _at(where: str, key: str) -> str:
+def _join_path(where: str, key: str) -> str:
     return f"{where}.{key}" if where else key

@@ -6,29 +6,29 @@
 from collections.abc import Callable
 from typing import Any
 
-Painter = Callable[[Any], dict[str, str]]
+Renderer = Callable[[Any], dict[str, str]]
 
 
-def _no_painter(shown: Any) -> dict[str, str]:
-    return {"text/plain": repr(shown)}
+def _no_renderer(result: Any) -> dict[str, str]:
+    return {"text/plain": repr(result)}
 
 
-def _no_widget(shown: Any) -> Any:
+def _no_widget(result: Any) -> Any:
     raise AssertionError("`import peasy` sets make_widget")
 
 
-painter: Painter = _no_painter
+renderer: Renderer = _no_renderer
 make_widget: Callable[[Any], Any] = _no_widget
 
 
-class Displayed:
+class DisplayMixin:
     """Mixin: rich display in notebooks as plain text, script-free HTML and SVG."""
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return painter(self)
+        return renderer(self)
 
     def _repr_html_(self) -> str | None:
-        return painter(self).get("text/html")
+        return renderer(self).get("text/html")
 
     def widget(self) -> Any:
         """Return an interactive notebook widget to browse cells, layers and heads. Needs the extra `notebook`."""

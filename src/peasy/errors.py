@@ -37,13 +37,13 @@ class InvalidInput(PeasyError):
     code, exit_code = "invalid-input", 4
 
 
-class MissingPart(PeasyError):
+class MissingExtra(PeasyError):
     """An optional dependency (an extra of peasy) is not installed."""
 
     code, exit_code = "missing-part", 5
 
 
-class NoRoom(PeasyError):
+class ResourceUnavailable(PeasyError):
     """Memory, disk space or a port is not available."""
 
     code, exit_code = "no-room", 6
@@ -66,15 +66,15 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     return f"Did you mean {by_lower[near[0]]}?" if near else None
 
 
-def named(given: str | T, known: Mapping[str, T], what: str) -> T:
+def lookup(name: str | T, known: Mapping[str, T], kind: str) -> T:
     """Look up a name in `known`, or raise with the closest match; a value that is not a string is returned as is.
 
-    >>> named("plus", {"plus": 1, "minus": -1}, "sign")
+    >>> lookup("plus", {"plus": 1, "minus": -1}, "sign")
     1
     """
-    if not isinstance(given, str):
-        return given
-    if given not in known:
-        hint = did_you_mean(given, known) or f"Known: {', '.join(known)}."
-        raise InvalidInput(f'There is no {what} "{given}".', hint=hint)
-    return known[given]
+    if not isinstance(name, str):
+        return name
+    if name not in known:
+        hint = did_you_mean(name, known) or f"Known: {', '.join(known)}."
+        raise InvalidInput(f'There is no {kind} "{name}".', hint=hint)
+    return known[name]

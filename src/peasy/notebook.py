@@ -6,48 +6,48 @@ widget is created with `x.widget()`, is self-contained and makes no network requ
 
 from typing import Any
 
-from peasy.errors import InvalidInput, MissingPart
+from peasy.errors import InvalidInput, MissingExtra
 from peasy.render import document_of, mimebundle
-from peasy.render.bundle import LOOKING, bundle
-from peasy.render.html import live_parts
+from peasy.render.bundle import FIGURE_MODULES, bundle
+from peasy.render.html import widget_parts
 from peasy.views.document import Document
 
-MODULES = (*LOOKING, "arithmetic.js", "widget.js")
+MODULES = (*FIGURE_MODULES, "arithmetic.js", "widget.js")
 
 
-def widget(shown: Any) -> Any:
+def widget(result: Any) -> Any:
     """Return an interactive widget for a command's result or a document.
 
     >>> from peasy.views import Document, Paragraph
     >>> widget(Document("Pizza", (Paragraph("is great"),))).content
     '<main><h1>Pizza</h1>\\n<p class="plain">is great</p>\\n</main>'
     """
-    document = document_of(shown)
+    document = document_of(result)
     if document is None:
         raise InvalidInput(
-            f"{type(shown).__name__} cannot be shown as a widget.", hint="Call .widget() on the result of a command."
+            f"{type(result).__name__} cannot be shown as a widget.", hint="Call .widget() on the result of a command."
         )
-    content, style, arithmetic = live_parts(document)
-    return _widget_kind()(document, content=content, style=style, arithmetic=arithmetic)
+    content, style, arithmetic = widget_parts(document)
+    return _get_widget_class()(document, content=content, style=style, arithmetic=arithmetic)
 
 
-def _widget_kind() -> Any:
+def _get_widget_class() -> Any:
     """Return the widget class, created on first use because anywidget is optional."""
-    global _kind
-    if _kind is None:
-        _kind = _make_kind()
-    return _kind
+    global _widget_class
+    if _widget_class is None:
+        _widget_class = _make_widget_class()
+    return _widget_class
 
 
-_kind: Any = None
+_widget_class: Any = None
 
 
-def _make_kind() -> Any:
+def _make_widget_class() -> Any:
     try:
         import anywidget
         import traitlets
     except ImportError:
-        raise MissingPart(
+        raise MissingExtra(
             "Widgets need the extra notebook, which is not installed.",
             hint='Install it with: pip install "peasy[notebook]" (display without widgets needs nothing).',
         ) from None

@@ -5,8 +5,8 @@ import pytest
 from tests.render.conftest import HOSTILE
 
 from peasy import render
-from peasy.render import glyph, html
-from peasy.views import Cache, Document, Links, Maps, Plane
+from peasy.render import html, sanitize
+from peasy.views import CacheFigure, Document, Links, Maps, Plane
 
 pytestmark = pytest.mark.browser
 
@@ -33,8 +33,8 @@ def document(words):
         weights = np.full((size, size), 1 / size)
         parts += [
             Maps(some[0], weights[None, None], some, some, (some[1],), (some[2],), *some[3:8]),
-            Links(some[8], some, some, weights, some[9], some[10], some[11], least=0.5),
-            Cache(some[12], some, ((0, 4), (4, 1)), some[13]),
+            Links(some[8], some, some, weights, some[9], some[10], some[11], min_weight=0.5),
+            CacheFigure(some[12], some, ((0, 4), (4, 1)), some[13]),
             Plane(some[14], tuple((word, float(i), float(i % 7)) for i, word in enumerate(some)), some[15], some[16],
                   groups=some, neighbours=tuple(((i + 1) % size,) for i in range(size))),
         ]  # fmt: skip
@@ -70,7 +70,7 @@ def test_hostile_tokens_are_inert(opened, tmp_path):
 def test_tokens_are_shown_as_text(opened, tmp_path):
     page = opened(render.save(document(HOSTILE[:50]), tmp_path / "page.html"), "peasy-maps").page
     words = page.locator("peasy-maps svg text[data-side='0']").all_text_contents()
-    assert words == [glyph.label(word) for word in HOSTILE[:50]]
+    assert words == [sanitize.token_label(word) for word in HOSTILE[:50]]
 
 
 def test_without_escaping_the_page_would_break(opened, tmp_path, monkeypatch):

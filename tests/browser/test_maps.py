@@ -7,7 +7,7 @@ import pytest
 from tests.render.conftest import looking
 
 from peasy import render
-from peasy.render.element import element_data
+from peasy.render.custom_elements import element_data
 from peasy.render.quantise import unpack
 from peasy.views import Document, Links, Maps, Rows
 
@@ -27,7 +27,7 @@ def heads(layers=3, across=4, words=WORDS):
     seen = np.tril(np.ones((count, count), bool))
     weights = np.where(seen, softmax(np.where(seen, scores, -np.inf)), np.nan)
     names = tuple(map(str, range(layers))), tuple(map(str, range(across)))
-    return Maps("Attention weights", weights, words, words, *names, chosen=(1, 2))
+    return Maps("Attention weights", weights, words, words, *names, selected=(1, 2))
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +194,15 @@ def test_long_text_has_tiles_and_a_text_window(opened, tmp_path):
     values = np.random.default_rng(1).random((1, 2, 40, 40))
     exact = np.random.default_rng(2).dirichlet(np.ones(count), size=(1, 2, 2))
     maps = Maps(
-        "Long", values, words, words, ("0",), ("0", "1"), tile=tile, reduced="mean", exact=Rows((100, 500), exact)
+        "Long",
+        values,
+        words,
+        words,
+        ("0",),
+        ("0", "1"),
+        tile_size=tile,
+        reduction="mean",
+        exact_rows=Rows((100, 500), exact),
     )
     watched = opened(render.save(Document("Long", (maps,)), tmp_path / "long.html"), "peasy-maps")
     page = watched.page

@@ -7,14 +7,14 @@ import pytest
 from peasy.checkpoint.model import save_model
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.text import train
+from peasy.tokenization import train_tokenizer
 
 TEXTS = ["The pizza came out of the oven and it tasted good."] * 9
 
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    return train(TEXTS, "bpe", 280)
+    return train_tokenizer(TEXTS, "bpe", 280)
 
 
 @pytest.fixture(scope="session")

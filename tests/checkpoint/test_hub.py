@@ -32,12 +32,12 @@ def online(monkeypatch, put):
 
 @pytest.mark.parametrize("id", ["openai-community/gpt2", "gpt2", "a/b.c-d_e"])
 def test_valid_ids(id):
-    assert hub.is_id(id)
+    assert hub.is_hub_id(id)
 
 
 @pytest.mark.parametrize("id", ["stories", "a/b/c", "../x", "a/../b", "/etc", "a/", "a--b/c", "", "x/y\n"])
 def test_invalid_ids(id):
-    assert not hub.is_id(id)
+    assert not hub.is_hub_id(id)
 
 
 def test_cache_dir_matches_huggingface_hub(monkeypatch, tmp_path):
@@ -51,33 +51,33 @@ def test_cache_dir_matches_huggingface_hub(monkeypatch, tmp_path):
             monkeypatch.delenv(name, raising=False)
         for name, value in names.items():
             monkeypatch.setenv(name, value)
-        assert hub.cache().as_posix() == expected
+        assert hub.cache_dir().as_posix() == expected
 
 
 def test_cached_models(put):
     snapshot = put("me/model")
     put("me/settings-only", weights=False)
-    assert hub.cached("me/model") == snapshot
-    assert hub.cached("me/settings-only") is None
-    assert hub.cached("me/other") is None
-    assert hub.all_cached() == {"me/model": snapshot}
+    assert hub.find_cached("me/model") == snapshot
+    assert hub.find_cached("me/settings-only") is None
+    assert hub.find_cached("me/other") is None
+    assert hub.list_cached() == {"me/model": snapshot}
 
 
 def test_ref_outside_the_snapshots_is_ignored(put):
     snapshot = put("me/model")
     (snapshot.parent.parent / "refs" / "main").write_text("../../../elsewhere")
-    assert hub.cached("me/model") is None
+    assert hub.find_cached("me/model") is None
 
 
 def test_cached_model_needs_no_confirmation(put, online):
     snapshot = put("me/model")
-    assert hub.fetch("me/model", lambda question: pytest.fail("asked")) == snapshot
+    assert hub.fetch_model("me/model", lambda question: pytest.fail("asked")) == snapshot
     assert online.calls == []
 
 
 def test_download_is_confirmed_with_its_size(online):
     questions = []
-    hub.fetch("me/model", lambda question: questions.append(question) or True)
+    hub.fetch_model("me/model", lambda question: questions.append(question) or True)
     assert questions == ["Download me/model from the Hugging Face hub (1.4 MiB)?"]
     assert [call[0] for call in online.calls] == ["info", "download"]
     assert not [pattern for pattern in online.calls[1][2] if "bin" in pattern or "py" in pattern]
@@ -85,21 +85,21 @@ def test_download_is_confirmed_with_its_size(online):
 
 def test_declined_download(online):
     with pytest.raises(UsageError, match="was not downloaded"):
-        hub.fetch("me/model", lambda question: False)
+        hub.fetch_model("me/model", lambda question: False)
     assert [call[0] for call in online.calls] == ["info"]
 
 
 def test_model_without_safetensors_is_refused(online):
     del online.files[1]
     with pytest.raises(NotFound, match="no safetensors"):
-        hub.fetch("me/model", lambda question: True)
+        hub.fetch_model("me/model", lambda question: True)
 
 
 @pytest.mark.parametrize("how", [{"offline": True}, {}])
 def test_offline_error(monkeypatch, how):
     monkeypatch.setenv("HF_HUB_OFFLINE", "0" if how else "1")
     with pytest.raises(NeedsNetwork, match="me/model is not in the cache, and peasy is offline") as caught:
-        hub.fetch("me/model", lambda question: pytest.fail("asked"), **how)
+        hub.fetch_model("me/model", lambda question: pytest.fail("asked"), **how)
     assert caught.value.exit_code == 7
 
 
@@ -124,4 +124,4 @@ def test_network_errors(monkeypatch, online, raised, kind, message):
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", fail)
     with pytest.raises(kind, match=message):
-        hub.fetch("me/model", lambda question: True)
+        hub.fetch_model("me/model", lambda question: True)

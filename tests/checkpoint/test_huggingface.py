@@ -9,42 +9,56 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from peasy.checkpoint.huggingface import FAMILIES, family_for, load_model, read_folder, recognise, write_folder
-from peasy.checkpoint.huggingface.fields import Fields
+from peasy.checkpoint.huggingface import FAMILIES, detect_family, family_for, load_model, read_folder, write_folder
+from peasy.checkpoint.huggingface.fields import ConfigFields
 from peasy.checkpoint.tensors import TensorFile
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, NGramConfig
-from peasy.nn import part
+from peasy.nn import config as nn_config
 
 GPT2 = DecoderConfig(
-    vocabulary=31, d_model=12, context=16, stack=part.Stack(2, part.Attention(3), part.Plain(20, "gelu-tanh"))
+    vocab_size=31,
+    d_model=12,
+    max_seq_len=16,
+    stack=nn_config.StackConfig(2, nn_config.AttentionConfig(3), nn_config.MLPConfig(20, "gelu-tanh")),
 )
 LLAMA = DecoderConfig(
-    vocabulary=31,
+    vocab_size=31,
     d_model=12,
-    context=64,
-    stack=part.Stack(2, part.Attention(2, key_heads=1, bias=False, output_bias=False), part.Gated(20), part.RootNorm()),
-    position=part.Rotary(),
-    head=part.Head(tied=False),
+    max_seq_len=64,
+    stack=nn_config.StackConfig(
+        2,
+        nn_config.AttentionConfig(2, num_kv_heads=1, bias=False, output_bias=False),
+        nn_config.GatedMLPConfig(20),
+        nn_config.RMSNormConfig(),
+    ),
+    position=nn_config.RotaryConfig(),
+    lm_head=nn_config.LMHeadConfig(tied=False),
 )
 BERT = EncoderConfig(
-    vocabulary=31,
+    vocab_size=31,
     d_model=12,
-    context=16,
-    stack=part.Stack(2, part.Attention(3), part.Plain(20), part.LayerNorm("after", 1e-12)),
-    embedding=part.Embedding(segments=2, norm=True),
-    head=part.Head(bias=True, transform="gelu"),
+    max_seq_len=16,
+    stack=nn_config.StackConfig(
+        2, nn_config.AttentionConfig(3), nn_config.MLPConfig(20), nn_config.LayerNormConfig("after", 1e-12)
+    ),
+    embedding=nn_config.EmbeddingConfig(segments=2, norm=True),
+    lm_head=nn_config.LMHeadConfig(bias=True, transform="gelu"),
     pooler=True,
 )
 MARIAN = EncoderDecoderConfig(
-    vocabulary=31,
+    vocab_size=31,
     d_model=12,
-    context=16,
-    encoder=part.Stack(1, part.Attention(3), part.Plain(20), part.LayerNorm("after")),
-    decoder=part.Stack(2, part.Attention(2), part.Plain(24), part.LayerNorm("after")),
-    position=part.Sinusoidal("halves"),
-    head=part.Head(bias=True),
+    max_seq_len=16,
+    encoder=nn_config.StackConfig(
+        1, nn_config.AttentionConfig(3), nn_config.MLPConfig(20), nn_config.LayerNormConfig("after")
+    ),
+    decoder=nn_config.StackConfig(
+        2, nn_config.AttentionConfig(2), nn_config.MLPConfig(24), nn_config.LayerNormConfig("after")
+    ),
+    position=nn_config.SinusoidalPositionConfig("halves"),
+    lm_head=nn_config.LMHeadConfig(bias=True),
 )
 
 
@@ -83,7 +97,7 @@ def test_export_import_round_trip(tmp_path, config):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_by_model_type(name):
-    assert recognise({"model_type": name, "architectures": [FAMILIES[name].architectures[0]]}).name == name
+    assert detect_family({"model_type": name, "architectures": [FAMILIES[name].architectures[0]]}).name == name
 
 
 def test_unsupported_architecture_error_lists_the_supported_ones(tmp_path):
@@ -140,7 +154,7 @@ def test_unsupported_settings_are_refused_by_name(tmp_path, config, settings, me
 
 def test_unknown_field_can_be_ignored(tmp_path):
     folder = write(tmp_path / "m", new_trick=1)
-    assert read_folder(folder, ignore=["new_trick"]).config == GPT2
+    assert read_folder(folder, ignore_fields=["new_trick"]).config == GPT2
 
 
 def test_legacy_rope_settings(tmp_path):
@@ -149,7 +163,7 @@ def test_legacy_rope_settings(tmp_path):
     del data["rope_parameters"]
     scaling = {"type": "linear", "factor": 2}
     (folder / "config.json").write_text(json.dumps(data | {"rope_theta": 500, "rope_scaling": scaling}))
-    assert read_folder(folder).config.position == part.Rotary(500.0, part.LinearScaling(2.0))
+    assert read_folder(folder).config.position == nn_config.RotaryConfig(500.0, nn_config.LinearRopeScaling(2.0))
 
 
 def test_missing_and_unexpected_tensors_are_named(tmp_path):
@@ -202,7 +216,7 @@ def test_tied_head_may_be_stored_twice(tmp_path):
     folder = write(tmp_path / "m")
     embedding = load_file(folder / "model.safetensors")["transformer.wte.weight"]
     store(folder, {"lm_head.weight": embedding.clone()})
-    assert read_folder(folder).config.head.tied
+    assert read_folder(folder).config.lm_head.tied
     store(folder, less=["transformer.wte.weight"])
     assert torch.equal(read_folder(folder).tensors["embedding.token.weight"], embedding)
 
@@ -211,7 +225,7 @@ def test_head_with_other_values_is_untied(tmp_path):
     folder = write(tmp_path / "m")
     store(folder, {"lm_head.weight": torch.randn(31, 12)})
     checkpoint = read_folder(folder)
-    assert not checkpoint.config.head.tied
+    assert not checkpoint.config.lm_head.tied
     assert "head.weight" in checkpoint.tensors
 
 
@@ -265,7 +279,7 @@ def test_loading_is_memory_mapped(tmp_path):
         ("qwen2", with_attention(LLAMA, bias=True)),
         ("qwen3", with_attention(LLAMA, norm_heads=True)),
         ("bert", BERT),
-        ("roberta", dataclasses.replace(BERT, position=part.Learned(2))),
+        ("roberta", dataclasses.replace(BERT, position=nn_config.LearnedPositionConfig(2))),
         ("marian", MARIAN),
     ],
 )  # fmt: skip
@@ -278,34 +292,36 @@ def test_dropout_and_context_do_not_affect_the_family():
 
 
 def test_error_for_no_family_lists_the_differences():
-    post_norm = dataclasses.replace(GPT2, stack=dataclasses.replace(GPT2.stack, norm=part.LayerNorm("after")))
+    post_norm = dataclasses.replace(
+        GPT2, stack=dataclasses.replace(GPT2.stack, norm=nn_config.LayerNormConfig("after"))
+    )
     with pytest.raises(InvalidInput) as caught:
         family_for(post_norm)
     assert "gpt2: stack.norm.place." in caught.value.hint
     with pytest.raises(InvalidInput, match="ngram"):
-        family_for(NGramConfig(vocabulary=5))
+        family_for(NGramConfig(vocab_size=5))
 
 
 def test_failed_export_leaves_no_folder(tmp_path, monkeypatch):
-    from peasy.checkpoint.huggingface import departure
+    from peasy.checkpoint.huggingface import save
 
     def fail(*_):
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(departure, "_write", fail)
+    monkeypatch.setattr(save, "_write_json", fail)
     with pytest.raises(RuntimeError):
         write(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_every_field_is_read_ignored_or_refused():
-    fields = Fields({"a": 1, "b": 2, "c": 3})
-    fields.whole("a")
+    fields = ConfigFields({"a": 1, "b": 2, "c": 3})
+    fields.integer("a")
     fields.ignore("b other")
     with pytest.raises(InvalidInput, match="has unknown fields: c"):
-        fields.close()
-    fields.only("c", 3, why="")
-    fields.close()
+        fields.reject_unknown()
+    fields.require_value("c", 3, reason="")
+    fields.reject_unknown()
 
 
 def test_loading_does_not_import_torch_dynamo(tmp_path):

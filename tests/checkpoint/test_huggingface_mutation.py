@@ -11,29 +11,40 @@ from peasy.errors import PeasyError
 from peasy.models.build import build
 from peasy.models.config import EncoderConfig, EncoderDecoderConfig
 from peasy.models.preset import preset
-from peasy.nn import part
+from peasy.nn import config as nn_config
 
 VALUES = [None, True, False, 0, 1, -1, 2, 3, 7, 10**6, 2**31, 2**63, 10**30, 0.5, -0.5, 1e300, "", "relu", "x" * 10_000]
 VALUES += [[], [1], {}, {"a": 1}, [[1]], {"rope_type": "yarn"}, {"rope_type": 5}, ["sliding_attention"]]
-ATTENTION = part.Attention(2, bias=False, output_bias=False, scale=1.0)
-STACK = part.Stack(1, ATTENTION, part.Plain(20, "relu", bias=False), part.RootNorm())
+ATTENTION = nn_config.AttentionConfig(2, bias=False, output_bias=False, scale=1.0)
+STACK = nn_config.StackConfig(1, ATTENTION, nn_config.MLPConfig(20, "relu", bias=False), nn_config.RMSNormConfig())
 T5 = EncoderDecoderConfig(
-    vocabulary=31, d_model=12, encoder=STACK, decoder=STACK, position=part.Relative(), head=part.Head(scaled=True)
+    vocab_size=31,
+    d_model=12,
+    encoder=STACK,
+    decoder=STACK,
+    position=nn_config.RelativeBiasConfig(),
+    lm_head=nn_config.LMHeadConfig(scaled=True),
 )
 MARIAN = EncoderDecoderConfig(
-    vocabulary=31,
+    vocab_size=31,
     d_model=12,
-    context=9,
-    encoder=part.Stack(1, part.Attention(2), part.Plain(20), part.LayerNorm("after")),
-    decoder=part.Stack(1, part.Attention(2), part.Plain(20), part.LayerNorm("after")),
-    position=part.Sinusoidal("halves"),
+    max_seq_len=9,
+    encoder=nn_config.StackConfig(
+        1, nn_config.AttentionConfig(2), nn_config.MLPConfig(20), nn_config.LayerNormConfig("after")
+    ),
+    decoder=nn_config.StackConfig(
+        1, nn_config.AttentionConfig(2), nn_config.MLPConfig(20), nn_config.LayerNormConfig("after")
+    ),
+    position=nn_config.SinusoidalPositionConfig("halves"),
 )
 BERT = EncoderConfig(
-    vocabulary=31,
+    vocab_size=31,
     d_model=12,
-    context=9,
-    stack=part.Stack(1, part.Attention(2), part.Plain(20), part.LayerNorm("after")),
-    embedding=part.Embedding(segments=2, norm=True),
+    max_seq_len=9,
+    stack=nn_config.StackConfig(
+        1, nn_config.AttentionConfig(2), nn_config.MLPConfig(20), nn_config.LayerNormConfig("after")
+    ),
+    embedding=nn_config.EmbeddingConfig(segments=2, norm=True),
 )
 MODELS = {"t5": T5, "marian": MARIAN, "bert": BERT}
 MODELS |= {name: preset(name) for name in ("gpt-tiny", "llama-tiny")}

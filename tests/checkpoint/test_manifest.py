@@ -5,23 +5,23 @@ import random
 
 import pytest
 
-from peasy.checkpoint.folder import Folder
-from peasy.checkpoint.manifest import MANIFEST, read_manifest, verifies, verify, write_manifest
+from peasy.checkpoint.manifest import MANIFEST_FILE, is_intact, read_manifest, verify, write_manifest
+from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.errors import InvalidInput, PeasyError
 
 
 def change_manifest(folder, **changes):
-    path = folder / MANIFEST
+    path = folder / MANIFEST_FILE
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def test_manifest_lists_files_with_size_hash_and_versions(folder):
-    manifest = read_manifest(Folder(folder))
-    assert set(manifest.files) == {path.name for path in folder.iterdir()} - {MANIFEST}
+    manifest = read_manifest(SafeFolder(folder))
+    assert set(manifest.files) == {path.name for path in folder.iterdir()} - {MANIFEST_FILE}
     assert all(record.bytes == (folder / name).stat().st_size for name, record in manifest.files.items())
     assert {"peasy", "torch", "python"} <= set(manifest.versions)
     assert manifest.version == 1
-    assert verifies(folder)
+    assert is_intact(folder)
 
 
 @pytest.mark.parametrize(
@@ -37,28 +37,28 @@ def test_manifest_lists_files_with_size_hash_and_versions(folder):
 def test_invalid_manifest(folder, changes, message):
     change_manifest(folder, **changes)
     with pytest.raises(InvalidInput, match=message):
-        read_manifest(Folder(folder))
+        read_manifest(SafeFolder(folder))
 
 
 def test_manifest_cannot_name_outside_files(folder):
     change_manifest(folder, files={"../x": {"bytes": 1, "sha256": ""}})
     with pytest.raises(InvalidInput, match="bare file names"):
-        verify(Folder(folder), read_manifest(Folder(folder)))
+        verify(SafeFolder(folder), read_manifest(SafeFolder(folder)))
 
 
 def test_extra_and_missing_files_are_detected(folder):
     (folder / "model-x.safetensors").touch()
-    assert not verifies(folder)
+    assert not is_intact(folder)
     (folder / "model-x.safetensors").unlink()
-    assert verifies(folder)
+    assert is_intact(folder)
     (folder / "config.json").unlink()
-    assert not verifies(folder)
+    assert not is_intact(folder)
 
 
 def test_every_flipped_bit_and_truncation_is_detected(folder):
     rng = random.Random(0)
-    names = [path.name for path in folder.iterdir() if path.name != MANIFEST]
-    manifest = read_manifest(Folder(folder))
+    names = [path.name for path in folder.iterdir() if path.name != MANIFEST_FILE]
+    manifest = read_manifest(SafeFolder(folder))
     for _ in range(100):
         path = folder / rng.choice(names)
         data = path.read_bytes()
@@ -69,24 +69,24 @@ def test_every_flipped_bit_and_truncation_is_detected(folder):
             damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
         path.write_bytes(damaged)
         with pytest.raises(PeasyError, match=path.name):
-            verify(Folder(folder), manifest)
+            verify(SafeFolder(folder), manifest)
         path.write_bytes(data)
-    verify(Folder(folder), manifest)
+    verify(SafeFolder(folder), manifest)
 
 
 def test_damaged_manifest_is_detected(folder):
     rng = random.Random(1)
-    path = folder / MANIFEST
+    path = folder / MANIFEST_FILE
     text = path.read_text()
     digits = [i for i, character in enumerate(text) if character in "0123456789abcdef" and i < text.index('"versions"')]
     for _ in range(50):
         index = rng.choice(digits)
         other = "f" if text[index] != "f" else "0"
         path.write_text(text[:index] + other + text[index + 1 :])
-        assert not verifies(folder)
+        assert not is_intact(folder)
 
 
 def test_notes_are_kept(tmp_path):
     (tmp_path / "a").touch()
     write_manifest(tmp_path, {"source": "somewhere"})
-    assert read_manifest(Folder(tmp_path)).notes == {"source": "somewhere"}
+    assert read_manifest(SafeFolder(tmp_path)).notes == {"source": "somewhere"}

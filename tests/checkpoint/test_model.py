@@ -5,13 +5,13 @@ import json
 import pytest
 import torch
 
-from peasy.checkpoint import memory
+from peasy.checkpoint import ram
 from peasy.checkpoint.manifest import write_manifest
 from peasy.checkpoint.model import load_model, save_model
 from peasy.checkpoint.store import read_checkpoint, write_checkpoint
-from peasy.config import plain
-from peasy.errors import InvalidInput, NoRoom
-from peasy.models.build import KINDS, build
+from peasy.config import to_plain
+from peasy.errors import InvalidInput, ResourceUnavailable
+from peasy.models.build import MODEL_CLASSES, build
 from peasy.models.preset import presets
 
 TINY = {preset.config.kind: preset for preset in presets() if preset.name.endswith("-tiny")}
@@ -28,7 +28,7 @@ def test_save_load_round_trip(tmp_path, kind):
 
 
 def test_every_kind_has_a_tiny_preset():
-    assert set(TINY) == {config.kind for config in KINDS}
+    assert set(TINY) == {config.kind for config in MODEL_CLASSES}
 
 
 def test_loaded_model_gives_same_logits_and_can_be_trained(folder, model):
@@ -100,7 +100,7 @@ def test_integer_weights_are_refused(modified):
     ],
 )
 def test_invalid_config_is_named_with_value_and_range(modified, model, path, value, message):
-    data = plain(model.config)
+    data = to_plain(model.config)
     *above, last = path.split(".")
     inner = data
     for key in above:
@@ -112,9 +112,9 @@ def test_invalid_config_is_named_with_value_and_range(modified, model, path, val
 
 def test_too_large_model_is_refused_before_weights_are_read(folder, monkeypatch):
     checkpoint = read_checkpoint(folder)
-    monkeypatch.setattr(memory, "available", lambda: 1000)
+    monkeypatch.setattr(ram, "available_ram", lambda: 1000)
     monkeypatch.setattr(type(checkpoint.tensors), "__getitem__", lambda *a: pytest.fail("read"))
-    with pytest.raises(NoRoom, match="needs about"):
+    with pytest.raises(ResourceUnavailable, match="needs about"):
         load_model(checkpoint)
 
 

@@ -19,14 +19,14 @@ def test_write_read_round_trip(tmp_path, tokenizer):
     assert {name: checkpoint.tensors[name].tolist() for name in checkpoint.tensors} == {
         name: tensor.tolist() for name, tensor in weights.items()
     }
-    assert checkpoint.tokenizer == (folder / "tokenizer.json").resolve()
+    assert checkpoint.tokenizer_path == (folder / "tokenizer.json").resolve()
     assert checkpoint.manifest.notes == {"source": "me"}
     assert (folder / "note.txt").read_bytes() == b"hi"
     assert is_checkpoint(folder)
 
 
 def test_without_a_tokenizer(tmp_path):
-    assert read_checkpoint(write_checkpoint(tmp_path / "c", {"a": torch.ones(1)}, {})).tokenizer is None
+    assert read_checkpoint(write_checkpoint(tmp_path / "c", {"a": torch.ones(1)}, {})).tokenizer_path is None
 
 
 def test_with_two_tokenizers(tmp_path, tokenizer):

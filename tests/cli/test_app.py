@@ -11,7 +11,7 @@ import time
 import pytest
 
 from peasy import errors
-from peasy.cli.door import Answer, Flags, Page, Text
+from peasy.cli.command import CommandOutput, DocumentResult, Flags, TextArg
 from peasy.views.document import Document, Matrix, Paragraph
 
 
@@ -24,11 +24,11 @@ def test_without_a_command_it_lists_what_to_try(peasy):
 
 
 def test_help_lists_every_command_with_examples_first(peasy):
-    from peasy.cli.verb import VERBS
+    from peasy.cli.command_table import COMMANDS
 
     out = peasy("--help").out
     assert out.index("peasy explain i-love-ai") < out.index("╭")
-    assert all(command.does in " ".join(out.replace("│", " ").split()) for command in VERBS)
+    assert all(command.summary in " ".join(out.replace("│", " ").split()) for command in COMMANDS)
 
 
 def test_version_flag(peasy):
@@ -38,7 +38,7 @@ def test_version_flag(peasy):
 
 
 def test_result_on_stdout_and_rest_on_stderr(peasy, register, answer):
-    register(_answering(Answer(answer.shown, next=["peasy greet Grace"])))
+    register(_answering(CommandOutput(answer.shown, suggestions=["peasy greet Grace"])))
     ran = peasy("greet")
     assert ran.out == "Greeting\n\nHello Ada.\n"
     assert ran.err == "\nNext:\n  peasy greet Grace\n"
@@ -46,7 +46,7 @@ def test_result_on_stdout_and_rest_on_stderr(peasy, register, answer):
 
 
 def test_json_envelope(peasy, register, answer):
-    register(_answering(Answer(answer.shown, next=["peasy greet Grace"], files=["a.txt"])))
+    register(_answering(CommandOutput(answer.shown, suggestions=["peasy greet Grace"], files=["a.txt"])))
     ran = peasy("greet", "--json")
     assert ran.json == {
         "ok": True,
@@ -61,13 +61,13 @@ def test_json_envelope(peasy, register, answer):
 
 
 def test_json_is_valid_with_nan_and_inf(peasy, register):
-    result = Page(Document("x", ()), {"values": [float("nan"), float("inf"), 1.5]})
-    register(_answering(Answer(result)))
+    result = DocumentResult(Document("x", ()), {"values": [float("nan"), float("inf"), 1.5]})
+    register(_answering(CommandOutput(result)))
     json.loads(peasy("greet", "--json").out, parse_constant=lambda name: pytest.fail(name))
 
 
 def test_failed_check_has_exit_code_8(peasy, register, answer):
-    register(_answering(Answer(answer.shown, exit_code=8)))
+    register(_answering(CommandOutput(answer.shown, exit_code=8)))
     ran = peasy("greet", "--json")
     assert (ran.code, ran.json["ok"]) == (8, True)
 
@@ -78,8 +78,8 @@ def test_failed_check_has_exit_code_8(peasy, register, answer):
         (errors.UsageError("so"), 2, "usage"),
         (errors.NotFound("so"), 3, "not-found"),
         (errors.InvalidInput("so"), 4, "invalid-input"),
-        (errors.MissingPart("so"), 5, "missing-part"),
-        (errors.NoRoom("so"), 6, "no-room"),
+        (errors.MissingExtra("so"), 5, "missing-part"),
+        (errors.ResourceUnavailable("so"), 6, "no-room"),
         (errors.NeedsNetwork("so"), 7, "needs-network"),
         (MemoryError(), 6, "no-room"),
         (OSError(errno.ENOSPC, "No space left on device"), 6, "no-room"),
@@ -199,7 +199,7 @@ def test_usage_errors_have_a_hint(peasy, words, message):
 
 
 def test_missing_argument_is_named(peasy, register):
-    def greet(text: Text, *, flags: Flags = Flags()) -> Answer:
+    def greet(text: TextArg, *, flags: Flags = Flags()) -> CommandOutput:
         raise AssertionError
 
     register(greet)
@@ -211,8 +211,8 @@ def test_flags_before_the_command(peasy):
 
 
 def test_dash_reads_stdin(peasy, register):
-    def greet(text: Text, *, flags: Flags = Flags()) -> Answer:
-        return Answer(Page(Document(text, ()), {"text": text}))
+    def greet(text: TextArg, *, flags: Flags = Flags()) -> CommandOutput:
+        return CommandOutput(DocumentResult(Document(text, ()), {"text": text}))
 
     register(greet)
     assert peasy("greet", "-", "--json", stdin="--Ada é\n").json["result"] == {"text": "--Ada é"}
@@ -221,7 +221,7 @@ def test_dash_reads_stdin(peasy, register):
 
 
 def test_out_saves_by_suffix(peasy, register, answer, tmp_path):
-    register(_answering(Answer(answer.shown, brief="One greeting.")))
+    register(_answering(CommandOutput(answer.shown, summary="One greeting.")))
     ran = peasy("greet", "--out", "hello.md")
     assert "Hello Ada." in (tmp_path / "hello.md").read_text()
     assert (ran.out, ran.err) == ("One greeting.\n", "Saved hello.md\n")
@@ -237,7 +237,7 @@ def test_out_into_a_missing_folder(peasy, register, answer):
 
 def test_80_columns_and_no_colours(peasy, register):
     matrix = Matrix("wide", ((0.123456789,) * 30,), ("row",), tuple(f"column {i}" for i in range(30)), shaded=True)
-    register(_answering(Answer(Page(Document("Wide", (matrix, Paragraph("word " * 60))), {}))))
+    register(_answering(CommandOutput(DocumentResult(Document("Wide", (matrix, Paragraph("word " * 60))), {}))))
     out = peasy("greet").out
     assert max(map(len, out.splitlines())) <= 80
     assert "\x1b" not in out
@@ -301,15 +301,15 @@ def test_threads_and_offline_set_environment_variables(peasy, monkeypatch):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_has_commands_and_flags(shell):
-    from peasy.cli.app import build
+    from peasy.cli.app import build_cli
 
-    script = build().generate_completion(shell=shell)
+    script = build_cli().generate_completion(shell=shell)
     assert "version" in script
     assert "no-color" in script
 
 
-def _answering(answer: Answer):
-    def greet(*, flags: Flags = Flags()) -> Answer:
+def _answering(answer: CommandOutput):
+    def greet(*, flags: Flags = Flags()) -> CommandOutput:
         return answer
 
     return greet

@@ -7,15 +7,15 @@ import pytest
 from peasy.checkpoint.model import save_model
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.text import Tokenizer, train
+from peasy.tokenization import Tokenizer, train_tokenizer
 
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
 
 
 @pytest.fixture
 def folder(tmp_path):
-    plain = train(["user: hello there\nassistant: hello you\n"] * 9, "bpe", 280)
-    words = Tokenizer(plain._data, plain.settings | {"chat_template": TEMPLATE})
+    plain = train_tokenizer(["user: hello there\nassistant: hello you\n"] * 9, "bpe", 280)
+    words = Tokenizer(plain._data, plain.config | {"chat_template": TEMPLATE})
     return save_model(tmp_path / "talker", build(preset("gpt-tiny", vocabulary=280, d_model=16), seed=2), words)
 
 

@@ -6,12 +6,12 @@ import pytest
 from peasy.checkpoint.model import save_model
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.text import train
+from peasy.tokenization import train_tokenizer
 
 
 @pytest.fixture
 def folder(tmp_path):
-    words = train(["the cat sat on the mat"] * 9, "words")
+    words = train_tokenizer(["the cat sat on the mat"] * 9, "words")
     return save_model(
         tmp_path / "cats", build(preset("encoder-tiny", vocabulary=len(words), d_model=16), seed=3), words
     )

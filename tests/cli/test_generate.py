@@ -72,19 +72,19 @@ def test_long_prompt_can_be_truncated(peasy, model_folder):
 
 
 def test_interruption_keeps_the_generated_text(peasy, model_folder, monkeypatch):
+    from peasy.commands.generate import GenerationJob
     from peasy.generation.request import Token
-    from peasy.workbench.generate import Writer
 
-    events = Writer.events
+    events = GenerationJob.events
 
     def interrupted(self):
         for event in events(self):
             yield event
-            if isinstance(event, Token) and event.place == 1:
+            if isinstance(event, Token) and event.index == 1:
                 raise KeyboardInterrupt
 
     whole = peasy("generate", model_folder, "I love", *OPTIONS).out
-    monkeypatch.setattr(Writer, "events", interrupted)
+    monkeypatch.setattr(GenerationJob, "num_events", interrupted)
     ran = peasy("generate", model_folder, "I love", *OPTIONS)
     assert ran.code == 130
     assert ran.out.strip()

@@ -14,7 +14,7 @@ def _home(tmp_path, monkeypatch):
 
 
 def test_no_models(peasy, monkeypatch):
-    monkeypatch.setattr("peasy.workbench.models.built_in", dict)
+    monkeypatch.setattr("peasy.commands.models.built_in", dict)
     ran = peasy("models")
     assert ran.code == 0
     assert "No models yet" in ran.out

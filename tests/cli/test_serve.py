@@ -12,9 +12,9 @@ import urllib.error
 import urllib.request
 
 import pytest
-from tests.studio.company import heard, knock, spoken
+from tests.server.tiny_server import heard, knock, spoken
 
-from peasy.errors import MissingPart
+from peasy.errors import MissingExtra
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_invalid_settings(peasy, model_folder):
 
 def test_without_torch_it_shows_the_install_command(peasy, monkeypatch):
     def missing(module, **_):
-        raise MissingPart("This needs torch, which is not installed.", hint='pip install "peasy[models]"')
+        raise MissingExtra("This needs torch, which is not installed.", hint='pip install "peasy[models]"')
 
     monkeypatch.setattr("peasy.cli.serve.need", missing)
     done = peasy("serve")

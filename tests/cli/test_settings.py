@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from peasy.cli.door import Answer, Flags, Page
+from peasy.cli.command import CommandOutput, DocumentResult, Flags
 from peasy.views.document import Document
 
 
 @pytest.fixture
 def greet(register, peasy):
-    def greet(*, loud: int = 1, flags: Flags = Flags()) -> Answer:
-        return Answer(Page(Document("x", ()), {"loud": loud, "seed": flags.seed, "device": flags.device}))
+    def greet(*, loud: int = 1, flags: Flags = Flags()) -> CommandOutput:
+        return CommandOutput(
+            DocumentResult(Document("x", ()), {"loud": loud, "seed": flags.seed, "device": flags.device})
+        )
 
     register(greet)
     return lambda *words: peasy("greet", "--json", *words).json

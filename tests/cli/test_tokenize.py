@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from peasy.text import train
+from peasy.tokenization import train_tokenizer
 
 
 @pytest.fixture
 def file(tmp_path):
-    train(["the cat sat on the mat"] * 9, "bpe", 280).save(tmp_path / "tokenizer.json")
+    train_tokenizer(["the cat sat on the mat"] * 9, "bpe", 280).save(tmp_path / "tokenizer.json")
     return tmp_path / "tokenizer.json"
 
 

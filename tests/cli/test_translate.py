@@ -7,12 +7,12 @@ import pytest
 from peasy.checkpoint.model import save_model
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.text import train
+from peasy.tokenization import train_tokenizer
 
 
 @pytest.fixture
 def folder(tmp_path):
-    words = train(["the cat sat on the mat"] * 9, "words")
+    words = train_tokenizer(["the cat sat on the mat"] * 9, "words")
     settings = preset("translator-tiny", vocabulary=len(words), d_model=16, special={"start": 1, "end": [2]})
     return save_model(tmp_path / "cats", build(settings, seed=3), words)
 

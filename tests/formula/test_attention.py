@@ -7,7 +7,7 @@ import torch
 
 from peasy import Additive, PeasyError, attend, attend_with_weights
 from peasy.errors import InvalidInput
-from peasy.formula import inert, weigh
+from peasy.formula import nan_safe, unnormalised_weights
 
 X = [[1, 0], [0, 1], [1, 1]]
 W_Q = [[1, 0], [1, 1]]
@@ -245,7 +245,7 @@ class TestSteps:
         x = np.random.default_rng(0).normal(size=(*batch, 3, 6))
         steps = attend_with_weights(x, **weights, **options)
         sizes = {}
-        for step, array in (*steps.numbered(), (steps.step("contributions"), steps.contributions)):
+        for step, array in (*steps.step_arrays(), (steps.step("contributions"), steps.contributions)):
             axes = step.axes_of(array)
             assert len(axes) == array.ndim, step.name
             for axis, size in zip(axes, array.shape, strict=True):
@@ -254,16 +254,16 @@ class TestSteps:
     def test_wrong_axis_is_detected(self, monkeypatch):
         from peasy.formula import heads
 
-        wrong = type(heads.CONCAT)("concat", heads.CONCAT.tex, heads.CONCAT.says, ("query", "d_model"))
+        wrong = type(heads.CONCAT)("concat", heads.CONCAT.tex, heads.CONCAT.description, ("query", "d_model"))
         monkeypatch.setattr(heads, "CONCAT", wrong)
         with pytest.raises(AssertionError, match="concat: d_model is 4, but was 6"):
             self.test_axes_match_the_arrays("heads", ())
 
     def test_every_step_has_a_caption_and_m_only_with_a_mask(self):
         plain, causal = attend(X, X, X), attend(X, X, X, causal=True)
-        for step, _ in causal.numbered():
+        for step, _ in causal.step_arrays():
             assert step.tex
-            assert step.says.endswith((".", "?"))
+            assert step.description.endswith((".", "?"))
         assert "+ M" in causal.step("weights").tex
         assert "+ M" not in plain.step("weights").tex
         assert plain.masked is plain.scaled
@@ -397,7 +397,7 @@ def test_without_nan_safe_products_masked_nan_spreads(monkeypatch):
     value = np.array([[1.0], [NAN]])
     hidden = {"mask": [True, False]}
     assert attend(np.ones((1, 2)), np.ones((2, 2)), value, **hidden).context.tolist() == [[1]]
-    monkeypatch.setattr(inert, "set_aside", lambda xp, array: (array, None))
+    monkeypatch.setattr(nan_safe, "zero_nonfinite", lambda xp, array: (array, None))
     assert np.isnan(attend(np.ones((1, 2)), np.ones((2, 2)), value, **hidden).context).all()
 
 
@@ -414,18 +414,18 @@ def test_unnormalised_weights_equal_attend(library, name):
         "hidden row": {"mask": library.array(seen & (np.arange(3) != 1)[:, None], "bool")},
     }  # fmt: skip
     expected = library.numpy(attend(query, key, key, **options[name]).weights)
-    powers, total = weigh(query, key, **options[name])
+    powers, total = unnormalised_weights(query, key, **options[name])
     np.testing.assert_array_equal(library.numpy(powers / total), expected)
 
 
 def test_unnormalised_weights_ignore_masked_keys():
     key = np.array([[1.0, 0.0], [0.0, 1.0], [NAN, np.inf]])
-    powers, total = weigh(np.ones((1, 2)), key, mask=[[True, True, False]])
+    powers, total = unnormalised_weights(np.ones((1, 2)), key, mask=[[True, True, False]])
     assert (powers / total).tolist() == [[0.5, 0.5, 0.0]]
 
 
 def test_narrow_mask_applies_to_the_last_keys(library):
     query, key = (library.array(np.random.default_rng(2).normal(size=size)) for size in ((2, 3), (5, 3)))
-    powers, total = weigh(query, key, mask=library.array(np.tri(2), "bool"), softcap=2.0)
+    powers, total = unnormalised_weights(query, key, mask=library.array(np.tri(2), "bool"), softcap=2.0)
     expected = attend(query, key, key, causal=True, softcap=2.0).weights
     np.testing.assert_allclose(library.numpy(powers / total), library.numpy(expected), atol=1e-12)

@@ -5,7 +5,7 @@ import pytest
 
 from peasy import Additive, attend, attend_with_weights
 from peasy.formula import alibi, layer_norm, rms_norm, rotary, rotary_angles, sinusoidal
-from peasy.render.tex import mathml, plain
+from peasy.render.tex import mathml, to_plain_text
 
 X = np.ones((3, 4))
 W = np.ones((4, 4))
@@ -33,7 +33,7 @@ def test_every_caption_renders(name):
         captions.append(steps.step("contributions"))
     for step in captions:
         assert mathml(step.tex)
-        assert plain(step.tex)
+        assert to_plain_text(step.tex)
         assert step.says[0].isupper()
 
 
@@ -47,4 +47,4 @@ def test_every_caption_renders(name):
     ],
 )
 def test_last_caption_is_the_whole_formula(name, context):
-    assert plain(CALCULATIONS[name]().step("context").tex) == context
+    assert to_plain_text(CALCULATIONS[name]().step("context").tex) == context

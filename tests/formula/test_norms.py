@@ -40,9 +40,9 @@ def test_every_library_and_every_caption(library):
     one, half = np.ones(4), np.full(4, 0.5)
     for norm, learned in ((layer_norm, (one, half)), (rms_norm, (half,))):
         steps = norm(library.array(x), *map(library.array, learned))
-        for step, array in steps.numbered():
+        for step, array in steps.step_arrays():
             assert len(step.axes_of(array)) == array.ndim
-            assert step.says.endswith(".")
+            assert step.description.endswith(".")
             np.testing.assert_allclose(library.numpy(array), norm(x, *learned)[step.name], rtol=1e-12, atol=1e-12)
         assert r"\gamma" in steps.step("output").tex
 

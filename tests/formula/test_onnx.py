@@ -13,7 +13,7 @@ import torch
 from onnx.backend.test.runner import Runner
 
 from peasy import attend
-from peasy.formula.heads import merge, split
+from peasy.formula.heads import merge_heads, split_heads
 
 N_CASES = 93
 
@@ -48,7 +48,7 @@ def test_case(cases, number, backend):
 
 def test_cases_detect_another_formula(cases, monkeypatch):
     """With another scale than 1/√d_k, every case without an explicit scale fails."""
-    monkeypatch.setattr("peasy.formula.scoring.ScaledDot.scale", lambda self, d_key: 0.1)
+    monkeypatch.setattr("peasy.formula.scoring.ScaledDotProduct.scale", lambda self, d_key: 0.1)
     noticed = 0
     for number in range(20):
         try:
@@ -79,7 +79,7 @@ def run_attention(given, attributes, put):
         scale=attributes.get("scale"), softcap=attributes.get("softcap"),
     )  # fmt: skip
     modes = (steps.scaled, steps.scaled, steps.masked, steps.weights)
-    context = steps.context if given["Q"].ndim == 4 else merge(torch if put is to_torch else np, steps.context)
+    context = steps.context if given["Q"].ndim == 4 else merge_heads(torch if put is to_torch else np, steps.context)
     outputs = {"Y": context, "qk_matmul_output": modes[attributes.get("qk_matmul_output_mode", 0)]}
     back = {name: np.asarray(each).astype(given["Q"].dtype) for name, each in outputs.items()}
     return back | {"present_key": k, "present_value": v}
@@ -106,7 +106,7 @@ def onnx_mask(given, attributes, n_query, n_key):
 
 
 def by_head(array, heads):
-    return split(np, array, heads) if array.ndim == 3 else array
+    return split_heads(np, array, heads) if array.ndim == 3 else array
 
 
 def padded(mask, n_key):

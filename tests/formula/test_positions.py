@@ -84,7 +84,7 @@ class TestRotary:
         q, k = rng.normal(size=(1, 6)), rng.normal(size=(1, 6))
 
         def score(first, second):
-            turned = [rotary(x, places=[at], layout=layout).rotated for x, at in ((q, first), (k, second))]
+            turned = [rotary(x, positions=[at], layout=layout).rotated for x, at in ((q, first), (k, second))]
             return attend(*turned, k).scores.item()
 
         assert score(place, place + apart) == pytest.approx(score(0, apart), abs=1e-9)
@@ -102,7 +102,7 @@ class TestRotary:
         with pytest.raises(InvalidInput, match="A width of 3 cannot be split into pairs"):
             rotary(np.ones((2, 3)))
         with pytest.raises(InvalidInput, match="places is 3, but x has 2 tokens"):
-            rotary(np.ones((2, 4)), places=[0, 1, 2])
+            rotary(np.ones((2, 4)), positions=[0, 1, 2])
         with pytest.raises(InvalidInput, match='There is no layout "halfs"') as error:
             rotary(np.ones((2, 4)), layout="halfs")
         assert error.value.hint == "Did you mean halves?"

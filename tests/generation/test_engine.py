@@ -7,24 +7,31 @@ from collections import deque
 
 import pytest
 import torch
-from tests.generation.company import KINDS, alone, choices_alone, final_events, model_of, run, token_ids
+from tests.generation.tiny_models import KINDS, alone, choices_alone, final_events, model_of, run, token_ids
 
-from peasy.errors import InvalidInput, NoRoom
+from peasy.errors import InvalidInput, ResourceUnavailable
 from peasy.generation.engine import Engine
-from peasy.generation.limit import Limits
-from peasy.generation.prefix import PAGE
+from peasy.generation.limits import EngineLimits
+from peasy.generation.prefix_cache import PAGE_SIZE
 from peasy.generation.request import Ended, Overloaded, Request, Token
-from peasy.generation.sampling import Sampling
+from peasy.generation.sampling import SamplingParams
 
-SMALL = Limits(rows=5, chunk=PAGE, queue=30, memory=40_000_000, prefixes=30_000, buffer=6)
-SHARED = tuple(random.Random(0).randrange(1, 7) for _ in range(3 * PAGE))
+SMALL = EngineLimits(
+    max_num_seqs=5,
+    prefill_chunk=PAGE_SIZE,
+    max_queued_requests=30,
+    kv_cache_bytes=40_000_000,
+    prefix_cache_bytes=30_000,
+    max_pending_events=6,
+)
+SHARED = tuple(random.Random(0).randrange(1, 7) for _ in range(3 * PAGE_SIZE))
 
 
 def some_request(rng: random.Random, sourced: bool) -> Request:
     """A random request; prompts often share a prefix, sources are often equal."""
-    prompt = SHARED[: rng.choice([1, 3, PAGE - 1, PAGE, PAGE + 1, 2 * PAGE + 5])]
+    prompt = SHARED[: rng.choice([1, 3, PAGE_SIZE - 1, PAGE_SIZE, PAGE_SIZE + 1, 2 * PAGE_SIZE + 5])]
     prompt += tuple(rng.randrange(1, 7) for _ in range(rng.randrange(4)))
-    sampling = Sampling(
+    sampling = SamplingParams(
         rng.randrange(1, 9), rng.choice([0.0, 0.9]), seed=rng.randrange(3),
         repetition_penalty=rng.choice([1.0, 1.3]),
     )  # fmt: skip
@@ -32,10 +39,10 @@ def some_request(rng: random.Random, sourced: bool) -> Request:
     return Request(prompt[:10] if sourced else prompt, sampling, source, n=rng.choice([1, 1, 1, 3]))
 
 
-def play(kind: str, seed: int, limits: Limits = SMALL) -> tuple[Engine, int]:
+def play(kind: str, seed: int, limits: EngineLimits = SMALL) -> tuple[Engine, int]:
     """Submit, read and cancel requests at random; compare each with its output alone."""
     rng, engine = random.Random(seed), Engine(model_of(kind), limits=limits)
-    pending = [some_request(rng, engine.model.reads_source) for _ in range(12)]
+    pending = [some_request(rng, engine.model.is_encoder_decoder) for _ in range(12)]
     running, events, checked = {}, {}, 0
     while pending or not engine.idle:
         for _ in range(rng.randrange(3)):
@@ -52,12 +59,12 @@ def play(kind: str, seed: int, limits: Limits = SMALL) -> tuple[Engine, int]:
         events[response] += response.take()
         for choice, text in enumerate(choices_alone(kind, request)):
             generated, end = token_ids(events[response], choice), final_events(events[response])[choice]
-            assert generated == (text if end.reason == "length" else text[: end.tokens]), (kind, seed, request)
+            assert generated == (text if end.reason == "length" else text[: end.num_tokens]), (kind, seed, request)
             assert end.reason in ("length", "cancelled")
             checked += end.reason == "length"
-    assert engine.rows == []
-    assert engine.reserved == {}
-    assert engine.prefixes.bytes <= limits.prefixes
+    assert engine.running == []
+    assert engine.reserved_bytes == {}
+    assert engine.prefix_cache.nbytes <= limits.prefix_cache_bytes
     return engine, checked
 
 
@@ -66,7 +73,7 @@ def play(kind: str, seed: int, limits: Limits = SMALL) -> tuple[Engine, int]:
 def test_output_does_not_depend_on_the_batch(kind, seed):
     engine, checked = play(kind, seed)
     assert checked > 8
-    assert engine.counters.reused_tokens > 0 or engine.model.reads_source
+    assert engine.stats.cached_tokens > 0 or engine.model.is_encoder_decoder
 
 
 @pytest.mark.slow
@@ -77,123 +84,127 @@ def test_output_does_not_depend_on_the_batch_at_length(kind):
 
 def test_a_prefix_cache_keyed_by_length_would_be_detected(monkeypatch):
     """The inverse: were pages found by their length alone, outputs would differ."""
-    from peasy.generation.prefix import Prefixes
+    from peasy.generation.prefix_cache import PrefixCache
 
     def careless(self, chain, ids):
         return next((page for page in self.pages.values() if len(page.key[1]) == len(ids)), None)
 
-    monkeypatch.setattr(Prefixes, "find", careless)
+    monkeypatch.setattr(PrefixCache, "find", careless)
     with pytest.raises(AssertionError):
         deque((play("decoder", seed) for seed in range(8)), maxlen=0)
 
 
 def test_decoding_continues_during_prefill():
-    engine = Engine(model_of("decoder"), limits=Limits(chunk=PAGE))
-    writing = engine.submit(Request((1, 2), Sampling(max_tokens=50)))
+    engine = Engine(model_of("decoder"), limits=EngineLimits(prefill_chunk=PAGE_SIZE))
+    writing = engine.submit(Request((1, 2), SamplingParams(max_tokens=50)))
     engine.step()
-    reading = engine.submit(Request(SHARED, Sampling(max_tokens=3)))
+    reading = engine.submit(Request(SHARED, SamplingParams(max_tokens=3)))
     for step in range(2, 5):
         engine.step()
-        assert len(token_ids(writing.take())) == (2 if step == 2 else 1)
+        assert len(token_ids(writing.pop_all())) == (2 if step == 2 else 1)
         # three pages in three steps, the first token with the last
-        assert len(token_ids(reading.take())) == (step == 4)
+        assert len(token_ids(reading.pop_all())) == (step == 4)
 
 
 def test_a_shared_prefix_is_prefilled_once():
-    engine = Engine(model_of("decoder"), limits=Limits(chunk=2 * PAGE))
-    responses = [engine.submit(Request((*SHARED, tail), Sampling(max_tokens=3))) for tail in range(1, 7)]
+    engine = Engine(model_of("decoder"), limits=EngineLimits(prefill_chunk=2 * PAGE_SIZE))
+    responses = [engine.submit(Request((*SHARED, tail), SamplingParams(max_tokens=3))) for tail in range(1, 7)]
     run(engine)
-    assert [token_ids(response.take()) for response in responses] == [
+    assert [token_ids(response.pop_all()) for response in responses] == [
         alone("decoder", (*SHARED, t), None, 3) for t in range(1, 7)
     ]
-    assert engine.counters.prompt_tokens == len(SHARED) + 6
-    assert [response.reused for response in responses] == [0] + [len(SHARED)] * 5
-    assert engine.counters.prefix_hits == 5
+    assert engine.stats.prompt_tokens == len(SHARED) + 6
+    assert [response.num_cached_tokens for response in responses] == [0] + [len(SHARED)] * 5
+    assert engine.stats.prefix_hits == 5
 
 
 def test_generated_tokens_are_cached_too():
     """The next turn of a chat starts with the previous prompt and response."""
     engine = Engine(model_of("decoder"))
-    first = engine.submit(Request(SHARED[: PAGE - 4], Sampling(max_tokens=10)))
+    first = engine.submit(Request(SHARED[: PAGE_SIZE - 4], SamplingParams(max_tokens=10)))
     run(engine)
-    again = engine.submit(Request((*SHARED[: PAGE - 4], *token_ids(first.take()), 3, 4), Sampling(max_tokens=5)))
+    again = engine.submit(
+        Request((*SHARED[: PAGE_SIZE - 4], *token_ids(first.pop_all()), 3, 4), SamplingParams(max_tokens=5))
+    )
     run(engine)
-    assert again.reused == PAGE
-    assert token_ids(again.take()) == alone("decoder", again.request.prompt, None, 5)
+    assert again.num_cached_tokens == PAGE_SIZE
+    assert token_ids(again.pop_all()) == alone("decoder", again.request.prompt, None, 5)
 
 
 def test_choices_are_forks_of_one_prefill():
     engine = Engine(model_of("decoder"))
-    response = engine.submit(Request(SHARED, Sampling(6, 1.0, seed=4), n=4))
+    response = engine.submit(Request(SHARED, SamplingParams(6, 1.0, seed=4), n=4))
     run(engine)
-    events = response.take()
+    events = response.pop_all()
     texts = [token_ids(events, choice) for choice in range(4)]
     assert texts == [alone("decoder", SHARED, None, 6, temperature=1.0, seed=4 + i) for i in range(4)]
     assert len({tuple(text) for text in texts}) > 1
-    assert engine.counters.prompt_tokens == len(SHARED)
+    assert engine.stats.prompt_tokens == len(SHARED)
 
 
 def test_a_full_queue_raises_overloaded_with_retry_after():
-    engine = Engine(model_of("decoder"), limits=Limits(rows=1, queue=2, queue_tokens=100))
-    kept = [engine.submit(Request((1,), Sampling(max_tokens=10))) for _ in range(2)]
+    engine = Engine(
+        model_of("decoder"), limits=EngineLimits(max_num_seqs=1, max_queued_requests=2, max_queued_tokens=100)
+    )
+    kept = [engine.submit(Request((1,), SamplingParams(max_tokens=10))) for _ in range(2)]
     with pytest.raises(Overloaded, match="queue is full: 2 requests with 22 tokens") as refused:
-        engine.submit(Request((1,), Sampling(max_tokens=10)))
+        engine.submit(Request((1,), SamplingParams(max_tokens=10)))
     assert refused.value.retry_after >= 1
     assert refused.value.hint == "Try again in 1 s."
     engine.step()
-    kept.append(engine.submit(Request((1,), Sampling(max_tokens=60))))  # one has left the queue
+    kept.append(engine.submit(Request((1,), SamplingParams(max_tokens=60))))  # one has left the queue
     with pytest.raises(Overloaded):
-        engine.submit(Request((1,), Sampling(max_tokens=60)))
+        engine.submit(Request((1,), SamplingParams(max_tokens=60)))
     run(engine)
-    assert [final_events(response.take())[0].reason for response in kept] == ["length"] * 3
-    assert engine.counters.refused == 2
+    assert [final_events(response.pop_all())[0].reason for response in kept] == ["length"] * 3
+    assert engine.stats.refused == 2
 
 
 def test_retry_after_follows_the_queued_tokens():
-    engine = Engine(model_of("decoder"), limits=Limits(rows=1, queue_tokens=1000))
-    engine.counters.speed = 10.0
-    engine.submit(Request((1,), Sampling(max_tokens=998)))
+    engine = Engine(model_of("decoder"), limits=EngineLimits(max_num_seqs=1, max_queued_tokens=1000))
+    engine.stats.tokens_per_second = 10.0
+    engine.submit(Request((1,), SamplingParams(max_tokens=998)))
     with pytest.raises(Overloaded) as refused:
-        engine.submit(Request((1,), Sampling(max_tokens=100)))
+        engine.submit(Request((1,), SamplingParams(max_tokens=100)))
     assert refused.value.retry_after == pytest.approx(10.0)
 
 
 def test_kv_cache_stays_within_its_budget():
     """Requests wait until their state fits; running ones never hold more than was reserved."""
-    from peasy.generation.footprint import held_bytes
+    from peasy.generation.footprint import tensor_bytes
 
     model = model_of("window")
-    one = Engine(model).footprint.bytes(300)
-    engine = Engine(model, limits=Limits(memory=2 * one + 1, prefixes=0))
-    responses = [engine.submit(Request(SHARED * 2, Sampling(max_tokens=300 - 2 * len(SHARED)))) for _ in range(4)]
+    one = Engine(model).footprint.max_bytes(300)
+    engine = Engine(model, limits=EngineLimits(kv_cache_bytes=2 * one + 1, prefix_cache_bytes=0))
+    responses = [engine.submit(Request(SHARED * 2, SamplingParams(max_tokens=300 - 2 * len(SHARED)))) for _ in range(4)]
     most = 0
     while engine.step():
-        assert len(engine.rows) <= 2
-        held = sum(held_bytes(row.memory) for row in engine.rows)
-        assert held <= sum(engine.reserved.values()) <= engine.limits.memory
+        assert len(engine.running) <= 2
+        held = sum(tensor_bytes(row.state) for row in engine.running)
+        assert held <= sum(engine.reserved_bytes.values()) <= engine.limits.kv_cache_bytes
         most = max(most, held)
     assert most > one / 4
-    assert {final_events(response.take())[0].reason for response in responses} == {"length"}
-    with pytest.raises(NoRoom, match="bytes of memory; the engine has"):
-        engine.submit(Request((1,), Sampling(max_tokens=100_000), n=9))
+    assert {final_events(response.pop_all())[0].reason for response in responses} == {"length"}
+    with pytest.raises(ResourceUnavailable, match="bytes of memory; the engine has"):
+        engine.submit(Request((1,), SamplingParams(max_tokens=100_000), n=9))
 
 
 @pytest.mark.parametrize("when", [0, 1, 2, 5])
 def test_cancelling_frees_memory_before_the_next_pass(when, monkeypatch):
     """Cancel while queued, during prefill and while decoding."""
-    engine = Engine(model_of("decoder"), limits=Limits(chunk=PAGE, prefixes=0))
-    response = engine.submit(Request(SHARED, Sampling(max_tokens=50), n=2))
+    engine = Engine(model_of("decoder"), limits=EngineLimits(prefill_chunk=PAGE_SIZE, prefix_cache_bytes=0))
+    response = engine.submit(Request(SHARED, SamplingParams(max_tokens=50), n=2))
     for _ in range(when):
         engine.step()
-    memories = [weakref.ref(row.memory) for row in engine.rows]
+    memories = [weakref.ref(row.state) for row in engine.running]
     assert bool(memories) == (when > 0)
     response.close()
-    monkeypatch.setattr(engine.model, "read", None)  # a pass would fail
+    monkeypatch.setattr(engine.model, "forward_varlen", None)  # a pass would fail
     assert not engine.step()
     gc.collect()
     assert not any(memory() for memory in memories)
-    assert engine.reserved == {}
-    assert [end.reason for end in final_events(response.take()).values()] == ["cancelled"] * 2
+    assert engine.reserved_bytes == {}
+    assert [end.reason for end in final_events(response.pop_all()).values()] == ["cancelled"] * 2
 
 
 class Clock:
@@ -205,22 +216,22 @@ class Clock:
 
 def test_deadlines_apply_while_queued_prefilling_and_decoding():
     clock = Clock()
-    engine = Engine(model_of("decoder"), limits=Limits(rows=2, chunk=PAGE), clock=clock)
+    engine = Engine(model_of("decoder"), limits=EngineLimits(max_num_seqs=2, prefill_chunk=PAGE_SIZE), clock=clock)
     requests = (((1,), 5), (SHARED, 3), ((1,), 4))
     writing, reading, waiting = (
-        engine.submit(Request(prompt, Sampling(max_tokens=100), deadline=seconds)) for prompt, seconds in requests
+        engine.submit(Request(prompt, SamplingParams(max_tokens=100), deadline=seconds)) for prompt, seconds in requests
     )
     engine.step()
     clock.now += 3.5
     engine.step()
-    assert final_events(reading.take())[0].reason == "deadline"
-    assert not final_events(writing.take())
+    assert final_events(reading.pop_all())[0].reason == "deadline"
+    assert not final_events(writing.pop_all())
     clock.now += 1
     engine.step()
-    assert final_events(waiting.take())[0].reason == "deadline"
+    assert final_events(waiting.pop_all())[0].reason == "deadline"
     clock.now += 1
     engine.step()
-    assert final_events(writing.take())[0].reason == "deadline"
+    assert final_events(writing.pop_all())[0].reason == "deadline"
     assert engine.idle
 
 
@@ -234,7 +245,7 @@ def faulty(monkeypatch, model, wrong, when):
             wrong(logits) if 60 in ids and when() else logits for ids, logits in zip(texts, all_logits, strict=True)
         ]
 
-    monkeypatch.setattr(model, "read", read)
+    monkeypatch.setattr(model, "forward_varlen", read)
 
 
 def raising(logits):
@@ -244,16 +255,16 @@ def raising(logits):
 @pytest.mark.parametrize("kind", ["decoder", "window", "lstm", "ngram", "convolution"])
 @pytest.mark.parametrize("wrong", [lambda logits: logits * torch.nan, raising])
 def test_an_error_ends_only_its_own_request(kind, wrong, monkeypatch):
-    engine = Engine(model_of(kind), limits=Limits(chunk=PAGE))
+    engine = Engine(model_of(kind), limits=EngineLimits(prefill_chunk=PAGE_SIZE))
     faulty(monkeypatch, engine.model, wrong, lambda: True)
-    requests = [Request((5, 9, 2)), Request((*SHARED[:40], 60), n=2), Request(SHARED[:50], Sampling(20, 0.8))]
+    requests = [Request((5, 9, 2)), Request((*SHARED[:40], 60), n=2), Request(SHARED[:50], SamplingParams(20, 0.8))]
     responses = [engine.submit(request) for request in requests]
     run(engine)
-    good, bad, other = (response.take() for response in responses)
+    good, bad, other = (response.pop_all() for response in responses)
     assert token_ids(good) == alone(kind, requests[0].prompt, None, 20)
     assert token_ids(other) == alone(kind, requests[2].prompt, None, 20, temperature=0.8, seed=0)
     assert [end.reason for end in final_events(bad).values()] == ["error"] * 2
-    assert engine.counters.ended == {"length": 2, "error": 2}
+    assert engine.stats.finished == {"length": 2, "error": 2}
     assert engine.idle
 
 
@@ -264,7 +275,7 @@ def test_without_the_retry_one_error_would_reach_the_caller(monkeypatch):
         for turn, scores in zip(turns, self._pass(turns), strict=True):
             self._advance(turn, scores)
 
-    monkeypatch.setattr(Engine, "_read", bare)
+    monkeypatch.setattr(Engine, "_execute", bare)
     engine = Engine(model_of("decoder"))
     faulty(monkeypatch, engine.model, raising, lambda: True)
     for prompt in ((1,), (60,)):
@@ -274,28 +285,28 @@ def test_without_the_retry_one_error_would_reach_the_caller(monkeypatch):
 
 
 def test_reported_errors_keep_no_state_alive(monkeypatch):
-    engine = Engine(model_of("decoder"), limits=Limits(prefixes=0))
-    faulty(monkeypatch, engine.model, raising, lambda: len(engine.rows[0].ids) > 3)
+    engine = Engine(model_of("decoder"), limits=EngineLimits(prefix_cache_bytes=0))
+    faulty(monkeypatch, engine.model, raising, lambda: len(engine.running[0].ids) > 3)
     response = engine.submit(Request((1, 60)))
     engine.step()
-    memory = weakref.ref(engine.rows[0].memory)
-    engine.rows[0].ids.extend([60, 60])
+    memory = weakref.ref(engine.running[0].state)
+    engine.running[0].ids.extend([60, 60])
     run(engine)
     gc.collect()
     assert memory() is None
-    assert "RuntimeError: a pass broke" in str(final_events(response.take())[0].error)
+    assert "RuntimeError: a pass broke" in str(final_events(response.pop_all())[0].error)
 
 
 def test_finished_requests_leave_nothing_in_memory():
     engine = Engine(model_of("decoder"))
     rows = []
     for seed in range(3):
-        response = engine.submit(Request(SHARED, Sampling(4, 1.0, seed), n=3))
+        response = engine.submit(Request(SHARED, SamplingParams(4, 1.0, seed), n=3))
         for _ in range(3):
             engine.step()
-            rows += [weakref.ref(thing) for row in engine.rows for thing in (row, row.memory)]
+            rows += [weakref.ref(thing) for row in engine.running for thing in (row, row.state)]
         run(engine)
-        response.take()
+        response.pop_all()
     gc.collect()
     assert len(rows) > 10
     assert not [ref for ref in rows if ref() is not None]
@@ -303,20 +314,20 @@ def test_finished_requests_leave_nothing_in_memory():
 
 def test_a_slow_client_pauses_only_its_request_and_times_out():
     clock = Clock()
-    engine = Engine(model_of("decoder"), limits=Limits(buffer=4, patience=10), clock=clock)
-    slow, quick = (engine.submit(Request((1,), Sampling(max_tokens=12))) for _ in range(2))
+    engine = Engine(model_of("decoder"), limits=EngineLimits(max_pending_events=4, slow_client_timeout=10), clock=clock)
+    slow, quick = (engine.submit(Request((1,), SamplingParams(max_tokens=12))) for _ in range(2))
     events = []
     for _ in range(20):
         engine.step()
-        events += quick.take()
+        events += quick.pop_all()
     assert token_ids(events) == alone("decoder", (1,), None, 12)
-    first = slow.take()
+    first = slow.pop_all()
     assert len(first) == 4
     for _ in range(20):
         engine.step()
     clock.now += 11
     engine.step()
-    rest = slow.take()
+    rest = slow.pop_all()
     assert token_ids(first + rest) == alone("decoder", (1,), None, 12)[:8]
     assert final_events(rest)[0].reason == "slow"
     assert engine.idle
@@ -324,15 +335,15 @@ def test_a_slow_client_pauses_only_its_request_and_times_out():
 
 def test_a_slow_client_that_keeps_reading_gets_everything():
     clock = Clock()
-    engine = Engine(model_of("decoder"), limits=Limits(buffer=4, patience=10), clock=clock)
-    slow, events = engine.submit(Request((1,), Sampling(max_tokens=12))), []
+    engine = Engine(model_of("decoder"), limits=EngineLimits(max_pending_events=4, slow_client_timeout=10), clock=clock)
+    slow, events = engine.submit(Request((1,), SamplingParams(max_tokens=12))), []
     while not engine.idle:
         engine.step()
         engine.step()
         clock.now += 8
-        if slow.full:
-            events += slow.take()
-    assert token_ids(events + slow.take()) == alone("decoder", (1,), None, 12)
+        if slow.is_full:
+            events += slow.pop_all()
+    assert token_ids(events + slow.pop_all()) == alone("decoder", (1,), None, 12)
 
 
 @pytest.mark.parametrize(
@@ -343,7 +354,7 @@ def test_a_slow_client_that_keeps_reading_gets_everything():
         (Request((1, -1)), "no token -1"),
         (Request((1,), source=(1,)), "takes no source"),
         (Request((1,), n=17), "n is 17"),
-        (Request((1,), Sampling(stop=("x",))), "need a tokenizer"),
+        (Request((1,), SamplingParams(stop=("x",))), "need a tokenizer"),
     ],
 )
 def test_invalid_requests_are_rejected_at_submission(request_, message):
@@ -351,8 +362,8 @@ def test_invalid_requests_are_rejected_at_submission(request_, message):
     with pytest.raises(InvalidInput, match=message):
         engine.submit(request_)
     assert engine.idle
-    assert engine.counters.refused == 1
-    assert engine.counters.submitted == 0
+    assert engine.stats.refused == 1
+    assert engine.stats.submitted == 0
 
 
 def test_a_deadline_is_a_number_above_zero():
@@ -363,16 +374,16 @@ def test_a_deadline_is_a_number_above_zero():
 
 def test_stats_count_requests_and_tokens():
     engine = Engine(model_of("decoder"))
-    response = engine.submit(Request(SHARED, Sampling(max_tokens=5), n=2))
+    response = engine.submit(Request(SHARED, SamplingParams(max_tokens=5), n=2))
     assert engine.snapshot()["waiting"] == 1
     assert engine.snapshot()["waiting_tokens"] == len(SHARED) + 10
     engine.step()
     now = engine.snapshot()
     assert (now["running"], now["waiting"]) == (2, 0)
-    assert now["reserved_bytes"] == 2 * engine.footprint.bytes(len(SHARED) + 5)
+    assert now["reserved_bytes"] == 2 * engine.footprint.max_bytes(len(SHARED) + 5)
     run(engine)
     now = engine.snapshot()
     assert (now["prompt_tokens"], now["written_tokens"], now["steps"]) == (len(SHARED), 10, 5)
     assert now["ended"] == {"length": 2}
     assert now["step_seconds"] >= now["longest_step"] > 0
-    assert sum(isinstance(event, Token | Ended) for event in response.take()) == 12
+    assert sum(isinstance(event, Token | Ended) for event in response.pop_all()) == 12

@@ -6,18 +6,25 @@ from typing import Any
 
 import pytest
 import torch
-from tests.generation.trial import one_trial
-from tests.models.zoo import DECODERS, EVERYONE, TRANSLATORS, make, some_ids, source_of
+from tests.generation.batch_trials import one_trial
+from tests.models.tiny_models import DECODERS, EVERYONE, TRANSLATORS, make, some_ids, source_of
 
-from peasy.errors import InvalidInput, MissingPart
-from peasy.generation import packed, packed_check, packed_product
+from peasy.errors import InvalidInput, MissingExtra
+from peasy.generation import batch_invariance, packed, packed_linear
+from peasy.generation.batch_invariance import ensure_batch_invariance, find_min_rows
 from peasy.generation.packed import pack, packing_of
-from peasy.generation.packed_check import hold_bits, least_rows
-from peasy.generation.packed_product import ByRow, ByRowFromLeast, ByTensor, Plain, Prepacked, scale_channels
+from peasy.generation.packed_linear import (
+    Int8PerRow,
+    Int8PerRowAsymmetric,
+    Int8PerTensor,
+    OneDNNLinear,
+    TorchLinear,
+    channel_scales,
+)
 from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
 
-pytestmark = pytest.mark.skipif(not packed_product.has_bytes(), reason="this build of torch has no int8 linear layers")
+pytestmark = pytest.mark.skipif(not packed_linear.has_int8(), reason="this build of torch has no int8 linear layers")
 
 INVARIANT = ["learned", "rotary", "alibi", "relative", "grouped", "windowed-layers", "softcap", "both"]
 
@@ -89,7 +96,7 @@ def extreme(rows: int, width: int, seed: int = 0) -> torch.Tensor:
     return signs * (1 - torch.rand(rows, width, generator=draw) * 0.02)
 
 
-@pytest.mark.parametrize("make_product", [ByRow, ByRowFromLeast])
+@pytest.mark.parametrize("make_product", [Int8PerRow, Int8PerRowAsymmetric])
 @pytest.mark.parametrize("width", [31, 64, 200])
 def test_int8_products_are_exact(make_product: Any, width: int) -> None:
     """Reference: the same codes in 64-bit integers; nothing overflows."""
@@ -98,10 +105,10 @@ def test_int8_products_are_exact(make_product: Any, width: int) -> None:
     assert error(product(rows), _in_whole_numbers(product, weight, rows)) < 1e-6
 
 
-def _in_whole_numbers(product: ByRow, weight: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    scale = scale_channels(weight).double()
+def _in_whole_numbers(product: Int8PerRow, weight: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    scale = channel_scales(weight).double()
     whole = (weight / scale[:, None]).round().long()
-    if type(product) is ByRow:
+    if type(product) is Int8PerRow:
         least, size = 0.0, rows.abs().amax(dim=1, keepdim=True).double()
         codes = (rows / size.float() * 127).round().long() + 128
         exact = (codes - 128) @ whole.T * size / 127
@@ -116,22 +123,22 @@ def _in_whole_numbers(product: ByRow, weight: torch.Tensor, rows: torch.Tensor) 
 def test_the_usual_int8_scale_would_saturate(monkeypatch: pytest.MonkeyPatch) -> None:
     """The inverse: with the usual scale, pairs overflow 16 bits on a CPU without VNNI."""
     usual = lambda weight: weight.abs().amax(dim=1) / 127  # noqa: E731
-    monkeypatch.setattr(packed_product, "scale_channels", usual)
+    monkeypatch.setattr(packed_linear, "channel_scales", usual)
     weight, rows = extreme(40, 64).abs(), extreme(9, 64, seed=1).abs()
-    product = ByRow(weight, None)
+    product = Int8PerRow(weight, None)
     assert error(product(rows), rows @ weight.T) > 0.05
 
 
 def test_pair_sums_fit_sixteen_bits() -> None:
     for weight in (extreme(40, 64), torch.randn(40, 63), torch.zeros(3, 8)):
-        whole = torch.nn.functional.pad((weight / scale_channels(weight)[:, None]).round(), (0, weight.shape[1] % 2))
+        whole = torch.nn.functional.pad((weight / channel_scales(weight)[:, None]).round(), (0, weight.shape[1] % 2))
         pairs = whole.unflatten(1, (-1, 2))
         assert whole.abs().max() <= 127
         assert 255 * pairs.clamp(min=0).sum(-1).max() < 2**15
         assert 255 * -pairs.clamp(max=0).sum(-1).min() < 2**15
 
 
-@pytest.mark.parametrize("make_product", [Prepacked, ByRow, ByRowFromLeast])
+@pytest.mark.parametrize("make_product", [OneDNNLinear, Int8PerRow, Int8PerRowAsymmetric])
 def test_rows_are_independent(make_product: Any) -> None:
     product, rows = make_product(torch.randn(48, 40), torch.randn(48)), torch.randn(5, 40)
     alone = [product(row[None])[0] for row in rows]
@@ -145,14 +152,14 @@ def test_rows_are_independent(make_product: Any) -> None:
 
 def test_a_scale_per_tensor_couples_rows() -> None:
     """The inverse: with one scale per tensor, a large row changes the others."""
-    product, rows = ByTensor(torch.randn(48, 40), None), torch.randn(5, 40)
+    product, rows = Int8PerTensor(torch.randn(48, 40), None), torch.randn(5, 40)
     alone = product(rows[:1])
     rows[3] *= 1e6
     assert not torch.equal(product(rows)[:1], alone)
 
 
 @pytest.mark.parametrize("row", [torch.zeros(1, 40), torch.full((1, 40), 2.5), torch.full((1, 40), -1e-30)])
-@pytest.mark.parametrize("make_product", [ByRow, ByRowFromLeast])
+@pytest.mark.parametrize("make_product", [Int8PerRow, Int8PerRowAsymmetric])
 def test_constant_rows(make_product: Any, row: torch.Tensor) -> None:
     weight = torch.randn(48, 40)
     torch.testing.assert_close(make_product(weight, None)(row), row @ weight.T, atol=0.3, rtol=0.03)
@@ -166,8 +173,8 @@ def test_constant_rows(make_product: Any, row: torch.Tensor) -> None:
 @torch.inference_mode()
 def test_batch_invariance(name: str, kind: Any) -> None:
     model, draw = packed_model(name, kind), random.Random(0)
-    held = packing_of(model).held
-    if held is None or not held.equal:
+    held = packing_of(model).batch_invariance
+    if held is None or not held.holds:
         pytest.skip("not batch-invariant for these shapes on this CPU, and peasy reports it")
     assert all(one_trial(model, draw) for _ in range(3))
 
@@ -179,7 +186,7 @@ def test_batch_invariance(name: str, kind: Any) -> None:
 def test_batch_invariance_in_a_thousand_trials(kind: Any, threads: int) -> None:
     torch.set_num_threads(threads)
     model, draw = pack(make(DECODERS["rotary"]), kind, deterministic=True, kernel=False), random.Random(threads)
-    assert packing_of(model).held.equal
+    assert packing_of(model).batch_invariance.holds
     assert sum(not one_trial(model, draw) for _ in range(1000)) == 0
 
 
@@ -189,34 +196,34 @@ def test_missing_invariance_is_detected_and_reported(monkeypatch: pytest.MonkeyP
     together = pack(make(DECODERS["learned"]), "float32", deterministic=True)
     for part in together.modules():
         if isinstance(part, Attention):
-            part.apart = False
+            part.batch_invariant = False
     assert not all(one_trial(together, random.Random(seed)) for seed in range(20))
-    assert not hold_bits(together).equal
-    monkeypatch.setattr(packed_product, "has_onednn", lambda: False)
+    assert not ensure_batch_invariance(together).holds
+    monkeypatch.setattr(packed_linear, "has_onednn", lambda: False)
     plain = pack(make(DECODERS["learned"]), "float32", deterministic=True)
-    held = packing_of(plain).held
-    assert held.equal == all(one_trial(plain, random.Random(seed)) for seed in range(20))
-    assert held.says().startswith("batch-invariant") == held.equal
+    held = packing_of(plain).batch_invariance
+    assert held.holds == all(one_trial(plain, random.Random(seed)) for seed in range(20))
+    assert held.summary().startswith("batch-invariant") == held.holds
 
 
 def test_small_batches_are_padded_where_needed() -> None:
-    class Odd(Plain):
+    class Odd(TorchLinear):
         """Gives other bits for fewer than three rows."""
 
         def multiply(self, rows: torch.Tensor) -> torch.Tensor:
             return rows[:, :4] * (1.0 if len(rows) < 3 else 1.0000001)
 
     product = Odd(torch.randn(4, 8), None)
-    assert least_rows(product) == 4
-    product.least = 4
+    assert find_min_rows(product) == 4
+    product.min_rows = 4
     assert product(torch.ones(1, 8)).shape == (1, 4)
 
-    class Hopeless(Plain):
+    class Hopeless(TorchLinear):
         def multiply(self, rows: torch.Tensor) -> torch.Tensor:
             return rows[:, :4] * len(rows)
 
-    assert least_rows(Hopeless(torch.randn(4, 8), None)) is None
-    assert set(packed_check.LEAST) == {1, 2, 4, 16}
+    assert find_min_rows(Hopeless(torch.randn(4, 8), None)) is None
+    assert set(batch_invariance.MIN_ROWS_TRIED) == {1, 2, 4, 16}
 
 
 # Choice of packing.
@@ -224,16 +231,16 @@ def test_small_batches_are_padded_where_needed() -> None:
 
 def test_summary_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(DECODERS["learned"])
-    monkeypatch.setattr(packed_product, "has_bfloat16", lambda: False)
+    monkeypatch.setattr(packed_linear, "has_bfloat16", lambda: False)
     exact = packing_of(pack(model))
     assert exact.kind == "float32"
-    assert exact.says().startswith("float32 (exact), 0 MiB of linear layers, packed in 0.")
-    assert "\n" not in exact.says()
-    monkeypatch.setattr(packed_product, "has_bfloat16", lambda: True)
-    monkeypatch.setattr(packed_product, "has_onednn", lambda: False)
+    assert exact.summary().startswith("float32 (exact), 0 MiB of linear layers, packed in 0.")
+    assert "\n" not in exact.summary()
+    monkeypatch.setattr(packed_linear, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(packed_linear, "has_onednn", lambda: False)
     assert packing_of(pack(model)).kind == "bfloat16"
     assert packing_of(pack(model, deterministic=True)).kind == "float32"
-    assert packing_of(pack(model, "bfloat16")).says().endswith("not batch-invariant")
+    assert packing_of(pack(model, "bfloat16")).summary().endswith("not batch-invariant")
 
 
 def test_unsupported_packings_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,6 +250,6 @@ def test_unsupported_packings_are_rejected(monkeypatch: pytest.MonkeyPatch) -> N
     assert caught.value.hint == "Did you mean int8?"
     with pytest.raises(InvalidInput, match="cannot be batch-invariant"):
         pack(model, "int8-tensor", deterministic=True)
-    monkeypatch.setattr(packed_product, "has_bytes", lambda: False)
-    with pytest.raises(MissingPart, match="int8"):
+    monkeypatch.setattr(packed_linear, "has_int8", lambda: False)
+    with pytest.raises(MissingExtra, match="int8"):
         packed.pack(model, "int8", kernel=False)

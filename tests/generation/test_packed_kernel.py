@@ -8,30 +8,30 @@ from typing import Any
 
 import pytest
 import torch
-from tests.generation.company import run, token_ids
-from tests.generation.trial import one_trial
-from tests.models.zoo import DECODERS, TRANSLATORS, make, some_ids, source_of
+from tests.generation.batch_trials import one_trial
+from tests.generation.tiny_models import run, token_ids
+from tests.models.tiny_models import DECODERS, TRANSLATORS, make, some_ids, source_of
 from torch import nn
 
-from peasy.errors import MissingPart
-from peasy.generation import packed, packed_check, packed_compiled, packed_product, packed_team
+from peasy.errors import MissingExtra
+from peasy.generation import batch_invariance, openmp, packed, packed_linear, packed_numba
+from peasy.generation.batch_invariance import BatchInvariance, ensure_batch_invariance, find_min_rows
 from peasy.generation.decode import decode, generate
 from peasy.generation.engine import Engine
 from peasy.generation.packed import pack, packing_of
-from peasy.generation.packed_check import Held, hold_bits, least_rows
 from peasy.generation.request import Request, Token
-from peasy.generation.sampling import Sampling
-from peasy.generation.speculation import decode_with_lookup
+from peasy.generation.sampling import SamplingParams
+from peasy.generation.speculative_decoding import speculative_decode
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.nn.attention import Attention, attend_apart
-from peasy.nn.even import LONGEST, evenly
-from peasy.nn.sight import Visible
-from peasy.nn.watch import Look
+from peasy.nn.attention import Attention, attend_row_wise
+from peasy.nn.batch_invariant import MAX_UNTHREADED, batch_invariant
+from peasy.nn.capture import AttentionInputs
+from peasy.nn.mask import AttentionMask
 
 pytest.importorskip("numba", reason="numba comes with the extra `kernel`; peasy works without it")
 
-from peasy.generation.packed_compiled import CompiledNorm, Floating, Looker, Whole
+from peasy.generation.packed_numba import Float32Kernel, Int8Kernel, KernelNorm, PackedVarlenAttention
 
 SHAPES = [(61, 40), (4, 16), (3, 7), (130, 96)]
 
@@ -61,11 +61,11 @@ def packed_model(name: str, kind: Any) -> Any:
 def test_linear_layers_are_correct(shape: tuple[int, int], threads: int) -> None:
     weight, bias, rows = torch.randn(shape), torch.randn(shape[0]), torch.randn(7, shape[1]) * 3
     exact = rows.double() @ weight.double().T + bias
-    torch.testing.assert_close(Floating(weight, bias)(rows).double(), exact, atol=1e-4, rtol=1e-5)
-    whole = Whole(weight, bias)
+    torch.testing.assert_close(Float32Kernel(weight, bias)(rows).double(), exact, atol=1e-4, rtol=1e-5)
+    whole = Int8Kernel(weight, bias)
     assert float((whole(rows) - exact).norm() / exact.norm()) < 0.01
-    assert whole.agrees()
-    assert Floating(weight, None).agrees()
+    assert whole.is_exact()
+    assert Float32Kernel(weight, None).is_exact()
     assert whole(rows.view(7, 1, -1)).shape == (7, 1, shape[0])
 
 
@@ -74,20 +74,20 @@ def test_integer_sums_never_overflow(width: int) -> None:
     """Reference: values at the ends of their range, where integer sums are largest."""
     signs = torch.randint(0, 2, (8, width)) * 2.0 - 1
     weight = torch.cat([signs, torch.ones(1, width), -torch.ones(1, width)])
-    product, rows = Whole(weight, None), torch.cat([signs[:2], torch.ones(1, width)])
-    assert int(product.unwoven().long().abs().sum(dim=1).max()) * product.most < 2**31
+    product, rows = Int8Kernel(weight, None), torch.cat([signs[:2], torch.ones(1, width)])
+    assert int(product.deinterleaved().long().abs().sum(dim=1).max()) * product.most < 2**31
     torch.testing.assert_close(product(rows), rows @ weight.T, atol=0, rtol=1e-6)
 
 
 def test_one_more_bit_would_overflow() -> None:
     """The inverse: activations with more bits than the accumulators allow."""
     weight = torch.ones(4, 4096)
-    product = Whole(weight, None)
+    product = Int8Kernel(weight, None)
     product.most *= 2
-    assert not product.agrees() or bool((product(torch.ones(1, 4096)) < 0).any())
+    assert not product.is_exact() or bool((product(torch.ones(1, 4096)) < 0).any())
 
 
-@pytest.mark.parametrize("make_product", [Floating, Whole])
+@pytest.mark.parametrize("make_product", [Float32Kernel, Int8Kernel])
 def test_rows_are_independent(make_product: Any, threads: int) -> None:
     product, rows = make_product(torch.randn(48, 40), torch.randn(48)), torch.randn(5, 40)
     alone = [product(row[None])[0] for row in rows]
@@ -98,26 +98,26 @@ def test_rows_are_independent(make_product: Any, threads: int) -> None:
         rows[3] = bad
         assert not product(rows)[3].isfinite().any()
         assert torch.equal(product(rows)[4], alone[4])
-    assert least_rows(product) == 1
+    assert find_min_rows(product) == 1
 
 
 @pytest.mark.parametrize("row", [torch.zeros(1, 40), torch.full((1, 40), 2.5), torch.full((1, 40), -1e-30)])
 def test_constant_rows(row: torch.Tensor) -> None:
     weight = torch.randn(48, 40)
-    torch.testing.assert_close(Whole(weight, None)(row), row @ weight.T, atol=0.4, rtol=0.01)
+    torch.testing.assert_close(Int8Kernel(weight, None)(row), row @ weight.T, atol=0.4, rtol=0.01)
 
 
 @pytest.mark.parametrize("activation", ["relu", "relu-squared", "silu", "gelu-tanh"])
 def test_activations_equal_torch(activation: str) -> None:
     from peasy.nn.feedforward import ACTIVATIONS
 
-    product = Floating(torch.eye(40), None)
+    product = Float32Kernel(torch.eye(40), None)
     x = torch.randn(30, 40) * torch.logspace(-3, 2, 30)[:, None]
-    assert product.bend_too(activation, 24)
+    assert product.fuse_activation(activation, 24)
     expected = torch.cat([ACTIVATIONS[activation](x[:, :24]), x[:, 24:]], dim=1)
     torch.testing.assert_close(product(x), expected, atol=2e-6, rtol=2e-6)
     assert product(torch.full((1, 40), torch.nan)).isnan().all()
-    assert not product.bend_too("gelu", 24)
+    assert not product.fuse_activation("gelu", 24)
 
 
 @pytest.mark.parametrize("width", [8, 13, 768])
@@ -125,8 +125,8 @@ def test_norms_equal_torch(width: int) -> None:
     x = torch.randn(2, 20, width) + 3
     for norm in (nn.LayerNorm(width), nn.LayerNorm(width, bias=False), nn.RMSNorm(width, eps=1e-6)):
         nn.init.normal_(norm.weight)
-        torch.testing.assert_close(CompiledNorm(norm)(x), norm(x), atol=2e-5, rtol=2e-5)
-        assert torch.equal(CompiledNorm(norm)(x)[1, 7], CompiledNorm(norm)(x[1, 7:8])[0])
+        torch.testing.assert_close(KernelNorm(norm)(x), norm(x), atol=2e-5, rtol=2e-5)
+        assert torch.equal(KernelNorm(norm)(x)[1, 7], KernelNorm(norm)(x[1, 7:8])[0])
 
 
 # Attention.
@@ -140,20 +140,20 @@ def test_varlen_attention_equals_row_wise_attention(
     query, key, value = (
         torch.randn(1, n, size, width) for n, size in ((heads, queries), (shared, keys), (shared, keys))
     )
-    look = Look(query, key, value, Visible(causal=True), 0.3)
-    expected = attend_apart(look, window, causal=True).transpose(1, 2).flatten(2)
-    found = Looker()(query, None, [(key, value, keys)], [queries], (0.3, True, window))
+    look = AttentionInputs(query, key, value, AttentionMask(causal=True), 0.3)
+    expected = attend_row_wise(look, window, causal=True).transpose(1, 2).flatten(2)
+    found = PackedVarlenAttention()(query, None, [(key, value, keys)], [queries], (0.3, True, window))
     torch.testing.assert_close(found, expected, atol=2e-6, rtol=2e-6)
-    everything = Look(query, key, value, Visible(), 0.3)
-    expected = attend_apart(everything, None, causal=False).transpose(1, 2).flatten(2)
-    found = Looker()(query, None, [(key, value, keys)], [queries], (0.3, False, None))
+    everything = AttentionInputs(query, key, value, AttentionMask(), 0.3)
+    expected = attend_row_wise(everything, None, causal=False).transpose(1, 2).flatten(2)
+    found = PackedVarlenAttention()(query, None, [(key, value, keys)], [queries], (0.3, False, None))
     torch.testing.assert_close(found, expected, atol=2e-6, rtol=2e-6)
 
 
 def test_nan_does_not_spread_to_other_queries() -> None:
     """Later keys and unused capacity are never read; a non-finite query gives a non-finite output."""
     query, key, value = (torch.randn(1, 2, 6, 8) for _ in range(3))
-    looker, how = Looker(), (0.3, True, None)
+    looker, how = PackedVarlenAttention(), (0.3, True, None)
     clean = looker(query, None, [(key, value, 6)], [6], how)
     key[:, :, 4], value[:, :, 4], query[:, :, 2] = torch.nan, torch.inf, torch.inf
     found = looker(query, None, [(key, value, 6)], [6], how)
@@ -180,7 +180,7 @@ def test_packed_models_give_the_same_logits(name: str) -> None:
 @torch.inference_mode()
 def test_batch_invariance(name: str, kind: Any) -> None:
     model, draw = packed_model(name, kind), random.Random(0)
-    assert packing_of(model).held.equal
+    assert packing_of(model).batch_invariance.holds
     assert all(one_trial(model, draw) for _ in range(3))
 
 
@@ -197,8 +197,8 @@ def test_a_tap_changes_no_bit() -> None:
     from peasy.nn.tap import Tap
 
     model, seen, text = packed_model("learned", "float32"), [], some_ids(1, 9).tolist()
-    plain = model.read(text, [model.start()], every=True)[0]
-    watched = model.read(text, [model.start()], every=True, tap=Tap(seen.append))[0]
+    plain = model.forward_varlen(text, [model.new_state()], all_positions=True)[0]
+    watched = model.forward_varlen(text, [model.new_state()], all_positions=True, tap=Tap(seen.append))[0]
     assert torch.equal(plain, watched)
     assert len(seen) == 3
 
@@ -211,10 +211,10 @@ def test_batch_invariance_with_odd_widths(kind: Any, kernel: bool) -> None:
     shape = {"layers": 2, "attention": {"heads": 4}, "feedforward": {"width": 40}}
     model = build(preset("gpt2", d_model=32, vocabulary=61, context=64, stack=shape), seed=3)
     twin, draw = pack(model, kind, deterministic=True, kernel=kernel), random.Random(3)
-    assert packing_of(twin).held.equal
+    assert packing_of(twin).batch_invariance.holds
     texts = [[draw.randrange(61) for _ in range(size)] for size in (11, 6, 1)]
-    alone = [twin.read([text], [twin.start()], every=True)[0] for text in texts]
-    together = twin.read(texts, [twin.start() for _ in texts], every=True)
+    alone = [twin.forward_varlen([text], [twin.new_state()], all_positions=True)[0] for text in texts]
+    together = twin.forward_varlen(texts, [twin.new_state() for _ in texts], all_positions=True)
     assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
 
 
@@ -229,18 +229,18 @@ def test_torch_activations_alone_are_not_batch_invariant(monkeypatch: pytest.Mon
     ):
         assert pieces  # this torch is invariant by itself
         return
-    monkeypatch.setattr(packed, "evenly", lambda function, x: function(x))
+    monkeypatch.setattr(packed, "batch_invariant", lambda function, x: function(x))
     shape = {"layers": 2, "attention": {"heads": 4}, "feedforward": {"width": 40}}
     model = build(preset("gpt2", d_model=32, vocabulary=61, context=64, stack=shape), seed=3)
-    assert not packing_of(pack(model, "float32", deterministic=True, kernel=False)).held.equal
+    assert not packing_of(pack(model, "float32", deterministic=True, kernel=False)).batch_invariance.holds
 
 
 def test_batch_invariant_elementwise_equals_the_function() -> None:
-    for size in (1, 63, 64, LONGEST, LONGEST + 5):
+    for size in (1, 63, 64, MAX_UNTHREADED, MAX_UNTHREADED + 5):
         x = torch.randn(size)
-        torch.testing.assert_close(evenly(torch.exp, x), x.exp())
+        torch.testing.assert_close(batch_invariant(torch.exp, x), x.exp())
     x = torch.randn(6, 10)
-    assert torch.equal(evenly(torch.exp, x.T), evenly(torch.exp, x).T)
+    assert torch.equal(batch_invariant(torch.exp, x.T), batch_invariant(torch.exp, x).T)
 
 
 # Engine and speculative decoding.
@@ -251,7 +251,8 @@ def test_engine_output_does_not_depend_on_the_batch(kind: Any) -> None:
     model, draw = packed_model("rotary", kind), random.Random(1)
     requests = [
         Request(
-            tuple(draw.randrange(1, 60) for _ in range(draw.randint(1, 30))), Sampling(9, 0.8, seed=index, logprobs=2)
+            tuple(draw.randrange(1, 60) for _ in range(draw.randint(1, 30))),
+            SamplingParams(9, 0.8, seed=index, logprobs=2),
         )
         for index in range(6)
     ]
@@ -259,11 +260,11 @@ def test_engine_output_does_not_depend_on_the_batch(kind: Any) -> None:
     answers = [engine.submit(request) for request in requests]
     run(engine)
     for request, answer in zip(requests, answers, strict=True):
-        events = answer.take()
+        events = answer.pop_all()
         alone = [e for e in decode(model, [request.prompt], [request.sampling]) if isinstance(e, Token)]
-        assert token_ids(events) == [event.chosen.id for event in alone]
-        found = [event.chosen.logprob for event in events if isinstance(event, Token)]
-        assert found == [event.chosen.logprob for event in alone]
+        assert token_ids(events) == [event.sampled.id for event in alone]
+        found = [event.sampled.logprob for event in events if isinstance(event, Token)]
+        assert found == [event.sampled.logprob for event in alone]
 
 
 @pytest.mark.parametrize("kind", ["float32", "int8"])
@@ -271,11 +272,11 @@ def test_engine_output_does_not_depend_on_the_batch(kind: Any) -> None:
 def test_speculative_decoding_gives_the_same_output(name: str, kind: Any) -> None:
     model, prompts = packed_model(name, kind), [[5, 9, 2, 7, 7, 3, 1, 8] * 3, [1, 2]]
     source = {"source": [[4, 8, 15], [16, 23]]} if model.reads_source else {}
-    for sampling in (Sampling(20), Sampling(20, 0.3, seed=5)):
-        *events, last = decode_with_lookup(model, prompts, sampling, **source)
+    for sampling in (SamplingParams(20), SamplingParams(20, 0.3, seed=5)):
+        *events, last = speculative_decode(model, prompts, sampling, **source)
         guessed = [token_ids(events, choice) for choice in range(2)]
         assert guessed == generate(model, prompts, sampling, **source)
-        assert last.written == sum(map(len, guessed))
+        assert last.num_generated == sum(map(len, guessed))
 
 
 # Choice of packing, and its cost.
@@ -283,42 +284,46 @@ def test_speculative_decoding_gives_the_same_output(name: str, kind: Any) -> Non
 
 def test_the_kernel_is_reported_and_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(DECODERS["learned"])
-    assert "numba kernel" in packing_of(pack(model, "int8")).says()
+    assert "numba kernel" in packing_of(pack(model, "int8")).summary()
     assert not packing_of(pack(model, "float32")).compiled  # too small a model to gain from it
     assert not packing_of(pack(model, "int8", kernel=False)).compiled
-    monkeypatch.setattr(packed_compiled, "has_kernel", lambda: False)
+    monkeypatch.setattr(packed_numba, "has_numba", lambda: False)
     assert not packing_of(pack(model, "int8")).compiled
-    with pytest.raises(MissingPart, match="needs numba") as caught:
+    with pytest.raises(MissingExtra, match="needs numba") as caught:
         pack(model, "int8", kernel=True)
     assert "peasy[kernel]" in caught.value.hint
 
 
 def test_an_incorrect_kernel_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Whole, "agrees", lambda self: False)
+    monkeypatch.setattr(Int8Kernel, "is_exact", lambda self: False)
     found = packing_of(pack(make(DECODERS["learned"]), "int8", kernel=True))
     assert not found.compiled
-    assert "the kernel is not exact on this CPU" in found.says()
+    assert "the kernel is not exact on this CPU" in found.summary()
 
 
 def test_invariance_is_given_up_if_too_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(DECODERS["learned"])
-    monkeypatch.setattr(packed_check, "measure_cost", lambda model: 0.4)
+    monkeypatch.setattr(batch_invariance, "measure_invariance_cost", lambda model: 0.4)
     twin = pack(model, "float32")
-    assert packing_of(twin).says().endswith("not batch-invariant (it would cost 40% of prefill time)")
-    assert not any(part.apart for part in twin.modules() if isinstance(part, Attention))
+    assert packing_of(twin).summary().endswith("not batch-invariant (it would cost 40% of prefill time)")
+    assert not any(part.batch_invariant for part in twin.modules() if isinstance(part, Attention))
     asked = pack(model, "float32", deterministic=True)
-    assert packing_of(asked).held.equal
-    assert "for 40% of prefill time" in packing_of(asked).says()
-    monkeypatch.setattr(packed_check, "measure_cost", lambda model: 0.1)
-    assert packing_of(pack(model, "float32")).held == Held(True, 1, pytest.approx(1, abs=60), 0.1)
+    assert packing_of(asked).batch_invariance.holds
+    assert "for 40% of prefill time" in packing_of(asked).summary()
+    monkeypatch.setattr(batch_invariance, "measure_invariance_cost", lambda model: 0.1)
+    assert packing_of(pack(model, "float32")).batch_invariance == BatchInvariance(
+        True, 1, pytest.approx(1, abs=60), 0.1
+    )
 
 
 def test_the_cost_is_that_of_row_wise_attention() -> None:
     dear = pack(make(DECODERS["learned"]), "float32", deterministic=True, kernel=False)
-    assert packing_of(dear).held.cost > 0.15
-    assert packed_check.measure_cost(pack(make(DECODERS["learned"]), "float32", deterministic=False)) < 0.5
-    assert packed_check.measure_cost(make(DECODERS["learned"]).embedding) == 0.0
-    assert hold_bits(dear, deterministic=True).equal
+    assert packing_of(dear).batch_invariance.cost > 0.15
+    assert (
+        batch_invariance.measure_invariance_cost(pack(make(DECODERS["learned"]), "float32", deterministic=False)) < 0.5
+    )
+    assert batch_invariance.measure_invariance_cost(make(DECODERS["learned"]).embedding) == 0.0
+    assert ensure_batch_invariance(dear, deterministic=True).holds
 
 
 # Threads.
@@ -331,24 +336,24 @@ def test_kernels_run_on_torch_threads() -> None:
     def count(task: Any) -> None:
         numba.carray(task, (1,))[0] += 1
 
-    for threads, alone, least in ((1, False, 1), (2, True, 1), (2, False, 1 if packed_team.find_team() is None else 2)):
+    for threads, alone, least in ((1, False, 1), (2, True, 1), (2, False, 1 if openmp.gomp_parallel() is None else 2)):
         before, words = torch.get_num_threads(), (ctypes.c_int64 * 1)(0)
         torch.set_num_threads(threads)
-        packed_team.share(count.address, words, alone=alone)
+        openmp.run_on_openmp_team(count.address, words, single_thread=alone)
         torch.set_num_threads(before)
         assert words[0] in (least, 1)  # two threads may add at the same moment
 
 
 def test_without_openmp_one_thread_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    product, rows = Floating(torch.randn(64, 64), None), torch.randn(3, 64)
+    product, rows = Float32Kernel(torch.randn(64, 64), None), torch.randn(3, 64)
     before = product(rows)
-    monkeypatch.setattr(packed_team, "find_team", lambda: None)
+    monkeypatch.setattr(openmp, "gomp_parallel", lambda: None)
     assert torch.equal(product(rows), before)
 
 
 def test_numba_is_imported_lazily() -> None:
     """Modules that every packing imports mention numba only inside functions."""
-    for module in (packed, packed_check, packed_compiled, packed_product, packed_team):
+    for module in (packed, batch_invariance, packed_numba, packed_linear, openmp):
         lines = Path(module.__file__).read_text(encoding="utf-8").splitlines()
         at_the_top = [line for line in lines if line.startswith(("import ", "from "))]
         assert not [line for line in at_the_top if "numba" in line or "packed_kernel" in line or "packed_look" in line]

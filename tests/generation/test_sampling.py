@@ -8,7 +8,7 @@ from transformers.generation import logits_process as theirs
 
 from peasy.errors import InvalidInput
 from peasy.generation import sampling as sampling_module
-from peasy.generation.sampling import Chooser, NoChoice, Sampling, draw
+from peasy.generation.sampling import NoValidToken, Sampler, SamplingParams, draw_index
 
 SIZE = 97
 
@@ -54,7 +54,7 @@ def test_probabilities_equal_transformers(way):
     ours, processors = CASES[way]
     for seed in range(20):
         logits, prompt = some_logits(seed).double(), [seed, seed + 7, 2 * seed + 1, 5]
-        results = Chooser(Sampling(**ours), prompt).probabilities(logits)
+        results = Sampler(SamplingParams(**ours), prompt).probabilities(logits)
         expected = their_probabilities(logits, processors, prompt)
         torch.testing.assert_close(results, expected, rtol=1e-9, atol=1e-12)
         assert torch.equal(results == 0, expected == 0)
@@ -63,14 +63,14 @@ def test_probabilities_equal_transformers(way):
 def test_the_order_of_the_filters_matters():
     """The inverse: the filters in reverse order give other probabilities."""
     ours, processors = CASES["all"]
-    results = Chooser(Sampling(**ours)).probabilities(some_logits())
+    results = Sampler(SamplingParams(**ours)).probabilities(some_logits())
     assert not torch.allclose(results, their_probabilities(some_logits(), processors[::-1]))
 
 
 def test_presence_and_frequency():
-    sampler = Chooser(Sampling(temperature=1.0, presence_penalty=0.5, frequency_penalty=0.25), prompt=[7])
+    sampler = Sampler(SamplingParams(temperature=1.0, presence_penalty=0.5, frequency_penalty=0.25), prompt=[7])
     for id in (3, 3, 4):
-        sampler.take(id)
+        sampler.observe(id)
     expected = some_logits().double()
     expected[3] -= 0.5 + 0.25 * 2
     expected[4] -= 0.5 + 0.25
@@ -78,8 +78,8 @@ def test_presence_and_frequency():
 
 
 def test_repetition_penalty_counts_generated_tokens():
-    sampler = Chooser(Sampling(temperature=1.0, repetition_penalty=2.0), prompt=[7])
-    sampler.take(5)
+    sampler = Sampler(SamplingParams(temperature=1.0, repetition_penalty=2.0), prompt=[7])
+    sampler.observe(5)
     processor = theirs.RepetitionPenaltyLogitsProcessor(2.0)
     torch.testing.assert_close(
         sampler.probabilities(some_logits()), their_probabilities(some_logits(), [processor], (7, 5))
@@ -88,18 +88,20 @@ def test_repetition_penalty_counts_generated_tokens():
 
 def test_greedy_applies_penalties():
     logits = torch.tensor([1.0, 3.0, 2.9, -1.0])
-    assert Chooser(Sampling()).choose(logits).id == 1
-    assert Chooser(Sampling(repetition_penalty=1.5), [1]).choose(logits).id == 2
-    assert Chooser(Sampling(logit_bias={3: 10})).choose(logits).id == 3
-    sampler = Chooser(Sampling(frequency_penalty=0.2))
-    assert [sampler.choose(logits).id for _ in range(4)] == [1, 2, 1, 2]
-    assert Chooser(Sampling()).probabilities(logits).tolist() == [0, 1, 0, 0]
+    assert Sampler(SamplingParams()).sample(logits).id == 1
+    assert Sampler(SamplingParams(repetition_penalty=1.5), [1]).sample(logits).id == 2
+    assert Sampler(SamplingParams(logit_bias={3: 10})).sample(logits).id == 3
+    sampler = Sampler(SamplingParams(frequency_penalty=0.2))
+    assert [sampler.sample(logits).id for _ in range(4)] == [1, 2, 1, 2]
+    assert Sampler(SamplingParams()).probabilities(logits).tolist() == [0, 1, 0, 0]
 
 
 def test_input_logits_are_not_modified():
     logits = some_logits()
     before = logits.clone()
-    Chooser(Sampling(temperature=0.5, top_k=3, repetition_penalty=2.0, logit_bias={1: 4.0}), [1, 2]).choose(logits)
+    Sampler(SamplingParams(temperature=0.5, top_k=3, repetition_penalty=2.0, logit_bias={1: 4.0}), [1, 2]).sample(
+        logits
+    )
     assert torch.equal(logits, before)
 
 
@@ -120,16 +122,19 @@ def logits_with_impossible(size=SIZE):
 
 def test_samples_follow_the_probabilities():
     """Within four and a half standard deviations for every token."""
-    sampler, count = Chooser(Sampling(temperature=1.5, top_p=0.95, seed=2)), 4_000
+    sampler, count = Sampler(SamplingParams(temperature=1.5, top_p=0.95, seed=2)), 4_000
     probabilities = sampler.probabilities(some_logits())
     results = draws(sampler, some_logits(), count) / count
     assert ((results - probabilities).abs() <= 4.5 * (probabilities * (1 - probabilities) / count).sqrt()).all()
 
 
 def test_tokens_with_probability_zero_are_never_sampled():
-    probabilities, ways = None, (Sampling(temperature=5.0), Sampling(temperature=2.0, top_k=20, top_p=0.9, min_p=0.01))
+    probabilities, ways = (
+        None,
+        (SamplingParams(temperature=5.0), SamplingParams(temperature=2.0, top_k=20, top_p=0.9, min_p=0.01)),
+    )
     for way in ways:
-        sampler = Chooser(way)
+        sampler = Sampler(way)
         probabilities = sampler.probabilities(logits_with_impossible())
         counts = draws_at_once(probabilities, 50_000, seed=1)
         assert not counts[probabilities == 0].any()
@@ -138,7 +143,7 @@ def test_tokens_with_probability_zero_are_never_sampled():
 
 @pytest.mark.slow
 def test_tokens_with_probability_zero_are_never_sampled_in_ten_million():
-    probabilities = Chooser(Sampling(temperature=5.0)).probabilities(logits_with_impossible())
+    probabilities = Sampler(SamplingParams(temperature=5.0)).probabilities(logits_with_impossible())
     counts = sum(draws_at_once(probabilities, 1_000_000, seed) for seed in range(10))
     assert not counts[probabilities == 0].any()
     assert counts.sum() == 10_000_000
@@ -149,16 +154,16 @@ def draws_at_once(probabilities, count, seed):
     u = torch.rand(count, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     cumulative = probabilities.cumsum(0)
     results = torch.searchsorted(cumulative, u * cumulative[-1], right=True)
-    assert results[:500].tolist() == [draw(probabilities, float(one)) for one in u[:500]]
+    assert results[:500].tolist() == [draw_index(probabilities, float(one)) for one in u[:500]]
     return torch.bincount(results, minlength=len(probabilities))
 
 
 @pytest.mark.parametrize("u", [0.0, 5e-324, 0.25, 0.5, 1 - 2**-53, 1.0])
 def test_draws_at_the_ends_have_positive_probability(u):
     probabilities = torch.tensor([0.0, 0.0, 0.5, 0.0, 0.5, 0.0, 0.0], dtype=torch.float64)
-    assert probabilities[draw(probabilities, u)] > 0
+    assert probabilities[draw_index(probabilities, u)] > 0
     many = torch.softmax(logits_with_impossible(5000).double(), -1)
-    assert many[draw(many, u)] > 0
+    assert many[draw_index(many, u)] > 0
 
 
 def test_an_off_by_one_draw_would_be_detected(monkeypatch):
@@ -166,19 +171,22 @@ def test_an_off_by_one_draw_would_be_detected(monkeypatch):
     search = torch.searchsorted
     monkeypatch.setattr(sampling_module.torch, "searchsorted", lambda *a, right: search(*a))
     probabilities = torch.tensor([0.0, 0.5, 0.5])
-    assert probabilities[draw(probabilities, 0.0)] == 0
+    assert probabilities[draw_index(probabilities, 0.0)] == 0
 
 
 def test_only_the_seed_determines_the_samples():
     logits = [some_logits(seed) for seed in range(30)]
 
     def write(seed, others=0):
-        sampler, rest = Chooser(Sampling(temperature=1.0, seed=seed)), [Chooser(Sampling(temperature=1.0))] * others
+        sampler, rest = (
+            Sampler(SamplingParams(temperature=1.0, seed=seed)),
+            [Sampler(SamplingParams(temperature=1.0))] * others,
+        )
         results = []
         for row in logits:
             for other in rest:
-                other.choose(row)
-            results.append(sampler.choose(row).id)
+                other.sample(row)
+            results.append(sampler.sample(row).id)
         return results
 
     assert write(1) == write(1) == write(1, others=3)
@@ -188,7 +196,7 @@ def test_only_the_seed_determines_the_samples():
 def test_tiny_and_huge_logits_give_finite_probabilities():
     for factor in (1e-30, 1e30):
         for temperature in (1e-300, 1e-6, 1.0, 100.0):
-            probabilities = Chooser(Sampling(temperature=temperature)).probabilities(some_logits() * factor)
+            probabilities = Sampler(SamplingParams(temperature=temperature)).probabilities(some_logits() * factor)
             assert torch.isfinite(probabilities).all()
             assert probabilities.sum() == pytest.approx(1)
 
@@ -198,20 +206,22 @@ def test_tiny_and_huge_logits_give_finite_probabilities():
 def test_non_finite_logits_raise(bad, temperature):
     logits = some_logits()
     logits[11] = bad
-    with pytest.raises(NoChoice, match="not finite"):
-        Chooser(Sampling(temperature=temperature)).choose(logits)
-    with pytest.raises(NoChoice, match="minus infinity"):
-        Chooser(Sampling(temperature=temperature)).choose(torch.full((5,), -torch.inf))
+    with pytest.raises(NoValidToken, match="not finite"):
+        Sampler(SamplingParams(temperature=temperature)).sample(logits)
+    with pytest.raises(NoValidToken, match="minus infinity"):
+        Sampler(SamplingParams(temperature=temperature)).sample(torch.full((5,), -torch.inf))
 
 
 def test_log_probabilities_are_unprocessed():
-    chosen = Chooser(Sampling(temperature=0.1, top_k=2, repetition_penalty=2.0, logprobs=3), [1]).choose(some_logits())
+    chosen = Sampler(SamplingParams(temperature=0.1, top_k=2, repetition_penalty=2.0, logprobs=3), [1]).sample(
+        some_logits()
+    )
     logprobs = torch.log_softmax(some_logits().double(), -1)
     assert chosen.logprob == pytest.approx(float(logprobs[chosen.id]))
-    assert [c.id for c in chosen.candidates] == logprobs.topk(3).indices.tolist()
-    assert Chooser(Sampling()).choose(some_logits())[1:] == (None, ())
-    only = Chooser(Sampling(logprobs=5)).choose(torch.tensor([0.0, -torch.inf]))
-    assert [c.id for c in only.candidates] == [0]
+    assert [c.id for c in chosen.top_logprobs] == logprobs.topk(3).indices.tolist()
+    assert Sampler(SamplingParams()).sample(some_logits())[1:] == (None, ())
+    only = Sampler(SamplingParams(logprobs=5)).sample(torch.tensor([0.0, -torch.inf]))
+    assert [c.id for c in only.top_logprobs] == [0]
 
 
 @pytest.mark.parametrize(
@@ -226,13 +236,13 @@ def test_log_probabilities_are_unprocessed():
 )  # fmt: skip
 def test_invalid_parameters_are_rejected(wrong):
     with pytest.raises(InvalidInput):
-        Sampling(**wrong)
+        SamplingParams(**wrong)
 
 
 def test_a_bias_on_an_unknown_token_raises():
     with pytest.raises(InvalidInput, match="there is no token 99"):
-        Chooser(Sampling(logit_bias={99: 1.0})).choose(some_logits())
+        Sampler(SamplingParams(logit_bias={99: 1.0})).sample(some_logits())
 
 
 def test_a_single_stop_string_needs_no_list():
-    assert Sampling(stop="x").stop == ("x",)
+    assert SamplingParams(stop="x").stop == ("x",)

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tests.models.zoo import EVERYONE, TRANSFORMERS, VOCABULARY, WRITERS, make, some_ids, source_of
+from tests.models.tiny_models import EVERYONE, TRANSFORMERS, VOCABULARY, WRITERS, make, some_ids, source_of
 
 from peasy.errors import InvalidInput
-from peasy.models.build import KINDS, build
+from peasy.models.build import MODEL_CLASSES, build
 from peasy.models.preset import preset
 
 
@@ -15,7 +15,7 @@ def run(model, ids):
 
 
 def test_every_kind_has_a_class():
-    assert {config.kind for config in KINDS} == {EVERYONE[name].kind for name in EVERYONE}
+    assert {config.kind for config in MODEL_CLASSES} == {EVERYONE[name].kind for name in EVERYONE}
 
 
 @pytest.mark.parametrize("name", EVERYONE)
@@ -43,7 +43,7 @@ def test_meta_model_can_be_filled(name):
     empty = build(EVERYONE[name], seed=None)
     assert all(weight.is_meta for weight in empty.state_dict().values())
     state = model.state_dict()
-    if hasattr(empty, "expect"):
+    if hasattr(empty, "allocate"):
         empty.expect({key: tuple(array.shape) for key, array in state.items()})
     empty.load_state_dict(state, assign=True)
     assert all(a.data_ptr() == b.data_ptr() for a, b in zip(state.values(), empty.state_dict().values(), strict=True))
@@ -61,7 +61,7 @@ def test_state_dict_has_no_shared_tensors(name):
 def test_every_weight_matters(name):
     """Every weight gets a gradient from the logits, except those used otherwise."""
     model = make(EVERYONE[name])
-    if model.learns == "counts":
+    if model.trained_by == "counts":
         return
     ids = some_ids()
     model(ids, **source_of(model)).square().mean().backward()
@@ -74,7 +74,7 @@ def test_the_description_adds_up(name):
     model = make(EVERYONE[name])
     box = model.describe()
     assert box.parameters == model.count_parameters()
-    assert box.bytes == model.memory()
+    assert box.bytes == model.weight_bytes()
     for each in box.walk():
         inside = sum(inner.parameters * inner.times for inner in each.boxes)
         own = sum(torch.Size(shape).numel() for _, shape in each.weights)
@@ -93,7 +93,7 @@ def test_half_precision_is_close(name):
 def test_last_position_only(name):
     model, ids = make(WRITERS[name]), some_ids()
     with torch.inference_mode():
-        last = model(ids, last=True, **source_of(model))
+        last = model(ids, last_only=True, **source_of(model))
     torch.testing.assert_close(last, run(model, ids)[:, -1:], atol=1e-5, rtol=0)
 
 
@@ -116,7 +116,7 @@ def test_too_long_sequences_are_refused():
     model = make(EVERYONE["learned"])
     with pytest.raises(InvalidInput, match="has 65 tokens; this model reads at most 64"):
         model(some_ids(1, 65))
-    memory = model.start()
+    memory = model.new_state()
     with torch.inference_mode():
         model(some_ids(1, 60), cache=memory)
         with pytest.raises(InvalidInput, match="has 65 tokens"):
@@ -135,7 +135,7 @@ def test_dropout_only_in_training():
 
 def test_source_is_required():
     model = make(EVERYONE["both"])
-    for ask in (lambda: model(some_ids()), lambda: model.start()):
+    for ask in (lambda: model(some_ids()), lambda: model.new_state()):
         with pytest.raises(InvalidInput, match="needs a source sequence, but none was given"):
             ask()
 

@@ -4,24 +4,24 @@ import subprocess
 import sys
 
 import pytest
-from tests.models.zoo import EVERYONE, stack
+from tests.models.tiny_models import EVERYONE, stack
 
 from peasy import config as settings
 from peasy.errors import InvalidInput
 from peasy.models import config as kinds
 from peasy.models.config import read_config
 from peasy.models.preset import presets
-from peasy.nn import part
+from peasy.nn import config as nn_config
 
 
 @pytest.mark.parametrize("name", EVERYONE)
 def test_config_roundtrip(name):
-    assert read_config(settings.plain(EVERYONE[name])) == EVERYONE[name]
+    assert read_config(settings.to_plain(EVERYONE[name])) == EVERYONE[name]
 
 
 def test_preset_roundtrip():
     for preset in presets():
-        assert read_config(settings.plain(preset.config)) == preset.config
+        assert read_config(settings.to_plain(preset.config)) == preset.config
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ def test_preset_roundtrip():
         (lambda: kinds.DecoderConfig(9, 30, stack(), 64), "cannot be split into 4 heads"),
         (lambda: kinds.DecoderConfig(9, 32, stack()), "context is missing"),
         (lambda: kinds.DecoderConfig(9, 32, stack(), 64, dropout=1.0), "dropout is 1.0"),
-        (lambda: kinds.DecoderConfig(9, 12, stack(), None, part.Rotary()), "need an even head width"),
+        (lambda: kinds.DecoderConfig(9, 12, stack(), None, nn_config.RotaryConfig()), "need an even head width"),
         (lambda: kinds.EncoderConfig(9, 32, stack(), 64, pooling="pooler"), "the model has no pooler"),
         (lambda: kinds.NGramConfig(9, 0), "order is 0"),
         (lambda: kinds.NGramConfig(9, discount=1.0), "discount is 1.0"),
         (lambda: kinds.RecurrentTranslatorConfig(9, 31), "d_model is 31"),
-        (lambda: kinds.ConvolutionConfig(9, 8, width=1), "width is 1"),
+        (lambda: kinds.ConvolutionConfig(9, 8, kernel_size=1), "width is 1"),
     ],
 )
 def test_invalid_configs_are_refused(make, said):

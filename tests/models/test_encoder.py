@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.models.zoo import ENCODERS, make, some_ids
+from tests.models.tiny_models import ENCODERS, make, some_ids
 
 from peasy.errors import InvalidInput
 from peasy.models.build import build
@@ -24,7 +24,7 @@ def test_padding_does_not_change_vectors(pooling, side):
     real[:, :3] = real[:, :3] & (side == "right")
     real[:, 8:] = real[:, 8:] & (side == "left")
     with torch.inference_mode():
-        torch.testing.assert_close(model.embed(padded, real=real), model.embed(ids), atol=1e-5, rtol=0)
+        torch.testing.assert_close(model.embed(padded, padding_mask=real), model.embed(ids), atol=1e-5, rtol=0)
 
 
 def test_pooling_by_definition():
@@ -61,7 +61,7 @@ def test_unsupported_operations_are_refused():
     with pytest.raises(InvalidInput, match="no head for masked tokens"):
         model(some_ids())
     with pytest.raises(InvalidInput, match="cannot generate text"):
-        model.start()
+        model.new_state()
 
 
 def test_many_texts_in_any_order_are_each_text_alone():

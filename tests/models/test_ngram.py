@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 import torch
-from tests.models.zoo import some_ids
+from tests.models.tiny_models import some_ids
 
 from peasy.models.build import build
 from peasy.models.config import NGramConfig

@@ -89,7 +89,7 @@ def test_the_paper_of_2017(name, millions):
 
 def test_changes_are_merged_into_tables():
     config = preset("gpt2", vocabulary=65, stack={"attention": {"heads": 6}})
-    assert (config.vocabulary, config.stack.attention.heads, config.stack.layers) == (65, 6, 12)
+    assert (config.vocab_size, config.stack.attention.num_heads, config.stack.num_layers) == (65, 6, 12)
     other = preset("gpt2", position={"kind": "rotary"})
     assert other.position.base == 10_000.0
 

@@ -5,14 +5,22 @@ import math
 import pytest
 import torch
 
-from peasy.nn import part
-from peasy.nn.position import AlibiBias, RelativeBias, alibi_slopes, scale_frequency, sinusoids, turn, turns
+from peasy.nn import config as nn_config
+from peasy.nn.position import (
+    AlibiBias,
+    RelativeBias,
+    alibi_slopes,
+    apply_rope,
+    rope_cos_sin,
+    scale_rope_frequency,
+    sinusoidal_encoding,
+)
 
 
 @pytest.mark.parametrize("layout", ["pairs", "halves"])
 @pytest.mark.parametrize("width", [6, 7])
 def test_sinusoidal_encoding_matches_definition(layout, width):
-    found = sinusoids(torch.arange(5), width, layout)
+    found = sinusoidal_encoding(torch.arange(5), width, layout)
     for place in range(5):
         for i in range((width + 1) // 2):
             angle = place / 10_000 ** (2 * i / width)
@@ -27,12 +35,12 @@ def test_rope_keeps_norms_and_scores_depend_on_distance():
     query, key = (torch.randn(1, 1, 1, 8, generator=draw) for _ in range(2))
 
     def score(at_query, at_key):
-        by = [turns(torch.tensor([[at]]), 8, part.Rotary(100.0)) for at in (at_query, at_key)]
-        return float((turn(query, by[0]) * turn(key, by[1])).sum())
+        by = [rope_cos_sin(torch.tensor([[at]]), 8, nn_config.RotaryConfig(100.0)) for at in (at_query, at_key)]
+        return float((apply_rope(query, by[0]) * apply_rope(key, by[1])).sum())
 
     assert score(7, 3) == pytest.approx(score(104, 100), abs=1e-4)
     assert score(7, 3) != pytest.approx(score(8, 3), abs=1e-3)
-    turned = turn(query, turns(torch.tensor([[9]]), 8, part.Rotary()))
+    turned = apply_rope(query, rope_cos_sin(torch.tensor([[9]]), 8, nn_config.RotaryConfig()))
     assert float(turned.norm()) == pytest.approx(float(query.norm()), rel=1e-5)
 
 
@@ -45,7 +53,7 @@ def test_llama3_scaling_against_transformers():
     config = LlamaConfig(hidden_size=2048, num_attention_heads=32, rope_parameters=rope, max_position_embeddings=131072)
     expected, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
     plain = 1 / 500000.0 ** (torch.arange(0, 64, 2).float() / 64)
-    found = scale_frequency(plain, part.BandScaling(32.0, 1.0, 4.0, 8192))
+    found = scale_rope_frequency(plain, nn_config.Llama3RopeScaling(32.0, 1.0, 4.0, 8192))
     torch.testing.assert_close(found, expected)
     assert (found != plain).any()
 
@@ -70,6 +78,6 @@ def test_relative_buckets_against_transformers(causal, buckets, distance):
     from transformers.models.t5.modeling_t5 import T5Attention
 
     apart = torch.arange(-300, 301)[None, None]
-    ours = RelativeBias(2, part.Relative(buckets, distance), causal).bucket(apart)
+    ours = RelativeBias(2, nn_config.RelativeBiasConfig(buckets, distance), causal).bucket(apart)
     theirs = T5Attention._relative_position_bucket(-apart, not causal, buckets, distance)
     assert torch.equal(ours, theirs)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from peasy.errors import InvalidInput
-from peasy.nn.tap import Place, Tap, show
+from peasy.nn.tap import ModulePath, Tap, record_step
 
-HERE = Place("decoder", 2, "attention")
+HERE = ModulePath("decoder", 2, "attention")
 
 
 @pytest.mark.parametrize(
@@ -39,19 +39,19 @@ def test_unknown_step_is_refused():
 
 def test_negative_rows_and_heads():
     tap = Tap(print, rows=[-1, 0], heads=[3])
-    assert tap.rows_of(5) == (4, 0)
-    assert tap.heads_of(4) == (3,)
+    assert tap.resolve_rows(5) == (4, 0)
+    assert tap.resolve_heads(4) == (3,)
     with pytest.raises(InvalidInput, match="no head 3"):
-        tap.heads_of(3)
+        tap.resolve_heads(3)
     with pytest.raises(InvalidInput, match="no row -1"):
-        tap.rows_of(0)
+        tap.resolve_rows(0)
 
 
 def test_residual_steps_are_captured_by_row():
     seen, stream = [], torch.arange(12.0).reshape(1, 4, 3)
-    show(Tap(seen.append, steps=["output"], rows=[-1]), HERE, "output", stream)
-    show(Tap(seen.append, steps=["output"]), HERE, "output", stream)
-    show(Tap(seen.append), HERE, "output", stream)
-    show(None, HERE, "output", stream)
+    record_step(Tap(seen.append, steps=["output"], rows=[-1]), HERE, "output", stream)
+    record_step(Tap(seen.append, steps=["output"]), HERE, "output", stream)
+    record_step(Tap(seen.append), HERE, "output", stream)
+    record_step(None, HERE, "output", stream)
     assert [tuple(one.array.shape) for one in seen] == [(1, 1, 3), (1, 4, 3)]
     assert seen[0].rows == (3,)

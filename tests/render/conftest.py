@@ -9,18 +9,18 @@ import pytest
 from peasy.formula import attend_with_weights
 from peasy.views import (
     Arithmetic,
-    Block,
-    Cache,
+    CacheFigure,
     Curves,
     Diagram,
     Document,
+    DocumentPart,
     Formula,
     Heading,
     Links,
     Maps,
     Matrix,
+    Node,
     Paragraph,
-    Part,
     Plane,
     Rows,
     Table,
@@ -76,7 +76,7 @@ def matrix(name: str = "weights", **changes) -> Matrix:
     return Matrix(name, **(given | changes))
 
 
-def every_part(word: str = "love") -> tuple[Part, ...]:
+def every_part(word: str = "love") -> tuple[DocumentPart, ...]:
     """Return one part of every kind, with `word` as every text."""
     return (
         Heading(word, 1),
@@ -98,23 +98,23 @@ def every_part(word: str = "love") -> tuple[Part, ...]:
         Plane(word, ((word, 1.0, 2.0), ("b", -1.0, 0.5)), word, word, arrows=True, lines=((0.0, 0.0, 1.0, 1.0),)),
         Plane(word, ((word, 1.0, 2.0),)),
         Curves(word, ((word, ((0.0, 1.0), (1.0, 0.5))), ("b", ((0.0, 2.0),))), word, word),
-        Diagram(word, ((Block(word, word, word, (Block(word, word), Block("b", word, word, (Block(word),), 2))),), ())),
+        Diagram(word, ((Node(word, word, word, (Node(word, word), Node("b", word, word, (Node(word),), 2))),), ())),
         *looking(word),
     )
 
 
-def looking(word: str = "love") -> tuple[Part, ...]:
+def looking(word: str = "love") -> tuple[DocumentPart, ...]:
     """Return the attention figures, with `word` as every text."""
     words, weights = (word, "love", word), np.array([[1.0, np.nan, np.nan], [0.25, 0.75, np.nan], [0.2, 0.3, 0.5]])
     near = ((1, 2), (0, 2), (0, 1))
     points = ((word, 1.0, 2.0), ("b", -1.0, 0.5), (word, 0.0, 0.0))
     return (
         Maps(word, np.stack([weights, weights**2])[None], words, words, (word,), (word, "1"), *[word] * 5),
-        Maps(word, weights[None, None], words * 2, words * 2, tile=2, reduced=word,
-             exact=Rows((1, 4), np.full((1, 1, 2, 6), 0.125))),
+        Maps(word, weights[None, None], words * 2, words * 2, tile_size=2, reduction=word,
+             exact_rows=Rows((1, 4), np.full((1, 1, 2, 6), 0.125))),
         Links(word, words, words, weights, word, word, word),
-        Links(word, words, words, weights, word, word, word, ribbons=True, known=((0, 0), (2, 1))),
-        Cache(word, words, ((0, 2), (2, 1)), word),
+        Links(word, words, words, weights, word, word, word, ribbons=True, gold=((0, 0), (2, 1))),
+        CacheFigure(word, words, ((0, 2), (2, 1)), word),
         Plane(word, points, word, word, groups=(word, "b", word), neighbours=near),
         Matrix(word, ((word, "x"),), (word,), (word, "y"), shaded=True, shades=((0.1, 0.9),)),
     )  # fmt: skip
@@ -126,14 +126,14 @@ def worked() -> Document:
     steps = attend_with_weights(
         [[1, 0], [0, 1], [1, 1]], [[1, 0], [1, 1]], [[0, 1], [1, 0]], [[1, 2], [0, 1]], causal=True
     )
-    parts: list[Part] = [Paragraph("Three words, step by step.")]
-    for count, (step, array) in enumerate(steps.numbered(), start=1):
+    parts: list[DocumentPart] = [Paragraph("Three words, step by step.")]
+    for count, (step, array) in enumerate(steps.step_arrays(), start=1):
         values = tuple(tuple(map(float, row)) for row in np.asarray(array))
         columns = TOKENS if len(values[0]) == 3 else ("1", "2")
         parts += [
             Heading(step.name.capitalize(), count),
             Matrix(
-                step.name, values, TOKENS, columns, *step.axes[-2:], step.tex, step.says,
+                step.name, values, TOKENS, columns, *step.axes[-2:], step.tex, step.description,
                 shaded=step.name in {"scores", "weights"}, explain=_explainer(step.name, values),
             ),
         ]  # fmt: skip

@@ -53,6 +53,6 @@ def is_number(cell):
 
 
 def test_without_the_escape_a_cell_would_be_a_formula(monkeypatch):
-    monkeypatch.setattr(drawn_csv, "guarded", lambda text: text)
+    monkeypatch.setattr(drawn_csv, "escape_formula", lambda text: text)
     lines = lines_of(Document("t", (Table(("=1+1",), ()),)))
     assert lines[0] == ["=1+1"]

@@ -3,14 +3,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peasy.render.grid import lay_out, table_cells, window
+from peasy.render.grid import lay_out, shown_indices, table_cells
 from peasy.views import Document, Matrix, Table
 
 
 @settings(deadline=None)  # machines may be slow
 @given(st.integers(0, 500), st.integers(2, 60))
 def test_a_window_keeps_the_ends_and_the_order(count, most):
-    places = window(count, most)
+    places = shown_indices(count, most)
     shown = [place for place in places if place is not None]
     assert shown == sorted(set(shown))
     assert len(shown) == min(count, most)

@@ -121,8 +121,8 @@ def test_notebook_fragment_has_no_script(everything):
 def test_every_inline_style_of_the_notebook_fragment_is_used(everything):
     names = tuple(map(str, range(100)))
     long = Matrix("m", tuple((0.5,) for _ in names), names, ("a",))
-    raw = html._Page(Document("t", (*everything.parts, long)), alone=False).body()
-    assert [sheet for sheet in html.NOTEBOOK if sheet not in raw] == []
+    raw = html._PageRenderer(Document("t", (*everything.parts, long)), standalone=False).body()
+    assert [sheet for sheet in html.INLINE_STYLES if sheet not in raw] == []
     assert "class=" not in html.fragment(Document("t", (matrix(),))).replace('class="formula"', "").replace(
         'class="matrix"', ""
     ).replace('class="name"', "")
@@ -167,24 +167,24 @@ def test_a_long_input_is_windowed_with_a_notice():
     wide = html.draw(Document("t", (Matrix("m", tuple((0.5,) * 300 for _ in names), names, names[:300]),)))
     assert "rows are left out and" in wide
     assert "of 300 columns are left out" in wide
-    assert wide.count("<td") < 1.1 * html.MOST_CELLS
+    assert wide.count("<td") < 1.1 * html.MAX_CELLS
 
 
 def test_many_large_matrices_share_the_cell_limit():
     names = tuple(map(str, range(200)))
     big = Matrix("m", tuple((0.5,) * 200 for _ in names), names, names)
-    assert html.draw(Document("t", (big,) * 6)).count("<td") < 2 * html.MOST_CELLS
+    assert html.draw(Document("t", (big,) * 6)).count("<td") < 2 * html.MAX_CELLS
 
 
 def test_stored_arithmetic_is_bounded(monkeypatch):
-    monkeypatch.setattr(html, "MOST_ARITHMETIC", 100)
+    monkeypatch.setattr(html, "MAX_ARITHMETIC_CHARS", 100)
     page = html.draw(Document("t", (matrix(),)))
     assert 0 < page.count("data-cell=") < 9
     assert "The arithmetic of the other cells" in page
 
 
 def test_modules_are_inlined_without_imports():
-    joined = html.inlined_modules(Document("t", looking()))
+    joined = html.page_script(Document("t", looking()))
     assert not re.search(r"^\s*(import|export)\b", joined, re.MULTILINE)
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|fetch\(", joined)
     names = re.findall(r"^(?:function|const) (\w+)", joined, re.MULTILINE)

@@ -5,14 +5,14 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peasy.render.number import HUGE, decimals_for, write, write_cell
+from peasy.render.number import SCIENTIFIC_FROM, decimals_for, format_cell, format_number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 8))
 def test_a_written_number_is_the_nearest_and_never_minus_zero(value, decimals):
-    written = write(value, decimals)
+    written = format_number(value, decimals)
     assert not (written.startswith("-") and float(written) == 0)
-    if abs(value) < HUGE:
+    if abs(value) < SCIENTIFIC_FROM:
         assert abs(float(written) - value) <= 0.5 * 10**-decimals * (1 + 1e-9) + abs(value) * 1e-15
         assert len(written.partition(".")[2]) == decimals
     else:
@@ -20,7 +20,7 @@ def test_a_written_number_is_the_nearest_and_never_minus_zero(value, decimals):
 
 
 def test_non_finite_numbers_are_words():
-    assert [write(float(text)) for text in ("nan", "inf", "-inf")] == ["not a number", "∞", "−∞"]
+    assert [format_number(float(text)) for text in ("nan", "inf", "-inf")] == ["not a number", "∞", "−∞"]
 
 
 def test_whole_numbers_look_whole_and_a_matrix_has_one_number_of_decimals():
@@ -32,4 +32,4 @@ def test_whole_numbers_look_whole_and_a_matrix_has_one_number_of_decimals():
 
 
 def test_text_and_empty_cells_are_unchanged():
-    assert [write_cell(cell, 2) for cell in ("q_3*k_2", None, 0.125)] == ["q_3*k_2", "", "0.12"]
+    assert [format_cell(cell, 2) for cell in ("q_3*k_2", None, 0.125)] == ["q_3*k_2", "", "0.12"]

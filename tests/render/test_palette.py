@@ -12,7 +12,7 @@ from peasy.render import palette
 def test_every_shade_has_enough_contrast(name):
     for level in range(palette.LEVELS + 1):
         shade = palette.Shade(name, level)
-        light, ink = palette._luminance(shade.background), palette._luminance(shade.ink)
+        light, ink = palette._luminance(shade.background), palette._luminance(shade.text_colour)
         contrast = (max(light, ink) + 0.05) / (min(light, ink) + 0.05)
         assert contrast >= 4.5, f"level {level} of {name}: {contrast:.2f}"
 

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from peasy.errors import MissingPart
+from peasy.errors import MissingExtra
 from peasy.render import png, svg
 
 
@@ -26,7 +26,7 @@ def test_missing_extra_is_an_error_with_install_hint(worked, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingPart) as caught:
+    with pytest.raises(MissingExtra) as caught:
         png.draw(worked)
     assert caught.value.exit_code == 5
     assert 'pip install "peasy[plots]"' in caught.value.hint

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from peasy.render.quantise import decimals_left, quantise, unpack
+from peasy.render.quantise import exact_decimals, quantise, unpack
 
 
 @pytest.mark.parametrize("fine", [0, 10**6])
@@ -35,4 +35,4 @@ def test_attention_of_many_heads_is_small():
 
 def test_decimals_are_within_the_error():
     for error in (0.002, 7.6e-6, 0.04, 3.0):
-        assert 10.0 ** -decimals_left(error, 4) / 2 >= error or decimals_left(error, 4) in (0, 4)
+        assert 10.0 ** -exact_decimals(error, 4) / 2 >= error or exact_decimals(error, 4) in (0, 4)

@@ -6,9 +6,9 @@ import zlib
 import numpy as np
 
 from peasy.render import palette
-from peasy.render.raster import heat_png, heat_uri, shrunk
+from peasy.render.raster import heat_data_uri, heat_png, max_pool
 
-SCALE = palette.Scale(0.0, 1.0, "by-size")
+SCALE = palette.ColourScale(0.0, 1.0, "by-size")
 
 
 def read(png: bytes):
@@ -34,21 +34,21 @@ def test_the_maximum_is_lightest_and_nan_is_transparent():
 
 
 def test_cells_can_be_many_pixels():
-    _, codes = read(heat_png(np.array([[0.0, 1.0]]), SCALE, times=3))
+    _, codes = read(heat_png(np.array([[0.0, 1.0]]), SCALE, upscale=3))
     assert codes.shape == (3, 6)
     assert set(codes[:, :3].ravel()) == {0}
 
 
 def test_data_uri():
-    assert heat_uri(np.eye(2), SCALE).startswith("data:image/png;base64,")
+    assert heat_data_uri(np.eye(2), SCALE).startswith("data:image/png;base64,")
 
 
 def test_max_pooling_ignores_nan():
     values = np.full((5, 7), np.nan)
     values[4, 6] = 0.25
-    tiles, side = shrunk(values, 3)
+    tiles, side = max_pool(values, 3)
     assert side == 3
     assert tiles.shape == (2, 3)
     assert tiles[1, 2] == 0.25
     assert np.isnan(tiles[0]).all()
-    assert shrunk(values, 10)[1] == 1
+    assert max_pool(values, 10)[1] == 1

@@ -97,7 +97,7 @@ def test_degenerate_points_are_drawn_or_counted(points):
 
 def test_a_document_without_figures_is_drawn_as_text():
     assert "All is well" in "".join(texts_of(tree_of(Document("t", (Paragraph("All is well", "good"),)))))
-    assert not svg.has_picture(Document("t", (Paragraph("x"),)))
+    assert not svg.has_figure(Document("t", (Paragraph("x"),)))
     tree_of(Document("", ()))
 
 

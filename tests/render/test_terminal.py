@@ -91,7 +91,7 @@ def test_hostile_strings_cannot_control_the_terminal(colour):
 
 
 def test_without_sanitising_an_escape_code_would_pass(monkeypatch):
-    monkeypatch.setattr("peasy.render.glyph.tame", lambda text: text)
+    monkeypatch.setattr("peasy.render.sanitize.escape_control", lambda text: text)
     assert "\x1b[31m" in terminal.draw(Document("\x1b[31m", ()))
 
 

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import peasy.formula
-from peasy.formula import Additive, Step, attend, attend_with_weights
+from peasy.formula import Additive, FormulaStep, attend, attend_with_weights
 from peasy.formula.normalise import NORMALISATIONS
 from peasy.formula.scoring import SCORINGS
 from peasy.render import tex
@@ -21,7 +21,7 @@ def module_captions():
     """Yield the caption of every Step defined in `formula`."""
     for found in pkgutil.iter_modules(peasy.formula.__path__, "peasy.formula."):
         for value in vars(importlib.import_module(found.name)).values():
-            if isinstance(value, Step):
+            if isinstance(value, FormulaStep):
                 yield value.tex.replace("%s", "X")
 
 
@@ -35,9 +35,9 @@ def computed_captions():
                 if normalise == "sum":
                     options = options | {"bias": [[1.0, 1.0], [1.0, 1.0]]}
                 steps = attend(eye, eye, ones, scoring=scoring, normalise=normalise, **options)
-                yield from (step.tex for step, _ in steps.numbered())
+                yield from (step.tex for step, _ in steps.step_arrays())
     for options in ({}, {"heads": 2}, {"w_o": eye}, {"heads": 2, "w_o": eye, "causal": True}, {"source": eye}):
-        yield from (step.tex for step, _ in attend_with_weights(eye, eye, eye, eye, **options).numbered())
+        yield from (step.tex for step, _ in attend_with_weights(eye, eye, eye, eye, **options).step_arrays())
 
 
 def check_tree(element):
@@ -55,7 +55,7 @@ def check_tree(element):
 @pytest.mark.parametrize("caption", sorted({*module_captions(), *computed_captions()}))
 def test_every_caption_of_the_formula_can_be_drawn(caption):
     check_tree(ElementTree.fromstring(tex.mathml(caption)))
-    text = tex.plain(caption)
+    text = tex.to_plain_text(caption)
     assert text
     assert "\\" not in text
     assert "{" not in text
@@ -82,7 +82,7 @@ def test_there_are_captions():
     ],
 )
 def test_formula_as_plain_text(source, text):
-    assert tex.plain(source) == text
+    assert tex.to_plain_text(source) == text
 
 
 def test_mathml_of_a_known_formula():

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from peasy import text
-from peasy.corpora import open_corpus, prepare
-from peasy.generation.decode import Sampling, generate
+from peasy import tokenization
+from peasy.datasets import open_corpus, prepare_shards
+from peasy.generation.decode import SamplingParams, generate
 from peasy.models import config as kinds
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.training import journal
-from peasy.training.attention import Sentence
+from peasy.training import metrics_log
+from peasy.training.attention_snapshots import TrackedSentence
+from peasy.training.data_loader import WindowDataLoader
 from peasy.training.event import Sampled
-from peasy.training.feed import TextFeed
-from peasy.training.loop import Task, train
+from peasy.training.loop import TrainSpec, train
 from peasy.training.objective import NextToken
 from peasy.training.recipe import make_recipe
 
@@ -33,13 +33,13 @@ def shards(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "lines.txt").write_text("\n".join(LINES * 12) + "\n", encoding="utf-8")
     corpus = open_corpus(folder / "lines.txt")
-    tokenizer = text.train(corpus.texts("train"), kind="characters")
-    return prepare(corpus, tokenizer, folder / "shards"), tokenizer
+    tokenizer = tokenization.train_tokenizer(corpus.texts("train"), kind="characters")
+    return prepare_shards(corpus, tokenizer, folder / "shards"), tokenizer
 
 
-def special_of(tokenizer) -> kinds.Special:
+def special_of(tokenizer) -> kinds.SpecialTokensConfig:
     special = tokenizer.special
-    return kinds.Special(special.pad, special.eos, (special.eos,), special.bos, special.mask, special.unk)
+    return kinds.SpecialTokensConfig(special.pad, special.eos, (special.eos,), special.bos, special.mask, special.unk)
 
 
 @pytest.fixture
@@ -48,11 +48,11 @@ def task(shards, tmp_path):
     opened, tokenizer = shards
 
     def write(model, step: int) -> Sampled:
-        found = generate(model, [[7, 8, 9]], Sampling(max_tokens=6, temperature=1.0, seed=1))
+        found = generate(model, [[7, 8, 9]], SamplingParams(max_tokens=6, temperature=1.0, seed=1))
         return Sampled(step, ("x",), (tokenizer.decode(found[0]),), tuple(map(tuple, found)))
 
-    def make(run: str = "run", *, model=None, clock=None, watched=True, sinks=(), **settings) -> Task:
-        sentence = Sentence((7, 8, 9, 10), ("a", "b", "c", "d")) if watched else None
+    def make(run: str = "run", *, model=None, clock=None, watched=True, sinks=(), **settings) -> TrainSpec:
+        sentence = TrackedSentence((7, 8, 9, 10), ("a", "b", "c", "d")) if watched else None
         given = {"seed": 3, "steps": 12} | settings
         if "minutes" in settings:
             given["steps"] = None
@@ -61,9 +61,9 @@ def task(shards, tmp_path):
         recipe = make_recipe("gpt", "tiny", DATA | {k: v for k, v in given.items() if v is not None})
         config = preset("gpt-tiny", vocabulary=len(tokenizer), d_model=32, dropout=0.1, stack={"layers": 1})
         model = model or build(dataclasses.replace(config, special=special_of(tokenizer)), seed=recipe.seed)
-        feed = TextFeed(opened.column("train"), opened.column("valid"), seed=recipe.seed)
+        feed = WindowDataLoader(opened.column("train"), opened.column("valid"), seed=recipe.seed)
         more = {} if clock is None else {"clock": clock}
-        return Task(folder, recipe, model, NextToken(), feed, tokenizer, write, sentence, sinks, **more)
+        return TrainSpec(folder, recipe, model, NextToken(), feed, tokenizer, write, sentence, sinks, **more)
 
     return make
 
@@ -72,7 +72,7 @@ def task(shards, tmp_path):
 def finish():
     """Train to the end and return the events."""
 
-    def run(task: Task) -> list:
+    def run(task: TrainSpec) -> list:
         return list(train(task))
 
     return run
@@ -84,7 +84,7 @@ def losses():
 
     def read(run: Path) -> dict[int, float]:
         by_step: dict[int, float] = {}
-        for line in journal.read(run / "metrics.jsonl"):
+        for line in metrics_log.read_log(run / "metrics.jsonl"):
             if line["event"] == "step":
                 assert line["step"] not in by_step, f"step {line['step']} twice"
                 by_step[line["step"]] = line["loss"]
@@ -98,11 +98,11 @@ def outcome(losses):
     """Return everything of a run that must not depend on interruptions."""
 
     def read(run: Path) -> dict:
-        metrics = list(journal.read(run / "metrics.jsonl"))
+        metrics = list(metrics_log.read_log(run / "metrics.jsonl"))
         return {
             "losses": losses(run),
             "valid": {line["step"]: line["loss"] for line in metrics if line["event"] == "validated"},
-            "samples": {line["step"]: line["ids"] for line in journal.read(run / "samples.jsonl")},
+            "samples": {line["step"]: line["ids"] for line in metrics_log.read_log(run / "samples.jsonl")},
             "weights": next(line["sha256"] for line in reversed(metrics) if line["event"] == "finished"),
             "attention": {path.name: path.read_bytes() for path in (run / "attention").glob("*")},
         }

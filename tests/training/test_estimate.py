@@ -6,41 +6,41 @@ import torch
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.training.estimate import Estimate, Machine, Sizes, read_amount
+from peasy.training.estimate import Hardware, ModelSizes, TrainingEstimate, parse_amount
 from peasy.training.learner import GradientLearner
 from peasy.training.objective import NextToken
-from peasy.training.optimizer import AdamW, Muon, Optimizer
+from peasy.training.optimizer import AdamWConfig, MuonConfig, Optimizer
 
 KINDS = ("gpt-tiny", "rnn-tiny", "cnn-tiny", "words-tiny")
 
 
-def measured(name: str, recipe) -> tuple[int, int, int, Sizes]:
+def measured(name: str, recipe) -> tuple[int, int, int, ModelSizes]:
     """Bytes of weights, gradients and optimizer state after one real step, and the estimate."""
     model = build(preset(name, vocabulary=40), seed=1).train()
     optimizer = Optimizer(model, recipe)
     ids = torch.arange(24).reshape(2, 12)
-    GradientLearner(model, NextToken(), optimizer, seed=0).learn([{"ids": ids, "targets": ids}], 1, 0.1)
+    GradientLearner(model, NextToken(), optimizer, seed=0).step([{"ids": ids, "targets": ids}], 1, 0.1)
     gradients = sum(weight.grad.nbytes for weight in model.parameters() if weight.grad is not None)
-    held = sum(tensor.nbytes for tensor in optimizer.state().values())
-    return sum(w.nbytes for w in model.parameters()), gradients, held, Sizes.of(model, recipe)
+    held = sum(tensor.nbytes for tensor in optimizer.state_dict().values())
+    return sum(w.nbytes for w in model.parameters()), gradients, held, ModelSizes.of(model, recipe)
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("recipe", [AdamW(), Muon()], ids=["adamw", "muon"])
+@pytest.mark.parametrize("recipe", [AdamWConfig(), MuonConfig()], ids=["adamw", "muon"])
 def test_estimate_equals_allocation(name, recipe):
     weights, gradients, held, sizes = measured(name, recipe)
-    assert (sizes.weights, sizes.weights, sizes.optimizer) == (weights, gradients, held)
+    assert (sizes.weight_bytes, sizes.weight_bytes, sizes.optimizer_bytes) == (weights, gradients, held)
 
 
 def test_meta_model_has_the_same_sizes():
-    _, _, _, sizes = measured("gpt-tiny", Muon())
-    assert Sizes.of(build(preset("gpt-tiny", vocabulary=40), seed=None), Muon()) == sizes
+    _, _, _, sizes = measured("gpt-tiny", MuonConfig())
+    assert ModelSizes.of(build(preset("gpt-tiny", vocabulary=40), seed=None), MuonConfig()) == sizes
 
 
 @pytest.fixture
 def gpt2():
-    sizes = Sizes.of(build(preset("gpt2"), seed=None), AdamW())
-    return Estimate(sizes, Machine(8, 312e12, 80e9, 300e9), rows=8, context=1024)
+    sizes = ModelSizes.of(build(preset("gpt2"), seed=None), AdamWConfig())
+    return TrainingEstimate(sizes, Hardware(8, 312e12, 80e9, 300e9), batch_size=8, seq_len=1024)
 
 
 def test_gpt2_matches_manual_calculation(gpt2):
@@ -57,33 +57,36 @@ def test_gpt2_matches_manual_calculation(gpt2):
 def test_fsdp_needs_less_memory_and_more_communication(gpt2):
     assert gpt2.held("fsdp") < gpt2.held("ddp")
     assert gpt2.sending("fsdp") > gpt2.sending("ddp")
-    alone = Estimate(gpt2.sizes, Machine(1, 312e12, 80e9, 300e9), 8, 1024)
-    assert alone.sending("ddp") == alone.sending("fsdp") == 0
+    alone = TrainingEstimate(gpt2.sizes, Hardware(1, 312e12, 80e9, 300e9), 8, 1024)
+    assert alone.communication_seconds("ddp") == alone.communication_seconds("fsdp") == 0
 
 
 def test_gqa_shrinks_the_kv_cache():
     grouped = preset("gpt-tiny", stack={"attention": {"heads": 2, "key_heads": 1}})
-    whole = Sizes.of(build(preset("gpt-tiny"), seed=None), AdamW())
-    assert 2 * Sizes.of(build(grouped, seed=None), AdamW()).cached == whole.cached
-    assert Sizes.of(build(preset("rnn-tiny"), seed=None), AdamW()).cached == 0
+    whole = ModelSizes.of(build(preset("gpt-tiny"), seed=None), AdamWConfig())
+    assert 2 * ModelSizes.of(build(grouped, seed=None), AdamWConfig()).kv_per_token == whole.kv_per_token
+    assert ModelSizes.of(build(preset("rnn-tiny"), seed=None), AdamWConfig()).kv_per_token == 0
 
 
 def test_token_shift_is_cached_and_lookup_tables_cost_no_flops():
     plain, more = preset("gpt-tiny"), preset("gpt-tiny", stack={"shift": True}, embedding={"ngrams": 2, "buckets": 100})
-    before, after = (Sizes.of(build(config, seed=None), AdamW()) for config in (plain, more))
-    assert after.cached == before.cached + plain.stack.layers * plain.d_model
-    assert after.tables == after.parameters - before.parameters == 100 * plain.d_model
-    machine = Machine(1, 1e12, 1e9, 1e9)
-    assert Estimate(after, machine, 4, 64).work == Estimate(before, machine, 4, 64).work
+    before, after = (ModelSizes.of(build(config, seed=None), AdamWConfig()) for config in (plain, more))
+    assert after.kv_per_token == before.kv_per_token + plain.stack.num_layers * plain.d_model
+    assert after.lookup_parameters == after.parameters - before.parameters == 100 * plain.d_model
+    machine = Hardware(1, 1e12, 1e9, 1e9)
+    assert (
+        TrainingEstimate(after, machine, 4, 64).flops_per_token
+        == TrainingEstimate(before, machine, 4, 64).flops_per_token
+    )
 
 
 @pytest.mark.parametrize("said", ["much", "80 pigs", ""])
 def test_invalid_amount_is_rejected(said):
     with pytest.raises(InvalidInput, match="amount"):
-        read_amount(said)
+        parse_amount(said)
 
 
 @pytest.mark.parametrize("wrong", [{"accelerators": 0}, {"flops": 0.0}, {"memory": -1.0}, {"use": 1.5}])
 def test_invalid_hardware_is_rejected(wrong):
     with pytest.raises(InvalidInput):
-        Machine(**{"accelerators": 1, "flops": 1.0, "memory": 1.0, "bandwidth": 1.0} | wrong)
+        Hardware(**{"accelerators": 1, "flops": 1.0, "memory": 1.0, "bandwidth": 1.0} | wrong)

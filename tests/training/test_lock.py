@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from peasy.training.lock import Busy, held, locked
+from peasy.training.lock import RunLocked, is_locked, run_lock
 
 HOLD = """
 import sys, time
@@ -18,20 +18,20 @@ with locked(Path(sys.argv[1])):
 
 
 def test_second_process_is_rejected(tmp_path):
-    with locked(tmp_path), pytest.raises(Busy, match="another process"), locked(tmp_path):
+    with run_lock(tmp_path), pytest.raises(RunLocked, match="another process"), run_lock(tmp_path):
         pass
 
 
 def test_lock_is_visible_from_outside(tmp_path):
-    assert not held(tmp_path)
-    with locked(tmp_path):
-        assert held(tmp_path)
-    assert not held(tmp_path)
+    assert not is_locked(tmp_path)
+    with run_lock(tmp_path):
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)
 
 
 def test_released_lock_can_be_taken_again(tmp_path):
     for _ in range(2):
-        with locked(tmp_path):
+        with run_lock(tmp_path):
             pass
 
 
@@ -39,10 +39,10 @@ def test_lock_of_killed_process_is_released(tmp_path):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(Busy, match=f"process {holder.pid}"), locked(tmp_path):
+        with pytest.raises(RunLocked, match=f"process {holder.pid}"), run_lock(tmp_path):
             pass
     finally:
         holder.kill()
         holder.wait()
-    with locked(tmp_path):
+    with run_lock(tmp_path):
         pass

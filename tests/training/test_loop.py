@@ -5,11 +5,11 @@ import shutil
 import pytest
 import torch
 
-from peasy.checkpoint.manifest import verifies
+from peasy.checkpoint.manifest import is_intact
 from peasy.training import loop
-from peasy.training.attention import read_records
-from peasy.training.event import Finished, Saved, Started, Step, Validated
-from peasy.training.lock import Busy
+from peasy.training.attention_snapshots import read_snapshots
+from peasy.training.event import Finished, Saved, Started, TrainStep, Validated
+from peasy.training.lock import RunLocked
 from peasy.training.loop import train
 
 
@@ -29,12 +29,12 @@ def test_events_are_in_order(task, finish):
     last = events[-1]
     assert isinstance(last, Finished)
     assert last.folder.name == "step-000004"
-    assert verifies(last.folder)
+    assert is_intact(last.folder)
 
 
 def test_loss_decreases(task, finish):
     events = finish(task(steps=60, save=0, sample=0))
-    losses = [event.loss for event in events if isinstance(event, Step)]
+    losses = [event.loss for event in events if isinstance(event, TrainStep)]
     valid = [event.loss for event in events if isinstance(event, Validated)]
     assert losses[0] > 3
     assert losses[-1] < 2.3
@@ -55,7 +55,7 @@ def test_resumed_run_equals_uninterrupted_run(task, finish, outcome, cuts):
 def stop_at(it, step: int) -> None:
     events = train(it)
     for event in events:
-        if isinstance(event, Step) and event.step == step:
+        if isinstance(event, TrainStep) and event.step == step:
             events.close()
             return
     raise AssertionError(f"there was no step {step}")
@@ -123,7 +123,7 @@ def test_finished_run_stays_finished(task, finish):
 def test_longer_budget_continues_a_finished_run(task, finish):
     finish(task(steps=4))
     events = finish(task(steps=6))
-    assert [event.step for event in events if isinstance(event, Step)] == [5, 6]
+    assert [event.step for event in events if isinstance(event, TrainStep)] == [5, 6]
 
 
 def test_only_newest_checkpoints_are_kept(task, finish):
@@ -135,7 +135,7 @@ def test_only_newest_checkpoints_are_kept(task, finish):
 def test_second_process_on_one_run_is_rejected(task):
     first = train(task())
     next(first)
-    with pytest.raises(Busy):
+    with pytest.raises(RunLocked):
         next(train(task()))
     first.close()
     next(train(task()))
@@ -168,7 +168,7 @@ class Ticking:
 
 def test_time_budget_ends_run_and_schedule(task, finish):
     events = finish(task(minutes=1.0, clock=Ticking(0.5), save=2, validate=0, sample=0, schedule={"floor": 0.0}))
-    steps = [event for event in events if isinstance(event, Step)]
+    steps = [event for event in events if isinstance(event, TrainStep)]
     assert 60 <= events[-1].elapsed < 66
     assert len(steps) > 10
     assert steps[-1].lr < 0.1 * max(step.lr for step in steps)
@@ -195,10 +195,10 @@ def test_small_run_trains_on_more_tokens_than_it_validates(task, finish):
 def test_resumed_run_has_the_remaining_time(task, finish):
     clock = Ticking(0.5)
     given = {"minutes": 1.0, "save": 0, "validate": 0, "sample": 0}
-    whole = [event for event in finish(task("whole", clock=Ticking(0.5), **given)) if isinstance(event, Step)]
+    whole = [event for event in finish(task("whole", clock=Ticking(0.5), **given)) if isinstance(event, TrainStep)]
     stop_at(task("cut", clock=clock, **given), 5)
     clock.now += 10_000  # time between stopping and resuming
-    rest = [event for event in finish(task("cut", clock=clock, **given)) if isinstance(event, Step)]
+    rest = [event for event in finish(task("cut", clock=clock, **given)) if isinstance(event, TrainStep)]
     assert rest[0].step == 6
     assert abs(rest[-1].step - whole[-1].step) <= 2
     assert rest[-1].elapsed < 66
@@ -218,7 +218,7 @@ def test_sequence_length_warmup(task, finish):
 def test_attention_snapshots_are_recorded(task, finish):
     it = task(steps=4, save=4)
     finish(it)
-    records = read_records(it.run)
+    records = read_snapshots(it.run)
     assert [record.step for record in records] == [1, 2, 3, 4]
     weights = records[0].weights["decoder.0.attention"]
     assert weights.shape == (2, 4, 4)
@@ -232,9 +232,9 @@ def test_stopped_run_records_a_snapshot(task, finish, save):
     """The snapshot is deleted on resume; regular snapshots remain, once each."""
     it = task(steps=9, save=save)
     stop_at(it, 3)
-    assert [record.step for record in read_records(it.run)] == [3]
+    assert [record.step for record in read_snapshots(it.run)] == [3]
     finish(task(steps=9, save=save))
-    assert [record.step for record in read_records(it.run)] == ([9] if save == 1 else [3, 6, 9])
+    assert [record.step for record in read_snapshots(it.run)] == ([9] if save == 1 else [3, 6, 9])
 
 
 def test_leftovers_of_killed_writer_are_removed(task, finish):
@@ -251,13 +251,13 @@ def test_crashes_skip_and_repeat_no_sample(task, finish):
         it = task(steps=steps, save=steps, sample=0, validate=0)
         batch = it.feed.batch
         asked = []
-        it.feed.batch = lambda position, rows, context, ask=asked, real=batch: (
+        it.feed.batch = lambda position, rows, context, ask=asked, padding_mask=batch: (
             ask.append(range(position, position + rows)) or real(position, rows, context)
         )
         events = train(it)
         try:
             for event in events:
-                if isinstance(event, Step):
+                if isinstance(event, TrainStep):
                     seen[event.step] = asked[-1]
                     if event.step == crash:
                         events.throw(RuntimeError("crash"))  # before this step could be saved
@@ -284,6 +284,6 @@ def test_sinks_receive_every_event(task, finish):
 
 
 def test_long_run_saves_without_request(task, finish, monkeypatch):
-    monkeypatch.setattr(loop, "_SAVE_SECONDS", 5.0)
+    monkeypatch.setattr(loop, "_MAX_SAVE_INTERVAL", 5.0)
     events = finish(task(steps=10, save=0, validate=0, sample=0, clock=Ticking(1.0)))
     assert len([event for event in events if isinstance(event, Saved)]) > 2

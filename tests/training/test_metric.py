@@ -7,18 +7,18 @@ import pytest
 from scipy.stats import spearmanr
 
 from peasy.errors import InvalidInput
-from peasy.training.metric import Right, Tally, Translations, spearman
+from peasy.training.metric import AccuracyCounter, TokenPredictionStats, TranslationMetrics, spearman
 
 WORDS = ["le", "chat", "dort", "sur", "la", "table", "et", "le", "chien", "mange", "une", "pomme", "rouge"]
 
 
 def test_token_stats():
-    tally = Tally(nats=6 * math.log(2), tokens=3, right=2, bytes=6)
+    tally = TokenPredictionStats(nats=6 * math.log(2), tokens=3, correct=2, bytes=6)
     assert tally.loss == pytest.approx(2 * math.log(2))
     assert tally.perplexity == pytest.approx(4)
     assert tally.bits_per_byte == pytest.approx(1)
     assert tally.accuracy == pytest.approx(2 / 3)
-    assert Tally(nats=1, tokens=1).bits_per_byte is None
+    assert TokenPredictionStats(nats=1, tokens=1).bits_per_byte is None
 
 
 def test_streamed_bleu_equals_corpus_bleu():
@@ -27,7 +27,7 @@ def test_streamed_bleu_equals_corpus_bleu():
     rng = random.Random(1)
     references = [" ".join(rng.choices(WORDS, k=8)) + "." for _ in range(40)]
     hypotheses = [" ".join(w if rng.random() < 0.8 else "un" for w in line.split()) for line in references]
-    streamed = Translations()
+    streamed = TranslationMetrics()
     for start in range(0, 40, 7):
         streamed.add(hypotheses[start : start + 7], references[start : start + 7])
     bleu, chrf = BLEU(), CHRF()
@@ -39,7 +39,7 @@ def test_streamed_bleu_equals_corpus_bleu():
 
 def test_empty_corpus_cannot_be_scored():
     with pytest.raises(InvalidInput):
-        Translations().scores()
+        TranslationMetrics().scores()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -55,8 +55,8 @@ def test_constant_scores_have_no_rank_correlation():
 
 
 def test_accuracy_by_category():
-    right = Right()
+    right = AccuracyCounter()
     for category, good in (("date", True), ("date", False), ("unit", True)):
         right.add(category, good)
-    assert right.share == pytest.approx(2 / 3)
+    assert right.accuracy == pytest.approx(2 / 3)
     assert right.by_category() == (("date", 1, 2), ("unit", 1, 1))

@@ -10,20 +10,20 @@ from peasy.errors import InvalidInput
 from peasy.models import config as kinds
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.training.chance import generator
 from peasy.training.learner import CountingLearner, GradientLearner
 from peasy.training.objective import (
-    HIDDEN,
+    IGNORE_INDEX,
     Contrastive,
-    Counting,
     MaskedToken,
     NextToken,
+    NGramCounting,
+    Seq2Seq,
     SkipGram,
-    SourceToTarget,
 )  # fmt: skip
-from peasy.training.optimizer import AdamW, Muon, Optimizer
+from peasy.training.optimizer import AdamWConfig, MuonConfig, Optimizer
+from peasy.training.rng import seeded_generator
 
-SPECIAL = kinds.Special(padding=0, begin=3, end=(3,), start=2, mask=4, unknown=1)
+SPECIAL = kinds.SpecialTokensConfig(pad=0, bos=3, eos=(3,), decoder_start=2, mask=4, unk=1)
 VOCABULARY = 30
 
 
@@ -48,17 +48,17 @@ def pairs() -> dict:
     real = torch.ones(10, 8, dtype=torch.bool)
     real[::2, -2:] = False
     source = ten(8, seed=3).masked_fill(~real, 0)
-    return {"ids": target[:, :-1], "targets": target[:, 1:], "source": source, "source_real": real}
+    return {"ids": target[:, :-1], "targets": target[:, 1:], "source": source, "source_padding_mask": real}
 
 
 def overfit(it, objective, batch, *, steps=60, lr=1e-2, muon=False) -> tuple[float, float]:
     """Mean loss before and after overfitting one batch."""
-    optimizer = Optimizer(it, Muon(rest=AdamW(lr=lr)) if muon else AdamW(lr=lr, decay=0.0))
-    learner = GradientLearner(it, objective, optimizer, seed=0, clip=1.0)
+    optimizer = Optimizer(it, MuonConfig(adamw=AdamWConfig(lr=lr)) if muon else AdamWConfig(lr=lr, weight_decay=0.0))
+    learner = GradientLearner(it, objective, optimizer, seed=0, grad_clip=1.0)
     it.train()
-    first = learner.learn([batch], 1, 1.0).loss
+    first = learner.step([batch], 1, 1.0).loss
     for step in range(2, steps):
-        learner.learn([batch], step, 1.0)
+        learner.step([batch], step, 1.0)
     it.eval()
     with torch.inference_mode():
         return first, float(objective.total(it, batch)) / objective.count(batch)
@@ -81,7 +81,7 @@ def test_next_token_overfits(name, changes):
 
 def test_masked_token_overfits():
     batch = {"ids": ten(8)}
-    asked = MaskedToken(share=0.3).prepare(batch, model("encoder-tiny").config, generator(1))
+    asked = MaskedToken(mask_prob=0.3).prepare(batch, model("encoder-tiny").config, seeded_generator(1))
     first, last = overfit(model("encoder-tiny"), MaskedToken(), asked)
     assert first > 2.5
     assert last < 0.2
@@ -89,7 +89,7 @@ def test_masked_token_overfits():
 
 @pytest.mark.parametrize("name", ["translator-tiny", "rnn-translator-tiny"])
 def test_seq2seq_overfits(name):
-    first, last = overfit(model(name), SourceToTarget(smoothing=0.05), pairs(), steps=90, lr=1e-2)
+    first, last = overfit(model(name), Seq2Seq(label_smoothing=0.05), pairs(), steps=90, lr=1e-2)
     assert first > 2.5
     assert last < 0.35
 
@@ -112,43 +112,43 @@ def test_skip_gram_overfits():
 def test_counting_overfits():
     it = model("ngram-tiny")
     batch = next_tokens()
-    learner = CountingLearner(it, Counting(), rows=10)
-    losses = [learner.learn([batch], step, 1.0).loss for step in range(6)]
+    learner = CountingLearner(it, NGramCounting(), loss_rows=10)
+    losses = [learner.step([batch], step, 1.0).loss for step in range(6)]
     assert losses[0] == pytest.approx(math.log(VOCABULARY), abs=1e-4)
     assert losses[-1] < losses[1] < losses[0]
 
 
 def test_ignored_targets_do_not_count():
-    targets = torch.tensor([[5, HIDDEN, 7, HIDDEN]])
+    targets = torch.tensor([[5, IGNORE_INDEX, 7, IGNORE_INDEX]])
     batch = {"ids": torch.tensor([[6, 7, 8, 9]]), "targets": targets}
     it = model("gpt-tiny").eval()
     scores = it(batch["ids"]).log_softmax(-1)
-    assert NextToken().count(batch) == 2
+    assert NextToken().num_targets(batch) == 2
     by_hand = -(scores[0, 0, 5] + scores[0, 2, 7])
-    torch.testing.assert_close(NextToken().total(it, batch), by_hand)
+    torch.testing.assert_close(NextToken().loss_sum(it, batch), by_hand)
 
 
 def test_label_smoothing_applies_only_in_training():
     it, batch = model("translator-tiny"), pairs()
     asked = batch["targets"]
-    scores = it.eval()(batch["ids"], source=batch["source"], source_real=batch["source_real"]).log_softmax(-1)
+    scores = it.eval()(batch["ids"], source=batch["source"], source_padding_mask=batch["source_padding_mask"]).log_softmax(-1)
     right = -scores.gather(2, asked[:, :, None]).sum()
-    torch.testing.assert_close(SourceToTarget(0.1).total(it, batch), right)
+    torch.testing.assert_close(Seq2Seq(0.1).loss_sum(it, batch), right)
     smoothed = 0.9 * right - 0.1 * scores.mean(-1).sum()
-    torch.testing.assert_close(SourceToTarget(0.1).total(it.train(), batch), smoothed)
+    torch.testing.assert_close(Seq2Seq(0.1).loss_sum(it.train(), batch), smoothed)
 
 
 def test_masking_depends_only_on_position():
     config, batch = model("encoder-tiny").config, {"ids": ten(40)}
-    one, two, other = (MaskedToken().prepare(batch, config, generator(7, place)) for place in (3, 3, 4))
+    one, two, other = (MaskedToken().prepare(batch, config, seeded_generator(7, place)) for place in (3, 3, 4))
     assert torch.equal(one["ids"], two["ids"])
     assert not torch.equal(one["ids"], other["ids"])
 
 
 def test_masking_changes_only_targets():
     config, ids = model("encoder-tiny").config, ten(400)
-    found = MaskedToken().prepare({"ids": ids}, config, generator(1))
-    asked = found["targets"] != HIDDEN
+    found = MaskedToken().prepare({"ids": ids}, config, seeded_generator(1))
+    asked = found["targets"] != IGNORE_INDEX
     assert torch.equal(found["ids"][~asked], ids[~asked])
     assert torch.equal(found["targets"][asked], ids[asked])
     assert float(asked.float().mean()) == pytest.approx(0.15, abs=0.02)
@@ -158,37 +158,39 @@ def test_masking_changes_only_targets():
 def test_padding_is_never_masked():
     real = torch.zeros(10, 8, dtype=torch.bool)
     real[:, :3] = True
-    found = MaskedToken(share=0.9).prepare({"ids": ten(), "real": real}, model("encoder-tiny").config, generator(2))
-    assert not (found["targets"] != HIDDEN)[~real].any()
+    found = MaskedToken(mask_prob=0.9).prepare(
+        {"ids": ten(), "padding_mask": real}, model("encoder-tiny").config, seeded_generator(2)
+    )
+    assert not (found["targets"] != IGNORE_INDEX)[~real].any()
 
 
 def test_same_label_is_no_negative():
     it = model("encoder-tiny").eval()
     batch = {"source": ten(6, seed=5), "ids": ten(6, seed=6)}
-    alike = Contrastive().total(it, batch | {"label": torch.zeros(10, dtype=torch.long)})
+    alike = Contrastive().loss_sum(it, batch | {"label": torch.zeros(10, dtype=torch.long)})
     assert float(alike.detach()) == pytest.approx(0.0, abs=1e-5)  # no negatives are left
-    apart = Contrastive().total(it, batch | {"label": torch.arange(10)})
-    torch.testing.assert_close(apart, Contrastive().total(it, batch))
+    apart = Contrastive().loss_sum(it, batch | {"label": torch.arange(10)})
+    torch.testing.assert_close(apart, Contrastive().loss_sum(it, batch))
 
 
 def test_skip_gram_matches_manual_calculation():
     it, ids = model("words-base", task="skip-gram", window=2), torch.tensor([[5, 6, 7]])
     chances = it(ids).log_softmax(-1)[0]
     near = [(0, 6), (1, 7), (1, 5), (2, 6), (0, 7), (2, 5)]
-    assert SkipGram(2).count({"ids": ids}) == len(near)
-    torch.testing.assert_close(SkipGram(2).total(it, {"ids": ids}), -sum(chances[at, word] for at, word in near))
+    assert SkipGram(2).num_targets({"ids": ids}) == len(near)
+    torch.testing.assert_close(SkipGram(2).loss_sum(it, {"ids": ids}), -sum(chances[at, word] for at, word in near))
 
 
 def test_micro_batches_equal_the_whole_batch():
     """However a batch is split, the step is the same; with padding, a mean of means would differ."""
     batch = pairs()
-    batch["targets"] = torch.where(torch.arange(7) < torch.arange(10)[:, None] % 7 + 1, batch["targets"], HIDDEN)
+    batch["targets"] = torch.where(torch.arange(7) < torch.arange(10)[:, None] % 7 + 1, batch["targets"], IGNORE_INDEX)
     whole, cut = (model("translator-tiny", dropout=0.0) for _ in range(2))
     parts = [{name: array[i : i + 5] for name, array in batch.items()} for i in (0, 5)]
-    one = GradientLearner(whole, SourceToTarget(), Optimizer(whole, AdamW()), seed=0).learn([batch], 1, 1.0)
-    two = GradientLearner(cut, SourceToTarget(), Optimizer(cut, AdamW()), seed=0).learn(parts, 1, 1.0)
+    one = GradientLearner(whole, Seq2Seq(), Optimizer(whole, AdamWConfig()), seed=0).step([batch], 1, 1.0)
+    two = GradientLearner(cut, Seq2Seq(), Optimizer(cut, AdamWConfig()), seed=0).step(parts, 1, 1.0)
     assert one.loss == pytest.approx(two.loss, rel=1e-5)
-    assert one.norm == pytest.approx(two.norm, rel=1e-4)
+    assert one.grad_norm == pytest.approx(two.grad_norm, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -201,4 +203,4 @@ def test_wrong_model_is_rejected(objective, name):
 
 def test_counting_needs_an_ngram_model():
     with pytest.raises(InvalidInput, match="n-gram"):
-        Counting().observe(model("gpt-tiny"), {"ids": ten()})
+        NGramCounting().count_ngrams(model("gpt-tiny"), {"ids": ten()})

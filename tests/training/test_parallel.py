@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from peasy import text
+from peasy import tokenization
 from peasy.checkpoint.store import read_checkpoint
-from peasy.corpora import open_corpus, prepare
+from peasy.datasets import open_corpus, prepare_shards
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.training import journal, loop
-from peasy.training.crew import Crew, is_crew, join
+from peasy.training import loop, metrics_log
+from peasy.training.distributed import ProcessGroup, is_distributed, process_group
 from peasy.training.objective import Contrastive
-from peasy.training.parallel import Asked, rows_of
+from peasy.training.parallel import LossModule, local_rows
 
 WORKER = Path(__file__).with_name("worker.py")
 LINES = "the cat sat on the mat\nthe dog lay on the rug\na bird sang in the tree\nmy phone broke today\n" * 30
@@ -82,7 +82,7 @@ def alone(folder: Path, steps: int = STEPS, **settings) -> dict[int, float]:
 
 def losses(folder: Path, event: str = "step") -> dict[int, float]:
     found: dict[int, float] = {}
-    for line in journal.read(folder / "metrics.jsonl"):
+    for line in metrics_log.read_log(folder / "metrics.jsonl"):
         if line["event"] == event:
             assert line["step"] not in found, f"step {line['step']} twice"
             found[line["step"]] = line["loss"]
@@ -104,7 +104,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("together")
     (folder / "lines.txt").write_text(LINES, encoding="utf-8")
     corpus = open_corpus(folder / "lines.txt")
-    prepare(corpus, text.train(corpus.texts("train"), kind="characters"), folder / "shards")
+    prepare_shards(corpus, tokenization.train_tokenizer(corpus.texts("train"), kind="characters"), folder / "shards")
     events = loop.train(task_of(folder / "half", STEPS, {}))
     next(event for event in events if getattr(event, "step", 0) == 4)
     events.close()
@@ -244,7 +244,7 @@ def children(pid: int) -> list[int]:
     return [int(pid_text) for path in tasks for pid_text in path.read_text(encoding="ascii").split()]
 
 
-class Beside(Crew):
+class Beside(ProcessGroup):
     """Rank of two, with known messages from the other rank."""
 
     def __init__(self, rank, sent):
@@ -261,7 +261,7 @@ def test_contrastive_negatives_come_from_all_ranks():
     model = build(preset("encoder-tiny", vocabulary=30, d_model=16), seed=1).train()
     ids = torch.randint(0, 30, (2, 4, 6), generator=torch.Generator().manual_seed(1))
     batch = {"source": ids[0], "ids": ids[1], "label": torch.tensor([0, 1, 0, 2])}
-    total = Contrastive().total(model, batch)
+    total = Contrastive().loss_sum(model, batch)
     total.backward()
     wanted = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
     sent = [model.embed(batch[name]).detach() for name in ("source", "ids")]
@@ -269,7 +269,7 @@ def test_contrastive_negatives_come_from_all_ranks():
     shares = []
     for rank in range(2):
         crew = Beside(rank, sent)
-        shares.append(Asked(model, Contrastive(), crew)(rows_of(batch, crew)))
+        shares.append(LossModule(model, Contrastive(), crew)(local_rows(batch, crew)))
         shares[-1].backward()
     assert float(sum(shares).detach()) == pytest.approx(float(total.detach()), abs=1e-5)
     found = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
@@ -279,16 +279,16 @@ def test_contrastive_negatives_come_from_all_ranks():
 
 def test_rows_must_split_evenly():
     batch = {"ids": torch.arange(8).reshape(4, 2)}
-    mine = [rows_of(batch, Crew(rank, 2))["ids"].tolist() for rank in range(2)]
+    mine = [local_rows(batch, ProcessGroup(rank, 2))["ids"].tolist() for rank in range(2)]
     assert mine == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
     with pytest.raises(InvalidInput, match="cannot be split evenly over 3 processes"):
-        rows_of(batch, Crew(0, 3))
+        local_rows(batch, ProcessGroup(0, 3))
 
 
 def test_process_group_without_torchrun_is_single(monkeypatch):
-    assert not is_crew({"WORLD_SIZE": "2"})
-    assert not is_crew({"RANK": "0", "WORLD_SIZE": "1"})
-    with join() as crew:
-        assert crew.alone
-        assert crew.agree("me") == "me"
-        crew.meet()
+    assert not is_distributed({"WORLD_SIZE": "2"})
+    assert not is_distributed({"RANK": "0", "WORLD_SIZE": "1"})
+    with process_group() as crew:
+        assert crew.is_single
+        assert crew.broadcast_str("me") == "me"
+        crew.barrier()

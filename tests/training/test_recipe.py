@@ -5,29 +5,29 @@ import pytest
 from peasy import config
 from peasy.errors import InvalidInput, NotFound
 from peasy.models.preset import preset
-from peasy.training.optimizer import AdamW, Muon
-from peasy.training.recipe import KINDS, SIZES, Recipe, differing, make_recipe
+from peasy.training.optimizer import AdamWConfig, MuonConfig
+from peasy.training.recipe import MODEL_KINDS, MODEL_SIZES, Recipe, changed_settings, make_recipe
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", MODEL_SIZES)
+@pytest.mark.parametrize("kind", MODEL_KINDS)
 def test_every_kind_and_size_has_a_recipe_and_a_model(kind, size):
     recipe = make_recipe(kind, size)
-    assert recipe.trains == kind
+    assert recipe.model_kind == kind
     assert preset(f"{kind}-{size}")
-    assert config.read(Recipe, config.plain(recipe)) == recipe
+    assert config.read(Recipe, config.to_plain(recipe)) == recipe
 
 
 def test_settings_override_the_preset():
     recipe = make_recipe("gpt", "tiny", {"optimizer": {"lr": 0.5}, "tokenizer": {"by": "characters"}})
-    assert isinstance(recipe.optimizer, Muon)
+    assert isinstance(recipe.optimizer, MuonConfig)
     assert recipe.optimizer.lr == 0.5
-    assert recipe.optimizer.rest == make_recipe("gpt", "tiny").optimizer.rest
-    assert recipe.tokenizer.vocabulary == 512
+    assert recipe.optimizer.adamw == make_recipe("gpt", "tiny").optimizer.adamw
+    assert recipe.tokenizer.vocab_size == 512
 
 
 def test_other_optimizer_replaces_all_its_settings():
-    assert make_recipe("gpt", settings={"optimizer": {"kind": "adamw"}}).optimizer == AdamW()
+    assert make_recipe("gpt", settings={"optimizer": {"kind": "adamw"}}).optimizer == AdamWConfig()
 
 
 def test_steps_replace_minutes():
@@ -62,11 +62,11 @@ def test_unknown_kind_or_size_is_rejected():
 
 def test_changed_settings_are_listed_by_path():
     old, new = make_recipe("gpt"), make_recipe("gpt", settings={"optimizer": {"rest": {"lr": 1.0}}}, seed=4)
-    assert differing(old, new) == ["optimizer.rest.lr", "seed"]
-    assert differing(old, old) == []
+    assert changed_settings(old, new) == ["optimizer.rest.lr", "seed"]
+    assert changed_settings(old, old) == []
 
 
 def test_sequence_length_warmup_keeps_tokens_per_batch():
     recipe = make_recipe("gpt", settings={"context": 64, "batch": 4, "short": {"context": 16, "until": 0.5}})
-    assert recipe.rows_and_context(0.0) == (16, 16)
-    assert recipe.rows_and_context(0.5) == (4, 64)
+    assert recipe.batch_shape(0.0) == (16, 16)
+    assert recipe.batch_shape(0.5) == (4, 64)

@@ -3,7 +3,7 @@
 import pytest
 
 from peasy.errors import InvalidInput
-from peasy.training.schedule import Budget, Cosine, Stable, due
+from peasy.training.schedule import Budget, CosineSchedule, WSDSchedule, due
 
 
 class Clock:
@@ -14,50 +14,50 @@ class Clock:
 
 
 def test_cosine_warmup_and_decay():
-    schedule = Cosine(warm=0.1, floor=0.2)
-    assert schedule.factor(0.05) == pytest.approx(0.5)
-    assert schedule.factor(0.1) == pytest.approx(1.0)
-    assert schedule.factor(0.55) == pytest.approx(0.6)  # halfway down
-    assert schedule.factor(1.0) == pytest.approx(0.2)
-    assert schedule.factor(0.0) > 0
+    schedule = CosineSchedule(warmup=0.1, min_lr_ratio=0.2)
+    assert schedule.lr_scale(0.05) == pytest.approx(0.5)
+    assert schedule.lr_scale(0.1) == pytest.approx(1.0)
+    assert schedule.lr_scale(0.55) == pytest.approx(0.6)  # halfway down
+    assert schedule.lr_scale(1.0) == pytest.approx(0.2)
+    assert schedule.lr_scale(0.0) > 0
 
 
 def test_wsd_is_constant_then_linear():
-    schedule = Stable(warm=0.1, decay=0.4, floor=0.0)
-    assert [schedule.factor(done) for done in (0.1, 0.3, 0.6)] == [1.0, 1.0, 1.0]
-    assert schedule.factor(0.8) == pytest.approx(0.5)
-    assert schedule.factor(1.0) == pytest.approx(0.0)
+    schedule = WSDSchedule(warmup=0.1, decay=0.4, min_lr_ratio=0.0)
+    assert [schedule.lr_scale(done) for done in (0.1, 0.3, 0.6)] == [1.0, 1.0, 1.0]
+    assert schedule.lr_scale(0.8) == pytest.approx(0.5)
+    assert schedule.lr_scale(1.0) == pytest.approx(0.0)
 
 
 def test_fractions_are_checked():
     with pytest.raises(InvalidInput, match="warm is 2"):
-        Cosine(warm=2.0)
+        CosineSchedule(warmup=2.0)
     with pytest.raises(InvalidInput, match="decay is -1"):
-        Stable(decay=-1.0)
+        WSDSchedule(decay=-1.0)
 
 
 def test_time_budget_follows_the_clock():
     clock = Clock()
     budget = Budget(minutes=2, clock=clock)
     clock.now += 30
-    assert budget.done(5) == pytest.approx(0.25)
-    assert budget.left(5, 1.0) == pytest.approx(90)
+    assert budget.progress(5) == pytest.approx(0.25)
+    assert budget.seconds_left(5, 1.0) == pytest.approx(90)
     clock.now += 500
-    assert budget.done(6) == 1.0
-    assert budget.over(6)
+    assert budget.progress(6) == 1.0
+    assert budget.is_exhausted(6)
 
 
 def test_resumed_run_counts_earlier_time():
     clock = Clock()
-    assert Budget(minutes=2, spent=60, clock=clock).done(0) == pytest.approx(0.5)
+    assert Budget(minutes=2, spent=60, clock=clock).progress(0) == pytest.approx(0.5)
 
 
 def test_step_budget_ignores_the_clock():
     clock = Clock()
     budget = Budget(steps=10, clock=clock)
     clock.now += 1e6
-    assert budget.done(5) == 0.5
-    assert budget.left(5, 2.0) == 10
+    assert budget.progress(5) == 0.5
+    assert budget.seconds_left(5, 2.0) == 10
 
 
 @pytest.mark.parametrize("given", [{}, {"steps": 1, "minutes": 1.0}, {"steps": 0}, {"minutes": 0.0}])

@@ -8,15 +8,15 @@ import shutil
 import pytest
 import torch
 
-from peasy import commit
-from peasy.checkpoint.home import checkpoints
-from peasy.checkpoint.manifest import verifies
-from peasy.checkpoint.resolve import resolve
+from peasy import atomic_dir
+from peasy.checkpoint.manifest import is_intact
+from peasy.checkpoint.paths import list_checkpoints
+from peasy.checkpoint.resolve import resolve_model
 from peasy.checkpoint.store import read_checkpoint
-from peasy.errors import NoRoom
+from peasy.errors import ResourceUnavailable
 from peasy.training.loop import train
 from peasy.training.optimizer import Optimizer
-from peasy.training.state import Place, latest_state, load_state, save_state, weights_hash
+from peasy.training.state import Progress, latest_state, load_state, save_state, weights_hash
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def saved(task, finish):
 
 
 def test_checkpoint_loads_as_a_model(saved):
-    found = read_checkpoint(resolve(saved.run).folder)
+    found = read_checkpoint(resolve_model(saved.run).folder)
     assert found.config["kind"] == "decoder"
-    assert found.tokenizer is not None
+    assert found.tokenizer_path is not None
 
 
 def test_round_trip(saved, task):
@@ -38,9 +38,9 @@ def test_round_trip(saved, task):
     folder, warning = latest_state(saved.run)
     place = load_state(folder, fresh.model, optimizer)
     assert warning is None
-    assert (place.step, place.position, place.context) == (6, 24, 16)
+    assert (place.step, place.samples, place.seq_len) == (6, 24, 16)
     assert weights_hash(fresh.model.state_dict()) == weights_hash(saved.model.state_dict())
-    assert optimizer.state()
+    assert optimizer.state_dict()
 
 
 def test_loaded_weights_are_copies(saved, task):
@@ -56,7 +56,7 @@ def test_loaded_weights_are_copies(saved, task):
 @pytest.mark.parametrize("trial", range(30))
 def test_mutated_checkpoint_is_skipped(saved, trial):
     chance = random.Random(trial)
-    newest = checkpoints(saved.run)[0]
+    newest = list_checkpoints(saved.run)[0]
     mutate(newest, chance)
     folder, warning = latest_state(saved.run)
     assert folder.name == "step-000004"
@@ -69,7 +69,7 @@ def test_a_thousand_mutated_checkpoints_are_skipped(saved, tmp_path):
     for trial in range(1000):
         run = tmp_path / "trial"
         shutil.copytree(saved.run, run)
-        mutate(checkpoints(run)[0], random.Random(f"thousand {trial}"))
+        mutate(list_checkpoints(run)[0], random.Random(f"thousand {trial}"))
         folder, warning = latest_state(run)
         assert folder.name == "step-000004", trial
         assert "step-000006 is damaged" in warning, trial
@@ -110,16 +110,16 @@ def test_failing_disk_loses_no_checkpoint(saved, monkeypatch, number, at):
             raise OSError(number, os.strerror(number))
         return real(descriptor)
 
-    monkeypatch.setattr(commit.os, "fsync", fsync)
-    before = {folder.name for folder in checkpoints(saved.run)}
-    place = Place(step=7, position=28, context=16)
-    with pytest.raises(NoRoom, match=r"^[^\n]*step-000007[^\n]* bytes are needed\.$"):
+    monkeypatch.setattr(atomic_dir.os, "fsync", fsync)
+    before = {folder.name for folder in list_checkpoints(saved.run)}
+    place = Progress(step=7, samples=28, seq_len=16)
+    with pytest.raises(ResourceUnavailable, match=r"^[^\n]*step-000007[^\n]* bytes are needed\.$"):
         save_state(saved.run, saved.model, None, place, saved.tokenizer, keep=3)
     monkeypatch.undo()
-    assert before <= {folder.name for folder in checkpoints(saved.run)}
+    assert before <= {folder.name for folder in list_checkpoints(saved.run)}
     folder, warning = latest_state(saved.run)
     assert warning is None
-    assert verifies(folder)
+    assert is_intact(folder)
 
 
 def test_run_resumes_after_full_disk(task, finish, outcome, monkeypatch):
@@ -132,8 +132,8 @@ def test_run_resumes_after_full_disk(task, finish, outcome, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(descriptor)
 
-    monkeypatch.setattr(commit.os, "fsync", full)
-    with pytest.raises(NoRoom):
+    monkeypatch.setattr(atomic_dir.os, "fsync", full)
+    with pytest.raises(ResourceUnavailable):
         list(train(it))
     monkeypatch.undo()
     again = task("cut")

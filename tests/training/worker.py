@@ -14,16 +14,16 @@ import torch
 
 torch.set_num_threads(1)
 
-from peasy import text  # noqa: E402
-from peasy.corpora import open_corpus, open_shards  # noqa: E402
+from peasy import tokenization  # noqa: E402
+from peasy.datasets import open_corpus, open_shards  # noqa: E402
 from peasy.errors import PeasyError  # noqa: E402
 from peasy.models.build import build  # noqa: E402
 from peasy.models.preset import preset  # noqa: E402
 from peasy.training import parallel  # noqa: E402
-from peasy.training.crew import Crew, join  # noqa: E402
-from peasy.training.event import Sampled, Step  # noqa: E402
-from peasy.training.feed import TextFeed  # noqa: E402
-from peasy.training.loop import Task  # noqa: E402
+from peasy.training.data_loader import WindowDataLoader  # noqa: E402
+from peasy.training.distributed import ProcessGroup, process_group  # noqa: E402
+from peasy.training.event import Sampled, TrainStep  # noqa: E402
+from peasy.training.loop import TrainSpec  # noqa: E402
 from peasy.training.objective import NextToken  # noqa: E402
 from peasy.training.recipe import make_recipe  # noqa: E402
 
@@ -32,26 +32,28 @@ BASE = {
 }  # fmt: skip
 
 
-def task_of(folder: Path, steps: int, settings: dict) -> Task:
+def task_of(folder: Path, steps: int, settings: dict) -> TrainSpec:
     """Training spec of the run in `folder`; `folder.parent` holds lines.txt and its shards."""
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     corpus = open_corpus(folder.parent / "lines.txt")
-    tokenizer = text.train(corpus.texts("train"), kind="characters")
+    tokenizer = tokenization.train_tokenizer(corpus.texts("train"), kind="characters")
     shards = open_shards(folder.parent / "shards")
     recipe = make_recipe("gpt", "tiny", BASE | {"steps": steps} | settings)
     model = build(preset("gpt-tiny", vocabulary=len(tokenizer), d_model=32, stack={"layers": 2}), seed=recipe.seed)
-    feed = TextFeed(shards.column("train"), shards.column("valid"), seed=recipe.seed)
-    return Task(folder, recipe, model, NextToken(), feed, tokenizer, lambda model, step: Sampled(step, ("a",), ("b",)))
+    feed = WindowDataLoader(shards.column("train"), shards.column("valid"), seed=recipe.seed)
+    return TrainSpec(
+        folder, recipe, model, NextToken(), feed, tokenizer, lambda model, step: Sampled(step, ("a",), ("b",))
+    )
 
 
-def do(crew: Crew, folder: Path, way: str, steps: int, settings: dict) -> None:
+def do(crew: ProcessGroup, folder: Path, way: str, steps: int, settings: dict) -> None:
     """Train one run."""
     die, stop = settings.pop("die", None), settings.pop("stop", None)
     events = parallel.train(task_of(folder, steps, settings | {"parallel": way}), crew)
     for event in events:
-        if isinstance(event, Step) and crew.rank == 1 and event.step == die:
+        if isinstance(event, TrainStep) and crew.rank == 1 and event.step == die:
             os.kill(os.getpid(), signal.SIGKILL)
-        if isinstance(event, Step) and crew.rank == 1 and event.step == stop:
+        if isinstance(event, TrainStep) and crew.rank == 1 and event.step == stop:
             events.close()
             break
 
@@ -59,7 +61,7 @@ def do(crew: Crew, folder: Path, way: str, steps: int, settings: dict) -> None:
 def main() -> None:
     """Do all jobs, one after the other, in one process group."""
     try:
-        with join() as crew:
+        with process_group() as crew:
             for name, way, steps, settings in json.loads(sys.argv[2]):
                 do(crew, Path(sys.argv[1]) / name, way, steps, settings)
     except PeasyError as error:

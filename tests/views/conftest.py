@@ -4,31 +4,31 @@ import numpy as np
 import pytest
 
 from peasy.formula import attend
-from peasy.looking.record import (
+from peasy.inspection.results import (
     Alignment,
     AlignmentScore,
-    Candidate,
+    AttentionHistory,
+    AttentionInfo,
+    AttentionOverview,
+    AttentionRecord,
     Capture,
+    CheckpointAttention,
     Effect,
-    Frame,
     GenerationTrace,
     HeadReport,
     HeadScore,
+    LayerTopK,
     LensTable,
-    LongLook,
-    Look,
-    Looked,
-    Overview,
-    Part,
     Similarity,
+    TiledAttention,
+    TokenProbability,
     Tokens,
     TraceStep,
-    TrainingFilm,
 )
-from peasy.nn.place import Place
+from peasy.nn.module_path import ModulePath
 
-SELF, CROSS = Place("decoder", 0, "attention"), Place("decoder", 0, "cross_attention")
-LATER = Place("decoder", 1, "attention")
+SELF, CROSS = ModulePath("decoder", 0, "attention"), ModulePath("decoder", 0, "cross_attention")
+LATER = ModulePath("decoder", 1, "attention")
 
 
 def tokens(*pieces: str, groups=None) -> Tokens:
@@ -48,38 +48,38 @@ def head(seed: int, count: int = 5, width: int = 4):
 
 
 @pytest.fixture
-def look() -> Look:
+def look() -> AttentionRecord:
     """Two layers of two heads, with queries, keys and values of the first layer."""
     steps = {(layer, number): head(10 * layer + number) for layer in (0, 1) for number in (0, 1)}
     weights = [
         Capture(place, "weights", np.stack([np.asarray(steps[place.layer, h][3].weights) for h in (0, 1)]), (0, 1),
-                tuple(range(5)), sizes=np.full((2, 5), 2.0))
+                tuple(range(5)), value_norms=np.full((2, 5), 2.0))
         for place in (SELF, LATER)
     ]  # fmt: skip
     rest = [
         Capture(SELF, name, np.stack([steps[0, h][at] for h in (0, 1)]), (0, 1), rows)
         for at, (name, rows) in enumerate((("query", tuple(range(5))), ("key", None), ("value", None)))
     ]
-    parts = tuple(Part(place, 2, (0, 0), causal=True) for place in (SELF, LATER))
-    after = (Candidate("·and", 7, 0.6), Candidate(".", 8, 0.2))
-    return Look("tiny", "decoder", PIZZA, None, (*weights, *rest), parts, next=after)
+    parts = tuple(AttentionInfo(place, 2, (0, 0), causal=True) for place in (SELF, LATER))
+    after = (TokenProbability("·and", 7, 0.6), TokenProbability(".", 8, 0.2))
+    return AttentionRecord("tiny", "decoder", PIZZA, None, (*weights, *rest), parts, next_tokens=after)
 
 
 @pytest.fixture
-def long_look() -> LongLook:
+def long_look() -> TiledAttention:
     """Sixty-four tokens in tiles of eight, two exact rows."""
     many = tokens(*(f"·w{position}" for position in range(64)))
     weights = np.tril(np.ones((2, 64, 64))) / np.arange(1, 65)[None, :, None]
     tiles = weights.reshape(2, 8, 8, 8, 8).mean(axis=(2, 4))
     rows = Capture(SELF, "weights", weights[:, [9, 63]], (0, 1), (9, 63))
-    overview = Overview(SELF, (0, 1), 8, "mean", tiles, 64, 64)
-    return LongLook("tiny", many, (overview,), (rows,), (Part(SELF, 2, (0, 1), causal=True),))
+    overview = AttentionOverview(SELF, (0, 1), 8, "mean", tiles, 64, 64)
+    return TiledAttention("tiny", many, (overview,), (rows,), (AttentionInfo(SELF, 2, (0, 1), causal=True),))
 
 
 @pytest.fixture
 def report() -> HeadReport:
     scores = [
-        HeadScore(Place("decoder", number, "attention"), 0, 1.0, 0.5, share, 0.0, 0.1, 0.1, 0.0, (0.3, None)[number],
+        HeadScore(ModulePath("decoder", number, "attention"), 0, 1.0, 0.5, share, 0.0, 0.1, 0.1, 0.0, (0.3, None)[number],
                   0.2, 1.5, np.array([0.2, 0.5, 0.3]))
         for number, share in enumerate((0.2, 0.9))
     ]  # fmt: skip
@@ -96,8 +96,8 @@ def lens() -> LensTable:
 @pytest.fixture
 def trace() -> GenerationTrace:
     def step(piece, number, reused, computed):
-        looked = Looked(SELF, np.array([[0, 1], [1, 0]]), np.array([[0.7, 0.2], [0.6, 0.3]]))
-        both = (Candidate("·x", 1, 0.3), Candidate(piece, number, 0.5))
+        looked = LayerTopK(SELF, np.array([[0, 1], [1, 0]]), np.array([[0.7, 0.2], [0.6, 0.3]]))
+        both = (TokenProbability("·x", 1, 0.3), TokenProbability(piece, number, 0.5))
         return TraceStep(number, piece, 0.5, -0.7, both, (looked,), computed, reused)
 
     steps = (step("·hot", 2, 0, 3), step(".", 3, 3, 1))
@@ -122,9 +122,9 @@ def alignment() -> Alignment:
 
 
 @pytest.fixture
-def film() -> TrainingFilm:
-    frames = tuple(Frame(step, {SELF: np.full((2, 5, 5), step / 100)}) for step in (0, 10, 20))
-    return TrainingFilm("quiet-fox", PIZZA, None, frames)
+def film() -> AttentionHistory:
+    frames = tuple(CheckpointAttention(step, {SELF: np.full((2, 5, 5), step / 100)}) for step in (0, 10, 20))
+    return AttentionHistory("quiet-fox", PIZZA, None, frames)
 
 
 @pytest.fixture
@@ -135,6 +135,9 @@ def similarity() -> Similarity:
 
 @pytest.fixture
 def effect() -> Effect:
-    before, after = (Candidate("·good", 1, 0.9), Candidate("·bad", 2, 0.05)), (Candidate("·good", 1, 0.4),)
+    before, after = (
+        (TokenProbability("·good", 1, 0.9), TokenProbability("·bad", 2, 0.05)),
+        (TokenProbability("·good", 1, 0.4),),
+    )
     measures = (("loss", 2.0, 2.5),)
     return Effect("tiny", "it was", ("layer 0, head 1 off",), before, after, (("·hot", 0.1, 0.2),), 0.5, 1.25, measures)

@@ -7,9 +7,16 @@ import pytest
 from tests.views.conftest import LATER, PIZZA, SELF
 
 from peasy.errors import NotFound
-from peasy.looking.record import Part
+from peasy.inspection.results import AttentionInfo
 from peasy.views import Links, Maps, Paragraph
-from peasy.views.attention import attention_maps, attentions, long_document, look_document, merge_words, query_document
+from peasy.views.attention import (
+    attention_document,
+    attention_maps,
+    captures_by_kind,
+    merge_words,
+    tiled_document,
+    token_attention_document,
+)
 
 
 def maps_of(document):
@@ -17,33 +24,33 @@ def maps_of(document):
 
 
 def test_maps_contain_every_captured_weight(look):
-    maps = maps_of(look_document(look))
+    maps = maps_of(attention_document(look))
     assert maps.values.shape == (2, 2, 5, 5)
     for layer, path in enumerate((SELF, LATER)):
         assert np.allclose(np.nan_to_num(maps.values[layer]), look.of("weights")[path].array)
 
 
 def test_masked_cells_are_nan_not_zero(look):
-    maps = maps_of(look_document(look))
+    maps = maps_of(attention_document(look))
     assert np.array_equal(np.isnan(maps.values[0, 0]), np.triu(np.ones((5, 5), bool), 1))
-    assert "empty cells are masked" in maps.says
+    assert "empty cells are masked" in maps.description
     free = dataclasses.replace(look, parts=())
-    assert not np.isnan(maps_of(look_document(free)).values).any()
+    assert not np.isnan(maps_of(attention_document(free)).values).any()
 
 
 def test_attention_sinks_outside_the_window_are_kept(look):
     capture = look.of("weights")[SELF]
     sunk = dataclasses.replace(capture, array=np.where(np.arange(5) == 1, 0.0, capture.array))
-    part = Part(SELF, 2, (0, 1), window=2, causal=True)
+    part = AttentionInfo(SELF, 2, (0, 1), window=2, causal=True)
     other = dataclasses.replace(look, captures=(sunk,), parts=(part,))
-    maps = maps_of(look_document(other))
+    maps = maps_of(attention_document(other))
     assert not np.isnan(maps.values[0, 0, 4, 0]), "a sink is visible from any distance"
     assert np.isnan(maps.values[0, 0, 4, 1]), "outside the window and masked"
-    assert "sinks" in maps.says
+    assert "sinks" in maps.description
 
 
 def test_grouped_query_attention_is_noted(look):
-    assert "0, 1 use 0" in maps_of(look_document(look)).says
+    assert "0, 1 use 0" in maps_of(attention_document(look)).description
 
 
 def test_merge_words_sums_keys_and_averages_queries(look):
@@ -51,7 +58,7 @@ def test_merge_words_sums_keys_and_averages_queries(look):
     merged, words = merge_words(values, PIZZA, PIZZA, range(5))
     assert words == ("The", "pizza", "was", "hot")
     assert merged[0, 0, 1, 1] == pytest.approx(np.mean([6 + 7, 11 + 12]))
-    document = look_document(look, words=True)
+    document = attention_document(look, merge_subwords=True)
     assert maps_of(document).columns == ("The", "pizza", "was", "hot")
     rows = np.nansum(maps_of(document).values, axis=-1)
     assert np.allclose(rows, 1, atol=1e-6), "merged rows still sum to 1"
@@ -59,17 +66,17 @@ def test_merge_words_sums_keys_and_averages_queries(look):
 
 
 def test_scaled_weights_are_weights_times_value_norms(look):
-    plain, scaled = (maps_of(look_document(look, scaled=flag)).values for flag in (False, True))
+    plain, scaled = (maps_of(attention_document(look, value_weighted=flag)).values for flag in (False, True))
     assert np.allclose(scaled, 2 * plain, equal_nan=True)
 
 
 def test_requested_head_is_selected_and_drawn_as_links(look):
-    document = look_document(look, layer=1, head=0)
-    assert maps_of(document).chosen == (1, 0)
+    document = attention_document(look, layer=1, head=0)
+    assert maps_of(document).selected == (1, 0)
     links = next(part for part in document.parts if isinstance(part, Links))
     assert np.allclose(np.nan_to_num(links.weights), look.of("weights")[LATER].array[0])
     with pytest.raises(NotFound, match="Layer 7"):
-        look_document(look, layer=7)
+        attention_document(look, layer=7)
 
 
 def test_only_captured_rows_are_shown(look):
@@ -82,29 +89,29 @@ def test_only_captured_rows_are_shown(look):
 
 def test_interventions_are_listed(look):
     edited = dataclasses.replace(look, edits=("layer 0, head 1 is off",))
-    assert any("head 1 is off" in part.text for part in look_document(edited).parts if isinstance(part, Paragraph))
+    assert any("head 1 is off" in part.text for part in attention_document(edited).parts if isinstance(part, Paragraph))
 
 
 def test_missing_weights_raise_not_found(look):
     with pytest.raises(NotFound, match="No weights"):
-        attentions(dataclasses.replace(look, captures=()))
+        captures_by_kind(dataclasses.replace(look, captures=()))
 
 
 def test_table_of_one_query(look):
-    document = query_document(look, 4, top=2)
+    document = token_attention_document(look, 4, top=2)
     table = document.parts[0]
     assert len(table.rows) == 4
     best = int(np.argmax(look.of("weights")[SELF].array[0, 4]))
     assert table.rows[0][3].startswith(PIZZA.pieces[best])
     with pytest.raises(NotFound):
-        query_document(look, 99)
+        token_attention_document(look, 99)
 
 
 def test_tiled_maps_keep_tiles_and_exact_rows(long_look):
-    maps = maps_of(long_document(long_look))
-    assert maps.tile == 8
+    maps = maps_of(tiled_document(long_look))
+    assert maps.tile_size == 8
     assert maps.values.shape == (1, 2, 8, 8)
     assert np.allclose(maps.values[0, 0, 3, :4], long_look.overviews[0].tiles[0, 3, :4])
-    assert maps.exact.places == (9, 63)
-    assert np.allclose(np.nan_to_num(maps.exact.values[0, 1, 0]), long_look.rows[0].array[1, 0])
-    assert np.isnan(maps.exact.values[0, 1, 0, 10])
+    assert maps.exact_rows.positions == (9, 63)
+    assert np.allclose(np.nan_to_num(maps.exact_rows.values[0, 1, 0]), long_look.rows[0].array[1, 0])
+    assert np.isnan(maps.exact_rows.values[0, 1, 0, 10])

@@ -1,12 +1,12 @@
 """Comparison of models: one column per metric, one line per model."""
 
-from peasy.views.comparison import ComparisonFacts, Contender, comparison_document
+from peasy.views.comparison import ComparedModel, ComparisonFacts, comparison_document
 from peasy.views.document import Curves, Table
 
-ONE = Contender(
+ONE = ComparedModel(
     "gpt", "r-gpt", 10, 100, 61.0, (("loss", 1.0, False), ("endings", 0.98, True)), ((1.0, 2.0), (2.0, 1.0))
 )
-TWO = Contender("ngram", "r-ngram", 5, 100, 1.0, (("loss", 2.0, False),))
+TWO = ComparedModel("ngram", "r-ngram", 5, 100, 1.0, (("loss", 2.0, False),))
 
 
 def test_missing_metric_is_an_empty_cell():

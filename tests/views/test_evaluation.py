@@ -1,7 +1,7 @@
 """Evaluation documents: number formats and tables."""
 
 from peasy.views.document import Table
-from peasy.views.evaluation import EvaluationFacts, Measure, evaluation_document
+from peasy.views.evaluation import EvaluationFacts, EvaluationMetric, evaluation_document
 
 
 def tables(facts):
@@ -9,7 +9,11 @@ def tables(facts):
 
 
 def test_number_formats():
-    measures = (Measure("loss", 1.25, ""), Measure("perplexity", 1234.5, ""), Measure("exact match", 0.975, "", True))
+    measures = (
+        EvaluationMetric("loss", 1.25, ""),
+        EvaluationMetric("perplexity", 1234.5, ""),
+        EvaluationMetric("exact match", 0.975, "", True),
+    )
     (table,) = tables(EvaluationFacts("m", "d", "valid", "3 tokens", measures))
     assert [row[1] for row in table.rows] == ["1.2500", "1,234.50", "97.50%"]
 
@@ -21,7 +25,7 @@ def test_single_category_has_no_table():
 
 
 def test_a_long_answer_is_cut_and_says_so():
-    facts = EvaluationFacts("m", "d", "valid", "1 pair", (), wrong=(("a", "b", "u" * 500),))
+    facts = EvaluationFacts("m", "d", "valid", "1 pair", (), errors=(("a", "b", "u" * 500),))
     written = tables(facts)[1].rows[0][2]
     assert len(written) == 60
     assert written.endswith("…")

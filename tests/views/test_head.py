@@ -8,11 +8,11 @@ from tests.views.conftest import SELF, head
 
 from peasy.errors import NotFound
 from peasy.views import Paragraph
-from peasy.views.head import head_document, work_head
+from peasy.views.head import head_document, head_example
 
 
 def test_steps_equal_the_formula(look):
-    worked = work_head(look, SELF, 1)
+    worked = head_example(look, SELF, 1)
     steps = head(1)[3]
     assert np.allclose(worked.step("weights").values, np.asarray(steps.weights))
     assert np.allclose(worked.step("context").values, np.asarray(steps.context))
@@ -39,7 +39,7 @@ def test_difference_from_the_formula_is_noted(look):
 
 
 def test_single_query_has_only_earlier_keys(look):
-    worked = work_head(look, SELF, 0, rows=[2])
+    worked = head_example(look, SELF, 0, rows=[2])
     assert worked.tokens == ("za",)
     assert worked.keys == ("The", "·piz", "za")
     assert np.allclose(worked.step("weights").values[0], np.asarray(head(0)[3].weights)[2, :3])

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.models.zoo import EVERYONE, make
+from tests.models.tiny_models import EVERYONE, make
 
 from peasy import render
 from peasy.models.build import build
@@ -27,9 +27,9 @@ def test_every_model_can_be_drawn_in_every_format(name, format):
 
 def test_modules_are_in_forward_order():
     before, after = (figure(build(preset(name), seed=None)) for name in ("gpt-tiny", "vaswani-base"))
-    inside = [block.name for block in before.columns[0][1].blocks[0].blocks]
+    inside = [block.name for block in before.columns[0][1].nodes[0].nodes]
     assert inside == ["attention norm", "attention", "feed-forward norm", "feed-forward"]
-    inside = [block.name for block in after.columns[1][1].blocks[0].blocks]
+    inside = [block.name for block in after.columns[1][1].nodes[0].nodes]
     assert inside[:4] == ["attention", "attention norm", "cross attention", "cross attention norm"]
 
 

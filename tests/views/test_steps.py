@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import peasy
-from peasy.views.steps import MOST_TABLES, steps_document
+from peasy.views.steps import MAX_TABLES, steps_document
 
 
 def test_notebook_output():
@@ -22,7 +22,7 @@ def test_one_table_per_head_and_batch_entry():
     x = np.ones((2, 8, 3, 4))
     shown = steps_document(peasy.attend(x, x, x, causal=True))
     assert "weights (batch 0, head 1)" in [matrix.name for matrix in shown.matrices()]
-    assert sum(matrix.name.startswith("weights") for matrix in shown.matrices()) == MOST_TABLES
+    assert sum(matrix.name.startswith("weights") for matrix in shown.matrices()) == MAX_TABLES
     assert any("8 more tables of weights" in getattr(part, "text", "") for part in shown.parts)
 
 

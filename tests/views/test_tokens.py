@@ -1,6 +1,6 @@
 """Tokenized text as a document."""
 
-from peasy.text.encoding import Encoding
+from peasy.tokenization.encoding import Encoding
 from peasy.views.document import Table
 from peasy.views.tokens import tokens_document
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from peasy.errors import NotFound
-from peasy.worked import example_names, load_example, read_example, work
-from peasy.worked.arithmetic import MOST_TERMS, arithmetic
+from peasy.worked import example_names, load_example, read_example, solve
+from peasy.worked.arithmetic import MAX_TERMS, arithmetic
 
 
 def evaluate(expression: str) -> float:
@@ -36,13 +36,13 @@ def check(worked, decimals=12, tolerance=1e-9):
 @pytest.mark.parametrize("name", example_names())
 def test_displayed_arithmetic_reproduces_every_cell_of_the_library(name: str):
     example = load_example(name)
-    check(work(example))
+    check(solve(example))
     for variant in example.variants:
-        check(work(example.changed(variant)))
+        check(solve(example.with_variant(variant)))
 
 
 def test_four_decimals_agree_within_rounding():
-    check(work(load_example("i-love-ai")), decimals=4, tolerance=5e-4)
+    check(solve(load_example("i-love-ai")), decimals=4, tolerance=5e-4)
 
 
 WIDE = np.random.default_rng(3).normal(size=(40, 30)).round(2)
@@ -66,20 +66,20 @@ WIDE = np.random.default_rng(3).normal(size=(40, 30)).round(2)
 )
 def test_displayed_arithmetic_reproduces_every_cell_with_other_settings(given):
     example = {"title": "t", "tokens": ["a", "b", "c"], "x": [[1, 0], [0, 1], [1, 1]]} | given
-    check(work(read_example(example)))
+    check(solve(read_example(example)))
 
 
 def test_evaluation_detects_a_wrong_line():
     assert evaluate("2.0281 / 5.0562") == pytest.approx(0.4011, abs=1e-4)
     assert evaluate("1·2 + (-3)^2 + √4 + √(1 + 3) + e^0") == 2 + 9 + 2 + 2 + 1
-    worked = work(load_example("i-love-ai"))
+    worked = solve(load_example("i-love-ai"))
     worked.step("weights").values[0, 1] += 1e-3
     with pytest.raises(AssertionError):
         check(worked)
 
 
 def test_i_love_ai_lecture_notes_cell_by_cell():
-    worked = work(load_example("i-love-ai"))
+    worked = solve(load_example("i-love-ai"))
     assert arithmetic(worked, "scores", "AI", "AI").texts == ("query · key: 2·1 + 1·1 = 2 + 1 = 3",)
     assert arithmetic(worked, "scaled", 0, 1, 2).texts == (
         "square root of d_k: √2 = 1.41",
@@ -93,21 +93,21 @@ def test_i_love_ai_lecture_notes_cell_by_cell():
 
 
 def test_masked_cells_are_explained():
-    worked = work(load_example("i-love-ai-causal"))
+    worked = solve(load_example("i-love-ai-causal"))
     assert arithmetic(worked, "masked", 0, 1).texts == ("masked for this query: -∞",)
     assert arithmetic(worked, "weights", 0, 1).texts == ("masked for this query: 0",)
     assert not any("AI" in line for line in arithmetic(worked, "weights", 0, 0).texts)
 
 
 def test_long_rows_are_abbreviated():
-    worked = work(read_example({"title": "t", "tokens": [str(i) for i in range(900)], "x": [[1.0]] * 900}))
+    worked = solve(read_example({"title": "t", "tokens": [str(i) for i in range(900)], "x": [[1.0]] * 900}))
     shown = arithmetic(worked, "weights", 0, 899)
-    assert len(shown.lines) <= MOST_TERMS + 4
+    assert len(shown.lines) <= MAX_TERMS + 4
     assert max(map(len, shown.texts)) < 600
 
 
 def test_rows_and_columns_by_token_or_position():
-    worked = work(load_example("i-love-ai"))
+    worked = solve(load_example("i-love-ai"))
     assert arithmetic(worked, "weights", "love", "ai").value == arithmetic(worked, "weights", 1, -1).value
     assert arithmetic(worked, "weights", "1", "2").value == arithmetic(worked, "weights", 1, 2).value
     with pytest.raises(NotFound, match="no row of weights 'lvoe'") as caught:

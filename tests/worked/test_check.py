@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peasy.errors import InvalidInput
-from peasy.worked import example_names, load_example, read_example, work
+from peasy.worked import example_names, load_example, read_example, solve
 from peasy.worked.checking import check
 from peasy.worked.checking import verdict as check_verdict
-from peasy.worked.example import Example, Written
+from peasy.worked.example import Example, WrittenTable
 
 DERIVED = ("query", "key", "value", "scores", "scaled", "masked", "weights", "context", "concat", "output")
 LOVE = {
@@ -37,11 +37,11 @@ def verdicts(checked, table=None):
 def fully_written(example: Example, decimals: int) -> Example:
     """Return the example with every derived table written at `decimals`."""
     tables = []
-    for step in work(example).steps:
+    for step in solve(example).steps:
         given = step.name == "weights" and example.weights is not None
         if step.base in DERIVED and not given and not (example.q and step.name == "query"):
             cells = tuple(tuple(_written(number, decimals) for number in row) for row in step.values)
-            tables.append(Written(step.name, cells))
+            tables.append(WrittenTable(step.name, cells))
     return replace(example, written=tuple(tables), variants=())
 
 
@@ -97,7 +97,7 @@ def test_computed_tables_pass(name, decimals):
 
 
 class _Counted:
-    def __init__(self, table: Written) -> None:
+    def __init__(self, table: WrittenTable) -> None:
         self.count_cells = sum(map(len, table.cells))
 
 
@@ -121,12 +121,12 @@ def test_one_changed_cell_is_the_only_one_reported(name):
 )
 def test_cells_computed_from_a_mistake_follow_it(table, row, column):
     example = read_example(LOVE)
-    exact = {step.name: step.values for step in work(example).steps}
+    exact = {step.name: step.values for step in solve(example).steps}
     spoilt = exact[table].copy()
     spoilt[row, column] += 2
     after = _worked_on(exact, table, spoilt)
     written = tuple(
-        Written(name, tuple(tuple(f"{number:.4f}" for number in row) for row in values))
+        WrittenTable(name, tuple(tuple(f"{number:.4f}" for number in row) for row in values))
         for name, values in after.items()
     )
     checked = check(replace(example, written=written))
@@ -187,12 +187,12 @@ def test_follows_needs_the_mistaken_table(monkeypatch):
         ("scaled", [["0.71", "0.71", "2.12"]], {"rows": ["love"]}),
     )
     assert verdicts(check(wrote(*tables)), "scaled") == ["right", "right", "follows"]
-    monkeypatch.setattr("peasy.worked.checking.mark.readings", lambda *_: [])
+    monkeypatch.setattr("peasy.worked.checking.checker.readings", lambda *_: [])
     assert verdicts(check(wrote(*tables)), "scaled") == ["right", "right", "wrong"]
 
 
 def test_without_the_truncation_rule_a_truncated_number_is_wrong(monkeypatch):
-    monkeypatch.setattr(check_verdict, "_cuts", lambda number, exact: False)
+    monkeypatch.setattr(check_verdict, "_truncates", lambda number, exact: False)
     assert verdicts(check(wrote(("weights", [["0.197", "0.401", "0.401"]], {"rows": ["I"]}))))[0] == "wrong"
 
 
@@ -252,7 +252,7 @@ def given_weights(cells):
 
 def test_context_from_weights_that_do_not_sum_to_one_follows_them():
     example = given_weights([["0.38", "0.4", "0.24"]])
-    more = (Written("V", (("0.6",), ("-0.35",), ("3.86",))), Written("context", (("1.0",),), ("Pizza",)))
+    more = (WrittenTable("V", (("0.6",), ("-0.35",), ("3.86",))), WrittenTable("context", (("1.0",),), ("Pizza",)))
     cell = check(replace(example, written=(*example.written, *more))).cells[0]
     assert (cell.verdict, cell.right) == ("follows", None)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peasy.errors import InvalidInput
-from peasy.worked.checking.cell import Mark, Number, read_cell
+from peasy.worked.checking.cell import CellMark, WrittenNumber, read_cell
 from peasy.worked.checking.expression import evaluate
 
 
@@ -28,47 +28,47 @@ from peasy.worked.checking.expression import evaluate
 )  # fmt: skip
 def test_numbers_are_read_as_people_write_them(written, value, decimals):
     number = read_cell(written)
-    assert isinstance(number, Number)
+    assert isinstance(number, WrittenNumber)
     assert number.value == pytest.approx(value, rel=1e-12)
     assert number.decimals == decimals
-    assert number.allows(value)
+    assert number.is_rounding_of(value)
 
 
 def test_a_plain_number_matches_all_values_that_round_to_it():
     number = read_cell("0.71")
-    assert number.allows(0.7071)
-    assert number.allows(0.705)
-    assert number.allows(0.715)
-    assert not number.allows(0.7049)
-    assert not number.allows(0.7151)
+    assert number.is_rounding_of(0.7071)
+    assert number.is_rounding_of(0.705)
+    assert number.is_rounding_of(0.715)
+    assert not number.is_rounding_of(0.7049)
+    assert not number.is_rounding_of(0.7151)
 
 
 def test_expressions_of_whole_numbers_are_exact_and_decimals_are_rounded():
-    assert not read_cell("1/3").allows(0.3333)
-    assert read_cell("1/5.06").allows(1 / 5.0562)
-    assert not read_cell("1/5.06").allows(1 / 5.07)
+    assert not read_cell("1/3").is_rounding_of(0.3333)
+    assert read_cell("1/5.06").is_rounding_of(1 / 5.0562)
+    assert not read_cell("1/5.06").is_rounding_of(1 / 5.07)
 
 
 @pytest.mark.parametrize(("written", "exact"), [("0.138", 0.13855), ("0.23", 0.2379), ("-0.23", -0.2379), ("1", 1.9)])
 def test_truncation_is_not_rounding(written, exact):
     number = read_cell(written)
-    assert number.cuts(exact)
-    assert not number.allows(exact)
+    assert number.is_truncation_of(exact)
+    assert not number.is_rounding_of(exact)
 
 
 @pytest.mark.parametrize(("written", "exact"), [("0.24", 0.2379), ("0.23", 0.2401), ("0.23", -0.2379), ("0.23", 0.23)])
 def test_not_a_truncation(written, exact):
-    assert not read_cell(written).cuts(exact)
+    assert not read_cell(written).is_truncation_of(exact)
 
 
 @pytest.mark.parametrize("written", ["", "  ", "_", "____", "...", "…", "?", "-", "—", "\\ldots", "$ $", ".."])
 def test_missing_answers_are_blank(written):
-    assert read_cell(written) is Mark.BLANK
+    assert read_cell(written) is CellMark.BLANK
 
 
 @pytest.mark.parametrize("written", ["x", "X", "×", "-inf", "-∞", "−∞", "$-\\infty$", "\\times"])
 def test_mask_signs(written):
-    assert read_cell(written) is Mark.HIDDEN
+    assert read_cell(written) is CellMark.MASKED
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,9 @@ def test_arbitrary_expressions_never_crash_and_bounds_enclose_the_value(text):
 
 @given(st.floats(-100, 100), st.integers(0, 6))
 def test_a_number_matches_every_value_rounded_to_it(exact, decimals):
-    assert read_cell(f"{exact:.{decimals}f}").allows(exact)
+    assert read_cell(f"{exact:.{decimals}f}").is_rounding_of(exact)
 
 
 @given(st.floats(-100, 100), st.integers(0, 6), st.integers(2, 50))
 def test_a_number_rejects_values_units_away(exact, decimals, units):
-    assert not read_cell(f"{exact + units * 10.0**-decimals:.{decimals}f}").allows(exact)
+    assert not read_cell(f"{exact + units * 10.0**-decimals:.{decimals}f}").is_rounding_of(exact)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from peasy.errors import InvalidInput, NotFound, PeasyError
-from peasy.worked import example_names, load_example, read_example, work
+from peasy.worked import example_names, load_example, read_example, solve
 
 TINY = {"title": "tiny", "tokens": ["a", "b"], "x": [[1, 0], [0, 1]]}
 
@@ -86,7 +86,7 @@ def test_invalid_fields_are_reported(case):
 )
 def test_errors_that_appear_only_when_solving(change, message):
     with pytest.raises(InvalidInput, match=message):
-        work(read_example(TINY | change))
+        solve(read_example(TINY | change))
 
 
 @pytest.mark.parametrize(

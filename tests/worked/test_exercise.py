@@ -21,13 +21,13 @@ def test_worksheets_are_deterministic(topic):
 @pytest.mark.parametrize("seed", range(20))
 def test_every_worksheet_has_small_numbers(topic, seed):
     exercise = make_exercise("3x2", seed, topic)
-    assert exercise.asked
+    assert exercise.solution
     assert all(np.abs(step.values).max() <= 3 for step in exercise.given)
     assert exercise.worked.example.tokens == tuple(dict.fromkeys(exercise.worked.example.tokens))
 
 
 def test_steps_of_each_topic():
-    asked = {topic: [step.name for step in make_exercise(topic=topic).asked] for topic in TOPICS}
+    asked = {topic: [step.name for step in make_exercise(topic=topic).solution] for topic in TOPICS}
     assert asked["plain"] == ["query", "key", "value", "scores", "scaled", "weights", "context"]
     assert "masked" in asked["masked"]
     assert asked["cosine"] == ["scores", "weights", "context"]

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from peasy.commands.explain import explain
 from peasy.errors import PeasyError
-from peasy.workbench.explain import explain
 from peasy.worked.arithmetic import arithmetic
 
 NUMBER = st.one_of(

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from peasy.errors import InvalidInput
-from peasy.worked.sentence import MADE, sentence_example, split_words, vector_of
+from peasy.worked.sentence import VECTOR_NOTE, sentence_example, split_words, word_vector
 
 
 def test_a_word_always_gets_the_same_vector():
-    assert vector_of("pizza") == (-0.2, 0.1, 0.2, -0.3), "vectors in saved pages and worksheets must not change"
+    assert word_vector("pizza") == (-0.2, 0.1, 0.2, -0.3), "vectors in saved pages and worksheets must not change"
     one, two = sentence_example("the cat saw the dog"), sentence_example("a dog and The bird")
     assert one.x[0] == one.x[3] == two.x[3]
     assert one.x[4] == two.x[1]
@@ -20,15 +20,15 @@ def test_a_word_always_gets_the_same_vector():
 def test_vectors_are_equal_in_another_process():
     code = "from peasy.worked.sentence import vector_of; print(vector_of('lemon'))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONHASHSEED": "7"})
-    assert ran.stdout.strip() == str(vector_of("lemon")), ran.stderr
+    assert ran.stdout.strip() == str(word_vector("lemon")), ran.stderr
 
 
 def test_unicode_normalisation_does_not_change_the_vector():
-    assert vector_of("caf\u00e9") == vector_of("cafe\u0301")
+    assert word_vector("caf\u00e9") == word_vector("cafe\u0301")
 
 
 def test_note_explains_the_vectors():
-    assert sentence_example("I love AI").note == MADE
+    assert sentence_example("I love AI").note == VECTOR_NOTE
 
 
 def test_words_and_punctuation():

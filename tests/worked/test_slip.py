@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from peasy.worked import load_example, read_example, work
-from peasy.worked.checking import check, mark
+from peasy.worked import load_example, read_example, solve
+from peasy.worked.checking import check, checker
 
 TEA = {
     "tokens": ["tea", "bread", "blue"],
@@ -30,7 +30,7 @@ SLIPS = {
 
 def handed_in(slip, **settings):
     """Return a solution computed with all digits and written with two decimals."""
-    worked = work(read_example(TEA | settings))
+    worked = solve(read_example(TEA | settings))
     weights = SLIPS[slip](worked.step("scores").values, worked.step("scaled").values)
     tables = {"weights": weights, "context": weights @ worked.step("value").values}
     written = [
@@ -54,7 +54,7 @@ def test_a_slip_is_named_and_counted_once(slip):
 
 
 def test_without_slips_the_context_is_wrong_too(monkeypatch):
-    monkeypatch.setattr(mark, "find_slip", lambda *given: None)
+    monkeypatch.setattr(checker, "find_slip", lambda *given: None)
     assert wrong_tables(check(handed_in("not scaled"))) == {"weights", "context"}
 
 

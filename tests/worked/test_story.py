@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 
 from peasy.errors import InvalidInput, NotFound
-from peasy.worked import load_example, read_example, work
-from peasy.worked.story import tell
+from peasy.worked import load_example, read_example, solve
+from peasy.worked.story import describe_query
 
 
 def sentences_of(name, query, **changes):
-    return tell(work(dataclasses.replace(load_example(name), **changes)), query).sentences
+    return describe_query(solve(dataclasses.replace(load_example(name), **changes)), query).sentences
 
 
 def test_i_love_ai_lecture_notes():
@@ -40,7 +40,7 @@ def test_unnormalised_weights_are_not_percentages():
 
 
 def test_percentages_add_up():
-    story = tell(work(load_example("journey")), "journey")
+    story = describe_query(solve(load_example("journey")), "journey")
     assert sum(share.weight for share in story.shares) == pytest.approx(1)
     for column, total in enumerate(story.context):
         assert sum(share.contribution[column] for share in story.shares) == pytest.approx(total)
@@ -54,9 +54,9 @@ def test_a_long_row_names_the_largest_weights_and_sums_the_rest():
 
 def test_repeated_word():
     example = read_example({"title": "t", "tokens": ["a", "b", "a"], "x": [[1], [2], [1]]})
-    assert "also occurs at position 2" in tell(work(example), "a").sentences[-1]
-    assert tell(work(example), 2).position == tell(work(example), "2").position == 2
-    assert "occurs" not in tell(work(example), "2").sentences[-1]
+    assert "also occurs at position 2" in describe_query(solve(example), "a").sentences[-1]
+    assert describe_query(solve(example), 2).position == describe_query(solve(example), "2").position == 2
+    assert "occurs" not in describe_query(solve(example), "2").sentences[-1]
 
 
 def test_unknown_word_and_missing_weights():

@@ -1,11 +1,11 @@
 """Symbolic tables of the slides on 'Easy peasy lemon squeezy'."""
 
-from peasy.worked import load_example, work
-from peasy.worked.symbolic import in_words, symbolise
+from peasy.worked import load_example, solve
+from peasy.worked.symbolic import to_symbols, weighted_sum_of_words
 
 
 def test_easy_peasy_in_symbols():
-    symbols = symbolise(work(load_example("easy-peasy")))
+    symbols = to_symbols(solve(load_example("easy-peasy")))
     scores, weights, context = symbols.tables
     assert scores.rows[3] == "squeezy(q_3)"
     assert scores.columns[2] == "lemon(k_2)"
@@ -17,10 +17,10 @@ def test_easy_peasy_in_symbols():
 
 
 def test_no_mask_no_crosses():
-    symbols = symbolise(work(load_example("i-love-ai")), decimals=2)
+    symbols = to_symbols(solve(load_example("i-love-ai")), decimals=2)
     assert not any("x" in row for table in symbols.tables for row in table.cells)
     assert symbols.sums[0] == ("I", "0.20*v_0 + 0.40*v_1 + 0.40*v_2")
 
 
 def test_a_row_in_words():
-    assert in_words(work(load_example("pizza")), 0) == "0.36 Pizza + 0.4 is + 0.24 awesome"
+    assert weighted_sum_of_words(solve(load_example("pizza")), 0) == "0.36 Pizza + 0.4 is + 0.24 awesome"

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from peasy.errors import InvalidInput, NotFound, PeasyError
 from peasy.worked.checking import check
-from peasy.worked.checking.name import CAPTIONS, step_named
+from peasy.worked.checking.step_aliases import CAPTIONS, parse_caption
 from peasy.worked.tables import read_notes, read_text
-from peasy.worked.tables.sheet import part_labels
+from peasy.worked.tables.sheet import split_labels
 
 MARKDOWN = """# Notes
 
@@ -146,21 +146,21 @@ def test_the_same_notes_in_four_formats(suffix, write):
     ],
 )  # fmt: skip
 def test_captions_as_people_write_them(caption, step):
-    assert step_named(caption) == (step, None)
+    assert parse_caption(caption) == (step, None)
 
 
 @pytest.mark.parametrize(
     "caption", ["scores head 2", "head-2.scores", "Head 2: scores", "scores (head 2)", "scores, head 2"]
 )
 def test_captions_of_heads(caption):
-    assert step_named(caption) == ("scores", 2)
+    assert parse_caption(caption) == ("scores", 2)
 
 
 @pytest.mark.parametrize(
     "caption", ["", "Dear diary", "see below", "the table", "1", "x" * 500, "weights and biases of life"]
 )
 def test_captions_that_name_no_step(caption):
-    assert step_named(caption) is None
+    assert parse_caption(caption) is None
 
 
 def test_caption_below_its_table():
@@ -175,7 +175,7 @@ def test_short_form_of_written_tables(write):
 
 
 def test_every_short_caption_names_its_step():
-    assert {step: step_named(caption) for step, caption in CAPTIONS.items()} == {
+    assert {step: parse_caption(caption) for step, caption in CAPTIONS.items()} == {
         step: (step, None) for step in CAPTIONS
     }
 
@@ -359,5 +359,5 @@ def test_a_named_table_is_not_renamed_by_its_formula():
 )  # fmt: skip
 def test_a_header_of_numbers_is_a_row_and_is_not_lost(header, is_row):
     """Markdown requires a header, so a table without one has its first row there."""
-    cells, _ = part_labels(list(header), [["love", "1", "1"]])
+    cells, _ = split_labels(list(header), [["love", "1", "1"]])
     assert len(cells) == 1 + is_row

@@ -10,68 +10,76 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peasy.checkpoint.gguf_words import write_words
+from peasy.atomic_dir import atomic_dir
+from peasy.checkpoint.gguf_tokenizer import write_gguf_tokenizer
 from peasy.checkpoint.huggingface.registry import family_for
-from peasy.checkpoint.huggingface.rule import Change, Rule, Split, Table, modules, pair, take_out
-from peasy.checkpoint.store import TOKENIZER, write_tokenizer
-from peasy.commit import committed
-from peasy.errors import InvalidInput, MissingPart
-from peasy.models.config import Config, DecoderConfig
-from peasy.nn.part import Activation, BandScaling, LinearScaling, Rotary
-from peasy.nn.position import scale_frequency
+from peasy.checkpoint.huggingface.weight_map import (
+    SplitFused,
+    WeightMap,
+    WeightRule,
+    WeightTransform,
+    export_weights,
+    module_rules,
+    pair_weights,
+)
+from peasy.checkpoint.store import TOKENIZER_FILE, write_tokenizer
+from peasy.errors import InvalidInput, MissingExtra
+from peasy.models.config import DecoderConfig, ModelConfig
+from peasy.nn.config import ActivationName, LinearRopeScaling, Llama3RopeScaling, RotaryConfig
+from peasy.nn.position import scale_rope_frequency
 
-FILE = "model.gguf"
-Numbers = Literal["f32", "f16", "q8_0"]
-NUMBERS: tuple[Numbers, ...] = ("f32", "f16", "q8_0")
-BLOCK = 32
+GGUF_FILE = "model.gguf"
+GGUFType = Literal["f32", "f16", "q8_0"]
+GGUF_TYPES: tuple[GGUFType, ...] = ("f32", "f16", "q8_0")
+Q8_BLOCK_SIZE = 32
 """Elements of a row that share one q8_0 scale."""
 
-LENGTH = 4096
+DEFAULT_CONTEXT_LENGTH = 4096
 """Context length written for a model without a limit."""
 
 
 @dataclass(frozen=True)
-class Architecture:
+class GGUFArchitecture:
     """A model family in llama.cpp. `neighbours`: RoPE rotates adjacent pairs there, two halves of a head here."""
 
     name: str
-    activation: Activation
-    neighbours: bool = False
-    biases: bool = True
+    activation: ActivationName
+    interleaved_rope: bool = False
+    has_biases: bool = True
 
 
 ARCHITECTURES = {
-    "gpt2": Architecture("gpt2", "gelu-tanh"),
-    "llama": Architecture("llama", "silu", neighbours=True),
-    "mistral": Architecture("llama", "silu", neighbours=True),
-    "arcee": Architecture("arcee", "relu-squared", neighbours=True, biases=False),
-    "qwen2": Architecture("qwen2", "silu"),
-    "qwen3": Architecture("qwen3", "silu", biases=False),
+    "gpt2": GGUFArchitecture("gpt2", "gelu-tanh"),
+    "llama": GGUFArchitecture("llama", "silu", interleaved_rope=True),
+    "mistral": GGUFArchitecture("llama", "silu", interleaved_rope=True),
+    "arcee": GGUFArchitecture("arcee", "relu-squared", interleaved_rope=True, has_biases=False),
+    "qwen2": GGUFArchitecture("qwen2", "silu"),
+    "qwen3": GGUFArchitecture("qwen3", "silu", has_biases=False),
 }
 
 
 @dataclass(frozen=True)
-class Neighbours(Change):
+class InterleaveRope(WeightTransform):
     """Permute the rows of a query or key matrix from half-split to interleaved RoPE order, head by head."""
 
-    heads: int
+    num_heads: int
 
-    def inward(self, theirs: Sequence[Tensor]) -> list[Tensor]:
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
         """Interleaved to half-split order."""
-        return [tensor.unflatten(0, (self.heads, -1, 2)).transpose(1, 2).flatten(0, 2) for tensor in theirs]
+        return [tensor.unflatten(0, (self.num_heads, -1, 2)).transpose(1, 2).flatten(0, 2) for tensor in external]
 
-    def back(self, ours: Sequence[Tensor]) -> list[Tensor]:
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
         """Half-split to interleaved order."""
-        return [tensor.unflatten(0, (self.heads, 2, -1)).transpose(1, 2).flatten(0, 2) for tensor in ours]
+        return [tensor.unflatten(0, (self.num_heads, 2, -1)).transpose(1, 2).flatten(0, 2) for tensor in internal]
 
 
 def write_gguf(
     folder: str | Path,
-    config: Config,
+    config: ModelConfig,
     tensors: Mapping[str, Tensor],
     tokenizer: Any = None,
     *,
-    numbers: Numbers = "f16",
+    tensor_type: GGUFType = "f16",
 ) -> Path:
     """Write a new folder with `model.gguf` and the tokenizer, atomically.
 
@@ -86,59 +94,62 @@ def write_gguf(
     ['model.gguf']
     """
     if find_spec("gguf") is None:
-        raise MissingPart("GGUF export needs the package gguf.", hint="pip install 'peasy[export]'")
-    if numbers not in NUMBERS:
-        raise InvalidInput(f"Unknown GGUF type {numbers!r}.", hint=f"Supported: {', '.join(NUMBERS)}.")
-    architecture, decoder_config = _architecture(config)
-    gguf_tensors = take_out(pair(table(decoder_config, architecture), tensors), tensors)
-    gguf_tensors |= _frequencies(decoder_config)
-    with committed(folder) as temporary:
-        write_tokenizer(temporary / TOKENIZER, tokenizer)
-        _write(temporary, architecture, decoder_config, gguf_tensors, numbers)
+        raise MissingExtra("GGUF export needs the package gguf.", hint="pip install 'peasy[export]'")
+    if tensor_type not in GGUF_TYPES:
+        raise InvalidInput(f"Unknown GGUF type {tensor_type!r}.", hint=f"Supported: {', '.join(GGUF_TYPES)}.")
+    architecture, decoder_config = _find_architecture(config)
+    gguf_tensors = export_weights(pair_weights(weight_map(decoder_config, architecture), tensors), tensors)
+    gguf_tensors |= _rope_factors(decoder_config)
+    with atomic_dir(folder) as temporary:
+        write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)
+        _write(temporary, architecture, decoder_config, gguf_tensors, tensor_type)
     return Path(folder)
 
 
-def table(config: DecoderConfig, architecture: Architecture) -> Table:
+def weight_map(config: DecoderConfig, architecture: GGUFArchitecture) -> WeightMap:
     """Return the two-way map between GGUF tensor names and peasy's."""
     theirs, ours = "blk.{layer}.", "decoder.blocks.{layer}."
     attention = config.stack.attention
-    key_heads = attention.key_heads or attention.heads
-    return Table(
+    key_heads = attention.num_kv_heads or attention.num_heads
+    return WeightMap(
         (
-            Rule("token_embd.weight", "embedding.token.weight"),
-            Rule("position_embd.weight", "embedding.position.weight"),
-            *(_fused(theirs, ours, config.d_model) if architecture.name == "gpt2" else ()),
-            *_turned(theirs, ours, "q", "query", Neighbours(attention.heads) if architecture.neighbours else Change()),
-            *_turned(theirs, ours, "k", "key", Neighbours(key_heads) if architecture.neighbours else Change()),
-            *modules(theirs, ours, {
+            WeightRule("token_embd.weight", "embedding.token.weight"),
+            WeightRule("position_embd.weight", "embedding.position.weight"),
+            *(_fused_qkv_rules(theirs, ours, config.d_model) if architecture.name == "gpt2" else ()),
+            *_rope_projection_rules(theirs, ours, "q", "query", InterleaveRope(attention.num_heads) if architecture.interleaved_rope else WeightTransform()),
+            *_rope_projection_rules(theirs, ours, "k", "key", InterleaveRope(key_heads) if architecture.interleaved_rope else WeightTransform()),
+            *module_rules(theirs, ours, {
                 "attn_norm": "attention_norm", "attn_v": "attention.value", "attn_output": "attention.output",
                 "attn_q_norm": "attention.query_norm", "attn_k_norm": "attention.key_norm",
                 "ffn_norm": "feedforward_norm", "ffn_gate": "feedforward.gate", "ffn_up": "feedforward.up",
                 "ffn_down": "feedforward.down",
             }),
-            *modules("", "", {"output_norm": "decoder.norm", "output": "head"}),
+            *module_rules("", "", {"output_norm": "decoder.norm", "output": "head"}),
         )
     )  # fmt: skip
 
 
-def _fused(theirs: str, ours: str, d_model: int) -> list[Rule]:
+def _fused_qkv_rules(external: str, internal: str, d_model: int) -> list[WeightRule]:
     return [
-        Rule(
-            f"{theirs}attn_qkv.{kind}",
-            tuple(f"{ours}attention.{part}.{kind}" for part in ("query", "key", "value")),
-            Split((d_model,) * 3),
+        WeightRule(
+            f"{external}attn_qkv.{kind}",
+            tuple(f"{internal}attention.{part}.{kind}" for part in ("query", "key", "value")),
+            SplitFused((d_model,) * 3),
         )
         for kind in ("weight", "bias")
     ]
 
 
-def _turned(theirs: str, ours: str, one: str, other: str, change: Change) -> list[Rule]:
+def _rope_projection_rules(
+    external: str, internal: str, external_name: str, internal_name: str, transform: WeightTransform
+) -> list[WeightRule]:
     return [
-        Rule(f"{theirs}attn_{one}.{kind}", f"{ours}attention.{other}.{kind}", change) for kind in ("weight", "bias")
+        WeightRule(f"{external}attn_{external_name}.{kind}", f"{internal}attention.{internal_name}.{kind}", transform)
+        for kind in ("weight", "bias")
     ]
 
 
-def _architecture(config: Config) -> tuple[Architecture, DecoderConfig]:
+def _find_architecture(config: ModelConfig) -> tuple[GGUFArchitecture, DecoderConfig]:
     """Return llama.cpp's architecture for this model; refuse what llama.cpp would compute differently."""
     if not isinstance(config, DecoderConfig):
         raise InvalidInput(f"GGUF export does not support models of kind {config.kind}.", hint="Only decoders.")
@@ -147,84 +158,88 @@ def _architecture(config: Config) -> tuple[Architecture, DecoderConfig]:
     if stack.feedforward.activation != architecture.activation:
         unsupported = f"{architecture.name} with the activation {stack.feedforward.activation}"
         raise InvalidInput(f"llama.cpp does not support {unsupported}.", hint=f"It uses {architecture.activation}.")
-    if not architecture.biases and (stack.attention.bias or stack.attention.output_bias or stack.feedforward.bias):
+    if not architecture.has_biases and (stack.attention.bias or stack.attention.output_bias or stack.feedforward.bias):
         raise InvalidInput(f"llama.cpp does not support {architecture.name} with biases.")
     if stack.attention.scale is not None:
         raise InvalidInput(f"llama.cpp does not support {architecture.name} with a custom attention scale.")
     return architecture, config
 
 
-def _frequencies(config: DecoderConfig) -> dict[str, Tensor]:
+def _rope_factors(config: DecoderConfig) -> dict[str, Tensor]:
     """Return the RoPE frequency factors of Llama 3 scaling, which llama.cpp reads as a tensor."""
     position = config.position
-    if not isinstance(position, Rotary) or not isinstance(position.scaling, BandScaling):
+    if not isinstance(position, RotaryConfig) or not isinstance(position.scaling, Llama3RopeScaling):
         return {}
     width = _d_head(config)
     frequency = 1.0 / position.base ** (torch.arange(0, width, 2).float() / width)
-    return {"rope_freqs.weight": frequency / scale_frequency(frequency, position.scaling)}
+    return {"rope_freqs.weight": frequency / scale_rope_frequency(frequency, position.scaling)}
 
 
 def _write(
-    folder: Path, architecture: Architecture, config: DecoderConfig, tensors: Mapping[str, Tensor], numbers: Numbers
+    folder: Path,
+    architecture: GGUFArchitecture,
+    config: DecoderConfig,
+    tensors: Mapping[str, Tensor],
+    tensor_type: GGUFType,
 ) -> None:
     import gguf
 
-    writer = gguf.GGUFWriter(folder / FILE, architecture.name)
+    writer = gguf.GGUFWriter(folder / GGUF_FILE, architecture.name)
     types = {"f32": gguf.LlamaFileType.ALL_F32, "f16": gguf.LlamaFileType.MOSTLY_F16}
-    writer.add_file_type(types.get(numbers, gguf.LlamaFileType.MOSTLY_Q8_0))
+    writer.add_file_type(types.get(tensor_type, gguf.LlamaFileType.MOSTLY_Q8_0))
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    _write_settings(writer, config)
-    write_words(writer, folder, config)
-    kinds = {name: _kind(name, tensor, numbers) for name, tensor in tensors.items()}
+    _write_metadata(writer, config)
+    write_gguf_tokenizer(writer, folder, config)
+    kinds = {name: _tensor_type(name, tensor, tensor_type) for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
-        _announce(writer, name, tuple(tensor.shape), kinds[name])
+        _add_tensor_info(writer, name, tuple(tensor.shape), kinds[name])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     for name, tensor in tensors.items():  # one at a time, so that at most one converted copy is in memory
-        writer.write_tensor_data(_converted(name, tensor, kinds[name]))
+        writer.write_tensor_data(_convert(name, tensor, kinds[name]))
     writer.close()
 
 
-def _write_settings(writer: Any, config: DecoderConfig) -> None:
+def _write_metadata(writer: Any, config: DecoderConfig) -> None:
     import gguf
 
     attention, width = config.stack.attention, _d_head(config)
-    length = config.context or LENGTH
-    windows = [window for layer in range(config.stack.layers) if (window := attention.window_of(layer))]
+    length = config.max_seq_len or DEFAULT_CONTEXT_LENGTH
+    windows = [window for layer in range(config.stack.num_layers) if (window := attention.window_for_layer(layer))]
     # GGUF has no sliding window for these architectures; up to its length it has no effect.
     writer.add_context_length(min([length, *windows]))
     writer.add_embedding_length(config.d_model)
-    writer.add_block_count(config.stack.layers)
-    writer.add_feed_forward_length(config.stack.feedforward.width)
-    writer.add_head_count(attention.heads)
-    writer.add_head_count_kv(attention.key_heads or attention.heads)
+    writer.add_block_count(config.stack.num_layers)
+    writer.add_feed_forward_length(config.stack.feedforward.d_ff)
+    writer.add_head_count(attention.num_heads)
+    writer.add_head_count_kv(attention.num_kv_heads or attention.num_heads)
     writer.add_key_length(width)
     writer.add_value_length(width)
-    writer.add_vocab_size(config.vocabulary)
-    if not isinstance(config.position, Rotary):
-        writer.add_layer_norm_eps(config.stack.norm.epsilon)
+    writer.add_vocab_size(config.vocab_size)
+    if not isinstance(config.position, RotaryConfig):
+        writer.add_layer_norm_eps(config.stack.norm.eps)
         return
-    writer.add_layer_norm_rms_eps(config.stack.norm.epsilon)
+    writer.add_layer_norm_rms_eps(config.stack.norm.eps)
     writer.add_rope_dimension_count(width)
     writer.add_rope_freq_base(config.position.base)
-    if isinstance(config.position.scaling, LinearScaling):
+    if isinstance(config.position.scaling, LinearRopeScaling):
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(config.position.scaling.factor)
 
 
-def _kind(name: str, tensor: Tensor, numbers: Numbers) -> Numbers:
+def _tensor_type(name: str, tensor: Tensor, requested: GGUFType) -> GGUFType:
     """Choose the tensor type: vectors and positions stay f32; rows not divisible into q8_0 blocks become f16."""
     if tensor.ndim < 2 or name == "position_embd.weight":
         return "f32"
-    return "f16" if numbers == "q8_0" and tensor.shape[-1] % BLOCK else numbers
+    return "f16" if requested == "q8_0" and tensor.shape[-1] % Q8_BLOCK_SIZE else requested
 
 
-def _announce(writer: Any, name: str, shape: tuple[int, ...], kind: Numbers) -> None:
+def _add_tensor_info(writer: Any, name: str, shape: tuple[int, ...], tensor_type: GGUFType) -> None:
     import gguf
 
-    if kind != "q8_0":
-        dtype = np.dtype(np.float32 if kind == "f32" else np.float16)
+    if tensor_type != "q8_0":
+        dtype = np.dtype(np.float32 if tensor_type == "f32" else np.float16)
         writer.add_tensor_info(name, shape, dtype, int(np.prod(shape)) * dtype.itemsize)
         return
     quantised = gguf.GGMLQuantizationType.Q8_0
@@ -232,13 +247,13 @@ def _announce(writer: Any, name: str, shape: tuple[int, ...], kind: Numbers) -> 
     writer.add_tensor_info(name, byte_shape, np.dtype(np.uint8), int(np.prod(byte_shape)), raw_dtype=quantised)
 
 
-def _converted(name: str, tensor: Tensor, kind: Numbers) -> np.ndarray:
+def _convert(name: str, tensor: Tensor, tensor_type: GGUFType) -> np.ndarray:
     import gguf
 
     array = tensor.detach().to(device="cpu", dtype=torch.float32).contiguous().numpy()
-    if kind == "f32":
+    if tensor_type == "f32":
         return array
-    if kind == "q8_0":
+    if tensor_type == "q8_0":
         return gguf.quants.quantize(array, gguf.GGMLQuantizationType.Q8_0)
     if np.abs(array).max(initial=0) > np.finfo(np.float16).max:
         raise InvalidInput(f"{name} has values too large for f16.", hint="Use f32.")
@@ -246,4 +261,4 @@ def _converted(name: str, tensor: Tensor, kind: Numbers) -> np.ndarray:
 
 
 def _d_head(config: DecoderConfig) -> int:
-    return config.stack.attention.d_head or config.d_model // config.stack.attention.heads
+    return config.stack.attention.d_head or config.d_model // config.stack.attention.num_heads

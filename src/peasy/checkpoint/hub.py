@@ -9,11 +9,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from peasy.checkpoint.memory import show_bytes
+from peasy.checkpoint.ram import format_bytes
 from peasy.errors import NeedsNetwork, NotFound, PeasyError, UsageError
 
-WANTED = ("*.json", "*.safetensors", "*.spm", "spiece.model", "vocab.txt", "merges.txt", "1_Pooling/config.json")
-WITHOUT_OWNER = frozenset(
+ALLOW_PATTERNS = (
+    "*.json",
+    "*.safetensors",
+    "*.spm",
+    "spiece.model",
+    "vocab.txt",
+    "merges.txt",
+    "1_Pooling/config.json",
+)
+LEGACY_IDS = frozenset(
     [
         "bert-base-cased", "bert-base-uncased", "bert-large-uncased", "distilgpt2", "distilroberta-base", "gpt2",
         "gpt2-large", "gpt2-medium", "gpt2-xl", "roberta-base", "roberta-large", "t5-base", "t5-large", "t5-small",
@@ -21,22 +29,22 @@ WITHOUT_OWNER = frozenset(
 )  # fmt: skip
 """Legacy hub ids without an owner. Any other name without a slash is a local name."""
 
-_ID = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?")
+_ID_PATTERN = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?")
 
-Ask = Callable[[str], bool]
+Confirm = Callable[[str], bool]
 """Callback that confirms a download; its argument is a question with the model and its size."""
 
 
-def is_id(name: str) -> bool:
+def is_hub_id(name: str) -> bool:
     """Return whether a name can be a hub id.
 
-    >>> is_id("openai-community/gpt2"), is_id("gpt2"), is_id("stories"), is_id("../x")
+    >>> is_hub_id("openai-community/gpt2"), is_hub_id("gpt2"), is_hub_id("stories"), is_hub_id("../x")
     (True, True, False, False)
     """
-    return bool(_ID.fullmatch(name)) and ("/" in name or name in WITHOUT_OWNER)
+    return bool(_ID_PATTERN.fullmatch(name)) and ("/" in name or name in LEGACY_IDS)
 
 
-def cache() -> Path:
+def cache_dir() -> Path:
     """Return the cache directory of `huggingface_hub`."""
     if configured := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
         return Path(configured).expanduser()
@@ -44,9 +52,9 @@ def cache() -> Path:
     return Path(os.environ.get("HF_HOME") or default).expanduser() / "hub"
 
 
-def cached(id: str) -> Path | None:
+def find_cached(model_id: str) -> Path | None:
     """Return the snapshot folder of a cached model, or None if its weights are not cached."""
-    model = cache() / ("models--" + id.replace("/", "--"))
+    model = cache_dir() / ("models--" + model_id.replace("/", "--"))
     try:
         snapshot = model / "snapshots" / (model / "refs" / "main").read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -56,62 +64,67 @@ def cached(id: str) -> Path | None:
     return snapshot if any(snapshot.glob("*.safetensors")) else None
 
 
-def all_cached() -> dict[str, Path]:
+def list_cached() -> dict[str, Path]:
     """Return all cached models with weights, by id."""
-    return dict(_all_cached())
+    return dict(_iter_cached())
 
 
-def fetch(id: str, ask: Ask, *, offline: bool = False) -> Path:
+def fetch_model(model_id: str, confirm: Confirm, *, offline: bool = False) -> Path:
     """Return the folder of a hub model: from the cache, else downloaded after confirmation."""
-    if (folder := cached(id)) is not None:
+    if (folder := find_cached(model_id)) is not None:
         return folder
     if offline or os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
         hint = "List the available models: peasy models"
-        raise NeedsNetwork(f"{id} is not in the cache, and peasy is offline.", hint=hint)
-    size = _size(id)
-    if not ask(f"Download {id} from the Hugging Face hub ({show_bytes(size)})?"):
-        raise UsageError(f"{id} was not downloaded.", hint="Confirm in advance with --yes.")
-    return _download(id)
+        raise NeedsNetwork(f"{model_id} is not in the cache, and peasy is offline.", hint=hint)
+    size = _download_size(model_id)
+    if not confirm(f"Download {model_id} from the Hugging Face hub ({format_bytes(size)})?"):
+        raise UsageError(f"{model_id} was not downloaded.", hint="Confirm in advance with --yes.")
+    return _download(model_id)
 
 
-def _all_cached() -> Iterator[tuple[str, Path]]:
-    for folder in sorted(cache().glob("models--*")):
+def _iter_cached() -> Iterator[tuple[str, Path]]:
+    for folder in sorted(cache_dir().glob("models--*")):
         id = folder.name.removeprefix("models--").replace("--", "/")
-        if (snapshot := cached(id)) is not None:
+        if (snapshot := find_cached(id)) is not None:
             yield id, snapshot
 
 
-def _size(id: str) -> int:
+def _download_size(model_id: str) -> int:
     from fnmatch import fnmatch
 
     from huggingface_hub import HfApi
 
-    files = _online(id, lambda: HfApi().model_info(id, files_metadata=True, timeout=10).siblings) or []
-    wanted = [file for file in files if any(fnmatch(file.rfilename, pattern) for pattern in WANTED)]
+    files = _call_hub(model_id, lambda: HfApi().model_info(model_id, files_metadata=True, timeout=10).siblings) or []
+    wanted = [file for file in files if any(fnmatch(file.rfilename, pattern) for pattern in ALLOW_PATTERNS)]
     if not any(file.rfilename.endswith(".safetensors") for file in wanted):
         raise NotFound(
-            f"{id} has no safetensors weights.", hint="Choose a model that has them: peasy does not read pickle files."
+            f"{model_id} has no safetensors weights.",
+            hint="Choose a model that has them: peasy does not read pickle files.",
         )
     return sum(file.size or 0 for file in wanted)
 
 
-def _download(id: str) -> Path:
+def _download(model_id: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    return Path(_online(id, lambda: snapshot_download(id, allow_patterns=list(WANTED), cache_dir=cache())))
+    return Path(
+        _call_hub(
+            model_id, lambda: snapshot_download(model_id, allow_patterns=list(ALLOW_PATTERNS), cache_dir=cache_dir())
+        )
+    )
 
 
-def _online(id: str, act: Callable[[], Any]) -> Any:
+def _call_hub(model_id: str, request: Callable[[], Any]) -> Any:
     from huggingface_hub import errors
 
     try:
-        return act()
+        return request()
     except PeasyError:
         raise
     except errors.GatedRepoError:
-        raise NotFound(f"{id} is gated: accept its terms on the hub first.") from None
+        raise NotFound(f"{model_id} is gated: accept its terms on the hub first.") from None
     except errors.RepositoryNotFoundError:
-        raise NotFound(f"The hub has no model {id}, or it is private.") from None
+        raise NotFound(f"The hub has no model {model_id}, or it is private.") from None
     except (OSError, getattr(errors, "HTTPError", OSError), errors.OfflineModeIsEnabled) as error:
         reason = " ".join(str(error).split())[:120].rstrip(".")
-        raise NeedsNetwork(f"{id} is not in the cache, and the hub does not answer: {reason}.") from None
+        raise NeedsNetwork(f"{model_id} is not in the cache, and the hub does not answer: {reason}.") from None

@@ -9,12 +9,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from peasy import config
-from peasy.checkpoint.folder import Folder, short
+from peasy.checkpoint.safe_folder import SafeFolder, short_repr
 from peasy.errors import InvalidInput, PeasyError
 
-MANIFEST = "manifest.json"
-FORMAT = "peasy-checkpoint"
-VERSION = 1
+MANIFEST_FILE = "manifest.json"
+FORMAT_NAME = "peasy-checkpoint"
+FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -35,64 +35,64 @@ class Manifest:
     files: Mapping[str, FileRecord]
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
-    format: str = FORMAT
-    version: int = VERSION
+    format: str = FORMAT_NAME
+    version: int = FORMAT_VERSION
     seal: str | None = None
 
 
 def write_manifest(folder: str | Path, notes: Mapping[str, str] | None = None) -> Manifest:
     """Hash every file of the folder, then write `manifest.json`."""
     folder = Path(folder)
-    names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
-    files = {name: _record(Folder(folder), name) for name in names}
-    manifest = Manifest(files, versions(), dict(notes or {}))
-    manifest = replace(manifest, seal=_sealed(manifest))
-    (folder / MANIFEST).write_text(_text(manifest), encoding="utf-8")
+    names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST_FILE)
+    files = {name: _hash_file(SafeFolder(folder), name) for name in names}
+    manifest = Manifest(files, package_versions(), dict(notes or {}))
+    manifest = replace(manifest, seal=_compute_seal(manifest))
+    (folder / MANIFEST_FILE).write_text(_to_json(manifest), encoding="utf-8")
     return manifest
 
 
-def read_manifest(folder: Folder) -> Manifest:
+def read_manifest(folder: SafeFolder) -> Manifest:
     """Read and validate the manifest of a checkpoint folder."""
-    where = folder.path / MANIFEST
-    data = folder.read_json(MANIFEST)
-    if data.get("format") != FORMAT:
-        raise InvalidInput(f"{where} has format {short(data.get('format'))}, not {FORMAT!r}.")
-    if data.get("version") != VERSION:
+    where = folder.path / MANIFEST_FILE
+    data = folder.read_json(MANIFEST_FILE)
+    if data.get("format") != FORMAT_NAME:
+        raise InvalidInput(f"{where} has format {short_repr(data.get('format'))}, not {FORMAT_NAME!r}.")
+    if data.get("version") != FORMAT_VERSION:
         hint = "It was written by a newer peasy: upgrade peasy to read it."
-        message = f"{where} has version {short(data.get('version'))}; this peasy reads version {VERSION}."
+        message = f"{where} has version {short_repr(data.get('version'))}; this peasy reads version {FORMAT_VERSION}."
         raise InvalidInput(message, hint=hint)
     return config.read(Manifest, data, where=str(where))
 
 
-def verify(folder: Folder, manifest: Manifest) -> None:
+def verify(folder: SafeFolder, manifest: Manifest) -> None:
     """Compare every file with its size and hash in the manifest; the error names the first mismatch.
 
     A safetensors or JSON file that the manifest does not list is an error too.
     """
     for name, expected in manifest.files.items():
-        actual = _record(folder, name)
+        actual = _hash_file(folder, name)
         if actual.bytes != expected.bytes:
-            raise _damaged(folder, name, f"has {actual.bytes:,} bytes instead of {expected.bytes:,}")
+            raise _damaged_error(folder, name, f"has {actual.bytes:,} bytes instead of {expected.bytes:,}")
         if actual.sha256 != expected.sha256:
-            raise _damaged(folder, name, "was changed: its SHA-256 differs from the manifest")
-    for name in folder.names():
-        if name.endswith((".safetensors", ".json")) and name not in manifest.files and name != MANIFEST:
-            raise _damaged(folder, name, "is not in the manifest")
+            raise _damaged_error(folder, name, "was changed: its SHA-256 differs from the manifest")
+    for name in folder.list_names():
+        if name.endswith((".safetensors", ".json")) and name not in manifest.files and name != MANIFEST_FILE:
+            raise _damaged_error(folder, name, "is not in the manifest")
 
 
-def verifies(path: str | Path) -> bool:
+def is_intact(path: str | Path) -> bool:
     """Return whether a folder is an undamaged checkpoint, manifest included."""
     try:
-        folder = Folder(path)
+        folder = SafeFolder(path)
         manifest = read_manifest(folder)
         verify(folder, manifest)
-        unchanged = folder.read(MANIFEST) == _text(manifest).encode()
+        unchanged = folder.read(MANIFEST_FILE) == _to_json(manifest).encode()
     except PeasyError:
         return False
-    return manifest.seal is None or (unchanged and manifest.seal == _sealed(manifest))
+    return manifest.seal is None or (unchanged and manifest.seal == _compute_seal(manifest))
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that results may depend on."""
     by_name = {"python": platform.python_version()}
     for name in ("peasy", "torch", "tokenizers", "safetensors", "numpy"):
@@ -103,19 +103,19 @@ def versions() -> dict[str, str]:
     return by_name
 
 
-def _text(manifest: Manifest) -> str:
-    return json.dumps(config.plain(manifest), indent=2, ensure_ascii=False) + "\n"
+def _to_json(manifest: Manifest) -> str:
+    return json.dumps(config.to_plain(manifest), indent=2, ensure_ascii=False) + "\n"
 
 
-def _sealed(manifest: Manifest) -> str:
-    return hashlib.sha256(_text(replace(manifest, seal=None)).encode()).hexdigest()
+def _compute_seal(manifest: Manifest) -> str:
+    return hashlib.sha256(_to_json(replace(manifest, seal=None)).encode()).hexdigest()
 
 
-def _record(folder: Folder, name: str) -> FileRecord:
+def _hash_file(folder: SafeFolder, name: str) -> FileRecord:
     with folder.open(name) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return FileRecord(file.tell(), digest)
 
 
-def _damaged(folder: Folder, name: str, fault: str) -> InvalidInput:
-    return InvalidInput(f"{folder.path / name} {fault}.", hint="The checkpoint is damaged; use another copy.")
+def _damaged_error(folder: SafeFolder, name: str, problem: str) -> InvalidInput:
+    return InvalidInput(f"{folder.path / name} {problem}.", hint="The checkpoint is damaged; use another copy.")

@@ -7,19 +7,19 @@ from typing import Any
 import torch
 
 from peasy import config as settings
-from peasy.checkpoint import memory
-from peasy.checkpoint.folder import Folder, short
-from peasy.checkpoint.store import CONFIG, Checkpoint, write_checkpoint
-from peasy.checkpoint.tensors import Tensors
+from peasy.checkpoint import ram
+from peasy.checkpoint.safe_folder import SafeFolder, short_repr
+from peasy.checkpoint.store import CONFIG_FILE, Checkpoint, write_checkpoint
+from peasy.checkpoint.tensors import TensorStore
 from peasy.errors import InvalidInput
 from peasy.models.build import build
-from peasy.models.config import Config, read_config
+from peasy.models.config import ModelConfig, read_config
 from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
-from peasy.text import Tokenizer
+from peasy.tokenization import Tokenizer
 
-MOST = 2**31 - 1
-_SHOWN = 6
+MAX_SIZE = 2**31 - 1
+_MAX_NAMES_SHOWN = 6
 
 
 def save_model(
@@ -36,7 +36,7 @@ def save_model(
     return write_checkpoint(
         folder,
         weights,
-        settings.plain(model.config),
+        settings.to_plain(model.config),
         tokenizer,
         target_tokenizer=target_tokenizer,
         notes=notes,
@@ -47,17 +47,17 @@ def save_model(
 def load_model(checkpoint: Checkpoint) -> Model:
     """Return the model in eval mode, with weights memory-mapped from the checkpoint; nothing is copied."""
     where = checkpoint.folder.path
-    _check_sizes(checkpoint.config, len(checkpoint.tensors), f"{where / CONFIG}")
-    model = build_empty(read_config(checkpoint.config, f"{where / CONFIG}"), f"{where / CONFIG}")
+    _check_sizes(checkpoint.config, len(checkpoint.tensors), f"{where / CONFIG_FILE}")
+    model = build_on_meta(read_config(checkpoint.config, f"{where / CONFIG_FILE}"), f"{where / CONFIG_FILE}")
     if isinstance(model, NGramModel):  # the size of its count tables depends on the training data
-        model.expect({name: checkpoint.tensors.info(name).shape for name in checkpoint.tensors})
-    compare(model, checkpoint.tensors, checkpoint.folder)
-    memory.require(checkpoint.tensors.bytes, str(where))
+        model.allocate({name: checkpoint.tensors.info(name).shape for name in checkpoint.tensors})
+    check_weights(model, checkpoint.tensors, checkpoint.folder)
+    ram.require_ram(checkpoint.tensors.nbytes, str(where))
     model.load_state_dict({name: checkpoint.tensors[name] for name in checkpoint.tensors}, strict=True, assign=True)
     return model.eval()
 
 
-def build_empty(config: Config, where: str) -> Model:
+def build_on_meta(config: ModelConfig, where: str) -> Model:
     """Build the model on the meta device; impossible sizes raise an error that names `where`."""
     try:
         return build(config, seed=None)
@@ -66,7 +66,7 @@ def build_empty(config: Config, where: str) -> Model:
         raise InvalidInput(f"{where}: no model can be built with these sizes: {reason}") from None
 
 
-def compare(model: Model, tensors: Tensors, folder: Folder) -> None:
+def check_weights(model: Model, tensors: TensorStore, folder: SafeFolder) -> None:
     """Require exactly the model's weights, with their shapes; the error names the first that differs."""
     expected = model.state_dict()
     for names, problem in (
@@ -74,36 +74,36 @@ def compare(model: Model, tensors: Tensors, folder: Folder) -> None:
         ([name for name in tensors if name not in expected], "has unexpected weights"),
     ):
         if names:
-            hint = f"Its {CONFIG} and its weights do not match."
-            raise InvalidInput(f"{folder.path} {problem} {_several(names)}.", hint=hint)
+            hint = f"Its {CONFIG_FILE} and its weights do not match."
+            raise InvalidInput(f"{folder.path} {problem} {_join_names(names)}.", hint=hint)
     for name, weight in expected.items():
         info = tensors.info(name)
         if info.shape != tuple(weight.shape):
-            shapes = f"has shape {list(info.shape)}; {CONFIG} requires {list(weight.shape)}"
-            raise InvalidInput(f"{folder.path}: tensor {short(name)} {shapes}.")
+            shapes = f"has shape {list(info.shape)}; {CONFIG_FILE} requires {list(weight.shape)}"
+            raise InvalidInput(f"{folder.path}: tensor {short_repr(name)} {shapes}.")
         if getattr(torch, info.dtype).is_floating_point != weight.dtype.is_floating_point:
-            raise InvalidInput(f"{folder.path}: tensor {short(name)} has dtype {info.dtype}, not {weight.dtype}.")
+            raise InvalidInput(f"{folder.path}: tensor {short_repr(name)} has dtype {info.dtype}, not {weight.dtype}.")
 
 
-def _check_sizes(data: Any, tensors: int, where: str) -> None:
+def _check_sizes(data: Any, num_tensors: int, where: str) -> None:
     """Refuse sizes of a damaged file that would take forever to build: each layer has at least one tensor."""
-    for path, number in _numbers(data, ""):
-        most = tensors if path.split(".")[-1] == "layers" else MOST
-        if not -MOST <= number <= most:
-            raise InvalidInput(f"{where}: {path} is {short(number)}; the maximum here is {most:,}.")
+    for path, number in _iter_ints(data, ""):
+        most = num_tensors if path.split(".")[-1] == "layers" else MAX_SIZE
+        if not -MAX_SIZE <= number <= most:
+            raise InvalidInput(f"{where}: {path} is {short_repr(number)}; the maximum here is {most:,}.")
 
 
-def _numbers(data: Any, path: str) -> Iterator[tuple[str, int]]:
+def _iter_ints(data: Any, path: str) -> Iterator[tuple[str, int]]:
     if isinstance(data, dict):
         for key, value in data.items():
-            yield from _numbers(value, f"{path}.{key}" if path else key)
+            yield from _iter_ints(value, f"{path}.{key}" if path else key)
     elif isinstance(data, list):
         for i, value in enumerate(data):
-            yield from _numbers(value, f"{path}[{i}]")
+            yield from _iter_ints(value, f"{path}[{i}]")
     elif type(data) is int:
         yield path, data
 
 
-def _several(names: list[str]) -> str:
-    rest = len(names) - _SHOWN
-    return ", ".join(short(name) for name in names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+def _join_names(names: list[str]) -> str:
+    rest = len(names) - _MAX_NAMES_SHOWN
+    return ", ".join(short_repr(name) for name in names[:_MAX_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

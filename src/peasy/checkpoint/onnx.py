@@ -13,20 +13,20 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from peasy.checkpoint.store import TOKENIZER, write_tokenizer
-from peasy.commit import committed
-from peasy.errors import InvalidInput, MissingPart
+from peasy.atomic_dir import atomic_dir
+from peasy.checkpoint.store import TOKENIZER_FILE, write_tokenizer
+from peasy.errors import InvalidInput, MissingExtra
 from peasy.models.decoder import Decoder
 from peasy.models.encoder import Encoder
 from peasy.models.encoder_decoder import EncoderDecoder
 from peasy.models.protocol import Model
 
-GRAPH = "model.onnx"
-ONE_FILE = 1_900_000_000
+ONNX_FILE = "model.onnx"
+MAX_INLINE_BYTES = 1_900_000_000
 """Larger weights go into an external data file: protobuf cannot hold more than 2 GB."""
 
 
-class _Decoder(nn.Module):
+class _DecoderGraph(nn.Module):
     model: Any
     inputs: tuple[str, ...] = ("input_ids", "attention_mask")
     outputs: tuple[str, ...] = ("logits",)
@@ -37,33 +37,33 @@ class _Decoder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the next-token logits at every position."""
-        return self.model(input_ids, real=attention_mask)
+        return self.model(input_ids, padding_mask=attention_mask)
 
 
-class _Encoder(_Decoder):
+class _EncoderGraph(_DecoderGraph):
     outputs: tuple[str, ...] = ("last_hidden_state", "sentence_embedding")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
         """Return the hidden states and the pooled embedding."""
-        hidden = self.model.hidden(input_ids, real=attention_mask)
+        hidden = self.model.hidden(input_ids, padding_mask=attention_mask)
         return hidden, self.model.pool(hidden, attention_mask.bool())
 
 
-class _MaskedWords(_Encoder):
+class _MaskedLMGraph(_EncoderGraph):
     outputs = ("last_hidden_state", "sentence_embedding", "logits")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
         """Return the hidden states, the pooled embedding and the masked-LM logits."""
         hidden, pooled = super().forward(input_ids, attention_mask)
-        return hidden, pooled, self.model.scores(hidden)
+        return hidden, pooled, self.model.logits(hidden)
 
 
-class _EncoderDecoder(_Decoder):
+class _EncoderDecoderGraph(_DecoderGraph):
     inputs = ("input_ids", "attention_mask", "decoder_input_ids")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, decoder_input_ids: Tensor) -> Tensor:  # type: ignore[override]
         """Return the next-token logits at every target position."""
-        return self.model(decoder_input_ids, source=input_ids, source_real=attention_mask)
+        return self.model(decoder_input_ids, source=input_ids, source_padding_mask=attention_mask)
 
 
 def write_onnx(folder: str | Path, model: Model, tokenizer: Any = None) -> Path:
@@ -79,48 +79,48 @@ def write_onnx(folder: str | Path, model: Model, tokenizer: Any = None) -> Path:
     peasy.errors.InvalidInput: ONNX export does not support models of kind ngram.
     """
     if find_spec("onnxscript") is None or find_spec("onnx") is None:
-        raise MissingPart("ONNX export needs onnx and onnxscript.", hint="pip install 'peasy[export]'")
-    graph = _graph(model)
-    with committed(folder) as temporary:
-        with _quiet():
+        raise MissingExtra("ONNX export needs onnx and onnxscript.", hint="pip install 'peasy[export]'")
+    graph = _wrap_model(model)
+    with atomic_dir(folder) as temporary:
+        with _silence_exporter():
             program = torch.onnx.export(
                 graph,
-                _sample(graph),
+                _example_inputs(graph),
                 dynamo=True,
                 verbose=False,
                 input_names=list(graph.inputs),
                 output_names=list(graph.outputs),
-                dynamic_shapes=_axes(graph),
+                dynamic_shapes=_dynamic_shapes(graph),
             )
         assert program is not None
-        program.save(temporary / GRAPH, external_data=model.memory() > ONE_FILE)
-        write_tokenizer(temporary / TOKENIZER, tokenizer)
+        program.save(temporary / ONNX_FILE, external_data=model.weight_bytes() > MAX_INLINE_BYTES)
+        write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)
     return Path(folder)
 
 
-def _graph(model: Model) -> _Decoder:
+def _wrap_model(model: Model) -> _DecoderGraph:
     """Wrap the model with named ONNX inputs and outputs, in float32: not every runtime has 16-bit types."""
-    wrappers = {Decoder: _Decoder, EncoderDecoder: _EncoderDecoder, Encoder: _Encoder}
+    wrappers = {Decoder: _DecoderGraph, EncoderDecoder: _EncoderDecoderGraph, Encoder: _EncoderGraph}
     wrapper = wrappers.get(type(model))
     if wrapper is None:
         supported = ", ".join(model_class.__name__ for model_class in wrappers)
         message = f"ONNX export does not support models of kind {model.config.kind}."
         raise InvalidInput(message, hint=f"Supported: {supported}.")
-    if isinstance(model, Encoder) and model.head is not None:
-        wrapper = _MaskedWords
+    if isinstance(model, Encoder) and model.lm_head is not None:
+        wrapper = _MaskedLMGraph
     if any(weight.dtype != torch.float32 for weight in model.parameters()):
         model = copy.deepcopy(model).float()
     return wrapper(model).eval()
 
 
-def _sample(graph: _Decoder) -> tuple[Tensor, ...]:
+def _example_inputs(graph: _DecoderGraph) -> tuple[Tensor, ...]:
     """Return example inputs: two sequences, one padded, all sizes different so that each axis stays dynamic."""
     ids = torch.zeros(2, 5, dtype=torch.int64)
     attention_mask = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]])
     return (ids, attention_mask, torch.zeros(2, 4, dtype=torch.int64))[: len(graph.inputs)]
 
 
-def _axes(graph: _Decoder) -> tuple[dict[int, Any], ...]:
+def _dynamic_shapes(graph: _DecoderGraph) -> tuple[dict[int, Any], ...]:
     """Return the dynamic shapes: batch and time are free, up to the number of learned positions."""
     embedding = graph.model.embedding
     max_length = embedding.context if embedding.position is not None else None
@@ -130,7 +130,7 @@ def _axes(graph: _Decoder) -> tuple[dict[int, Any], ...]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_exporter() -> Iterator[None]:
     """Silence the exporter's logs and warnings; a real failure is raised anyway."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)

@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peasy.checkpoint.folder import Folder
-from peasy.checkpoint.manifest import MANIFEST, Manifest, read_manifest, verify, write_manifest
-from peasy.checkpoint.tensors import SHARD_BYTES, Tensors, open_tensors, write_tensors
-from peasy.commit import committed
+from peasy.atomic_dir import atomic_dir
+from peasy.checkpoint.manifest import MANIFEST_FILE, Manifest, read_manifest, verify, write_manifest
+from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.tensors import SHARD_BYTES, TensorStore, open_tensors, write_tensors
 from peasy.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     import torch
 
-CONFIG = "config.json"
-TOKENIZER = "tokenizer.json"
-TARGET = "target_tokenizer.json"
+CONFIG_FILE = "config.json"
+TOKENIZER_FILE = "tokenizer.json"
+TARGET_TOKENIZER_FILE = "target_tokenizer.json"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """Contents of a checkpoint folder: `config` as plain data, lazily mapped `tensors`, path of the tokenizer."""
 
-    folder: Folder
+    folder: SafeFolder
     config: dict[str, Any]
-    tensors: Tensors
-    tokenizer: Path | None
+    tensors: TensorStore
+    tokenizer_path: Path | None
     manifest: Manifest
 
 
@@ -47,11 +47,11 @@ def write_checkpoint(
     `tokenizer` is anything with `save(path)`, or the path of a tokenizer.json; `target_tokenizer` the same for the
     target side of a translation model with two tokenizers. `extras` are further files by name.
     """
-    with committed(folder) as temporary:
+    with atomic_dir(folder) as temporary:
         write_tensors(temporary, tensors, shard_bytes=shard_bytes)
-        (temporary / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        write_tokenizer(temporary / TOKENIZER, tokenizer)
-        write_tokenizer(temporary / TARGET, target_tokenizer)
+        (temporary / CONFIG_FILE).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)
+        write_tokenizer(temporary / TARGET_TOKENIZER_FILE, target_tokenizer)
         for name, data in (extras or {}).items():
             assert Path(name).name == name, f"not a bare name: {name}"
             assert not (temporary / name).exists(), f"written twice: {name}"
@@ -65,22 +65,22 @@ def read_checkpoint(folder: str | Path, *, verified: bool = False) -> Checkpoint
 
     `verified` skips the hashing, for a folder that was hashed a moment ago.
     """
-    safe_folder = Folder(folder)
-    if not safe_folder.has(MANIFEST):
-        hint = "To import a Hugging Face folder: peasy import FOLDER" if safe_folder.has(CONFIG) else None
-        raise NotFound(f"{safe_folder.path} is not a peasy checkpoint: it has no {MANIFEST}.", hint=hint)
+    safe_folder = SafeFolder(folder)
+    if not safe_folder.has(MANIFEST_FILE):
+        hint = "To import a Hugging Face folder: peasy import FOLDER" if safe_folder.has(CONFIG_FILE) else None
+        raise NotFound(f"{safe_folder.path} is not a peasy checkpoint: it has no {MANIFEST_FILE}.", hint=hint)
     manifest = read_manifest(safe_folder)
     if not verified:
         verify(safe_folder, manifest)
-    if CONFIG not in manifest.files:
-        raise InvalidInput(f"{safe_folder.path / MANIFEST} does not list {CONFIG}.")
-    tokenizer = safe_folder.file(TOKENIZER) if TOKENIZER in manifest.files else None
-    return Checkpoint(safe_folder, safe_folder.read_json(CONFIG), open_tensors(safe_folder), tokenizer, manifest)
+    if CONFIG_FILE not in manifest.files:
+        raise InvalidInput(f"{safe_folder.path / MANIFEST_FILE} does not list {CONFIG_FILE}.")
+    tokenizer = safe_folder.resolve_file(TOKENIZER_FILE) if TOKENIZER_FILE in manifest.files else None
+    return Checkpoint(safe_folder, safe_folder.read_json(CONFIG_FILE), open_tensors(safe_folder), tokenizer, manifest)
 
 
 def is_checkpoint(folder: str | Path) -> bool:
     """Return whether a folder has a peasy manifest."""
-    return (Path(folder) / MANIFEST).is_file()
+    return (Path(folder) / MANIFEST_FILE).is_file()
 
 
 def write_tokenizer(path: Path, tokenizer: Any) -> None:

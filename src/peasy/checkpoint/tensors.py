@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from peasy.checkpoint.folder import MEBIBYTE, Folder, parse_json, short
+from peasy.checkpoint.safe_folder import MIB, SafeFolder, parse_json, short_repr
 from peasy.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     import torch
 
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-SHARD_BYTES = 4 * 1024 * MEBIBYTE
-HEADER_LIMIT = 10 * MEBIBYTE
+WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+SHARD_BYTES = 4 * 1024 * MIB
+MAX_HEADER_BYTES = 10 * MIB
 """Enough for about a hundred thousand tensors."""
 
 DTYPES = {
@@ -33,7 +33,7 @@ DTYPES = {
 }  # fmt: skip
 """Safetensors dtype: (torch dtype, bytes per element)."""
 
-_MOST_AXES = 8
+_MAX_DIMS = 8
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class TensorInfo:
     name: str
     dtype: str
     shape: tuple[int, ...]
-    start: int
-    bytes: int
+    offset: int
+    nbytes: int
 
     @property
-    def count(self) -> int:
+    def numel(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
 
@@ -55,11 +55,11 @@ class TensorInfo:
 class TensorFile:
     """One memory-mapped safetensors file with a validated header."""
 
-    def __init__(self, folder: Folder, name: str = WEIGHTS) -> None:
-        self.where = str(folder.path / name)
+    def __init__(self, folder: SafeFolder, name: str = WEIGHTS_FILE) -> None:
+        self.path = str(folder.path / name)
         with folder.open(name) as file:
             size = os.fstat(file.fileno()).st_size
-            self.info, self.metadata = _read_header(file, size, self.where)
+            self.info, self.metadata = _read_header(file, size, self.path)
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
     def tensor(self, name: str) -> "torch.Tensor":
@@ -67,87 +67,87 @@ class TensorFile:
         import torch
 
         if name not in self.info:
-            raise NotFound(f"{self.where} has no tensor {short(name)}.")
+            raise NotFound(f"{self.path} has no tensor {short_repr(name)}.")
         info = self.info[name]
         dtype = getattr(torch, info.dtype)
-        if not info.count:
+        if not info.numel:
             return torch.empty(info.shape, dtype=dtype)
-        if info.start % dtype.itemsize or sys.byteorder != "little":
-            flat = _unaligned(self._map[info.start : info.start + info.bytes], dtype)
+        if info.offset % dtype.itemsize or sys.byteorder != "little":
+            flat = _copy_unaligned(self._map[info.offset : info.offset + info.nbytes], dtype)
         else:
-            flat = torch.frombuffer(self._map, dtype=dtype, count=info.count, offset=info.start)
-        check_finite(flat, f"{self.where}: tensor {short(name)}")
+            flat = torch.frombuffer(self._map, dtype=dtype, count=info.numel, offset=info.offset)
+        check_finite(flat, f"{self.path}: tensor {short_repr(name)}")
         return flat.view(info.shape)
 
 
-class Tensors(Mapping[str, "torch.Tensor"]):
+class TensorStore(Mapping[str, "torch.Tensor"]):
     """Lazy mapping from name to tensor over all safetensors files of a folder."""
 
     def __init__(self, files: Mapping[str, TensorFile]) -> None:
-        self._files = dict(files)
+        self._file_of = dict(files)
 
     def __getitem__(self, name: str) -> "torch.Tensor":
-        return self._files[name].tensor(name)
+        return self._file_of[name].tensor(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
+        return iter(self._file_of)
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self._file_of)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._files
+        return name in self._file_of
 
     def info(self, name: str) -> TensorInfo:
         """Return dtype, shape and size of a tensor without reading its data."""
-        return self._files[name].info[name]
+        return self._file_of[name].info[name]
 
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         """Total size of all tensors in bytes."""
-        return sum(self.info(name).bytes for name in self)
+        return sum(self.info(name).nbytes for name in self)
 
 
-class HeldTensors(Tensors):
+class InMemoryTensorStore(TensorStore):
     """The same mapping over tensors in memory; nothing is copied."""
 
     def __init__(self, held: Mapping[str, "torch.Tensor"]) -> None:
         super().__init__({})
-        self._held = dict(held)
+        self._tensors = dict(held)
 
     def __getitem__(self, name: str) -> "torch.Tensor":
-        check_finite(self._held[name], f"tensor {short(name)}")
-        return self._held[name]
+        check_finite(self._tensors[name], f"tensor {short_repr(name)}")
+        return self._tensors[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._held)
+        return iter(self._tensors)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._tensors)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._held
+        return name in self._tensors
 
     def info(self, name: str) -> TensorInfo:
         """Return dtype, shape and size of a tensor."""
-        tensor = self._held[name]
+        tensor = self._tensors[name]
         return TensorInfo(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), 0, tensor.nbytes)
 
 
-def open_tensors(folder: Folder) -> Tensors:
+def open_tensors(folder: SafeFolder) -> TensorStore:
     """Open `model.safetensors`, or the shards that the index file lists."""
-    if folder.has(INDEX):
-        return Tensors(_open_shards(folder))
-    if folder.has(WEIGHTS):
-        file = TensorFile(folder, WEIGHTS)
-        return Tensors(dict.fromkeys(file.info, file))
-    pickled = [name for name in folder.names() if name.endswith((".bin", ".pt", ".pth", ".ckpt", ".pkl"))]
+    if folder.has(INDEX_FILE):
+        return TensorStore(_open_shards(folder))
+    if folder.has(WEIGHTS_FILE):
+        file = TensorFile(folder, WEIGHTS_FILE)
+        return TensorStore(dict.fromkeys(file.info, file))
+    pickled = [name for name in folder.list_names() if name.endswith((".bin", ".pt", ".pth", ".ckpt", ".pkl"))]
     if pickled:
         raise InvalidInput(
             f"{folder.path} stores its weights in {pickled[0]}: a pickle file, which can run code when it is loaded.",
             hint="If you trust it, convert it to model.safetensors; peasy reads no other format.",
         )
-    raise NotFound(f"{folder.path} has no {WEIGHTS}.")
+    raise NotFound(f"{folder.path} has no {WEIGHTS_FILE}.")
 
 
 def write_tensors(
@@ -161,20 +161,20 @@ def write_tensors(
     from safetensors.torch import save_file
 
     for name, tensor in tensors.items():
-        check_finite(tensor, f"Tensor {short(name)}")
-    shards = _shards(tensors, shard_bytes)
+        check_finite(tensor, f"Tensor {short_repr(name)}")
+    shards = _split_into_shards(tensors, shard_bytes)
     count = len(shards)
-    names = [WEIGHTS] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
+    names = [WEIGHTS_FILE] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
     for name, shard in zip(names, shards, strict=True):
         contents = {key: tensors[key].detach().contiguous() for key in shard}
         save_file(contents, Path(folder) / name, metadata={"format": "pt", **(metadata or {})})
     if count > 1:
-        _write_index(Path(folder) / INDEX, dict(zip(names, shards, strict=True)), tensors)
-        names.append(INDEX)
+        _write_index(Path(folder) / INDEX_FILE, dict(zip(names, shards, strict=True)), tensors)
+        names.append(INDEX_FILE)
     return names
 
 
-def check_finite(tensor: "torch.Tensor", what: str) -> None:
+def check_finite(tensor: "torch.Tensor", name: str) -> None:
     """Raise InvalidInput if a tensor has NaN or infinity, without a temporary of its size.
 
     A finite sum proves that every term is finite; only chunks whose sum is not are checked element by element.
@@ -186,10 +186,10 @@ def check_finite(tensor: "torch.Tensor", what: str) -> None:
     wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
     for chunk in tensor.detach().reshape(-1).split(1 << 22):
         if not math.isfinite(chunk.sum(dtype=wide).item()) and not bool(torch.isfinite(chunk).all()):
-            raise InvalidInput(f"{what} contains NaN or infinity.", hint="The file is damaged, or training diverged.")
+            raise InvalidInput(f"{name} contains NaN or infinity.", hint="The file is damaged, or training diverged.")
 
 
-def _unaligned(data: bytes, dtype: "torch.dtype") -> "torch.Tensor":
+def _copy_unaligned(data: bytes, dtype: "torch.dtype") -> "torch.Tensor":
     import torch
 
     flat = torch.frombuffer(bytearray(data), dtype=dtype)
@@ -202,8 +202,8 @@ def _read_header(file: BinaryIO, size: int, where: str) -> tuple[dict[str, Tenso
     if size < 8:
         raise InvalidInput(f"{where} is {size} bytes long: too short for a safetensors file.")
     length = int.from_bytes(file.read(8), "little")
-    if length > min(HEADER_LIMIT, size - 8):
-        maximum = f"the maximum is {min(HEADER_LIMIT, size - 8):,}"
+    if length > min(MAX_HEADER_BYTES, size - 8):
+        maximum = f"the maximum is {min(MAX_HEADER_BYTES, size - 8):,}"
         raise InvalidInput(f"{where} claims a header of {length:,} bytes; {maximum}.", hint="Is it a safetensors file?")
     table = parse_json(file.read(length), f"{where}: the header")
     if not isinstance(table, dict):
@@ -220,68 +220,70 @@ def _read_metadata(data: Any, where: str) -> dict[str, str]:
     return data
 
 
-def _read_info(name: str, entry: Any, base: int, where: str) -> TensorInfo:
-    what = f"{where}: tensor {short(name)}"
+def _read_info(name: str, entry: Any, data_start: int, where: str) -> TensorInfo:
+    what = f"{where}: tensor {short_repr(name)}"
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise InvalidInput(f"{what} should have exactly dtype, shape and data_offsets.")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise InvalidInput(f"{what} has dtype {short(dtype)}; supported are {', '.join(DTYPES)}.")
-    if not _counts(shape) or len(shape) > _MOST_AXES:
-        raise InvalidInput(f"{what} has shape {short(shape)}; expected a list of at most {_MOST_AXES} sizes.")
-    if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise InvalidInput(f"{what} has data_offsets {short(offsets)}; expected [start, end] with start <= end.")
+        raise InvalidInput(f"{what} has dtype {short_repr(dtype)}; supported are {', '.join(DTYPES)}.")
+    if not _are_sizes(shape) or len(shape) > _MAX_DIMS:
+        raise InvalidInput(f"{what} has shape {short_repr(shape)}; expected a list of at most {_MAX_DIMS} sizes.")
+    if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise InvalidInput(f"{what} has data_offsets {short_repr(offsets)}; expected [start, end] with start <= end.")
     torch_name, width = DTYPES[dtype]
     needed, actual = math.prod(shape) * width, offsets[1] - offsets[0]
     if needed != actual:
-        raise InvalidInput(f"{what} of shape {short(shape)} in {dtype} needs {short(needed)} bytes, not {actual:,}.")
-    return TensorInfo(name, torch_name, tuple(shape), base + offsets[0], actual)
+        raise InvalidInput(
+            f"{what} of shape {short_repr(shape)} in {dtype} needs {short_repr(needed)} bytes, not {actual:,}."
+        )
+    return TensorInfo(name, torch_name, tuple(shape), data_start + offsets[0], actual)
 
 
-def _counts(values: Any) -> bool:
+def _are_sizes(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is int and 0 <= value < 2**63 for value in values)
 
 
-def _check_layout(info: Mapping[str, TensorInfo], start: int, size: int, where: str) -> None:
+def _check_layout(info: Mapping[str, TensorInfo], data_start: int, size: int, where: str) -> None:
     """Check that the tensors fill the file from header to end, without overlap or gap."""
-    end = start
-    for tensor in sorted(info.values(), key=lambda tensor: (tensor.start, tensor.bytes)):
-        if tensor.start != end:
-            fault = "overlaps the one before it" if tensor.start < end else "leaves a gap before it"
-            raise InvalidInput(f"{where}: tensor {short(tensor.name)} {fault}.")
-        end += tensor.bytes
+    end = data_start
+    for tensor in sorted(info.values(), key=lambda tensor: (tensor.offset, tensor.nbytes)):
+        if tensor.offset != end:
+            fault = "overlaps the one before it" if tensor.offset < end else "leaves a gap before it"
+            raise InvalidInput(f"{where}: tensor {short_repr(tensor.name)} {fault}.")
+        end += tensor.nbytes
         if end > size:
             missing = f"{end - size:,} bytes are missing"
-            raise InvalidInput(f"{where}: tensor {short(tensor.name)} ends after the end of the file: {missing}.")
+            raise InvalidInput(f"{where}: tensor {short_repr(tensor.name)} ends after the end of the file: {missing}.")
     if end != size:
         raise InvalidInput(f"{where}: {size - end:,} extra bytes after the last tensor.")
 
 
-def _open_shards(folder: Folder) -> dict[str, TensorFile]:
-    where = folder.path / INDEX
-    file_names = folder.read_json(INDEX).get("weight_map")
+def _open_shards(folder: SafeFolder) -> dict[str, TensorFile]:
+    where = folder.path / INDEX_FILE
+    file_names = folder.read_json(INDEX_FILE).get("weight_map")
     if not isinstance(file_names, dict) or not all(isinstance(name, str) for name in file_names.values()):
         raise InvalidInput(f"{where}: weight_map should map each tensor to its file.")
     wrong = next((name for name in file_names.values() if not name.endswith(".safetensors")), None)
     if wrong is not None:
-        raise InvalidInput(f"{where} lists the file {short(wrong)}: only .safetensors files are read.")
+        raise InvalidInput(f"{where} lists the file {short_repr(wrong)}: only .safetensors files are read.")
     files = {name: TensorFile(folder, name) for name in sorted(set(file_names.values()))}
     for tensor, name in file_names.items():
         if tensor not in files[name].info:
-            raise InvalidInput(f"{where} lists {short(tensor)} in {name}, which does not contain it.")
+            raise InvalidInput(f"{where} lists {short_repr(tensor)} in {name}, which does not contain it.")
     for name, file in files.items():
         extra = next((tensor for tensor in file.info if file_names.get(tensor) != name), None)
         if extra is not None:
-            raise InvalidInput(f"{file.where} contains {short(extra)}, which {INDEX} does not list there.")
+            raise InvalidInput(f"{file.path} contains {short_repr(extra)}, which {INDEX_FILE} does not list there.")
     return {tensor: files[name] for tensor, name in file_names.items()}
 
 
-def _shards(tensors: Mapping[str, "torch.Tensor"], most: int) -> list[list[str]]:
+def _split_into_shards(tensors: Mapping[str, "torch.Tensor"], max_bytes: int) -> list[list[str]]:
     shards: list[list[str]] = [[]]
     size = 0
     for name, tensor in tensors.items():
         size += tensor.nbytes
-        if size > most and shards[-1]:
+        if size > max_bytes and shards[-1]:
             shards.append([])
             size = tensor.nbytes
         shards[-1].append(name)

@@ -6,7 +6,7 @@ In: argv, settings, stdin. Out: stdout (the result), stderr (the rest), files, a
 To add a command, write one line in `verb.py` and one file next to it:
 
     # cli/greet.py
-    from peasy.cli.door import Answer, Flags, Text
+    from peasy.cli.command import Answer, Flags, Text
 
     def greet(text: Text, *, loud: bool = False, flags: Flags = Flags()) -> Answer:
         '''Print a greeting.
@@ -20,12 +20,12 @@ To add a command, write one line in `verb.py` and one file next to it:
             text: Name to greet; - reads stdin.
             loud: Print in capitals.
         '''
-        from peasy.workbench.greet import greet as command  # imported here, so that --help stays fast
+        from peasy.commands.greet import greet as command  # imported here, so that --help stays fast
 
         return Answer(command(text, loud=loud), next=["peasy greet Grace"])
 
 `shown` has `document()` and `data()`; this package does the rest: `--json`, `--out`, colours, errors, exit codes.
-Raise a PeasyError for errors the user can fix. Call `peasy.parts.need("torch")` for an optional dependency.
+Raise a PeasyError for errors the user can fix. Call `peasy.extras.require_extra("torch")` for an optional dependency.
 A command needs a test in tests/cli and an example in its docstring (checked by tests).
 """
 

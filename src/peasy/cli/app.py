@@ -12,15 +12,15 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group
 
 from peasy import __version__
-from peasy.cli import screen, settings, usage
-from peasy.cli.door import STDIN, Answer, Flags
+from peasy.cli import output, settings, usage
+from peasy.cli.command import STDIN, CommandOutput, Flags
+from peasy.cli.command_table import COMMANDS, Command
 from peasy.cli.start import start
-from peasy.cli.verb import VERBS, Verb
-from peasy.errors import InvalidInput, NoRoom, NotFound, PeasyError
-from peasy.parts import EXTRAS, missing
+from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable
+from peasy.extras import EXTRAS, missing_extra
 
-_WITH_VALUE = ("--out", "--device", "--threads", "--seed")
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EADDRINUSE)
+_FLAGS_WITH_VALUE = ("--out", "--device", "--threads", "--seed")
+_RESOURCE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EADDRINUSE)
 _HELP = """Transformers you can follow: attention by hand, training, inference, inspection.
 
 For example:
@@ -33,24 +33,26 @@ For example:
 """
 
 
-def build(asked: str = "") -> App:
+def build_cli(command_name: str = "") -> App:
     """Build the cyclopts app with all commands; only the module of the command `asked` is imported."""
-    app = App("peasy", help=_HELP, version=__version__, help_format="plaintext", config=settings.sources())
+    app = App("peasy", help=_HELP, version=__version__, help_format="plaintext", config=settings.config_sources())
     headings = {
-        name: Group(name, sort_key=i) for i, name in enumerate(dict.fromkeys(command.group for command in VERBS))
+        name: Group(name, sort_key=i) for i, name in enumerate(dict.fromkeys(command.group for command in COMMANDS))
     }
-    for order, command in enumerate(VERBS):
-        help_text = _description(command) if command.name == asked else command.does
-        app.command(command.home, name=command.name, help=help_text, group=headings[command.group], sort_key=order)
+    for order, command in enumerate(COMMANDS):
+        help_text = _description(command) if command.name == command_name else command.summary
+        app.command(
+            command.entry_point, name=command.name, help=help_text, group=headings[command.group], sort_key=order
+        )
     app.register_install_completion_command(help="Install tab completion for this shell.")
     app.default(start)
     return app
 
 
-def _description(verb: Verb) -> str:
+def _description(command: Command) -> str:
     """Return the docstring of a command up to `Args:`, each paragraph on one line, examples unchanged."""
-    module, _, name = verb.home.partition(":")
-    docstring = (inspect.getdoc(getattr(import_module(module), name)) or verb.does).partition("\nArgs:")[0]
+    module, _, name = command.entry_point.partition(":")
+    docstring = (inspect.getdoc(getattr(import_module(module), name)) or command.summary).partition("\nArgs:")[0]
     paragraphs = docstring.replace("Examples:\n", "For example:\n").strip().split("\n\n")  # cyclopts drops "Examples:"
     return "\n\n".join(text if text.startswith("    ") else text.replace("\n", " ") for text in paragraphs)
 
@@ -58,69 +60,73 @@ def _description(verb: Verb) -> str:
 def run(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; never raises."""
     started = time.perf_counter()
-    words = _verb_first([STDIN if word == "-" else _as_utf8(word) for word in (sys.argv[1:] if argv is None else argv)])
-    _survive_odd_text()
-    _one_voice()
-    flags = _before_parsing(words)
+    words = _command_first(
+        [STDIN if word == "-" else _as_utf8(word) for word in (sys.argv[1:] if argv is None else argv)]
+    )
+    _replace_unencodable()
+    _silence_other_ranks()
+    flags = _error_flags(words)
     try:
         command, bound, flags = _parse(words, flags)
         _prepare(flags, words[0] if words else "")
-        output = command(*bound.args, **bound.kwargs)
-        if not isinstance(output, Answer):  # from cyclopts: --help, --version, --install-completion
-            return output if isinstance(output, int) else 0
-        screen.show(output, words[0] if words and words[0][:1] != "-" else "start", flags)
+        result = command(*bound.args, **bound.kwargs)
+        if not isinstance(result, CommandOutput):  # from cyclopts: --help, --version, --install-completion
+            return result if isinstance(result, int) else 0
+        output.print_output(result, words[0] if words and words[0][:1] != "-" else "start", flags)
         if flags.verbose:
-            screen.say_more(time.perf_counter() - started, settings.spoken())
-        return output.exit_code
+            output.print_verbose(time.perf_counter() - started, settings.active_sources())
+        return result.exit_code
     except KeyboardInterrupt:
         print("\n✗ Interrupted.", file=sys.stderr)
         return 130
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else 1
     except BrokenPipeError:
-        with screen.quiet_pipe():
+        with output.ignore_closed_pipe():
             raise
         return 0
     except Exception as error:
-        peasy_error = _in_words(error)
+        peasy_error = _as_peasy_error(error)
         if peasy_error.code == "lost":  # rank 0 may be the lost process, so every rank prints this
             sys.stderr = sys.__stderr__
-        screen.complain(peasy_error, flags)
+        output.print_error(peasy_error, flags)
         return peasy_error.exit_code
 
 
-def _parse(words: list[str], guess: Flags) -> tuple[Any, Any, Flags]:
-    first = words[0] if words else "--"
-    if not first.startswith("-") and first not in {command.name for command in VERBS}:
-        raise usage.unknown_verb(first)
+def _parse(args: list[str], fallback: Flags) -> tuple[Any, Any, Flags]:
+    first = args[0] if args else "--"
+    if not first.startswith("-") and first not in {command.name for command in COMMANDS}:
+        raise usage.unknown_command(first)
     try:
-        command, bound, _ = build(first).parse_args(words, exit_on_error=False, print_error=False, help_on_error=False)
+        command, bound, _ = build_cli(first).parse_args(
+            args, exit_on_error=False, print_error=False, help_on_error=False
+        )
     except CycloptsError as error:
-        raise usage.misused(error, words) from error
+        raise usage.usage_error(error, args) from error
     parsed = [value for value in bound.arguments.values() if isinstance(value, Flags)]
-    return command, bound, parsed[0] if parsed else guess
+    return command, bound, parsed[0] if parsed else fallback
 
 
-def _verb_first(words: list[str]) -> list[str]:
+def _command_first(args: list[str]) -> list[str]:
     """Move the command before the global flags: `peasy --json doctor` means `peasy doctor --json`."""
     start = 0
-    while start < len(words) and words[start].startswith("-"):
-        start += 2 if words[start] in _WITH_VALUE else 1
-    return words[start : start + 1] + words[:start] + words[start + 1 :]
+    while start < len(args) and args[start].startswith("-"):
+        start += 2 if args[start] in _FLAGS_WITH_VALUE else 1
+    return args[start : start + 1] + args[:start] + args[start + 1 :]
 
 
-def _before_parsing(words: list[str]) -> Flags:
+def _error_flags(args: list[str]) -> Flags:
     """Return the flags that decide how to print an error, for command lines that cannot be parsed."""
 
     def on(name: str) -> bool:
-        return f"--{name}" in words or os.environ.get(f"PEASY_{name.upper()}", "0").lower() not in ("", "0", "false")
+        return f"--{name}" in args or os.environ.get(f"PEASY_{name.upper()}", "0").lower() not in ("", "0", "false")
 
     return Flags(json=on("json"), debug=on("debug"))
 
 
-def _prepare(flags: Flags, asked: str) -> None:
+def _prepare(flags: Flags, command_name: str) -> None:
     """Reject unknown output formats early, and set environment variables before libraries are imported."""
-    extra_formats = next((command.saves for command in VERBS if command.name == asked), ())
+    extra_formats = next((command.extra_formats for command in COMMANDS if command.name == command_name), ())
     if flags.out and flags.out.suffix.lstrip(".").lower() not in extra_formats:
         from peasy.render import format_of
 
@@ -131,35 +137,39 @@ def _prepare(flags: Flags, asked: str) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
 
-def _one_voice() -> None:
+def _silence_other_ranks() -> None:
     """Silence all processes but rank 0 under torchrun."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ.get("RANK", "0") != "0":
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (kept until Python ends)
 
 
-def _as_utf8(word: str) -> str:
+def _as_utf8(arg: str) -> str:
     """Decode an argument as UTF-8 even under the C locale."""
     try:
-        return word.encode("utf-8", "surrogateescape").decode("utf-8")
+        return arg.encode("utf-8", "surrogateescape").decode("utf-8")
     except UnicodeError:
-        return word
+        return arg
 
 
-def _survive_odd_text() -> None:
+def _replace_unencodable() -> None:
     """Print a question mark for characters that the terminal cannot encode, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
 
-def _in_words(error: BaseException) -> PeasyError:
+def _as_peasy_error(error: BaseException) -> PeasyError:
     if isinstance(error, PeasyError):
         return error
     if isinstance(error, MemoryError):
-        return NoRoom("Out of memory.", hint="Try a smaller model, batch or text.")
-    if isinstance(error, OSError) and (error.errno in _FULL or error.filename):
+        return ResourceUnavailable("Out of memory.", hint="Try a smaller model, batch or text.")
+    if isinstance(error, OSError) and (error.errno in _RESOURCE_ERRNOS or error.filename):
         error_type = (
-            NoRoom if error.errno in _FULL else NotFound if isinstance(error, FileNotFoundError) else InvalidInput
+            ResourceUnavailable
+            if error.errno in _RESOURCE_ERRNOS
+            else NotFound
+            if isinstance(error, FileNotFoundError)
+            else InvalidInput
         )
         return error_type(f"{error.filename or 'The system'}: {error.strerror}.")
     cause: BaseException | None = error
@@ -167,7 +177,7 @@ def _in_words(error: BaseException) -> PeasyError:
         if isinstance(cause, PeasyError):
             return cause
         if isinstance(cause, ModuleNotFoundError) and (cause.name or "").partition(".")[0] in EXTRAS:
-            return missing(cause.name or "")
+            return missing_extra(cause.name or "")
         cause = cause.__cause__
     bug = PeasyError(
         f"This is a bug in peasy: {type(error).__name__}: {error}",

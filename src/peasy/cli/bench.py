@@ -2,8 +2,8 @@
 
 import sys
 
-from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags
+from peasy.cli.command import CommandOutput, Flags
+from peasy.cli.confirm import confirm_callback
 
 
 def bench(
@@ -14,7 +14,7 @@ def bench(
     batch: int = 8,
     rounds: int = 3,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Measure prefill and decode speed of a model on this machine, by weight format.
 
     For example:
@@ -29,7 +29,7 @@ def bench(
         batch: Batch size; batch size 1 is always measured too.
         rounds: Number of repetitions; the table shows medians.
     """
-    from peasy.workbench import bench as command_module
+    from peasy.commands import bench as command_module
 
     live = sys.stderr.isatty() and not flags.quiet
 
@@ -38,8 +38,8 @@ def bench(
 
     result = command_module.bench(
         model, prompt=prompt, tokens=tokens, batch=batch, rounds=rounds, seed=flags.seed or 0, offline=flags.offline,
-        ask=asking(flags), hear=show_status if live else None,
+        ask=confirm_callback(flags), hear=show_status if live else None,
     )  # fmt: skip
     if live:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    return Answer(result)
+    return CommandOutput(result)

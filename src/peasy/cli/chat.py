@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from peasy.cli.consent import asking
-from peasy.cli.door import STDIN, Answer, Flags, Source
+from peasy.cli.command import STDIN, CommandOutput, Flags, TextSource
+from peasy.cli.confirm import confirm_callback
 from peasy.cli.generate import pick_seed
 
 if TYPE_CHECKING:
-    from peasy.workbench.chat import Chat
+    from peasy.commands.chat import ChatSession
 
 
 def chat(
     model: str,
-    text: Source = None,
+    text: TextSource = None,
     *,
     system: str | None = None,
     max_tokens: int = 256,
@@ -25,7 +25,7 @@ def chat(
     top_p: float = 0.95,
     stop: Annotated[list[str] | None, Parameter(negative="")] = None,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Chat with a model whose checkpoint has a chat template.
 
     For example:
@@ -47,24 +47,24 @@ def chat(
         top_p: Nucleus sampling: sample from the most likely tokens with this total probability.
         stop: Stop string; an answer ends before it. Can be repeated.
     """
-    from peasy.workbench.chat import chat as command
+    from peasy.commands.chat import chat as command
 
     seed = pick_seed(flags, temperature)
     conversation = command(
-        model, system=system, device=flags.device, offline=flags.offline, ask=asking(flags), max_tokens=max_tokens,
+        model, system=system, device=flags.device, offline=flags.offline, ask=confirm_callback(flags), max_tokens=max_tokens,
         temperature=temperature, top_p=top_p, stop=tuple(stop or ()), seed=seed,
     )  # fmt: skip
     interrupted = False
-    for question in [text] if text not in (None, STDIN) else _questions(flags):
-        interrupted = _answer(conversation, question or "", flags)
+    for question in [text] if text not in (None, STDIN) else _read_messages(flags):
+        interrupted = _stream_answer(conversation, question or "", flags)
         if interrupted and not sys.stdin.isatty():
             break
     if temperature > 0 and not flags.quiet:
         print(f"seed {seed}", file=sys.stderr)
-    return Answer(conversation, told=not flags.out, exit_code=130 if interrupted else 0)
+    return CommandOutput(conversation, already_printed=not flags.out, exit_code=130 if interrupted else 0)
 
 
-def _questions(flags: Flags) -> Iterator[str]:
+def _read_messages(flags: Flags) -> Iterator[str]:
     """Yield lines of stdin, with an input prompt on a terminal."""
     live = sys.stdin.isatty() and not flags.quiet
     while True:
@@ -77,9 +77,9 @@ def _questions(flags: Flags) -> Iterator[str]:
             yield line.strip()
 
 
-def _answer(talk: "Chat", question: str, flags: Flags) -> bool:
+def _stream_answer(conversation: "ChatSession", message: str, flags: Flags) -> bool:
     """Stream one answer; return True if it was interrupted."""
-    pieces = talk.say(question)
+    pieces = conversation.send(message)
     try:
         for piece in pieces:
             if flags.json:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from peasy.cli.door import Answer, Flags
+from peasy.cli.command import CommandOutput, Flags
 
 
-def check(file: Path, /, *, flags: Flags = Flags()) -> Answer:
+def check(file: Path, /, *, flags: Flags = Flags()) -> CommandOutput:
     """Find mistakes in attention tables calculated by hand.
 
     Every table is calculated again as far as the given tables allow. A cell is right if it agrees at its own number
@@ -20,8 +20,8 @@ def check(file: Path, /, *, flags: Flags = Flags()) -> Answer:
     Args:
         file: A .toml, .md, .tex or .csv file with the name of the step above each table, or built-in lecture notes.
     """
-    from peasy.workbench.check import check as command
+    from peasy.commands.check import check as command
 
     result = command(file)
     suggestions = [] if result.passed else [f"peasy check {file} --out checked.html"]
-    return Answer(result, next=suggestions, exit_code=0 if result.passed else 8, brief=result.verdict)
+    return CommandOutput(result, suggestions=suggestions, exit_code=0 if result.passed else 8, summary=result.verdict)

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from peasy.cli.door import Answer, Flags
+from peasy.cli.command import CommandOutput, Flags
 
 if TYPE_CHECKING:
     from peasy.training.event import Event
 
-Kind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
+ModelKind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
 
 
 def compare(
-    *kinds: Kind,
+    *kinds: ModelKind,
     data: list[str] | None = None,
     preset: Literal["tiny", "small", "base"] | None = None,
     minutes: float | None = None,
@@ -23,7 +23,7 @@ def compare(
     set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
     limit: int = 500,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Train several model kinds on the same data, with the same budget and seed, and compare them.
 
     For example:
@@ -44,30 +44,30 @@ def compare(
         set_: Override a setting of all recipes: context=128, ...
         limit: Maximum number of samples to evaluate on.
     """
-    from peasy.config import assign
+    from peasy.commands.compare import compare as command
+    from peasy.config import apply_setting
     from peasy.errors import UsageError
-    from peasy.workbench.compare import compare as command
 
     if not data:
         raise UsageError("compare needs data.", hint="For example: --data stories. See all: peasy data")
     settings: dict[str, Any] = {}
     for setting in set_ or ():
-        settings = assign(settings, setting)
+        settings = apply_setting(settings, setting)
     result = command(
         kinds, data[0] if len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
         seed=flags.seed or 0, device=flags.device, name=run, settings=settings, limit=limit,
-        hear=None if flags.quiet or flags.json else _say,
+        hear=None if flags.quiet or flags.json else _print_event,
     )  # fmt: skip
-    best = result.facts.contenders[0]
-    return Answer(result, next=[f"peasy runs show {best.run}"])
+    best = result.facts.models[0]
+    return CommandOutput(result, suggestions=[f"peasy runs show {best.run}"])
 
 
-def _say(kind: str, event: "Event") -> None:
-    from peasy.training.event import Started, Step, Validated
+def _print_event(kind: str, event: "Event") -> None:
+    from peasy.training.event import Started, TrainStep, Validated
 
     if isinstance(event, Validated):
         print(f"{kind}, step {event.step:,}: validation loss {event.loss:.4f}", file=sys.stderr)
     elif isinstance(event, Started):
         print(f"{kind}: {event.parameters:,} parameters, seed {event.seed}", file=sys.stderr)
-    elif isinstance(event, Step) and sys.stderr.isatty():
+    elif isinstance(event, TrainStep) and sys.stderr.isatty():
         print(f"\r\x1b[K{kind}, step {event.step:,}: loss {event.loss:.3f}", end="\r", file=sys.stderr, flush=True)

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from peasy.cli.door import Answer, Flags
+from peasy.cli.command import CommandOutput, Flags
 
 
 def data(
@@ -12,7 +12,7 @@ def data(
     set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
     strict: Annotated[bool, Parameter(negative="")] = False,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """List the built-in datasets, or describe one: size, licence, hash, examples, invalid rows.
 
     For example:
@@ -29,14 +29,14 @@ def data(
         set_: Option of the dataset: length=20, fillers=0, lines=true, source=en, ...
         strict: Fail on the first invalid row, instead of counting them.
     """
-    from peasy.config import assign
-    from peasy.workbench.data import data as command
+    from peasy.commands.data import data as command
+    from peasy.config import apply_setting
 
     if not what:
-        return Answer(command(), next=["peasy data stories"])
+        return CommandOutput(command(), suggestions=["peasy data stories"])
     options: dict[str, Any] = {"strict": True} if strict else {}
     for setting in set_ or []:
-        options = assign(options, setting)
+        options = apply_setting(options, setting)
     result = command(what[0] if len(what) == 1 else list(what), seed=flags.seed or 0, **options)
     sizes = ", ".join(f"{split} {size.documents:,} documents" for split, size in result.card.sizes.items())
-    return Answer(result, brief=f"{result.card.name}: {sizes}")
+    return CommandOutput(result, summary=f"{result.card.name}: {sizes}")

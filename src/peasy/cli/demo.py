@@ -1,8 +1,8 @@
 """`peasy demo`: a worked example of attention."""
 
-from peasy.cli.door import Answer, Flags, Page
+from peasy.cli.command import CommandOutput, DocumentResult, Flags
 
-NEXT = (
+SUGGESTIONS = (
     "peasy explain i-love-ai",
     'peasy explain "The pizza came out of the oven" --causal',
     "peasy explain i-love-ai --out love.html",
@@ -12,21 +12,21 @@ NEXT = (
 )
 
 
-def demo(*, flags: Flags = Flags()) -> Answer:
+def demo(*, flags: Flags = Flags()) -> CommandOutput:
     """Show a worked example of attention, in two seconds and offline.
 
     For example:
 
         peasy demo
     """
-    from peasy.views.document import Document, Formula, Heading, Paragraph, Part
+    from peasy.commands.explain import explain
+    from peasy.views.document import Document, DocumentPart, Formula, Heading, Paragraph
     from peasy.views.worked import arithmetic_part, step_matrix
-    from peasy.workbench.explain import explain
 
     example = explain("i-love-ai")
     (story,) = example.story("I")
     tables = [step_matrix(example.worked, example.worked.step(name), 4) for name in ("scores", "weights", "context")]
-    parts: tuple[Part, ...] = (
+    parts: tuple[DocumentPart, ...] = (
         Paragraph("Self-attention of three words, with every number calculated by hand."),
         Formula(example.worked.step("context").tex),
         *tables,
@@ -35,5 +35,5 @@ def demo(*, flags: Flags = Flags()) -> Answer:
         Heading("The arithmetic of one number"),
         arithmetic_part(example.cell("weights", "I", "love")),
     )
-    result = Page(Document(example.worked.example.title, parts), example.data())
-    return Answer(result, next=NEXT)
+    result = DocumentResult(Document(example.worked.example.title, parts), example.data())
+    return CommandOutput(result, suggestions=SUGGESTIONS)

@@ -10,32 +10,41 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from peasy.cli.door import Answer, Flags, Page
-from peasy.cli.settings import config_home
-from peasy.parts import EXTRAS
+from peasy.cli.command import CommandOutput, DocumentResult, Flags
+from peasy.cli.settings import config_dir
+from peasy.extras import EXTRAS
 from peasy.views.document import Document, Paragraph, Table
 
-_CORE = ("numpy", "array_api_compat", "tokenizers", "safetensors", "huggingface_hub", "sacrebleu", "babel", "rich")
+_REQUIRED_MODULES = (
+    "numpy",
+    "array_api_compat",
+    "tokenizers",
+    "safetensors",
+    "huggingface_hub",
+    "sacrebleu",
+    "babel",
+    "rich",
+)
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
 @dataclass(frozen=True)
-class Finding:
+class InstallCheck:
     """Result of one check: whether it works, details, and the fix; `needed`: peasy cannot run without it."""
 
-    part: str
-    works: bool
-    seen: str
+    name: str
+    passed: bool
+    details: str
     fix: str = ""
-    needed: bool = True
+    required: bool = True
 
     @property
     def mark(self) -> str:
         """Mark that is readable without colour."""
-        return "✓" if self.works else "✗" if self.needed else "–"
+        return "✓" if self.passed else "✗" if self.required else "–"
 
 
-def doctor(*, flags: Flags = Flags()) -> Answer:
+def doctor(*, flags: Flags = Flags()) -> CommandOutput:
     """Check the installation, with a fix for each problem.
 
     For example:
@@ -43,27 +52,27 @@ def doctor(*, flags: Flags = Flags()) -> Answer:
         peasy doctor
         peasy doctor --json
     """
-    findings = list(examine())
-    passed = all(finding.works for finding in findings if finding.needed)
+    findings = list(run_checks())
+    passed = all(finding.passed for finding in findings if finding.required)
     facts = [vars(finding) for finding in findings]
-    return Answer(
-        Page(_document(findings, passed), {"passed": passed, "findings": facts}),
-        next=[finding.fix for finding in findings if finding.needed and not finding.works],
+    return CommandOutput(
+        DocumentResult(_document(findings, passed), {"passed": passed, "findings": facts}),
+        suggestions=[finding.fix for finding in findings if finding.required and not finding.passed],
         exit_code=0 if passed else 8,
     )
 
 
-def examine() -> Iterator[Finding]:
+def run_checks() -> Iterator[InstallCheck]:
     """Run all checks."""
     yield _python()
-    yield from (_module(name, fix="pip install peasy") for name in _CORE)
+    yield from (_module(name, fix="pip install peasy") for name in _REQUIRED_MODULES)
     yield from (
-        _module(name, fix=f'pip install "peasy[{extra}]"', needed=False) for name, extra in sorted(EXTRAS.items())
+        _module(name, fix=f'pip install "peasy[{extra}]"', required=False) for name, extra in sorted(EXTRAS.items())
     )
-    yield _folder("settings folder", config_home())
+    yield _folder("settings folder", config_dir())
     yield _folder("temporary folder", Path(tempfile.gettempdir()))
     yield _chromium()
-    yield Finding("network", True, "not checked: peasy uses the network only for downloads you ask for")
+    yield InstallCheck("network", True, "not checked: peasy uses the network only for downloads you ask for")
 
 
 def find_chromium() -> str | None:
@@ -71,42 +80,46 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, _CHROMIUM)), None)
 
 
-def _python() -> Finding:
+def _python() -> InstallCheck:
     supported = sys.version_info >= (3, 11)
-    return Finding("python", supported, platform.python_version(), "" if supported else "install Python 3.11 or newer")
-
-
-def _module(name: str, *, fix: str, needed: bool = True) -> Finding:
-    try:
-        module = import_module(name)
-    except ModuleNotFoundError:
-        return Finding(name, False, "not installed", fix, needed)
-    except Exception as error:  # a broken library may raise anything; the other checks must still run
-        return Finding(name, False, f"broken: {type(error).__name__}: {error}", f"{fix} --force-reinstall", needed)
-    details = str(getattr(module, "__version__", "") or "installed")
-    if name == "torch":
-        details += f", {module.get_num_threads()} threads, {'cuda' if module.cuda.is_available() else 'cpu'}"
-    return Finding(name, True, details, needed=needed)
-
-
-def _folder(part: str, path: Path) -> Finding:
-    nearest = next(parent for parent in (path, *path.parents) if parent.exists())
-    writable = nearest.is_dir() and os.access(nearest, os.W_OK)
-    return Finding(
-        part, writable, str(path), "" if writable else f"make it writable: chmod u+w {nearest}", needed=False
+    return InstallCheck(
+        "python", supported, platform.python_version(), "" if supported else "install Python 3.11 or newer"
     )
 
 
-def _chromium() -> Finding:
+def _module(name: str, *, fix: str, required: bool = True) -> InstallCheck:
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError:
+        return InstallCheck(name, False, "not installed", fix, required)
+    except Exception as error:  # a broken library may raise anything; the other checks must still run
+        return InstallCheck(
+            name, False, f"broken: {type(error).__name__}: {error}", f"{fix} --force-reinstall", required
+        )
+    details = str(getattr(module, "__version__", "") or "installed")
+    if name == "torch":
+        details += f", {module.get_num_threads()} threads, {'cuda' if module.cuda.is_available() else 'cpu'}"
+    return InstallCheck(name, True, details, required=required)
+
+
+def _folder(name: str, path: Path) -> InstallCheck:
+    nearest = next(parent for parent in (path, *path.parents) if parent.exists())
+    writable = nearest.is_dir() and os.access(nearest, os.W_OK)
+    return InstallCheck(
+        name, writable, str(path), "" if writable else f"make it writable: chmod u+w {nearest}", required=False
+    )
+
+
+def _chromium() -> InstallCheck:
     path = find_chromium()
     fix = "" if path else "apt-get install chromium (only needed to test the web pages)"
-    return Finding("chromium", bool(path), path or "not installed", fix, needed=False)
+    return InstallCheck("chromium", bool(path), path or "not installed", fix, required=False)
 
 
-def _document(findings: list[Finding], healthy: bool) -> Document:
-    rows = tuple((finding.mark, finding.part, finding.seen, finding.fix) for finding in findings)
+def _document(checks: list[InstallCheck], passed: bool) -> Document:
+    rows = tuple((finding.mark, finding.name, finding.details, finding.fix) for finding in checks)
     verdict = (
-        Paragraph("Everything required works.", "good") if healthy else Paragraph("Required parts are missing.", "bad")
+        Paragraph("Everything required works.", "good") if passed else Paragraph("Required parts are missing.", "bad")
     )
     legend = Paragraph("✓ works   – optional, not installed   ✗ required, missing", "note")
     return Document("peasy doctor", (verdict, Table(("", "part", "status", "fix"), rows), legend))

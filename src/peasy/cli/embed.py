@@ -2,16 +2,16 @@
 
 from typing import Literal
 
-from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags, Source, read_source
+from peasy.cli.command import CommandOutput, Flags, TextSource, read_texts
+from peasy.cli.confirm import confirm_callback
 
 
 def embed(
     model: str,
-    *texts: Source,
+    *texts: TextSource,
     pooling: Literal["mean", "cls", "last"] | None = None,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Compute text embeddings and their cosine similarities.
 
     For example:
@@ -27,10 +27,12 @@ def embed(
         texts: Texts; in a file or stdin (-), one per line.
         pooling: Mean over tokens, first token (cls) or last token; default: the pooling of the encoder.
     """
-    from peasy.workbench.embed import embed as command
+    from peasy.commands.embed import embed as command
 
-    rows = [line for source in texts or (None,) for line in read_source(source, "embed") if line.strip()]
-    result = command(model, rows, pooling=pooling, device=flags.device, offline=flags.offline, ask=asking(flags))
+    rows = [line for source in texts or (None,) for line in read_texts(source, "embed") if line.strip()]
+    result = command(
+        model, rows, pooling=pooling, device=flags.device, offline=flags.offline, ask=confirm_callback(flags)
+    )
     count, dims = result.vectors.shape
     brief = f"{count:,} vector{'s' * (count != 1)} of {dims} dimensions"
-    return Answer(result, next=[f"peasy embed {model} FILE --out vectors.npy"], brief=brief)
+    return CommandOutput(result, suggestions=[f"peasy embed {model} FILE --out vectors.npy"], summary=brief)

@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags
-from peasy.cli.meter import Meter
+from peasy.cli.command import CommandOutput, Flags
+from peasy.cli.confirm import confirm_callback
+from peasy.cli.progress import ProgressLine
 
 
 def evaluate(
@@ -17,7 +17,7 @@ def evaluate(
     context: int | None = None,
     set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Evaluate a model on a dataset, by default on the validation split.
 
     For example:
@@ -39,17 +39,17 @@ def evaluate(
         context: Context length in tokens; default: as in training.
         set_: Option of the dataset: lines=true, source=english, size=5000, ...
     """
-    from peasy.config import assign
+    from peasy.commands.evaluate import evaluate as command
+    from peasy.config import apply_setting
     from peasy.errors import UsageError
-    from peasy.workbench.evaluate import evaluate as command
 
     if not data:
         raise UsageError("evaluate needs DATA.", hint=f"For example: peasy evaluate {model} stories")
     options: dict[str, Any] = {}
     for setting in set_ or ():
-        options = assign(options, setting)
+        options = apply_setting(options, setting)
     result = command(
         model, data[0] if len(data) == 1 else list(data), split=split, limit=limit, context=context, options=options,
-        device=flags.device, offline=flags.offline, ask=asking(flags), progress=Meter("evaluating", flags),
+        device=flags.device, offline=flags.offline, ask=confirm_callback(flags), progress=ProgressLine("evaluating", flags),
     )  # fmt: skip
-    return Answer(result, next=[f"peasy models {model}"])
+    return CommandOutput(result, suggestions=[f"peasy models {model}"])

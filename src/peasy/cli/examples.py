@@ -1,15 +1,15 @@
 """`peasy examples`: lists the worked examples."""
 
-from peasy.cli.door import Answer, Flags
+from peasy.cli.command import CommandOutput, Flags
 
 
-def examples(*, flags: Flags = Flags()) -> Answer:
+def examples(*, flags: Flags = Flags()) -> CommandOutput:
     """List the worked examples that peasy explain knows by name.
 
     For example:
 
         peasy examples
     """
-    from peasy.workbench.examples import examples as command
+    from peasy.commands.examples import examples as command
 
-    return Answer(command(), next=["peasy explain i-love-ai"])
+    return CommandOutput(command(), suggestions=["peasy explain i-love-ai"])

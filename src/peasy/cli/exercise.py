@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from peasy.cli.door import Answer, Flags
+from peasy.cli.command import CommandOutput, Flags
 
 
 def exercise(
@@ -16,7 +16,7 @@ def exercise(
     answers: Annotated[bool, Parameter(negative="")] = False,
     decimals: int = 2,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Make a worksheet with small numbers, and its answer key.
 
     For example:
@@ -33,7 +33,7 @@ def exercise(
         answers: Show the answer key instead of the worksheet.
         decimals: Number of decimals of the answers.
     """
-    from peasy.workbench.exercise import exercise as command
+    from peasy.commands.exercise import exercise as command
 
     seed = SystemRandom().randrange(10_000) if flags.seed is None else flags.seed
     sheet = command(size, seed, topic, decimals=decimals)
@@ -45,4 +45,6 @@ def exercise(
     suggestions = (
         [f"peasy check {flags.out}"] if flags.out is not None and not answers else [f"{command_line} --answers"]
     )
-    return Answer(sheet.key() if answers else sheet, next=suggestions, files=files, brief=f"Worksheet: {command_line}")
+    return CommandOutput(
+        sheet.key() if answers else sheet, suggestions=suggestions, files=files, summary=f"Worksheet: {command_line}"
+    )

@@ -2,10 +2,10 @@
 
 import sys
 
-from peasy.cli.door import Answer, Flags
+from peasy.cli.command import CommandOutput, Flags
 
 
-def experiment(name: str | None = None, *, flags: Flags = Flags()) -> Answer:
+def experiment(name: str | None = None, *, flags: Flags = Flags()) -> CommandOutput:
     """Run an experiment that tests a claim of the lecture notes against a control.
 
     For example:
@@ -19,17 +19,17 @@ def experiment(name: str | None = None, *, flags: Flags = Flags()) -> Answer:
     Args:
         name: Name of the experiment; without it, all are listed.
     """
-    from peasy.workbench.experiment import experiment as command
-    from peasy.workbench.experiment import experiments
+    from peasy.commands.experiment import experiment as command
+    from peasy.commands.experiment import experiments
 
     if name is None:
-        return Answer(experiments(), next=["peasy experiment why-root-dk"])
-    on_status = (lambda _: None) if flags.quiet or flags.json else _say
+        return CommandOutput(experiments(), suggestions=["peasy experiment why-root-dk"])
+    on_status = (lambda _: None) if flags.quiet or flags.json else _print_status
     result = command(name, seed=flags.seed or 0, hear=on_status, keep=True)
     if flags.out is not None:  # an experiment takes minutes: print the verdict, too
         on_status(f"{'✓' if result.holds else '✗'} {result.verdict}")
-    return Answer(result, next=["peasy experiment"])
+    return CommandOutput(result, suggestions=["peasy experiment"])
 
 
-def _say(doing: str) -> None:
-    print(doing, file=sys.stderr)
+def _print_status(status: str) -> None:
+    print(status, file=sys.stderr)

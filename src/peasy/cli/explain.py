@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from peasy.cli.door import Answer, Flags, Text
+from peasy.cli.command import CommandOutput, Flags, TextArg
 
 
 def explain(
-    what: Text,
+    what: TextArg,
     *,
     query: str | None = None,
     cell: str | None = None,
@@ -20,7 +20,7 @@ def explain(
     heads: int | None = None,
     contributions: Annotated[bool, Parameter(negative="")] = False,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Calculate every step of attention for an example, a file or a sentence.
 
     For example:
@@ -42,21 +42,23 @@ def explain(
         heads: Number of attention heads.
         contributions: Also show the contribution of each key: weight times value.
     """
-    from peasy.workbench.explain import explain as command
+    from peasy.commands.explain import explain as command
 
     result = command(
         what, query=query, cell=cell, symbolic=symbolic, decimals=decimals, causal=causal, scoring=scoring,
         normalise=normalise, heads=heads, contributions=contributions,
     )  # fmt: skip
-    return Answer(result, next=_next(what, result.worked.names, result.worked.tokens[0], query or cell or symbolic))
+    return CommandOutput(
+        result, suggestions=_suggestions(what, result.worked.names, result.worked.tokens[0], query or cell or symbolic)
+    )
 
 
-def _next(what: str, steps: tuple[str, ...], token: str, asked: object) -> list[str]:
+def _suggestions(source: str, steps: tuple[str, ...], token: str, narrowed: object) -> list[str]:
     """Return suggested commands, only if they need no quoting."""
-    if asked or not all(name.replace("-", "").isalnum() for name in (what, token)):
+    if narrowed or not all(name.replace("-", "").isalnum() for name in (source, token)):
         return []
     last = steps[-1]
     has_weights = any(step.endswith("weights") for step in steps)
-    return [f"peasy explain {what} --cell {last},0,0"] + (
-        [f"peasy explain {what} --query {token}"] if has_weights else []
+    return [f"peasy explain {source} --cell {last},0,0"] + (
+        [f"peasy explain {source} --query {token}"] if has_weights else []
     )

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
-from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags
+from peasy.cli.command import CommandOutput, Flags
+from peasy.cli.confirm import confirm_callback
 
 
 def export(
@@ -14,7 +14,7 @@ def export(
     to: Literal["hf", "gguf", "onnx"] = "hf",
     numbers: Literal["f32", "f16", "q8_0"] | None = None,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Export a model to a new folder in Hugging Face, GGUF or ONNX format.
 
     For example:
@@ -29,7 +29,7 @@ def export(
         to: Format: hf for transformers, gguf for llama.cpp, onnx for ONNX Runtime.
         numbers: Weight format of GGUF; default: f16.
     """
-    from peasy.workbench.exporting import export_model
+    from peasy.commands.exporting import export_model
 
-    result = export_model(model, folder, to=to, numbers=numbers, offline=flags.offline, ask=asking(flags))
-    return Answer(result, files=[result.folder / name for name, _ in result.files])
+    result = export_model(model, folder, to=to, numbers=numbers, offline=flags.offline, ask=confirm_callback(flags))
+    return CommandOutput(result, files=[result.folder / name for name, _ in result.files])

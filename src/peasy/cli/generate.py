@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from peasy.cli.choosing import Choosing
-from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags, Source, read_source
-from peasy.cli.stream import Pieces, say_event
-from peasy.views.writing import unknown_note
+from peasy.cli.command import CommandOutput, Flags, TextSource, read_texts
+from peasy.cli.confirm import confirm_callback
+from peasy.cli.sampling_flags import SamplingFlags
+from peasy.cli.stream import TextStream, print_event
+from peasy.views.generated_text import unknown_tokens_note
 
 if TYPE_CHECKING:
-    from peasy.workbench.generate import Writer
+    from peasy.commands.generate import GenerationJob
 
 Switch = Annotated[bool, Parameter(negative="")]
 
 
 def generate(
     model: str,
-    text: Source = None,
+    text: TextSource = None,
     *,
     n: int = 1,
     max_tokens: int = 64,
@@ -31,9 +31,9 @@ def generate(
     show_cache: Switch = False,
     show_probabilities: Switch = False,
     lines: Switch = False,
-    choosing: Choosing = Choosing(),
+    choosing: SamplingFlags = SamplingFlags(),
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Generate text from a prompt, streamed as it is generated.
 
     For example:
@@ -59,17 +59,17 @@ def generate(
         show_probabilities: Show the probability of each token and its alternatives.
         lines: Each line of stdin is a separate prompt.
     """
-    from peasy.workbench.generate import Writer
-    from peasy.workbench.load import load
+    from peasy.commands.generate import GenerationJob
+    from peasy.commands.load import load
 
-    texts = read_source(text, "generate", lines=lines)
-    options = choosing.settings() | {"max_tokens": max_tokens, "seed": pick_seed(flags, choosing.temperature)}
+    texts = read_texts(text, "generate", lines=lines)
+    options = choosing.as_kwargs() | {"max_tokens": max_tokens, "seed": pick_seed(flags, choosing.temperature)}
     logprobs = 5 if show_probabilities else 0 if flags.json else None
-    loaded = load(model, device=flags.device, offline=flags.offline, ask=asking(flags))
-    writer = Writer(
+    loaded = load(model, device=flags.device, offline=flags.offline, ask=confirm_callback(flags))
+    writer = GenerationJob(
         loaded, texts, n=n, weights=weights, cached=not no_cache, long=long, lookup=lookup, logprobs=logprobs, **options
     )
-    return _answer(writer, model, flags, show_cache, show_cache or show_probabilities)
+    return _run(writer, model, flags, show_cache, show_cache or show_probabilities)
 
 
 def pick_seed(flags: Flags, temperature: float) -> int:
@@ -79,31 +79,31 @@ def pick_seed(flags: Flags, temperature: float) -> int:
     return random.randrange(2**31) if temperature > 0 else 0
 
 
-def _answer(writer: "Writer", model: str, flags: Flags, show_cache: bool, more: bool) -> Answer:
-    printed, interrupted = _stream(writer, flags, more)
-    if len(writer.drafts) == 1:
-        writer.check()
-    result = writer.result(show_cache=show_cache and not interrupted)
+def _run(job: "GenerationJob", model: str, flags: Flags, show_cache: bool, details: bool) -> CommandOutput:
+    printed, interrupted = _stream(job, flags, details)
+    if len(job.outputs) == 1:
+        job.raise_first_error()
+    result = job.result(show_cache=show_cache and not interrupted)
     if printed and not flags.quiet:
-        notes = [unknown_note(count)] if (count := writer.drafts[0].unknown) else []
+        notes = [unknown_tokens_note(count)] if (count := job.outputs[0].num_unknown) else []
         print(*notes, result.note, sep="\n", file=sys.stderr)
-    prompt = writer.texts[0] if len(writer.texts[0]) < 60 else writer.texts[0][:57] + "..."
-    suggestions = [] if more else [f'peasy generate {model} "{prompt}" --show-probabilities']
-    return Answer(result, next=suggestions, exit_code=130 if interrupted else 0, told=printed)
+    prompt = job.texts[0] if len(job.texts[0]) < 60 else job.texts[0][:57] + "..."
+    suggestions = [] if details else [f'peasy generate {model} "{prompt}" --show-probabilities']
+    return CommandOutput(result, suggestions=suggestions, exit_code=130 if interrupted else 0, already_printed=printed)
 
 
-def _stream(writer: "Writer", flags: Flags, more: bool) -> tuple[bool, bool]:
+def _stream(job: "GenerationJob", flags: Flags, details: bool) -> tuple[bool, bool]:
     """Run generation; return (whether the text is already printed, whether it was interrupted).
 
     Several texts, or one with `more` details, are printed when they are finished.
     """
-    stream = Pieces(writer.texts[0], flags) if len(writer.drafts) == 1 and not more else None
+    stream = TextStream(job.texts[0], flags) if len(job.outputs) == 1 and not details else None
     try:
-        for event in writer.events():
+        for event in job.events():
             if flags.json:
-                say_event(event, writer.loaded.answers())
+                print_event(event, job.loaded.output_tokenizer())
             elif stream is not None:
-                stream.say(event)
+                stream.write(event)
     except KeyboardInterrupt:
         return stream is not None and stream.close(), True
     return stream is not None and stream.close(), False

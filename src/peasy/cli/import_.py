@@ -2,11 +2,11 @@
 
 import shlex
 
-from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags
+from peasy.cli.command import CommandOutput, Flags
+from peasy.cli.confirm import confirm_callback
 
 
-def import_(source: str, *, name: str | None = None, flags: Flags = Flags()) -> Answer:
+def import_(source: str, *, name: str | None = None, flags: Flags = Flags()) -> CommandOutput:
     """Import a Hugging Face model as a peasy checkpoint with a name.
 
     Reads only safetensors and JSON files; weights that do not match the config are rejected.
@@ -20,10 +20,10 @@ def import_(source: str, *, name: str | None = None, flags: Flags = Flags()) -> 
         source: Hugging Face folder, hub id, or peasy checkpoint.
         name: Name of the imported model; default: the name of the source.
     """
-    from peasy.workbench.importing import import_model
+    from peasy.commands.importing import import_model
 
-    result = import_model(source, name=name, offline=flags.offline, ask=asking(flags))
+    result = import_model(source, name=name, offline=flags.offline, ask=confirm_callback(flags))
     quoted = shlex.quote(result.name)
-    return Answer(
-        result, next=[f"peasy models {quoted}", f'peasy tokenize {quoted} "Easy peasy"'], files=[result.folder]
+    return CommandOutput(
+        result, suggestions=[f"peasy models {quoted}", f'peasy tokenize {quoted} "Easy peasy"'], files=[result.folder]
     )

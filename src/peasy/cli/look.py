@@ -6,19 +6,19 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags, Text, read_source
+from peasy.cli.command import CommandOutput, Flags, TextArg, read_texts
+from peasy.cli.confirm import confirm_callback
+from peasy.commands.result import Result
 from peasy.errors import UsageError
-from peasy.workbench.result import Result
 
-Some = Annotated[list[int] | None, Parameter(negative="")]
-Many = Annotated[list[str] | None, Parameter(negative="")]
+IntList = Annotated[list[int] | None, Parameter(negative="")]
+StrList = Annotated[list[str] | None, Parameter(negative="")]
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Ways:
+class ViewFlags:
     """View flags: what to show instead of the attention heads."""
 
     lens: Switch = False
@@ -53,40 +53,40 @@ class Ways:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Changes:
+class InterventionFlags:
     """Intervention flags: ablation, masked links, activation patching; the effect is shown."""
 
-    off: Many = None
+    off: StrList = None
     "Ablate a head (2.3 is layer 2, head 3) or a layer (2)."
-    even: Many = None
+    even: StrList = None
     "Uniform attention for a head (2.3), or for all heads of a layer (2)."
-    cut: Many = None
+    cut: StrList = None
     "Mask the attention of one word to another (it:pizza), in all layers or in --layer and --head."
     patch: str | None = None
     "Activation patching: take the output of --layer (and --head) from this text, of equal token count."
-    word: Many = None
+    word: StrList = None
     "Track the probability of this word."
     data: str | None = None
     "Also evaluate the loss or BLEU on this dataset, before and after."
 
 
-HEADS, NOTHING = Ways(), Changes()
+DEFAULT_VIEW, NO_INTERVENTIONS = ViewFlags(), InterventionFlags()
 
 
 def look(
     model: str,
-    text: Text = "",
+    text: TextArg = "",
     *,
-    layer: Some = None,
-    head: Some = None,
+    layer: IntList = None,
+    head: IntList = None,
     query: str | None = None,
     target: str | None = None,
     scaled: Switch = False,
     budget: str = "512MB",
-    ways: Ways = HEADS,
-    changes: Changes = NOTHING,
+    ways: ViewFlags = DEFAULT_VIEW,
+    changes: InterventionFlags = NO_INTERVENTIONS,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Inspect a model on a text: what each attention head attends to.
 
     For example:
@@ -109,99 +109,105 @@ def look(
         scaled: Multiply each weight by the norm of its value vector.
         budget: Memory limit for captured arrays.
     """
-    edits = _edits(changes, layer, head)
+    edits = _parse_interventions(changes, layer, head)
     if ways.film:
-        from peasy.workbench.film import film
+        from peasy.commands.attention_history import attention_history
 
-        return Answer(film(model))
-    from peasy.workbench.load import load
+        return CommandOutput(attention_history(model))
+    from peasy.commands.load import load
 
-    loaded = load(model, device=flags.device, offline=flags.offline, ask=asking(flags))
+    loaded = load(model, device=flags.device, offline=flags.offline, ask=confirm_callback(flags))
     capture: dict[str, Any] = {"layers": layer, "heads": head, "budget": budget, "scaled": scaled}
-    other = _without_a_look(loaded, text, ways, capture, edits, flags)
+    other = _model_view(loaded, text, ways, capture, edits, flags)
     if other is not None:
         return other
     if ways.overview is not None:
         capture |= {"rows": None if query is None else [query], "edit": edits}
-        return Answer(loaded.look(text, target, overview=ways.overview, tile=ways.tile, **capture))
+        return CommandOutput(loaded.look(text, target, overview=ways.overview, tile=ways.tile, **capture))
     # for a single head, queries and keys are captured too, so that cells can be expanded to their arithmetic
     steps = ("weights", "query", "key") if layer and head and len(layer) == len(head) == 1 else ("weights",)
     result = loaded.look(text, target, steps=steps, **capture)
-    result.words = not ways.tokens
+    result.merge_words = not ways.tokens
     full = flags.out is not None or flags.json or bool(layer and head)
-    shown = _changed(loaded, result, capture, edits, changes) if edits else _shown(result, capture, query, ways, full)
-    return Answer(shown, next=_next(model, text, query), brief=f"{len(result.look.tokens)} tokens")
+    shown = (
+        _effect(loaded, result, capture, edits, changes) if edits else _text_view(result, capture, query, ways, full)
+    )
+    return CommandOutput(
+        shown, suggestions=_suggestions(model, text, query), summary=f"{len(result.record.tokens)} tokens"
+    )
 
 
-def _without_a_look(
-    loaded: Any, text: str, ways: Ways, asked: dict[str, Any], edits: list[Any], flags: Flags
-) -> Answer | None:
+def _model_view(
+    loaded: Any, text: str, view: ViewFlags, capture: dict[str, Any], interventions: list[Any], flags: Flags
+) -> CommandOutput | None:
     """Return views that need no single capture: head ranking, generation trace, saved attention of a dataset."""
-    selection = {"layers": asked["layers"], "heads": asked["heads"]}
-    if ways.rank is not None:
-        from peasy.workbench.heads import split_sentences
+    selection = {"layers": capture["layers"], "heads": capture["heads"]}
+    if view.rank is not None:
+        from peasy.commands.heads import split_sentences
 
-        return Answer(loaded.heads(split_sentences(text), by=ways.rank, seed=flags.seed or 0))
-    if ways.write is not None:
-        return Answer(loaded.trace(text, max_tokens=ways.write, beam=ways.beam, edit=edits, **selection))
-    if ways.keep is not None:
-        from peasy.workbench.looks import keep_looks
+        return CommandOutput(loaded.heads(split_sentences(text), by=view.rank, seed=flags.seed or 0))
+    if view.write is not None:
+        return CommandOutput(loaded.trace(text, max_tokens=view.write, beam=view.beam, edit=interventions, **selection))
+    if view.keep is not None:
+        from peasy.commands.look_dataset import save_activations
 
-        texts = [line for part in read_source(text, "look") for line in part.splitlines() if line.strip()]
-        return Answer(keep_looks(loaded, texts, ways.keep, budget=asked["budget"], **selection))
+        texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
+        return CommandOutput(save_activations(loaded, texts, view.keep, budget=capture["budget"], **selection))
     return None
 
 
-def _edits(changes: Changes, layer: list[int] | None, head: list[int] | None) -> list[Any]:
+def _parse_interventions(flags: InterventionFlags, layer: list[int] | None, head: list[int] | None) -> list[Any]:
     """Return the interventions given by flags."""
-    from peasy.looking.edit import cut, even, patch, read_cut, read_off
+    from peasy.inspection.interventions import cut, even, parse_ablations, parse_cut, patch
 
     one_layer, one_head = (numbers[0] if numbers and len(numbers) == 1 else None for numbers in (layer, head))
-    edits: list[Any] = read_off(changes.off or ())
-    edits += [even(target.layer, target.head) for target in read_off(changes.even or ())]
-    edits += [cut(*read_cut(pair), layer=one_layer, head=one_head) for pair in changes.cut or ()]
-    if changes.patch is not None:
+    edits: list[Any] = parse_ablations(flags.off or ())
+    edits += [even(target.layer, target.head) for target in parse_ablations(flags.even or ())]
+    edits += [cut(*parse_cut(pair), layer=one_layer, head=one_head) for pair in flags.cut or ()]
+    if flags.patch is not None:
         if one_layer is None:
             raise UsageError("--patch needs one --layer.", hint='For example: --layer 0 --patch "The soup came out"')
-        edits.append(patch(changes.patch, one_layer, one_head))
-    if not edits and (changes.word or changes.data):
+        edits.append(patch(flags.patch, one_layer, one_head))
+    if not edits and (flags.word or flags.data):
         hint = "Add one: --off 2.3, --even 2.3, --cut it:pizza or --patch TEXT"
         raise UsageError("--word and --data need an intervention.", hint=hint)
     return edits
 
 
-def _changed(loaded: Any, found: Any, asked: dict[str, Any], edits: list[Any], changes: Changes) -> Result:
+def _effect(
+    loaded: Any, result: Any, capture: dict[str, Any], interventions: list[Any], flags: InterventionFlags
+) -> Result:
     """Return the effect of the interventions on the same text."""
-    changed = loaded.look(found.text, found.answer, edit=edits, **asked)
-    options = {} if changes.data is None else {"data": changes.data}
-    return found.against(changed, words=changes.word or (), **options)
+    changed = loaded.look(result.text, result.answer, edit=interventions, **capture)
+    options = {} if flags.data is None else {"data": flags.data}
+    return result.compare(changed, words=flags.word or (), **options)
 
 
-def _shown(found: Any, asked: dict[str, Any], query: str | None, ways: Ways, whole: bool) -> Result:
+def _text_view(result: Any, capture: dict[str, Any], query: str | None, view: ViewFlags, full: bool) -> Result:
     """Return the requested view."""
-    if ways.steps:
-        if not asked["layers"] or not asked["heads"]:
+    if view.steps:
+        if not capture["layers"] or not capture["heads"]:
             raise UsageError(
                 "--steps needs one --layer and one --head.", hint="For example: --layer 0 --head 1 --steps"
             )
-        return found.work(asked["layers"][0], asked["heads"][0], query)
-    if ways.align or ways.known is not None:
-        return found.alignment(read_pairs(ways.known)[0] if ways.known is not None else ())
-    if ways.lens or ways.rollout:
-        return found.lens() if ways.lens else found.rollout()
+        return result.work(capture["layers"][0], capture["heads"][0], query)
+    if view.align or view.known is not None:
+        return result.alignment(read_alignments(view.known)[0] if view.known is not None else ())
+    if view.lens or view.rollout:
+        return result.lens() if view.lens else result.rollout()
     if query is not None:
-        return found.heads(query, ways.top)
-    return found if whole else found.brief(ways.top)
+        return result.heads(query, view.top)
+    return result if full else result.brief(view.top)
 
 
-def read_pairs(told: str) -> Sequence[Any]:
+def read_alignments(source: str) -> Sequence[Any]:
     """Return the reference alignments, one per line, as typed or from a file."""
-    from peasy.looking.alignment import read_known
+    from peasy.inspection.alignment import parse_gold_pairs
 
-    return [read_known(line) for line in read_source(told, "known")] or [read_known("")]
+    return [parse_gold_pairs(line) for line in read_texts(source, "known")] or [parse_gold_pairs("")]
 
 
-def _next(model: str, text: str, query: str | None) -> list[str]:
+def _suggestions(model: str, text: str, query: str | None) -> list[str]:
     short = text if len(text) <= 40 and "\n" not in text else "..."
     if query is None and text.split():
         return [f'peasy look {model} "{short}" --query {text.split()[-1].strip(".,!?")}']

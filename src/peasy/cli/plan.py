@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from peasy.cli.door import Answer, Flags
+from peasy.cli.command import CommandOutput, Flags
 
 
 def plan(
@@ -21,7 +21,7 @@ def plan(
     bandwidth: str | None = None,
     use: float = 0.4,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Estimate the time and memory of training.
 
     For example:
@@ -46,16 +46,16 @@ def plan(
         bandwidth: Interconnect bandwidth of each accelerator, such as 300GB/s.
         use: Model FLOPs utilization (MFU), from 0 to 1.
     """
-    from peasy.config import assign
-    from peasy.workbench.plan import plan as command
+    from peasy.commands.plan import plan as command
+    from peasy.config import apply_setting
 
     settings: dict[str, Any] = {}
     for setting in set_ or ():
-        settings = assign(settings, setting)
+        settings = apply_setting(settings, setting)
     result = command(
         kind, data[0] if data and len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
         seed=flags.seed, device=flags.device, settings=settings, accelerators=accelerators, flops=flops,
         memory=memory, bandwidth=bandwidth, use=use,
     )  # fmt: skip
     data_flag = f" --data {' '.join(data)}" if data else ""
-    return Answer(result, next=[f"peasy train {kind}{data_flag} --preset {preset}"] if data else [])
+    return CommandOutput(result, suggestions=[f"peasy train {kind}{data_flag} --preset {preset}"] if data else [])

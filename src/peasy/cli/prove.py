@@ -5,20 +5,20 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags, Source, read_source
-from peasy.cli.meter import Meter
+from peasy.cli.command import CommandOutput, Flags, TextSource, read_texts
+from peasy.cli.confirm import confirm_callback
+from peasy.cli.progress import ProgressLine
 
 
 def prove(
     model: str,
-    *texts: Source,
+    *texts: TextSource,
     prompt: Annotated[list[str] | None, Parameter(negative="")] = None,
     call: str | None = None,
     tokens: int = 128,
     seconds: float = 60.0,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Verify that all execution paths of a model agree, or check your own attention code.
 
     For example:
@@ -41,18 +41,18 @@ def prove(
         tokens: Maximum number of tokens of each text.
         seconds: Time limit for your own code.
     """
+    from peasy.commands.prove import prove as command
     from peasy.errors import UsageError
-    from peasy.workbench.prove import prove as command
 
     if tokens < 1 or seconds <= 0:
         raise UsageError("--tokens and --seconds must be above 0.")
-    rows = [line for source in (*texts, *(prompt or ())) for line in read_source(source, "prove") if line.strip()]
+    rows = [line for source in (*texts, *(prompt or ())) for line in read_texts(source, "prove") if line.strip()]
     if (texts or prompt) and not rows:
         raise UsageError("The texts are empty.", hint=f'For example: peasy prove {model} "The pizza came out"')
     on_notice = None if flags.quiet or flags.json else lambda line: print(line, file=sys.stderr)
     result = command(
         model, rows or None, call=call, tokens=tokens, seconds=seconds, seed=flags.seed or 0, device=flags.device,
-        offline=flags.offline, ask=asking(flags), tell=on_notice, progress=Meter("verifying", flags),
+        offline=flags.offline, ask=confirm_callback(flags), tell=on_notice, progress=ProgressLine("verifying", flags),
     )  # fmt: skip
     suggestions = [] if result.passed else [f"peasy prove {model} --out proof.html"]
-    return Answer(result, next=suggestions, exit_code=0 if result.passed else 8, brief=result.verdict)
+    return CommandOutput(result, suggestions=suggestions, exit_code=0 if result.passed else 8, summary=result.verdict)

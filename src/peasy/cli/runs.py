@@ -2,14 +2,14 @@
 
 from typing import Literal
 
-from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags
+from peasy.cli.command import CommandOutput, Flags
+from peasy.cli.confirm import confirm_callback
 from peasy.errors import UsageError
 
-_NAMES = {"ls": 0, "show": 1, "diff": 2, "rm": 1}
+_NUM_NAMES = {"ls": 0, "show": 1, "diff": 2, "rm": 1}
 
 
-def runs(act: Literal["ls", "show", "diff", "rm"] = "ls", *names: str, flags: Flags = Flags()) -> Answer:
+def runs(act: Literal["ls", "show", "diff", "rm"] = "ls", *names: str, flags: Flags = Flags()) -> CommandOutput:
     """List training runs, show one, compare two, or delete one.
 
     For example:
@@ -23,19 +23,21 @@ def runs(act: Literal["ls", "show", "diff", "rm"] = "ls", *names: str, flags: Fl
         act: Action: ls, show, diff or rm.
         names: One or two runs, by name or folder.
     """
-    from peasy.workbench import runs as commands
+    from peasy.commands import runs as commands
 
-    if len(names) != _NAMES[act]:
-        expected = ("no name", "one name", "two names")[_NAMES[act]]
+    if len(names) != _NUM_NAMES[act]:
+        expected = ("no name", "one name", "two names")[_NUM_NAMES[act]]
         raise UsageError(f"runs {act} takes {expected}, not {len(names)}.", hint="See: peasy runs --help")
     if act == "show":
         result = commands.show_run(names[0])
         finished = result.run.facts().state.startswith("finished")
-        return Answer(result, next=[] if finished else [result.run.resume_line()])
+        return CommandOutput(result, suggestions=[] if finished else [result.run.resume_command()])
     if act == "diff":
-        return Answer(commands.diff_runs(*names))
+        return CommandOutput(commands.diff_runs(*names))
     if act == "rm":
-        return Answer(commands.remove_run(names[0], yes=flags.yes, ask=asking(flags)))
+        return CommandOutput(commands.remove_run(names[0], yes=flags.yes, ask=confirm_callback(flags)))
     listed = commands.runs()
     first = next((run.name for run in listed.runs), None)
-    return Answer(listed, next=[f"peasy runs show {first}"] if first else ["peasy train gpt --data stories"])
+    return CommandOutput(
+        listed, suggestions=[f"peasy runs show {first}"] if first else ["peasy train gpt --data stories"]
+    )

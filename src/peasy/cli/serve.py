@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from peasy.cli.door import Answer, Flags, Page
+from peasy.cli.command import CommandOutput, DocumentResult, Flags
 from peasy.errors import UsageError
-from peasy.parts import need
+from peasy.extras import require_extra
 from peasy.views.document import Document, Paragraph
 
 if TYPE_CHECKING:
-    from peasy.studio.house import House
+    from peasy.server.model_registry import ModelRegistry
 
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
-Some = Annotated[list[str] | None, Parameter(negative="")]
+StrList = Annotated[list[str] | None, Parameter(negative="")]
 
 
 def serve(
@@ -24,7 +24,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     api_key: Annotated[str | None, Parameter(show_default=False)] = None,
-    allow_host: Some = None,
+    allow_host: StrList = None,
     max_queue: int = 256,
     max_batch: int = 32,
     memory: str = "8GB",
@@ -32,7 +32,7 @@ def serve(
     drain: float = 30.0,
     log_prompts: Switch = False,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Serve models over HTTP, with an OpenAI-compatible API and peasy's own API.
 
     For example:
@@ -64,70 +64,81 @@ def serve(
         drain: Seconds that running requests have to finish at shutdown.
         log_prompts: Include prompts in the log.
     """
-    need("torch")
+    require_extra("torch")
     hosts = tuple(allow_host or ())
-    settings = _Door(host, port, api_key, hosts, max_queue, max_batch, memory, weights, drain, log_prompts)
-    return settings.open(models, flags)
+    settings = _ServerSettings(host, port, api_key, hosts, max_queue, max_batch, memory, weights, drain, log_prompts)
+    return settings.run_server(models, flags)
 
 
 @dataclass(frozen=True)
-class _Door:
+class _ServerSettings:
     """Server settings from the command line."""
 
     host: str
     port: int
-    key: str | None
-    names: tuple[str, ...]
-    queue: int
-    batch: int
-    memory: str
+    api_key: str | None
+    allowed_hosts: tuple[str, ...]
+    max_queue: int
+    max_batch: int
+    memory_limit: str
     weights: str
     drain: float
     log_prompts: bool
 
-    def open(self, models: tuple[str, ...], flags: Flags) -> Answer:
+    def run_server(self, models: tuple[str, ...], flags: Flags) -> CommandOutput:
         """Run the server until it is shut down."""
-        from peasy.generation.limit import Limits
-        from peasy.looking.budget import read_bytes
-        from peasy.studio.door import address_of, bind, hold_memory, run
-        from peasy.studio.guard import is_loopback
-        from peasy.studio.house import House
-        from peasy.studio.meter import write_log
+        from peasy.generation.limits import EngineLimits
+        from peasy.inspection.budget import parse_bytes
+        from peasy.server.guard import is_loopback
+        from peasy.server.metrics import configure_logging
+        from peasy.server.model_registry import ModelRegistry
+        from peasy.server.server import bind, limit_memory_growth, run_server, url_of
 
         public = not is_loopback(self.host)
-        if public and not self.key:
+        if public and not self.api_key:
             hint = "Give --api-key, or leave out --host."
             raise UsageError(
                 f"Listening on {self.host} without an API key would let anyone use this server.", hint=hint
             )
-        limits, memory = Limits(queue=self.queue, rows=self.batch), read_bytes(self.memory)
-        hold_memory()
-        registry = House(models, memory=memory, limits=limits, weights=self.weights, device=flags.device)
+        limits, memory = (
+            EngineLimits(max_queued_requests=self.max_queue, max_num_seqs=self.max_batch),
+            parse_bytes(self.memory_limit),
+        )
+        limit_memory_growth()
+        registry = ModelRegistry(models, memory_bytes=memory, limits=limits, weights=self.weights, device=flags.device)
         listening = bind(self.host, self.port)
-        app = self._application(registry, public)
-        registry.warm()
+        app = self._build_app(registry, public)
+        registry.preload()
         if not flags.quiet:
-            write_log()
-        address, served = address_of(listening, "/v1"), ", ".join(registry.names) or "no models"
-        run(app, listening, self.drain, lambda: _say(f"Serving {served} at {address} (press Ctrl-C to stop)", flags))
-        return _closed(address, list(registry.names), sum(app.state.meter.requests.values()), flags)
+            configure_logging()
+        address, served = url_of(listening, "/v1"), ", ".join(registry.names) or "no models"
+        run_server(
+            app,
+            listening,
+            self.drain,
+            lambda: _print_status(f"Serving {served} at {address} (press Ctrl-C to stop)", flags),
+        )
+        return _stopped(address, list(registry.names), sum(app.state.meter.requests.values()), flags)
 
-    def _application(self, house: "House", outside: bool) -> Any:
-        from peasy.studio.app import build
-        from peasy.studio.guard import LOOPBACK
+    def _build_app(self, registry: "ModelRegistry", public: bool) -> Any:
+        from peasy.server.app import build_app
+        from peasy.server.guard import LOOPBACK
 
-        hosts = (*LOOPBACK, self.host, *self.names, *([socket.gethostname()] if outside else ()))
-        return build(
-            house, pages=False, key=self.key, hosts=hosts, by_number=outside, queue=self.queue,
+        hosts = (*LOOPBACK, self.host, *self.allowed_hosts, *([socket.gethostname()] if public else ()))
+        return build_app(
+            registry, pages=False, api_key=self.api_key, allowed_hosts=hosts, allow_ip_hosts=public, max_pending=self.max_queue,
             log_prompts=self.log_prompts,
         )  # fmt: skip
 
 
-def _say(line: str, flags: Flags) -> None:
+def _print_status(line: str, flags: Flags) -> None:
     if not flags.quiet:
         print(line, file=sys.stderr)
 
 
-def _closed(address: str, models: list[str], requests: int, flags: Flags) -> Answer:
+def _stopped(address: str, models: list[str], requests: int, flags: Flags) -> CommandOutput:
     document = Document("Serve", (Paragraph(f"Server stopped after {requests:,} requests."),))
-    return Answer(Page(document, {"address": address, "models": models, "requests": requests}), told=not flags.json)
+    return CommandOutput(
+        DocumentResult(document, {"address": address, "models": models, "requests": requests}),
+        already_printed=not flags.json,
+    )

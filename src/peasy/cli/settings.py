@@ -15,31 +15,31 @@ from typing import Any
 from cyclopts import App, ArgumentCollection, Token
 from cyclopts.config import Env
 
-from peasy.cli.door import Flags
-from peasy.cli.verb import VERBS
+from peasy.cli.command import Flags
+from peasy.cli.command_table import COMMANDS
 from peasy.config import load
 from peasy.errors import InvalidInput, did_you_mean
 
 
-def config_home() -> Path:
+def config_dir() -> Path:
     """Return the folder of the user's config file."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "peasy"
 
 
-def sources() -> list[Any]:
+def config_sources() -> list[Any]:
     """Return the config sources by precedence; a flag on the command line overrides all of them."""
     environment = Env("PEASY_", command=False, show=False)
-    return [environment, SettingsFile(Path("peasy.toml")), SettingsFile(config_home() / "config.toml")]
+    return [environment, ConfigFile(Path("peasy.toml")), ConfigFile(config_dir() / "config.toml")]
 
 
-def spoken() -> list[str]:
+def active_sources() -> list[str]:
     """Return the paths of config files and the names of environment variables in use."""
-    files = [source.path for source in sources() if isinstance(source, SettingsFile) and source.path.is_file()]
+    files = [source.path for source in config_sources() if isinstance(source, ConfigFile) and source.path.is_file()]
     return [*map(str, files), *(name for name in sorted(os.environ) if name.startswith("PEASY_"))]
 
 
 @dataclasses.dataclass(frozen=True)
-class SettingsFile:
+class ConfigFile:
     """TOML config file: sets flags that no source of higher precedence has set."""
 
     path: Path
@@ -50,13 +50,13 @@ class SettingsFile:
             return
         global_flags, tables = self._read()
         command = commands[0] if commands else ""
-        self._fill(arguments, tables.get(command, {}), where=f"{self.path}: {command}.")
-        self._fill(arguments, global_flags, where=f"{self.path}: ")
+        self._fill(arguments, tables.get(command, {}), prefix=f"{self.path}: {command}.")
+        self._fill(arguments, global_flags, prefix=f"{self.path}: ")
 
     def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
         data = {key.replace("_", "-"): value for key, value in load(self.path).items()}
         flags = [field.name.replace("_", "-") for field in dataclasses.fields(Flags)]
-        commands = [command.name for command in VERBS]
+        commands = [command.name for command in COMMANDS]
         for key, value in data.items():
             known = commands if isinstance(value, dict) else flags
             if key not in known:
@@ -64,13 +64,13 @@ class SettingsFile:
                 raise InvalidInput(f"{self.path}: {key}: unknown key.", hint=hint)
         return {k: v for k, v in data.items() if k in flags}, {k: v for k, v in data.items() if k in commands}
 
-    def _fill(self, arguments: ArgumentCollection, settings: dict[str, Any], where: str) -> None:
+    def _fill(self, arguments: ArgumentCollection, settings: dict[str, Any], prefix: str) -> None:
         by_name = {name: argument for argument in arguments for name in argument.names}
         for key, value in settings.items():
             flag = "--" + key.replace("_", "-")
             if flag not in by_name:
                 hint = did_you_mean(key, [name.lstrip("-") for name in by_name])
-                raise InvalidInput(f"{where}{key}: unknown key.", hint=hint)
+                raise InvalidInput(f"{prefix}{key}: unknown key.", hint=hint)
             if not by_name[flag].tokens:
                 text = str(value).lower() if isinstance(value, bool) else str(value)
-                by_name[flag].append(Token(keyword=f"{where}{key}", value=text, source=str(self.path)))
+                by_name[flag].append(Token(keyword=f"{prefix}{key}", value=text, source=str(self.path)))

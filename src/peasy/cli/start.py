@@ -1,9 +1,9 @@
 """`peasy` without a command: a list of commands to try first."""
 
-from peasy.cli.door import Answer, Flags, Page
+from peasy.cli.command import CommandOutput, DocumentResult, Flags
 from peasy.views.document import Document, Paragraph, Table
 
-_TRY = (
+_SUGGESTIONS = (
     ("peasy demo", "a worked example of attention"),
     ("peasy explain i-love-ai", "attention of three words in six steps, with every number"),
     ('peasy explain "any sentence"', "the same for your own sentence"),
@@ -17,11 +17,15 @@ _TRY = (
 )
 
 
-def start(*, flags: Flags = Flags()) -> Answer:
+def start(*, flags: Flags = Flags()) -> CommandOutput:
     """Return the list of commands to try first."""
     title = "peasy: attention you can follow, number by number"
     parts = (
-        Table(("command", "result"), _TRY),
+        Table(("command", "result"), _SUGGESTIONS),
         Paragraph("No data leaves this machine unless you ask for it.", "note"),
     )
-    return Answer(Page(Document(title, parts), {"try": [{"command": line, "does": result} for line, result in _TRY]}))
+    return CommandOutput(
+        DocumentResult(
+            Document(title, parts), {"try": [{"command": line, "does": result} for line, result in _SUGGESTIONS]}
+        )
+    )

@@ -4,51 +4,51 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from peasy.cli.door import Flags
-from peasy.render.json import plain
+from peasy.cli.command import Flags
+from peasy.render.json import to_plain
 
 if TYPE_CHECKING:
-    from peasy.text import Tokenizer
+    from peasy.tokenization import Tokenizer
 
 
-class Pieces:
+class TextStream:
     """Stream one text to stdout. On a terminal the prompt is printed first, on stderr, so that a pipe gets only the
     generated text."""
 
     def __init__(self, prompt: str, flags: Flags) -> None:
-        self.off = flags.json or flags.out is not None
+        self.disabled = flags.json or flags.out is not None
         self.prompt = prompt if sys.stderr.isatty() and sys.stdout.isatty() and not flags.quiet else ""
-        self.began = False
+        self.started = False
 
-    def say(self, event: Any) -> None:
+    def write(self, event: Any) -> None:
         """Print the text of an event, if it has any."""
         text = getattr(event, "text", "")
-        if self.off or not text:
+        if self.disabled or not text:
             return
-        if not self.began:
-            self.began = True
+        if not self.started:
+            self.started = True
             print(self.prompt, end="", file=sys.stderr, flush=True)
         print(text, end="", flush=True)
 
     def close(self) -> bool:
         """End the line; return True if anything was printed."""
-        if self.began:
+        if self.started:
             print(flush=True)
-        return self.began
+        return self.started
 
 
-def say_event(event: Any, tokenizer: "Tokenizer") -> None:
+def print_event(event: Any, tokenizer: "Tokenizer") -> None:
     """Print one line of JSON for a token or a finish event; forward-pass events are skipped."""
-    if hasattr(event, "chosen"):
+    if hasattr(event, "sampled"):
         chosen = event.chosen
         line = {
             "event": "token", "text_number": event.choice, "place": event.place, "id": chosen.id,
             "piece": tokenizer.piece(chosen.id), "text": event.text, "logprob": chosen.logprob,
         }  # fmt: skip
-    elif hasattr(event, "reason"):
+    elif hasattr(event, "finish_reason"):
         error = None if event.error is None else event.error.message
         line = {"event": "ended", "text_number": event.choice, "reason": event.reason, "text": event.text}
         line |= {} if error is None else {"error": error}
     else:
         return
-    print(json.dumps(plain(line), ensure_ascii=False, allow_nan=False), flush=True)
+    print(json.dumps(to_plain(line), ensure_ascii=False, allow_nan=False), flush=True)

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from peasy.cli.door import Answer, Flags, Page
-from peasy.parts import need
+from peasy.cli.command import CommandOutput, DocumentResult, Flags
+from peasy.extras import require_extra
 from peasy.views.document import Document, Paragraph
 
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -18,7 +18,7 @@ def studio(
     port: int = 0,
     no_browser: Switch = False,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Open the studio: a web interface to all of peasy, on this machine only.
 
     For example:
@@ -34,18 +34,18 @@ def studio(
         port: Port to listen on; 0 picks a free port.
         no_browser: Only print the address, do not open a browser.
     """
-    need("torch")
-    from peasy.studio.app import build
-    from peasy.studio.door import address_of, bind, hold_memory, run
-    from peasy.studio.house import House
-    from peasy.studio.meter import write_log
+    require_extra("torch")
+    from peasy.server.app import build_app
+    from peasy.server.metrics import configure_logging
+    from peasy.server.model_registry import ModelRegistry
+    from peasy.server.server import bind, limit_memory_growth, run_server, url_of
 
-    hold_memory()
-    registry = House(models, device=flags.device, only=False)
+    limit_memory_growth()
+    registry = ModelRegistry(models, device=flags.device, only_given=False)
     listening = bind("127.0.0.1", port)
-    address = address_of(listening)
+    address = url_of(listening)
     if flags.verbose:
-        write_log()
+        configure_logging()
 
     def on_start() -> None:
         if not flags.quiet:
@@ -53,6 +53,6 @@ def studio(
         if not no_browser:
             webbrowser.open(address)
 
-    run(build(registry, pages=True), listening, 5.0, on_start)
+    run_server(build_app(registry, pages=True), listening, 5.0, on_start)
     document = Document("Studio", (Paragraph("The studio was stopped."),))
-    return Answer(Page(document, {"address": address}), told=not flags.json)
+    return CommandOutput(DocumentResult(document, {"address": address}), already_printed=not flags.json)

@@ -1,10 +1,10 @@
 """`peasy tokenize`: tokens, ids and offsets of a text."""
 
-from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags, Text
+from peasy.cli.command import CommandOutput, Flags, TextArg
+from peasy.cli.confirm import confirm_callback
 
 
-def tokenize(model: str, text: Text, *, flags: Flags = Flags()) -> Answer:
+def tokenize(model: str, text: TextArg, *, flags: Flags = Flags()) -> CommandOutput:
     """Show the tokens of a text: pieces, ids, character offsets, words.
 
     For example:
@@ -17,7 +17,7 @@ def tokenize(model: str, text: Text, *, flags: Flags = Flags()) -> Answer:
         model: Run name, folder, built-in model or Hugging Face hub id; or a tokenizer.json file.
         text: Text to tokenize; - reads stdin.
     """
-    from peasy.workbench.tokenize import tokenize as command
+    from peasy.commands.tokenize import tokenize as command
 
-    result = command(model, text, offline=flags.offline, ask=asking(flags))
-    return Answer(result, brief=f"{len(result.encoding)} tokens")
+    result = command(model, text, offline=flags.offline, ask=confirm_callback(flags))
+    return CommandOutput(result, summary=f"{len(result.encoding)} tokens")

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from peasy.cli.door import Answer, Flags
-from peasy.render.json import plain
-from peasy.views.run import as_time
+from peasy.cli.command import CommandOutput, Flags
+from peasy.render.json import to_plain
+from peasy.views.run import format_duration
 
 if TYPE_CHECKING:
     from peasy.training.event import Event
-    from peasy.training.stop import Stop
+    from peasy.training.signals import StopRequest
 
-Kind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
+ModelKind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
 
 
 def train(
-    kind: Kind,
+    kind: ModelKind,
     *,
     data: list[str] | None = None,
     preset: Literal["tiny", "small", "base"] | None = None,
@@ -33,7 +33,7 @@ def train(
     set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
     resume: Annotated[bool, Parameter(negative="")] = False,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Train a model on built-in or your own data.
 
     For example:
@@ -60,96 +60,98 @@ def train(
         set_: Override a setting of the recipe: optimizer.lr=0.01, model.dropout=0.1, keep=5, compile=true, ...
         resume: Resume the run from its last checkpoint.
     """
-    from peasy.config import assign
-    from peasy.training.stop import stoppable
-    from peasy.workbench.train import training
+    from peasy.commands.train import train_events
+    from peasy.config import apply_setting
+    from peasy.training.signals import stop_on_signal
 
     settings: dict[str, Any] = {}
     for setting in set_ or ():
-        settings = assign(settings, setting)
-    output = _Lines() if flags.json else Screen(quiet=flags.quiet)
-    with stoppable() as stop:
-        events = training(
+        settings = apply_setting(settings, setting)
+    output = _JsonLines() if flags.json else TrainProgress(quiet=flags.quiet)
+    with stop_on_signal() as stop:
+        events = train_events(
             kind, data[0] if data and len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
             seed=flags.seed, device=flags.device, processes=processes, run=run, from_=from_, settings=settings,
-            resume=resume, progress=_Preparing(stop, quiet=flags.quiet or flags.json),
+            resume=resume, progress=_TokenizingProgress(stop, quiet=flags.quiet or flags.json),
         )  # fmt: skip
         for event in events:
             output.show(event)
-            if stop.asked:
+            if stop.requested:
                 events.close()
                 break
-    return _answer(output.folder, stop.signal)
+    return _output(output.folder, stop.signal)
 
 
-def _answer(folder: Any, signal: int | None) -> Answer:
-    from peasy.workbench.runs import open_run
-    from peasy.workbench.train import TrainResult
+def _output(folder: Any, signal: int | None) -> CommandOutput:
+    from peasy.commands.runs import open_run
+    from peasy.commands.train import TrainResult
 
     run = open_run(folder)
     if signal is not None:
-        return Answer(TrainResult(run), next=[run.resume_line()], exit_code=130 if signal == SIGINT else 0)
-    return Answer(TrainResult(run), next=[f"peasy runs show {run.name}", f"peasy models {run.name}"])
+        return CommandOutput(
+            TrainResult(run), suggestions=[run.resume_command()], exit_code=130 if signal == SIGINT else 0
+        )
+    return CommandOutput(TrainResult(run), suggestions=[f"peasy runs show {run.name}", f"peasy models {run.name}"])
 
 
-class _Lines:
+class _JsonLines:
     """Print every event as one line of JSON on stdout; the result of the command is the last line."""
 
     folder: Any = None
 
     def show(self, event: "Event") -> None:
-        from peasy.training.event import Started, data
+        from peasy.training.event import Started, event_data
 
         if isinstance(event, Started):
             self.folder = event.run
-        print(json.dumps(plain(data(event)), ensure_ascii=False, allow_nan=False), flush=True)
+        print(json.dumps(to_plain(event_data(event)), ensure_ascii=False, allow_nan=False), flush=True)
 
 
-class Screen:
+class TrainProgress:
     """Training progress on stderr: loss, validation loss, tokens per second, remaining time."""
 
     folder: Any = None
 
     def __init__(self, quiet: bool) -> None:
-        self.quiet, self.last = quiet, 0.0
-        self.valid: float | None = None
-        self.live = sys.stderr.isatty()
+        self.quiet, self.last_update = quiet, 0.0
+        self.validation_loss: float | None = None
+        self.is_terminal = sys.stderr.isatty()
 
     def show(self, event: "Event") -> None:
         """Print milestones on their own line, and update the progress line."""
-        from peasy.training.event import Finished, Sampled, Started, Step, Validated
+        from peasy.training.event import Finished, Sampled, Started, TrainStep, Validated
 
         if isinstance(event, Started):
             self.folder = event.run
-            self._say(_started(event) + _own_parts(event.run))
+            self._print_line(_start_line(event) + _export_warning(event.run))
         elif isinstance(event, Validated):
-            self.valid = event.loss
-            self._say(f"step {event.step:,}: validation loss {event.loss:.4f}")
+            self.validation_loss = event.loss
+            self._print_line(f"step {event.step:,}: validation loss {event.loss:.4f}")
         elif isinstance(event, Sampled) and event.texts:
-            self._say(f"step {event.step:,}: {_one_line(event.prompts[0])} ▸ {_one_line(event.texts[0])}")
-        elif isinstance(event, Step) and self.live and time.monotonic() - self.last > 0.1:
-            self.last = time.monotonic()
-            self._put(_progress(event, self.valid))
+            self._print_line(f"step {event.step:,}: {_one_line(event.prompts[0])} ▸ {_one_line(event.texts[0])}")
+        elif isinstance(event, TrainStep) and self.is_terminal and time.monotonic() - self.last_update > 0.1:
+            self.last_update = time.monotonic()
+            self._update_line(_progress_line(event, self.validation_loss))
         elif isinstance(event, Finished):
-            self._say(f"finished after {event.step:,} steps in {as_time(event.elapsed)}")
+            self._print_line(f"finished after {event.step:,} steps in {format_duration(event.elapsed)}")
 
-    def _say(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         if not self.quiet:
-            print(f"\r\x1b[K{line}" if self.live else line, file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{line}" if self.is_terminal else line, file=sys.stderr, flush=True)
 
-    def _put(self, line: str) -> None:
+    def _update_line(self, line: str) -> None:
         if not self.quiet:
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
-def _started(event: Any) -> str:
+def _start_line(event: Any) -> str:
     line = f"run {event.run.name} · seed {event.seed} · {event.parameters:,} parameters · {event.precision}"
     if event.step:
         line += f" · resumed after step {event.step:,}"
     return f"{line}\n! {event.warning}" if event.warning else line
 
 
-def _own_parts(run: Path) -> str:
+def _export_warning(run: Path) -> str:
     """Return a warning about layers that no export format but ONNX supports, before a long training."""
     settings = json.loads((run / "model.json").read_text(encoding="utf-8"))
     shift, ngrams = settings.get("stack", {}).get("shift"), settings.get("embedding", {}).get("ngrams", 1) > 1
@@ -162,27 +164,27 @@ def _own_parts(run: Path) -> str:
     )
 
 
-def _progress(event: Any, valid: float | None) -> str:
-    validation = "" if valid is None else f" · validation {valid:.3f}"
-    left = as_time(event.left)
+def _progress_line(event: Any, validation_loss: float | None) -> str:
+    validation = "" if validation_loss is None else f" · validation {validation_loss:.3f}"
+    left = format_duration(event.left)
     return f"step {event.step:,} · loss {event.loss:.3f}{validation} · {event.rate:,.0f} tokens/s · {left} left"
 
 
-def _one_line(text: str, most: int = 60) -> str:
+def _one_line(text: str, limit: int = 60) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-class _Preparing:
+class _TokenizingProgress:
     """Progress of tokenizing the data; a signal ends it at once, since there is nothing to save."""
 
-    def __init__(self, stop: "Stop", quiet: bool) -> None:
-        self.stop, self.shown = stop, not quiet and sys.stderr.isatty()
+    def __init__(self, stop: "StopRequest", quiet: bool) -> None:
+        self.stop, self.visible = stop, not quiet and sys.stderr.isatty()
 
     def __call__(self, done: int, total: int) -> None:
-        if self.stop.asked:
+        if self.stop.requested:
             raise KeyboardInterrupt if self.stop.signal == SIGINT else SystemExit(0)
-        if self.shown and total:
+        if self.visible and total:
             end = "\n" if done >= total else ""
             print(
                 f"\r\x1b[Ktokenizing {done / total:.0%} of {total:,} characters", end=end, file=sys.stderr, flush=True

@@ -4,15 +4,15 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from peasy.cli.consent import asking
-from peasy.cli.door import Answer, Flags, Source, read_source
-from peasy.cli.look import read_pairs
-from peasy.cli.meter import Meter
+from peasy.cli.command import CommandOutput, Flags, TextSource, read_texts
+from peasy.cli.confirm import confirm_callback
+from peasy.cli.look import read_alignments
+from peasy.cli.progress import ProgressLine
 
 
 def translate(
     model: str,
-    text: Source = None,
+    text: TextSource = None,
     *,
     beam: int = 1,
     n: int = 1,
@@ -21,7 +21,7 @@ def translate(
     max_tokens: int | None = None,
     length_penalty: float = 1.0,
     flags: Flags = Flags(),
-) -> Answer:
+) -> CommandOutput:
     """Translate a text, or each line of a file.
 
     For example:
@@ -46,33 +46,33 @@ def translate(
         max_tokens: Maximum number of tokens; default: about three times the length of the source.
         length_penalty: Length penalty of beam search; above 0 favours longer translations.
     """
-    from peasy.workbench.translate import translate as command
+    from peasy.commands.translate import translate as command
 
-    texts = read_source(text, "translate")
+    texts = read_texts(text, "translate")
     options: dict[str, Any] = {"beam": beam, "n": n, "length_penalty": length_penalty}
     if max_tokens is not None:
         options["max_tokens"] = max_tokens
     result = command(
-        model, texts, align=align, known=() if known is None else read_pairs(known), device=flags.device,
-        offline=flags.offline, ask=asking(flags), progress=Meter("translating", flags), **options,
+        model, texts, align=align, known=() if known is None else read_alignments(known), device=flags.device,
+        offline=flags.offline, ask=confirm_callback(flags), progress=ProgressLine("translating", flags), **options,
     )  # fmt: skip
     if len(texts) == 1:
         if result.translations[0].error is not None:
             raise result.translations[0].error
-        suggestions = [] if result.aligned else [f'peasy translate {model} "{texts[0][:60]}" --align']
-        return Answer(result, next=suggestions)
-    printed = not (flags.json or flags.out or result.aligned or n > 1)
+        suggestions = [] if result.alignments else [f'peasy translate {model} "{texts[0][:60]}" --align']
+        return CommandOutput(result, suggestions=suggestions)
+    printed = not (flags.json or flags.out or result.alignments or n > 1)
     if printed:
         for translation in result.translations:
             print(" ".join(translation.text.split()))
-    return Answer(result, told=printed, exit_code=_complain(result))
+    return CommandOutput(result, already_printed=printed, exit_code=_print_errors(result))
 
 
-def _complain(found: Any) -> int:
+def _print_errors(output: Any) -> int:
     """Print the errors of texts that could not be translated; return the exit code if all of them failed."""
     import sys
 
-    results = found.translations
+    results = output.translations
     errors = [(index, result.error) for index, result in enumerate(results) if result.error is not None]
     for index, error in errors:
         print(f"✗ Line {index + 1}: {error.message}", file=sys.stderr)

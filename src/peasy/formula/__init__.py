@@ -4,18 +4,18 @@ May import: errors, display. Imported by: every package that shows or computes a
 In: arrays of any array-API library. Out: named steps with captions.
 """
 
-from peasy.formula.attention import CONTRIBUTIONS, AttentionSteps, attend, weigh
+from peasy.formula.attention import CONTRIBUTIONS, AttentionSteps, attend, unnormalised_weights
 from peasy.formula.heads import attend_with_weights
 from peasy.formula.norms import layer_norm, rms_norm
 from peasy.formula.positions import alibi, rotary, rotary_angles, sinusoidal
 from peasy.formula.scoring import Additive
-from peasy.formula.step import Step, Steps
+from peasy.formula.step import FormulaStep, Steps
 
 __all__ = [
     "CONTRIBUTIONS",
     "Additive",
     "AttentionSteps",
-    "Step",
+    "FormulaStep",
     "Steps",
     "alibi",
     "attend",
@@ -25,5 +25,5 @@ __all__ = [
     "rotary",
     "rotary_angles",
     "sinusoidal",
-    "weigh",
+    "unnormalised_weights",
 ]

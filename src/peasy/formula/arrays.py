@@ -9,13 +9,13 @@ from peasy.errors import InvalidInput
 from peasy.formula.step import Array
 
 
-def together(**named: Any) -> tuple[Any, list[Array]]:
+def to_common_dtype(**named: Any) -> tuple[Any, list[Array]]:
     """Return the common array namespace, and the arrays in one floating dtype of at least 32 bits.
 
     The widest floating-point array decides the dtype; lists and integers are converted to it, or to float64
     if there is none. None stays None.
     """
-    xp, arrays = gather(**named)
+    xp, arrays = to_common_namespace(**named)
     floats = [
         array.dtype
         for (name, given), array in zip(named.items(), arrays, strict=True)
@@ -25,7 +25,7 @@ def together(**named: Any) -> tuple[Any, list[Array]]:
     return xp, [None if array is None else xp.astype(array, dtype, copy=False) for array in arrays]
 
 
-def gather(**named: Any) -> tuple[Any, list[Array]]:
+def to_common_namespace(**named: Any) -> tuple[Any, list[Array]]:
     """Return the common array namespace, and the arrays in it: nested lists become arrays, None stays None."""
     arrays = [value for value in named.values() if array_api_compat.is_array_api_obj(value)]
     try:
@@ -46,10 +46,10 @@ def gather(**named: Any) -> tuple[Any, list[Array]]:
     ]
 
 
-def from_list(xp: Any, name: str, given: Any, device: Any) -> Array:
+def from_list(xp: Any, name: str, values: Any, device: Any) -> Array:
     """Make an array of nested lists of numbers."""
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except ValueError:
         raise InvalidInput(
             f"{name} has rows of different lengths.", hint="All rows must have the same length."
@@ -71,10 +71,10 @@ def is_floating(xp: Any, name: str, array: Array) -> bool:
     return floating
 
 
-def times(shape: tuple[int, ...]) -> str:
+def format_shape(shape: tuple[int, ...]) -> str:
     """Format a shape.
 
-    >>> times((3, 2))
+    >>> format_shape((3, 2))
     '3x2'
     """
     return "x".join(map(str, shape))
@@ -86,17 +86,17 @@ def project(x: Array, weights: Array, names: tuple[str, str]) -> Array:
         name, array = (names[0], x) if x.ndim < 2 else (names[1], weights)
         raise InvalidInput(f"{name} should be a matrix, but has {array.ndim} axes.", hint="Pass rows and columns.")
     if x.shape[-1] != weights.shape[-2]:
-        raise mismatch(names, x.shape, weights.shape)
+        raise shape_mismatch(names, x.shape, weights.shape)
     return x @ weights
 
 
-def mismatch(names: tuple[str, str], left: tuple[int, ...], right: tuple[int, ...]) -> InvalidInput:
+def shape_mismatch(names: tuple[str, str], left: tuple[int, ...], right: tuple[int, ...]) -> InvalidInput:
     """Return the error for a product whose inner dimensions differ, with shapes that would work."""
     rows, inner = left[-2:]
     transposed_fits = right[-1] == inner
     columns = right[-2] if transposed_fits else right[-1]
     return InvalidInput(
-        f"{names[0]} is {times(left)} and {names[1]} is {times(right)}, but inner dimensions should match: "
-        f"{times(left[-2:])} · {times(right[-2:])} is not defined, {rows}x{inner} · {inner}x{columns} is.",
+        f"{names[0]} is {format_shape(left)} and {names[1]} is {format_shape(right)}, but inner dimensions should match: "
+        f"{format_shape(left[-2:])} · {format_shape(right[-2:])} is not defined, {rows}x{inner} · {inner}x{columns} is.",
         hint=f"Transpose {names[1].removesuffix('ᵀ')}." if transposed_fits else f"{names[1]} needs {inner} rows.",
     )

@@ -9,17 +9,17 @@ from typing import Any
 
 import array_api_compat
 
-from peasy.errors import named
-from peasy.formula.arrays import gather, together
+from peasy.errors import lookup
+from peasy.formula.arrays import to_common_dtype, to_common_namespace
 from peasy.formula.axes import D_KEY, D_VALUE, KEY, QUERY
-from peasy.formula.inert import score_pairs, sum_values
-from peasy.formula.masks import Window, visible
-from peasy.formula.normalise import NORMALISATIONS, Normalisation, raise_scores
+from peasy.formula.masks import Window, combine_masks
+from peasy.formula.nan_safe import nan_safe_scores, nan_safe_weighted_sum
+from peasy.formula.normalise import NORMALISATIONS, Normalisation, exp_and_sum
 from peasy.formula.scoring import SCORINGS, Scoring
-from peasy.formula.sizes import check_number, check_sizes
-from peasy.formula.step import Array, Step, Steps
+from peasy.formula.shapes import check_number, check_shapes
+from peasy.formula.step import Array, FormulaStep, Steps
 
-CONTRIBUTIONS = Step(
+CONTRIBUTIONS = FormulaStep(
     "contributions",
     r"a_{ij} v_j",
     "The contribution of each key to each query: its weight times its value.",
@@ -50,7 +50,7 @@ class AttentionSteps(Steps):
         unmasked = xp.where((self.masked == -xp.inf)[..., None], xp.zeros_like(value), value)
         return self.weights[..., None] * unmasked
 
-    def step(self, name: str) -> Step:
+    def step(self, name: str) -> FormulaStep:
         """Return the caption of a step, or of the contributions."""
         if name != CONTRIBUTIONS.name:
             return super().step(name)
@@ -81,27 +81,27 @@ def attend(
     >>> attend([[1., 0.]], [[1., 0.], [0., 1.]], [[5.], [7.]], scoring="dot").weights.round(2)
     array([[0.73, 0.27]])
     """
-    xp, (query, key, value, bias) = together(query=query, key=key, value=value, bias=bias)
-    scoring, normalise = named(scoring, SCORINGS, "scoring"), named(normalise, NORMALISATIONS, "normalisation")
-    check_sizes(query, key, value)
+    xp, (query, key, value, bias) = to_common_dtype(query=query, key=key, value=value, bias=bias)
+    scoring, normalise = lookup(scoring, SCORINGS, "scoring"), lookup(normalise, NORMALISATIONS, "normalisation")
+    check_shapes(query, key, value)
     check_number("scale", scale)
-    check_number("softcap", softcap, above_zero=True)
-    key, value = share_heads(xp, query, key), share_heads(xp, query, value)
-    attendable = visible(xp, query, key, mask, bias, causal, window)
+    check_number("softcap", softcap, positive=True)
+    key, value = repeat_kv(xp, query, key), repeat_kv(xp, query, value)
+    attendable = combine_masks(xp, query, key, mask, bias, causal, window)
 
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
-    scores = score_pairs(xp, scoring.score, query, key, attendable)
+    scores = nan_safe_scores(xp, scoring.score, query, key, attendable)
     scaled = scale_scores(xp, scores, factor, softcap)
-    masked = hide(xp, scaled, attendable, bias)
-    weights = normalise.weigh(xp, masked)
-    context = sum_values(xp, weights, value, attendable)
+    masked = apply_mask(xp, scaled, attendable, bias)
+    weights = normalise.apply(xp, masked)
+    context = nan_safe_weighted_sum(xp, weights, value, attendable)
 
     arrays = (query, key, value, scores, scaled, masked, weights, context)
-    steps = captions(scoring, normalise, scale, softcap, changed=masked is not scaled)
+    steps = attention_captions(scoring, normalise, scale, softcap, has_mask=masked is not scaled)
     return AttentionSteps(*zip(steps, arrays, strict=True))
 
 
-def weigh(
+def unnormalised_weights(
     query: Array,
     key: Array,
     *,
@@ -116,18 +116,18 @@ def weigh(
     are keys applies to the last keys; all earlier ones are unmasked. Masked keys change no weight, but may reach
     gradients: for inspection, not for training.
 
-    >>> powers, total = weigh([[1., 0.]], [[1., 0.], [0., 1.]], scale=1.0)
+    >>> powers, total = unnormalised_weights([[1., 0.]], [[1., 0.], [0., 1.]], scale=1.0)
     >>> (powers / total).round(2)
     array([[0.73, 0.27]])
     """
-    xp, (query, key, bias) = together(query=query, key=key, bias=bias)
-    check_sizes(query, key, key)
-    key, scoring = share_heads(xp, query, key), SCORINGS["scaled-dot"]
+    xp, (query, key, bias) = to_common_dtype(query=query, key=key, bias=bias)
+    check_shapes(query, key, key)
+    key, scoring = repeat_kv(xp, query, key), SCORINGS["scaled-dot"]
     scores = scoring.score(xp, query, key)
-    attendable = None if mask is None else gather(query=query, mask=mask)[1][1]
+    attendable = None if mask is None else to_common_namespace(query=query, mask=mask)[1][1]
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
-    masked = hide(xp, scale_scores(xp, scores, factor, softcap), attendable, bias, own=True)
-    return raise_scores(xp, masked)
+    masked = apply_mask(xp, scale_scores(xp, scores, factor, softcap), attendable, bias, in_place=True)
+    return exp_and_sum(xp, masked)
 
 
 def scale_scores(xp: Any, scores: Array, factor: float, softcap: float | None) -> Array:
@@ -136,32 +136,32 @@ def scale_scores(xp: Any, scores: Array, factor: float, softcap: float | None) -
     return xp.tanh(scaled / softcap) * softcap if softcap else scaled
 
 
-def hide(xp: Any, scaled: Array, may_look: Array | None, bias: Array | None, *, own: bool = False) -> Array:
+def apply_mask(xp: Any, scaled: Array, mask: Array | None, bias: Array | None, *, in_place: bool = False) -> Array:
     """Add the bias and set masked scores to minus infinity; `in_place` where possible."""
     masked = scaled if bias is None else scaled + bias
-    if may_look is None:
+    if mask is None:
         return masked
-    last = may_look.shape[-1]
-    if not own or last in (1, masked.shape[-1]):
-        return xp.where(may_look, masked, -xp.inf)
-    masked[..., -last:] = xp.where(may_look, masked[..., -last:], -xp.inf)
+    last = mask.shape[-1]
+    if not in_place or last in (1, masked.shape[-1]):
+        return xp.where(mask, masked, -xp.inf)
+    masked[..., -last:] = xp.where(mask, masked[..., -last:], -xp.inf)
     return masked
 
 
-def share_heads(xp: Any, query: Array, shared: Array) -> Array:
+def repeat_kv(xp: Any, query: Array, kv: Array) -> Array:
     """Repeat each key/value head for the query heads that share it (GQA)."""
-    if query.ndim < 4 or query.shape[1] == shared.shape[1]:
-        return shared
-    return xp.repeat(shared, query.shape[1] // shared.shape[1], axis=1)
+    if query.ndim < 4 or query.shape[1] == kv.shape[1]:
+        return kv
+    return xp.repeat(kv, query.shape[1] // kv.shape[1], axis=1)
 
 
-def captions(
+def attention_captions(
     scoring: Scoring,
     normalise: Normalisation,
     scale: float | None = None,
     softcap: float | None = None,
-    changed: bool = True,
-) -> tuple[Step, ...]:
+    has_mask: bool = True,
+) -> tuple[FormulaStep, ...]:
     """Return the captions of all steps under these settings; M appears only if `has_mask`."""
     scaled_tex, scaled_says = scoring.tex, "The scores are not scaled."
     if scale is not None:
@@ -173,18 +173,18 @@ def captions(
         scaled_tex = rf"{softcap:g} \tanh\left(\frac{{{scaled_tex}}}{{{softcap:g}}}\right)"
         scaled_says += f" Then tanh limits it to between -{softcap:g} and {softcap:g}."
     masked_tex, masked_says = scaled_tex, "Nothing is masked: every query may attend to every key."
-    if changed:
+    if has_mask:
         masked_tex = f"{scaled_tex} + M"
         masked_says = "M is added; masked scores become minus infinity."
     weights_tex = normalise.tex % masked_tex
-    summed_tex = rf"\left({weights_tex}\right)" if changed and weights_tex == masked_tex else weights_tex
+    summed_tex = rf"\left({weights_tex}\right)" if has_mask and weights_tex == masked_tex else weights_tex
     return (
-        Step("query", "Q", "What each token is looking for.", (QUERY, scoring.query_width)),
-        Step("key", "K", "What each token offers to match.", (KEY, D_KEY)),
-        Step("value", "V", "The content that each token passes on.", (KEY, D_VALUE)),
-        Step("scores", scoring.tex, scoring.says, (QUERY, KEY)),
-        Step("scaled", scaled_tex, scaled_says, (QUERY, KEY)),
-        Step("masked", masked_tex, masked_says, (QUERY, KEY)),
-        Step("weights", weights_tex, normalise.says, (QUERY, KEY)),
-        Step("context", f"{summed_tex} V", "Each row is the weighted sum of the values.", (QUERY, D_VALUE)),
+        FormulaStep("query", "Q", "What each token is looking for.", (QUERY, scoring.query_width)),
+        FormulaStep("key", "K", "What each token offers to match.", (KEY, D_KEY)),
+        FormulaStep("value", "V", "The content that each token passes on.", (KEY, D_VALUE)),
+        FormulaStep("scores", scoring.tex, scoring.description, (QUERY, KEY)),
+        FormulaStep("scaled", scaled_tex, scaled_says, (QUERY, KEY)),
+        FormulaStep("masked", masked_tex, masked_says, (QUERY, KEY)),
+        FormulaStep("weights", weights_tex, normalise.description, (QUERY, KEY)),
+        FormulaStep("context", f"{summed_tex} V", "Each row is the weighted sum of the values.", (QUERY, D_VALUE)),
     )

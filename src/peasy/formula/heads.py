@@ -4,25 +4,25 @@ from dataclasses import replace
 from typing import Any
 
 from peasy.errors import InvalidInput
-from peasy.formula.arrays import project, together
+from peasy.formula.arrays import project, to_common_dtype
 from peasy.formula.attention import AttentionSteps, attend
 from peasy.formula.axes import D_CONCAT, D_KEY, D_MODEL, D_OUTPUT, D_SOURCE, D_VALUE, HEAD, KEY, QUERY
-from peasy.formula.sizes import check_heads
-from peasy.formula.step import Array, Step
+from peasy.formula.shapes import check_heads
+from peasy.formula.step import Array, FormulaStep
 
-X = Step("x", "X", "The token vectors, one row each.", (QUERY, D_MODEL))
-SOURCE = Step("source", r"X_{\text{source}}", "The token vectors of the source, one row each.", (KEY, D_SOURCE))
-W_Q = Step("w_q", "W_Q", "The query projection.", (D_MODEL, D_KEY))
-W_K = Step("w_k", "W_K", "The key projection.", (D_MODEL, D_KEY))
-W_V = Step("w_v", "W_V", "The value projection.", (D_MODEL, D_VALUE))
-W_O = Step("w_o", "W^O", "The output projection, which mixes the heads.", (D_CONCAT, D_OUTPUT))
-CONCAT = Step(
+X = FormulaStep("x", "X", "The token vectors, one row each.", (QUERY, D_MODEL))
+SOURCE = FormulaStep("source", r"X_{\text{source}}", "The token vectors of the source, one row each.", (KEY, D_SOURCE))
+W_Q = FormulaStep("w_q", "W_Q", "The query projection.", (D_MODEL, D_KEY))
+W_K = FormulaStep("w_k", "W_K", "The key projection.", (D_MODEL, D_KEY))
+W_V = FormulaStep("w_v", "W_V", "The value projection.", (D_MODEL, D_VALUE))
+W_O = FormulaStep("w_o", "W^O", "The output projection, which mixes the heads.", (D_CONCAT, D_OUTPUT))
+CONCAT = FormulaStep(
     "concat",
     r"\operatorname{Concat}(\text{head}_1, \dots, \text{head}_h)",
     "The contexts of all heads, concatenated.",
     (QUERY, D_CONCAT),
 )
-OUTPUT = Step("output", r"%s W^O", "The output projection of the context.", (QUERY, D_OUTPUT))
+OUTPUT = FormulaStep("output", r"%s W^O", "The output projection of the context.", (QUERY, D_OUTPUT))
 
 
 def attend_with_weights(
@@ -43,21 +43,21 @@ def attend_with_weights(
     >>> attend_with_weights([[1., 0.]], [[1.], [0.]], [[0.], [1.]], [[2.], [1.]]).context
     array([[2.]])
     """
-    xp, (x, w_q, w_k, w_v, w_o, source) = together(x=x, w_q=w_q, w_k=w_k, w_v=w_v, w_o=w_o, source=source)
+    xp, (x, w_q, w_k, w_v, w_o, source) = to_common_dtype(x=x, w_q=w_q, w_k=w_k, w_v=w_v, w_o=w_o, source=source)
     if x.ndim not in (2, 3):
         raise InvalidInput(f"x has {x.ndim} axes.", hint="Use [time, width] or [batch, time, width].")
     kv_input, kv_name = (x, "x") if source is None else (source, "source")
     query = project(x, w_q, ("x", "w_q"))
     key = project(kv_input, w_k, (kv_name, "w_k"))
     value = project(kv_input, w_v, (kv_name, "w_v"))
-    steps = attend_in_heads(xp, query, key, value, heads, options)
-    steps = steps.captioned(projections(source is not None))
+    steps = attend_multi_head(xp, query, key, value, heads, options)
+    steps = steps.with_captions(projection_captions(source is not None))
 
     before = ((X, x),) if source is None else ((X, x), (SOURCE, source))
-    after: tuple[tuple[Step, Array], ...] = ()
+    after: tuple[tuple[FormulaStep, Array], ...] = ()
     context, context_tex = steps.context, steps.step("context").tex
     if heads > 1:
-        context, context_tex = merge(xp, context), CONCAT.tex
+        context, context_tex = merge_heads(xp, context), CONCAT.tex
         after += ((CONCAT, context),)
     if w_o is not None:
         name = "concat" if heads > 1 else "context"
@@ -65,7 +65,7 @@ def attend_with_weights(
     return steps.with_steps(before=before, after=after)
 
 
-def split(xp: Any, array: Array, heads: int) -> Array:
+def split_heads(xp: Any, array: Array, heads: int) -> Array:
     """Split heads: `[..., time, heads * width]` to `[..., head, time, width]`."""
     *leading, time, width = array.shape
     if width % heads:
@@ -76,35 +76,35 @@ def split(xp: Any, array: Array, heads: int) -> Array:
     return xp.moveaxis(by_head, -2, -3)
 
 
-def merge(xp: Any, array: Array) -> Array:
+def merge_heads(xp: Any, array: Array) -> Array:
     """Merge heads: `[..., head, time, width]` to `[..., time, heads * width]`, the inverse of `split_heads`."""
     *leading, heads, time, width = array.shape
     return xp.reshape(xp.moveaxis(array, -3, -2), (*leading, time, heads * width))
 
 
-def attend_in_heads(xp: Any, query: Array, key: Array, value: Array, heads: int, options: dict) -> AttentionSteps:
+def attend_multi_head(xp: Any, query: Array, key: Array, value: Array, heads: int, options: dict) -> AttentionSteps:
     """Split query, key and value into heads and attend."""
     check_heads(heads)
     if heads == 1:
         return attend(query, key, value, **options)
-    query = split(xp, query, heads)
+    query = split_heads(xp, query, heads)
     kv_heads, remainder = divmod(key.shape[-1], query.shape[-1])
     if remainder or not kv_heads:
         raise InvalidInput(
             f"Keys of width {key.shape[-1]} do not fit {heads} query heads of width {query.shape[-1]}.",
             hint=f"The columns of w_k must be a multiple of {query.shape[-1]}.",
         )
-    key, value = split(xp, key, kv_heads), split(xp, value, kv_heads)
+    key, value = split_heads(xp, key, kv_heads), split_heads(xp, value, kv_heads)
     if query.ndim == 4:
         return attend(query, key, value, **options)
     steps = attend(query[None, ...], key[None, ...], value[None, ...], **options)
     per_head = {name: {"axes": (HEAD, *steps.step(name).axes)} for name in steps}
-    return steps.mapped(lambda array: array[0, ...]).captioned(per_head)
+    return steps.map_arrays(lambda array: array[0, ...]).with_captions(per_head)
 
 
-def projections(from_source: bool, learned: bool = True) -> dict[str, dict[str, str]]:
+def projection_captions(cross_attention: bool, learned: bool = True) -> dict[str, dict[str, str]]:
     """Return the TeX of query, key and value: projected inputs, or the inputs themselves."""
-    source = SOURCE.tex if from_source else "X"
+    source = SOURCE.tex if cross_attention else "X"
     w_q, w_k, w_v = (" W_Q", " W_K", " W_V") if learned else ("", "", "")
     return {
         "query": {"tex": f"Q = X{w_q}"},

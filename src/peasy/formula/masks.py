@@ -8,29 +8,29 @@ from typing import Any
 import array_api_compat
 
 from peasy.errors import InvalidInput
-from peasy.formula.arrays import gather
-from peasy.formula.sizes import check_spreads
+from peasy.formula.arrays import to_common_namespace
+from peasy.formula.shapes import check_broadcastable
 from peasy.formula.step import Array
 
 Window = int | tuple[int | None, int | None]
 """Sliding window: `n` = keys fewer than n positions away; `(back, ahead)` = positions, None = no limit."""
 
 
-def distances(xp: Any, n_query: int, n_key: int, device: Any = None) -> Array:
+def position_distances(xp: Any, n_query: int, n_key: int, device: Any = None) -> Array:
     """Return query position minus key position, aligned bottom-right: `[query, key]`."""
     query_position = xp.arange(n_key - n_query, n_key, device=device)
     return query_position[:, None] - xp.arange(n_key, device=device)[None, :]
 
 
-def causal(xp: Any, n_query: int, n_key: int, device: Any = None) -> Array:
+def causal_mask(xp: Any, n_query: int, n_key: int, device: Any = None) -> Array:
     """Return the causal mask: a query may attend to its own position and earlier ones."""
-    return distances(xp, n_query, n_key, device) >= 0
+    return position_distances(xp, n_query, n_key, device) >= 0
 
 
-def window(xp: Any, n_query: int, n_key: int, size: Window, device: Any = None) -> Array:
+def window_mask(xp: Any, n_query: int, n_key: int, size: Window, device: Any = None) -> Array:
     """Return the sliding-window mask."""
-    back, ahead = _bounds(size)
-    distance = distances(xp, n_query, n_key, device)
+    back, ahead = _window_bounds(size)
+    distance = position_distances(xp, n_query, n_key, device)
     allowed = xp.ones((n_query, n_key), dtype=xp.bool, device=device)
     if back is not None:
         allowed = allowed & (distance <= back)
@@ -39,44 +39,44 @@ def window(xp: Any, n_query: int, n_key: int, size: Window, device: Any = None) 
     return allowed
 
 
-def visible(
+def combine_masks(
     xp: Any,
     query: Array,
     key: Array,
     mask: Array | None = None,
     bias: Array | None = None,
-    only_back: bool = False,
-    within: Window | None = None,
+    is_causal: bool = False,
+    window_size: Window | None = None,
 ) -> Array | None:
     """Combine all masks into one: the keys each query may attend to; None = all."""
     n_query, n_key, device = query.shape[-2], key.shape[-2], array_api_compat.device(query)
     masks = []
-    if only_back:
-        masks.append(causal(xp, n_query, n_key, device))
-    if within is not None:
-        masks.append(window(xp, n_query, n_key, within, device))
+    if is_causal:
+        masks.append(causal_mask(xp, n_query, n_key, device))
+    if window_size is not None:
+        masks.append(window_mask(xp, n_query, n_key, window_size, device))
     if mask is not None:
         masks.append(as_mask(query, mask, (*query.shape[:-1], n_key)))
     if bias is not None:
-        check_spreads("bias", bias, (*query.shape[:-1], n_key))
+        check_broadcastable("bias", bias, (*query.shape[:-1], n_key))
         if bool(xp.any(bias == -xp.inf)):
             masks.append(bias != -xp.inf)
     return reduce(and_, masks) if masks else None
 
 
-def as_mask(query: Array, mask: Any, scores: tuple[int, ...]) -> Array:
+def as_mask(query: Array, mask: Any, scores_shape: tuple[int, ...]) -> Array:
     """Return the mask in the query's library; raise if it is not boolean or not broadcastable to the scores."""
-    xp, (_, mask) = gather(query=query, mask=mask)
+    xp, (_, mask) = to_common_namespace(query=query, mask=mask)
     if not xp.isdtype(mask.dtype, "bool"):
         raise InvalidInput(
             f"mask has dtype {mask.dtype}, not bool.",
             hint="Use True where a query may attend. Pass an additive mask as bias=.",
         )
-    check_spreads("mask", mask, scores)
+    check_broadcastable("mask", mask, scores_shape)
     return mask
 
 
-def _bounds(size: Window) -> tuple[int | None, int | None]:
+def _window_bounds(size: Window) -> tuple[int | None, int | None]:
     if isinstance(size, tuple | list) and len(size) == 2:
         back, ahead = size
     else:

@@ -14,8 +14,8 @@ class Normalisation:
 
     name: str
     tex: str
-    says: str
-    weigh: Callable[[Any, Array], Array]
+    description: str
+    apply: Callable[[Any, Array], Array]
 
 
 def softmax(xp: Any, masked: Array) -> Array:
@@ -23,11 +23,11 @@ def softmax(xp: Any, masked: Array) -> Array:
 
     The row maximum is subtracted first: it cancels out, and prevents overflow.
     """
-    powers, total = raise_scores(xp, masked)
+    powers, total = exp_and_sum(xp, masked)
     return powers / total
 
 
-def raise_scores(xp: Any, masked: Array) -> tuple[Array, Array]:
+def exp_and_sum(xp: Any, masked: Array) -> tuple[Array, Array]:
     """Return numerator and denominator of softmax: e^x and its row sum, 1 for a fully masked row."""
     if masked.shape[-1] == 0:
         return masked, xp.ones_like(xp.sum(masked, axis=-1, keepdims=True))
@@ -38,9 +38,9 @@ def raise_scores(xp: Any, masked: Array) -> tuple[Array, Array]:
     return powers, xp.where(total == 0, xp.ones_like(total), total)
 
 
-def by_sum(xp: Any, masked: Array) -> Array:
+def divide_by_sum(xp: Any, masked: Array) -> Array:
     """Divide each score by the sum of its row's unmasked scores; raise if a sum is zero up to rounding."""
-    unmasked = nothing(xp, masked)
+    unmasked = unmasked_scores(xp, masked)
     total = xp.sum(unmasked, axis=-1, keepdims=True)
     rounding = xp.finfo(unmasked.dtype).eps * xp.sum(xp.abs(unmasked), axis=-1, keepdims=True)
     any_unmasked = xp.any(masked != -xp.inf, axis=-1, keepdims=True)
@@ -52,7 +52,7 @@ def by_sum(xp: Any, masked: Array) -> Array:
     return unmasked / xp.where(any_unmasked, total, xp.ones_like(total))
 
 
-def nothing(xp: Any, masked: Array) -> Array:
+def unmasked_scores(xp: Any, masked: Array) -> Array:
     """Return the scores unchanged, zero where masked."""
     return xp.where(masked == -xp.inf, xp.zeros_like(masked), masked)
 
@@ -67,12 +67,12 @@ SUM = Normalisation(
     "sum",
     r"\frac{%s}{\text{sum of its row}}",
     "Each score is divided by the sum of its row, so that each row sums to 1.",
-    by_sum,
+    divide_by_sum,
 )
 NONE = Normalisation(
     "none",
     "%s",
     "The scores are used as weights; rows need not sum to 1.",
-    nothing,
+    unmasked_scores,
 )
 NORMALISATIONS = {normalisation.name: normalisation for normalisation in (SOFTMAX, SUM, NONE)}

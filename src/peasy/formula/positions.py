@@ -4,35 +4,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from peasy.errors import InvalidInput, named
-from peasy.formula.arrays import times, together
+from peasy.errors import InvalidInput, lookup
+from peasy.formula.arrays import format_shape, to_common_dtype
 from peasy.formula.axes import D_KEY, D_MODEL, HEAD, KEY, PAIR, QUERY, TIME
-from peasy.formula.masks import distances
-from peasy.formula.sizes import check_axes, check_heads
-from peasy.formula.step import Array, Numbered, Step, Steps
+from peasy.formula.masks import position_distances
+from peasy.formula.shapes import check_axes, check_heads
+from peasy.formula.step import Array, FormulaStep, StepArrays, Steps
 
-PLACE = Step("place", "p", "The position of each token, counted from 0.", (TIME,))
-FREQUENCY = Step(
+POSITION = FormulaStep("place", "p", "The position of each token, counted from 0.", (TIME,))
+FREQUENCY = FormulaStep(
     "frequency",
     r"\omega_i = b^{-2i/d}",
     "How fast each pair of dimensions rotates: the first fastest, the last slowest.",
     (PAIR,),
 )
-ANGLE = Step(
+ANGLE = FormulaStep(
     "angle", r"p \omega_i", "The rotation angle of each pair at each position: position times frequency.", (TIME, PAIR)
 )
 
 
 @dataclass(frozen=True)
-class Layout:
+class PairLayout:
     """Which two dimensions form a pair: `split` returns all first and all second elements, `join` is its inverse."""
 
     name: str
-    part: Callable[[Any, Array], tuple[Array, Array]]
+    split: Callable[[Any, Array], tuple[Array, Array]]
     join: Callable[[Any, Array, Array], Array]
 
 
-def _part_halves(xp: Any, x: Array) -> tuple[Array, Array]:
+def _split_halves(xp: Any, x: Array) -> tuple[Array, Array]:
     half = (x.shape[-1] + 1) // 2
     return x[..., :half], x[..., half:]
 
@@ -41,19 +41,19 @@ def _join_halves(xp: Any, first: Array, second: Array) -> Array:
     return xp.concat((first, second), axis=-1)
 
 
-def _part_neighbours(xp: Any, x: Array) -> tuple[Array, Array]:
+def _split_interleaved(xp: Any, x: Array) -> tuple[Array, Array]:
     return x[..., 0::2], x[..., 1::2]
 
 
-def _join_neighbours(xp: Any, first: Array, second: Array) -> Array:
+def _join_interleaved(xp: Any, first: Array, second: Array) -> Array:
     return xp.reshape(xp.stack((first, second), axis=-1), (*first.shape[:-1], 2 * first.shape[-1]))
 
 
 LAYOUTS = {
     layout.name: layout
     for layout in (
-        Layout("halves", _part_halves, _join_halves),
-        Layout("interleaved", _part_neighbours, _join_neighbours),
+        PairLayout("halves", _split_halves, _join_halves),
+        PairLayout("interleaved", _split_interleaved, _join_interleaved),
     )
 }
 """halves: dimension i is paired with i + d/2. interleaved: dimension 2i is paired with 2i + 1."""
@@ -75,11 +75,11 @@ def sinusoidal(
     array([[0.    , 1.    , 0.    , 1.    ],
            [0.8415, 0.5403, 0.01  , 1.    ]])
     """
-    xp, (like,) = together(like=[0.0] if like is None else like)
-    steps = _turns(xp, _count(xp, n_time, like), d_model, base)
+    xp, (like,) = to_common_dtype(like=[0.0] if like is None else like)
+    steps = _angle_steps(xp, _arange(xp, n_time, like), d_model, base)
     angle = steps[-1][1]
-    pairs = named(layout, LAYOUTS, "layout").join(xp, xp.sin(angle), xp.cos(angle))
-    encoding = Step(
+    pairs = lookup(layout, LAYOUTS, "layout").join(xp, xp.sin(angle), xp.cos(angle))
+    encoding = FormulaStep(
         "encoding",
         r"\sin(p \omega_i),\; \cos(p \omega_i)",
         "The sine and the cosine of each angle: nearby positions get similar vectors.",
@@ -96,14 +96,14 @@ def rotary_angles(n_time: int, d_key: int, *, base: float = 10000.0, like: Array
            [1.  , 0.01],
            [2.  , 0.02]])
     """
-    xp, (like,) = together(like=[0.0] if like is None else like)
-    return Steps(*_rotation(xp, _count(xp, n_time, like), d_key, base))
+    xp, (like,) = to_common_dtype(like=[0.0] if like is None else like)
+    return Steps(*_cos_sin_steps(xp, _arange(xp, n_time, like), d_key, base))
 
 
 def rotary(
     x: Array,
     *,
-    places: Array | None = None,
+    positions: Array | None = None,
     base: float = 10000.0,
     layout: str = "halves",
 ) -> Steps:
@@ -116,29 +116,31 @@ def rotary(
     array([[1.    , 0.    ],
            [0.5403, 0.8415]])
     """
-    xp, (x, place) = together(x=x, places=places)
+    xp, (x, place) = to_common_dtype(x=x, places=positions)
     check_axes(x=x)
     if place is None:
-        place = _count(xp, x.shape[-2], x)
+        place = _arange(xp, x.shape[-2], x)
     if place.shape != (x.shape[-2],):
         raise InvalidInput(
-            f"places is {times(place.shape)}, but x has {x.shape[-2]} tokens: pass one position per token."
+            f"places is {format_shape(place.shape)}, but x has {x.shape[-2]} tokens: pass one position per token."
         )
-    pairs = named(layout, LAYOUTS, "layout")
-    rotation = _rotation(xp, place, x.shape[-1], base)
+    pairs = lookup(layout, LAYOUTS, "layout")
+    rotation = _cos_sin_steps(xp, place, x.shape[-1], base)
     (_, cosine), (_, sine) = rotation[-2:]
-    first, second = pairs.part(xp, x)
+    first, second = pairs.split(xp, x)
     turned = pairs.join(xp, -second, first)
     rotated = x * pairs.join(xp, cosine, cosine) + turned * pairs.join(xp, sine, sine)
     return Steps(
-        (Step("x", "x", "The queries or keys before rotation.", (TIME, D_KEY)), x),
+        (FormulaStep("x", "x", "The queries or keys before rotation.", (TIME, D_KEY)), x),
         *rotation,
         (
-            Step("turned", r"\tilde{x}", "Each pair rotated by 90 degrees: (a, b) becomes (-b, a).", (TIME, D_KEY)),
+            FormulaStep(
+                "turned", r"\tilde{x}", "Each pair rotated by 90 degrees: (a, b) becomes (-b, a).", (TIME, D_KEY)
+            ),
             turned,
         ),
         (
-            Step(
+            FormulaStep(
                 "rotated",
                 r"x \cos(p \omega) + \tilde{x} \sin(p \omega)",
                 "Each pair rotated by its angle; dot products then depend only on the distance between two tokens.",
@@ -159,18 +161,20 @@ def alibi(heads: int, n_query: int, n_key: int | None = None, *, like: Array | N
            [-0.0625,  0.    , -0.0625],
            [-0.125 , -0.0625,  0.    ]])
     """
-    xp, (like,) = together(like=[0.0] if like is None else like)
+    xp, (like,) = to_common_dtype(like=[0.0] if like is None else like)
     n_key = n_query if n_key is None else n_key
     slope = xp.asarray(alibi_slopes(heads), dtype=like.dtype, device=like.device)
-    distance = xp.astype(xp.abs(distances(xp, n_query, n_key, like.device)), like.dtype)
+    distance = xp.astype(xp.abs(position_distances(xp, n_query, n_key, like.device)), like.dtype)
     return Steps(
-        (Step("slope", "m_h", "How strongly each head penalises distance.", (HEAD,)), slope),
+        (FormulaStep("slope", "m_h", "How strongly each head penalises distance.", (HEAD,)), slope),
         (
-            Step("distance", r"\lvert i - j \rvert", "The distance between query and key, in positions.", (QUERY, KEY)),
+            FormulaStep(
+                "distance", r"\lvert i - j \rvert", "The distance between query and key, in positions.", (QUERY, KEY)
+            ),
             distance,
         ),
         (
-            Step(
+            FormulaStep(
                 "bias",
                 r"-m_h \lvert i - j \rvert",
                 "What is added to each score: minus slope times distance.",
@@ -197,26 +201,26 @@ def alibi_slopes(heads: int) -> list[float]:
     return slopes + between[: heads - below]
 
 
-def _count(xp: Any, n_time: int, like: Array) -> Array:
+def _arange(xp: Any, n_time: int, like: Array) -> Array:
     return xp.arange(n_time, dtype=like.dtype, device=like.device)
 
 
-def _turns(xp: Any, place: Array, width: int, base: float) -> Numbered:
-    pair = xp.arange((width + 1) // 2, dtype=place.dtype, device=place.device)
+def _angle_steps(xp: Any, positions: Array, width: int, base: float) -> StepArrays:
+    pair = xp.arange((width + 1) // 2, dtype=positions.dtype, device=positions.device)
     frequency = base ** (-2 * pair / width)
-    return (PLACE, place), (FREQUENCY, frequency), (ANGLE, place[:, None] * frequency[None, :])
+    return (POSITION, positions), (FREQUENCY, frequency), (ANGLE, positions[:, None] * frequency[None, :])
 
 
-def _rotation(xp: Any, place: Array, width: int, base: float) -> Numbered:
+def _cos_sin_steps(xp: Any, positions: Array, width: int, base: float) -> StepArrays:
     if width % 2:
         raise InvalidInput(f"A width of {width} cannot be split into pairs.", hint="Use an even width.")
-    steps = _turns(xp, place, width, base)
+    steps = _angle_steps(xp, positions, width, base)
     angle = steps[-1][1]
     return (
         *steps,
-        (Step("cosine", r"\cos(p \omega_i)", "The factor of each element itself.", (TIME, PAIR)), xp.cos(angle)),
+        (FormulaStep("cosine", r"\cos(p \omega_i)", "The factor of each element itself.", (TIME, PAIR)), xp.cos(angle)),
         (
-            Step("sine", r"\sin(p \omega_i)", "The factor of the other element of its pair.", (TIME, PAIR)),
+            FormulaStep("sine", r"\sin(p \omega_i)", "The factor of the other element of its pair.", (TIME, PAIR)),
             xp.sin(angle),
         ),
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from peasy.errors import InvalidInput
-from peasy.formula.arrays import gather, mismatch, project, times
+from peasy.formula.arrays import format_shape, project, shape_mismatch, to_common_namespace
 from peasy.formula.axes import D_KEY, D_QUERY
 from peasy.formula.step import Array
 
@@ -21,7 +21,7 @@ class Scoring(Protocol):
         """Formula in TeX."""
 
     @property
-    def says(self) -> str:
+    def description(self) -> str:
         """Description in one sentence."""
 
     @property
@@ -36,18 +36,18 @@ class Scoring(Protocol):
 
 
 @dataclass(frozen=True)
-class Dot:
+class DotProduct:
     """Dot-product scoring, unscaled."""
 
     name: str = "dot"
     tex: str = r"Q K^{\top}"
-    says: str = "The dot product of each query with each key: how well does this key match this query?"
+    description: str = "The dot product of each query with each key: how well does this key match this query?"
     query_width: str = D_KEY
 
     def score(self, xp: Any, query: Array, key: Array) -> Array:
         """Return the dot products of queries and keys."""
         if query.shape[-1] != key.shape[-1]:
-            raise mismatch(("query", "keyᵀ"), query.shape, (*key.shape[:-2], key.shape[-1], key.shape[-2]))
+            raise shape_mismatch(("query", "keyᵀ"), query.shape, (*key.shape[:-2], key.shape[-1], key.shape[-2]))
         return query @ xp.matrix_transpose(key)
 
     def scale(self, d_key: int) -> float:
@@ -56,7 +56,7 @@ class Dot:
 
 
 @dataclass(frozen=True)
-class ScaledDot(Dot):
+class ScaledDotProduct(DotProduct):
     """Scaled dot-product scoring: divided by sqrt(d_key)."""
 
     name: str = "scaled-dot"
@@ -67,18 +67,18 @@ class ScaledDot(Dot):
 
 
 @dataclass(frozen=True)
-class Cosine(Dot):
+class CosineSimilarity(DotProduct):
     """Cosine-similarity scoring; a zero vector has similarity 0."""
 
     name: str = "cosine"
     tex: str = r"\frac{\langle q_i, k_j \rangle}{\lVert q_i \rVert \, \lVert k_j \rVert}"
-    says: str = (
+    description: str = (
         "The cosine of the angle between each query and each key: 1 for the same direction, 0 for a right angle."
     )
 
     def score(self, xp: Any, query: Array, key: Array) -> Array:
         """Return the cosine similarities of queries and keys."""
-        return super().score(xp, _direction(xp, query), _direction(xp, key))
+        return super().score(xp, _unit_vectors(xp, query), _unit_vectors(xp, key))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,17 +93,19 @@ class Additive:
     v: Array
     name: str = "additive"
     tex: str = r"v^{\top} \tanh(W q_i + U k_j)"
-    says: str = "Query and key are projected and added; tanh is applied, and the dot product with v gives one number."
+    description: str = (
+        "Query and key are projected and added; tanh is applied, and the dot product with v gives one number."
+    )
     query_width: str = D_QUERY
 
     def score(self, xp: Any, query: Array, key: Array) -> Array:
         """Return the additive scores; the weights are converted to the query's dtype."""
-        _, (_, *weights) = gather(query=query, w=self.w, u=self.u, v=self.v)
+        _, (_, *weights) = to_common_namespace(query=query, w=self.w, u=self.u, v=self.v)
         w, u, v = (xp.astype(weight, query.dtype, copy=False) for weight in weights)
         projected_query, projected_key = project(query, w, ("query", "w")), project(key, u, ("key", "u"))
         if not (w.ndim == u.ndim == 2 and v.ndim == 1 and w.shape[1] == u.shape[1] == v.shape[0]):
             raise InvalidInput(
-                f"w is {times(w.shape)}, u is {times(u.shape)} and v is {times(v.shape)}: their hidden widths differ.",
+                f"w is {format_shape(w.shape)}, u is {format_shape(u.shape)} and v is {format_shape(v.shape)}: their hidden widths differ.",
                 hint="w and u must have the same number of columns, and v one number for each.",
             )
         return xp.tanh(projected_query[..., :, None, :] + projected_key[..., None, :, :]) @ v
@@ -113,15 +115,17 @@ class Additive:
         return 1.0
 
 
-def _direction(xp: Any, vectors: Array) -> Array:
+def _unit_vectors(xp: Any, vectors: Array) -> Array:
     """Vectors of length 1. Dividing by the largest number first keeps the squares within range."""
-    vectors = vectors / _or_one(xp, xp.max(xp.abs(vectors), axis=-1, keepdims=True))
+    vectors = vectors / _replace_zero(xp, xp.max(xp.abs(vectors), axis=-1, keepdims=True))
     squares = xp.sum(vectors * vectors, axis=-1, keepdims=True)
-    return vectors / xp.sqrt(_or_one(xp, squares))
+    return vectors / xp.sqrt(_replace_zero(xp, squares))
 
 
-def _or_one(xp: Any, numbers: Array) -> Array:
+def _replace_zero(xp: Any, numbers: Array) -> Array:
     return xp.where(numbers == 0, xp.ones_like(numbers), numbers)
 
 
-SCORINGS: dict[str, Scoring] = {scoring.name: scoring for scoring in (Dot(), Cosine(), ScaledDot())}
+SCORINGS: dict[str, Scoring] = {
+    scoring.name: scoring for scoring in (DotProduct(), CosineSimilarity(), ScaledDotProduct())
+}

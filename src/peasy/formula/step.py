@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from peasy.display import Displayed
+from peasy.display import DisplayMixin
 from peasy.formula.axes import LEADING
 
 Array = Any
@@ -12,12 +12,12 @@ Array = Any
 
 
 @dataclass(frozen=True)
-class Step:
+class FormulaStep:
     """Caption of a step: name, TeX, one sentence and axes; used by every output format."""
 
     name: str
     tex: str
-    says: str
+    description: str
     axes: tuple[str, ...]
 
     def axes_of(self, array: Array) -> tuple[str, ...]:
@@ -25,42 +25,42 @@ class Step:
         return LEADING[array.ndim - len(self.axes)] + self.axes
 
 
-Numbered = tuple[tuple[Step, Array], ...]
+StepArrays = tuple[tuple[FormulaStep, Array], ...]
 
 
-class Steps(Displayed, Mapping[str, Array]):
+class Steps(DisplayMixin, Mapping[str, Array]):
     """Arrays of a computation by step name, in order, each with its caption.
 
     `steps.scores` and `steps["scores"]` are the array; `steps.step("scores")` is its caption.
     """
 
-    def __init__(self, *numbered: tuple[Step, Array]) -> None:
+    def __init__(self, *numbered: tuple[FormulaStep, Array]) -> None:
         self._arrays = {step.name: array for step, array in numbered}
         self._steps = {step.name: step for step, _ in numbered}
 
-    def step(self, name: str) -> Step:
+    def step(self, name: str) -> FormulaStep:
         """Return the caption of a step."""
         return self._steps[name]
 
-    def numbered(self) -> Numbered:
+    def step_arrays(self) -> StepArrays:
         """Return all steps with their arrays, in order."""
         return tuple((self._steps[name], array) for name, array in self._arrays.items())
 
-    def with_steps(self, *, before: Numbered = (), after: Numbered = ()) -> Self:
+    def with_steps(self, *, before: StepArrays = (), after: StepArrays = ()) -> Self:
         """Return the steps with others before and after them."""
-        return type(self)(*before, *self.numbered(), *after)
+        return type(self)(*before, *self.step_arrays(), *after)
 
-    def mapped(self, change: Callable[[Array], Array]) -> Self:
+    def map_arrays(self, change: Callable[[Array], Array]) -> Self:
         """Return the steps with `change` applied to every array; an array used twice is changed once."""
         changed: dict[int, Array] = {}
         for array in self._arrays.values():
             if id(array) not in changed:
                 changed[id(array)] = change(array)
-        return type(self)(*((step, changed[id(array)]) for step, array in self.numbered()))
+        return type(self)(*((step, changed[id(array)]) for step, array in self.step_arrays()))
 
-    def captioned(self, changes: Mapping[str, Mapping[str, Any]]) -> Self:
+    def with_captions(self, changes: Mapping[str, Mapping[str, Any]]) -> Self:
         """Return the steps with fields of some captions changed, by step name."""
-        return type(self)(*((replace(step, **changes.get(step.name, {})), array) for step, array in self.numbered()))
+        return type(self)(*((replace(step, **changes.get(step.name, {})), array) for step, array in self.step_arrays()))
 
     def __getitem__(self, name: str) -> Array:
         return self._arrays[name]

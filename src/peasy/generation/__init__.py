@@ -8,30 +8,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peasy.generation.beam import Beams, search
+    from peasy.generation.beam_search import BeamSearchParams, beam_search
     from peasy.generation.decode import generate
     from peasy.generation.engine import Engine
-    from peasy.generation.limit import Limits
+    from peasy.generation.engine_thread import EngineThread
+    from peasy.generation.limits import EngineLimits
     from peasy.generation.request import Request
-    from peasy.generation.runner import Runner
-    from peasy.generation.sampling import Chooser, Sampling
-    from peasy.generation.speculation import decode_with_lookup
+    from peasy.generation.sampling import Sampler, SamplingParams
+    from peasy.generation.speculative_decoding import speculative_decode
 
 _HOMES = {
-    "Beams": "peasy.generation.beam",
-    "Chooser": "peasy.generation.sampling",
+    "BeamSearchParams": "peasy.generation.beam_search",
+    "Sampler": "peasy.generation.sampling",
     "Engine": "peasy.generation.engine",
-    "Limits": "peasy.generation.limit",
+    "EngineLimits": "peasy.generation.limits",
     "Request": "peasy.generation.request",
-    "Runner": "peasy.generation.runner",
-    "Sampling": "peasy.generation.sampling",
-    "decode_with_lookup": "peasy.generation.speculation",
+    "EngineThread": "peasy.generation.engine_thread",
+    "SamplingParams": "peasy.generation.sampling",
+    "speculative_decode": "peasy.generation.speculative_decoding",
     "generate": "peasy.generation.decode",
-    "search": "peasy.generation.beam",
+    "beam_search": "peasy.generation.beam_search",
 }
 
 __all__ = [
-    "Beams", "Chooser", "Engine", "Limits", "Request", "Runner", "Sampling", "decode_with_lookup", "generate", "search",
+    "BeamSearchParams", "Sampler", "Engine", "EngineLimits", "Request", "EngineThread", "SamplingParams", "speculative_decode", "generate", "beam_search",
 ]  # fmt: skip
 
 

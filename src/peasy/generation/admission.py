@@ -1,58 +1,62 @@
 """Admission control: validates a request and estimates its tokens and bytes before it is queued."""
 
-from peasy.errors import InvalidInput, NoRoom
-from peasy.generation.answer import Answer
-from peasy.generation.footprint import Footprint
-from peasy.generation.glance import check_watch
-from peasy.generation.limit import Limits
-from peasy.generation.prompt import begin_one, check_ids, fit, most_tokens, writing_vocabulary
+from peasy.errors import InvalidInput, ResourceUnavailable
+from peasy.generation.attention_topk import check_attention_query
+from peasy.generation.footprint import StateFootprint
+from peasy.generation.limits import EngineLimits
+from peasy.generation.prompt import check_ids, fit_to_context, new_token_limit, output_vocab_size, prepare_prompt
 from peasy.generation.request import Request
-from peasy.generation.waiting import Entry
+from peasy.generation.request_queue import QueuedRequest
+from peasy.generation.response_stream import ResponseStream
 from peasy.models.protocol import Model
-from peasy.text import Tokenizer
+from peasy.tokenization import Tokenizer
 
 
-def admit(model: Model, tokenizer: Tokenizer | None, answer: Answer, limits: Limits, footprint: Footprint) -> Entry:
+def admit(
+    model: Model, tokenizer: Tokenizer | None, response: ResponseStream, limits: EngineLimits, footprint: StateFootprint
+) -> QueuedRequest:
     """Return the request with its resource estimate, or raise an error that says what to change."""
-    request = answer.request
-    if request.n > limits.choices or request.n > limits.rows:
-        raise InvalidInput(f"n is {request.n}.", hint=f"Request at most {min(limits.choices, limits.rows)} choices.")
+    request = response.request
+    if request.n > limits.max_n or request.n > limits.max_num_seqs:
+        raise InvalidInput(
+            f"n is {request.n}.", hint=f"Request at most {min(limits.max_n, limits.max_num_seqs)} choices."
+        )
     if request.sampling.stop and tokenizer is None:
         raise InvalidInput("Stop strings need a tokenizer, and the engine has none.", hint="Give the engine one.")
-    if request.watch is not None:
-        check_watch(request.watch, model)
+    if request.attention_query is not None:
+        check_attention_query(request.attention_query, model)
     source = request.source or ()
-    prompt = _prompt(model, request)
-    max_new_tokens = most_tokens(model, request.sampling, len(prompt))
-    entry = Entry(
-        answer, prompt, max_new_tokens,
-        tokens=len(source) + len(prompt) + request.n * max_new_tokens,
-        bytes=request.n * footprint.bytes(len(prompt) + max_new_tokens, len(source)),
+    prompt = _prepare_prompt(model, request)
+    max_new_tokens = new_token_limit(model, request.sampling, len(prompt))
+    entry = QueuedRequest(
+        response, prompt, max_new_tokens,
+        total_tokens=len(source) + len(prompt) + request.n * max_new_tokens,
+        state_bytes=request.n * footprint.max_bytes(len(prompt) + max_new_tokens, len(source)),
     )  # fmt: skip
-    _check_room(entry, limits)
+    _check_capacity(entry, limits)
     return entry
 
 
-def _prompt(model: Model, request: Request) -> tuple[int, ...]:
-    if model.reads_source != bool(request.source):
+def _prepare_prompt(model: Model, request: Request) -> tuple[int, ...]:
+    if model.is_encoder_decoder != bool(request.source):
         raise InvalidInput(
-            "This encoder-decoder model needs a source." if model.reads_source else "This model takes no source.",
-            hint="Give source=ids." if model.reads_source else "Give the ids as the prompt.",
+            "This encoder-decoder model needs a source." if model.is_encoder_decoder else "This model takes no source.",
+            hint="Give source=ids." if model.is_encoder_decoder else "Give the ids as the prompt.",
         )
-    prompt = fit(model, begin_one(model, request.prompt), request.sampling)
-    check_ids(request.source or (), model.config.vocabulary)
-    check_ids(prompt, writing_vocabulary(model))
+    prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.sampling)
+    check_ids(request.source or (), model.config.vocab_size)
+    check_ids(prompt, output_vocab_size(model))
     return tuple(prompt)
 
 
-def _check_room(entry: Entry, limits: Limits) -> None:
-    if entry.bytes > limits.memory:
-        raise NoRoom(
-            f"This request may need {entry.bytes:,} bytes of memory; the engine has {limits.memory:,}.",
+def _check_capacity(queued: QueuedRequest, limits: EngineLimits) -> None:
+    if queued.state_bytes > limits.kv_cache_bytes:
+        raise ResourceUnavailable(
+            f"This request may need {queued.state_bytes:,} bytes of memory; the engine has {limits.kv_cache_bytes:,}.",
             hint="Request fewer tokens or choices, or give the engine more memory.",
         )
-    if entry.tokens > limits.queue_tokens:
-        raise NoRoom(
-            f"This request has up to {entry.tokens:,} tokens; the engine takes {limits.queue_tokens:,}.",
+    if queued.total_tokens > limits.max_queued_tokens:
+        raise ResourceUnavailable(
+            f"This request has up to {queued.total_tokens:,} tokens; the engine takes {limits.max_queued_tokens:,}.",
             hint="Request fewer tokens or choices.",
         )

@@ -7,84 +7,90 @@ import torch
 from torch import Tensor
 
 from peasy.models.protocol import Model
-from peasy.nn.cache import BLOCK, Cache, LayerCache
+from peasy.nn.kv_cache import BLOCK_TOKENS, KVCache, LayerKVCache
 
-_TRIED = 32
+_PROBE_TOKENS = 32
 """Length of the measured pass; a recurrent state has reached its full size by then."""
 
 
-def held_bytes(thing: Any) -> int:
+def tensor_bytes(value: Any) -> int:
     """Return the bytes of all tensors in nested lists, dicts and dataclasses.
 
-    >>> held_bytes([torch.zeros(3), (torch.zeros(2, dtype=torch.int8), None)])
+    >>> tensor_bytes([torch.zeros(3), (torch.zeros(2, dtype=torch.int8), None)])
     14
     """
-    if isinstance(thing, Tensor):
-        return thing.numel() * thing.element_size()
-    if isinstance(thing, dict):
-        return sum(map(held_bytes, thing.values()))
-    if isinstance(thing, (list, tuple)):
-        return sum(map(held_bytes, thing))
-    if is_dataclass(thing) and not isinstance(thing, type):
-        return sum(held_bytes(getattr(thing, field.name)) for field in fields(thing))
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, dict):
+        return sum(map(tensor_bytes, value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(tensor_bytes, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return sum(tensor_bytes(getattr(value, field.name)) for field in fields(value))
     return 0
 
 
-class Part(NamedTuple):
+class CacheBuffer(NamedTuple):
     """Bytes per token of one cache buffer; its capacity is allocated at once, or grows by half when full."""
 
-    width: int
+    bytes_per_token: int
     window: int | None = None
     grows: bool = False
 
 
 @dataclass(frozen=True)
-class Footprint:
+class StateFootprint:
     """Bytes of one sequence's state: fixed, per source token, and per token of each cache buffer.
 
     `prefill_chunk`: most tokens per pass; a buffer with a window holds them beside the window.
     """
 
-    fixed: int
-    source: int
-    parts: tuple[Part, ...]
-    at_once: int
+    fixed_bytes: int
+    bytes_per_source_token: int
+    buffers: tuple[CacheBuffer, ...]
+    prefill_chunk: int
 
-    def bytes(self, tokens: int, source: int = 0) -> int:
+    def max_bytes(self, tokens: int, source: int = 0) -> int:
         """Return the most bytes that a sequence of this length will hold, with a source of this length."""
-        return self.fixed + source * self.source + sum(part.width * self._room(tokens, part) for part in self.parts)
+        return (
+            self.fixed_bytes
+            + source * self.bytes_per_source_token
+            + sum(part.bytes_per_token * self._capacity(tokens, part) for part in self.buffers)
+        )
 
-    def _room(self, tokens: int, part: Part) -> int:
-        if part.window is not None:  # eviction is one block at a time
-            tokens = min(tokens, part.window + BLOCK + self.at_once)
-        tokens = tokens * 3 // 2 if part.grows else tokens
-        return -(-tokens // BLOCK) * BLOCK
+    def _capacity(self, tokens: int, buffer: CacheBuffer) -> int:
+        if buffer.window is not None:  # eviction is one block at a time
+            tokens = min(tokens, buffer.window + BLOCK_TOKENS + self.prefill_chunk)
+        tokens = tokens * 3 // 2 if buffer.grows else tokens
+        return -(-tokens // BLOCK_TOKENS) * BLOCK_TOKENS
 
 
 @torch.inference_mode()
-def measure(model: Model, at_once: int = 1) -> Footprint:
+def measure_footprint(model: Model, prefill_chunk: int = 1) -> StateFootprint:
     """Run a few tokens and measure the state: works for every architecture, dtype and packing.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
     >>> model = build(preset("gpt-tiny"), seed=1)
-    >>> measure(model).bytes(256) == held_bytes(model.start(room=256)) + 2 * 4 * 256 * 64 * 2
+    >>> measure_footprint(model).max_bytes(256) == tensor_bytes(model.new_state(capacity=256)) + 2 * 4 * 256 * 64 * 2
     True
     """
-    tokens = min(_TRIED, getattr(model.config, "context", None) or _TRIED)
-    source = torch.zeros(1, 1, dtype=torch.long, device=model.device) if model.reads_source else None
-    state = model.start(room=tokens, source=source)
-    model.read([[0] * tokens], [state])
-    if not isinstance(state, Cache):
-        source_bytes = held_bytes(getattr(state, "source", None))
-        return Footprint(held_bytes(state) - source_bytes, source_bytes, (), at_once)
-    source_bytes = held_bytes(state.source) + sum(held_bytes(layer.source) for layer in state.layers)
-    return Footprint(0, source_bytes, tuple(buffer for layer in state.layers for buffer in _parts(layer)), at_once)
+    tokens = min(_PROBE_TOKENS, getattr(model.config, "max_seq_len", None) or _PROBE_TOKENS)
+    source = torch.zeros(1, 1, dtype=torch.long, device=model.device) if model.is_encoder_decoder else None
+    state = model.new_state(capacity=tokens, source=source)
+    model.forward_varlen([[0] * tokens], [state])
+    if not isinstance(state, KVCache):
+        source_bytes = tensor_bytes(getattr(state, "encoder_output", None))
+        return StateFootprint(tensor_bytes(state) - source_bytes, source_bytes, (), prefill_chunk)
+    source_bytes = tensor_bytes(state.encoder_output) + sum(tensor_bytes(layer.cross_kv) for layer in state.layers)
+    return StateFootprint(
+        0, source_bytes, tuple(buffer for layer in state.layers for buffer in _buffers(layer)), prefill_chunk
+    )
 
 
-def _parts(layer: LayerCache) -> list[Part]:
+def _buffers(layer: LayerKVCache) -> list[CacheBuffer]:
     assert layer.keys is not None
-    width = held_bytes((layer.keys, layer.values)) // layer.keys.shape[2]
-    shift_inputs = [trail.held for trail in layer.trails.values() if trail.held is not None]
-    growing = [Part(held_bytes(tensor) // tensor.shape[1], grows=True) for tensor in shift_inputs]
-    return [Part(width, layer.window, grows=layer.window is not None), *growing]
+    width = tensor_bytes((layer.keys, layer.values)) // layer.keys.shape[2]
+    shift_inputs = [trail.buffer for trail in layer.token_shift_states.values() if trail.buffer is not None]
+    growing = [CacheBuffer(tensor_bytes(tensor) // tensor.shape[1], grows=True) for tensor in shift_inputs]
+    return [CacheBuffer(width, layer.window, grows=layer.window is not None), *growing]

@@ -12,21 +12,21 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from peasy.errors import InvalidInput, MissingPart, did_you_mean
-from peasy.generation import packed_compiled as compiled
-from peasy.generation import packed_product as product
-from peasy.generation.packed_check import Held, hold_bits
+from peasy.errors import InvalidInput, MissingExtra, did_you_mean
+from peasy.generation import packed_linear as product
+from peasy.generation import packed_numba as compiled
+from peasy.generation.batch_invariance import BatchInvariance, ensure_batch_invariance
 from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
-from peasy.nn.even import evenly
+from peasy.nn.batch_invariant import batch_invariant
 from peasy.nn.feedforward import FeedForward
-from peasy.nn.head import Head
+from peasy.nn.lm_head import LMHead
 
-Kind = Literal["auto", "float32", "bfloat16", "int8", "int8-tensor"]
-KINDS = ("auto", "float32", "bfloat16", "int8", "int8-tensor")
+PackingKind = Literal["auto", "float32", "bfloat16", "int8", "int8-tensor"]
+PACKING_KINDS = ("auto", "float32", "bfloat16", "int8", "int8-tensor")
 
 
-SMALL = 4_000_000
+MIN_KERNEL_PARAMETERS = 4_000_000
 """Smaller float32 models are not bound by memory bandwidth, and loading the numba kernel does not pay."""
 
 
@@ -38,21 +38,23 @@ class Packing:
     """
 
     kind: str
-    why: str
+    reason: str
     nbytes: int
-    held: Held | None = None
+    batch_invariance: BatchInvariance | None = None
     compiled: bool = False
     seconds: float = 0.0
 
-    def says(self) -> str:
+    def summary(self) -> str:
         """Return a one-line description."""
-        invariance = "not batch-invariant" if self.held is None else self.held.says()
+        invariance = "not batch-invariant" if self.batch_invariance is None else self.batch_invariance.summary()
         kernel = ", numba kernel" if self.compiled else ""
         size = f"{self.nbytes / 2**20:.0f} MiB of linear layers"
-        return f"{self.kind} ({self.why}), {size}{kernel}, packed in {self.seconds:.1f} s; {invariance}"
+        return f"{self.kind} ({self.reason}), {size}{kernel}, packed in {self.seconds:.1f} s; {invariance}"
 
 
-def pack(model: Model, kind: Kind = "auto", *, deterministic: bool | None = None, kernel: bool | None = None) -> Model:
+def pack(
+    model: Model, kind: PackingKind = "auto", *, deterministic: bool | None = None, kernel: bool | None = None
+) -> Model:
     """Return a copy of the model with packed linear layers; `packing_of(packed).summary()` describes the choice.
 
     float32 is exact; bfloat16 and int8 are approximate: "int8" scales activations per row, "int8-tensor" per tensor.
@@ -66,16 +68,20 @@ def pack(model: Model, kind: Kind = "auto", *, deterministic: bool | None = None
     >>> packing_of(packed).kind
     'float32'
     """
-    began, plan = time.perf_counter(), _choose(model, kind, deterministic, kernel)
-    packed = _lay_out(model, plan)
-    if plan.compiled and not _proved(packed):
-        plan = _choose(model, kind, deterministic, kernel=False)
-        plan = replace(plan, why=f"{plan.why}; the kernel is not exact on this CPU")
-        packed = _lay_out(model, plan)
-    nbytes = sum(module.nbytes() for module in packed.modules() if isinstance(module, product.Product))
+    began, plan = time.perf_counter(), _choose_packing(model, kind, deterministic, kernel)
+    packed = _apply_packing(model, plan)
+    if plan.compiled and not _kernel_is_exact(packed):
+        plan = _choose_packing(model, kind, deterministic, kernel=False)
+        plan = replace(plan, reason=f"{plan.reason}; the kernel is not exact on this CPU")
+        packed = _apply_packing(model, plan)
+    nbytes = sum(module.nbytes() for module in packed.modules() if isinstance(module, product.PackedLinear))
     seconds = time.perf_counter() - began
-    packing = Packing(plan.kind, plan.why, nbytes, compiled=plan.compiled, seconds=seconds)
-    packed.packing = replace(packing, held=hold_bits(packed, deterministic)) if plan.invariant else packing
+    packing = Packing(plan.kind, plan.reason, nbytes, compiled=plan.compiled, seconds=seconds)
+    packed.packing = (
+        replace(packing, batch_invariance=ensure_batch_invariance(packed, deterministic))
+        if plan.batch_invariant
+        else packing
+    )
     return packed
 
 
@@ -84,25 +90,26 @@ def packing_of(model: Model) -> Packing | None:
     return getattr(model, "packing", None)
 
 
-Makes = dict[str, product.Make]
+LinearFactories = dict[str, product.LinearFactory]
 """Constructors of linear layers: "any", and "after_activation" for inputs that follow an activation."""
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _PackingPlan:
     """Chosen packing, its reason and constructors; `batch_invariant`: invariance is requested."""
 
     kind: str
-    why: str
-    make: Makes
-    invariant: bool
+    reason: str
+    factories: LinearFactories
+    batch_invariant: bool
     compiled: bool = False
 
 
-def _choose(model: Model, kind: str, deterministic: bool | None, kernel: bool | None) -> _Plan:
-    if kind not in KINDS:
+def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel: bool | None) -> _PackingPlan:
+    if kind not in PACKING_KINDS:
         raise InvalidInput(
-            f'There is no packing "{kind}".', hint=did_you_mean(kind, KINDS) or f"Choose from {', '.join(KINDS)}."
+            f'There is no packing "{kind}".',
+            hint=did_you_mean(kind, PACKING_KINDS) or f"Choose from {', '.join(PACKING_KINDS)}.",
         )
     why = "requested"
     if kind == "auto":
@@ -112,104 +119,111 @@ def _choose(model: Model, kind: str, deterministic: bool | None, kernel: bool | 
     if deterministic and kind not in ("float32", "int8"):
         raise InvalidInput(f"{kind} cannot be batch-invariant.", hint="Choose float32 or int8.")
     invariant = kind in ("float32", "int8") and deterministic is not False
-    if _compiles(model, kind, kernel):
-        factory = compiled.Whole if kind == "int8" else compiled.Floating
-        return _Plan(kind, why, {"any": factory, "after_activation": factory}, invariant, compiled=True)
+    if _use_kernel(model, kind, kernel):
+        factory = compiled.Int8Kernel if kind == "int8" else compiled.Float32Kernel
+        return _PackingPlan(kind, why, {"any": factory, "after_activation": factory}, invariant, compiled=True)
     if kind.startswith("int8"):
-        return _Plan(kind, why, _bytes(kind), invariant)
-    linear = product.Prepacked if product.has_onednn() else product.Plain
+        return _PackingPlan(kind, why, _int8_factories(kind), invariant)
+    linear = product.OneDNNLinear if product.has_onednn() else product.TorchLinear
     if kind == "bfloat16" and not product.has_bfloat16():
-        linear, why = product.Plain, "requested; slow, this CPU has no bfloat16 instructions"
+        linear, why = product.TorchLinear, "requested; slow, this CPU has no bfloat16 instructions"
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
-    make: product.Make = lambda weight, bias: linear(weight.to(dtype), None if bias is None else bias.to(dtype))  # noqa: E731
-    return _Plan(kind, why, {"any": make, "after_activation": make}, invariant)
+    make: product.LinearFactory = lambda weight, bias: linear(
+        weight.to(dtype), None if bias is None else bias.to(dtype)
+    )  # noqa: E731
+    return _PackingPlan(kind, why, {"any": make, "after_activation": make}, invariant)
 
 
-def _compiles(model: Model, kind: str, kernel: bool | None) -> bool:
+def _use_kernel(model: Model, kind: str, kernel: bool | None) -> bool:
     """True if the numba kernel should be used: it supports the dtype, and is requested or pays off."""
     if kind not in ("float32", "int8") or kernel is False:
         return False
-    if kernel and not compiled.has_kernel():
-        raise MissingPart("The kernel needs numba.", hint="pip install 'peasy[kernel]'")
-    return compiled.has_kernel() and (bool(kernel) or kind == "int8" or model.count_parameters() >= SMALL)
+    if kernel and not compiled.has_numba():
+        raise MissingExtra("The kernel needs numba.", hint="pip install 'peasy[kernel]'")
+    return compiled.has_numba() and (
+        bool(kernel) or kind == "int8" or model.count_parameters() >= MIN_KERNEL_PARAMETERS
+    )
 
 
 @torch.no_grad()
-def _lay_out(model: Model, plan: _Plan) -> Any:
+def _apply_packing(model: Model, plan: _PackingPlan) -> Any:
     """Return the packed copy of the model, with matching activations and attention backend."""
-    packed = _share(model, plan.make).eval()
-    backend = compiled.Looker() if plan.compiled else None
+    packed = _packed_copy(model, plan.factories).eval()
+    backend = compiled.PackedVarlenAttention() if plan.compiled else None
     for module in list(packed.modules()):
         if isinstance(module, FeedForward):
-            module.bend = _bend(module, plan)
+            module.activation = _activation(module, plan)
         if isinstance(module, Attention):
-            module.apart = plan.invariant
-            module.looker = backend if module.d_head % 8 == 0 and not module.softcap else None
-        if isinstance(module, Head):
-            module.product = _head(packed, module, plan.make["any"])
+            module.batch_invariant = plan.batch_invariant
+            module.backend = backend if module.d_head % 8 == 0 and not module.softcap else None
+        if isinstance(module, LMHead):
+            module.packed_linear = _pack_lm_head(packed, module, plan.factories["any"])
     return packed
 
 
-def _bend(part: Any, plan: _Plan) -> Callable[[torch.Tensor], torch.Tensor]:
+def _activation(feedforward: Any, plan: _PackingPlan) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the activation: fused into the linear layer before it, or batch-invariant if requested."""
-    linear = part.joined or part.up
-    if plan.compiled and linear.bend_too(part.settings.activation, part.settings.width):
-        return _as_it_is
-    return partial(evenly, part.bend) if plan.invariant else part.bend
+    linear = feedforward.gate_up_proj or feedforward.up
+    if plan.compiled and linear.fuse_activation(feedforward.settings.activation, feedforward.settings.d_ff):
+        return _identity
+    return partial(batch_invariant, feedforward.activation) if plan.batch_invariant else feedforward.activation
 
 
-def _as_it_is(x: torch.Tensor) -> torch.Tensor:
+def _identity(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
 @torch.inference_mode()
-def _proved(packed: Any) -> bool:
+def _kernel_is_exact(packed: Any) -> bool:
     """True if the kernel's results are correct; each shape is checked once."""
-    by_shape = {module.shape: module for module in packed.modules() if isinstance(module, compiled.Compiled)}
-    return all(module.agrees() for module in by_shape.values())
+    by_shape = {module.shape: module for module in packed.modules() if isinstance(module, compiled.KernelLinear)}
+    return all(module.is_exact() for module in by_shape.values())
 
 
-def _bytes(kind: str) -> Makes:
-    if not product.has_bytes():
-        raise MissingPart("This build of torch has no int8 linear layers.", hint="Choose float32.")
+def _int8_factories(kind: str) -> LinearFactories:
+    if not product.has_int8():
+        raise MissingExtra("This build of torch has no int8 linear layers.", hint="Choose float32.")
     if kind == "int8-tensor":
-        return {"any": product.ByTensor, "after_activation": product.ByTensor}
-    return {"any": product.ByRow, "after_activation": product.ByRowFromLeast}
+        return {"any": product.Int8PerTensor, "after_activation": product.Int8PerTensor}
+    return {"any": product.Int8PerRow, "after_activation": product.Int8PerRowAsymmetric}
 
 
-def _share(module: Any, make: Makes) -> Any:
+def _packed_copy(module: Any, factories: LinearFactories) -> Any:
     """Return a copy of the module with packed linear layers; all other parameters are shared."""
     twin = object.__new__(type(module))
     twin.__dict__ = module.__dict__ | {"_modules": dict(module._modules)}
-    if isinstance(module, Attention) and not module.cross:
-        _join(twin, make["any"], "query", "key", "value")
+    if isinstance(module, Attention) and not module.is_cross:
+        twin.qkv_proj = _fuse_linears(twin, factories["any"], "query", "key", "value")
     if isinstance(module, FeedForward) and module.gate is not None:
-        _join(twin, make["any"], "gate", "up")
-    compile_norms = make["any"] in (compiled.Whole, compiled.Floating) and not isinstance(module, Attention)
+        twin.gate_up_proj = _fuse_linears(twin, factories["any"], "gate", "up")
+    compile_norms = factories["any"] in (compiled.Int8Kernel, compiled.Float32Kernel) and not isinstance(
+        module, Attention
+    )
     for name, child in twin._modules.items():
         if type(child) is nn.Linear:
             after_activation = isinstance(module, FeedForward) and name == "down"
-            factory = make["after_activation" if after_activation else "any"]
+            factory = factories["after_activation" if after_activation else "any"]
             twin._modules[name] = factory(child.weight, child.bias)
         elif compile_norms and isinstance(child, nn.LayerNorm | nn.RMSNorm) and child.eps is not None:
-            twin._modules[name] = compiled.CompiledNorm(child)
-        elif child is not None and not isinstance(child, product.Product):
-            twin._modules[name] = _share(child, make)
+            twin._modules[name] = compiled.KernelNorm(child)
+        elif child is not None and not isinstance(child, product.PackedLinear):
+            twin._modules[name] = _packed_copy(child, factories)
     return twin
 
 
-def _join(twin: Any, make: product.Make, *names: str) -> None:
+def _fuse_linears(module: Any, factory: product.LinearFactory, *names: str) -> product.PackedLinear:
     """Fuse several linear layers with the same input into one (q, k, v; gate, up)."""
-    linears = [twin._modules[name] for name in names]
+    linears = [module._modules[name] for name in names]
     bias = None if linears[0].bias is None else torch.cat([linear.bias for linear in linears])
-    twin.joined = make(torch.cat([linear.weight for linear in linears]), bias)
+    fused = factory(torch.cat([linear.weight for linear in linears]), bias)
     for name in names:
-        twin._modules[name] = None
+        module._modules[name] = None
+    return fused
 
 
-def _head(model: Any, head: Head, make: product.Make) -> product.Product:
+def _pack_lm_head(model: Any, head: LMHead, factory: product.LinearFactory) -> product.PackedLinear:
     """Pack the LM head: its own weights, or the tied token embeddings."""
     if head.weight is not None:
-        return make(head.weight, head.bias)
-    embedding = getattr(model, "writing", model.embedding)
-    return make(getattr(embedding, "token", embedding).weight, head.bias)
+        return factory(head.weight, head.bias)
+    embedding = getattr(model, "decoder_embedding", model.embedding)
+    return factory(getattr(embedding, "token", embedding).weight, head.bias)

@@ -9,56 +9,70 @@ from typing import Any
 import numpy as np
 from numba import carray, cfunc, njit, types
 
-from peasy.generation.packed_machine import COLUMNS, at_numbers, bits_of, make_mix, make_tile, number_of, take
+from peasy.generation.packed_llvm import (
+    TILE_COLUMNS,
+    bits_to_float,
+    float32_pointer,
+    float_to_bits,
+    make_accumulate,
+    make_tile,
+    next_ticket,
+)
 
-TASK = types.void(types.CPointer(types.int64))
+TASK_SIGNATURE = types.void(types.CPointer(types.int64))
 
-ROUND = np.float32(12_582_912.0)
+ROUND_MAGIC = np.float32(12_582_912.0)
 """1.5 · 2²³: adding and subtracting it rounds a number below 2²² to the nearest integer."""
 
-FEW = 16
+NORM_ROWS = 16
 """Rows normalised per task."""
 
-NEAR = 98_304
+CACHE_BYTES = 98_304
 """Bytes of input rows that stay in the CPU cache while the weights stream through."""
 
-BENDS = {"relu": 1, "relu-squared": 2, "silu": 3, "gelu-tanh": 4}
+ACTIVATION_CODES = {"relu": 1, "relu-squared": 2, "silu": 3, "gelu-tanh": 4}
 """Activations that can be fused into a linear layer."""
 
 LOG2, LN2_HIGH, LN2_LOW = np.float32(1.4426950408889634), np.float32(0.693359375), np.float32(-2.12194440e-4)
-TANH = np.float32(-2 * 0.7978845608028654)
+GELU_TANH_FACTOR = np.float32(-2 * 0.7978845608028654)
 """-2 √(2/π), for (1 + tanh u) / 2 = 1 / (1 + e⁻²ᵘ)."""
 
-LEAST, MOST = np.float32(-87.0), np.float32(88.0)
+EXP_MIN, EXP_MAX = np.float32(-87.0), np.float32(88.0)
 """Range of x in which eˣ neither underflows nor overflows float32."""
 
-FINITE, MAGNITUDE = np.int32(0x7F800000), np.int32(0x7FFFFFFF)
+INFINITY_BITS, ABS_MASK = np.int32(0x7F800000), np.int32(0x7FFFFFFF)
 """Bits of infinity, and the mask that clears the sign: the bits of |x| are ordered like |x|."""
 
-one_whole, two_whole = make_tile(1, whole=True, woven=True), make_tile(2, whole=True, woven=True)
-one_woven, two_woven = make_tile(1, whole=False, woven=True), make_tile(2, whole=False, woven=True)
-one_floating, two_floating = make_tile(1, whole=False, woven=False), make_tile(2, whole=False, woven=False)
-add_eights = make_mix(1, 1)
+tile_1_int8, tile_2_int8 = make_tile(1, integer=True, interleaved=True), make_tile(2, integer=True, interleaved=True)
+tile_1_packed_float32, tile_2_packed_float32 = (
+    make_tile(1, integer=False, interleaved=True),
+    make_tile(2, integer=False, interleaved=True),
+)
+tile_1_float32, tile_2_float32 = (
+    make_tile(1, integer=False, interleaved=False),
+    make_tile(2, integer=False, interleaved=False),
+)
+sum_vectors = make_accumulate(1, 1)
 
 
 @njit(error_model="numpy")
-def quantise(x: Any, codes: Any, most: Any) -> Any:
+def quantise(x: Any, codes: Any, max_code: Any) -> Any:
     """Quantise a row to integers up to `max_code`; return the scale, NaN if the row is not finite."""
     largest_bits = np.int32(0)
     for index in range(x.size):
-        largest_bits = max(largest_bits, np.int32(bits_of(x[index]) & MAGNITUDE))
-    largest = np.float32(np.nan) if largest_bits >= FINITE else number_of(largest_bits)
-    factor = np.float32(min(most / largest, np.float32(3e38))) if largest > 0 else np.float32(0)
+        largest_bits = max(largest_bits, np.int32(float_to_bits(x[index]) & ABS_MASK))
+    largest = np.float32(np.nan) if largest_bits >= INFINITY_BITS else bits_to_float(largest_bits)
+    factor = np.float32(min(max_code / largest, np.float32(3e38))) if largest > 0 else np.float32(0)
     for index in range(x.size):
-        codes[index] = np.int16((np.float32(x[index] * factor) + ROUND) - ROUND)
+        codes[index] = np.int16((np.float32(x[index] * factor) + ROUND_MAGIC) - ROUND_MAGIC)
     codes[x.size :] = 0
-    return np.float32(largest / most)
+    return np.float32(largest / max_code)
 
 
 @njit(error_model="numpy")
-def exponential(x: Any) -> Any:
+def exp_float32(x: Any) -> Any:
     """Vectorisable eˣ, exact to one unit in the last place: 2ⁿ times a polynomial of the remainder."""
-    x = min(max(x, LEAST), MOST)
+    x = min(max(x, EXP_MIN), EXP_MAX)
     exponent = np.int32(np.floor(np.float32(x * LOG2) + np.float32(0.5)))
     n = np.float32(exponent)
     rest = np.float32(np.float32(x - np.float32(n * LN2_HIGH)) - np.float32(n * LN2_LOW))
@@ -70,62 +84,62 @@ def exponential(x: Any) -> Any:
     power = np.float32(power * rest) + np.float32(0.5)
     power = np.float32(power * rest) + np.float32(1)
     power = np.float32(power * rest) + np.float32(1)
-    return np.float32(power * number_of(np.int32((exponent + np.int32(127)) << 23)))
+    return np.float32(power * bits_to_float(np.int32((exponent + np.int32(127)) << 23)))
 
 
 @njit(error_model="numpy")
-def bend(row: Any, how: Any) -> None:
+def activate(row: Any, code: Any) -> None:
     """Apply an activation in place."""
-    if how == 1:
+    if code == 1:
         for index in range(row.size):
             row[index] = np.float32(0) if row[index] < 0 else row[index]
-    elif how == 2:
+    elif code == 2:
         for index in range(row.size):
             row[index] = np.float32(0) if row[index] < 0 else np.float32(row[index] * row[index])
-    elif how == 3:
+    elif code == 3:
         for index in range(row.size):
-            row[index] = np.float32(row[index] / np.float32(np.float32(1) + exponential(-row[index])))
-    elif how == 4:
+            row[index] = np.float32(row[index] / np.float32(np.float32(1) + exp_float32(-row[index])))
+    elif code == 4:
         for index in range(row.size):
             x = row[index]
             inner = np.float32(x + np.float32(np.float32(0.044715) * np.float32(x * np.float32(x * x))))
-            row[index] = np.float32(x / np.float32(np.float32(1) + exponential(np.float32(TANH * inner))))
+            row[index] = np.float32(x / np.float32(np.float32(1) + exp_float32(np.float32(GELU_TANH_FACTOR * inner))))
 
 
 @njit(error_model="numpy")
 def normalise(
-    x: Any, weight: Any, bias: Any, epsilon: Any, centred: Any, found: Any, padded: Any, sums: Any, ones: Any
+    x: Any, weight: Any, bias: Any, epsilon: Any, subtract_mean: Any, output: Any, padded: Any, sums: Any, ones: Any
 ) -> None:
     """LayerNorm (`subtract_mean`) or RMSNorm of a row; `padded` is scratch space for the row, zero-padded."""
     width, padded_address = x.size, padded.ctypes.data
     padded[:width], padded[width:] = x, 0
     mean = np.float32(0)
-    if centred:
+    if subtract_mean:
         sums[:] = 0
-        add_eights(ones.ctypes.data, 0, padded_address, 32, padded.size // 8, sums.ctypes.data, 0)
+        sum_vectors(ones.ctypes.data, 0, padded_address, 32, padded.size // 8, sums.ctypes.data, 0)
         pairs = np.float32(sums[0] + sums[1]) + np.float32(sums[2] + sums[3])
         mean = (pairs + (np.float32(sums[4] + sums[5]) + np.float32(sums[6] + sums[7]))) / np.float32(width)
     for index in range(width):
         padded[index] = np.float32(x[index] - mean)
-    one_floating(padded_address, 0, padded_address, 0, padded.size, sums.ctypes.data)
+    tile_1_float32(padded_address, 0, padded_address, 0, padded.size, sums.ctypes.data)
     inverse = np.float32(1) / np.float32(np.sqrt(np.float32(sums[0] / np.float32(width)) + epsilon))
     for index in range(width):
-        found[index] = np.float32(np.float32(padded[index] * inverse) * weight[index]) + bias[index]
+        output[index] = np.float32(np.float32(padded[index] * inverse) * weight[index]) + bias[index]
 
 
-@cfunc(TASK, cache=True)
-def multiply_whole(task: Any) -> None:
+@cfunc(TASK_SIGNATURE, cache=True)
+def linear_int8(task: Any) -> None:
     """x Wᵀ + b with int8 weights; each row of x is quantised to up to 16 bits with its own scale."""
     words = carray(task, (14,))
     rows, width, padded, channels, range_size, max_code = words[1], words[2], words[3], words[4], words[5], words[6]
-    x, output = carray(at_numbers(words[7]), (rows, width)), carray(at_numbers(words[11]), (rows, channels))
-    scale, bias = carray(at_numbers(words[9]), (channels,)), carray(at_numbers(words[10]), (channels,))
-    block_rows = min(rows, max(2, NEAR // (2 * padded)))
+    x, output = carray(float32_pointer(words[7]), (rows, width)), carray(float32_pointer(words[11]), (rows, channels))
+    scale, bias = carray(float32_pointer(words[9]), (channels,)), carray(float32_pointer(words[10]), (channels,))
+    block_rows = min(rows, max(2, CACHE_BYTES // (2 * padded)))
     codes, row_scale = np.empty((block_rows, padded), np.int16), np.empty(block_rows, np.float32)
     sums = np.empty(8, np.int32)
     ranges, block, first, num_rows = (channels + range_size - 1) // range_size, -1, 0, 0
     while True:
-        ticket = take(task)
+        ticket = next_ticket(task)
         if ticket >= ranges * ((rows + block_rows - 1) // block_rows):
             return
         if ticket // ranges != block:
@@ -134,65 +148,65 @@ def multiply_whole(task: Any) -> None:
             for row in range(num_rows):
                 row_scale[row] = quantise(x[first + row], codes[row], np.float32(max_code))
         channel_start = ticket % ranges * range_size
-        for channel in range(channel_start, min(channel_start + range_size, channels), COLUMNS):
+        for channel in range(channel_start, min(channel_start + range_size, channels), TILE_COLUMNS):
             right = words[8] + channel * padded
             for row in range(0, num_rows, 2):
                 left = codes.ctypes.data + row * padded * 2
                 if row + 1 < num_rows:
-                    two_whole(left, padded * 2, right, 0, padded, sums.ctypes.data)
+                    tile_2_int8(left, padded * 2, right, 0, padded, sums.ctypes.data)
                 else:
-                    one_whole(left, padded * 2, right, 0, padded, sums.ctypes.data)
+                    tile_1_int8(left, padded * 2, right, 0, padded, sums.ctypes.data)
                 for tile_row in range(row, min(row + 2, num_rows)):
-                    for column in range(min(COLUMNS, channels - channel)):
+                    for column in range(min(TILE_COLUMNS, channels - channel)):
                         factor = np.float32(row_scale[tile_row] * scale[channel + column])
-                        total = np.float32(sums[(tile_row - row) * COLUMNS + column])
+                        total = np.float32(sums[(tile_row - row) * TILE_COLUMNS + column])
                         output[first + tile_row, channel + column] = np.float32(total * factor) + bias[channel + column]
         for row in range(first, first + num_rows):
-            bend(output[row, channel_start : min(channel_start + range_size, words[13])], words[12])
+            activate(output[row, channel_start : min(channel_start + range_size, words[13])], words[12])
 
 
-@cfunc(TASK, cache=True)
-def multiply_floating(task: Any) -> None:
+@cfunc(TASK_SIGNATURE, cache=True)
+def linear_float32(task: Any) -> None:
     """x Wᵀ + b in float32; the width is a multiple of eight."""
     words = carray(task, (14,))
     rows, padded, channels, range_size = words[1], words[3], words[4], words[5]
-    output, bias = carray(at_numbers(words[11]), (rows, channels)), carray(at_numbers(words[10]), (channels,))
-    block_rows, sums, row_bytes = min(rows, max(2, NEAR // (4 * padded))), np.empty(8, np.float32), 4 * padded
+    output, bias = carray(float32_pointer(words[11]), (rows, channels)), carray(float32_pointer(words[10]), (channels,))
+    block_rows, sums, row_bytes = min(rows, max(2, CACHE_BYTES // (4 * padded))), np.empty(8, np.float32), 4 * padded
     ranges = (channels + range_size - 1) // range_size
     while True:
-        ticket = take(task)
+        ticket = next_ticket(task)
         if ticket >= ranges * ((rows + block_rows - 1) // block_rows):
             return
         first, channel_start = ticket // ranges * block_rows, ticket % ranges * range_size
         last = min(first + block_rows, rows)
-        for channel in range(channel_start, min(channel_start + range_size, channels), COLUMNS):
+        for channel in range(channel_start, min(channel_start + range_size, channels), TILE_COLUMNS):
             right = words[8] + channel * row_bytes
             for row in range(first, last, 2):
                 left = words[7] + row * row_bytes
                 if row + 1 < last:
-                    two_woven(left, row_bytes, right, 0, padded, sums.ctypes.data)
+                    tile_2_packed_float32(left, row_bytes, right, 0, padded, sums.ctypes.data)
                 else:
-                    one_woven(left, row_bytes, right, 0, padded, sums.ctypes.data)
+                    tile_1_packed_float32(left, row_bytes, right, 0, padded, sums.ctypes.data)
                 for tile_row in range(row, min(row + 2, last)):
-                    for column in range(min(COLUMNS, channels - channel)):
-                        total = sums[(tile_row - row) * COLUMNS + column]
+                    for column in range(min(TILE_COLUMNS, channels - channel)):
+                        total = sums[(tile_row - row) * TILE_COLUMNS + column]
                         output[tile_row, channel + column] = total + bias[channel + column]
         for row in range(first, last):
-            bend(output[row, channel_start : min(channel_start + range_size, words[13])], words[12])
+            activate(output[row, channel_start : min(channel_start + range_size, words[13])], words[12])
 
 
-@cfunc(TASK, cache=True)
+@cfunc(TASK_SIGNATURE, cache=True)
 def normalise_rows(task: Any) -> None:
     """Normalise every row, a few rows per task."""
     words = carray(task, (9,))
-    rows, width, epsilon = words[1], words[2], number_of(np.int32(words[8]))
-    x, output = carray(at_numbers(words[4]), (rows, width)), carray(at_numbers(words[7]), (rows, width))
-    weight, bias = carray(at_numbers(words[5]), (width,)), carray(at_numbers(words[6]), (width,))
+    rows, width, epsilon = words[1], words[2], bits_to_float(np.int32(words[8]))
+    x, output = carray(float32_pointer(words[4]), (rows, width)), carray(float32_pointer(words[7]), (rows, width))
+    weight, bias = carray(float32_pointer(words[5]), (width,)), carray(float32_pointer(words[6]), (width,))
     padded, sums = np.empty((width + 7) // 8 * 8, np.float32), np.empty(8, np.float32)
     ones = np.ones(padded.size // 8, np.float32)
     while True:
-        first = take(task) * FEW
+        first = next_ticket(task) * NORM_ROWS
         if first >= rows:
             return
-        for row in range(first, min(first + FEW, rows)):
+        for row in range(first, min(first + NORM_ROWS, rows)):
             normalise(x[row], weight, bias, epsilon, words[3], output[row], padded, sums, ones)

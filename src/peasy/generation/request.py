@@ -4,12 +4,12 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from peasy.errors import InvalidInput, NoRoom, PeasyError
-from peasy.generation.glance import Looked, Watch
-from peasy.generation.sampling import Chosen, Sampling
-from peasy.nn.part import check
+from peasy.errors import InvalidInput, PeasyError, ResourceUnavailable
+from peasy.generation.attention_topk import AttentionQuery, HeadTopK
+from peasy.generation.sampling import SampledToken, SamplingParams
+from peasy.nn.config import check_minimums
 
-Reason = Literal["end", "stop", "length", "cancelled", "deadline", "slow", "error"]
+FinishReason = Literal["end", "stop", "length", "cancelled", "deadline", "slow", "error"]
 """Finish reason: eos token, stop string, token limit; or client cancelled, deadline passed, client too slow, error."""
 
 
@@ -25,16 +25,16 @@ class Request:
     """
 
     prompt: tuple[int, ...] = ()
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: SamplingParams = field(default_factory=SamplingParams)
     source: tuple[int, ...] | None = None
     n: int = 1
     deadline: float | None = None
-    watch: Watch | None = None
+    attention_query: AttentionQuery | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", tuple(self.prompt))
         object.__setattr__(self, "source", None if self.source is None else tuple(self.source))
-        check(self, n=1)
+        check_minimums(self, n=1)
         if self.deadline is not None and not 0 < self.deadline < math.inf:
             raise InvalidInput(f"deadline is {self.deadline}.", hint="Give a number of seconds above 0.")
 
@@ -44,10 +44,10 @@ class Token:
     """Token event of a choice; `text` is what it completes (partial characters and stop strings are held back)."""
 
     choice: int
-    place: int
-    chosen: Chosen
+    index: int
+    sampled: SampledToken
     text: str = ""
-    looked: tuple[Looked, ...] = ()
+    attention: tuple[HeadTopK, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Ended:
     """Final event of a choice: finish reason, remaining text, token count."""
 
     choice: int
-    reason: Reason
-    tokens: int
+    reason: FinishReason
+    num_tokens: int
     text: str = ""
     error: PeasyError | None = None
 
@@ -64,7 +64,7 @@ class Ended:
 Event = Token | Ended
 
 
-class Overloaded(NoRoom):
+class Overloaded(ResourceUnavailable):
     """Error: the queue is full; retry after `retry_after` seconds."""
 
     code = "overloaded"
@@ -74,16 +74,16 @@ class Overloaded(NoRoom):
         self.retry_after = retry_after
 
 
-class Fault(PeasyError):
+class InternalError(PeasyError):
     """Error: an unexpected exception ended this request; others were not affected."""
 
     code = "fault"
 
 
-def for_people(error: Exception | None) -> PeasyError | None:
+def as_user_error(error: Exception | None) -> PeasyError | None:
     """Strip traceback and context so that the failed pass's tensors can be freed."""
     if error is None:
         return None
-    user_error = error if isinstance(error, PeasyError) else Fault(f"{type(error).__name__}: {error}")
+    user_error = error if isinstance(error, PeasyError) else InternalError(f"{type(error).__name__}: {error}")
     user_error.__traceback__ = user_error.__context__ = user_error.__cause__ = None
     return user_error

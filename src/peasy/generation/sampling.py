@@ -14,13 +14,19 @@ import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
-from peasy.nn.part import check
+from peasy.nn.config import check_minimums
 
-_ABOVE = {"temperature": 100.0, "top_p": 1.0, "min_p": 1.0, "presence_penalty": 100.0, "frequency_penalty": 100.0}
+_UPPER_BOUNDS = {
+    "temperature": 100.0,
+    "top_p": 1.0,
+    "min_p": 1.0,
+    "presence_penalty": 100.0,
+    "frequency_penalty": 100.0,
+}
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SamplingParams:
     """Sampling parameters and stopping conditions.
 
     `temperature` 0 is greedy; above 0 samples from the probabilities filtered by `top_k`, `top_p` and `min_p`.
@@ -29,9 +35,9 @@ class Sampling:
     forbids one. `stop`: strings before which generation ends. `logprobs`: number of top log-probabilities per token,
     0 = only the sampled token's, None = none.
 
-    >>> Sampling(temperature=0.8, top_p=0.9).top_k is None
+    >>> SamplingParams(temperature=0.8, top_p=0.9).top_k is None
     True
-    >>> Sampling(top_p=1.5)
+    >>> SamplingParams(top_p=1.5)
     Traceback (most recent call last):
     peasy.errors.InvalidInput: top_p is 1.5.
     """
@@ -51,9 +57,9 @@ class Sampling:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        check(self, max_tokens=1, temperature=0, top_k=1, top_p=0, min_p=0, logprobs=0)
-        check(self, presence_penalty=-100, frequency_penalty=-100)
-        for name, maximum in _ABOVE.items():
+        check_minimums(self, max_tokens=1, temperature=0, top_k=1, top_p=0, min_p=0, logprobs=0)
+        check_minimums(self, presence_penalty=-100, frequency_penalty=-100)
+        for name, maximum in _UPPER_BOUNDS.items():
             if not getattr(self, name) <= maximum:
                 raise InvalidInput(f"{name} is {getattr(self, name)}.", hint=f"{name} must be at most {maximum:g}.")
         if not 0 < self.repetition_penalty < math.inf:
@@ -66,25 +72,25 @@ class Sampling:
             )
 
     @property
-    def draws(self) -> bool:
+    def is_random(self) -> bool:
         """True if tokens are sampled at random, not greedily."""
         return self.temperature > 0
 
     @property
-    def bends(self) -> bool:
+    def changes_logits(self) -> bool:
         """True if penalties or a bias change the logits."""
         penalties = (self.repetition_penalty - 1, self.presence_penalty, self.frequency_penalty)
         return any(penalties) or bool(self.logit_bias)
 
 
-class Candidate(NamedTuple):
+class TokenLogprob(NamedTuple):
     """Token id and its log-probability."""
 
     id: int
     logprob: float
 
 
-class Chosen(NamedTuple):
+class SampledToken(NamedTuple):
     """Sampled token; log-probabilities are the model's, before penalties, temperature and filters.
 
     `logprob` is None and `top_logprobs` empty unless requested; the most likely come first.
@@ -92,127 +98,134 @@ class Chosen(NamedTuple):
 
     id: int
     logprob: float | None = None
-    candidates: tuple[Candidate, ...] = ()
+    top_logprobs: tuple[TokenLogprob, ...] = ()
 
 
-class Chooser:
+class Sampler:
     """Sampler of one sequence, with its own random generator, so that other sequences do not affect it.
 
-    >>> sampler = Chooser(Sampling(temperature=1.0, seed=3, top_k=2), prompt=[0])
+    >>> sampler = Sampler(SamplingParams(temperature=1.0, seed=3, top_k=2), prompt=[0])
     >>> logits = torch.tensor([1.0, 2.0, 3.0, -torch.inf])
     >>> [round(probability, 3) for probability in sampler.probabilities(logits).tolist()]
     [0.0, 0.269, 0.731, 0.0]
-    >>> sampler.choose(logits).id in (1, 2)
+    >>> sampler.sample(logits).id in (1, 2)
     True
     """
 
-    def __init__(self, sampling: Sampling, prompt: Sequence[int] = ()) -> None:
-        self.sampling = sampling
-        self.read = set(prompt)
-        self.written: Counter[int] = Counter()
-        self.chance = random.Random(sampling.seed)
+    def __init__(self, params: SamplingParams, prompt: Sequence[int] = ()) -> None:
+        self.params = params
+        self.prompt_ids = set(prompt)
+        self.generated_counts: Counter[int] = Counter()
+        self.rng = random.Random(params.seed)
 
-    def choose(self, scores: Tensor) -> Chosen:
+    def sample(self, logits: Tensor) -> SampledToken:
         """Sample the next token from `logits` `[vocab_size]` and count it as generated."""
-        scores = scores.detach().cpu()
-        if self.sampling.draws:
-            id = draw(self.probabilities(scores), self.chance.random())
+        logits = logits.detach().cpu()
+        if self.params.is_random:
+            id = draw_index(self.probabilities(logits), self.rng.random())
         else:
-            id = _best(self._bend(scores))
-        self.take(id)
-        return self._tell(id, scores)
+            id = _argmax_finite(self._process_logits(logits))
+        self.observe(id)
+        return self._with_logprobs(id, logits)
 
-    def take(self, id: int) -> None:
+    def observe(self, id: int) -> None:
         """Count a token as generated, for the penalties."""
-        self.written[id] += 1
+        self.generated_counts[id] += 1
 
-    def probabilities(self, scores: Tensor) -> Tensor:
+    def probabilities(self, logits: Tensor) -> Tensor:
         """Return the sampling distribution `[vocab_size]`, exactly 0 for filtered tokens; changes no state.
 
         With temperature 0, the best token has probability 1.
         """
-        params, processed = self.sampling, self._bend(scores.detach().cpu()).double()
-        if not params.draws:
-            return torch.zeros_like(processed).index_fill_(0, torch.tensor([_best(processed)]), 1.0)
-        top = processed[_best(processed)]
+        params, processed = self.params, self._process_logits(logits.detach().cpu()).double()
+        if not params.is_random:
+            return torch.zeros_like(processed).index_fill_(0, torch.tensor([_argmax_finite(processed)]), 1.0)
+        top = processed[_argmax_finite(processed)]
         processed = (processed - top) / params.temperature  # the maximum is 0: nothing can overflow
         processed = keep_top_k(processed, params.top_k)
         processed = keep_top_p(processed, params.top_p)
         return torch.softmax(keep_min_p(processed, params.min_p), dim=-1)
 
-    def _bend(self, scores: Tensor) -> Tensor:
-        params = self.sampling
-        if not params.bends:
-            return scores
-        scores = scores.clone()
+    def _process_logits(self, logits: Tensor) -> Tensor:
+        params = self.params
+        if not params.changes_logits:
+            return logits
+        logits = logits.clone()
         for id, bias in params.logit_bias.items():
-            if not 0 <= id < len(scores):
-                raise InvalidInput(f"logit_bias: there is no token {id}.", hint=f"Ids go from 0 to {len(scores) - 1}.")
-            scores[id] += bias
-        if params.repetition_penalty != 1 and (seen := torch.tensor([*self.read | self.written.keys()])).numel():
-            values = scores[seen]
-            scores[seen] = torch.where(
+            if not 0 <= id < len(logits):
+                raise InvalidInput(f"logit_bias: there is no token {id}.", hint=f"Ids go from 0 to {len(logits) - 1}.")
+            logits[id] += bias
+        if (
+            params.repetition_penalty != 1
+            and (seen := torch.tensor([*self.prompt_ids | self.generated_counts.keys()])).numel()
+        ):
+            values = logits[seen]
+            logits[seen] = torch.where(
                 values < 0, values * params.repetition_penalty, values / params.repetition_penalty
             )
-        if (params.presence_penalty or params.frequency_penalty) and self.written:
-            counts = torch.tensor([*self.written.values()], dtype=scores.dtype)
-            scores[[*self.written]] -= params.presence_penalty + params.frequency_penalty * counts
-        return scores
+        if (params.presence_penalty or params.frequency_penalty) and self.generated_counts:
+            counts = torch.tensor([*self.generated_counts.values()], dtype=logits.dtype)
+            logits[[*self.generated_counts]] -= params.presence_penalty + params.frequency_penalty * counts
+        return logits
 
-    def _tell(self, id: int, scores: Tensor) -> Chosen:
-        if (count := self.sampling.logprobs) is None:
-            return Chosen(id)
-        logprobs = torch.log_softmax(scores.double(), dim=-1)
+    def _with_logprobs(self, id: int, logits: Tensor) -> SampledToken:
+        if (count := self.params.logprobs) is None:
+            return SampledToken(id)
+        logprobs = torch.log_softmax(logits.double(), dim=-1)
         top = logprobs.topk(min(count, len(logprobs)))
         pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        return Chosen(id, float(logprobs[id]), tuple(Candidate(*pair) for pair in pairs if pair[1] > -math.inf))
+        return SampledToken(
+            id, float(logprobs[id]), tuple(TokenLogprob(*pair) for pair in pairs if pair[1] > -math.inf)
+        )
 
 
-def draw(chances: Tensor, at: float) -> int:
+def draw_index(probabilities: Tensor, u: float) -> int:
     """Inverse-CDF draw: return the index whose interval of [0, 1] holds `u`; never one with probability 0.
 
-    >>> [draw(torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0]), at) for at in (0.0, 0.5, 1.0)]
+    >>> [draw_index(torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0]), u) for u in (0.0, 0.5, 1.0)]
     [1, 3, 3]
     """
-    cumulative = chances.double().cumsum(dim=0)
-    index = int(torch.searchsorted(cumulative, at * cumulative[-1], right=True))  # first interval that ends after u
-    return index if index < len(chances) else int(chances.nonzero()[-1])  # rounding can bring u to the very end
+    cumulative = probabilities.double().cumsum(dim=0)
+    index = int(torch.searchsorted(cumulative, u * cumulative[-1], right=True))  # first interval that ends after u
+    return (
+        index if index < len(probabilities) else int(probabilities.nonzero()[-1])
+    )  # rounding can bring u to the very end
 
 
-def keep_top_k(scores: Tensor, count: int | None) -> Tensor:
+def keep_top_k(logits: Tensor, k: int | None) -> Tensor:
     """Keep the k largest logits, and ties of the smallest of them."""
-    if count is None or count >= len(scores):
-        return scores
-    return scores.masked_fill(scores < scores.topk(count).values[-1], -torch.inf)
+    if k is None or k >= len(logits):
+        return logits
+    return logits.masked_fill(logits < logits.topk(k).values[-1], -torch.inf)
 
 
-def keep_top_p(scores: Tensor, share: float) -> Tensor:
+def keep_top_p(logits: Tensor, p: float) -> Tensor:
     """Keep the most likely tokens whose probabilities sum to at least p; always at least one."""
-    if share >= 1:
-        return scores
-    ranked = scores[scores > -torch.inf].sort(descending=True).values
+    if p >= 1:
+        return logits
+    ranked = logits[logits > -torch.inf].sort(descending=True).values
     probabilities = torch.softmax(ranked, dim=0)
-    needed = int((probabilities.cumsum(0) - probabilities < share).sum())  # tokens before which the sum is below p
-    return scores.masked_fill(scores < ranked[max(needed, 1) - 1], -torch.inf)
+    needed = int((probabilities.cumsum(0) - probabilities < p).sum())  # tokens before which the sum is below p
+    return logits.masked_fill(logits < ranked[max(needed, 1) - 1], -torch.inf)
 
 
-def keep_min_p(scores: Tensor, share: float) -> Tensor:
+def keep_min_p(logits: Tensor, p: float) -> Tensor:
     """Keep tokens with at least p times the probability of the best one."""
-    if share <= 0:
-        return scores
-    return scores.masked_fill(scores < scores.max() + math.log(share), -torch.inf)
+    if p <= 0:
+        return logits
+    return logits.masked_fill(logits < logits.max() + math.log(p), -torch.inf)
 
 
-def _best(scores: Tensor) -> int:
+def _argmax_finite(logits: Tensor) -> int:
     """Return the argmax; raise if it is not finite (torch's argmax prefers NaN, so this detects any NaN)."""
-    best = int(scores.argmax())
-    if not math.isfinite(scores[best]):
-        problem = "all minus infinity" if scores[best] == -math.inf else "not finite"
-        raise NoChoice(f"The model's logits are {problem}: no token can be chosen.")
+    best = int(logits.argmax())
+    if not math.isfinite(logits[best]):
+        problem = "all minus infinity" if logits[best] == -math.inf else "not finite"
+        raise NoValidToken(f"The model's logits are {problem}: no token can be chosen.")
     return best
 
 
-class NoChoice(InvalidInput):
+class NoValidToken(InvalidInput):
     """Error: the logits of a sequence allow no token; other sequences continue."""
 
     code = "no-choice"

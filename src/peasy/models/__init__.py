@@ -8,20 +8,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peasy.models.config import Config, read_config
+    from peasy.models.config import ModelConfig, read_config
     from peasy.models.protocol import Model
 
-_HOMES = {
+_LAZY_IMPORTS = {
     "Config": "peasy.models.config",
     "Model": "peasy.models.protocol",
     "read_config": "peasy.models.config",
 }
 """Imported lazily, so that configs can be read without torch."""
 
-__all__ = ["Config", "Model", "read_config"]
+__all__ = ["ModelConfig", "Model", "read_config"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module 'peasy.models' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_LAZY_IMPORTS[name]), name)

@@ -15,13 +15,13 @@ from peasy.models.encoder_decoder import EncoderDecoder
 from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
 from peasy.models.recurrent import RecurrentModel
-from peasy.models.translator import RecurrentTranslator
-from peasy.models.words import WordsModel
+from peasy.models.rnn_translator import RecurrentTranslator
+from peasy.models.word2vec import Word2VecModel
 from peasy.nn.block import Block
-from peasy.nn.head import Head
+from peasy.nn.lm_head import LMHead
 from peasy.nn.stack import Stack
 
-KINDS: dict[type, type[Model]] = {
+MODEL_CLASSES: dict[type, type[Model]] = {
     kinds.DecoderConfig: Decoder,
     kinds.EncoderConfig: Encoder,
     kinds.EncoderDecoderConfig: EncoderDecoder,
@@ -29,27 +29,27 @@ KINDS: dict[type, type[Model]] = {
     kinds.ConvolutionConfig: ConvolutionModel,
     kinds.NGramConfig: NGramModel,
     kinds.RecurrentTranslatorConfig: RecurrentTranslator,
-    kinds.WordsConfig: WordsModel,
+    kinds.Word2VecConfig: Word2VecModel,
 }
 
 
-def build(config: kinds.Config, *, seed: int | None = 0) -> Model:
+def build(config: kinds.ModelConfig, *, seed: int | None = 0) -> Model:
     """Build a model with weights initialised from `seed`; None = on the meta device, to be filled from a file.
 
     >>> from peasy.models.preset import preset
     >>> build(preset("gpt2"), seed=None).count_parameters()
     124439808
     """
-    model_class = KINDS[type(config)]
-    with torch.device("meta"), _Undrawn():
+    model_class = MODEL_CLASSES[type(config)]
+    with torch.device("meta"), _SkipInit():
         model = model_class(config)
     if seed is not None:
         model.to_empty(device="cpu")
-        initialise(model, seed)
+        init_weights(model, seed)
     return model.eval()
 
 
-class _Undrawn(TorchFunctionMode):
+class _SkipInit(TorchFunctionMode):
     """Skips torch's weight initialisation: needless on the meta device, and it would import torch's compiler (2 s)."""
 
     def __torch_function__(self, function: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -58,7 +58,7 @@ class _Undrawn(TorchFunctionMode):
         return function(*args, **kwargs or {})
 
 
-def initialise(model: nn.Module, seed: int) -> None:
+def init_weights(model: nn.Module, seed: int) -> None:
     """Initialise all weights from `seed`, in the order of the modules.
 
     Linear layers are normal with standard deviation 1/sqrt(fan_in), embeddings with 0.02 (tied heads use them too)
@@ -73,28 +73,30 @@ def initialise(model: nn.Module, seed: int) -> None:
                 if is_recurrent and isinstance(module, nn.Embedding):
                     weight.normal_(0, 0.3, generator=generator)
                 else:
-                    _draw(f"{name}.{parameter}", module, weight, generator)
-        _calm_residuals(model)
+                    _init_parameter(f"{name}.{parameter}", module, weight, generator)
+        _scale_residual_projections(model)
 
 
-def _draw(name: str, module: nn.Module, weight: nn.Parameter, draw: torch.Generator) -> None:
+def _init_parameter(name: str, module: nn.Module, weight: nn.Parameter, generator: torch.Generator) -> None:
     if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
         weight.fill_(0.0 if name.endswith("bias") else 1.0)
     elif isinstance(module, nn.RNNBase):
         bound = module.hidden_size**-0.5
-        weight.uniform_(-bound, bound, generator=draw)
+        weight.uniform_(-bound, bound, generator=generator)
     elif isinstance(module, nn.Embedding):
-        weight.normal_(0, 0.02, generator=draw)
+        weight.normal_(0, 0.02, generator=generator)
     elif weight.ndim == 1 and name.endswith("bias"):
         weight.zero_()
     else:
-        fan_in = weight[0].numel() if isinstance(module, (nn.Linear, nn.Conv1d, Head)) else weight.shape[0]
-        weight.normal_(0, fan_in**-0.5, generator=draw)
+        fan_in = weight[0].numel() if isinstance(module, (nn.Linear, nn.Conv1d, LMHead)) else weight.shape[0]
+        weight.normal_(0, fan_in**-0.5, generator=generator)
 
 
-def _calm_residuals(model: nn.Module) -> None:
+def _scale_residual_projections(model: nn.Module) -> None:
     for stack in model.modules():
         if isinstance(stack, Stack):
-            projections = [linear for block in stack.blocks if isinstance(block, Block) for linear in block.adding()]
+            projections = [
+                linear for block in stack.blocks if isinstance(block, Block) for linear in block.output_projections()
+            ]
             for linear in projections:
                 linear.weight.mul_(len(projections) ** -0.5)

@@ -9,23 +9,23 @@ from typing import Any, ClassVar, Literal
 
 from peasy import config as reader
 from peasy.errors import InvalidInput
-from peasy.nn import part
-from peasy.nn.part import check
+from peasy.nn import config as nn_config
+from peasy.nn.config import check_minimums
 
 
 @dataclass(frozen=True)
-class Special:
+class SpecialTokensConfig:
     """Ids of the special tokens: pad, bos, eos, decoder_start, mask, unk.
 
     `decoder_start` is the first token of the decoder in an encoder-decoder model.
     """
 
-    padding: int | None = None
-    begin: int | None = None
-    end: tuple[int, ...] = ()
-    start: int | None = None
+    pad: int | None = None
+    bos: int | None = None
+    eos: tuple[int, ...] = ()
+    decoder_start: int | None = None
     mask: int | None = None
-    unknown: int | None = None
+    unk: int | None = None
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class DecoderConfig:
     """Causal decoder that predicts the next token."""
 
     kind: ClassVar[str] = "decoder"
-    vocabulary: int
+    vocab_size: int
     d_model: int
-    stack: part.Stack
-    context: int | None = None
-    position: part.Position | None = part.Learned()
-    embedding: part.Embedding = part.Embedding()
-    head: part.Head = part.Head()
+    stack: nn_config.StackConfig
+    max_seq_len: int | None = None
+    position: nn_config.PositionConfig | None = nn_config.LearnedPositionConfig()
+    embedding: nn_config.EmbeddingConfig = nn_config.EmbeddingConfig()
+    lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     dropout: float = 0.0
-    special: Special = Special()
+    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.stack)
@@ -57,23 +57,23 @@ class EncoderConfig:
     """
 
     kind: ClassVar[str] = "encoder"
-    vocabulary: int
+    vocab_size: int
     d_model: int
-    stack: part.Stack
-    context: int | None = None
-    position: part.Position | None = part.Learned()
-    embedding: part.Embedding = part.Embedding()
-    head: part.Head | None = None
+    stack: nn_config.StackConfig
+    max_seq_len: int | None = None
+    position: nn_config.PositionConfig | None = nn_config.LearnedPositionConfig()
+    embedding: nn_config.EmbeddingConfig = nn_config.EmbeddingConfig()
+    lm_head: nn_config.LMHeadConfig | None = None
     pooler: bool = False
     pooling: Literal["mean", "first", "max", "pooler"] = "mean"
     normalise: bool = True
-    longest: int | None = None
+    max_length: int | None = None
     dropout: float = 0.0
-    special: Special = Special()
+    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.stack)
-        check(self, longest=1)
+        check_minimums(self, max_length=1)
         if self.pooling == "pooler" and not self.pooler:
             raise InvalidInput('pooling is "pooler", but the model has no pooler.', hint="Set pooler to true.")
 
@@ -86,21 +86,21 @@ class EncoderDecoderConfig:
     """
 
     kind: ClassVar[str] = "encoder-decoder"
-    vocabulary: int
+    vocab_size: int
     d_model: int
-    encoder: part.Stack
-    decoder: part.Stack
-    target_vocabulary: int | None = None
-    context: int | None = None
-    position: part.Position | None = part.Sinusoidal()
-    embedding: part.Embedding = part.Embedding()
-    head: part.Head = part.Head()
+    encoder: nn_config.StackConfig
+    decoder: nn_config.StackConfig
+    target_vocab_size: int | None = None
+    max_seq_len: int | None = None
+    position: nn_config.PositionConfig | None = nn_config.SinusoidalPositionConfig()
+    embedding: nn_config.EmbeddingConfig = nn_config.EmbeddingConfig()
+    lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     dropout: float = 0.0
-    special: Special = Special()
+    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.encoder, self.decoder)
-        check(self, target_vocabulary=1)
+        check_minimums(self, target_vocab_size=1)
 
 
 @dataclass(frozen=True)
@@ -108,16 +108,16 @@ class RecurrentConfig:
     """Recurrent language model: LSTM or GRU."""
 
     kind: ClassVar[str] = "recurrent"
-    vocabulary: int
+    vocab_size: int
     d_model: int
-    layers: int = 1
+    num_layers: int = 1
     cell: Literal["lstm", "gru"] = "lstm"
-    head: part.Head = part.Head()
+    lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     dropout: float = 0.0
-    special: Special = Special()
+    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
 
     def __post_init__(self) -> None:
-        _check_sizes(self, layers=1)
+        _check_sizes(self, num_layers=1)
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,17 @@ class ConvolutionConfig:
     """Causal gated convolutions; layer i has dilation `dilation`**i."""
 
     kind: ClassVar[str] = "convolution"
-    vocabulary: int
+    vocab_size: int
     d_model: int
-    layers: int = 4
-    width: int = 3
-    spread: int = 2
-    head: part.Head = part.Head()
+    num_layers: int = 4
+    kernel_size: int = 3
+    dilation: int = 2
+    lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     dropout: float = 0.0
-    special: Special = Special()
+    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
 
     def __post_init__(self) -> None:
-        _check_sizes(self, layers=1, width=2, spread=1)
+        _check_sizes(self, num_layers=1, kernel_size=2, dilation=1)
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ class NGramConfig:
     """N-gram counts up to `order` tokens, interpolated, with absolute discounting by `discount`."""
 
     kind: ClassVar[str] = "ngram"
-    vocabulary: int
+    vocab_size: int
     order: int = 3
     discount: float = 0.75
-    special: Special = Special()
+    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
 
     def __post_init__(self) -> None:
-        check(self, vocabulary=1, order=1)
+        check_minimums(self, vocab_size=1, order=1)
         if not 0 < self.discount < 1:
             raise InvalidInput(f"discount is {self.discount}.", hint="discount must be between 0 and 1.")
 
@@ -162,39 +162,39 @@ class RecurrentTranslatorConfig:
     """
 
     kind: ClassVar[str] = "recurrent-translator"
-    vocabulary: int
+    vocab_size: int
     d_model: int
     d_attention: int | None = None
-    target_vocabulary: int | None = None
-    layers: int = 1
+    target_vocab_size: int | None = None
+    num_layers: int = 1
     cell: Literal["lstm", "gru"] = "gru"
-    attends: bool = True
-    head: part.Head = part.Head()
+    use_attention: bool = True
+    lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     dropout: float = 0.0
-    special: Special = Special()
+    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
 
     def __post_init__(self) -> None:
-        _check_sizes(self, layers=1, d_attention=1, target_vocabulary=1)
+        _check_sizes(self, num_layers=1, d_attention=1, target_vocab_size=1)
         if self.d_model % 2:
             raise InvalidInput(f"d_model is {self.d_model}.", hint="d_model must be even: half for each direction.")
 
 
 @dataclass(frozen=True)
-class WordsConfig:
+class Word2VecConfig:
     """Word vectors (word2vec): predict the next word from the `window` before it, or neighbours (skip-gram)."""
 
     kind: ClassVar[str] = "words"
-    vocabulary: int
+    vocab_size: int
     d_model: int
     task: Literal["next", "skip-gram"] = "next"
     window: int = 1
-    special: Special = Special()
+    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
 
     def __post_init__(self) -> None:
-        check(self, vocabulary=1, d_model=1, window=1)
+        check_minimums(self, vocab_size=1, d_model=1, window=1)
 
 
-Config = (
+ModelConfig = (
     DecoderConfig
     | EncoderConfig
     | EncoderDecoderConfig
@@ -202,37 +202,37 @@ Config = (
     | ConvolutionConfig
     | NGramConfig
     | RecurrentTranslatorConfig
-    | WordsConfig
+    | Word2VecConfig
 )
 """The config of any model; `read_config` selects the class by the key `kind`."""
 
 
-def read_config(data: Any, where: str = "") -> Config:
+def read_config(data: Any, where: str = "") -> ModelConfig:
     """Read a model config from plain data.
 
     >>> read_config({"kind": "ngram", "vocabulary": 50}).order
     3
     """
-    return reader.read(Config, data, where)  # type: ignore[arg-type]  # a union is not a type to mypy
+    return reader.read(ModelConfig, data, where)  # type: ignore[arg-type]  # a union is not a type to mypy
 
 
 def _check_sizes(config: Any, **least: float) -> None:
-    check(config, vocabulary=1, d_model=1, dropout=0, **least)
+    check_minimums(config, vocab_size=1, d_model=1, dropout=0, **least)
     if config.dropout >= 1:
         raise InvalidInput(f"dropout is {config.dropout}.", hint="dropout must be at least 0 and below 1.")
 
 
-def _check_transformer(config: Any, *stacks: part.Stack) -> None:
-    _check_sizes(config, context=1)
-    if isinstance(config.position, part.Learned) and config.context is None:
-        raise InvalidInput("context is missing.", hint="Learned positions need a maximum sequence length.")
+def _check_transformer(config: Any, *stacks: nn_config.StackConfig) -> None:
+    _check_sizes(config, max_seq_len=1)
+    if isinstance(config.position, nn_config.LearnedPositionConfig) and config.max_seq_len is None:
+        raise InvalidInput("max_seq_len is missing.", hint="Learned positions need a maximum sequence length.")
     for stack in stacks:
-        heads = stack.attention.heads
+        heads = stack.attention.num_heads
         if stack.attention.d_head is None and config.d_model % heads:
             raise InvalidInput(
                 f"d_model {config.d_model} cannot be split into {heads} heads.",
                 hint="Choose heads that divide d_model, or set d_head.",
             )
         width = stack.attention.d_head or config.d_model // heads
-        if isinstance(config.position, part.Rotary) and width % 2:
+        if isinstance(config.position, nn_config.RotaryConfig) and width % 2:
             raise InvalidInput(f"Rotary positions need an even head width, not {width}.", hint="Choose an even d_head.")

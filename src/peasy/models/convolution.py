@@ -6,11 +6,11 @@ from torch import Tensor, nn
 
 from peasy.models.config import ConvolutionConfig
 from peasy.models.protocol import Model
-from peasy.models.transformer import check_ids, padding_or_none
-from peasy.nn.convolution import ConvolutionMemory, GatedConvolution
-from peasy.nn.head import Head
-from peasy.nn.scene import Edit
-from peasy.nn.tap import Place, Tap, show
+from peasy.models.transformer import check_token_ids, normalize_padding_mask
+from peasy.nn.convolution import ConvolutionState, GatedConvolution
+from peasy.nn.forward_context import InterventionLike
+from peasy.nn.lm_head import LMHead
+from peasy.nn.tap import ModulePath, Tap, record_step
 
 
 class ConvolutionModel(Model):
@@ -20,47 +20,47 @@ class ConvolutionModel(Model):
 
     def __init__(self, config: ConvolutionConfig) -> None:
         super().__init__(config)
-        self.embedding = nn.Embedding(config.vocabulary, config.d_model)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.blocks = nn.ModuleList(
             GatedConvolution(
                 config.d_model,
-                config.width,
-                config.spread**layer,
-                Place("decoder", layer, "convolution"),
+                config.kernel_size,
+                config.dilation**layer,
+                ModulePath("decoder", layer, "convolution"),
                 config.dropout,
             )
-            for layer in range(config.layers)
+            for layer in range(config.num_layers)
         )
         self.norm = nn.LayerNorm(config.d_model)
-        self.head = Head(config.vocabulary, config.d_model, config.head)
+        self.lm_head = LMHead(config.vocab_size, config.d_model, config.lm_head)
 
-    def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> ConvolutionMemory:
+    def new_state(self, batch: int = 1, *, capacity: int = 0, **source: Any) -> ConvolutionState:
         """Return an empty convolution state."""
-        return ConvolutionMemory([None] * self.config.layers)
+        return ConvolutionState([None] * self.config.num_layers)
 
     def hidden(
         self,
         ids: Tensor,
         *,
-        real: Tensor | None = None,
-        cache: ConvolutionMemory | None = None,
+        padding_mask: Tensor | None = None,
+        cache: ConvolutionState | None = None,
         tap: Tap | None = None,
-        edit: Edit | None = None,
+        intervention: InterventionLike | None = None,
         **source: Any,
     ) -> Tensor:
         """Return the hidden states of the last layer."""
-        check_ids(ids, self.config.vocabulary)
-        real, x = padding_or_none(real), self.embedding(ids)
-        inputs = [None] * len(self.blocks) if cache is None else cache.inputs
+        check_token_ids(ids, self.config.vocab_size)
+        padding_mask, x = normalize_padding_mask(padding_mask), self.embedding(ids)
+        inputs = [None] * len(self.blocks) if cache is None else cache.layer_inputs
         for layer, block in enumerate(self.blocks):
-            show(tap, Place("decoder", layer, "stream"), "residual", x)
-            x, inputs[layer] = block(x, inputs[layer], real, tap)
+            record_step(tap, ModulePath("decoder", layer, "stream"), "residual", x)
+            x, inputs[layer] = block(x, inputs[layer], padding_mask, tap)
         if cache is not None:
             cache.length += ids.shape[1]
         x = self.norm(x)
-        show(tap, Place("decoder", len(self.blocks), "stream"), "final", x)
+        record_step(tap, ModulePath("decoder", len(self.blocks), "stream"), "final", x)
         return x
 
-    def scores(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden_states: Tensor) -> Tensor:
         """Return the logits of the next token."""
-        return self.head(hidden, self.embedding.weight)
+        return self.lm_head(hidden_states, self.embedding.weight)

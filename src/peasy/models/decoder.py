@@ -6,12 +6,12 @@ from typing import Any
 from torch import Tensor
 
 from peasy.models.config import DecoderConfig
-from peasy.models.protocol import Edits, Model, Taps
-from peasy.models.transformer import last_or_every, set_scene, stand_side_by_side
-from peasy.nn.cache import Cache
+from peasy.models.protocol import Interventions, Model, Taps
+from peasy.models.transformer import make_context, pack_sequences, select_logits
 from peasy.nn.embedding import Embedding
-from peasy.nn.head import Head
-from peasy.nn.scene import Edit
+from peasy.nn.forward_context import InterventionLike
+from peasy.nn.kv_cache import KVCache
+from peasy.nn.lm_head import LMHead
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Tap
 
@@ -25,47 +25,55 @@ class Decoder(Model):
         super().__init__(config)
         norm = config.stack.norm
         self.embedding = Embedding(
-            config.vocabulary, config.d_model, config.embedding, config.position, norm, config.context, config.dropout
+            config.vocab_size,
+            config.d_model,
+            config.embedding,
+            config.position,
+            norm,
+            config.max_seq_len,
+            config.dropout,
         )
         self.decoder = Stack(
             "decoder", config.d_model, config.stack, config.position, causal=True, dropout=config.dropout
         )
-        self.head = Head(config.vocabulary, config.d_model, config.head, norm)
+        self.lm_head = LMHead(config.vocab_size, config.d_model, config.lm_head, norm)
 
-    def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> Cache:
+    def new_state(self, batch: int = 1, *, capacity: int = 0, **source: Any) -> KVCache:
         """Return an empty KV cache."""
-        return Cache.empty(self.decoder.windows, room)
+        return KVCache.empty(self.decoder.windows, capacity)
 
     def hidden(
         self,
         ids: Tensor,
         *,
-        real: Tensor | None = None,
-        cache: Cache | None = None,
+        padding_mask: Tensor | None = None,
+        cache: KVCache | None = None,
         tap: Tap | None = None,
-        edit: Edit | None = None,
+        intervention: InterventionLike | None = None,
         **source: Any,
     ) -> Tensor:
         """Return the hidden states of the last layer."""
-        ctx = set_scene(self.embedding, ids, real, causal=True, cache=cache, tap=tap, edit=edit)
+        ctx = make_context(
+            self.embedding, ids, padding_mask, causal=True, kv_cache=cache, tap=tap, intervention=intervention
+        )
         return self.decoder(self.embedding(ids, ctx), ctx)
 
-    def read(
+    def forward_varlen(
         self,
-        texts: Sequence[Sequence[int]],
-        memories: Sequence[Cache],
+        sequences: Sequence[Sequence[int]],
+        states: Sequence[KVCache],
         *,
-        every: bool = False,
+        all_positions: bool = False,
         tap: Taps = None,
-        edit: Edits = None,
+        intervention: Interventions = None,
     ) -> list[Tensor]:
         """Run all new tokens in one packed batch; each attends to the KV cache of its sequence."""
-        if not texts:
+        if not sequences:
             return []
-        ids, ctx = stand_side_by_side(self.embedding, texts, memories, tap, edit)
+        ids, ctx = pack_sequences(self.embedding, sequences, states, tap, intervention)
         hidden = self.decoder(self.embedding(ids, ctx), ctx)
-        return last_or_every(hidden, ctx, every, self.scores)
+        return select_logits(hidden, ctx, all_positions, self.logits)
 
-    def scores(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden_states: Tensor) -> Tensor:
         """Return the logits of the next token."""
-        return self.head(hidden, self.embedding.token.weight)
+        return self.lm_head(hidden_states, self.embedding.token.weight)

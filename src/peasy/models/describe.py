@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from peasy.display import Displayed
+from peasy.display import DisplayMixin
 
 
 @dataclass(frozen=True)
-class Box(Displayed):
+class Box(DisplayMixin):
     """A module of a model. `times` identical boxes are stacked; `parameters` and `bytes` are those of one.
 
     `weights` are the module's own arrays as (name, shape); `parameters` and `bytes` include nested boxes.
     """
 
     name: str
-    says: str
+    description: str
     parameters: int
     bytes: int
     weights: tuple[tuple[str, tuple[int, ...]], ...] = ()
@@ -33,25 +33,25 @@ def describe(module: Any, name: str = "model") -> Box:
     """Return the boxes of a module; identical consecutive blocks become one box with `times`."""
     return Box(
         name,
-        module.says() if hasattr(module, "says") else _says(module),
+        module.says() if hasattr(module, "summary") else _summarize_torch_module(module),
         sum(weight.numel() for weight in module.parameters()),
         sum(array.numel() * array.element_size() for array in module.state_dict().values()),
         tuple((parameter, tuple(weight.shape)) for parameter, weight in module.named_parameters(recurse=False)),
-        _inside(module),
+        _child_boxes(module),
     )
 
 
-def _inside(module: Any) -> tuple[Box, ...]:
+def _child_boxes(module: Any) -> tuple[Box, ...]:
     boxes: list[Box] = []
     for name, child in module.parts() if hasattr(module, "parts") else module.named_children():
         if hasattr(child, "append"):  # a list of blocks
-            boxes += _alike([describe(block, f"{name.removesuffix('s')} {i}") for i, block in enumerate(child)])
-        elif hasattr(child, "says") or next(child.parameters(), None) is not None:
+            boxes += _merge_equal([describe(block, f"{name.removesuffix('s')} {i}") for i, block in enumerate(child)])
+        elif hasattr(child, "summary") or next(child.parameters(), None) is not None:
             boxes.append(describe(child, name))
     return tuple(boxes)
 
 
-def _alike(boxes: list[Box]) -> list[Box]:
+def _merge_equal(boxes: list[Box]) -> list[Box]:
     """Merge each run of equal boxes into one, named by the first and the last."""
     runs: list[list[Box]] = []
     for box in boxes:
@@ -59,22 +59,22 @@ def _alike(boxes: list[Box]) -> list[Box]:
             runs[-1].append(box)
         else:
             runs.append([box])
-    return [_joined(run) for run in runs]
+    return [_merge_run(run) for run in runs]
 
 
-def _joined(run: list[Box]) -> Box:
+def _merge_run(run: list[Box]) -> Box:
     first, last = run[0], run[-1]
     if first is last:
         return first
     return replace(first, name=f"{first.name} … {last.name.rsplit(' ', 1)[-1]}", times=len(run))
 
 
-def _says(module: Any) -> str:
-    summarize = _WORDS.get(type(module).__name__)
+def _summarize_torch_module(module: Any) -> str:
+    summarize = _TORCH_SUMMARIES.get(type(module).__name__)
     return summarize(module) if summarize else ""
 
 
-_WORDS: dict[str, Callable[[Any], str]] = {
+_TORCH_SUMMARIES: dict[str, Callable[[Any], str]] = {
     "Linear": lambda m: f"{m.in_features} to {m.out_features}{'' if m.bias is None else ', bias'}",
     "Embedding": lambda m: f"{m.num_embeddings} vectors of {m.embedding_dim}",
     "LayerNorm": lambda m: "mean 0, variance 1",

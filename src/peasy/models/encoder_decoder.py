@@ -7,13 +7,13 @@ from torch import Tensor
 
 from peasy.errors import InvalidInput
 from peasy.models.config import EncoderDecoderConfig
-from peasy.models.protocol import Edits, Model, Taps
-from peasy.models.transformer import last_or_every, padding_or_none, set_scene, stand_side_by_side
-from peasy.nn.cache import Cache
+from peasy.models.protocol import Interventions, Model, Taps
+from peasy.models.transformer import make_context, normalize_padding_mask, pack_sequences, select_logits
 from peasy.nn.embedding import Embedding
-from peasy.nn.head import Head
-from peasy.nn.scene import Edit, Scene
-from peasy.nn.sight import Sight
+from peasy.nn.forward_context import ForwardContext, InterventionLike
+from peasy.nn.kv_cache import KVCache
+from peasy.nn.lm_head import LMHead
+from peasy.nn.mask import MaskSpec
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Tap
 
@@ -22,100 +22,116 @@ class EncoderDecoder(Model):
     """Transformer of figure 1: encoder stack, decoder stack with cross-attention, LM head."""
 
     config: EncoderDecoderConfig
-    reads_source = True
+    is_encoder_decoder = True
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__(config)
-        self.embedding = self._make_embedding(config.vocabulary)
-        self.target_embedding = self._make_embedding(config.target_vocabulary) if config.target_vocabulary else None
+        self.embedding = self._make_embedding(config.vocab_size)
+        self.target_embedding = self._make_embedding(config.target_vocab_size) if config.target_vocab_size else None
         self.encoder = Stack(
             "encoder", config.d_model, config.encoder, config.position, causal=False, dropout=config.dropout
         )
         self.decoder = Stack(
             "decoder", config.d_model, config.decoder, config.position, causal=True, cross=True, dropout=config.dropout
         )
-        self.head = Head(
-            config.target_vocabulary or config.vocabulary, config.d_model, config.head, config.decoder.norm
+        self.lm_head = LMHead(
+            config.target_vocab_size or config.vocab_size, config.d_model, config.lm_head, config.decoder.norm
         )
 
-    def _make_embedding(self, vocabulary: int) -> Embedding:
+    def _make_embedding(self, vocab_size: int) -> Embedding:
         c = self.config
-        return Embedding(vocabulary, c.d_model, c.embedding, c.position, c.encoder.norm, c.context, c.dropout)
+        return Embedding(vocab_size, c.d_model, c.embedding, c.position, c.encoder.norm, c.max_seq_len, c.dropout)
 
     @property
-    def writing(self) -> Embedding:
+    def decoder_embedding(self) -> Embedding:
         """Target embedding; the source embedding if they are shared."""
         return self.target_embedding or self.embedding
 
-    def start(
+    def new_state(
         self,
         batch: int = 1,
         *,
-        room: int = 0,
+        capacity: int = 0,
         source: Tensor | None = None,
-        source_real: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
         **_: Any,
-    ) -> Cache:
+    ) -> KVCache:
         """Encode the source and return a KV cache that holds the encoder output."""
         if source is None:
             raise InvalidInput("This model needs a source sequence, but none was given.", hint="Pass source=ids.")
-        cache = Cache.empty(self.decoder.windows, room)
-        cache.source, cache.source_real = self.encode(source, real=source_real), padding_or_none(source_real)
+        cache = KVCache.empty(self.decoder.windows, capacity)
+        cache.encoder_output, cache.encoder_padding_mask = (
+            self.encode(source, padding_mask=source_padding_mask),
+            normalize_padding_mask(source_padding_mask),
+        )
         return cache
 
     def encode(
-        self, source: Tensor, *, real: Tensor | None = None, tap: Tap | None = None, edit: Edit | None = None
+        self,
+        source: Tensor,
+        *,
+        padding_mask: Tensor | None = None,
+        tap: Tap | None = None,
+        intervention: InterventionLike | None = None,
     ) -> Tensor:
         """Return the encoder output, `[batch, time, d_model]`."""
-        ctx = set_scene(self.embedding, source, real, causal=False, tap=tap, edit=edit)
+        ctx = make_context(self.embedding, source, padding_mask, causal=False, tap=tap, intervention=intervention)
         return self.encoder(self.embedding(source, ctx), ctx)
 
     def hidden(
         self,
         ids: Tensor,
         *,
-        real: Tensor | None = None,
-        cache: Cache | None = None,
+        padding_mask: Tensor | None = None,
+        cache: KVCache | None = None,
         tap: Tap | None = None,
-        edit: Edit | None = None,
+        intervention: InterventionLike | None = None,
         source: Tensor | None = None,
-        source_real: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
         **_: Any,
     ) -> Tensor:
         """Return the decoder's hidden states; a cache from `new_state` already holds the encoder output."""
-        ctx = set_scene(self.writing, ids, real, causal=True, cache=cache, tap=tap, edit=edit)
-        if cache is not None and cache.source is not None:
-            self._point(ctx, cache.source, cache.source_real)
+        ctx = make_context(
+            self.decoder_embedding, ids, padding_mask, causal=True, kv_cache=cache, tap=tap, intervention=intervention
+        )
+        if cache is not None and cache.encoder_output is not None:
+            self._set_encoder_output(ctx, cache.encoder_output, cache.encoder_padding_mask)
         elif source is not None:
-            self._point(ctx, self.encode(source, real=source_real, tap=tap, edit=edit), padding_or_none(source_real))
+            self._set_encoder_output(
+                ctx,
+                self.encode(source, padding_mask=source_padding_mask, tap=tap, intervention=intervention),
+                normalize_padding_mask(source_padding_mask),
+            )
         else:
             raise InvalidInput("This model needs a source sequence, but none was given.", hint="Pass source=ids.")
-        return self.decoder(self.writing(ids, ctx), ctx)
+        return self.decoder(self.decoder_embedding(ids, ctx), ctx)
 
-    def read(
+    def forward_varlen(
         self,
-        texts: Sequence[Sequence[int]],
-        memories: Sequence[Cache],
+        sequences: Sequence[Sequence[int]],
+        states: Sequence[KVCache],
         *,
-        every: bool = False,
+        all_positions: bool = False,
         tap: Taps = None,
-        edit: Edits = None,
+        intervention: Interventions = None,
     ) -> list[Tensor]:
         """Run all new tokens in one packed batch; each attends to the KV cache and encoder output of its sequence."""
-        if not texts:
+        if not sequences:
             return []
-        ids, ctx = stand_side_by_side(self.writing, texts, memories, tap, edit)
-        for sequence, cache in zip(ctx.texts, memories, strict=True):
-            assert cache.source is not None, "the state must come from start(source=ids)"
-            self._point(sequence, cache.source, cache.source_real)
-        hidden = self.decoder(self.writing(ids, ctx), ctx)
-        return last_or_every(hidden, ctx, every, self.scores)
+        ids, ctx = pack_sequences(self.decoder_embedding, sequences, states, tap, intervention)
+        for sequence, cache in zip(ctx.sequences, states, strict=True):
+            assert cache.encoder_output is not None, "the state must come from start(source=ids)"
+            self._set_encoder_output(sequence, cache.encoder_output, cache.encoder_padding_mask)
+        hidden = self.decoder(self.decoder_embedding(ids, ctx), ctx)
+        return select_logits(hidden, ctx, all_positions, self.logits)
 
-    def _point(self, scene: Scene, source: Tensor, real: Tensor | None) -> None:
-        scene.source = source
-        positions = scene.sight.key.new_zeros(1, source.shape[1])
-        scene.source_sight = Sight(scene.sight.query, positions, causal=False, real=real)
+    def _set_encoder_output(self, ctx: ForwardContext, encoder_output: Tensor, padding_mask: Tensor | None) -> None:
+        ctx.encoder_output = encoder_output
+        positions = ctx.mask_spec.key_positions.new_zeros(1, encoder_output.shape[1])
+        ctx.cross_mask_spec = MaskSpec(
+            ctx.mask_spec.query_positions, positions, causal=False, padding_mask=padding_mask
+        )
 
-    def scores(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden_states: Tensor) -> Tensor:
         """Return the logits of the next token."""
-        return self.head(hidden, self.writing.token.weight)
+        return self.lm_head(hidden_states, self.decoder_embedding.token.weight)

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from peasy.models.config import NGramConfig
 from peasy.models.describe import Box
-from peasy.models.memory import LastWords
 from peasy.models.protocol import Model
-from peasy.models.transformer import check_ids
-from peasy.nn.scene import Edit
+from peasy.models.token_window import TokenWindow
+from peasy.models.transformer import check_token_ids
+from peasy.nn.forward_context import InterventionLike
 from peasy.nn.tap import Tap
 
 
@@ -24,7 +24,7 @@ class NGramModel(Model):
     """
 
     config: NGramConfig
-    learns = "counts"
+    trained_by = "counts"
 
     def __init__(self, config: NGramConfig) -> None:
         super().__init__(config)
@@ -36,7 +36,7 @@ class NGramModel(Model):
         """Return the ids and counts of n-grams of length `n`."""
         return self.get_buffer(f"rows_{n}"), self.get_buffer(f"counts_{n}")
 
-    def expect(self, shapes: dict[str, tuple[int, ...]]) -> None:
+    def allocate(self, shapes: dict[str, tuple[int, ...]]) -> None:
         """Allocate tables of the shapes in a checkpoint, before they are loaded."""
         for n in range(1, self.config.order + 1):
             size = shapes.get(f"rows_{n}", (0,))
@@ -44,79 +44,81 @@ class NGramModel(Model):
                 old = self.get_buffer(name)
                 setattr(self, name, torch.empty(size[:1], dtype=torch.int64, device=old.device))
 
-    def observe(self, ids: Tensor, real: Tensor | None = None) -> None:
+    def add_counts(self, ids: Tensor, padding_mask: Tensor | None = None) -> None:
         """Count all n-grams in `ids` `[batch, time]`; counts accumulate over calls."""
-        check_ids(ids, self.config.vocabulary)
-        contexts, new_index = _empty_row(ids), None
+        check_token_ids(ids, self.config.vocab_size)
+        contexts, new_index = _empty_context(ids), None
         for n in range(1, self.config.order + 1):
-            ngram_ids, valid = self._numbers(ids, _shown(ids, real), contexts, n)
-            new_index = self._count(n, ngram_ids[valid], new_index)
+            ngram_ids, valid = self._ngram_ids(ids, _mask_or_ones(ids, padding_mask), contexts, n)
+            new_index = self._merge_counts(n, ngram_ids[valid], new_index)
             contexts = torch.where(valid, torch.searchsorted(self.table(n)[0], ngram_ids), -1)
 
-    def _count(self, n: int, seen: Tensor, moved: Tensor | None) -> Tensor:
+    def _merge_counts(self, n: int, ngram_ids: Tensor, new_index: Tensor | None) -> Tensor:
         """Add n-grams to the table of length n; return new indices of old rows. `new_index`: those of length n-1."""
         rows, counts = self.table(n)
-        if moved is not None and len(rows):
-            rows = moved[rows // self.config.vocabulary] * self.config.vocabulary + rows % self.config.vocabulary
-        merged, index = torch.unique(torch.cat([rows, seen]), return_inverse=True)
+        if new_index is not None and len(rows):
+            rows = new_index[rows // self.config.vocab_size] * self.config.vocab_size + rows % self.config.vocab_size
+        merged, index = torch.unique(torch.cat([rows, ngram_ids]), return_inverse=True)
         total = torch.zeros_like(merged)
-        total.scatter_add_(0, index, torch.cat([counts, torch.ones_like(seen)]))
+        total.scatter_add_(0, index, torch.cat([counts, torch.ones_like(ngram_ids)]))
         setattr(self, f"rows_{n}", merged)
         setattr(self, f"counts_{n}", total)
         return index[: len(rows)]
 
-    def _numbers(self, ids: Tensor, real: Tensor, ends: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    def _ngram_ids(self, ids: Tensor, padding_mask: Tensor, contexts: Tensor, n: int) -> tuple[Tensor, Tensor]:
         """Return the id of the n-gram that ends at each position, and where there is one."""
-        previous = torch.cat([_empty_row(ids[:, :1]) - int(n > 1), ends[:, :-1]], dim=1)
-        return previous * self.config.vocabulary + ids, real & (previous >= 0)
+        previous = torch.cat([_empty_context(ids[:, :1]) - int(n > 1), contexts[:, :-1]], dim=1)
+        return previous * self.config.vocab_size + ids, padding_mask & (previous >= 0)
 
-    def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> LastWords:
+    def new_state(self, batch: int = 1, *, capacity: int = 0, **source: Any) -> TokenWindow:
         """Return an empty token window."""
-        return LastWords(keep=self.config.order - 1)
+        return TokenWindow(size=self.config.order - 1)
 
     def hidden(
         self,
         ids: Tensor,
         *,
-        real: Tensor | None = None,
-        cache: LastWords | None = None,
+        padding_mask: Tensor | None = None,
+        cache: TokenWindow | None = None,
         tap: Tap | None = None,
-        edit: Edit | None = None,
+        intervention: InterventionLike | None = None,
         **source: Any,
     ) -> Tensor:
         """Return for each token the table index of its contexts of 0, 1, ... tokens, -1 = never seen."""
-        check_ids(ids, self.config.vocabulary)
-        new, real = ids.shape[1], _shown(ids, real)
+        check_token_ids(ids, self.config.vocab_size)
+        new, padding_mask = ids.shape[1], _mask_or_ones(ids, padding_mask)
         if cache is not None:
-            ids, real = cache.extend(ids, real)
-        contexts = [_empty_row(ids)]
+            ids, padding_mask = cache.extend(ids, padding_mask)
+        contexts = [_empty_context(ids)]
         for n in range(1, self.config.order):
-            ngram_ids, valid = self._numbers(ids, real, contexts[-1], n)
+            ngram_ids, valid = self._ngram_ids(ids, padding_mask, contexts[-1], n)
             rows, _ = self.table(n)
             index = torch.searchsorted(rows, ngram_ids)
             same = rows[index.clamp(max=len(rows) - 1)] == ngram_ids if len(rows) else False
             contexts.append(torch.where(valid & (index < len(rows)) & same, index, -1))
         return torch.stack(contexts, dim=-1)[:, -new:]
 
-    def scores(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden_states: Tensor) -> Tensor:
         """Return log-probabilities, interpolated from the shortest context to the longest."""
-        contexts = hidden.reshape(-1, self.config.order)
-        shape = len(contexts), self.config.vocabulary
-        probabilities = torch.full(shape, 1 / self.config.vocabulary, device=hidden.device)
+        contexts = hidden_states.reshape(-1, self.config.order)
+        shape = len(contexts), self.config.vocab_size
+        probabilities = torch.full(shape, 1 / self.config.vocab_size, device=hidden_states.device)
         for n in range(1, self.config.order + 1):
-            probabilities = self._mix(probabilities, contexts[:, n - 1], n)
-        return probabilities.log().reshape(*hidden.shape[:-1], -1)
+            probabilities = self._interpolate(probabilities, contexts[:, n - 1], n)
+        return probabilities.log().reshape(*hidden_states.shape[:-1], -1)
 
-    def _mix(self, shorter: Tensor, context: Tensor, n: int) -> Tensor:
-        (rows, counts), vocab_size, discount = self.table(n), self.config.vocabulary, self.config.discount
+    def _interpolate(self, lower_order: Tensor, context: Tensor, n: int) -> Tensor:
+        (rows, counts), vocab_size, discount = self.table(n), self.config.vocab_size, self.config.discount
         first = torch.searchsorted(rows, context * vocab_size)
         distinct = torch.where(context >= 0, torch.searchsorted(rows, (context + 1) * vocab_size) - first, 0)
         owner = torch.repeat_interleave(torch.arange(len(context), device=rows.device), distinct)
         index = torch.arange(len(owner), device=rows.device) - (distinct.cumsum(0) - distinct)[owner] + first[owner]
-        total = torch.zeros_like(shorter[:, 0]).index_add_(0, owner, counts[index].to(shorter.dtype))
+        total = torch.zeros_like(lower_order[:, 0]).index_add_(0, owner, counts[index].to(lower_order.dtype))
         backoff = torch.where(total > 0, discount * distinct / total.clamp(min=1), 1.0)
         discounted = (counts[index] - discount) / total[owner]
-        return (shorter * backoff[:, None]).index_put_((owner, rows[index] % vocab_size), discounted, accumulate=True)
+        return (lower_order * backoff[:, None]).index_put_(
+            (owner, rows[index] % vocab_size), discounted, accumulate=True
+        )
 
     def describe(self) -> Box:
         """Return the model diagram with one box per n-gram length."""
@@ -139,10 +141,10 @@ class NGramModel(Model):
         return sum(len(self.table(n)[0]) for n in range(1, self.config.order + 1))
 
 
-def _shown(ids: Tensor, real: Tensor | None) -> Tensor:
-    return torch.ones_like(ids, dtype=torch.bool) if real is None else real.bool()
+def _mask_or_ones(ids: Tensor, padding_mask: Tensor | None) -> Tensor:
+    return torch.ones_like(ids, dtype=torch.bool) if padding_mask is None else padding_mask.bool()
 
 
-def _empty_row(ids: Tensor) -> Tensor:
+def _empty_context(ids: Tensor) -> Tensor:
     """Return index 0, the empty context, at every position."""
     return torch.zeros_like(ids)

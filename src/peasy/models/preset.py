@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from peasy.errors import NotFound, did_you_mean
-from peasy.models.config import Config, read_config
+from peasy.models.config import ModelConfig, read_config
 
 
 @dataclass(frozen=True)
@@ -15,27 +15,27 @@ class Preset:
     """A named model config; `parameters` is the published parameter count (None = not published)."""
 
     name: str
-    says: str
-    config: Config
+    description: str
+    config: ModelConfig
     parameters: int | None = None
 
 
-def preset(name: str, **changes: Any) -> Config:
+def preset(name: str, **changes: Any) -> ModelConfig:
     """Return the config of a preset, with some fields changed.
 
-    >>> preset("gpt2").stack.layers
+    >>> preset("gpt2").stack.num_layers
     12
-    >>> preset("gpt-tiny", vocabulary=65, stack={"layers": 3}).stack.layers
+    >>> preset("gpt-tiny", vocab_size=65, stack={"num_layers": 3}).stack.num_layers
     3
     """
     data = _table(name)
-    return read_config(_settings(_over(data, changes)), where=name)
+    return read_config(_config_fields(_merge(data, changes)), where=name)
 
 
 def presets() -> list[Preset]:
     """Return all presets."""
     return [
-        Preset(name, data["says"], read_config(_settings(data), where=name), data.get("parameters"))
+        Preset(name, data["description"], read_config(_config_fields(data), where=name), data.get("parameters"))
         for name in _tables()
         for data in [_table(name)]
     ]
@@ -56,13 +56,13 @@ def _table(name: str) -> dict[str, Any]:
         hint = did_you_mean(name, tables) or f"Known: {', '.join(tables)}."
         raise NotFound(f'There is no preset "{name}".', hint=hint)
     data = tables[name]
-    if "like" not in data:
+    if "inherits" not in data:
         return data
-    inherited = {key: value for key, value in _table(data["like"]).items() if key != "parameters"}
-    return _over(inherited, data)
+    inherited = {key: value for key, value in _table(data["inherits"]).items() if key != "parameters"}
+    return _merge(inherited, data)
 
 
-def _over(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _merge(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Merge `changes` into `data`, table by table; another `kind` replaces a table."""
     merged = dict(data)
     for key, value in changes.items():
@@ -70,9 +70,9 @@ def _over(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         same_kind = (
             isinstance(old, dict) and isinstance(value, dict) and value.get("kind", old.get("kind")) == old.get("kind")
         )
-        merged[key] = _over(old, value) if same_kind and old is not None else value
+        merged[key] = _merge(old, value) if same_kind and old is not None else value
     return merged
 
 
-def _settings(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in data.items() if key not in ("says", "parameters", "like")}
+def _config_fields(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key not in ("description", "parameters", "inherits")}

@@ -7,17 +7,17 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor, nn
 
-from peasy.models.config import Config
+from peasy.models.config import ModelConfig
 from peasy.models.describe import Box, describe
-from peasy.nn.scene import Edit
+from peasy.nn.forward_context import InterventionLike
 from peasy.nn.tap import Tap
 
 Taps = Tap | Sequence[Tap | None] | None
-Edits = Edit | Sequence[Edit | None] | None
+Interventions = InterventionLike | Sequence[InterventionLike | None] | None
 """One for all sequences, or a list with one per sequence."""
 
 
-class Memory(Protocol):
+class DecodeState(Protocol):
     """Decoding state of a model: a KV cache, a recurrent state, or the last tokens."""
 
     length: int
@@ -38,11 +38,11 @@ class Model(nn.Module):
     `is_encoder_decoder`: it has an encoder for a source sequence (translation). `trained_by`: "gradient" or "counts".
     """
 
-    config: Config
-    reads_source = False
-    learns = "gradient"
+    config: ModelConfig
+    is_encoder_decoder = False
+    trained_by = "gradient"
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
 
@@ -51,48 +51,48 @@ class Model(nn.Module):
         self,
         ids: Tensor,
         *,
-        real: Tensor | None = None,
+        padding_mask: Tensor | None = None,
         cache: Any = None,
         tap: Tap | None = None,
-        edit: Edit | None = None,
+        intervention: InterventionLike | None = None,
         **source: Any,
     ) -> Tensor:
         """Return the hidden states of the last layer, `[batch, time, d_model]`."""
 
     @abstractmethod
-    def scores(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden_states: Tensor) -> Tensor:
         """Return the logits `[..., vocab_size]` of hidden states."""
 
     @abstractmethod
-    def start(self, batch: int = 1, *, room: int = 0, **source: Any) -> Memory:
+    def new_state(self, batch: int = 1, *, capacity: int = 0, **source: Any) -> DecodeState:
         """Return an empty decoding state; an encoder-decoder model encodes its source here, once."""
 
     def forward(
         self,
         ids: Tensor,
         *,
-        real: Tensor | None = None,
+        padding_mask: Tensor | None = None,
         cache: Any = None,
         tap: Tap | None = None,
-        edit: Edit | None = None,
-        last: bool = False,
+        intervention: InterventionLike | None = None,
+        last_only: bool = False,
         **source: Any,
     ) -> Tensor:
         """Return the logits of the next token after each position, `[batch, time, vocab_size]`.
 
         `ids` `[batch, time]`; `padding_mask` False = padding, on either side; `last_only`: only after the last token.
         """
-        hidden = self.hidden(ids, real=real, cache=cache, tap=tap, edit=edit, **source)
-        return self.scores(hidden[:, -1:] if last else hidden)
+        hidden = self.hidden(ids, padding_mask=padding_mask, cache=cache, tap=tap, intervention=intervention, **source)
+        return self.logits(hidden[:, -1:] if last_only else hidden)
 
-    def read(
+    def forward_varlen(
         self,
-        texts: Sequence[Sequence[int]],
-        memories: Sequence[Any],
+        sequences: Sequence[Sequence[int]],
+        states: Sequence[Any],
         *,
-        every: bool = False,
+        all_positions: bool = False,
         tap: Taps = None,
-        edit: Edits = None,
+        intervention: Interventions = None,
     ) -> list[Tensor]:
         """Run new tokens of several sequences of any lengths without padding, each with its own decoding state.
 
@@ -102,11 +102,11 @@ class Model(nn.Module):
         """
         results = []
         for ids, state, sequence_tap, sequence_edit in zip(
-            texts, memories, one_each(tap, len(texts)), one_each(edit, len(texts)), strict=True
+            sequences, states, broadcast(tap, len(sequences)), broadcast(intervention, len(sequences)), strict=True
         ):
             batch = torch.tensor([list(ids)], device=self.device)
-            logits = self(batch, cache=state, tap=sequence_tap, edit=sequence_edit, last=not every)[0]
-            results.append(logits if every else logits[-1])
+            logits = self(batch, cache=state, tap=sequence_tap, intervention=sequence_edit, last_only=not all_positions)[0]
+            results.append(logits if all_positions else logits[-1])
         return results
 
     @property
@@ -118,7 +118,7 @@ class Model(nn.Module):
         """Return the model diagram: boxes with shapes, parameter counts and memory."""
         return describe(self, self.config.kind)
 
-    def says(self) -> str:
+    def summary(self) -> str:
         """Return a one-line summary."""
         return str(type(self.config).__doc__).split("\n")[0].replace("`", "")
 
@@ -126,15 +126,15 @@ class Model(nn.Module):
         """Return the number of trainable parameters."""
         return sum(weight.numel() for weight in self.parameters())
 
-    def memory(self) -> int:
+    def weight_bytes(self) -> int:
         """Return the size of the weights in bytes."""
         return sum(weight.numel() * weight.element_size() for weight in self.state_dict().values())
 
 
-def one_each(given: Any, count: int) -> Sequence[Any]:
+def broadcast(value: Any, count: int) -> Sequence[Any]:
     """Return a list with one element per sequence.
 
-    >>> one_each("tap", 2), one_each(["tap", None], 2)
+    >>> broadcast("tap", 2), broadcast(["tap", None], 2)
     (['tap', 'tap'], ['tap', None])
     """
-    return given if isinstance(given, list | tuple) else [given] * count
+    return value if isinstance(value, list | tuple) else [value] * count

@@ -6,72 +6,78 @@ import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
-from peasy.models.protocol import Edits, Taps, one_each
-from peasy.nn.cache import Cache, extend_places
+from peasy.models.protocol import Interventions, Taps, broadcast
 from peasy.nn.embedding import Embedding
-from peasy.nn.scene import Edit, Scene
-from peasy.nn.sight import Sight
+from peasy.nn.forward_context import ForwardContext, InterventionLike
+from peasy.nn.kv_cache import KVCache, extend_positions
+from peasy.nn.mask import MaskSpec
 from peasy.nn.tap import Tap
 
 
-def set_scene(
+def make_context(
     embedding: Embedding,
     ids: Tensor,
-    real: Tensor | None,
+    padding_mask: Tensor | None,
     *,
     causal: bool,
-    cache: Cache | None = None,
+    kv_cache: KVCache | None = None,
     tap: Tap | None = None,
-    edit: Edit | None = None,
-) -> Scene:
+    intervention: InterventionLike | None = None,
+) -> ForwardContext:
     """Check the ids and build the forward context of one pass: positions, mask, KV cache, tap, intervention."""
-    check_ids(ids, embedding.token.num_embeddings)
+    check_token_ids(ids, embedding.token.num_embeddings)
     batch, time = ids.shape
-    embedding.check_length(time + (0 if cache is None else cache.length))
-    query, key, real = extend_places(cache, batch, time, padding_or_none(real), ids.device)
-    return Scene(Sight(query, key, causal, real), cache, tap, edit)
+    embedding.check_length(time + (0 if kv_cache is None else kv_cache.length))
+    query, key, padding_mask = extend_positions(kv_cache, batch, time, normalize_padding_mask(padding_mask), ids.device)
+    return ForwardContext(MaskSpec(query, key, causal, padding_mask), kv_cache, tap, intervention)
 
 
-def stand_side_by_side(
-    embedding: Embedding, texts: Sequence[Sequence[int]], memories: Sequence[Cache], tap: Taps, edit: Edits
-) -> tuple[Tensor, Scene]:
+def pack_sequences(
+    embedding: Embedding,
+    sequences: Sequence[Sequence[int]],
+    states: Sequence[KVCache],
+    tap: Taps,
+    intervention: Interventions,
+) -> tuple[Tensor, ForwardContext]:
     """Pack the new tokens of all sequences into `[1, total]`, with their context; check all before a state changes."""
-    if not all(texts):
+    if not all(sequences):
         raise InvalidInput("A sequence has no new token.", hint="Leave out sequences without new tokens.")
-    tokens = [token for sequence in texts for token in sequence]
-    check_range(min(tokens), max(tokens), embedding.token.num_embeddings)
+    tokens = [token for sequence in sequences for token in sequence]
+    check_token_range(min(tokens), max(tokens), embedding.token.num_embeddings)
     ids = torch.tensor([tokens], device=embedding.token.weight.device)
-    for sequence, cache in zip(texts, memories, strict=True):
+    for sequence, cache in zip(sequences, states, strict=True):
         embedding.check_length(cache.length + len(sequence))
     contexts = []
     for sequence, cache, sequence_tap, sequence_edit in zip(
-        texts, memories, one_each(tap, len(texts)), one_each(edit, len(texts)), strict=True
+        sequences, states, broadcast(tap, len(sequences)), broadcast(intervention, len(sequences)), strict=True
     ):
-        query, key, mask = extend_places(cache, 1, len(sequence), None, ids.device)
-        contexts.append(Scene(Sight(query, key, True, mask), cache, sequence_tap, sequence_edit))
-    positions = torch.cat([ctx.sight.query for ctx in contexts], dim=1)
-    return ids, Scene(Sight(positions, positions, True), texts=tuple(contexts))
+        query, key, mask = extend_positions(cache, 1, len(sequence), None, ids.device)
+        contexts.append(ForwardContext(MaskSpec(query, key, True, mask), cache, sequence_tap, sequence_edit))
+    positions = torch.cat([ctx.mask_spec.query_positions for ctx in contexts], dim=1)
+    return ids, ForwardContext(MaskSpec(positions, positions, True), sequences=tuple(contexts))
 
 
-def last_or_every(hidden: Tensor, scene: Scene, every: bool, score: Callable[[Tensor], Tensor]) -> list[Tensor]:
+def select_logits(
+    hidden: Tensor, ctx: ForwardContext, all_positions: bool, to_logits: Callable[[Tensor], Tensor]
+) -> list[Tensor]:
     """Return the logits of each sequence of a packed batch, after its last token or after every token."""
-    if every:
-        return list(score(hidden)[0].split(scene.sizes))
-    if max(scene.sizes) == 1:
-        return list(score(hidden[0]).unbind())
-    last = torch.tensor(scene.sizes, device=hidden.device).cumsum(0) - 1
-    return list(score(hidden[0, last]).unbind())
+    if all_positions:
+        return list(to_logits(hidden)[0].split(ctx.seq_lens))
+    if max(ctx.seq_lens) == 1:
+        return list(to_logits(hidden[0]).unbind())
+    last = torch.tensor(ctx.seq_lens, device=hidden.device).cumsum(0) - 1
+    return list(to_logits(hidden[0, last]).unbind())
 
 
-def padding_or_none(real: Tensor | None) -> Tensor | None:
+def normalize_padding_mask(padding_mask: Tensor | None) -> Tensor | None:
     """Return the padding mask as booleans, or None if there is no padding."""
-    if real is None or torch.compiler.is_compiling():
-        return None if real is None else real.bool()
-    real = real.bool()
-    return None if bool(real.all()) else real
+    if padding_mask is None or torch.compiler.is_compiling():
+        return None if padding_mask is None else padding_mask.bool()
+    padding_mask = padding_mask.bool()
+    return None if bool(padding_mask.all()) else padding_mask
 
 
-def check_ids(ids: Tensor, vocabulary: int) -> None:
+def check_token_ids(ids: Tensor, vocab_size: int) -> None:
     """Raise if ids are not `[batch, time]` or outside the vocabulary."""
     if ids.ndim != 2 or not ids.shape[1]:
         raise InvalidInput(
@@ -81,13 +87,13 @@ def check_ids(ids: Tensor, vocabulary: int) -> None:
     if torch.compiler.is_compiling() or ids.device.type == "meta":
         return
     least, most = ids.aminmax()
-    check_range(int(least), int(most), vocabulary)
+    check_token_range(int(least), int(most), vocab_size)
 
 
-def check_range(least: int, most: int, vocabulary: int) -> None:
+def check_token_range(smallest: int, largest: int, vocab_size: int) -> None:
     """Raise if ids are outside the vocabulary."""
-    if least < 0 or most >= vocabulary:
+    if smallest < 0 or largest >= vocab_size:
         raise InvalidInput(
-            f"Token id {least if least < 0 else most} is outside the vocabulary of this model, 0 to {vocabulary - 1}.",
+            f"Token id {smallest if smallest < 0 else largest} is outside the vocabulary of this model, 0 to {vocab_size - 1}.",
             hint="Was the text tokenized with this model's own tokenizer?",
         )

@@ -8,17 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peasy.nn.cache import Cache
+    from peasy.nn.kv_cache import KVCache
     from peasy.nn.simple import SelfAttention
     from peasy.nn.tap import Tap
 
-_HOMES = {"Cache": "peasy.nn.cache", "SelfAttention": "peasy.nn.simple", "Tap": "peasy.nn.tap"}
+_LAZY_IMPORTS = {"Cache": "peasy.nn.kv_cache", "SelfAttention": "peasy.nn.simple", "Tap": "peasy.nn.tap"}
 """Imported lazily, so that configs can be read without torch."""
 
-__all__ = ["Cache", "SelfAttention", "Tap"]
+__all__ = ["KVCache", "SelfAttention", "Tap"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module 'peasy.nn' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_LAZY_IMPORTS[name]), name)

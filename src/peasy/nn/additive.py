@@ -15,16 +15,18 @@ class AdditiveAttention(nn.Module):
         self.key = nn.Parameter(torch.empty(d_key, d_attention))
         self.sum = nn.Parameter(torch.empty(d_attention))
 
-    def forward(self, query: Tensor, source: Tensor, real: Tensor | None, even: bool = False) -> AttentionSteps:
+    def forward(
+        self, query: Tensor, source: Tensor, padding_mask: Tensor | None, uniform: bool = False
+    ) -> AttentionSteps:
         """Attend from `query` `[batch, 1, query, d]` to `source` `[batch, key, d]`.
 
         `padding_mask` is `[batch, key]`, True = token; `uniform` gives every key the same weight.
         """
         keys = source[:, None]
-        mask = None if real is None else real[:, None, None]
-        scoring = Additive(self.query, self.key, self.sum * 0 if even else self.sum)
+        mask = None if padding_mask is None else padding_mask[:, None, None]
+        scoring = Additive(self.query, self.key, self.sum * 0 if uniform else self.sum)
         return attend(query, keys, keys, mask=mask, scoring=scoring)
 
-    def says(self) -> str:
+    def summary(self) -> str:
         """Return a one-line summary."""
         return f"1 head, v · tanh(W q + U k), width {len(self.sum)}"

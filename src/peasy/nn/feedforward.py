@@ -7,15 +7,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from peasy.nn import part
-from peasy.nn.backward import ReluSquared, learns
-from peasy.nn.scene import Scene
-from peasy.nn.tap import Place
+from peasy.nn import config as nn_config
+from peasy.nn.forward_context import ForwardContext
+from peasy.nn.fused_autograd import ReluSquaredFn, use_fused_backward
+from peasy.nn.tap import ModulePath
 
 
 def relu_squared(x: Tensor) -> Tensor:
     """Return relu(x)²."""
-    return ReluSquared.apply(x) if learns(x) else torch.square(functional.relu(x))
+    return ReluSquaredFn.apply(x) if use_fused_backward(x) else torch.square(functional.relu(x))
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -33,26 +33,30 @@ class FeedForward(nn.Module):
     For decoding, `gate_up_proj` may hold gate and up as one packed linear layer.
     """
 
-    def __init__(self, d_model: int, settings: part.FeedForward, place: Place) -> None:
+    def __init__(self, d_model: int, settings: nn_config.FeedForwardConfig, path: ModulePath) -> None:
         super().__init__()
-        self.place, self.settings = place, settings
-        self.joined: nn.Module | None = None
-        self.bend = ACTIVATIONS[settings.activation]
-        self.up = nn.Linear(d_model, settings.width, bias=settings.bias)
-        self.gate = nn.Linear(d_model, settings.width, bias=settings.bias) if isinstance(settings, part.Gated) else None
-        self.down = nn.Linear(settings.width, d_model, bias=settings.bias)
+        self.path, self.settings = path, settings
+        self.gate_up_proj: nn.Module | None = None
+        self.activation = ACTIVATIONS[settings.activation]
+        self.up = nn.Linear(d_model, settings.d_ff, bias=settings.bias)
+        self.gate = (
+            nn.Linear(d_model, settings.d_ff, bias=settings.bias)
+            if isinstance(settings, nn_config.GatedMLPConfig)
+            else None
+        )
+        self.down = nn.Linear(settings.d_ff, d_model, bias=settings.bias)
 
-    def says(self) -> str:
+    def summary(self) -> str:
         """Return a one-line summary."""
         kind = f"gated {self.settings.activation}" if self.gate is not None else self.settings.activation
-        return f"width {self.settings.width}, {kind}"
+        return f"width {self.settings.d_ff}, {kind}"
 
-    def forward(self, x: Tensor, scene: Scene) -> Tensor:
+    def forward(self, x: Tensor, ctx: ForwardContext) -> Tensor:
         """Map `[batch, time, d_model]` to the same shape."""
-        if self.joined is not None:
-            gate, up = self.joined(x).chunk(2, dim=-1)
-            inner = self.bend(gate) * up
+        if self.gate_up_proj is not None:
+            gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
+            inner = self.activation(gate) * up
         else:
-            inner = self.bend(self.up(x)) if self.gate is None else self.bend(self.gate(x)) * self.up(x)
-        scene.show(self.place, "activation", inner)
+            inner = self.activation(self.up(x)) if self.gate is None else self.activation(self.gate(x)) * self.up(x)
+        ctx.record(self.path, "activation", inner)
         return self.down(inner)

@@ -9,53 +9,57 @@ import math
 import torch
 from torch import Tensor, nn
 
-from peasy.nn import part
-from peasy.nn.backward import Turned, learns
-from peasy.nn.even import evenly
+from peasy.nn import config as nn_config
+from peasy.nn.batch_invariant import batch_invariant
+from peasy.nn.fused_autograd import RotaryFn, use_fused_backward
 
-Turn = tuple[Tensor, Tensor]
+CosSin = tuple[Tensor, Tensor]
 """Cosine and sine of the RoPE angles, `[batch or 1, 1, time, d_head / 2]`."""
 
 
-def sinusoids(places: Tensor, width: int, layout: str) -> Tensor:
+def sinusoidal_encoding(positions: Tensor, width: int, layout: str) -> Tensor:
     """Return the sinusoidal position encoding `[..., width]`: sin and cos of position / 10000^(2i / width).
 
-    >>> sinusoids(torch.tensor([0]), 4, "pairs")
+    >>> sinusoidal_encoding(torch.tensor([0]), 4, "pairs")
     tensor([[0., 1., 0., 1.]])
     """
     half = (width + 1) // 2
-    frequency = torch.exp(torch.arange(half, device=places.device) * (-2 * math.log(10_000.0) / width))
-    angle = places[..., None].float() * frequency
-    sin, cos = evenly(torch.sin, angle), evenly(torch.cos, angle)
+    frequency = torch.exp(torch.arange(half, device=positions.device) * (-2 * math.log(10_000.0) / width))
+    angle = positions[..., None].float() * frequency
+    sin, cos = batch_invariant(torch.sin, angle), batch_invariant(torch.cos, angle)
     if layout == "halves":
         return torch.cat([sin, cos], dim=-1)[..., :width]
     return torch.stack([sin, cos], dim=-1).flatten(-2)[..., :width]
 
 
-def turns(places: Tensor, d_head: int, settings: part.Rotary) -> Turn:
+def rope_cos_sin(positions: Tensor, d_head: int, settings: nn_config.RotaryConfig) -> CosSin:
     """Return cosine and sine of the RoPE angles at each position."""
-    exponent = torch.arange(0, d_head, 2, device=places.device).float() / d_head
-    frequency = scale_frequency(1.0 / settings.base**exponent, settings.scaling)
-    angle = places[:, None, :, None].float() * frequency
-    return evenly(torch.cos, angle), evenly(torch.sin, angle)
+    exponent = torch.arange(0, d_head, 2, device=positions.device).float() / d_head
+    frequency = scale_rope_frequency(1.0 / settings.base**exponent, settings.scaling)
+    angle = positions[:, None, :, None].float() * frequency
+    return batch_invariant(torch.cos, angle), batch_invariant(torch.sin, angle)
 
 
-def scale_frequency(frequency: Tensor, scaling: part.LinearScaling | part.BandScaling | None) -> Tensor:
+def scale_rope_frequency(
+    frequency: Tensor, scaling: nn_config.LinearRopeScaling | nn_config.Llama3RopeScaling | None
+) -> Tensor:
     """Scale the RoPE frequencies for sequences longer than those of the training."""
     if scaling is None:
         return frequency
-    if isinstance(scaling, part.LinearScaling):
+    if isinstance(scaling, nn_config.LinearRopeScaling):
         return frequency / scaling.factor
-    periods_in_context = scaling.context * frequency / (2 * math.pi)
-    unscaled_share = ((periods_in_context - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
+    periods_in_context = scaling.original_max_seq_len * frequency / (2 * math.pi)
+    unscaled_share = (
+        (periods_in_context - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
+    ).clamp(0, 1)
     return unscaled_share * frequency + (1 - unscaled_share) * frequency / scaling.factor
 
 
-def turn(x: Tensor, by: Turn) -> Tensor:
+def apply_rope(x: Tensor, cos_sin: CosSin) -> Tensor:
     """Apply RoPE: rotate each pair (i, i + half) of `[batch, head, time, d_head]`."""
-    cos, sin = by[0].to(x.dtype), by[1].to(x.dtype)
-    if learns(x):
-        return Turned.apply(x, cos, sin)
+    cos, sin = cos_sin[0].to(x.dtype), cos_sin[1].to(x.dtype)
+    if use_fused_backward(x):
+        return RotaryFn.apply(x, cos, sin)
     left, right = x.chunk(2, dim=-1)
     return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
 
@@ -87,28 +91,28 @@ def alibi_slopes(heads: int) -> list[float]:
 class RelativeBias(nn.Module):
     """T5 relative position bias: one learned number per head and distance bucket, shared by all layers of a stack."""
 
-    def __init__(self, heads: int, settings: part.Relative, causal: bool) -> None:
+    def __init__(self, heads: int, settings: nn_config.RelativeBiasConfig, causal: bool) -> None:
         super().__init__()
         self.settings, self.causal = settings, causal
-        self.weight = nn.Parameter(torch.empty(settings.buckets, heads))
+        self.weight = nn.Parameter(torch.empty(settings.num_buckets, heads))
 
     def forward(self, distance: Tensor) -> Tensor:
         """Return the bias `[batch, head, query, key]` for distances `[batch, query, key]`."""
         return self.weight[self.bucket(distance)].permute(0, 3, 1, 2)
 
-    def says(self) -> str:
+    def summary(self) -> str:
         """Return a one-line summary."""
-        return f"{self.settings.buckets} distance buckets, one bias per head"
+        return f"{self.settings.num_buckets} distance buckets, one bias per head"
 
     def bucket(self, distance: Tensor) -> Tensor:
         """Return the bucket of each distance: one each when near, logarithmic when far; half for each direction."""
-        buckets, offset = self.settings.buckets, torch.zeros_like(distance)
+        buckets, offset = self.settings.num_buckets, torch.zeros_like(distance)
         if self.causal:
             distance = distance.clamp(min=0)
         else:
             buckets //= 2
             offset, distance = (distance < 0) * buckets, distance.abs()
         near = buckets // 2
-        growth = torch.log(distance.clamp(min=1).float() / near) / math.log(self.settings.distance / near)
+        growth = torch.log(distance.clamp(min=1).float() / near) / math.log(self.settings.max_distance / near)
         far = (near + (growth * (buckets - near)).long()).clamp(max=buckets - 1)
         return offset + torch.where(distance < near, distance, far)

@@ -9,31 +9,33 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from peasy.errors import InvalidInput
 
-State = tuple[Tensor, ...]
+HiddenState = tuple[Tensor, ...]
 """(hidden,) of a GRU or (hidden, cell) of an LSTM, each `[layer, batch, width]`."""
 
 
 @dataclass(eq=False)
-class RecurrentMemory:
+class RecurrentState:
     """Decoding state of a recurrent model: hidden state, and for a translator the encoder output it attends to."""
 
-    state: State | None = None
+    hidden_state: HiddenState | None = None
     length: int = 0
-    source: Tensor | None = None
-    source_real: Tensor | None = None
+    encoder_output: Tensor | None = None
+    encoder_padding_mask: Tensor | None = None
 
     def reorder(self, rows: Tensor) -> None:
         """Reorder the batch: row i becomes the former row `rows[i]`."""
-        self.state = None if self.state is None else tuple(tensor[:, rows] for tensor in self.state)
-        self.source = None if self.source is None else self.source[rows]
-        self.source_real = None if self.source_real is None else self.source_real[rows]
+        self.hidden_state = (
+            None if self.hidden_state is None else tuple(tensor[:, rows] for tensor in self.hidden_state)
+        )
+        self.encoder_output = None if self.encoder_output is None else self.encoder_output[rows]
+        self.encoder_padding_mask = None if self.encoder_padding_mask is None else self.encoder_padding_mask[rows]
 
     def crop(self, length: int) -> None:
         """Raise if tokens would have to be dropped: a recurrent state cannot be rolled back."""
         if length < self.length:
             raise InvalidInput("A recurrent state cannot be cropped.", hint="Run the shorter sequence from its start.")
 
-    def fork(self) -> "RecurrentMemory":
+    def fork(self) -> "RecurrentState":
         """Return an independent copy."""
         return replace(self)
 
@@ -41,34 +43,40 @@ class RecurrentMemory:
 class Recurrent(nn.Module):
     """LSTM or GRU over `[batch, time, width]`; padding on either side is skipped."""
 
-    def __init__(self, cell: str, d_input: int, d_state: int, layers: int, dropout: float, both: bool = False) -> None:
+    def __init__(
+        self, cell: str, d_input: int, d_state: int, layers: int, dropout: float, bidirectional: bool = False
+    ) -> None:
         super().__init__()
         cell_class: Any = nn.LSTM if cell == "lstm" else nn.GRU
         layer_dropout = dropout if layers > 1 else 0.0
-        self.cell = cell_class(d_input, d_state, layers, batch_first=True, dropout=layer_dropout, bidirectional=both)
+        self.cell = cell_class(
+            d_input, d_state, layers, batch_first=True, dropout=layer_dropout, bidirectional=bidirectional
+        )
 
-    def forward(self, x: Tensor, state: State | None = None, real: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(
+        self, x: Tensor, state: HiddenState | None = None, padding_mask: Tensor | None = None
+    ) -> tuple[Tensor, HiddenState]:
         """Return the top layer's outputs and the state after the last token that is not padding."""
-        if real is None:
-            outputs, new_state = self.cell(x, _given(state))
-            return outputs, _taken(new_state)
-        return self._padded(x, state, real)
+        if padding_mask is None:
+            outputs, new_state = self.cell(x, _to_torch_state(state))
+            return outputs, _from_torch_state(new_state)
+        return self._forward_padded(x, state, padding_mask)
 
-    def _padded(self, x: Tensor, state: State | None, real: Tensor) -> tuple[Tensor, State]:
-        order = (~real).int().argsort(dim=1, stable=True)  # tokens first, in their order, then padding
+    def _forward_padded(self, x: Tensor, state: HiddenState | None, padding_mask: Tensor) -> tuple[Tensor, HiddenState]:
+        order = (~padding_mask).int().argsort(dim=1, stable=True)  # tokens first, in their order, then padding
         index = order[:, :, None]
-        lengths = real.sum(dim=1)
+        lengths = padding_mask.sum(dim=1)
         left_aligned = x.gather(1, index.expand_as(x))
         packed = pack_padded_sequence(left_aligned, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
-        outputs, new_state = self.cell(packed, _given(state))
+        outputs, new_state = self.cell(packed, _to_torch_state(state))
         outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
         restored = torch.zeros_like(outputs).scatter(1, index.expand_as(outputs), outputs)
-        old_state = state or tuple(torch.zeros_like(tensor) for tensor in _taken(new_state))
+        old_state = state or tuple(torch.zeros_like(tensor) for tensor in _from_torch_state(new_state))
         not_empty = (lengths > 0)[None, :, None]
-        pairs = zip(_taken(new_state), old_state, strict=True)
+        pairs = zip(_from_torch_state(new_state), old_state, strict=True)
         return restored, tuple(torch.where(not_empty, new, old) for new, old in pairs)
 
-    def says(self) -> str:
+    def summary(self) -> str:
         """Return a one-line summary."""
         cell = self.cell
         direction = ", bidirectional" if cell.bidirectional else ""
@@ -76,9 +84,9 @@ class Recurrent(nn.Module):
         return f"{type(cell).__name__}, {layers} of width {cell.hidden_size}{direction}"
 
 
-def _given(state: State | None) -> Any:
+def _to_torch_state(state: HiddenState | None) -> Any:
     return None if state is None else state[0] if len(state) == 1 else state
 
 
-def _taken(state: Any) -> State:
+def _from_torch_state(state: Any) -> HiddenState:
     return state if isinstance(state, tuple) else (state,)

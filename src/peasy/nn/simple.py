@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from peasy.errors import InvalidInput
 from peasy.formula import AttentionSteps, attend_with_weights
 from peasy.nn.attention import attend_fused
-from peasy.nn.sight import Visible
-from peasy.nn.watch import Look
+from peasy.nn.capture import AttentionInputs
+from peasy.nn.mask import AttentionMask
 
 
 class SelfAttention(nn.Module):
@@ -35,8 +35,8 @@ class SelfAttention(nn.Module):
         """Return the context of every token; `mask` `[row, row]` is boolean, True = may attend."""
         x, shape = self._as_batch(token_encodings)
         query, key, value = (linear(x)[:, None] for linear in (self.W_q, self.W_k, self.W_v))
-        visible = Visible(None if mask is None else mask[None, None])
-        context = attend_fused(Look(query, key, value, visible, self.d_model**-0.5))[:, 0]
+        visible = AttentionMask(None if mask is None else mask[None, None])
+        context = attend_fused(AttentionInputs(query, key, value, visible, self.d_model**-0.5))[:, 0]
         return context.reshape(shape).movedim((-2, -1), (self.row_dim, self.col_dim))
 
     def steps(self, token_encodings: Tensor, mask: Tensor | None = None) -> AttentionSteps:

@@ -2,12 +2,12 @@
 
 from torch import Tensor, nn
 
-from peasy.nn import part
+from peasy.nn import config as nn_config
 from peasy.nn.block import Block
+from peasy.nn.forward_context import ForwardContext
 from peasy.nn.norm import make_norm
-from peasy.nn.position import AlibiBias, RelativeBias, turns
-from peasy.nn.scene import Scene
-from peasy.nn.tap import Place
+from peasy.nn.position import AlibiBias, RelativeBias, rope_cos_sin
+from peasy.nn.tap import ModulePath
 
 
 class Stack(nn.Module):
@@ -17,8 +17,8 @@ class Stack(nn.Module):
         self,
         name: str,
         d_model: int,
-        settings: part.Stack,
-        position: part.Position | None,
+        settings: nn_config.StackConfig,
+        position: nn_config.PositionConfig | None,
         *,
         causal: bool,
         cross: bool = False,
@@ -27,34 +27,37 @@ class Stack(nn.Module):
         super().__init__()
         self.name, self.settings, self.position, self.causal = name, settings, position, causal
         self.blocks = nn.ModuleList(
-            Block(d_model, settings, Place(name, layer, "block"), cross, dropout) for layer in range(settings.layers)
+            Block(d_model, settings, ModulePath(name, layer, "block"), cross, dropout)
+            for layer in range(settings.num_layers)
         )
-        self.norm = make_norm(settings.norm, d_model) if settings.norm.place == "before" else None
-        heads = settings.attention.heads
+        self.norm = make_norm(settings.norm, d_model) if settings.norm.placement == "pre" else None
+        heads = settings.attention.num_heads
         self.d_head = settings.attention.d_head or d_model // heads
-        self.relative = RelativeBias(heads, position, causal) if isinstance(position, part.Relative) else None
-        self.alibi = AlibiBias(heads) if isinstance(position, part.Alibi) else None
+        self.relative = (
+            RelativeBias(heads, position, causal) if isinstance(position, nn_config.RelativeBiasConfig) else None
+        )
+        self.alibi = AlibiBias(heads) if isinstance(position, nn_config.AlibiConfig) else None
 
     @property
     def windows(self) -> list[int | None]:
         """Attention window of each layer, for the KV cache."""
-        return [self.settings.attention.window_of(layer) for layer in range(self.settings.layers)]
+        return [self.settings.attention.window_for_layer(layer) for layer in range(self.settings.num_layers)]
 
-    def says(self) -> str:
+    def summary(self) -> str:
         """Return a one-line summary."""
-        return f"{len(self.blocks)} blocks, {'pre' if self.settings.norm.place == 'before' else 'post'}-norm"
+        return f"{len(self.blocks)} blocks, {'pre' if self.settings.norm.placement == 'pre' else 'post'}-norm"
 
-    def forward(self, x: Tensor, scene: Scene) -> Tensor:
+    def forward(self, x: Tensor, ctx: ForwardContext) -> Tensor:
         """Run all blocks and the final norm: `[batch, time, d_model]` to the same shape."""
-        for sequence in scene.texts or (scene,):
-            sequence.sight.bias = self.relative or self.alibi
-        if isinstance(self.position, part.Rotary):
-            scene.turn = turns(scene.sight.query, self.d_head, self.position)
+        for sequence in ctx.sequences or (ctx,):
+            sequence.mask_spec.position_bias = self.relative or self.alibi
+        if isinstance(self.position, nn_config.RotaryConfig):
+            ctx.cos_sin = rope_cos_sin(ctx.mask_spec.query_positions, self.d_head, self.position)
         for layer, block in enumerate(self.blocks):
-            x = scene.hand_on(Place(self.name, layer, "stream"), "residual", x)
-            x = block(x, scene)
-        final_path = Place(self.name, len(self.blocks), "stream")
-        x = scene.hand_on(final_path, "residual", x)
+            x = ctx.apply_and_record(ModulePath(self.name, layer, "stream"), "residual", x)
+            x = block(x, ctx)
+        final_path = ModulePath(self.name, len(self.blocks), "stream")
+        x = ctx.apply_and_record(final_path, "residual", x)
         x = x if self.norm is None else self.norm(x)
-        scene.show(final_path, "final", x)
+        ctx.record(final_path, "final", x)
         return x

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.formula import Step
-from peasy.nn.place import Place
+from peasy.formula import FormulaStep
+from peasy.nn.module_path import ModulePath
 
 if TYPE_CHECKING:
-    from peasy.nn.watch import Look
+    from peasy.nn.capture import AttentionInputs
 
 FORMULA_STEPS = ("scores", "scaled", "masked", "weights")
 """Steps inside the fused kernel: recomputed by the formula, only for the requested rows and heads."""
@@ -22,29 +22,29 @@ FORMULA_STEPS = ("scores", "scaled", "masked", "weights")
 HEAD_STEPS = ("query", "key", "value", *FORMULA_STEPS, "context")
 """Steps inside attention, `[batch, head, ...]`, named as in the formula."""
 
-STREAM_STEPS = ("residual", "normed", "activation", "output", "final", "logits")
+TOKEN_STEPS = ("residual", "normed", "activation", "output", "final", "logits")
 """Steps outside attention, `[batch, time, width]`.
 
 residual: residual stream before each block and after the last one · normed: input of a sublayer ·
 activation: hidden layer of the MLP · output: output of a sublayer · final: after the last norm · logits.
 """
 
-KNOWN_STEPS = (*HEAD_STEPS, *STREAM_STEPS)
+KNOWN_STEPS = (*HEAD_STEPS, *TOKEN_STEPS)
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class Activation:
     """Captured activation: one step of one module, for these `heads` and `rows` (None = all).
 
     `caption` comes from the formula, if the step is one of its steps.
     """
 
-    place: Place
+    path: ModulePath
     step: str
     array: Tensor
     heads: tuple[int, ...] | None = None
     rows: tuple[int, ...] | None = None
-    caption: Step | None = None
+    caption: FormulaStep | None = None
 
 
 class Tap:
@@ -61,7 +61,7 @@ class Tap:
 
     def __init__(
         self,
-        hand: Callable[[Seen], object],
+        callback: Callable[[Activation], object],
         *,
         steps: Iterable[str] = ("weights",),
         layers: Iterable[int] | None = None,
@@ -69,52 +69,52 @@ class Tap:
         rows: Iterable[int] | None = None,
         parts: Iterable[str] | None = None,
         stacks: Iterable[str] | None = None,
-        block: int | None = None,
-        examine: Callable[[Place, "Look"], object] | None = None,
+        rows_per_block: int | None = None,
+        on_attention: Callable[[ModulePath, "AttentionInputs"], object] | None = None,
     ) -> None:
-        self.hand, self.examine = hand, examine
+        self.callback, self.on_attention = callback, on_attention
         self.steps = frozenset(steps)
         self.layers = None if layers is None else frozenset(layers)
         self.heads = None if heads is None else tuple(heads)
         self.rows = None if rows is None else tuple(rows)
         self.parts = None if parts is None else frozenset(parts)
         self.stacks = None if stacks is None else frozenset(stacks)
-        self.block = block
+        self.rows_per_block = rows_per_block
         for step in self.steps - set(KNOWN_STEPS):
             hint = did_you_mean(step, KNOWN_STEPS) or f"Known: {', '.join(KNOWN_STEPS)}."
             raise InvalidInput(f'Unknown step "{step}".', hint=hint)
 
-    def wants(self, place: Place, step: str | None = None) -> bool:
+    def wants(self, path: ModulePath, step: str | None = None) -> bool:
         """Return True if this module, or this step of it, is to be captured."""
-        filters = ((place.layer, self.layers), (place.part, self.parts), (place.stack, self.stacks))
+        filters = ((path.layer, self.layers), (path.part, self.parts), (path.stack, self.stacks))
         return all(wanted is None or value in wanted for value, wanted in filters) and (
             step is None or step in self.steps
         )
 
-    def heads_of(self, count: int) -> tuple[int, ...]:
+    def resolve_heads(self, count: int) -> tuple[int, ...]:
         """Return the requested heads as indices from 0 to `count` - 1."""
-        return _within(self.heads, count, "head")
+        return _resolve_indices(self.heads, count, "head")
 
-    def rows_of(self, count: int) -> tuple[int, ...]:
+    def resolve_rows(self, count: int) -> tuple[int, ...]:
         """Return the requested query rows as indices from 0 to `count` - 1."""
-        return _within(self.rows, count, "row")
+        return _resolve_indices(self.rows, count, "row")
 
 
-def _within(asked: tuple[int, ...] | None, count: int, what: str) -> tuple[int, ...]:
-    if asked is None:
+def _resolve_indices(requested: tuple[int, ...] | None, count: int, axis: str) -> tuple[int, ...]:
+    if requested is None:
         return tuple(range(count))
-    for index in asked:
+    for index in requested:
         if not -count <= index < count:
-            raise InvalidInput(f"There is no {what} {index}.", hint=f"Valid values are 0 to {count - 1}.")
-    return tuple(index % count for index in asked)
+            raise InvalidInput(f"There is no {axis} {index}.", hint=f"Valid values are 0 to {count - 1}.")
+    return tuple(index % count for index in requested)
 
 
-def show(tap: Tap | None, place: Place, step: str, array: Tensor) -> None:
+def record_step(tap: Tap | None, path: ModulePath, step: str, array: Tensor) -> None:
     """Pass a step `[batch, time, width]` to the tap, if it is to be captured."""
-    if tap is None or not tap.wants(place, step):
+    if tap is None or not tap.wants(path, step):
         return
     if tap.rows is None:
-        tap.hand(Seen(place, step, array))
+        tap.callback(Activation(path, step, array))
     else:
-        rows = tap.rows_of(array.shape[1])
-        tap.hand(Seen(place, step, array[:, list(rows)], rows=rows))
+        rows = tap.resolve_rows(array.shape[1])
+        tap.callback(Activation(path, step, array[:, list(rows)], rows=rows))

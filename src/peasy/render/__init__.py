@@ -8,8 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from peasy.atomic_dir import write_atomic
 from peasy.errors import UsageError, did_you_mean
-from peasy.render.file import write
 from peasy.views.document import Document
 
 FORMATS = {
@@ -28,7 +28,7 @@ FORMATS = {
 SUFFIXES = tuple(name for name in FORMATS if name != "text")
 """File suffixes; terminal text is only for the screen."""
 
-__all__ = ["FORMATS", "SUFFIXES", "document_of", "draw", "format_of", "mimebundle", "save", "write"]
+__all__ = ["FORMATS", "SUFFIXES", "document_of", "draw", "format_of", "mimebundle", "save", "write_atomic"]
 
 
 def draw(document: Document, format: str = "text") -> str | bytes:
@@ -65,34 +65,34 @@ def format_of(path: str | Path) -> str:
 
 def save(document: Document, path: str | Path) -> Path:
     """Write the document atomically to a file; the suffix selects the format."""
-    return write(path, draw(document, format_of(path)))
+    return write_atomic(path, draw(document, format_of(path)))
 
 
-def mimebundle(shown: Any) -> dict[str, str]:
+def mimebundle(result: Any) -> dict[str, str]:
     """Return the MIME bundle for notebooks: plain text, HTML without scripts, and SVG if there is a figure."""
-    document = document_of(shown)
+    document = document_of(result)
     if document is None:
-        return {"text/plain": repr(shown)}
+        return {"text/plain": repr(result)}
     html = import_module("peasy.render.html")
     bundle = {"text/plain": str(draw(document)), "text/html": html.fragment(document)}
     svg = import_module("peasy.render.svg")
-    if svg.has_picture(document):
+    if svg.has_figure(document):
         bundle["image/svg+xml"] = svg.draw(document)
     return bundle
 
 
-def document_of(shown: Any) -> Document | None:
+def document_of(result: Any) -> Document | None:
     """Return the document of a result, or None if it has none."""
-    if isinstance(shown, Document):
-        return shown
-    if callable(getattr(type(shown), "document", None)):
-        return shown.document()
+    if isinstance(result, Document):
+        return result
+    if callable(getattr(type(result), "document", None)):
+        return result.document()
     from peasy.formula import Steps
 
-    if isinstance(shown, Steps):
-        return import_module("peasy.views.steps").steps_document(shown)
+    if isinstance(result, Steps):
+        return import_module("peasy.views.steps").steps_document(result)
     from peasy.models.describe import Box
 
-    if isinstance(shown, Box):
-        return import_module("peasy.views.model").model_document(shown)
+    if isinstance(result, Box):
+        return import_module("peasy.views.model").model_document(result)
     return None

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
-LOOKING = ("base.js", "numbers.js", "colour.js", "links.js", "chart.js", "cell.js", "maps.js", "plane.js")
+FIGURE_MODULES = ("base.js", "numbers.js", "colour.js", "links.js", "chart.js", "cell.js", "maps.js", "plane.js")
 """Modules of the interactive attention figures, each after the ones it imports."""
 
-PAGE = ("theme.js", "arithmetic.js", "page.js")
+PAGE_MODULES = ("theme.js", "arithmetic.js", "page.js")
 """Modules of every saved page."""
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)

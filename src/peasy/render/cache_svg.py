@@ -1,52 +1,57 @@
 """SVG of a KV cache over time: one row per step, reused positions grey, computed ones coloured with a dot."""
 
-from peasy.render import glyph
-from peasy.render.draft import BOLD, Piece, Size, fitted, measure, text_at
-from peasy.render.figure import cache_rows
-from peasy.render.grid import GAP, window
-from peasy.views.document import Cache
+from peasy.render import sanitize
+from peasy.render.figure_tables import cache_rows
+from peasy.render.grid import ELLIPSIS, shown_indices
+from peasy.render.svg_layout import BOLD_WIDTH_FACTOR, SvgFragment, SvgSize, text_at, text_width, truncate_to_width
+from peasy.views.document import CacheFigure
 
-MOST, CELL, LABEL = 48, 17, 96
+MAX_SHOWN, CELL_SIZE, LABEL_WIDTH = 48, 17, 96
 
 
-def cache_piece(cache: Cache) -> Piece:
+def cache_fragment(cache: CacheFigure) -> SvgFragment:
     """Draw steps from top to bottom and positions from left to right."""
-    steps, positions = window(len(cache.steps), MOST), window(len(cache.tokens), MOST)
+    steps, positions = shown_indices(len(cache.steps), MAX_SHOWN), shown_indices(len(cache.tokens), MAX_SHOWN)
     names = [token for token, *_ in cache_rows(cache)]
-    labels = [GAP if step is None else f"{step + 1} {glyph.label(names[step])}" for step in steps]
-    column_labels = [GAP if position is None else glyph.label(cache.tokens[position]) for position in positions]
-    labels, column_labels = ([fitted(label, 11, LABEL) for label in side] for side in (labels, column_labels))
-    left = max([measure(label, 11) for label in labels], default=0) + 10
-    top = 56 + max([measure(column_label, 11) for column_label in column_labels], default=0) * 0.75
-    body = [text_at(0, 13, glyph.prose(cache.title), "name"), *_key(left)]
+    labels = [ELLIPSIS if step is None else f"{step + 1} {sanitize.token_label(names[step])}" for step in steps]
+    column_labels = [
+        ELLIPSIS if position is None else sanitize.token_label(cache.tokens[position]) for position in positions
+    ]
+    labels, column_labels = (
+        [truncate_to_width(label, 11, LABEL_WIDTH) for label in side] for side in (labels, column_labels)
+    )
+    left = max([text_width(label, 11) for label in labels], default=0) + 10
+    top = 56 + max([text_width(column_label, 11) for column_label in column_labels], default=0) * 0.75
+    body = [text_at(0, 13, sanitize.one_line(cache.title), "name"), *_legend(left)]
     body += [
-        text_at(left + CELL * (x + 0.6), top - 6, column_label, "small", turn=-48)
+        text_at(left + CELL_SIZE * (x + 0.6), top - 6, column_label, "small", rotate=-48)
         for x, column_label in enumerate(column_labels)
     ]
-    body += [text_at(left - 8, top + CELL * (y + 0.75), label, "small", "end") for y, label in enumerate(labels)]
+    body += [text_at(left - 8, top + CELL_SIZE * (y + 0.75), label, "small", "end") for y, label in enumerate(labels)]
     for y, step in enumerate(steps):
         if step is not None:
             body += [
-                _cell(cache, step, position, left + CELL * x, top + CELL * y) for x, position in enumerate(positions)
+                _cell(cache, step, position, left + CELL_SIZE * x, top + CELL_SIZE * y)
+                for x, position in enumerate(positions)
             ]
-    width = max(left + CELL * len(positions) + 70, left + 260, measure(cache.title, 13) * BOLD)
-    return Piece(Size(width, top + CELL * len(steps) + 6), "".join(body), ends_line=True)
+    width = max(left + CELL_SIZE * len(positions) + 70, left + 260, text_width(cache.title, 13) * BOLD_WIDTH_FACTOR)
+    return SvgFragment(SvgSize(width, top + CELL_SIZE * len(steps) + 6), "".join(body), ends_line=True)
 
 
-def _cell(cache: Cache, step: int, place: int | None, x: float, y: float) -> str:
+def _cell(cache: CacheFigure, step: int, position: int | None, x: float, y: float) -> str:
     reused, computed = cache.steps[step]
-    if place is None or place >= reused + computed:
+    if position is None or position >= reused + computed:
         return ""
-    kind = "reused" if place < reused else "computed"
-    square = f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{CELL - 2}" height="{CELL - 2}" rx="2" class="{kind}"/>'
+    kind = "reused" if position < reused else "computed"
+    square = f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{CELL_SIZE - 2}" height="{CELL_SIZE - 2}" rx="2" class="{kind}"/>'
     return (
         square
-        if place < reused
-        else square + f'<circle cx="{x + CELL / 2:.1f}" cy="{y + CELL / 2:.1f}" r="2.5" class="dot"/>'
+        if position < reused
+        else square + f'<circle cx="{x + CELL_SIZE / 2:.1f}" cy="{y + CELL_SIZE / 2:.1f}" r="2.5" class="dot"/>'
     )
 
 
-def _key(left: float) -> list[str]:
+def _legend(left: float) -> list[str]:
     """Legend of the two colours."""
     return [
         f'<rect x="{left + 1:.1f}" y="22" width="15" height="15" rx="2" class="computed"/>',

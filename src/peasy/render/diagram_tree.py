@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from peasy.render import glyph
-from peasy.views.document import Block, Diagram
+from peasy.render import sanitize
+from peasy.views.document import Diagram, Node
 
 
 def tree_rows(diagram: Diagram) -> list[tuple[str, str, str]]:
@@ -11,9 +11,13 @@ def tree_rows(diagram: Diagram) -> list[tuple[str, str, str]]:
     return [row for column in diagram.columns for block in column for row in _rows(block, "", "")]
 
 
-def _rows(block: Block, lead: str, below: str) -> Iterator[tuple[str, str, str]]:
-    times = f"{block.times} × " if block.times > 1 else ""
-    yield lead + times + glyph.label(block.name), glyph.prose(block.says), glyph.prose(block.note)
-    for inner in block.blocks:
-        last = inner is block.blocks[-1]
+def _rows(block: Node, lead: str, below: str) -> Iterator[tuple[str, str, str]]:
+    times = f"{block.repeat} × " if block.repeat > 1 else ""
+    yield (
+        lead + times + sanitize.token_label(block.name),
+        sanitize.one_line(block.description),
+        sanitize.one_line(block.note),
+    )
+    for inner in block.nodes:
+        last = inner is block.nodes[-1]
         yield from _rows(inner, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "))

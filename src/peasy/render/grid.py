@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from peasy.render import glyph, number
-from peasy.render.palette import Scale, Shade, scale_for
+from peasy.render import number, sanitize
+from peasy.render.palette import ColourScale, Shade, scale_for
 from peasy.views.document import Cell, Curves, Diagram, Document, Matrix, Plane, Table
 
-Places = tuple[int | None, ...]
+ShownIndices = tuple[int | None, ...]
 """Indices of the rows or columns that are shown; None marks a gap."""
 
-GAP = "⋯"
+ELLIPSIS = "⋯"
 
 
 @dataclass(frozen=True)
@@ -18,10 +18,10 @@ class Grid:
     """Shown part of a matrix and the formatting of its cells."""
 
     matrix: Matrix
-    rows: Places
-    columns: Places
+    rows: ShownIndices
+    columns: ShownIndices
     decimals: int
-    scale: Scale | None
+    scale: ColourScale | None
 
     def row_label(self, row: int | None) -> str:
         """Return the label of a row."""
@@ -33,20 +33,22 @@ class Grid:
 
     def cell(self, row: int, column: int) -> Cell:
         """Return the cell; None if the row is too short."""
-        return _at(self.matrix.values, row, column)
+        return _cell_at(self.matrix.values, row, column)
 
     def text(self, row: int | None, column: int | None) -> str:
         """Return the formatted cell."""
         if row is None or column is None:
-            return GAP
+            return ELLIPSIS
         cell = self.cell(row, column)
-        return glyph.label(cell) if isinstance(cell, str) else number.write_cell(cell, self.decimals)
+        return sanitize.token_label(cell) if isinstance(cell, str) else number.format_cell(cell, self.decimals)
 
     def shade(self, row: int | None, column: int | None) -> Shade | None:
         """Return the cell's shade; None if the matrix is not shaded or the cell has no finite number."""
         if self.scale is None or row is None or column is None:
             return None
-        return self.scale.shade(_at(self.matrix.shades, row, column) if self.matrix.shades else self.cell(row, column))
+        return self.scale.shade(
+            _cell_at(self.matrix.shades, row, column) if self.matrix.shades else self.cell(row, column)
+        )
 
     def marked(self, row: int | None, column: int | None) -> bool:
         """True if the cell is highlighted."""
@@ -55,96 +57,98 @@ class Grid:
     @property
     def corner(self) -> str:
         """Axis names for the corner cell."""
-        row_axis, column_axis = glyph.prose(self.matrix.row_axis), glyph.prose(self.matrix.column_axis)
+        row_axis, column_axis = sanitize.one_line(self.matrix.row_axis), sanitize.one_line(self.matrix.column_axis)
         return " ".join(f"{axis} {arrow}" for axis, arrow in ((row_axis, "↓"), (column_axis, "→")) if axis)
 
     @property
     def notice(self) -> str:
         """Sentence about omitted rows and columns; empty if there are none."""
         notices = [
-            f"{_left_out(indices, total):,} of {total:,} {what} are left out"
+            f"{_num_omitted(indices, total):,} of {total:,} {what} are left out"
             for indices, total, what in (
                 (self.rows, _height(self.matrix), "rows"),
                 (self.columns, _width(self.matrix), "columns"),
             )
             if None in indices
         ]
-        return f"{' and '.join(notices)} to keep this readable ({GAP})." if notices else ""
+        return f"{' and '.join(notices)} to keep this readable ({ELLIPSIS})." if notices else ""
 
 
-def lay_out(matrix: Matrix, decimals: int, most: int) -> Grid:
+def lay_out(matrix: Matrix, decimals: int, max_size: int) -> Grid:
     """Lay out a matrix with at most `max_size` rows and columns; decimals and shades depend on the shown cells only."""
-    rows, columns = window(_height(matrix), most), window(_width(matrix), most)
+    rows, columns = shown_indices(_height(matrix), max_size), shown_indices(_width(matrix), max_size)
     values = [
-        list(_picked(matrix.values[row], columns)) for row in rows if row is not None and row < len(matrix.values)
+        list(_select(matrix.values[row], columns)) for row in rows if row is not None and row < len(matrix.values)
     ]
     needed = number.decimals_for((cell for row in values for cell in row), decimals)
-    shaded = [list(_picked(row, columns)) for row in matrix.shades] if matrix.shades else values
+    shaded = [list(_select(row, columns)) for row in matrix.shades] if matrix.shades else values
     return Grid(matrix, rows, columns, needed, scale_for(shaded) if matrix.shaded else None)
 
 
-def window(count: int, most: int) -> Places:
+def shown_indices(count: int, max_count: int) -> ShownIndices:
     """Return the first and last indices of `count`, at most `max_count` together, with None for the gap.
 
-    >>> window(3, 5), window(9, 4)
+    >>> shown_indices(3, 5), shown_indices(9, 4)
     ((0, 1, 2), (0, 1, 2, None, 8))
     """
-    if count <= most:
+    if count <= max_count:
         return tuple(range(count))
-    last = max(most // 4, 1)
-    return (*range(most - last), None, *range(count - last, count))
+    last = max(max_count // 4, 1)
+    return (*range(max_count - last), None, *range(count - last, count))
 
 
-def table_cells(table: Table, document: Document, most: int) -> tuple[list[list[str]], list[bool], str]:
+def table_cells(table: Table, document: Document, max_rows: int) -> tuple[list[list[str]], list[bool], str]:
     """Return a table's formatted rows, which columns are numeric, and the notice about omitted rows."""
     width = max([len(table.columns), *(len(row) for row in table.rows)], default=0)
     columns = [[row[index] if index < len(row) else None for row in table.rows] for index in range(width)]
     decimals = [number.decimals_for(column, document.decimals) for column in columns]
     numeric = [any(map(number.is_number, c)) and not any(isinstance(v, str) for v in c) for c in columns]
-    indices = window(len(table.rows), most)
+    indices = shown_indices(len(table.rows), max_rows)
     rows = [
-        [GAP] * width if index is None else [_written(columns[c][index], decimals[c]) for c in range(width)]
+        [ELLIPSIS] * width if index is None else [_format_cell(columns[c][index], decimals[c]) for c in range(width)]
         for index in indices
     ]
-    omitted = _left_out(indices, len(table.rows))
-    notice = f"{omitted:,} of {len(table.rows):,} rows are left out to keep this readable ({GAP})." if omitted else ""
+    omitted = _num_omitted(indices, len(table.rows))
+    notice = (
+        f"{omitted:,} of {len(table.rows):,} rows are left out to keep this readable ({ELLIPSIS})." if omitted else ""
+    )
     return rows, numeric, notice
 
 
-def as_table(picture: Plane | Curves | Diagram) -> Table:
+def figure_as_table(figure: Plane | Curves | Diagram) -> Table:
     """Return a figure as a table of its named points or boxes."""
-    if isinstance(picture, Diagram):
-        return Table(("part", "what it is", "size"), tuple(_boxes(picture)), picture.title)
-    columns = ("", picture.x_axis or "x", picture.y_axis or "y")
-    if isinstance(picture, Plane):
-        return Table(columns, picture.points, picture.title)
-    points = tuple((name, x, y) for name, line in picture.lines for x, y in line)
-    return Table(columns, points, picture.title)
+    if isinstance(figure, Diagram):
+        return Table(("part", "what it is", "size"), tuple(_box_rows(figure)), figure.title)
+    columns = ("", figure.x_axis or "x", figure.y_axis or "y")
+    if isinstance(figure, Plane):
+        return Table(columns, figure.points, figure.title)
+    points = tuple((name, x, y) for name, line in figure.lines for x, y in line)
+    return Table(columns, points, figure.title)
 
 
-def _boxes(diagram: Diagram) -> Iterator[tuple[str, str, str]]:
+def _box_rows(diagram: Diagram) -> Iterator[tuple[str, str, str]]:
     for depth, block in diagram.walk():
-        times = f"{block.times} × " if block.times > 1 else ""
-        yield f"{'– ' * depth}{times}{block.name}", block.says, block.note
+        times = f"{block.repeat} × " if block.repeat > 1 else ""
+        yield f"{'– ' * depth}{times}{block.name}", block.description, block.note
 
 
-def _at(values: Sequence[Sequence[Cell]], row: int, column: int) -> Cell:
+def _cell_at(values: Sequence[Sequence[Cell]], row: int, column: int) -> Cell:
     cells = values[row] if row < len(values) else ()
     return cells[column] if column < len(cells) else None
 
 
-def _written(cell: Cell, decimals: int) -> str:
-    return glyph.prose(cell) if isinstance(cell, str) else number.write_cell(cell, decimals)
+def _format_cell(cell: Cell, decimals: int) -> str:
+    return sanitize.one_line(cell) if isinstance(cell, str) else number.format_cell(cell, decimals)
 
 
-def _label(labels: tuple[str, ...], place: int | None) -> str:
-    if place is None:
-        return GAP
-    return glyph.label(labels[place]) if place < len(labels) else str(place + 1)
+def _label(labels: tuple[str, ...], index: int | None) -> str:
+    if index is None:
+        return ELLIPSIS
+    return sanitize.token_label(labels[index]) if index < len(labels) else str(index + 1)
 
 
-def _picked(row: Sequence[Cell], places: Places) -> Iterator[Cell]:
-    return (row[index] for index in places if index is not None and index < len(row))
+def _select(row: Sequence[Cell], indices: ShownIndices) -> Iterator[Cell]:
+    return (row[index] for index in indices if index is not None and index < len(row))
 
 
 def _height(matrix: Matrix) -> int:
@@ -155,5 +159,5 @@ def _width(matrix: Matrix) -> int:
     return max([len(matrix.columns), *(len(row) for row in matrix.values)], default=0)
 
 
-def _left_out(places: Places, total: int) -> int:
-    return total - sum(index is not None for index in places)
+def _num_omitted(indices: ShownIndices, total: int) -> int:
+    return total - sum(index is not None for index in indices)

@@ -9,54 +9,56 @@ import hashlib
 import json
 from html import escape
 
-from peasy.render import draft, glyph, number, palette, tex
-from peasy.render.bundle import LOOKING, PAGE, bundle, web_file
-from peasy.render.element import element_data, element_name
-from peasy.render.figure import Figure, tables_of
-from peasy.render.grid import Grid, as_table, lay_out, table_cells
+from peasy.render import number, palette, sanitize, svg_layout, tex
+from peasy.render.bundle import FIGURE_MODULES, PAGE_MODULES, bundle, web_file
+from peasy.render.custom_elements import element_data, element_name
+from peasy.render.figure_tables import Figure, tables_of
+from peasy.render.grid import Grid, figure_as_table, lay_out, table_cells
 from peasy.render.svg import draw_inline
 from peasy.views.document import (
     Arithmetic,
-    Cache,
+    CacheFigure,
     Curves,
     Diagram,
     Document,
+    DocumentPart,
     Formula,
     Heading,
     Links,
     Maps,
     Matrix,
     Paragraph,
-    Part,
     Plane,
     Table,
 )
 
-MOST = 200
+MAX_SIZE = 200
 """Maximum number of rows or columns of one matrix on a page."""
 
-FIGURE_MOST = 40
+MAX_FIGURE_TABLE_SIZE = 40
 """Maximum number of rows or columns in the table of a figure, whose numbers can also be read by hovering."""
 
-MOST_CELLS = 20_000
+MAX_CELLS = 20_000
 """Maximum number of cells of all matrices of a page; above it each matrix shows fewer."""
 
-MOST_ARITHMETIC = 2_000_000
+MAX_ARITHMETIC_CHARS = 2_000_000
 """Maximum number of characters of stored arithmetic; above it the page says how to get the rest."""
 
-NOT_STORED = "The arithmetic of the other cells is left out to keep this page small; use --cell to see it for one cell."
+ARITHMETIC_OMITTED = (
+    "The arithmetic of the other cells is left out to keep this page small; use --cell to see it for one cell."
+)
 
 
 def draw(document: Document) -> str:
     """Render a complete page that makes no network requests."""
-    style, script = style_sheet(), inlined_modules(document)
-    page = _Page(document)
+    style, script = style_sheet(), page_script(document)
+    page = _PageRenderer(document)
     body = page.body()
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    title = escape(glyph.prose(document.title))
+    title = escape(sanitize.one_line(document.title))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -69,10 +71,10 @@ def draw(document: Document) -> str:
     )
 
 
-def live_parts(document: Document) -> tuple[str, str, str]:
+def widget_parts(document: Document) -> tuple[str, str, str]:
     """Return the parts of a widget: page content, style for a shadow root, and arithmetic as JSON."""
-    page = _Page(document, still=False)
-    content = f"<main><h1>{escape(glyph.prose(document.title))}</h1>\n{page.body()}</main>"
+    page = _PageRenderer(document, static=False)
+    content = f"<main><h1>{escape(sanitize.one_line(document.title))}</h1>\n{page.body()}</main>"
     style = style_sheet().replace(":root[data-theme=light]", ":host([data-theme=light])")
     style = style.replace(":root[data-theme=dark]", ":host([data-theme=dark])").replace(":root", ":host")
     return content, style + WIDGET_STYLE, _safe_json(page.arithmetic)
@@ -82,7 +84,7 @@ WIDGET_STYLE = (
     ":host{display:block;color:var(--ink);background:var(--paper)}main{padding:.5rem 1rem 1rem;max-width:none}"
 )
 
-NOTEBOOK = {
+INLINE_STYLES = {
     "<figure": '<figure style="display:inline-block;vertical-align:top;margin:0 2em 1em 0"',
     "<caption>": '<caption style="caption-side:top;text-align:left;padding:0 0 .4em;max-width:26em">',
     ' class="says"': ' style="display:block;opacity:.75;font-size:.9em"',
@@ -100,8 +102,8 @@ NOTEBOOK = {
 
 def fragment(document: Document) -> str:
     """Render the document without scripts and style sheets, for notebooks, GitHub and nbconvert."""
-    html = f"<div><h3>{escape(glyph.prose(document.title))}</h3>{_Page(document, alone=False).body()}</div>"
-    for styled, inline in NOTEBOOK.items():
+    html = f"<div><h3>{escape(sanitize.one_line(document.title))}</h3>{_PageRenderer(document, standalone=False).body()}</div>"
+    for styled, inline in INLINE_STYLES.items():
         html = html.replace(styled, inline)
     return html
 
@@ -109,72 +111,74 @@ def fragment(document: Document) -> str:
 def style_sheet() -> str:
     """Return the page's style sheet, with one rule for every cell shade."""
     shades = "".join(
-        f".{_shade_class(shade)}{{background:{shade.background};color:{shade.ink}}}"
+        f".{_shade_class(shade)}{{background:{shade.background};color:{shade.text_colour}}}"
         for name in ("by-size", "around-zero")
         for shade in (palette.Shade(name, level) for level in range(palette.LEVELS + 1))
     )
-    return web_file("page.css") + shades + draft.page_style()
+    return web_file("page.css") + shades + svg_layout.page_style()
 
 
-def inlined_modules(document: Document) -> str:
+def page_script(document: Document) -> str:
     """Return the script of the page: the common modules and those its figures need."""
     live = any(element_name(part) for part in document.parts)
-    return bundle((*(LOOKING if live else ()), *PAGE))
+    return bundle((*(FIGURE_MODULES if live else ()), *PAGE_MODULES))
 
 
-class _Page:
+class _PageRenderer:
     """Renders the parts and collects the arithmetic of their cells."""
 
-    def __init__(self, document: Document, alone: bool = True, still: bool = True) -> None:
-        self.document, self.alone, self.still = document, alone, still
+    def __init__(self, document: Document, standalone: bool = True, static: bool = True) -> None:
+        self.document, self.standalone, self.static = document, standalone, static
         self.arithmetic: dict[str, list[str]] = {}
-        self.room = MOST_ARITHMETIC
-        self.most = _most(document) if alone else 40
-        self.matrices = 0
+        self.arithmetic_budget = MAX_ARITHMETIC_CHARS
+        self.max_size = _max_matrix_size(document) if standalone else 40
+        self.num_matrices = 0
 
     def body(self) -> str:
         sections = [self.part(part) for part in self.document.parts]
         if self.document.has_numbers():
-            sections.append(f'<p class="note">{number.stated(self.document.decimals)}</p>\n')
-        if self.room <= 0:
-            sections.append(f'<p class="note">{NOT_STORED}</p>\n')
+            sections.append(f'<p class="note">{number.rounding_notice(self.document.decimals)}</p>\n')
+        if self.arithmetic_budget <= 0:
+            sections.append(f'<p class="note">{ARITHMETIC_OMITTED}</p>\n')
         return "".join(sections)
 
-    def part(self, part: Part) -> str:
+    def part(self, part: DocumentPart) -> str:
         match part:
             case Heading(text, count):
-                level = "h2" if self.alone else "h4"
+                level = "h2" if self.standalone else "h4"
                 counted = "" if count is None else f"{count}. "
-                return f"<{level}>{counted}{escape(glyph.prose(text))}</{level}>\n"
+                return f"<{level}>{counted}{escape(sanitize.one_line(text))}</{level}>\n"
             case Paragraph(text, tone):
                 sign = {"good": "✓ ", "bad": "✗ "}.get(tone, "")
                 kind = tone if tone in {"note", "good", "bad"} else "plain"
-                return f'<p class="{kind}">{sign}{_inline(text)}</p>\n'
+                return f'<p class="{kind}">{sign}{_escape_line(text)}</p>\n'
             case Formula(source):
                 return f'<div class="formula">{self.formula(source)}</div>\n'
             case Arithmetic(title, lines):
-                listed = "\n".join(escape(glyph.prose(line)) for line in lines)
-                return f'<figure class="sum"><figcaption>{_inline(title)}</figcaption><pre>{listed}</pre></figure>\n'
+                listed = "\n".join(escape(sanitize.one_line(line)) for line in lines)
+                return (
+                    f'<figure class="sum"><figcaption>{_escape_line(title)}</figcaption><pre>{listed}</pre></figure>\n'
+                )
             case Matrix():
                 return self.matrix(part)
             case Table():
                 return self.table(part)
             case Plane() | Curves() | Diagram():
-                return self.picture(part)
-            case Maps() | Links() | Cache():
+                return self.plot(part)
+            case Maps() | Links() | CacheFigure():
                 return self.figure(part)
 
     def formula(self, source: str) -> str:
-        return tex.mathml(source) if self.alone else f"<i>{escape(tex.plain(source))}</i>"
+        return tex.mathml(source) if self.standalone else f"<i>{escape(tex.to_plain_text(source))}</i>"
 
-    def matrix(self, matrix: Matrix, most: int = MOST) -> str:
-        self.matrices += 1
-        grid = lay_out(matrix, self.document.decimals, min(most, self.most))
-        head = f'<b class="name">{escape(glyph.label(matrix.name))}</b>'
+    def matrix(self, matrix: Matrix, max_size: int = MAX_SIZE) -> str:
+        self.num_matrices += 1
+        grid = lay_out(matrix, self.document.decimals, min(max_size, self.max_size))
+        head = f'<b class="name">{escape(sanitize.token_label(matrix.name))}</b>'
         if matrix.tex:
             head += f' <span class="formula">{self.formula(matrix.tex)}</span>'
-        if matrix.says:
-            head += f'<span class="says">{_inline(matrix.says)}</span>'
+        if matrix.description:
+            head += f'<span class="says">{_escape_line(matrix.description)}</span>'
         return (
             f'<figure class="matrix"><table><caption>{head}</caption>'
             f"<thead>{self._header(grid)}</thead><tbody>{''.join(self._row(grid, row) for row in grid.rows)}</tbody>"
@@ -198,24 +202,26 @@ class _Page:
         if grid.marked(row, column):
             text = f'<mark>{text}<span class="unseen"> (marked)</span></mark>'
         cell = grid.cell(row, column)
-        return f"<td{self._look(grid.shade(row, column), cell)}{self._remember(grid, row, column)}>{text}</td>"
+        return f"<td{self._cell_style(grid.shade(row, column), cell)}{self._store_arithmetic(grid, row, column)}>{text}</td>"
 
-    def _look(self, shade: palette.Shade | None, cell: object) -> str:
+    def _cell_style(self, shade: palette.Shade | None, cell: object) -> str:
         if shade is not None:
-            if self.alone:
+            if self.standalone:
                 return f' class="{_shade_class(shade)}"'
-            return f' style="background:{shade.background};color:{shade.ink};text-align:right;padding:.2em .6em"'
-        return "" if number.is_number(cell) or not self.alone else ' class="word"'
+            return (
+                f' style="background:{shade.background};color:{shade.text_colour};text-align:right;padding:.2em .6em"'
+            )
+        return "" if number.is_number(cell) or not self.standalone else ' class="word"'
 
-    def _remember(self, grid: Grid, row: int, column: int) -> str:
+    def _store_arithmetic(self, grid: Grid, row: int, column: int) -> str:
         """Store the arithmetic of a cell for the popover, up to MAX_ARITHMETIC_CHARS characters."""
         explain = grid.matrix.explain
-        if explain is None or not self.alone or self.room <= 0 or grid.cell(row, column) is None:
+        if explain is None or not self.standalone or self.arithmetic_budget <= 0 or grid.cell(row, column) is None:
             return ""
         arithmetic = explain(row, column)
-        lines = [glyph.prose(arithmetic.title), *map(glyph.prose, arithmetic.lines)]
-        self.room -= sum(map(len, lines))
-        cell_id = f"{self.matrices}-{row}-{column}"
+        lines = [sanitize.one_line(arithmetic.title), *map(sanitize.one_line, arithmetic.lines)]
+        self.arithmetic_budget -= sum(map(len, lines))
+        cell_id = f"{self.num_matrices}-{row}-{column}"
         self.arithmetic[cell_id] = lines
         return f' data-cell="{cell_id}"'
 
@@ -223,64 +229,62 @@ class _Page:
         return f'<figcaption class="note">{escape(notice)}</figcaption>' if notice else ""
 
     def table(self, table: Table) -> str:
-        rows, numeric, notice = table_cells(table, self.document, MOST)
-        names = [glyph.prose(column) for column in table.columns] + [""] * (len(numeric) - len(table.columns))
+        rows, numeric, notice = table_cells(table, self.document, MAX_SIZE)
+        names = [sanitize.one_line(column) for column in table.columns] + [""] * (len(numeric) - len(table.columns))
         header = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in names)
         body = "".join(f"<tr>{''.join(map(_table_cell, row, numeric))}</tr>" for row in rows)
-        caption = f"<caption><b>{escape(glyph.label(table.title))}</b></caption>" if table.title else ""
+        caption = f"<caption><b>{escape(sanitize.token_label(table.title))}</b></caption>" if table.title else ""
         return (
             f'<figure class="table"><table>{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
             f"{self._notice(notice)}</figure>\n"
         )
 
-    def picture(self, part: Plane | Curves | Diagram) -> str:
-        svg = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
-        table = self.table(as_table(part))
+    def plot(self, part: Plane | Curves | Diagram) -> str:
+        svg = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.standalone)
+        table = self.table(figure_as_table(part))
         details = f"<details><summary>The numbers as a table</summary>{table}</details>"
-        return f'<figure class="picture">{self._live(part, svg)}{details}</figure>\n'
+        return f'<figure class="picture">{self._with_custom_element(part, svg)}{details}</figure>\n'
 
     def figure(self, part: Figure) -> str:
         """Render an attention figure: static first, interactive if scripts run, with its numbers as tables below."""
         tables = "".join(
-            self.matrix(table, FIGURE_MOST) if isinstance(table, Matrix) else self.table(table)
+            self.matrix(table, MAX_FIGURE_TABLE_SIZE) if isinstance(table, Matrix) else self.table(table)
             for table in tables_of(part)
         )
         details = f'<details slot="table"><summary>The numbers as a table</summary>{tables}</details>'
-        return f'<div class="figure">{self._live(part, self._unmoved(part), details)}</div>\n'
+        return f'<div class="figure">{self._with_custom_element(part, self._static_figure(part), details)}</div>\n'
 
-    def _unmoved(self, part: Figure) -> str:
+    def _static_figure(self, part: Figure) -> str:
         """Return the static figure, inside noscript if an interactive element replaces it."""
-        live = self.alone and element_name(part) is not None
-        if live and not self.still:
+        live = self.standalone and element_name(part) is not None
+        if live and not self.static:
             return ""
-        svg = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.alone)
-        caption = "" if not part.says else f'<p class="note">{_inline(part.says)}</p>'
+        svg = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.standalone)
+        caption = "" if not part.description else f'<p class="note">{_escape_line(part.description)}</p>'
         figure = f"<figure>{svg}{caption}</figure>"
         return f"<noscript>{figure}</noscript>" if live else figure
 
-    def _live(self, part: Part, still: str, details: str = "") -> str:
+    def _with_custom_element(self, part: DocumentPart, static: str, details: str = "") -> str:
         """Wrap the static figure in its custom element; notebooks keep only the static figure."""
-        name = element_name(part) if self.alone else None
+        name = element_name(part) if self.standalone else None
         if name is None:
-            return still + details
+            return static + details
         data = _safe_json(element_data(part, self.document.decimals))
-        return f'<{name}>{still}{details}<script type="application/json">{data}</script></{name}>'
+        return f'<{name}>{static}{details}<script type="application/json">{data}</script></{name}>'
 
 
 def _table_cell(text: str, numeric: bool) -> str:
     return f"<td>{escape(text)}</td>" if numeric else f'<td class="word"><bdi>{escape(text)}</bdi></td>'
 
 
-def _inline(text: str) -> str:
-    return escape(glyph.prose(text))
+def _escape_line(text: str) -> str:
+    return escape(sanitize.one_line(text))
 
 
-def _most(document: Document) -> int:
+def _max_matrix_size(document: Document) -> int:
     """Return how many rows and columns each matrix may show, so that the page stays small."""
-    most = MOST
-    while (
-        most > 20 and sum(min(r, most) * min(c, most) for r, c in (m.shape for m in document.matrices())) > MOST_CELLS
-    ):
+    most = MAX_SIZE
+    while most > 20 and sum(min(r, most) * min(c, most) for r, c in (m.shape for m in document.matrices())) > MAX_CELLS:
         most = most * 9 // 10
     return most
 

@@ -5,46 +5,46 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from peasy.render import glyph
+from peasy.render import sanitize
 from peasy.views.document import Document
 
 
 def draw(document: Document) -> str:
     """Render the document as JSON; each part has its `kind`."""
-    return dump(plain(document))
+    return dump(to_plain(document))
 
 
 def dump(data: Any) -> str:
     """Return plain data as strictly valid JSON with a final newline."""
-    return json.dumps(plain(data), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    return json.dumps(to_plain(data), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-def plain(thing: Any) -> Any:
+def to_plain(data: Any) -> Any:
     """Convert to plain data: dataclasses as dicts without functions, encodable text, NaN and infinity as strings.
 
-    >>> plain({"scores": (1.0, float("-inf"))})
+    >>> to_plain({"scores": (1.0, float("-inf"))})
     {'scores': [1.0, '-inf']}
     """
-    if isinstance(thing, float):
-        return thing if math.isfinite(thing) else str(thing)
-    if isinstance(thing, str):
+    if isinstance(data, float):
+        return data if math.isfinite(data) else str(data)
+    if isinstance(data, str):
         # A lone surrogate cannot be encoded as UTF-8; JSON escapes the rest.
-        return thing if _writable(thing) else glyph.tame(thing)
-    if is_dataclass(thing) and not isinstance(thing, type):
-        named = {field.name: plain(getattr(thing, field.name)) for field in fields(thing) if field.name != "explain"}
-        return {"kind": type(thing).__name__.lower(), **named}
-    if hasattr(thing, "tolist"):  # array or NumPy scalar, without importing NumPy
-        return plain(thing.tolist())
-    if isinstance(thing, dict):
-        return {str(plain(key)): plain(value) for key, value in thing.items()}
-    if isinstance(thing, frozenset | set):
-        return [plain(item) for item in sorted(thing)]
-    if isinstance(thing, list | tuple):
-        return [plain(item) for item in thing]
-    return thing
+        return data if _is_encodable(data) else sanitize.escape_control(data)
+    if is_dataclass(data) and not isinstance(data, type):
+        named = {field.name: to_plain(getattr(data, field.name)) for field in fields(data) if field.name != "explain"}
+        return {"kind": type(data).__name__.lower(), **named}
+    if hasattr(data, "tolist"):  # array or NumPy scalar, without importing NumPy
+        return to_plain(data.tolist())
+    if isinstance(data, dict):
+        return {str(to_plain(key)): to_plain(value) for key, value in data.items()}
+    if isinstance(data, frozenset | set):
+        return [to_plain(item) for item in sorted(data)]
+    if isinstance(data, list | tuple):
+        return [to_plain(item) for item in data]
+    return data
 
 
-def _writable(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

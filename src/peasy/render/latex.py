@@ -7,27 +7,27 @@ preamble: as a LaTeX command if there is one, else as its code point in a box.
 import unicodedata
 from collections.abc import Iterator
 
-from peasy.render import glyph, number, tex
-from peasy.render.figure import tables_of
-from peasy.render.grid import Grid, as_table, lay_out, table_cells
+from peasy.render import number, sanitize, tex
+from peasy.render.figure_tables import tables_of
+from peasy.render.grid import Grid, figure_as_table, lay_out, table_cells
 from peasy.views.document import (
     Arithmetic,
-    Cache,
+    CacheFigure,
     Curves,
     Diagram,
     Document,
+    DocumentPart,
     Formula,
     Heading,
     Links,
     Maps,
     Matrix,
     Paragraph,
-    Part,
     Plane,
     Table,
 )
 
-MOST = 40
+MAX_SIZE = 40
 """Maximum number of rows or columns of one table."""
 
 _ESCAPES = {
@@ -38,7 +38,7 @@ _ESCAPES = {
 }  # fmt: skip
 """Brackets and stars after a line end would be its options, two hyphens a dash; so they are escaped too."""
 
-_DECLARED = {
+_UNICODE_COMMANDS = {
     "·": r"\textperiodcentered", "−": r"\ensuremath{-}", "∞": r"\ensuremath{\infty}", "⋯": r"\ensuremath{\cdots}",
     "⏎": r"\ensuremath{\hookleftarrow}", "⇥": r"\ensuremath{\mapsto}", "↓": r"\ensuremath{\downarrow}",
     "→": r"\ensuremath{\rightarrow}", "←": r"\ensuremath{\leftarrow}", "✓": r"\ensuremath{\surd}",
@@ -48,7 +48,7 @@ _DECLARED = {
     "‖": r"\ensuremath{\Vert}", "½": r"\ensuremath{\frac12}",
 }  # fmt: skip
 
-KEEP = r"\par\nopagebreak"
+KEEP_WITH_NEXT = r"\par\nopagebreak"
 """Keeps a caption on the page of its table."""
 
 _PREAMBLE = r"""\documentclass[a4paper,11pt]{article}
@@ -74,10 +74,10 @@ _PREAMBLE = r"""\documentclass[a4paper,11pt]{article}
 def draw(document: Document) -> str:
     """Render the document as a LaTeX file."""
     body = "\n\n".join(block for part in document.parts for block in _blocks(part, document))
-    title = escape(glyph.prose(document.title))
+    title = escape(sanitize.one_line(document.title))
     closing = ""
     if document.has_numbers():
-        closing = f"\n\n{{\\small {escape(number.stated(document.decimals))}}}"
+        closing = f"\n\n{{\\small {escape(number.rounding_notice(document.decimals))}}}"
     content = f"\\section*{{{title}}}\n\n{body}{closing}\n"
     return f"{_PREAMBLE}{_declarations(content)}\\begin{{document}}\n{content}\\end{{document}}\n"
 
@@ -96,14 +96,14 @@ def _declarations(content: str) -> str:
     if not non_ascii:
         return ""
     lines = [
-        f"  \\DeclareUnicodeCharacter{{{ord(character):04X}}}{{{_glyph_for(character)}}}" for character in non_ascii
+        f"  \\DeclareUnicodeCharacter{{{ord(character):04X}}}{{{_latex_for(character)}}}" for character in non_ascii
     ]
     return "\\ifPDFTeX\n" + "\n".join(lines) + "\n\\fi\n"
 
 
-def _glyph_for(character: str) -> str:
-    if character in _DECLARED:
-        return _DECLARED[character]
+def _latex_for(character: str) -> str:
+    if character in _UNICODE_COMMANDS:
+        return _UNICODE_COMMANDS[character]
     if "\u00c0" <= character <= "\u017f" and (accented := _accented(character)):
         return accented
     return rf"\fbox{{\tiny U+{ord(character):04X}}}"
@@ -126,32 +126,32 @@ def _accented(character: str) -> str | None:
     return None
 
 
-def _blocks(part: Part, document: Document) -> Iterator[str]:
+def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:
     match part:
         case Heading(text, count):
             counted = "" if count is None else f"{count}. "
-            yield f"\\subsection*{{{counted}{escape(glyph.prose(text))}}}"
+            yield f"\\subsection*{{{counted}{escape(sanitize.one_line(text))}}}"
         case Paragraph(text, tone):
             sign = {"good": "✓ ", "bad": "✗ "}.get(tone, "")
-            paragraph = sign + escape(glyph.prose(text))
+            paragraph = sign + escape(sanitize.one_line(text))
             yield f"{{\\small\\itshape {paragraph}\\par}}" if tone == "note" else paragraph
         case Formula(source):
-            yield f"\\[ {_checked(source)} \\]"
+            yield f"\\[ {_validated_tex(source)} \\]"
         case Arithmetic(title, lines):
-            listed = r" \\ ".join(rf"\mbox{{}}{escape(glyph.prose(line))}" for line in lines)
-            yield f"\\textbf{{{escape(glyph.prose(title))}}}\n\n\\begin{{quote}}\\raggedright {listed}\\end{{quote}}"
+            listed = r" \\ ".join(rf"\mbox{{}}{escape(sanitize.one_line(line))}" for line in lines)
+            yield f"\\textbf{{{escape(sanitize.one_line(title))}}}\n\n\\begin{{quote}}\\raggedright {listed}\\end{{quote}}"
         case Matrix():
-            yield from _matrix(lay_out(part, document.decimals, MOST))
+            yield from _matrix(lay_out(part, document.decimals, MAX_SIZE))
         case Table():
             yield _table(part, document)
         case Plane() | Curves() | Diagram():
-            yield _table(as_table(part), document)
-        case Maps() | Links() | Cache():
+            yield _table(figure_as_table(part), document)
+        case Maps() | Links() | CacheFigure():
             for table in tables_of(part):
                 yield from _blocks(table, document)
 
 
-def _checked(source: str) -> str:
+def _validated_tex(source: str) -> str:
     """Return the TeX source if `parse` accepts it, so that only harmless formulas pass."""
     tex.parse(source)
     return source
@@ -160,12 +160,12 @@ def _checked(source: str) -> str:
 def _matrix(grid: Grid) -> Iterator[str]:
     matrix = grid.matrix
     yield (
-        f"\\textbf{{{escape(glyph.label(matrix.name))}}}"
-        + (f"\\quad $\\displaystyle {_checked(matrix.tex)}$" if matrix.tex else "")
-        + KEEP
+        f"\\textbf{{{escape(sanitize.token_label(matrix.name))}}}"
+        + (f"\\quad $\\displaystyle {_validated_tex(matrix.tex)}$" if matrix.tex else "")
+        + KEEP_WITH_NEXT
     )
-    if matrix.says:
-        yield escape(glyph.prose(matrix.says)) + KEEP
+    if matrix.description:
+        yield escape(sanitize.one_line(matrix.description)) + KEEP_WITH_NEXT
     header = [_small(escape(grid.corner)), *(_bold(grid.column_label(column)) for column in grid.columns)]
     rows = [[_bold(grid.row_label(row)), *(_cell(grid, row, column) for column in grid.columns)] for row in grid.rows]
     yield _tabular("l|" + "r" * len(grid.columns), header, rows)
@@ -184,7 +184,7 @@ def _cell(grid: Grid, row: int | None, column: int | None) -> str:
     shade = grid.shade(row, column)
     if shade is None:
         return written
-    return rf"\cellcolor[rgb]{{{_rgb(shade.background)}}}\textcolor[rgb]{{{_rgb(shade.ink)}}}{{{written}}}"
+    return rf"\cellcolor[rgb]{{{_rgb(shade.background)}}}\textcolor[rgb]{{{_rgb(shade.text_colour)}}}{{{written}}}"
 
 
 def _number(text: str) -> str:
@@ -206,11 +206,11 @@ def _small(text: str) -> str:
 
 
 def _table(table: Table, document: Document) -> str:
-    rows, numeric, notice = table_cells(table, document, 10 * MOST)
-    header = [_bold(glyph.prose(column)) for column in table.columns] + [""] * (len(numeric) - len(table.columns))
+    rows, numeric, notice = table_cells(table, document, 10 * MAX_SIZE)
+    header = [_bold(sanitize.one_line(column)) for column in table.columns] + [""] * (len(numeric) - len(table.columns))
     body = [[_number(cell) if numeric[c] else escape(cell) for c, cell in enumerate(row)] for row in rows]
-    title = f"\\textbf{{{escape(glyph.label(table.title))}}}\n\n" if table.title else ""
-    pages = [body[start : start + MOST] for start in range(0, len(body), MOST)] or [[]]
+    title = f"\\textbf{{{escape(sanitize.token_label(table.title))}}}\n\n" if table.title else ""
+    pages = [body[start : start + MAX_SIZE] for start in range(0, len(body), MAX_SIZE)] or [[]]
     tabulars = "\n\n".join(_tabular("".join("r" if n else "l" for n in numeric), header, page) for page in pages)
     return title + tabulars + (f"\n\n{_small(escape(notice))}" if notice else "")
 

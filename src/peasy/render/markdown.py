@@ -3,27 +3,27 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from peasy.render import glyph, number
-from peasy.render.figure import tables_of
-from peasy.render.grid import Grid, as_table, lay_out, table_cells
+from peasy.render import number, sanitize
+from peasy.render.figure_tables import tables_of
+from peasy.render.grid import Grid, figure_as_table, lay_out, table_cells
 from peasy.views.document import (
     Arithmetic,
-    Cache,
+    CacheFigure,
     Curves,
     Diagram,
     Document,
+    DocumentPart,
     Formula,
     Heading,
     Links,
     Maps,
     Matrix,
     Paragraph,
-    Part,
     Plane,
     Table,
 )
 
-MOST = 200
+MAX_SIZE = 200
 """Maximum number of rows or columns of one table."""
 
 _TONES = {"note": "> ", "good": "✓ ", "bad": "✗ "}
@@ -33,11 +33,11 @@ _LIST_START = re.compile(r"^(\d+)(?=[.)](?:\s|$))|^(?=[-+=])")
 
 def draw(document: Document) -> str:
     """Render the document as Markdown."""
-    blocks = [f"# {_inline(document.title)}"]
+    blocks = [f"# {_escape_line(document.title)}"]
     for part in document.parts:
         blocks.extend(_blocks(part, document))
     if document.has_numbers():
-        blocks.append(f"*{number.stated(document.decimals)}*")
+        blocks.append(f"*{number.rounding_notice(document.decimals)}*")
     return "\n\n".join(blocks) + "\n"
 
 
@@ -50,41 +50,41 @@ def escape(text: str) -> str:
     return _LIST_START.sub(r"\1\\", _SPECIAL.sub(r"\\\g<0>", text))
 
 
-def _inline(text: str) -> str:
+def _escape_line(text: str) -> str:
     """Return an escaped sentence without outer spaces, which would be markup."""
-    return escape(" ".join(glyph.prose(text).split()))
+    return escape(" ".join(sanitize.one_line(text).split()))
 
 
-def _blocks(part: Part, document: Document) -> Iterator[str]:
+def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:
     match part:
         case Heading(text, count):
-            yield f"## {f'{count}. ' if count is not None else ''}{_inline(text)}"
+            yield f"## {f'{count}. ' if count is not None else ''}{_escape_line(text)}"
         case Paragraph(text, tone):
-            yield _TONES.get(tone, "") + _inline(text)
+            yield _TONES.get(tone, "") + _escape_line(text)
         case Formula(tex):
             yield f"$$\n{tex}\n$$"
         case Arithmetic(title, lines):
-            yield f"*{_inline(title)}*" if title else ""
-            yield "\n".join(f"    {glyph.prose(line)}" for line in lines)
+            yield f"*{_escape_line(title)}*" if title else ""
+            yield "\n".join(f"    {sanitize.one_line(line)}" for line in lines)
         case Matrix():
-            yield from _matrix(lay_out(part, document.decimals, MOST))
+            yield from _matrix(lay_out(part, document.decimals, MAX_SIZE))
         case Table():
-            rows, numeric, notice = table_cells(part, document, MOST)
-            yield from _titled(part.title, part.columns, rows, numeric, notice)
+            rows, numeric, notice = table_cells(part, document, MAX_SIZE)
+            yield from _titled_table(part.title, part.columns, rows, numeric, notice)
         case Plane() | Curves() | Diagram():
-            yield from _blocks(as_table(part), document)
-        case Maps() | Links() | Cache():
+            yield from _blocks(figure_as_table(part), document)
+        case Maps() | Links() | CacheFigure():
             for table in tables_of(part):
                 yield from _blocks(table, document)
 
 
 def _matrix(grid: Grid) -> Iterator[str]:
     matrix = grid.matrix
-    yield f"**{escape(glyph.label(matrix.name))}**"
+    yield f"**{escape(sanitize.token_label(matrix.name))}**"
     if matrix.tex:
         yield f"$$\n{matrix.tex}\n$$"
-    if matrix.says:
-        yield _inline(matrix.says)
+    if matrix.description:
+        yield _escape_line(matrix.description)
     header = [grid.corner, *(grid.column_label(column) for column in grid.columns)]
     rows = [[grid.row_label(row), *(_cell(grid, row, column) for column in grid.columns)] for row in grid.rows]
     yield _table(
@@ -95,28 +95,28 @@ def _matrix(grid: Grid) -> Iterator[str]:
 
 
 def _cell(grid: Grid, row: int | None, column: int | None) -> str:
-    text = escape(grid.text(row, column)) if row is None or column is None else _written(grid, row, column)
+    text = escape(grid.text(row, column)) if row is None or column is None else _format_cell(grid, row, column)
     return f"**{text}**" if text and grid.marked(row, column) else text
 
 
-def _written(grid: Grid, row: int, column: int) -> str:
+def _format_cell(grid: Grid, row: int, column: int) -> str:
     # Numbers are not escaped: the escape for the start of a line would precede a minus sign.
     text = grid.text(row, column)
     return escape(text) if isinstance(grid.cell(row, column), str) else text
 
 
-def _titled(
+def _titled_table(
     title: str, columns: Sequence[str], rows: list[list[str]], numeric: Sequence[bool], notice: str
 ) -> Iterator[str]:
     if title:
-        yield f"**{escape(glyph.label(title))}**"
-    header = [escape(glyph.prose(column)) for column in columns] + [""] * (len(numeric) - len(columns))
+        yield f"**{escape(sanitize.token_label(title))}**"
+    header = [escape(sanitize.one_line(column)) for column in columns] + [""] * (len(numeric) - len(columns))
     body = ([cell if numeric[c] else escape(cell) for c, cell in enumerate(row)] for row in rows)
     yield _table(header, body, numeric)
     if notice:
         yield f"> {notice}"
 
 
-def _table(header: Iterable[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> str:
-    ruler = ["---:" if is_right else "---" for is_right in right]
+def _table(header: Iterable[str], rows: Iterable[Sequence[str]], right_aligned: Sequence[bool]) -> str:
+    ruler = ["---:" if is_right else "---" for is_right in right_aligned]
     return "\n".join(f"| {' | '.join(line)} |" for line in (list(header), ruler, *rows))

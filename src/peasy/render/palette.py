@@ -32,9 +32,9 @@ class Shade:
         return colour(self.palette, self.level / LEVELS)
 
     @property
-    def ink(self) -> str:
+    def text_colour(self) -> str:
         """Text colour: black or white, whichever has more contrast."""
-        return ink_on(self.background)
+        return text_colour_on(self.background)
 
     @property
     def bar(self) -> str:
@@ -43,7 +43,7 @@ class Shade:
 
 
 @dataclass(frozen=True)
-class Scale:
+class ColourScale:
     """Colour scale of a matrix from `low` to `high`."""
 
     low: float
@@ -59,25 +59,25 @@ class Scale:
         return Shade(self.palette, round(min(max(share, 0.0), 1.0) * LEVELS))
 
 
-def scale_for(values: Sequence[Sequence[Cell]]) -> Scale:
+def scale_for(values: Sequence[Sequence[Cell]]) -> ColourScale:
     """Return the colour scale of these numbers: from 0 up, or symmetric around 0 if some are negative."""
     numbers = [float(v) for row in values for v in row if is_number(v) and math.isfinite(v)]  # type: ignore[arg-type]
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
     if low < 0:
         limit = max(-low, high)
-        return Scale(-limit, limit, "around-zero")
-    return Scale(0.0, high, "by-size")
+        return ColourScale(-limit, limit, "around-zero")
+    return ColourScale(0.0, high, "by-size")
 
 
-def colour(palette: str, share: float) -> str:
+def colour(palette: str, fraction: float) -> str:
     """Return the colour at a fraction between 0 and 1 of a palette."""
     stops = CIVIDIS if palette == "by-size" else BLUE_ORANGE
-    position = share * (len(stops) - 1)
+    position = fraction * (len(stops) - 1)
     left = min(int(position), len(stops) - 2)
-    return _mixed(stops[left], stops[left + 1], position - left)
+    return _interpolate(stops[left], stops[left + 1], position - left)
 
 
-def ink_on(background: str) -> str:
+def text_colour_on(background: str) -> str:
     """Return black or white, by WCAG contrast."""
     light = _luminance(background)
     return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#ffffff"
@@ -93,7 +93,7 @@ def _channels(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-def _mixed(first: str, second: str, share: float) -> str:
+def _interpolate(first: str, second: str, fraction: float) -> str:
     return "#" + "".join(
-        f"{round(a + (b - a) * share):02x}" for a, b in zip(_channels(first), _channels(second), strict=True)
+        f"{round(a + (b - a) * fraction):02x}" for a, b in zip(_channels(first), _channels(second), strict=True)
     )

@@ -4,16 +4,16 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from peasy.render import glyph, palette
-from peasy.render.dots import Dot, key_of_kinds, label_dots
-from peasy.render.draft import Piece, Size, fitted, measure, text_at
-from peasy.render.number import write
+from peasy.render import palette, sanitize
+from peasy.render.dots import PlotPoint, group_legend, label_points
+from peasy.render.number import format_number
+from peasy.render.svg_layout import SvgFragment, SvgSize, text_at, text_width, truncate_to_width
 from peasy.views.document import Curves, Plane
 
 DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 5", "4 2")
 """Dash patterns: curves differ in more than colour."""
 
-MOST_POINTS = 1000
+MAX_POINTS = 1000
 """Maximum number of points of a curve; longer ones are thinned out."""
 
 
@@ -40,29 +40,29 @@ class Axes:
 
     def draw(self, title: str, x_axis: str, y_axis: str) -> list[str]:
         """Draw title, grid, ticks and axis names."""
-        elements = [text_at(0, 13, fitted(glyph.prose(title), 13, self.width + self.left), "name")]
+        elements = [text_at(0, 13, truncate_to_width(sanitize.one_line(title), 13, self.width + self.left), "name")]
         bottom, right = self.top + self.height, self.left + self.width
-        for tick in ticks(self.x_low, self.x_high):
+        for tick in tick_values(self.x_low, self.x_high):
             x = self.x(tick)
             elements.append(f'<path d="M{x:.1f} {self.top:.1f}V{bottom:.1f}" class="rule"/>')
-            elements.append(text_at(x, bottom + 16, short(tick), "small number", "middle"))
-        for tick in ticks(self.y_low, self.y_high):
+            elements.append(text_at(x, bottom + 16, format_tick(tick), "small number", "middle"))
+        for tick in tick_values(self.y_low, self.y_high):
             y = self.y(tick)
             elements.append(f'<path d="M{self.left:.1f} {y:.1f}H{right:.1f}" class="rule"/>')
-            elements.append(text_at(self.left - 7, y + 4, short(tick), "small number", "end"))
-        elements.append(text_at(self.left + self.width / 2, bottom + 34, glyph.prose(x_axis), "axis", "middle"))
+            elements.append(text_at(self.left - 7, y + 4, format_tick(tick), "small number", "end"))
+        elements.append(text_at(self.left + self.width / 2, bottom + 34, sanitize.one_line(x_axis), "axis", "middle"))
         middle = self.top + self.height / 2
-        elements.append(text_at(11, middle, glyph.prose(y_axis), "axis", "middle", turn=-90))
+        elements.append(text_at(11, middle, sanitize.one_line(y_axis), "axis", "middle", rotate=-90))
         return elements
 
 
-def plane_piece(plane: Plane) -> Piece:
+def plane_fragment(plane: Plane) -> SvgFragment:
     """Draw named points or arrows on two axes of equal scale."""
     points = [(name, x, y) for name, x, y in plane.points if math.isfinite(x) and math.isfinite(y)]
     segments = [line for line in plane.lines if all(map(math.isfinite, line))]
     xs = [x for _, x, _ in points] + [v for line in segments for v in line[::2]]
     ys = [y for _, _, y in points] + [v for line in segments for v in line[1::2]]
-    axes = _square(_span(xs, plane.arrows), _span(ys, plane.arrows), 300 if plane.arrows else 440)
+    axes = _equal_axes(_axis_range(xs, plane.arrows), _axis_range(ys, plane.arrows), 300 if plane.arrows else 440)
     elements = axes.draw(plane.title, plane.x_axis, plane.y_axis)
     for x1, y1, x2, y2 in segments:
         elements.append(
@@ -71,51 +71,57 @@ def plane_piece(plane: Plane) -> Piece:
         )
     if plane.arrows:
         for index, (name, x, y) in enumerate(points):
-            elements.extend(_arrow(axes, index, glyph.label(name), x, y))
-        return _with_note(axes, elements, len(plane.points) - len(points), 90)
-    return _dotted(plane, axes, elements)
+            elements.extend(_arrow(axes, index, sanitize.token_label(name), x, y))
+        return _finish_plot(axes, elements, len(plane.points) - len(points), 90)
+    return _scatter(plane, axes, elements)
 
 
-def _dotted(plane: Plane, axes: Axes, drawn: list[str]) -> Piece:
+def _scatter(plane: Plane, axes: Axes, elements: list[str]) -> SvgFragment:
     groups = list(dict.fromkeys(plane.groups))
     dots = [
-        Dot(name, glyph.label(name), axes.x(x), axes.y(y), groups.index(plane.groups[index]) if groups else index)
+        PlotPoint(
+            name,
+            sanitize.token_label(name),
+            axes.x(x),
+            axes.y(y),
+            groups.index(plane.groups[index]) if groups else index,
+        )
         for index, (name, x, y) in enumerate(plane.points)
         if math.isfinite(x) and math.isfinite(y)
     ]
-    drawn += [element for dot in dots for element in dot.draw()]
+    elements += [element for dot in dots for element in dot.draw()]
     edge = axes.left + axes.width
-    drawn += label_dots(dots, axes.left, edge + (12 if groups else 120))  # between the tick labels and the legend
-    drawn += key_of_kinds(groups, edge + 24, axes.top + 8)
-    return _with_note(axes, drawn, len(plane.points) - len(dots), 160 if groups else 120)
+    elements += label_points(dots, axes.left, edge + (12 if groups else 120))  # between the tick labels and the legend
+    elements += group_legend(groups, edge + 24, axes.top + 8)
+    return _finish_plot(axes, elements, len(plane.points) - len(dots), 160 if groups else 120)
 
 
-def curves_piece(curves: Curves) -> Piece:
+def curves_fragment(curves: Curves) -> SvgFragment:
     """Draw curves over a common axis, each labelled at its end."""
     lines = [
-        (glyph.label(name), _thinned([(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]))
+        (sanitize.token_label(name), _thin_out([(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]))
         for name, points in curves.lines
     ]
     total = sum(len(points) for _, points in curves.lines)
     finite = sum(math.isfinite(x) and math.isfinite(y) for _, points in curves.lines for x, y in points)
-    x_span = _span([x for _, points in lines for x, _ in points], False)
-    y_span = _span([y for _, points in lines for _, y in points], False)
+    x_span = _axis_range([x for _, points in lines for x, _ in points], False)
+    y_span = _axis_range([y for _, points in lines for _, y in points], False)
     axes = Axes(*x_span, *y_span, width=460, height=240)
     elements = axes.draw(curves.title, curves.x_axis, curves.y_axis)
-    ends = _spread([(axes.y(points[-1][1]) if points else axes.top) for _, points in lines])
+    ends = _spread_labels([(axes.y(points[-1][1]) if points else axes.top) for _, points in lines])
     for index, ((name, points), end) in enumerate(zip(lines, ends, strict=True)):
-        elements.extend(_curve(axes, index, fitted(name, 13, 150), points, end))
-    label_width = max((measure(fitted(name, 13, 150), 13) for name, _ in lines), default=0) + 24
-    return _with_note(axes, elements, total - finite, label_width)
+        elements.extend(_curve(axes, index, truncate_to_width(name, 13, 150), points, end))
+    label_width = max((text_width(truncate_to_width(name, 13, 150), 13) for name, _ in lines), default=0) + 24
+    return _finish_plot(axes, elements, total - finite, label_width)
 
 
-def ticks(low: float, high: float, about: int = 5) -> Iterator[float]:
+def tick_values(low: float, high: float, num_ticks: int = 5) -> Iterator[float]:
     """Yield round tick values between two ends.
 
-    >>> list(ticks(0, 4.2))
+    >>> list(tick_values(0, 4.2))
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
-    rough = (high - low) / about
+    rough = (high - low) / num_ticks
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * multiple for multiple in (1, 2, 5, 10) if power * multiple >= rough * 0.8)
     first = math.ceil(low / step - 1e-9)
@@ -123,16 +129,16 @@ def ticks(low: float, high: float, about: int = 5) -> Iterator[float]:
         yield count * step
 
 
-def short(value: float) -> str:
+def format_tick(value: float) -> str:
     """Format a tick value as short as possible.
 
-    >>> short(0.30000000000000004), short(-2.0), short(1e7)
+    >>> format_tick(0.30000000000000004), format_tick(-2.0), format_tick(1e7)
     ('0.3', '−2', '1e+07')
     """
-    return write(0.0, 0) if abs(value) < 1e-12 else f"{value:.6g}".replace("-", "−", 1 if value < 0 else 0)
+    return format_number(0.0, 0) if abs(value) < 1e-12 else f"{value:.6g}".replace("-", "−", 1 if value < 0 else 0)
 
 
-def _span(values: list[float], from_zero: bool) -> tuple[float, float]:
+def _axis_range(values: list[float], from_zero: bool) -> tuple[float, float]:
     low, high = min(values, default=0.0), max(values, default=1.0)
     if from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -143,7 +149,7 @@ def _span(values: list[float], from_zero: bool) -> tuple[float, float]:
     return low - (margin if low < 0 or not from_zero else 0), high + margin
 
 
-def _square(x: tuple[float, float], y: tuple[float, float], side: float) -> Axes:
+def _equal_axes(x: tuple[float, float], y: tuple[float, float], side: float) -> Axes:
     """Return axes of equal scale, so that angles are true."""
     x_extent, y_extent = x[1] - x[0], y[1] - y[0]
     if max(x_extent, y_extent) > 20 * min(x_extent, y_extent):  # too elongated: scale each axis separately
@@ -152,21 +158,21 @@ def _square(x: tuple[float, float], y: tuple[float, float], side: float) -> Axes
     return Axes(*x, *y, width=max(x_extent * unit, 120), height=max(y_extent * unit, 120))
 
 
-def _arrow(axes: Axes, place: int, name: str, x: float, y: float) -> Iterator[str]:
-    colour = palette.OKABE_ITO[place % 6]
+def _arrow(axes: Axes, index: int, name: str, x: float, y: float) -> Iterator[str]:
+    colour = palette.OKABE_ITO[index % 6]
     at_x, at_y, from_x, from_y = axes.x(x), axes.y(y), axes.x(0), axes.y(0)
     yield f'<path d="M{from_x:.1f} {from_y:.1f}L{at_x:.1f} {at_y:.1f}" class="line" stroke="{colour}"/>'
-    yield _head(from_x, from_y, at_x, at_y, colour)
-    yield text_at(at_x + 8, at_y - 7, fitted(name, 13, 110), "label")
+    yield _arrow_head(from_x, from_y, at_x, at_y, colour)
+    yield text_at(at_x + 8, at_y - 7, truncate_to_width(name, 13, 110), "label")
 
 
-def _head(from_x: float, from_y: float, x: float, y: float, colour: str) -> str:
+def _arrow_head(from_x: float, from_y: float, x: float, y: float, colour: str) -> str:
     angle = math.degrees(math.atan2(y - from_y, x - from_x))
     return f'<path d="M0 0l-11 -5v10z" fill="{colour}" transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})"/>'
 
 
-def _curve(axes: Axes, place: int, name: str, points: list[tuple[float, float]], end: float) -> Iterator[str]:
-    colour, dash = palette.OKABE_ITO[place % 6], DASHES[place % len(DASHES)]
+def _curve(axes: Axes, index: int, name: str, points: list[tuple[float, float]], end: float) -> Iterator[str]:
+    colour, dash = palette.OKABE_ITO[index % 6], DASHES[index % len(DASHES)]
     if not points:
         return
     path = "L".join(f"{axes.x(x):.1f} {axes.y(y):.1f}" for x, y in points)
@@ -176,23 +182,25 @@ def _curve(axes: Axes, place: int, name: str, points: list[tuple[float, float]],
     yield text_at(axes.x(points[-1][0]) + 8, end + 4, name, "label")
 
 
-def _spread(places: Iterable[float], room: float = 16) -> list[float]:
+def _spread_labels(positions: Iterable[float], min_gap: float = 16) -> list[float]:
     """Return label positions, moved apart where they would overlap."""
-    original = list(places)
+    original = list(positions)
     spread, last = list(original), -math.inf
     for index in sorted(range(len(original)), key=original.__getitem__):
-        last = spread[index] = max(original[index], last + room)
+        last = spread[index] = max(original[index], last + min_gap)
     return spread
 
 
-def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    every = math.ceil(len(points) / MOST_POINTS)
+def _thin_out(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    every = math.ceil(len(points) / MAX_POINTS)
     return points if every <= 1 else [*points[:-1:every], points[-1]]
 
 
-def _with_note(axes: Axes, drawn: list[str], missing: int, room: float) -> Piece:
+def _finish_plot(axes: Axes, elements: list[str], num_missing: int, right_margin: float) -> SvgFragment:
     height = axes.top + axes.height + 44
-    if missing:
-        drawn.append(text_at(0, height + 10, f"{missing} points without finite coordinates are not drawn.", "small"))
+    if num_missing:
+        elements.append(
+            text_at(0, height + 10, f"{num_missing} points without finite coordinates are not drawn.", "small")
+        )
         height += 20
-    return Piece(Size(axes.left + axes.width + room, height), "".join(drawn))
+    return SvgFragment(SvgSize(axes.left + axes.width + right_margin, height), "".join(elements))

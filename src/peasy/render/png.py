@@ -1,6 +1,6 @@
 """PNG output of a document's figures; needs the extra `plots`."""
 
-from peasy.errors import MissingPart
+from peasy.errors import MissingExtra
 from peasy.render.svg import draw as draw_svg
 from peasy.views.document import Document
 
@@ -10,7 +10,7 @@ def draw(document: Document) -> bytes:
     try:
         import vl_convert
     except ImportError:
-        raise MissingPart(
+        raise MissingExtra(
             "PNG output needs the extra plots, which is not installed.",
             hint='Install it with: pip install "peasy[plots]" (or write .svg, which needs nothing).',
         ) from None

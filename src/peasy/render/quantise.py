@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-FINE = 1_000_000
+MAX_TWO_BYTE_SIZE = 1_000_000
 """Maximum size of an array with two bytes per number; larger arrays get one byte."""
 
 
-def quantise(values: Any, fine: int = FINE) -> dict[str, Any]:
+def quantise(values: Any, max_two_byte_size: int = MAX_TWO_BYTE_SIZE) -> dict[str, Any]:
     """Quantise, deflate and base64-encode an array; the last code is NaN.
 
     >>> packed = quantise([[0.0, 0.25], [1.0, float("nan")]])
@@ -24,7 +24,7 @@ def quantise(values: Any, fine: int = FINE) -> dict[str, Any]:
     array = np.asarray(values, dtype=np.float64)  # float32 rounding alone would exceed the stated error
     finite = np.isfinite(array)
     low, high = (float(f(array[finite])) if finite.any() else 0.0 for f in (np.min, np.max))
-    dtype = np.dtype("<u2") if array.size <= fine else np.dtype("u1")
+    dtype = np.dtype("<u2") if array.size <= max_two_byte_size else np.dtype("u1")
     last = np.iinfo(dtype).max
     step = (high - low) / (last - 1) if high > low else 1.0
     with np.errstate(invalid="ignore"):
@@ -39,10 +39,10 @@ def quantise(values: Any, fine: int = FINE) -> dict[str, Any]:
     }
 
 
-def pack_exactly(values: Any) -> dict[str, Any]:
+def pack_float32(values: Any) -> dict[str, Any]:
     """Deflate and base64-encode an array as float32, for numbers that are computed with.
 
-    >>> pack_exactly([[0.5, 1.0]])["shape"]
+    >>> pack_float32([[0.5, 1.0]])["shape"]
     [1, 2]
     """
     array = np.asarray(values, dtype="<f4")
@@ -61,10 +61,10 @@ def unpack(packed: dict[str, Any]) -> np.ndarray:
     return np.where(codes == last, np.nan, packed["low"] + codes * step)
 
 
-def decimals_left(error: float, most: int) -> int:
+def exact_decimals(error: float, max_decimals: int) -> int:
     """Return how many decimals are exact with this error, at most `max_decimals`.
 
-    >>> decimals_left(0.002, 4), decimals_left(7.6e-6, 4), decimals_left(0.0, 4)
+    >>> exact_decimals(0.002, 4), exact_decimals(7.6e-6, 4), exact_decimals(0.0, 4)
     (2, 4, 4)
     """
-    return most if error <= 0 else max(0, min(most, math.floor(-math.log10(2 * error))))
+    return max_decimals if error <= 0 else max(0, min(max_decimals, math.floor(-math.log10(2 * error))))

@@ -9,32 +9,32 @@ from rich.padding import Padding
 from rich.style import Style
 from rich.text import Text
 
-from peasy.render import glyph, number, tex
+from peasy.render import number, sanitize, tex
+from peasy.render.ascii_plot import ascii_plot
 from peasy.render.diagram_tree import tree_rows
-from peasy.render.figure import tables_of
-from peasy.render.grid import Grid, as_table, lay_out, table_cells
-from peasy.render.sketch import sketch
+from peasy.render.figure_tables import tables_of
+from peasy.render.grid import Grid, figure_as_table, lay_out, table_cells
 from peasy.views.document import (
     Arithmetic,
-    Cache,
+    CacheFigure,
     Curves,
     Diagram,
     Document,
+    DocumentPart,
     Formula,
     Heading,
     Links,
     Maps,
     Matrix,
     Paragraph,
-    Part,
     Plane,
     Table,
 )
 
-MOST = 40
+MAX_SIZE = 40
 """Maximum number of rows or columns of one matrix."""
 
-WIDEST_LABEL = 24
+MAX_LABEL_WIDTH = 24
 GUTTER = 2
 
 _TONES = {"plain": ("", ""), "note": ("", "dim"), "good": ("✓ ", "green"), "bad": ("✗ ", "red")}
@@ -55,91 +55,94 @@ def draw(document: Document, width: int = 80, colour: bool = False) -> str:
         markup=False,
         highlight=False,
     )
-    show(document, console)
+    print_document(document, console)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n" if not colour else out.getvalue()
 
 
-def show(document: Document, console: Console) -> None:
+def print_document(document: Document, console: Console) -> None:
     """Write the document to a rich console, using its width and colour support."""
-    _say(console, Text(glyph.prose(document.title), style="bold"))
+    _print(console, Text(sanitize.one_line(document.title), style="bold"))
     for part in document.parts:
         console.print()
-        _part(part, document, console)
+        _print_part(part, document, console)
     if document.has_numbers():
         console.print()
-        _say(console, Text(number.stated(document.decimals), style="dim"))
+        _print(console, Text(number.rounding_notice(document.decimals), style="dim"))
 
 
-def _part(part: Part, document: Document, console: Console) -> None:
+def _print_part(part: DocumentPart, document: Document, console: Console) -> None:
     match part:
         case Heading(text, count):
-            _say(console, Text(f"{f'{count}. ' if count is not None else ''}{glyph.prose(text)}", style="bold cyan"))
+            _print(
+                console,
+                Text(f"{f'{count}. ' if count is not None else ''}{sanitize.one_line(text)}", style="bold cyan"),
+            )
         case Paragraph(text, tone):
             sign, style = _TONES.get(tone, _TONES["plain"])
-            _say(console, Text(sign + glyph.prose(text), style=style))
+            _print(console, Text(sign + sanitize.one_line(text), style=style))
         case Formula(formula):
-            _say(console, Text(tex.plain(formula), style="italic"), indent=2)
+            _print(console, Text(tex.to_plain_text(formula), style="italic"), indent=2)
         case Arithmetic(title, lines):
-            _say(console, Text(glyph.prose(title), style="bold"))
+            _print(console, Text(sanitize.one_line(title), style="bold"))
             for line in lines:
-                _say(console, Text(glyph.prose(line)), indent=2)
+                _print(console, Text(sanitize.one_line(line)), indent=2)
         case Matrix():
-            _matrix(part, document, console)
+            _print_matrix(part, document, console)
         case Table():
-            _table(part, document, console)
+            _print_table(part, document, console)
         case Plane() | Curves():
-            _picture(part, document, console)
+            _print_plot(part, document, console)
         case Diagram():
-            _diagram(part, console)
-        case Maps() | Links() | Cache():
+            _print_diagram(part, console)
+        case Maps() | Links() | CacheFigure():
             for table in tables_of(part):
-                _part(table, document, console)
+                _print_part(table, document, console)
 
 
-def _picture(picture: Plane | Curves, document: Document, console: Console) -> None:
-    lines = sketch(picture, console.width, document.decimals)
+def _print_plot(figure: Plane | Curves, document: Document, console: Console) -> None:
+    lines = ascii_plot(figure, console.width, document.decimals)
     if lines is None:
-        _table(as_table(picture), document, console)
+        _print_table(figure_as_table(figure), document, console)
         return
     for index, line in enumerate(lines):
         console.print(Text(line, style="" if index else "bold"), no_wrap=True, overflow="crop", crop=True)
 
 
-def _say(console: Console, text: Text, indent: int = 0) -> None:
+def _print(console: Console, text: Text, indent: int = 0) -> None:
     console.print(Padding(text, (0, 0, 0, indent), expand=False))
 
 
-def _matrix(matrix: Matrix, document: Document, console: Console) -> None:
-    grid = lay_out(matrix, document.decimals, MOST)
-    title = Text(glyph.label(matrix.name), style="bold")
+def _print_matrix(matrix: Matrix, document: Document, console: Console) -> None:
+    grid = lay_out(matrix, document.decimals, MAX_SIZE)
+    title = Text(sanitize.token_label(matrix.name), style="bold")
     if matrix.tex:
-        title.append(f"   {tex.plain(matrix.tex)}", style="not bold italic")
-    _say(console, title)
-    if matrix.says:
-        _say(console, Text(glyph.prose(matrix.says), style="dim"))
+        title.append(f"   {tex.to_plain_text(matrix.tex)}", style="not bold italic")
+    _print(console, title)
+    if matrix.description:
+        _print(console, Text(sanitize.one_line(matrix.description), style="dim"))
     for line in _grid_lines(grid, console.width, coloured=_has_colour(console)):
         console.print(line, no_wrap=True, overflow="crop", crop=True)
     if grid.notice:
-        _say(console, Text(grid.notice, style="dim"))
+        _print(console, Text(grid.notice, style="dim"))
 
 
-def _diagram(diagram: Diagram, console: Console) -> None:
+def _print_diagram(diagram: Diagram, console: Console) -> None:
     """Write a diagram as a tree: names, descriptions if they fit, and sizes at the right."""
-    _say(console, Text(glyph.prose(diagram.title), style="bold"))
+    _print(console, Text(sanitize.one_line(diagram.title), style="bold"))
     rows = tree_rows(diagram)
     name_room = min(max((cell_len(name) for name, _, _ in rows), default=0), console.width // 2)
     note_room = min(max((cell_len(note) for _, _, note in rows), default=0), console.width // 3)
     says_room = console.width - name_room - note_room - 2 * GUTTER
     for name, says, note in rows:
-        line = Text(_to_room(name, name_room), style="bold").append(" " * GUTTER)
-        line.append(_to_room(says, says_room), style="not bold").append(" " * GUTTER)
-        line.append(_to_room(" " * (note_room - cell_len(note)) + note, note_room), style="not bold dim")
+        line = Text(_fit_width(name, name_room), style="bold").append(" " * GUTTER)
+        line.append(_fit_width(says, says_room), style="not bold").append(" " * GUTTER)
+        line.append(_fit_width(" " * (note_room - cell_len(note)) + note, note_room), style="not bold dim")
         console.print(line, no_wrap=True, overflow="crop", crop=True)
 
 
-def _to_room(text: str, room: int) -> str:
-    fits = cell_len(text) <= room
-    return set_cell_size(text if fits else set_cell_size(text, max(room - 1, 0)) + "…", max(room, 0))
+def _fit_width(text: str, width: int) -> str:
+    fits = cell_len(text) <= width
+    return set_cell_size(text if fits else set_cell_size(text, max(width - 1, 0)) + "…", max(width, 0))
 
 
 def _has_colour(console: Console) -> bool:
@@ -148,18 +151,20 @@ def _has_colour(console: Console) -> bool:
 
 def _grid_lines(grid: Grid, width: int, coloured: bool) -> Iterator[Text]:
     cells = [[_cell(grid, row, column, coloured) for column in grid.columns] for row in grid.rows]
-    labels = [_fitted(grid.row_label(row)) for row in grid.rows]
+    labels = [_truncate_label(grid.row_label(row)) for row in grid.rows]
     over_bar = "  " if grid.scale and not coloured else " " if grid.scale else ""
-    headers = [_fitted(grid.column_label(column)) + over_bar for column in grid.columns]
+    headers = [_truncate_label(grid.column_label(column)) + over_bar for column in grid.columns]
     widths = [max([cell_len(header), *(row[index].cell_len for row in cells)]) for index, header in enumerate(headers)]
-    label_width = max([cell_len(label) for label in [*labels, grid.corner if len(grid.corner) <= WIDEST_LABEL else ""]])
-    if len(grid.corner) > WIDEST_LABEL:
+    label_width = max(
+        [cell_len(label) for label in [*labels, grid.corner if len(grid.corner) <= MAX_LABEL_WIDTH else ""]]
+    )
+    if len(grid.corner) > MAX_LABEL_WIDTH:
         yield Text(grid.corner, style="dim")
-    for band in _bands(widths, width - label_width):
+    for band in _column_groups(widths, width - label_width):
         if len(band) < len(widths):
             which = f"columns {band[0] + 1} to {band[-1] + 1}" if len(band) > 1 else f"column {band[0] + 1}"
             yield Text(f"{which} of {len(widths)}", style="dim")
-        corner = grid.corner if len(grid.corner) <= WIDEST_LABEL else ""
+        corner = grid.corner if len(grid.corner) <= MAX_LABEL_WIDTH else ""
         yield _line(
             Text(set_cell_size(corner, label_width), style="dim"),
             [Text(headers[c], style="bold") for c in band],
@@ -170,12 +175,12 @@ def _grid_lines(grid: Grid, width: int, coloured: bool) -> Iterator[Text]:
             yield _line(Text(set_cell_size(label, label_width), style="bold"), [row[c] for c in band], widths, band)
 
 
-def _bands(widths: list[int], room: int) -> Iterator[list[int]]:
+def _column_groups(widths: list[int], max_width: int) -> Iterator[list[int]]:
     """Yield groups of columns that fit side by side."""
     band: list[int] = []
     used = 0
     for column, width in enumerate(widths):
-        if band and used + GUTTER + width > room:
+        if band and used + GUTTER + width > max_width:
             yield band
             band, used = [], 0
         band.append(column)
@@ -183,9 +188,9 @@ def _bands(widths: list[int], room: int) -> Iterator[list[int]]:
     yield band
 
 
-def _line(label: Text, cells: list[Text], widths: list[int], band: list[int]) -> Text:
+def _line(label: Text, cells: list[Text], widths: list[int], columns: list[int]) -> Text:
     line = Text().append_text(label)
-    for text, column in zip(cells, band, strict=True):
+    for text, column in zip(cells, columns, strict=True):
         line.append(" " * GUTTER)
         pad = Text(" " * (widths[column] - text.cell_len), style=text.style)
         line.append_text(pad)
@@ -203,26 +208,26 @@ def _cell(grid: Grid, row: int | None, column: int | None, coloured: bool) -> Te
         # Keep numbers aligned with neighbours that have a bar.
         return Text(f"{sign}{written}" + ("  " if grid.scale and not coloured else ""))
     if coloured:
-        return Text(f" {sign}{written} ", style=Style(color=shade.ink, bgcolor=shade.background))
+        return Text(f" {sign}{written} ", style=Style(color=shade.text_colour, bgcolor=shade.background))
     return Text(f"{sign}{written} {shade.bar}")
 
 
-def _fitted(label: str) -> str:
-    return label if cell_len(label) <= WIDEST_LABEL else set_cell_size(label, WIDEST_LABEL - 1) + "…"
+def _truncate_label(label: str) -> str:
+    return label if cell_len(label) <= MAX_LABEL_WIDTH else set_cell_size(label, MAX_LABEL_WIDTH - 1) + "…"
 
 
-def _table(table: Table, document: Document, console: Console) -> None:
+def _print_table(table: Table, document: Document, console: Console) -> None:
     from rich.table import Table as Drawn  # rich wraps long cells
 
-    rows, numeric, notice = table_cells(table, document, 10 * MOST)
+    rows, numeric, notice = table_cells(table, document, 10 * MAX_SIZE)
     if table.title:
-        _say(console, Text(glyph.label(table.title), style="bold"))
+        _print(console, Text(sanitize.token_label(table.title), style="bold"))
     rich_table = Drawn(box=None, pad_edge=False, padding=(0, GUTTER, 0, 0), header_style="bold")
     for column, right in enumerate(numeric):
-        header = glyph.prose(table.columns[column]) if column < len(table.columns) else ""
+        header = sanitize.one_line(table.columns[column]) if column < len(table.columns) else ""
         rich_table.add_column(Text(header), justify="right" if right else "left", overflow="fold")
     for row in rows:
         rich_table.add_row(*(Text(cell) for cell in row))
     console.print(rich_table)
     if notice:
-        _say(console, Text(notice, style="dim"))
+        _print(console, Text(notice, style="dim"))

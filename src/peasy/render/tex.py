@@ -35,7 +35,7 @@ class UnknownTeX(ValueError):
 
 
 @dataclass(frozen=True)
-class Leaf:
+class TexLeaf:
     """Leaf node: identifier, number, operator, text or space; `kind` is its MathML tag."""
 
     kind: str
@@ -43,173 +43,173 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Row:
+class TexRow:
     """Sequence of nodes (mrow)."""
 
-    items: "tuple[Node, ...]"
+    items: "tuple[TexNode, ...]"
 
 
 @dataclass(frozen=True)
-class Fraction:
+class TexFraction:
     """Fraction (mfrac)."""
 
-    above: "Node"
-    below: "Node"
+    above: "TexNode"
+    below: "TexNode"
 
 
 @dataclass(frozen=True)
-class Root:
+class TexRoot:
     """Square root (msqrt)."""
 
-    inner: "Node"
+    inner: "TexNode"
 
 
 @dataclass(frozen=True)
-class Scripted:
+class TexScripts:
     """Node with a subscript, a superscript or both."""
 
-    base: "Node"
-    low: "Node | None"
-    high: "Node | None"
+    base: "TexNode"
+    low: "TexNode | None"
+    high: "TexNode | None"
 
 
 @dataclass(frozen=True)
-class Accent:
+class TexAccent:
     """Node with an accent above it."""
 
-    base: "Node"
+    base: "TexNode"
     sign: str
 
 
-Node = Leaf | Row | Fraction | Root | Scripted | Accent
+TexNode = TexLeaf | TexRow | TexFraction | TexRoot | TexScripts | TexAccent
 
 
-def parse(tex: str) -> Node:
+def parse(tex: str) -> TexNode:
     """Parse a formula into a tree."""
-    return _Reader(tex).row(until=None)
+    return _TexParser(tex).row(until=None)
 
 
-class _Reader:
+class _TexParser:
     def __init__(self, tex: str) -> None:
         self.tex = tex
         self.tokens = _TOKEN.findall(tex)
-        self.place = 0
+        self.position = 0
 
-    def refuse(self, what: str) -> UnknownTeX:
+    def error(self, what: str) -> UnknownTeX:
         return UnknownTeX(f"{what} in {self.tex!r}")
 
     def peek(self) -> str | None:
-        return self.tokens[self.place] if self.place < len(self.tokens) else None
+        return self.tokens[self.position] if self.position < len(self.tokens) else None
 
-    def take(self) -> str:
+    def advance(self) -> str:
         token = self.peek()
         if token is None:
-            raise self.refuse("the formula ends too early")
-        self.place += 1
+            raise self.error("the formula ends too early")
+        self.position += 1
         return token
 
     def skip_space(self) -> None:
         while (token := self.peek()) is not None and token.isspace():
-            self.place += 1
+            self.position += 1
 
-    def row(self, until: str | None) -> Node:
+    def row(self, until: str | None) -> TexNode:
         """Parse everything up to and including `until`."""
-        items: list[Node] = []
+        items: list[TexNode] = []
         while True:
             self.skip_space()
             token = self.peek()
             if token is None and until is None:
                 break
             if token == until:
-                self.take()
+                self.advance()
                 break
             if token in {"}", r"\right", "&", r"\\"}:
-                raise self.refuse(f"unmatched {token}")
+                raise self.error(f"unmatched {token}")
             items.append(self.scripted())
-        return items[0] if len(items) == 1 else Row(tuple(items))
+        return items[0] if len(items) == 1 else TexRow(tuple(items))
 
-    def scripted(self) -> Node:
-        base = Row(()) if self.peek() in {"_", "^"} else self.atom()
-        scripts: dict[str, Node] = {}
+    def scripted(self) -> TexNode:
+        base = TexRow(()) if self.peek() in {"_", "^"} else self.atom()
+        scripts: dict[str, TexNode] = {}
         while True:
             self.skip_space()
             mark = self.peek()
             if mark not in {"_", "^"}:
                 break
             if mark in scripts:
-                raise self.refuse(f"two {mark} after one node")
-            self.take()
+                raise self.error(f"two {mark} after one node")
+            self.advance()
             scripts[mark] = self.argument()
-        return Scripted(base, scripts.get("_"), scripts.get("^")) if scripts else base
+        return TexScripts(base, scripts.get("_"), scripts.get("^")) if scripts else base
 
-    def argument(self) -> Node:
+    def argument(self) -> TexNode:
         self.skip_space()
         return self.atom()
 
-    def atom(self) -> Node:
-        token = self.take()
+    def atom(self) -> TexNode:
+        token = self.advance()
         if token == "{":
             return self.row(until="}")
         if token.startswith("\\"):
             return self.command(token[1:])
         if token[0] in "0123456789":
-            return Leaf("mn", token)
+            return TexLeaf("mn", token)
         if token.isascii() and token.isalpha():
-            return Leaf("mi", token)
+            return TexLeaf("mi", token)
         if token in "+-=()[],.:;/|!<>'*":
-            return Leaf("mo", {"-": "−", "'": "′", "*": "∗"}.get(token, token))
-        raise self.refuse(f"the character {token!r}")
+            return TexLeaf("mo", {"-": "−", "'": "′", "*": "∗"}.get(token, token))
+        raise self.error(f"the character {token!r}")
 
-    def command(self, name: str) -> Node:
+    def command(self, name: str) -> TexNode:
         if name in SYMBOLS:
-            return Leaf("mo", SYMBOLS[name])
+            return TexLeaf("mo", SYMBOLS[name])
         if name in LETTERS:
-            return Leaf("mi", LETTERS[name])
+            return TexLeaf("mi", LETTERS[name])
         if name in FUNCTIONS:
-            return Leaf("function", name)
+            return TexLeaf("function", name)
         if name in SPACES:
-            return Leaf("space", str(SPACES[name]))
+            return TexLeaf("space", str(SPACES[name]))
         if name in ACCENTS:
-            return Accent(self.argument(), ACCENTS[name])
-        special: dict[str, Callable[[], Node]] = {
-            "frac": lambda: Fraction(self.argument(), self.argument()),
-            "tfrac": lambda: Fraction(self.argument(), self.argument()),
-            "sqrt": lambda: Root(self.argument()),
-            "operatorname": lambda: Leaf("function", self.words()),
-            "text": lambda: Leaf("mtext", self.words()),
-            "mathrm": lambda: Leaf("mtext", self.words()),
+            return TexAccent(self.argument(), ACCENTS[name])
+        special: dict[str, Callable[[], TexNode]] = {
+            "frac": lambda: TexFraction(self.argument(), self.argument()),
+            "tfrac": lambda: TexFraction(self.argument(), self.argument()),
+            "sqrt": lambda: TexRoot(self.argument()),
+            "operatorname": lambda: TexLeaf("function", self.text_group()),
+            "text": lambda: TexLeaf("mtext", self.text_group()),
+            "mathrm": lambda: TexLeaf("mtext", self.text_group()),
             "mathbf": self.argument,
-            "left": self.fenced,
+            "left": self.delimited,
         }
         if name not in special:
-            raise self.refuse(f"the unknown command \\{name}")
+            raise self.error(f"the unknown command \\{name}")
         return special[name]()
 
-    def words(self) -> str:
+    def text_group(self) -> str:
         """Parse text in braces, character by character."""
         self.skip_space()
-        if self.take() != "{":
-            raise self.refuse("text without braces")
+        if self.advance() != "{":
+            raise self.error("text without braces")
         characters = []
-        while (token := self.take()) != "}":
+        while (token := self.advance()) != "}":
             if token.startswith("\\") and token[1:] not in {"_", "%", "&", "#", "$", " ", "-"}:
-                raise self.refuse(f"the command {token} inside text")
+                raise self.error(f"the command {token} inside text")
             if token in {"{", "$", "%", "#", "&", "~", "^", "_"}:
-                raise self.refuse(f"the character {token!r} inside text")
+                raise self.error(f"the character {token!r} inside text")
             characters.append(token.removeprefix("\\"))
         return "".join(characters)
 
-    def fenced(self) -> Node:
-        opened = self.fence()
+    def delimited(self) -> TexNode:
+        opened = self.delimiter()
         inner = self.row(until=r"\right")
-        return Row((Leaf("fence", opened), inner, Leaf("fence", self.fence())))
+        return TexRow((TexLeaf("fence", opened), inner, TexLeaf("fence", self.delimiter())))
 
-    def fence(self) -> str:
+    def delimiter(self) -> str:
         self.skip_space()
-        token = self.take()
+        token = self.advance()
         delimiter = SYMBOLS.get(token[1:]) if token.startswith("\\") else token
         if delimiter is None or delimiter not in set("()[]{}|.⟨⟩‖⌊⌋⌈⌉"):
-            raise self.refuse(f"the fence {token}")
+            raise self.error(f"the fence {token}")
         return "" if delimiter == "." else delimiter
 
 
@@ -219,123 +219,123 @@ def mathml(tex: str) -> str:
     >>> mathml("d_k")
     '<math xmlns="http://www.w3.org/1998/Math/MathML" display="block"><msub><mi>d</mi><mi>k</mi></msub></math>'
     """
-    return f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">{_marked_up(parse(tex))}</math>'
+    return f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">{_to_mathml(parse(tex))}</math>'
 
 
-def _marked_up(node: Node) -> str:
+def _to_mathml(node: TexNode) -> str:
     match node:
-        case Row(items):
-            return f"<mrow>{''.join(map(_marked_up, items))}</mrow>"
-        case Fraction(above, below):
-            return f"<mfrac>{_marked_up(above)}{_marked_up(below)}</mfrac>"
-        case Root(inner):
-            return f"<msqrt>{_marked_up(inner)}</msqrt>"
-        case Accent(base, sign):
-            return f'<mover accent="true">{_marked_up(base)}<mo>{escape(sign)}</mo></mover>'
-        case Scripted(base, low, high):
+        case TexRow(items):
+            return f"<mrow>{''.join(map(_to_mathml, items))}</mrow>"
+        case TexFraction(above, below):
+            return f"<mfrac>{_to_mathml(above)}{_to_mathml(below)}</mfrac>"
+        case TexRoot(inner):
+            return f"<msqrt>{_to_mathml(inner)}</msqrt>"
+        case TexAccent(base, sign):
+            return f'<mover accent="true">{_to_mathml(base)}<mo>{escape(sign)}</mo></mover>'
+        case TexScripts(base, low, high):
             return _scripts(base, low, high)
-        case Leaf("space", width):
+        case TexLeaf("space", width):
             return f'<mspace width="{width}em"/>'
-        case Leaf("function", name):
+        case TexLeaf("function", name):
             return f"<mi>{escape(name)}</mi><mo>&#x2061;</mo>"
-        case Leaf("fence", sign):
+        case TexLeaf("fence", sign):
             return f'<mo fence="true" stretchy="true">{escape(sign)}</mo>' if sign else ""
-        case Leaf("mo", sign) if sign in "()[]|":
+        case TexLeaf("mo", sign) if sign in "()[]|":
             return f'<mo stretchy="false">{escape(sign)}</mo>'
-        case Leaf(kind, text):
+        case TexLeaf(kind, text):
             return f"<{kind}>{escape(text)}</{kind}>"
 
 
-def _scripts(base: Node, low: Node | None, high: Node | None) -> str:
-    over = isinstance(base, Leaf) and base.text in {"∑", "∏"}
+def _scripts(base: TexNode, low: TexNode | None, high: TexNode | None) -> str:
+    over = isinstance(base, TexLeaf) and base.text in {"∑", "∏"}
     name = {
         (True, True): "munderover" if over else "msubsup",
         (True, False): "munder" if over else "msub",
         (False, True): "mover" if over else "msup",
     }[low is not None, high is not None]
-    children = "".join(_marked_up(node) for node in (base, low, high) if node is not None)
+    children = "".join(_to_mathml(node) for node in (base, low, high) if node is not None)
     return f"<{name}>{children}</{name}>"
 
 
-_RAISED = dict(zip("0123456789+-−n⊤iT", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻ⁿᵀⁱᵀ", strict=True))
+_SUPERSCRIPTS = dict(zip("0123456789+-−n⊤iT", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻ⁿᵀⁱᵀ", strict=True))
 
 
-def plain(tex: str) -> str:
+def to_plain_text(tex: str) -> str:
     r"""Return the formula as a line of plain text.
 
-    >>> plain(r"\operatorname{softmax}\left(\frac{Q K^{\top}}{\sqrt{d_k}} + M\right) V")
+    >>> to_plain_text(r"\operatorname{softmax}\left(\frac{Q K^{\top}}{\sqrt{d_k}} + M\right) V")
     'softmax(QKᵀ / √d_k + M) V'
     """
-    text = _said(parse(tex))
+    text = _to_text(parse(tex))
     text = re.sub(r"\s+", " ", text).strip()
     return re.sub(r"([(\[⟨]) | ([)\]⟩,])", lambda match: match[1] or match[2], text)
 
 
-def _said(node: Node) -> str:
+def _to_text(node: TexNode) -> str:
     match node:
-        case Row(items):
-            return _joined(items)
-        case Fraction(above, below):
-            return f"{_held(above)} / {_held(below)}"
-        case Root(inner):
-            return f"√{_held(inner)}"
-        case Accent(base, over):
-            return _said(base) + {"¯": "\u0304", "^": "\u0302", "~": "\u0303"}.get(over, over)
-        case Scripted(base, low, high):
-            lowered = "" if low is None else f"_{_held(low)}"
-            return _said(base) + lowered + ("" if high is None else _raised(high))
-        case Leaf("space", _):
+        case TexRow(items):
+            return _join(items)
+        case TexFraction(above, below):
+            return f"{_bracketed(above)} / {_bracketed(below)}"
+        case TexRoot(inner):
+            return f"√{_bracketed(inner)}"
+        case TexAccent(base, over):
+            return _to_text(base) + {"¯": "\u0304", "^": "\u0302", "~": "\u0303"}.get(over, over)
+        case TexScripts(base, low, high):
+            lowered = "" if low is None else f"_{_bracketed(low)}"
+            return _to_text(base) + lowered + ("" if high is None else _superscript(high))
+        case TexLeaf("space", _):
             return " "
-        case Leaf("mo", sign) if sign in "+−=·×≤≥≠≈∈→↦⊙⊕∘±∝<>" or sign == "mod":
+        case TexLeaf("mo", sign) if sign in "+−=·×≤≥≠≈∈→↦⊙⊕∘±∝<>" or sign == "mod":
             return f" {sign} "
-        case Leaf("mo", "," | ";" | ":" as stop):
+        case TexLeaf("mo", "," | ";" | ":" as stop):
             return f"{stop} "
-        case Leaf(_, text):
+        case TexLeaf(_, text):
             return text
     raise AssertionError(node)
 
 
-def _joined(items: tuple[Node, ...]) -> str:
+def _join(items: tuple[TexNode, ...]) -> str:
     # Single letters are joined, as in QKᵀ; names, indexed letters and fractions need spaces or brackets around them.
     text = ""
     for index, item in enumerate(items):
-        piece = _said(item)
-        if isinstance(item, Fraction) and (_is_factor(items, index - 1) or _is_factor(items, index + 1)):
+        piece = _to_text(item)
+        if isinstance(item, TexFraction) and (_is_factor(items, index - 1) or _is_factor(items, index + 1)):
             piece = f"({piece})"
         touching = text[-1:] not in set(" ([⟨‖") and piece[:1] not in set(" )]⟩‖,")
-        if text and touching and (_wants_air(item) or _wants_air(items[index - 1]) or text[-1] in ")‖⟩"):
+        if text and touching and (_needs_space(item) or _needs_space(items[index - 1]) or text[-1] in ")‖⟩"):
             text += "" if piece[:1] in "([⟨" and _is_function(items[index - 1]) else " "
         text += piece
     return re.sub("^ − ", "−", text)  # a leading minus is a sign
 
 
-def _is_factor(items: tuple[Node, ...], place: int) -> bool:
+def _is_factor(items: tuple[TexNode, ...], index: int) -> bool:
     """True if the item at `index` is a factor of a product."""
-    if not 0 <= place < len(items):
+    if not 0 <= index < len(items):
         return False
-    item = items[place]
-    return not (isinstance(item, Leaf) and item.kind in {"mo", "fence", "space"})
+    item = items[index]
+    return not (isinstance(item, TexLeaf) and item.kind in {"mo", "fence", "space"})
 
 
-def _is_function(node: Node) -> bool:
-    return isinstance(node, Leaf) and node.kind in {"function", "mtext"}
+def _is_function(node: TexNode) -> bool:
+    return isinstance(node, TexLeaf) and node.kind in {"function", "mtext"}
 
 
-def _wants_air(node: Node) -> bool:
-    if isinstance(node, Scripted):
-        return node.low is not None or _wants_air(node.base)
-    return isinstance(node, Fraction | Root) or _is_function(node)
+def _needs_space(node: TexNode) -> bool:
+    if isinstance(node, TexScripts):
+        return node.low is not None or _needs_space(node.base)
+    return isinstance(node, TexFraction | TexRoot) or _is_function(node)
 
 
-def _held(node: Node) -> str:
+def _bracketed(node: TexNode) -> str:
     """Return the node as text, in brackets unless it is atomic."""
-    text = _said(node).strip()
-    is_atomic = " " not in text or isinstance(node, Scripted) or re.fullmatch("⟨[^⟨⟩]*⟩", text)
+    text = _to_text(node).strip()
+    is_atomic = " " not in text or isinstance(node, TexScripts) or re.fullmatch("⟨[^⟨⟩]*⟩", text)
     return text if is_atomic else f"({text})"
 
 
-def _raised(node: Node) -> str:
-    text = _said(node).replace(" ", "")
-    if text and all(character in _RAISED for character in text):
-        return "".join(_RAISED[character] for character in text)
-    return f"^{_held(node)}"
+def _superscript(node: TexNode) -> str:
+    text = _to_text(node).replace(" ", "")
+    if text and all(character in _SUPERSCRIPTS for character in text):
+        return "".join(_SUPERSCRIPTS[character] for character in text)
+    return f"^{_bracketed(node)}"

@@ -6,38 +6,38 @@ from typing import Any
 from peasy.errors import InvalidInput
 from peasy.models.protocol import Model
 from peasy.nn.block import Block
-from peasy.training.optimizer import Muon, OptimizerRecipe, linear_matrices
+from peasy.training.optimizer import MuonConfig, OptimizerConfig, linear_weights
 
-FLOAT = 4
+FLOAT32_BYTES = 4
 """Bytes of a float32. Weights, gradients and optimizer state are float32, also under bfloat16 autocast."""
 
-HALF = 2
-ACTIVATIONS = 34
+FLOAT16_BYTES = 2
+ACTIVATION_BYTES = 34
 """Activation bytes per token, layer and unit of width: 16-bit numbers, fused attention."""
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ModelSizes:
     """Sizes of a model that determine its cost. `kv_per_token` counts the KV-cache numbers of one token.
 
     `lookup_parameters` are n-gram embedding tables: looked up, never multiplied.
     """
 
     parameters: int
-    tensors: int
-    matrices: int
-    largest: int
-    layers: int
+    adamw_tensors: int
+    muon_parameters: int
+    largest_block: int
+    num_layers: int
     d_model: int
-    vocabulary: int
-    cached: int
-    tables: int = 0
+    vocab_size: int
+    kv_per_token: int
+    lookup_parameters: int = 0
 
     @classmethod
-    def of(cls, model: Model, recipe: OptimizerRecipe) -> "Sizes":
+    def of(cls, model: Model, config: OptimizerConfig) -> "ModelSizes":
         """Return the sizes of a model; its weights may be on the meta device."""
         model_config: Any = model.config
-        muon = linear_matrices(model) if isinstance(recipe, Muon) else {}
+        muon = linear_weights(model) if isinstance(config, MuonConfig) else {}
         weights = [weight for name, weight in model.named_parameters() if weight.requires_grad and name not in muon]
         stacks = [
             getattr(model_config, name) for name in ("stack", "encoder", "decoder") if hasattr(model_config, name)
@@ -48,44 +48,46 @@ class Sizes:
             len(weights),
             sum(matrix.numel() for matrix in muon.values()),
             max(blocks, default=model.count_parameters()),
-            sum(stack.layers for stack in stacks) or getattr(model_config, "layers", 1),
+            sum(stack.layers for stack in stacks) or getattr(model_config, "num_layers", 1),
             getattr(model_config, "d_model", 1),
-            model_config.vocabulary,
-            _cached(model_config),
+            model_config.vocab_size,
+            _kv_per_token(model_config),
             sum(weight.numel() for name, weight in model.named_parameters() if "embedding.ngram." in name),
         )
 
     @property
-    def weights(self) -> int:
+    def weight_bytes(self) -> int:
         """Bytes of the weights; the gradients take the same."""
-        return FLOAT * self.parameters
+        return FLOAT32_BYTES * self.parameters
 
     @property
-    def optimizer(self) -> int:
+    def optimizer_bytes(self) -> int:
         """Bytes of the optimizer state: one number per Muon parameter, two per AdamW parameter, and step counters."""
-        return FLOAT * (self.matrices + 2 * (self.parameters - self.matrices) + self.tensors)
+        return FLOAT32_BYTES * (
+            self.muon_parameters + 2 * (self.parameters - self.muon_parameters) + self.adamw_tensors
+        )
 
 
-def _cached(config: Any) -> int:
+def _kv_per_token(config: Any) -> int:
     """Count keys and values of one token over all layers; with token shift also half a vector per sublayer."""
     stack = getattr(config, "decoder", None) or getattr(config, "stack", None)
     if stack is None or config.kind == "encoder":
         return 0
     attention = stack.attention
-    width = attention.d_head or config.d_model // attention.heads
+    width = attention.d_head or config.d_model // attention.num_heads
     shifted = 2 * (config.d_model // 2) if stack.shift else 0
-    return stack.layers * (2 * (attention.key_heads or attention.heads) * width + shifted)
+    return stack.num_layers * (2 * (attention.num_kv_heads or attention.num_heads) * width + shifted)
 
 
 @dataclass(frozen=True)
-class Machine:
+class Hardware:
     """Accelerators of one type: FLOP/s, memory and interconnect bandwidth of each; `mfu` is the FLOP/s utilization."""
 
     accelerators: int
     flops: float
     memory: float
     bandwidth: float
-    use: float = 0.4
+    mfu: float = 0.4
 
     def __post_init__(self) -> None:
         if self.accelerators < 1:
@@ -93,91 +95,95 @@ class Machine:
         for name in ("flops", "memory", "bandwidth", "use"):
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} is {getattr(self, name)}.", hint=f"{name} must be above 0.")
-        if self.use > 1:
-            raise InvalidInput(f"use is {self.use}.", hint="It is a fraction: at most 1.")
+        if self.mfu > 1:
+            raise InvalidInput(f"use is {self.mfu}.", hint="It is a fraction: at most 1.")
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TrainingEstimate:
     """Cost of a model on a machine with `batch_size` sequences of `seq_len` tokens per accelerator and step."""
 
-    sizes: Sizes
-    machine: Machine
-    rows: int
-    context: int
+    sizes: ModelSizes
+    hardware: Hardware
+    batch_size: int
+    seq_len: int
 
     @property
-    def tokens(self) -> int:
+    def tokens_per_step(self) -> int:
         """Tokens per step and accelerator."""
-        return self.rows * self.context
+        return self.batch_size * self.seq_len
 
     @property
-    def activations(self) -> float:
+    def activation_bytes(self) -> float:
         """Bytes of activations kept for the backward pass, and of the logits in 16 and 32 bits."""
         sizes = self.sizes
-        block_bytes = ACTIVATIONS * self.tokens * sizes.d_model * sizes.layers
-        return block_bytes + (HALF + FLOAT) * self.tokens * sizes.vocabulary
+        block_bytes = ACTIVATION_BYTES * self.tokens_per_step * sizes.d_model * sizes.num_layers
+        return block_bytes + (FLOAT16_BYTES + FLOAT32_BYTES) * self.tokens_per_step * sizes.vocab_size
 
     @property
-    def state(self) -> int:
+    def state_bytes(self) -> int:
         """Bytes of weights, gradients and optimizer state."""
-        return 2 * self.sizes.weights + self.sizes.optimizer
+        return 2 * self.sizes.weight_bytes + self.sizes.optimizer_bytes
 
-    def held(self, way: str) -> float:
+    def bytes_per_device(self, strategy: str) -> float:
         """Bytes per accelerator: the full state (ddp), or its shard and one gathered block (fsdp)."""
-        if way == "ddp":
-            return self.state + self.activations
-        return self.state / self.machine.accelerators + FLOAT * self.sizes.largest + self.activations
+        if strategy == "ddp":
+            return self.state_bytes + self.activation_bytes
+        return (
+            self.state_bytes / self.hardware.accelerators
+            + FLOAT32_BYTES * self.sizes.largest_block
+            + self.activation_bytes
+        )
 
     @property
-    def work(self) -> float:
+    def flops_per_token(self) -> float:
         """FLOP per token: six per weight, plus attention over half the context on average."""
         sizes = self.sizes
-        return 6 * (sizes.parameters - sizes.tables) + 6 * sizes.layers * sizes.d_model * self.context
+        return 6 * (sizes.parameters - sizes.lookup_parameters) + 6 * sizes.num_layers * sizes.d_model * self.seq_len
 
     @property
-    def computing(self) -> float:
+    def compute_seconds(self) -> float:
         """Seconds of computation per step."""
-        return self.tokens * self.work / (self.machine.flops * self.machine.use)
+        return self.tokens_per_step * self.flops_per_token / (self.hardware.flops * self.hardware.mfu)
 
-    def sending(self, way: str) -> float:
+    def communication_seconds(self, strategy: str) -> float:
         """Seconds of communication per step: all-reduce of gradients (ddp); weights twice and gradients once (fsdp)."""
-        n = self.machine.accelerators
-        transfers = 2 if way == "ddp" else 3
-        return transfers * (n - 1) / n * self.sizes.weights / self.machine.bandwidth
+        n = self.hardware.accelerators
+        transfers = 2 if strategy == "ddp" else 3
+        return transfers * (n - 1) / n * self.sizes.weight_bytes / self.hardware.bandwidth
 
-    def step(self, way: str) -> float:
+    def step_seconds(self, strategy: str) -> float:
         """Seconds per step: communication overlaps with computation, so the longer one counts."""
-        return max(self.computing, self.sending(way))
+        return max(self.compute_seconds, self.communication_seconds(strategy))
 
-    def tokens_per_day(self, way: str) -> float:
+    def tokens_per_day(self, strategy: str) -> float:
         """Tokens per day of all accelerators together."""
-        return self.tokens * self.machine.accelerators * 86_400 / self.step(way)
+        return self.tokens_per_step * self.hardware.accelerators * 86_400 / self.step_seconds(strategy)
 
     @property
-    def cache(self) -> int:
+    def kv_cache_bytes(self) -> int:
         """Bytes of a 16-bit KV cache for one sequence of full length."""
-        return HALF * self.sizes.cached * self.context
+        return FLOAT16_BYTES * self.sizes.kv_per_token * self.seq_len
 
 
-def read_amount(said: str | float) -> float:
+def parse_amount(text: str | float) -> float:
     """Parse a number of bytes, FLOP/s or bytes/s with a unit prefix.
 
-    >>> read_amount("80GB"), read_amount("312T"), read_amount("64GiB"), read_amount(1e9)
+    >>> parse_amount("80GB"), parse_amount("312T"), parse_amount("64GiB"), parse_amount(1e9)
     (80000000000.0, 312000000000000.0, 68719476736.0, 1000000000.0)
     """
-    if not isinstance(said, str):
-        return float(said)
-    word = said.strip().removesuffix("/s").removesuffix("FLOP").removesuffix("B")
+    if not isinstance(text, str):
+        return float(text)
+    word = text.strip().removesuffix("/s").removesuffix("FLOP").removesuffix("B")
     for letter, power in (("K", 1), ("M", 2), ("G", 3), ("T", 4), ("P", 5)):
         for prefix, base in ((letter + "i", 1024), (letter, 1000), (letter.lower(), 1000)):
             if word.endswith(prefix):
-                return _number(word.removesuffix(prefix), said) * base**power
-    return _number(word, said)
+                return _parse_number(word.removesuffix(prefix), text) * base**power
+    return _parse_number(word, text)
 
 
-def _number(word: str, said: str) -> float:
+def _parse_number(word: str, text: str) -> float:
     try:
         return float(word)
     except ValueError:
-        raise InvalidInput(f'"{said}" is not a valid amount.', hint="For example 80GB, 64GiB, 312T or 1e12.") from None
+        raise InvalidInput(f'"{text}" is not a valid amount.', hint="For example 80GB, 64GiB, 312T or 1e12.") from None

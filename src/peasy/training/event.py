@@ -24,7 +24,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainStep:
     """One optimizer step: gradient norm, throughput in tokens per second, estimated seconds left."""
 
     event: ClassVar[str] = "step"
@@ -84,14 +84,14 @@ class Finished:
     elapsed: float
 
 
-Event = Started | Step | Validated | Sampled | Saved | Finished
+Event = Started | TrainStep | Validated | Sampled | Saved | Finished
 
 
-def data(event: Event) -> dict[str, Any]:
+def event_data(event: Event) -> dict[str, Any]:
     """Return an event as plain data: one line of `metrics.jsonl`, or of `--json` output.
 
-    >>> data(Validated(step=3, loss=1.5, tokens=64, elapsed=2.0))["event"]
+    >>> event_data(Validated(step=3, loss=1.5, tokens=64, elapsed=2.0))["event"]
     'validated'
     """
-    fields = config.plain(event)
+    fields = config.to_plain(event)
     return {"event": event.event} | {key: str(v) if isinstance(v, Path) else v for key, v in fields.items()}

@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 from peasy.models.protocol import Model
-from peasy.training.chance import drawing
-from peasy.training.finite import Diverged, blame, broken
-from peasy.training.objective import Batch, Counting, Objective
+from peasy.training.nan_check import Diverged, find_nan_source, is_nonfinite
+from peasy.training.objective import Batch, NGramCounting, Objective
 from peasy.training.optimizer import Optimizer
-from peasy.training.precision import cast
+from peasy.training.precision import autocast
+from peasy.training.rng import seeded_step
 
 
-class Learned(NamedTuple):
+class StepResult(NamedTuple):
     """Mean loss of the batch before the update, and the gradient norm."""
 
     loss: float
-    norm: float | None
+    grad_norm: float | None
 
 
 class Learner(Protocol):
@@ -29,7 +29,7 @@ class Learner(Protocol):
     def optimizer(self) -> Optimizer | None:
         """The optimizer, for models trained by gradients."""
 
-    def learn(self, parts: Sequence[Batch], step: int, factor: float) -> Learned:
+    def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
         """Do one training step; `lr_scale` multiplies the learning rate."""
 
 
@@ -43,53 +43,53 @@ class GradientLearner:
         optimizer: Optimizer,
         *,
         seed: int,
-        clip: float | None = None,
+        grad_clip: float | None = None,
         precision: str = "float32",
         compile: bool = False,
     ) -> None:
         self.model, self.objective, self.optimizer = model, objective, optimizer
-        self.seed, self.clip, self.precision = seed, clip, precision
+        self.seed, self.grad_clip, self.precision = seed, grad_clip, precision
         self.device = str(model.device)
-        self._hidden = torch.compile(model.hidden) if compile else None
-        self._draws = getattr(model.config, "dropout", 0.0) > 0
+        self._compiled_hidden = torch.compile(model.hidden) if compile else None
+        self._has_dropout = getattr(model.config, "dropout", 0.0) > 0
 
-    def learn(self, parts: Sequence[Batch], step: int, factor: float) -> Learned:
+    def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
         """Do one training step; raise on NaN or infinity before they reach the weights."""
-        count = sum(map(self.objective.count, parts))
-        self.optimizer.forget_gradients()
+        count = sum(map(self.objective.num_targets, micro_batches))
+        self.optimizer.zero_grad()
         loss = 0.0
-        with self._compiled(), self._drawing(step):
-            for part in parts:
-                mean = self._mean(part, count)
+        with self._use_compiled(), self._seeded_step(step_number):
+            for part in micro_batches:
+                mean = self._mean_loss(part, count)
                 mean.backward()
                 loss += float(mean.detach())
-        norm = float(self.optimizer.clip(self.clip))
-        if broken(loss) or broken(norm):
-            raise self._blame(parts, count, step)
-        self.optimizer.step(factor)
-        return Learned(loss, norm)
+        norm = float(self.optimizer.clip_grad_norm(self.grad_clip))
+        if is_nonfinite(loss) or is_nonfinite(norm):
+            raise self._find_nan_source(micro_batches, count, step_number)
+        self.optimizer.step(lr_scale)
+        return StepResult(loss, norm)
 
-    def _mean(self, part: Batch, count: int) -> Tensor:
-        with cast(self.precision, self.device):
-            return self.objective.total(self.model, part) / count
+    def _mean_loss(self, micro_batch: Batch, count: int) -> Tensor:
+        with autocast(self.precision, self.device):
+            return self.objective.loss_sum(self.model, micro_batch) / count
 
-    def _blame(self, parts: Sequence[Batch], count: int, step: int) -> Diverged:
+    def _find_nan_source(self, micro_batches: Sequence[Batch], count: int, step: int) -> Diverged:
         def repeat_step() -> Tensor:
-            with self._drawing(step):
-                return torch.stack([self._mean(part, count) for part in parts]).sum()
+            with self._seeded_step(step):
+                return torch.stack([self._mean_loss(part, count) for part in micro_batches]).sum()
 
-        return blame(self.model, repeat_step, step)
+        return find_nan_source(self.model, repeat_step, step)
 
-    def _drawing(self, step: int) -> contextlib.AbstractContextManager[None]:
-        return drawing(self.seed, step) if self._draws else contextlib.nullcontext()
+    def _seeded_step(self, step: int) -> contextlib.AbstractContextManager[None]:
+        return seeded_step(self.seed, step) if self._has_dropout else contextlib.nullcontext()
 
     @contextlib.contextmanager
-    def _compiled(self) -> Iterator[None]:
+    def _use_compiled(self) -> Iterator[None]:
         """Use the compiled forward pass only here: sampling and validation have varying lengths."""
-        if self._hidden is None:
+        if self._compiled_hidden is None:
             yield
             return
-        self.model.hidden = self._hidden  # type: ignore[method-assign]
+        self.model.hidden = self._compiled_hidden  # type: ignore[method-assign]
         try:
             yield
         finally:
@@ -101,15 +101,15 @@ class CountingLearner:
 
     optimizer: Optimizer | None = None
 
-    def __init__(self, model: Model, objective: Counting, *, rows: int = 2) -> None:
-        self.model, self.objective, self.rows = model, objective, rows
+    def __init__(self, model: Model, objective: NGramCounting, *, loss_rows: int = 2) -> None:
+        self.model, self.objective, self.loss_rows = model, objective, loss_rows
 
-    def learn(self, parts: Sequence[Batch], step: int, factor: float) -> Learned:
+    def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
         """Measure the loss, then count one batch."""
-        subset = {name: array[: self.rows] for name, array in parts[0].items()}
+        subset = {name: array[: self.loss_rows] for name, array in micro_batches[0].items()}
         with torch.inference_mode():
-            loss = float(self.objective.total(self.model, subset)) / max(self.objective.count(subset), 1)
+            loss = float(self.objective.loss_sum(self.model, subset)) / max(self.objective.num_targets(subset), 1)
         with torch.no_grad():
-            for part in parts:
-                self.objective.observe(self.model, part)
-        return Learned(loss, None)
+            for part in micro_batches:
+                self.objective.count_ngrams(self.model, part)
+        return StepResult(loss, None)

@@ -13,23 +13,23 @@ try:
 except ModuleNotFoundError:  # Windows has msvcrt instead
     fcntl = None  # type: ignore[assignment]
 
-LOCK = ".lock"
+LOCK_FILE = ".lock"
 
 
-class Busy(PeasyError):
+class RunLocked(PeasyError):
     """Another process is training in this folder."""
 
     code, exit_code = "busy", 6
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def run_lock(folder: Path) -> Iterator[None]:
     """Hold the lock of `folder` inside the block; raise RunLocked, with the holder's process id, if it is taken."""
-    with (folder / LOCK).open("a+") as file:
-        if not _take(file):
+    with (folder / LOCK_FILE).open("a+") as file:
+        if not _try_lock(file):
             file.seek(0)
             holder = file.read(40).strip()
-            raise Busy(
+            raise RunLocked(
                 f"{folder} is being trained by another process{f' ({holder})' if holder else ''}.",
                 hint="Wait for it, stop it, or choose another --run.",
             )
@@ -39,11 +39,11 @@ def locked(folder: Path) -> Iterator[None]:
         yield  # closing the file releases the lock
 
 
-def held(folder: Path) -> bool:
+def is_locked(folder: Path) -> bool:
     """Return whether a process is training in this folder now."""
-    if fcntl is None or not (folder / LOCK).is_file():
+    if fcntl is None or not (folder / LOCK_FILE).is_file():
         return False
-    with (folder / LOCK).open() as file:
+    with (folder / LOCK_FILE).open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
@@ -51,7 +51,7 @@ def held(folder: Path) -> bool:
     return False
 
 
-def _take(file: IO[str]) -> bool:
+def _try_lock(file: IO[str]) -> bool:
     try:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

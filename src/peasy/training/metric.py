@@ -13,18 +13,18 @@ from peasy.errors import InvalidInput
 
 
 @dataclass
-class Tally:
+class TokenPredictionStats:
     """Accumulated prediction loss: total `nats`, number of tokens, and how many were predicted correctly.
 
     `bytes` is the length of the predicted text in UTF-8, if known.
 
-    >>> Tally(nats=2.0, tokens=2, right=1, bytes=4).perplexity
+    >>> TokenPredictionStats(nats=2.0, tokens=2, correct=1, bytes=4).perplexity
     2.718281828459045
     """
 
     nats: float = 0.0
     tokens: int = 0
-    right: int = 0
+    correct: int = 0
     bytes: int = 0
 
     @property
@@ -40,7 +40,7 @@ class Tally:
     @property
     def accuracy(self) -> float:
         """Fraction of tokens that were the model's first choice."""
-        return self.right / self.tokens
+        return self.correct / self.tokens
 
     @property
     def bits_per_byte(self) -> float | None:
@@ -49,33 +49,35 @@ class Tally:
 
 
 @dataclass
-class Right:
+class AccuracyCounter:
     """Accuracy, overall and by category."""
 
-    asked: Counter[str] = field(default_factory=Counter)
-    right: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    correct: Counter[str] = field(default_factory=Counter)
 
-    def add(self, category: str, right: bool) -> None:
+    def add(self, category: str, correct: bool) -> None:
         """Count one answer."""
-        self.asked[category] += 1
-        self.right[category] += right
+        self.counts[category] += 1
+        self.correct[category] += correct
 
     @property
     def count(self) -> int:
         """Number of answers."""
-        return self.asked.total()
+        return self.counts.total()
 
     @property
-    def share(self) -> float:
+    def accuracy(self) -> float:
         """Accuracy over all categories."""
-        return self.right.total() / self.count
+        return self.correct.total() / self.count
 
     def by_category(self) -> tuple[tuple[str, int, int], ...]:
         """Return (category, correct, total) rows."""
-        return tuple((name, self.right[name], self.asked[name]) for name in sorted(self.asked)) if self.asked else ()
+        return (
+            tuple((name, self.correct[name], self.counts[name]) for name in sorted(self.counts)) if self.counts else ()
+        )
 
 
-class Translations:
+class TranslationMetrics:
     """Corpus BLEU and chrF (sacreBLEU), accumulated from n-gram counts without storing the texts."""
 
     def __init__(self) -> None:
@@ -85,11 +87,11 @@ class Translations:
         self._sums: list[list[float]] = [[], []]
         self.count = 0
 
-    def add(self, written: Sequence[str], wanted: Sequence[str]) -> None:
+    def add(self, hypotheses: Sequence[str], references: Sequence[str]) -> None:
         """Add some translations with their references."""
-        self.count += len(written)
+        self.count += len(hypotheses)
         for index, metric in enumerate(self._metrics):
-            statistics = metric._extract_corpus_statistics(list(written), [list(wanted)])
+            statistics = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
             previous = self._sums[index]
             self._sums[index] = np.sum([*statistics, *([previous] if previous else [])], axis=0).tolist()
 

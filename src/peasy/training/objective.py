@@ -14,17 +14,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from peasy.errors import InvalidInput
-from peasy.models.config import Config
+from peasy.models.config import ModelConfig
 from peasy.models.encoder import Encoder
 from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
-from peasy.models.words import WordsModel
-from peasy.nn.part import check
+from peasy.models.word2vec import Word2VecModel
+from peasy.nn.config import check_minimums
 
 Batch = Mapping[str, Tensor]
 """Tensors by name: ids, targets, real (padding mask), source, source_real, label; `[batch, time]`."""
 
-HIDDEN = -100
+IGNORE_INDEX = -100
 """Targets with this value are ignored by the loss."""
 
 
@@ -33,16 +33,16 @@ class Objective(ABC):
 
     kind: ClassVar[str]
 
-    def prepare(self, batch: Batch, config: Config, chance: torch.Generator) -> Batch:
+    def prepare(self, batch: Batch, config: ModelConfig, rng: torch.Generator) -> Batch:
         """Return the batch as model input; `rng` depends only on seed and position."""
         return batch
 
     @abstractmethod
-    def count(self, batch: Batch) -> int:
+    def num_targets(self, batch: Batch) -> int:
         """Return the number of targets."""
 
     @abstractmethod
-    def total(self, model: Model, batch: Batch) -> Tensor:
+    def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the summed loss of all targets, in float32."""
 
 
@@ -52,13 +52,13 @@ class NextToken(Objective):
 
     kind: ClassVar[str] = "next-token"
 
-    def count(self, batch: Batch) -> int:
+    def num_targets(self, batch: Batch) -> int:
         """Return the number of targets that are not ignored."""
-        return int((batch["targets"] != HIDDEN).sum())
+        return int((batch["targets"] != IGNORE_INDEX).sum())
 
-    def total(self, model: Model, batch: Batch) -> Tensor:
+    def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the cross-entropy of the next token."""
-        return _cross_entropy(model(batch["ids"], real=batch.get("real")), batch["targets"])
+        return _cross_entropy(model(batch["ids"], padding_mask=batch.get("padding_mask")), batch["targets"])
 
 
 @dataclass(frozen=True)
@@ -69,70 +69,70 @@ class MaskedToken(Objective):
     """
 
     kind: ClassVar[str] = "masked-token"
-    share: float = 0.15
-    covered: float = 0.8
-    swapped: float = 0.1
+    mask_prob: float = 0.15
+    mask_replace_prob: float = 0.8
+    random_replace_prob: float = 0.1
 
     def __post_init__(self) -> None:
-        check(self, share=0, covered=0, swapped=0)
-        if not 0 < self.share < 1 or self.covered + self.swapped > 1:
+        check_minimums(self, mask_prob=0, mask_replace_prob=0, random_replace_prob=0)
+        if not 0 < self.mask_prob < 1 or self.mask_replace_prob + self.random_replace_prob > 1:
             raise InvalidInput(
                 "mask_prob, mask_replace_prob and random_replace_prob are fractions.",
                 hint="mask_prob must be between 0 and 1, the sum of the other two at most 1.",
             )
 
-    def prepare(self, batch: Batch, config: Config, chance: torch.Generator) -> Batch:
+    def prepare(self, batch: Batch, config: ModelConfig, rng: torch.Generator) -> Batch:
         """Choose targets and mask them; at least one per batch."""
-        ids, mask = batch["ids"], config.special.mask
+        ids, mask = batch["ids"], config.special_tokens.mask
         if mask is None:
             raise InvalidInput(
                 "The tokenizer has no mask token, so no token can be masked.", hint="Train a new tokenizer."
             )
-        padding_mask = batch.get("real")
+        padding_mask = batch.get("padding_mask")
         padding_mask = torch.ones_like(ids, dtype=torch.bool) if padding_mask is None else padding_mask
-        priority = torch.rand(ids.shape, generator=chance).masked_fill(~padding_mask, 2.0)
-        is_target = priority < max(self.share, float(priority.min()) + 1e-9)
-        replacement = torch.rand(ids.shape, generator=chance)
-        random_ids = torch.randint(0, config.vocabulary, ids.shape, generator=chance)
-        masked_ids = torch.where(is_target & (replacement < self.covered), mask, ids)
-        masked_ids = torch.where(is_target & (replacement >= 1 - self.swapped), random_ids, masked_ids)
-        return dict(batch) | {"ids": masked_ids, "targets": torch.where(is_target, ids, HIDDEN)}
+        priority = torch.rand(ids.shape, generator=rng).masked_fill(~padding_mask, 2.0)
+        is_target = priority < max(self.mask_prob, float(priority.min()) + 1e-9)
+        replacement = torch.rand(ids.shape, generator=rng)
+        random_ids = torch.randint(0, config.vocab_size, ids.shape, generator=rng)
+        masked_ids = torch.where(is_target & (replacement < self.mask_replace_prob), mask, ids)
+        masked_ids = torch.where(is_target & (replacement >= 1 - self.random_replace_prob), random_ids, masked_ids)
+        return dict(batch) | {"ids": masked_ids, "targets": torch.where(is_target, ids, IGNORE_INDEX)}
 
-    def count(self, batch: Batch) -> int:
+    def num_targets(self, batch: Batch) -> int:
         """Return the number of masked positions."""
-        return int((batch["targets"] != HIDDEN).sum())
+        return int((batch["targets"] != IGNORE_INDEX).sum())
 
-    def total(self, model: Model, batch: Batch) -> Tensor:
+    def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the cross-entropy at the masked positions; logits are computed only there."""
-        is_target = batch["targets"] != HIDDEN
-        hidden = model.hidden(batch["ids"], real=batch.get("real"))
-        return _cross_entropy(model.scores(hidden[is_target]), batch["targets"][is_target])
+        is_target = batch["targets"] != IGNORE_INDEX
+        hidden = model.hidden(batch["ids"], padding_mask=batch.get("padding_mask"))
+        return _cross_entropy(model.logits(hidden[is_target]), batch["targets"][is_target])
 
 
 @dataclass(frozen=True)
-class SourceToTarget(Objective):
+class Seq2Seq(Objective):
     """Sequence-to-sequence prediction of the target, with label smoothing."""
 
-    kind: ClassVar[str] = "source-to-target"
-    smoothing: float = 0.1
+    kind: ClassVar[str] = "seq2seq"
+    label_smoothing: float = 0.1
 
     def __post_init__(self) -> None:
-        check(self, smoothing=0)
-        if self.smoothing >= 1:
-            raise InvalidInput(f"label_smoothing is {self.smoothing}.", hint="It must be below 1.")
+        check_minimums(self, label_smoothing=0)
+        if self.label_smoothing >= 1:
+            raise InvalidInput(f"label_smoothing is {self.label_smoothing}.", hint="It must be below 1.")
 
-    def count(self, batch: Batch) -> int:
+    def num_targets(self, batch: Batch) -> int:
         """Return the number of target tokens."""
-        return int((batch["targets"] != HIDDEN).sum())
+        return int((batch["targets"] != IGNORE_INDEX).sum())
 
-    def total(self, model: Model, batch: Batch) -> Tensor:
+    def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the cross-entropy, with label smoothing in training mode only."""
-        is_target = batch["targets"] != HIDDEN
+        is_target = batch["targets"] != IGNORE_INDEX
         hidden = model.hidden(
-            batch["ids"], real=batch.get("real"), source=batch["source"], source_real=batch.get("source_real")
+            batch["ids"], padding_mask=batch.get("padding_mask"), source=batch["source"], source_padding_mask=batch.get("source_padding_mask")
         )
-        smoothing = self.smoothing if model.training else 0.0
-        return _cross_entropy(model.scores(hidden[is_target]), batch["targets"][is_target], smoothing)
+        smoothing = self.label_smoothing if model.training else 0.0
+        return _cross_entropy(model.logits(hidden[is_target]), batch["targets"][is_target], smoothing)
 
 
 @dataclass(frozen=True)
@@ -149,16 +149,16 @@ class Contrastive(Objective):
         if not self.temperature > 0:
             raise InvalidInput(f"temperature is {self.temperature}.", hint="temperature must be above 0.")
 
-    def count(self, batch: Batch) -> int:
+    def num_targets(self, batch: Batch) -> int:
         """Return the number of pairs."""
         return len(batch["ids"])
 
-    def total(self, model: Model, batch: Batch) -> Tensor:
+    def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the cross-entropy of finding the positive among all texts of the batch, in both directions."""
         if not isinstance(model, Encoder):
             raise InvalidInput("The contrastive objective needs an encoder.", hint="peasy train encoder")
-        left = functional.normalize(model.embed(batch["source"], real=batch.get("source_real")).float(), dim=-1)
-        right = functional.normalize(model.embed(batch["ids"], real=batch.get("real")).float(), dim=-1)
+        left = functional.normalize(model.embed(batch["source"], padding_mask=batch.get("source_padding_mask")).float(), dim=-1)
+        right = functional.normalize(model.embed(batch["ids"], padding_mask=batch.get("padding_mask")).float(), dim=-1)
         similarities = left @ right.mT / self.temperature
         positives = torch.arange(len(similarities), device=similarities.device)
         if "label" in batch:
@@ -178,16 +178,16 @@ class SkipGram(Objective):
     window: int = 4
 
     def __post_init__(self) -> None:
-        check(self, window=1)
+        check_minimums(self, window=1)
 
-    def count(self, batch: Batch) -> int:
+    def num_targets(self, batch: Batch) -> int:
         """Return the number of (word, neighbour) pairs."""
         rows, time = batch["ids"].shape
         return rows * sum(2 * (time - distance) for distance in range(1, min(self.window, time - 1) + 1))
 
-    def total(self, model: Model, batch: Batch) -> Tensor:
+    def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the cross-entropy of the neighbours; the logits of a word are computed once for all of them."""
-        if not isinstance(model, WordsModel):
+        if not isinstance(model, Word2VecModel):
             raise InvalidInput("The skip-gram objective needs a word-vector model.", hint="peasy train words")
         ids = batch["ids"]
         log_probs = functional.log_softmax(model(ids).float(), dim=-1)
@@ -200,27 +200,27 @@ class SkipGram(Objective):
 
 
 @dataclass(frozen=True)
-class Counting(NextToken):
+class NGramCounting(NextToken):
     """N-gram counting: every sequence is counted once; the loss is measured before counting it."""
 
     kind: ClassVar[str] = "counting"
 
-    def observe(self, model: Model, batch: Batch) -> None:
+    def count_ngrams(self, model: Model, batch: Batch) -> None:
         """Count the n-grams of a batch."""
         if not isinstance(model, NGramModel):
             raise InvalidInput("The counting objective needs an n-gram model.", hint="peasy train ngram")
-        model.observe(batch["ids"], batch.get("real"))
+        model.add_counts(batch["ids"], batch.get("padding_mask"))
 
 
-AnyObjective = NextToken | MaskedToken | SourceToTarget | Contrastive | SkipGram | Counting
+ObjectiveConfig = NextToken | MaskedToken | Seq2Seq | Contrastive | SkipGram | NGramCounting
 
 
-def _cross_entropy(scores: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+def _cross_entropy(logits: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """Sum the cross-entropy over all targets that are not ignored, in float32."""
     return functional.cross_entropy(
-        scores.flatten(0, -2).float(),
+        logits.flatten(0, -2).float(),
         targets.flatten(),
         reduction="sum",
-        ignore_index=HIDDEN,
-        label_smoothing=smoothing,
+        ignore_index=IGNORE_INDEX,
+        label_smoothing=label_smoothing,
     )

@@ -8,10 +8,10 @@ import torch
 Precision = Literal["auto", "float32", "bfloat16"]
 
 
-def choose_precision(asked: Precision, device: str = "cpu") -> Literal["float32", "bfloat16"]:
+def choose_precision(precision: Precision, device: str = "cpu") -> Literal["float32", "bfloat16"]:
     """Resolve "auto". On a CPU without bfloat16 instructions, float32 is faster."""
-    if asked != "auto":
-        return asked
+    if precision != "auto":
+        return precision
     return "bfloat16" if has_bfloat16(device) else "float32"
 
 
@@ -25,7 +25,7 @@ def has_bfloat16(device: str = "cpu") -> bool:
     return any(is_supported is not None and is_supported() for is_supported in checks)
 
 
-def cast(precision: str, device: str = "cpu") -> contextlib.AbstractContextManager[object]:
+def autocast(precision: str, device: str = "cpu") -> contextlib.AbstractContextManager[object]:
     """Autocast context: matrix products in this precision; weights and reductions stay float32."""
     if precision == "float32":
         return contextlib.nullcontext()

@@ -10,39 +10,39 @@ from typing import Any, Literal, get_args
 
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
-from peasy.nn.part import check
-from peasy.training.objective import AnyObjective
-from peasy.training.optimizer import AdamW, OptimizerRecipe
+from peasy.nn.config import check_minimums
+from peasy.training.objective import ObjectiveConfig
+from peasy.training.optimizer import AdamWConfig, OptimizerConfig
 from peasy.training.precision import Precision
-from peasy.training.schedule import Cosine, Schedule
+from peasy.training.schedule import CosineSchedule, Schedule
 
-Kind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
-Size = Literal["tiny", "small", "base"]
-KINDS: tuple[str, ...] = get_args(Kind)
-SIZES: tuple[str, ...] = get_args(Size)
+ModelKind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
+ModelSize = Literal["tiny", "small", "base"]
+MODEL_KINDS: tuple[str, ...] = get_args(ModelKind)
+MODEL_SIZES: tuple[str, ...] = get_args(ModelSize)
 
 
 @dataclass(frozen=True)
-class TokenizerRecipe:
+class TokenizerConfig:
     """Tokenizer settings: `algorithm` is characters, words, bpe, wordpiece or unigram."""
 
-    by: Literal["characters", "words", "bpe", "wordpiece", "unigram"] = "bpe"
-    vocabulary: int | None = None
+    algorithm: Literal["characters", "words", "bpe", "wordpiece", "unigram"] = "bpe"
+    vocab_size: int | None = None
     lowercase: bool = False
 
     def __post_init__(self) -> None:
-        check(self, vocabulary=1)
+        check_minimums(self, vocab_size=1)
 
 
 @dataclass(frozen=True)
-class ShortStart:
+class SeqLenWarmup:
     """Sequence-length warmup: windows of `seq_len` tokens, in larger batches, until this fraction of the run."""
 
-    context: int
-    until: float = 0.7
+    seq_len: int
+    until_fraction: float = 0.7
 
     def __post_init__(self) -> None:
-        check(self, context=1, until=0)
+        check_minimums(self, seq_len=1, until_fraction=0)
 
 
 @dataclass(frozen=True)
@@ -57,107 +57,123 @@ class Recipe:
     `tracked_sentence` is recorded. `parallel`: a full copy in each process (ddp), or shards (fsdp).
     """
 
-    trains: Kind
-    preset: Size = "small"
+    model_kind: ModelKind
+    preset: ModelSize = "small"
     data: str = ""
     seed: int = 0
     steps: int | None = None
     minutes: float | None = None
-    origin: str | None = None
-    corpus: Mapping[str, Any] = field(default_factory=dict)
-    tokenizer: TokenizerRecipe = TokenizerRecipe()
+    init_from: str | None = None
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+    tokenizer: TokenizerConfig = TokenizerConfig()
     model: Mapping[str, Any] = field(default_factory=dict)
-    objective: AnyObjective | None = None
-    context: int = 128
-    short: ShortStart | None = None
-    rows: Literal["windows", "documents"] = "windows"
-    batch: int = 16
-    accumulate: int = 1
-    optimizer: OptimizerRecipe = AdamW()
-    schedule: Schedule = Cosine()
-    clip: float | None = 1.0
+    objective: ObjectiveConfig | None = None
+    seq_len: int = 128
+    seq_len_warmup: SeqLenWarmup | None = None
+    sample_unit: Literal["windows", "documents"] = "windows"
+    batch_size: int = 16
+    grad_accum_steps: int = 1
+    optimizer: OptimizerConfig = AdamWConfig()
+    schedule: Schedule = CosineSchedule()
+    grad_clip: float | None = 1.0
     precision: Precision = "auto"
     compile: bool = False
     parallel: Literal["ddp", "fsdp"] = "ddp"
-    validate: int = 10
-    valid_tokens: int = 20_000
-    sample: int = 5
-    save: int = 10
-    keep: int = 3
+    num_validations: int = 10
+    validation_tokens: int = 20_000
+    num_samplings: int = 5
+    num_saves: int = 10
+    keep_checkpoints: int = 3
     prompts: tuple[str, ...] = ()
-    sentence: str | None = None
+    tracked_sentence: str | None = None
     sinks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check(self, steps=1, context=1, batch=1, accumulate=1, clip=0, validate=0, valid_tokens=1, sample=0, save=0)
-        check(self, keep=1)
+        check_minimums(
+            self,
+            steps=1,
+            seq_len=1,
+            batch_size=1,
+            grad_accum_steps=1,
+            grad_clip=0,
+            num_validations=0,
+            validation_tokens=1,
+            num_samplings=0,
+            num_saves=0,
+        )
+        check_minimums(self, keep_checkpoints=1)
         if self.minutes is not None and not self.minutes > 0:
             raise InvalidInput(f"minutes is {self.minutes}.", hint="minutes must be above 0.")
         if self.steps is not None and self.minutes is not None:
             raise InvalidInput("Set steps or minutes, not both.", hint="Leave one of them out.")
-        if self.batch % self.accumulate:
+        if self.batch_size % self.grad_accum_steps:
             raise InvalidInput(
-                f"A batch of {self.batch} cannot be split into {self.accumulate} equal parts.",
+                f"A batch of {self.batch_size} cannot be split into {self.grad_accum_steps} equal parts.",
                 hint="grad_accum_steps must divide batch_size.",
             )
 
-    def rows_and_context(self, done: float) -> tuple[int, int]:
+    def batch_shape(self, done: float) -> tuple[int, int]:
         """Return batch size and sequence length when the fraction `done` of the run is over."""
-        if self.short is None or done >= self.short.until:
-            return self.batch, self.context
-        context = min(self.short.context, self.context)
-        return self.batch * (self.context // context), context
+        if self.seq_len_warmup is None or done >= self.seq_len_warmup.until_fraction:
+            return self.batch_size, self.seq_len
+        context = min(self.seq_len_warmup.seq_len, self.seq_len)
+        return self.batch_size * (self.seq_len // context), context
 
 
-def make_recipe(kind: str, preset: str = "small", settings: Mapping[str, Any] | None = None, **given: Any) -> Recipe:
+def make_recipe(
+    kind: str, preset: str = "small", settings: Mapping[str, Any] | None = None, **overrides: Any
+) -> Recipe:
     """Return the recipe of a model kind and size, overridden by `settings`; None in `given` keeps the preset's value.
 
     >>> make_recipe("gpt", "tiny", {"optimizer": {"lr": 0.01}}, steps=100).optimizer.lr
     0.01
     """
-    if kind not in KINDS:
+    if kind not in MODEL_KINDS:
         raise NotFound(
-            f'There is no model kind "{kind}".', hint=did_you_mean(kind, KINDS) or f"Known: {', '.join(KINDS)}."
+            f'There is no model kind "{kind}".',
+            hint=did_you_mean(kind, MODEL_KINDS) or f"Known: {', '.join(MODEL_KINDS)}.",
         )
-    if preset not in SIZES:
-        raise NotFound(f'There is no preset "{preset}".', hint=f"Known: {', '.join(SIZES)}.")
-    presets = _presets()[kind]
-    data: dict[str, Any] = {key: value for key, value in presets.items() if key not in SIZES}
-    data = over(over(data, presets.get(preset, {})), settings or {})
-    given = {key: value for key, value in given.items() if value is not None}
-    explicit = {**(settings or {}), **given}
+    if preset not in MODEL_SIZES:
+        raise NotFound(f'There is no preset "{preset}".', hint=f"Known: {', '.join(MODEL_SIZES)}.")
+    presets = _recipe_presets()[kind]
+    data: dict[str, Any] = {key: value for key, value in presets.items() if key not in MODEL_SIZES}
+    data = merge_settings(merge_settings(data, presets.get(preset, {})), settings or {})
+    overrides = {key: value for key, value in overrides.items() if value is not None}
+    explicit = {**(settings or {}), **overrides}
     if "steps" in explicit and "minutes" not in explicit:  # an explicit budget replaces the preset's
         data.pop("minutes", None)
-    return config.read(Recipe, data | given | {"trains": kind, "preset": preset}, where="recipe")
+    return config.read(Recipe, data | overrides | {"trains": kind, "preset": preset}, where="recipe")
 
 
-def over(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge_settings(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return `data` merged with `changes`, table by table; a different `kind` replaces the whole table."""
     merged = dict(data)
     for key, value in changes.items():
         old = merged.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping) and _alike(old, value):
-            value = over(old, value)
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and _same_kind(old, value):
+            value = merge_settings(old, value)
         merged[key] = value
     return merged
 
 
-def _alike(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return "kind" not in new or new["kind"] == old.get("kind")
 
 
-def differing(old: Recipe, new: Recipe) -> list[str]:
+def changed_settings(old: Recipe, new: Recipe) -> list[str]:
     """Return the dotted paths of the settings in which two recipes differ."""
-    return _differing(config.plain(old), config.plain(new), "")
+    return _changed_paths(config.to_plain(old), config.to_plain(new), "")
 
 
-def _differing(old: Any, new: Any, where: str) -> list[str]:
+def _changed_paths(old: Any, new: Any, prefix: str) -> list[str]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         keys = sorted({*old, *new})
-        return [path for key in keys for path in _differing(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))]
-    return [] if old == new else [where]
+        return [
+            path for key in keys for path in _changed_paths(old.get(key), new.get(key), f"{prefix}.{key}".lstrip("."))
+        ]
+    return [] if old == new else [prefix]
 
 
 @cache
-def _presets() -> dict[str, Any]:
+def _recipe_presets() -> dict[str, Any]:
     return tomllib.loads((files("peasy.training") / "recipes.toml").read_text(encoding="utf-8"))

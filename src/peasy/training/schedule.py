@@ -7,62 +7,62 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from peasy.errors import InvalidInput
-from peasy.nn.part import check
+from peasy.nn.config import check_minimums
 
 Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
-class Cosine:
+class CosineSchedule:
     """Linear warmup, then cosine decay to `min_lr_ratio` of the peak learning rate."""
 
     kind: ClassVar[str] = "cosine"
-    warm: float = 0.02
-    floor: float = 0.05
+    warmup: float = 0.02
+    min_lr_ratio: float = 0.05
 
     def __post_init__(self) -> None:
-        _check_shares(self, "warm", "floor")
+        _check_fractions(self, "warmup", "min_lr_ratio")
 
-    def factor(self, done: float) -> float:
+    def lr_scale(self, progress: float) -> float:
         """Return the learning-rate multiplier when the fraction `done` of the run is over."""
-        if done < self.warm:
-            return _warming(done, self.warm)
-        decay_progress = (min(done, 1.0) - self.warm) / max(1 - self.warm, 1e-9)
-        return self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * decay_progress))
+        if progress < self.warmup:
+            return _warmup_scale(progress, self.warmup)
+        decay_progress = (min(progress, 1.0) - self.warmup) / max(1 - self.warmup, 1e-9)
+        return self.min_lr_ratio + (1 - self.min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * decay_progress))
 
 
 @dataclass(frozen=True)
-class Stable:
+class WSDSchedule:
     """Warmup-stable-decay (WSD) schedule: linear decay to `min_lr_ratio` over the last `decay` of the run."""
 
-    kind: ClassVar[str] = "stable"
-    warm: float = 0.02
+    kind: ClassVar[str] = "wsd"
+    warmup: float = 0.02
     decay: float = 0.5
-    floor: float = 0.0
+    min_lr_ratio: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_shares(self, "warm", "decay", "floor")
+        _check_fractions(self, "warmup", "decay", "min_lr_ratio")
 
-    def factor(self, done: float) -> float:
+    def lr_scale(self, progress: float) -> float:
         """Return the learning-rate multiplier when the fraction `done` of the run is over."""
-        if done < self.warm:
-            return _warming(done, self.warm)
-        remaining = 1 - min(done, 1.0)
-        return 1.0 if remaining >= self.decay else self.floor + (1 - self.floor) * remaining / self.decay
+        if progress < self.warmup:
+            return _warmup_scale(progress, self.warmup)
+        remaining = 1 - min(progress, 1.0)
+        return 1.0 if remaining >= self.decay else self.min_lr_ratio + (1 - self.min_lr_ratio) * remaining / self.decay
 
 
-Schedule = Cosine | Stable
+Schedule = CosineSchedule | WSDSchedule
 
-_LEAST = 0.01
+_MIN_WARMUP_SCALE = 0.01
 """Least multiplier, so that the first step of a warmup changes the weights."""
 
 
-def _warming(done: float, warm: float) -> float:
-    return max(done / warm, _LEAST)
+def _warmup_scale(progress: float, warmup: float) -> float:
+    return max(progress / warmup, _MIN_WARMUP_SCALE)
 
 
-def _check_shares(settings: Cosine | Stable, *names: str) -> None:
-    check(settings, **dict.fromkeys(names, 0))
+def _check_fractions(settings: CosineSchedule | WSDSchedule, *names: str) -> None:
+    check_minimums(settings, **dict.fromkeys(names, 0))
     for name in names:
         if getattr(settings, name) > 1:
             raise InvalidInput(f"{name} is {getattr(settings, name)}.", hint=f"{name} is a fraction: at most 1.")
@@ -73,7 +73,7 @@ class Budget:
 
     `spent` is the time used before an interruption: a resumed run ends when it would have ended.
 
-    >>> Budget(steps=10).done(5)
+    >>> Budget(steps=10).progress(5)
     0.5
     """
 
@@ -99,18 +99,18 @@ class Budget:
         """Seconds so far, including the time before an interruption."""
         return self._clock() - self._start
 
-    def done(self, step: int) -> float:
+    def progress(self, step: int) -> float:
         """Return the fraction of the run that is over after `step` steps."""
         if self.steps is not None:
             return step / self.steps
         assert self.seconds is not None
         return min(self.elapsed / self.seconds, 1.0)
 
-    def over(self, step: int) -> bool:
+    def is_exhausted(self, step: int) -> bool:
         """Return whether the budget is used up."""
-        return self.done(step) >= 1.0
+        return self.progress(step) >= 1.0
 
-    def left(self, step: int, seconds_per_step: float) -> float:
+    def seconds_left(self, step: int, seconds_per_step: float) -> float:
         """Return the estimated seconds left."""
         if self.steps is not None:
             return (self.steps - step) * seconds_per_step

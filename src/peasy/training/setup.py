@@ -11,128 +11,132 @@ from typing import Any
 import torch
 
 from peasy import config as settings
-from peasy import text
-from peasy.checkpoint.folder import Folder
-from peasy.checkpoint.manifest import versions
-from peasy.checkpoint.store import TARGET, TOKENIZER
+from peasy import tokenization
+from peasy.atomic_dir import atomic_dir
+from peasy.checkpoint.manifest import package_versions
+from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.store import TARGET_TOKENIZER_FILE, TOKENIZER_FILE
 from peasy.checkpoint.tokenizer import read_target_tokenizer, read_tokenizer
-from peasy.commit import committed
-from peasy.corpora import Corpus
+from peasy.datasets import Corpus
 from peasy.errors import InvalidInput, NotFound
 from peasy.models.build import build
-from peasy.models.config import Config, Special, WordsConfig, read_config
+from peasy.models.config import ModelConfig, SpecialTokensConfig, Word2VecConfig, read_config
 from peasy.models.preset import preset
 from peasy.models.protocol import Model
-from peasy.text import Tokenizer
+from peasy.tokenization import Tokenizer
 from peasy.training.objective import (
-    AnyObjective,
     Contrastive,
-    Counting,
     MaskedToken,
     NextToken,
+    NGramCounting,
+    ObjectiveConfig,
+    Seq2Seq,
     SkipGram,
-    SourceToTarget,
 )
 from peasy.training.precision import choose_precision
 from peasy.training.recipe import Recipe
-from peasy.training.state import CHECKPOINTS
+from peasy.training.state import CHECKPOINTS_FOLDER
 
-RECIPE, MODEL, ABOUT = "recipe.json", "model.json", "about.json"
-_ENOUGH = 20_000_000
+RECIPE_FILE, MODEL_FILE, ABOUT_FILE = "recipe.json", "model.json", "about.json"
+_TOKENIZER_CHARACTERS = 20_000_000
 """Characters used to train a tokenizer; more would change nothing."""
 
 
 @dataclass(frozen=True)
-class Origin:
+class PretrainedModel:
     """Pretrained model to start from, with its tokenizer; `target_tokenizer` is that of a translator's targets."""
 
     name: str
     model: Model
     tokenizer: Tokenizer
-    answers: Tokenizer | None = None
+    target_tokenizer: Tokenizer | None = None
 
 
 @dataclass(frozen=True)
-class Setup:
+class RunSetup:
     """Resolved configuration of a run before its first step: recipe, model config, tokenizer.
 
     `target_tokenizer` is the tokenizer of a translator's targets, if it differs.
     """
 
     recipe: Recipe
-    config: Config
+    config: ModelConfig
     tokenizer: Tokenizer
-    answers: Tokenizer | None = None
+    target_tokenizer: Tokenizer | None = None
 
 
-def set_up(recipe: Recipe, corpus: Corpus, origin: Origin | None = None, device: str = "cpu") -> Setup:
+def resolve_setup(
+    recipe: Recipe, corpus: Corpus, pretrained: PretrainedModel | None = None, device: str = "cpu"
+) -> RunSetup:
     """Resolve all defaults of a recipe, so that the run can be repeated from its folder alone."""
-    tokenizer = make_tokenizer(recipe, corpus) if origin is None else origin.tokenizer
-    config = _model_config(recipe, tokenizer) if origin is None else _origin_config(recipe, origin)
-    objective = recipe.objective or fitting_objective(recipe, config, corpus.kind)
-    context = min(recipe.context, getattr(config, "context", None) or recipe.context)
+    tokenizer = train_tokenizer(recipe, corpus) if pretrained is None else pretrained.tokenizer
+    config = _model_config(recipe, tokenizer) if pretrained is None else _pretrained_config(recipe, pretrained)
+    objective = recipe.objective or default_objective(recipe, config, corpus.kind)
+    context = min(recipe.seq_len, getattr(config, "max_seq_len", None) or recipe.seq_len)
     precision = choose_precision(recipe.precision, device)
-    resolved = replace(recipe, objective=objective, context=context, precision=precision)
-    return Setup(resolved, config, tokenizer, None if origin is None else origin.answers)
+    resolved = replace(recipe, objective=objective, seq_len=context, precision=precision)
+    return RunSetup(resolved, config, tokenizer, None if pretrained is None else pretrained.target_tokenizer)
 
 
-def make_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizer:
+def train_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizer:
     """Train a tokenizer on the corpus."""
     options = recipe.tokenizer
-    return text.train(_beginning(corpus), kind=options.by, vocabulary=options.vocabulary, lowercase=options.lowercase)
+    return tokenization.train_tokenizer(
+        _tokenizer_texts(corpus), kind=options.algorithm, vocab_size=options.vocab_size, lowercase=options.lowercase
+    )
 
 
-def build_model(setup: Setup, origin: Origin | None = None) -> Model:
+def build_model(setup: RunSetup, pretrained: PretrainedModel | None = None) -> Model:
     """Build the model with seeded random weights, or with the weights of `origin`."""
     model = build(setup.config, seed=setup.recipe.seed)
-    if origin is not None:
-        model.load_state_dict(origin.model.state_dict())
+    if pretrained is not None:
+        model.load_state_dict(pretrained.model.state_dict())
     return model
 
 
-def fitting_objective(recipe: Recipe, config: Config, data: str) -> AnyObjective:
+def default_objective(recipe: Recipe, config: ModelConfig, data_kind: str) -> ObjectiveConfig:
     """Return the default objective of a model kind for such data ("text", "pairs" or "labelled")."""
-    if recipe.trains == "ngram":
-        return Counting()
-    if recipe.trains in ("translator", "rnn-translator"):
-        return SourceToTarget()
-    if recipe.trains == "encoder":
-        return MaskedToken() if data == "text" else Contrastive()
-    if isinstance(config, WordsConfig) and config.task == "skip-gram":
+    if recipe.model_kind == "ngram":
+        return NGramCounting()
+    if recipe.model_kind in ("translator", "rnn-translator"):
+        return Seq2Seq()
+    if recipe.model_kind == "encoder":
+        return MaskedToken() if data_kind == "text" else Contrastive()
+    if isinstance(config, Word2VecConfig) and config.task == "skip-gram":
         return SkipGram(window=config.window)
     return NextToken()
 
 
-def write_run(folder: Path, setup: Setup, corpus: Corpus) -> None:
+def write_run(folder: Path, setup: RunSetup, corpus: Corpus) -> None:
     """Create the run folder atomically: recipe, model config, tokenizer, versions and hashes."""
-    with committed(folder) as part:
-        _write(part / RECIPE, settings.plain(setup.recipe))
-        _write(part / MODEL, settings.plain(setup.config))
-        setup.tokenizer.save(part / TOKENIZER)
-        if setup.answers is not None:
-            setup.answers.save(part / TARGET)
-        _write(part / ABOUT, _about(part / TOKENIZER, corpus))
-        (part / CHECKPOINTS).mkdir()
+    with atomic_dir(folder) as part:
+        _write_json(part / RECIPE_FILE, settings.to_plain(setup.recipe))
+        _write_json(part / MODEL_FILE, settings.to_plain(setup.config))
+        setup.tokenizer.save(part / TOKENIZER_FILE)
+        if setup.target_tokenizer is not None:
+            setup.target_tokenizer.save(part / TARGET_TOKENIZER_FILE)
+        _write_json(part / ABOUT_FILE, _provenance(part / TOKENIZER_FILE, corpus))
+        (part / CHECKPOINTS_FOLDER).mkdir()
 
 
-def read_run(run: Path) -> Setup:
+def read_run(run: Path) -> RunSetup:
     """Read what `write_run` wrote."""
-    if not (run / RECIPE).is_file():
-        raise NotFound(f"{run} is not a training run: it has no {RECIPE}.")
-    folder = Folder(run)
-    recipe = settings.read(Recipe, folder.read_json(RECIPE), where=str(run / RECIPE))
-    config = read_config(folder.read_json(MODEL), where=str(run / MODEL))
+    if not (run / RECIPE_FILE).is_file():
+        raise NotFound(f"{run} is not a training run: it has no {RECIPE_FILE}.")
+    folder = SafeFolder(run)
+    recipe = settings.read(Recipe, folder.read_json(RECIPE_FILE), where=str(run / RECIPE_FILE))
+    config = read_config(folder.read_json(MODEL_FILE), where=str(run / MODEL_FILE))
     tokenizer = read_tokenizer(folder)
     if tokenizer is None:
         raise InvalidInput(f"{run} has no tokenizer.json.", hint="Start a new run under another name.")
-    return Setup(recipe, config, tokenizer, read_target_tokenizer(folder))
+    return RunSetup(recipe, config, tokenizer, read_target_tokenizer(folder))
 
 
-def changed_ground(run: Path) -> str | None:
+def environment_changes(run: Path) -> str | None:
     """Return a warning if torch or the thread count differ from the start of the run, as results may then differ."""
-    about = Folder(run).read_json(ABOUT)
+    about = SafeFolder(run).read_json(ABOUT_FILE)
     recorded = {"torch": about["versions"].get("torch"), "threads": about["machine"].get("threads")}
-    current = {"torch": versions().get("torch"), "threads": torch.get_num_threads()}
+    current = {"torch": package_versions().get("torch"), "threads": torch.get_num_threads()}
     changes = [
         f"{name} was {recorded[name]} and is now {current[name]}" for name in current if recorded[name] != current[name]
     ]
@@ -141,37 +145,39 @@ def changed_ground(run: Path) -> str | None:
     )
 
 
-def special_of(tokenizer: Tokenizer) -> Special:
+def special_ids(tokenizer: Tokenizer) -> SpecialTokensConfig:
     """Return the special token ids of the model. Documents are separated by eos alone, so it also serves as bos."""
-    special = tokenizer.special
+    special = tokenizer.special_tokens
     eos = () if special.eos is None else (special.eos,)
-    return Special(special.pad, special.eos, eos, special.bos, special.mask, special.unk)
+    return SpecialTokensConfig(special.pad, special.eos, eos, special.bos, special.mask, special.unk)
 
 
-def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> Config:
-    name = f"{recipe.trains}-{recipe.preset}"
-    changes: dict[str, Any] = {"vocabulary": len(tokenizer), "special": settings.plain(special_of(tokenizer))}
-    context = getattr(preset(name), "context", None)
+def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
+    name = f"{recipe.model_kind}-{recipe.preset}"
+    changes: dict[str, Any] = {"vocabulary": len(tokenizer), "special": settings.to_plain(special_ids(tokenizer))}
+    context = getattr(preset(name), "max_seq_len", None)
     if context is not None:
-        changes["context"] = max(context, recipe.context)
+        changes["context"] = max(context, recipe.seq_len)
     return preset(name, **changes | dict(recipe.model))
 
 
-def _origin_config(recipe: Recipe, origin: Origin) -> Config:
-    config = origin.model.config
-    expected, actual = type(preset(f"{recipe.trains}-{recipe.preset}")), type(config)
+def _pretrained_config(recipe: Recipe, pretrained: PretrainedModel) -> ModelConfig:
+    config = pretrained.model.config
+    expected, actual = type(preset(f"{recipe.model_kind}-{recipe.preset}")), type(config)
     if actual is not expected:
-        raise InvalidInput(f"{origin.name} is a {actual.kind} model, but {recipe.trains} trains a {expected.kind}.")
+        raise InvalidInput(
+            f"{pretrained.name} is a {actual.kind} model, but {recipe.model_kind} trains a {expected.kind}."
+        )
     if recipe.model:
         names = ", ".join(recipe.model)
         raise InvalidInput(
-            f"The architecture of {origin.name} is fixed; {names} cannot be set.", hint="Omit --set model...."
+            f"The architecture of {pretrained.name} is fixed; {names} cannot be set.", hint="Omit --set model...."
         )
     return config
 
 
-def _beginning(corpus: Corpus) -> Iterator[str]:
-    remaining = _ENOUGH
+def _tokenizer_texts(corpus: Corpus) -> Iterator[str]:
+    remaining = _TOKENIZER_CHARACTERS
     for document in corpus.texts("train"):
         yield document
         remaining -= len(document)
@@ -179,14 +185,14 @@ def _beginning(corpus: Corpus) -> Iterator[str]:
             return
 
 
-def _about(tokenizer: Path, corpus: Corpus) -> dict[str, Any]:
+def _provenance(tokenizer: Path, corpus: Corpus) -> dict[str, Any]:
     return {
-        "versions": versions(),
+        "versions": package_versions(),
         "machine": {"processor": platform.machine(), "system": platform.system(), "threads": torch.get_num_threads()},
-        "data": {"name": corpus.name, "kind": corpus.kind, "sha256": corpus.surveyed.hash},
+        "data": {"name": corpus.name, "kind": corpus.kind, "sha256": corpus.cached_survey.hash},
         "tokenizer": {"sha256": hashlib.sha256(tokenizer.read_bytes()).hexdigest()},
     }
 
 
-def _write(path: Path, data: Any) -> None:
+def _write_json(path: Path, data: Any) -> None:
     path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -14,28 +14,28 @@ from pathlib import Path
 from typing import Any
 
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.parts import need
-from peasy.training.event import Event, Finished, Sampled, Started, Step, Validated
+from peasy.extras import require_extra
+from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated
 
 Sink = Callable[[Event], object]
 
 
-class TensorBoard:
+class TensorBoardSink:
     """TensorBoard writer of curves and samples, in the folder `tensorboard` of the run."""
 
     def __init__(self, run: Path) -> None:
-        need("tensorboard")
+        require_extra("tensorboard")
         from torch.utils.tensorboard import SummaryWriter
 
-        self._make = lambda step: SummaryWriter(str(run / "tensorboard"), purge_step=step)
+        self._open_writer = lambda step: SummaryWriter(str(run / "tensorboard"), purge_step=step)
         self._writer: Any = None
 
     def __call__(self, event: Event) -> None:
         """Write one event; on resume, first purge the steps that will be written again."""
         if isinstance(event, Started):
-            self._writer = self._make(event.step + 1)
+            self._writer = self._open_writer(event.step + 1)
         assert self._writer is not None, "the first event is Started"
-        if isinstance(event, Step):
+        if isinstance(event, TrainStep):
             for name, value in (("loss", event.loss), ("lr", event.lr), ("tokens per second", event.rate)):
                 self._writer.add_scalar(name, value, event.step)
         elif isinstance(event, Validated):
@@ -47,7 +47,7 @@ class TensorBoard:
             self._writer.close()
 
 
-NAMED: dict[str, Callable[[Path], Sink]] = {"tensorboard": TensorBoard}
+SINKS_BY_NAME: dict[str, Callable[[Path], Sink]] = {"tensorboard": TensorBoardSink}
 """Sinks that a recipe can name."""
 
 
@@ -55,8 +55,9 @@ def open_sink(sink: str | Sink, run: Path) -> Sink:
     """Return the sink with this name, or the callable itself."""
     if not isinstance(sink, str):
         return sink
-    if sink not in NAMED:
+    if sink not in SINKS_BY_NAME:
         raise InvalidInput(
-            f'There is no sink "{sink}".', hint=did_you_mean(sink, NAMED) or f"Known: {', '.join(NAMED)}."
+            f'There is no sink "{sink}".',
+            hint=did_you_mean(sink, SINKS_BY_NAME) or f"Known: {', '.join(SINKS_BY_NAME)}.",
         )
-    return NAMED[sink](run)
+    return SINKS_BY_NAME[sink](run)

@@ -18,29 +18,29 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from peasy import config
-from peasy.checkpoint.home import checkpoints
-from peasy.checkpoint.manifest import verifies
-from peasy.checkpoint.model import compare, save_model
+from peasy.checkpoint.manifest import is_intact
+from peasy.checkpoint.model import check_weights, save_model
+from peasy.checkpoint.paths import list_checkpoints
 from peasy.checkpoint.store import read_checkpoint
 from peasy.checkpoint.tensors import TensorFile, check_finite
-from peasy.errors import InvalidInput, NoRoom
+from peasy.errors import InvalidInput, ResourceUnavailable
 from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
-from peasy.text import Tokenizer
-from peasy.training.finite import check_weights
+from peasy.tokenization import Tokenizer
+from peasy.training.nan_check import check_weights_finite
 from peasy.training.optimizer import Optimizer
 
-CHECKPOINTS = "checkpoints"
-STATE, PLACE = "state.safetensors", "state.json"
+CHECKPOINTS_FOLDER = "checkpoints"
+STATE_FILE, PROGRESS_FILE = "state.safetensors", "state.json"
 
 
 @dataclass(frozen=True)
-class Place:
+class Progress:
     """Progress of a run: steps, samples (of `seq_len` tokens), tokens, seconds."""
 
     step: int = 0
-    position: int = 0
-    context: int = 0
+    samples: int = 0
+    seq_len: int = 0
     tokens: int = 0
     elapsed: float = 0.0
 
@@ -49,42 +49,42 @@ def save_state(
     run: Path,
     model: Model,
     optimizer: Optimizer | None,
-    place: Place,
+    progress: Progress,
     tokenizer: Tokenizer | None = None,
-    answers: Tokenizer | None = None,
+    target_tokenizer: Tokenizer | None = None,
     *,
     keep: int,
 ) -> Path:
     """Write the checkpoint of a step; once it is on disk, delete all but the newest `keep`."""
-    target = run / CHECKPOINTS / f"step-{place.step:06}"
+    target = run / CHECKPOINTS_FOLDER / f"step-{progress.step:06}"
     if target.exists():
-        if verifies(target):
+        if is_intact(target):
             return target
         _set_aside(target, "damaged")
-    check_weights(model, place.step)
-    state = {} if optimizer is None else optimizer.state()
+    check_weights_finite(model, progress.step)
+    state = {} if optimizer is None else optimizer.state_dict()
     for name, tensor in state.items():
         check_finite(tensor, f"The optimizer's {name}")
     extras = {
-        PLACE: (json.dumps(config.plain(place), indent=2) + "\n").encode(),
-        STATE: to_bytes({name: tensor.detach().contiguous() for name, tensor in state.items()}),
+        PROGRESS_FILE: (json.dumps(config.to_plain(progress), indent=2) + "\n").encode(),
+        STATE_FILE: to_bytes({name: tensor.detach().contiguous() for name, tensor in state.items()}),
     }
     try:
-        metadata = {"step": str(place.step), "run": run.name}
-        save_model(target, model, tokenizer, target_tokenizer=answers, extras=extras, notes=metadata)
-    except NoRoom as error:
-        needed = model.memory() + sum(map(len, extras.values()))
+        metadata = {"step": str(progress.step), "run": run.name}
+        save_model(target, model, tokenizer, target_tokenizer=target_tokenizer, extras=extras, notes=metadata)
+    except ResourceUnavailable as error:
+        needed = model.weight_bytes() + sum(map(len, extras.values()))
         hint = "Earlier checkpoints are untouched. Free disk space, then continue with --resume."
-        raise NoRoom(f"{error.message.rstrip('.')}; {needed:,} bytes are needed.", hint=hint) from error
-    _prune(run, keep)
+        raise ResourceUnavailable(f"{error.message.rstrip('.')}; {needed:,} bytes are needed.", hint=hint) from error
+    _delete_old(run, keep)
     return target
 
 
 def latest_state(run: Path) -> tuple[Path | None, str | None]:
     """Return the newest intact checkpoint, and a warning if newer ones are damaged; those are set aside."""
     damaged, newest = [], None
-    for folder in checkpoints(run):
-        if verifies(folder):
+    for folder in list_checkpoints(run):
+        if is_intact(folder):
             newest = folder
             break
         damaged.append(folder)
@@ -97,17 +97,17 @@ def latest_state(run: Path) -> tuple[Path | None, str | None]:
     return newest, f"{run}: {damaged_names} is damaged; {instead}."
 
 
-def load_state(folder: Path, model: Model, optimizer: Optimizer | None) -> Place:
+def load_state(folder: Path, model: Model, optimizer: Optimizer | None) -> Progress:
     """Load a checkpoint into the model and the optimizer; return the progress of the run."""
     checkpoint = read_checkpoint(folder, verified=True)
     if isinstance(model, NGramModel):  # n-gram tables grow with the data
-        model.expect({name: checkpoint.tensors.info(name).shape for name in checkpoint.tensors})
-    compare(model, checkpoint.tensors, checkpoint.folder)
+        model.allocate({name: checkpoint.tensors.info(name).shape for name in checkpoint.tensors})
+    check_weights(model, checkpoint.tensors, checkpoint.folder)
     model.load_state_dict({name: checkpoint.tensors[name] for name in checkpoint.tensors}, strict=True)
     if optimizer is not None:
-        file = TensorFile(checkpoint.folder, STATE)
-        optimizer.restore({name: file.tensor(name) for name in file.info})
-    return config.read(Place, checkpoint.folder.read_json(PLACE), where=str(folder / PLACE))
+        file = TensorFile(checkpoint.folder, STATE_FILE)
+        optimizer.load_state_dict({name: file.tensor(name) for name in file.info})
+    return config.read(Progress, checkpoint.folder.read_json(PROGRESS_FILE), where=str(folder / PROGRESS_FILE))
 
 
 def weights_hash(tensors: dict[str, Tensor]) -> str:
@@ -123,22 +123,22 @@ def weights_hash(tensors: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def clean(run: Path) -> None:
+def remove_leftovers(run: Path) -> None:
     """Delete the temporary folders of a killed writer; call only while holding the run's lock."""
     for pattern in (".*.part-*", ".*.old-*"):
-        for leftover in (run / CHECKPOINTS).glob(pattern):
+        for leftover in (run / CHECKPOINTS_FOLDER).glob(pattern):
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _prune(run: Path, keep: int) -> None:
-    for folder in checkpoints(run)[keep:]:
+def _delete_old(run: Path, keep: int) -> None:
+    for folder in list_checkpoints(run)[keep:]:
         gone = _set_aside(folder, "old")
         shutil.rmtree(gone, ignore_errors=True)
 
 
-def _set_aside(folder: Path, why: str) -> Path:
+def _set_aside(folder: Path, reason: str) -> Path:
     """Rename a folder to a hidden name in one step, so that no reader sees half of it."""
-    gone = folder.with_name(f".{folder.name}.{why}-{secrets.token_hex(4)}")
+    gone = folder.with_name(f".{folder.name}.{reason}-{secrets.token_hex(4)}")
     try:
         os.rename(folder, gone)
     except OSError as error:

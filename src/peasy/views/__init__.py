@@ -6,19 +6,19 @@ In: results of any package. Out: a Document.
 
 from peasy.views.document import (
     Arithmetic,
-    Block,
-    Cache,
+    CacheFigure,
     Cell,
     Curves,
     Diagram,
     Document,
+    DocumentPart,
     Formula,
     Heading,
     Links,
     Maps,
     Matrix,
+    Node,
     Paragraph,
-    Part,
     Plane,
     Rows,
     Table,
@@ -26,6 +26,6 @@ from peasy.views.document import (
 )
 
 __all__ = [
-    "Arithmetic", "Block", "Cache", "Cell", "Curves", "Diagram", "Document", "Formula", "Heading", "Links", "Maps",
-    "Matrix", "Paragraph", "Part", "Plane", "Rows", "Table", "Vectors",
+    "Arithmetic", "Node", "CacheFigure", "Cell", "Curves", "Diagram", "Document", "Formula", "Heading", "Links", "Maps",
+    "Matrix", "Paragraph", "DocumentPart", "Plane", "Rows", "Table", "Vectors",
 ]  # fmt: skip

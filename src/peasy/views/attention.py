@@ -6,149 +6,162 @@ from shlex import quote
 import numpy as np
 
 from peasy.errors import NotFound
-from peasy.looking.record import MERGED, Capture, LongLook, Look, Overview, Part, Tokens
-from peasy.nn.place import Place
+from peasy.inspection.results import (
+    WORD_MERGE_NOTE,
+    AttentionInfo,
+    AttentionOverview,
+    AttentionRecord,
+    Capture,
+    TiledAttention,
+    Tokens,
+)
+from peasy.nn.module_path import ModulePath
 from peasy.views.document import Cell, Document, Heading, Links, Maps, Paragraph, Rows, Table, Vectors
-from peasy.views.document import Part as DocumentPart
+from peasy.views.document import DocumentPart as DocumentPart
 
-MOST_LINKED = 64
+MAX_LINKED_TOKENS = 64
 """Up to this many tokens, attention is also drawn as lines between words."""
 
-OPENED = ("query", "key")
+ARITHMETIC_STEPS = ("query", "key")
 """Steps that make it possible to expand a weight to its arithmetic."""
 
-LONGEST = 120
+MAX_COMMAND_TEXT = 120
 """A longer text is read from a file in the suggested command."""
 
-STACKS = {"encoder": "Encoder", "decoder": "Decoder"}
+STACK_NAMES = {"encoder": "Encoder", "decoder": "Decoder"}
 
 
-def look_document(
-    look: Look, layer: int | None = None, head: int | None = None, words: bool = False, scaled: bool = False
+def attention_document(
+    record: AttentionRecord,
+    layer: int | None = None,
+    head: int | None = None,
+    merge_subwords: bool = False,
+    value_weighted: bool = False,
 ) -> Document:
     """Document of all captured weights as heat maps; the requested (or the sharpest) head is also drawn as links."""
-    parts: list[DocumentPart] = list(opening(look.edits, look.notes, look.storage))
-    by_kind = attentions(look) if look.of("weights") else {}
+    parts: list[DocumentPart] = list(opening_notes(record.interventions, record.notes, record.storage))
+    by_kind = captures_by_kind(record) if record.by_path("weights") else {}
     for name, captures in by_kind.items():
-        maps = attention_maps(look, captures, layer, head, words, scaled)
+        maps = attention_maps(record, captures, layer, head, merge_subwords, value_weighted)
         if len(by_kind) > 1:
             parts.append(Heading(name))
-        parts += [maps, *_lines(maps)]
-    if words and by_kind:
-        parts.append(Paragraph(MERGED, "note"))
-    if not by_kind or {capture.step for capture in look.captures} - {"weights", *OPENED}:
-        parts.append(_kept(look))
-    parts += candidates_parts(look)
-    parts.append(Paragraph(_sentence(look.caveat), "note"))
-    return Document(short_title(look.tokens.text, look.model), tuple(parts))
+        parts += [maps, *_links(maps)]
+    if merge_subwords and by_kind:
+        parts.append(Paragraph(WORD_MERGE_NOTE, "note"))
+    if not by_kind or {capture.step for capture in record.captures} - {"weights", *ARITHMETIC_STEPS}:
+        parts.append(_captured_table(record))
+    parts += next_token_parts(record)
+    parts.append(Paragraph(_capitalize(record.caveat), "note"))
+    return Document(short_title(record.tokens.text, record.model), tuple(parts))
 
 
-def attentions(look: Look) -> dict[str, list[Capture]]:
+def captures_by_kind(record: AttentionRecord) -> dict[str, list[Capture]]:
     """Return the captured weights by kind of attention: self or cross, encoder or decoder."""
     by_kind: dict[str, list[Capture]] = {}
-    for path, capture in look.of("weights").items():
-        by_kind.setdefault(attention_name(path, look.part(path)), []).append(capture)
+    for path, capture in record.by_path("weights").items():
+        by_kind.setdefault(attention_name(path, record.attention_info(path)), []).append(capture)
     if not by_kind:
         raise NotFound("No weights were captured.", hint='Capture them: steps=("weights",).')
     return by_kind
 
 
-def attention_name(place: Place, part: Part | None = None) -> str:
+def attention_name(path: ModulePath, info: AttentionInfo | None = None) -> str:
     """Return the name of an attention: "Decoder: self-attention"."""
-    cross = part.cross if part is not None else "cross" in place.part
-    stack = STACKS.get(place.stack, place.stack.capitalize())
+    cross = info.cross if info is not None else "cross" in path.part
+    stack = STACK_NAMES.get(path.stack, path.stack.capitalize())
     return f"{stack}: {'cross' if cross else 'self'}-attention"
 
 
 def attention_maps(
-    look: Look,
+    record: AttentionRecord,
     captures: Sequence[Capture],
     layer: int | None = None,
     head: int | None = None,
-    words: bool = False,
-    scaled: bool = False,
+    merge_subwords: bool = False,
+    value_weighted: bool = False,
 ) -> Maps:
     """Return captures of one kind of attention as heat maps, layers by heads; what was not captured is left empty."""
-    layers = sorted({capture.place.layer for capture in captures})
+    layers = sorted({capture.path.layer for capture in captures})
     heads = sorted({head_index for capture in captures for head_index in capture.heads})
-    queries, keys = look.axes(captures[0].place)
-    positions = sorted({row for capture in captures for row in _rows(capture)})
+    queries, keys = record.axes(captures[0].path)
+    positions = sorted({row for capture in captures for row in _captured_rows(capture)})
     values = np.full((len(layers), len(heads), len(positions), len(keys)), np.nan, dtype=np.float32)
     for capture in captures:
-        weights = seen_weights(capture, look.part(capture.place), scaled)
-        at = [positions.index(row) for row in _rows(capture)]
+        weights = masked_weights(capture, record.attention_info(capture.path), value_weighted)
+        at = [positions.index(row) for row in _captured_rows(capture)]
         for index, head_index in enumerate(capture.heads):
-            values[layers.index(capture.place.layer), heads.index(head_index), at] = weights[index]
+            values[layers.index(capture.path.layer), heads.index(head_index), at] = weights[index]
     rows, columns = tuple(queries.pieces[row] for row in positions), keys.pieces
-    if words:
+    if merge_subwords:
         values, rows = merge_words(values, queries, keys, positions)
         columns = keys.words
     single = (len(rows), len(columns)) == (len(positions), len(keys))  # one token per cell
     return Maps(
-        "Attention weight times norm of the value" if scaled else "Attention weights",
+        "Attention weight times norm of the value" if value_weighted else "Attention weights",
         values, rows, columns, tuple(map(str, layers)), tuple(map(str, heads)),
-        says=_facts(look, captures), chosen=_chosen(values, layers, heads, layer, head),
-        vectors=_vectors(look, captures, layers, heads, positions) if single and not scaled else None,
-        command="" if scaled else _command(look, captures[0].place),
+        description=_capture_notes(record, captures), selected=_selected_map(values, layers, heads, layer, head),
+        vectors=_query_key_vectors(record, captures, layers, heads, positions) if single and not value_weighted else None,
+        command="" if value_weighted else _head_command(record, captures[0].path),
     )  # fmt: skip
 
 
-def _vectors(
-    look: Look, captures: Sequence[Capture], layers: list[int], heads: list[int], places: list[int]
+def _query_key_vectors(
+    record: AttentionRecord, captures: Sequence[Capture], layers: list[int], heads: list[int], positions: list[int]
 ) -> Vectors | None:
     """Return the queries and keys of these maps, if they were captured and determine the scores."""
-    info, keys = look.part(captures[0].place), len(look.axes(captures[0].place)[1])
+    info, keys = record.attention_info(captures[0].path), len(record.axes(captures[0].path)[1])
     query_captures, key_captures = (
-        [found for capture in captures if (found := look.of(step).get(capture.place))] for step in OPENED
+        [found for capture in captures if (found := record.by_path(step).get(capture.path))]
+        for step in ARITHMETIC_STEPS
     )
     if info is None or info.scale is None or not len(query_captures) == len(key_captures) == len(captures):
         return None
     width = query_captures[0].array.shape[-1]
-    query = np.full((len(layers), len(heads), len(places), width), np.nan, dtype=np.float32)
+    query = np.full((len(layers), len(heads), len(positions), width), np.nan, dtype=np.float32)
     key = np.full((len(layers), len(heads), keys, width), np.nan, dtype=np.float32)
     for queried, keyed in zip(query_captures, key_captures, strict=True):
-        layer, rows = layers.index(queried.place.layer), [places.index(row) for row in _rows(queried)]
+        layer, rows = layers.index(queried.path.layer), [positions.index(row) for row in _captured_rows(queried)]
         for index, head in enumerate(queried.heads):
             query[layer, heads.index(head), rows] = queried.array[index]
             key[layer, heads.index(head)] = keyed.array[index]
     return Vectors(query, key, info.scale, info.softcap)
 
 
-def _command(look: Look, place: Place) -> str:
+def _head_command(record: AttentionRecord, path: ModulePath) -> str:
     """Return the start of the command that shows one head step by step; empty if only Python can show it."""
-    stack = "encoder" if look.kind == "encoder" else "decoder"
-    if place.part != "attention" or place.stack != stack:
+    stack = "encoder" if record.kind == "encoder" else "decoder"
+    if path.part != "attention" or path.stack != stack:
         return ""
-    short = len(look.tokens.text) <= LONGEST and look.tokens.text.strip()
-    return f"peasy look {quote(look.model)} {quote(look.tokens.text) if short else '- < text.txt'}"
+    short = len(record.tokens.text) <= MAX_COMMAND_TEXT and record.tokens.text.strip()
+    return f"peasy look {quote(record.model)} {quote(record.tokens.text) if short else '- < text.txt'}"
 
 
-def seen_weights(capture: Capture, part: Part | None, scaled: bool = False) -> np.ndarray:
+def masked_weights(capture: Capture, info: AttentionInfo | None, value_weighted: bool = False) -> np.ndarray:
     """Return the weights `[head, row, key]`; masked keys are NaN, not 0."""
-    array = np.array(capture.scaled() if scaled else capture.array, dtype=np.float32)
-    if part is None or part.cross:
+    array = np.array(capture.value_weighted() if value_weighted else capture.array, dtype=np.float32)
+    if info is None or info.cross:
         return array
-    rows, keys = np.array(_rows(capture))[:, None], np.arange(array.shape[-1])[None, :]
-    if part.causal:
+    rows, keys = np.array(_captured_rows(capture))[:, None], np.arange(array.shape[-1])[None, :]
+    if info.causal:
         array[:, keys > rows] = np.nan
-    if part.window is not None:  # attention sinks are visible outside the window
-        outside = np.broadcast_to(np.abs(rows - keys) > part.window, array.shape[1:])
+    if info.window is not None:  # attention sinks are visible outside the window
+        outside = np.broadcast_to(np.abs(rows - keys) > info.window, array.shape[1:])
         array[:, outside & ~(array > 0).any(axis=0)] = np.nan
     return array
 
 
 def merge_words(
-    values: np.ndarray, queries: Tokens, keys: Tokens, places: Sequence[int]
+    values: np.ndarray, queries: Tokens, keys: Tokens, positions: Sequence[int]
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Merge sub-words into words: sum over the tokens of a key word, mean over the captured tokens of a query word."""
     finite = np.isfinite(values)
     filled = np.where(finite, values, 0.0)
-    by_key = np.stack([filled[..., list(group)].sum(-1) for group in keys.groups], axis=-1)
-    visible_keys = np.stack([finite[..., list(group)].any(-1) for group in keys.groups], axis=-1)
-    row_of = {position: row for row, position in enumerate(places)}
+    by_key = np.stack([filled[..., list(group)].sum(-1) for group in keys.word_positions], axis=-1)
+    visible_keys = np.stack([finite[..., list(group)].any(-1) for group in keys.word_positions], axis=-1)
+    row_of = {position: row for row, position in enumerate(positions)}
     words = [
         (word, [row_of[position] for position in group if position in row_of])
-        for word, group in zip(queries.words, queries.groups, strict=True)
+        for word, group in zip(queries.words, queries.word_positions, strict=True)
     ]
     words = [(word, rows) for word, rows in words if rows]
     merged = np.stack([by_key[..., rows, :].mean(-2) for _, rows in words], axis=-2)
@@ -156,51 +169,58 @@ def merge_words(
     return np.where(visible, merged, np.nan).astype(np.float32), tuple(word for word, _ in words)
 
 
-def query_document(look: Look, query: int, top: int = 5) -> Document:
+def token_attention_document(record: AttentionRecord, query: int, top: int = 5) -> Document:
     """Document of one query token: each captured head with its largest weights."""
     rows = []
-    for captures in attentions(look).values():
+    for captures in captures_by_kind(record).values():
         for capture in captures:
-            if query in _rows(capture):
-                rows += list(_looked(look, capture, query, top))
-    queries, _ = look.axes(look.captures[0].place)
+            if query in _captured_rows(capture):
+                rows += list(_top_key_rows(record, capture, query, top))
+    queries, _ = record.axes(record.captures[0].path)
     if not rows:
         raise NotFound(f"Row {query} was not captured.", hint="Capture it: rows=[...].")
     columns = ("stack", "layer", "head", *(f"{rank + 1}." for rank in range(top)))
-    caveat = Paragraph(_sentence(look.caveat), "note")
+    caveat = Paragraph(_capitalize(record.caveat), "note")
     table = Table(columns, tuple(rows), f"Attention of {queries.pieces[query]}")
-    return Document(short_title(look.tokens.text, look.model), (*opening(look.edits), table, caveat))
+    return Document(
+        short_title(record.tokens.text, record.model), (*opening_notes(record.interventions), table, caveat)
+    )
 
 
-def long_document(look: LongLook) -> Document:
+def tiled_document(record: TiledAttention) -> Document:
     """Document of a long text: tiled attention of each layer, with the rows captured at full resolution."""
-    parts: list[DocumentPart] = [Paragraph(f"{len(look.tokens):,} tokens."), *opening(look.edits, (), look.storage)]
-    for overview in look.overviews:
-        parts.append(tiled_maps(look, overview))
-    parts.append(Paragraph(_sentence(look.caveat), "note"))
-    return Document(short_title(look.tokens.text, look.model), tuple(parts))
+    parts: list[DocumentPart] = [
+        Paragraph(f"{len(record.tokens):,} tokens."),
+        *opening_notes(record.interventions, (), record.storage),
+    ]
+    for overview in record.overviews:
+        parts.append(tiled_maps(record, overview))
+    parts.append(Paragraph(_capitalize(record.caveat), "note"))
+    return Document(short_title(record.tokens.text, record.model), tuple(parts))
 
 
-def tiled_maps(look: LongLook, overview: Overview) -> Maps:
+def tiled_maps(record: TiledAttention, overview: AttentionOverview) -> Maps:
     """Return tiled heat maps of one attention layer, one for each head."""
-    captured = next((rows for rows in look.rows if rows.place == overview.place and rows.step == "weights"), None)
-    info = next((part for part in look.parts if part.place == overview.place), None)
+    captured = next((rows for rows in record.exact_rows if rows.path == overview.path and rows.step == "weights"), None)
+    info = next((part for part in record.attentions if part.path == overview.path), None)
     exact, tiles = None, np.array(overview.tiles, dtype=np.float32)
     if info is not None and info.causal and not info.cross:
         tiles[:, np.triu(np.ones(tiles.shape[1:], dtype=bool), 1)] = np.nan
     if captured is not None and set(overview.heads) <= set(captured.heads):
         order = [captured.heads.index(head) for head in overview.heads]
-        exact = Rows(_rows(captured), seen_weights(captured, info, overview.scaled)[None, order])
+        exact = Rows(_captured_rows(captured), masked_weights(captured, info, overview.value_weighted)[None, order])
     return Maps(
-        "Attention weight times norm of the value" if overview.scaled else "Attention weights", tiles[None],
-        look.tokens.pieces, look.tokens.pieces, (str(overview.place.layer),), tuple(map(str, overview.heads)),
-        tile=overview.tile, reduced=overview.how, exact=exact, says=_part_facts([info] if info else []),
+        "Attention weight times norm of the value" if overview.value_weighted else "Attention weights", tiles[None],
+        record.tokens.pieces, record.tokens.pieces, (str(overview.path.layer),), tuple(map(str, overview.heads)),
+        tile_size=overview.tile, reduction=overview.reduction, exact_rows=exact, description=_attention_notes([info] if info else []),
     )  # fmt: skip
 
 
-def opening(edits: Sequence[str], notes: Sequence[str] = (), storage: str = "float32") -> Iterator[Paragraph]:
+def opening_notes(
+    interventions: Sequence[str], notes: Sequence[str] = (), storage: str = "float32"
+) -> Iterator[Paragraph]:
     """Yield opening notes: interventions, notes of the record, storage dtype."""
-    for intervention in edits:
+    for intervention in interventions:
         yield Paragraph(f"Intervention: {intervention}", "bad")
     for note in notes:
         yield Paragraph(note, "note")
@@ -208,11 +228,11 @@ def opening(edits: Sequence[str], notes: Sequence[str] = (), storage: str = "flo
         yield Paragraph(f"Values are stored as {storage}.", "note")
 
 
-def candidates_parts(look: Look) -> list[DocumentPart]:
+def next_token_parts(record: AttentionRecord) -> list[DocumentPart]:
     """Return the table of next-token candidates."""
-    if not look.next:
+    if not record.next_tokens:
         return []
-    rows = tuple((candidate.piece, candidate.chance) for candidate in look.next)
+    rows = tuple((candidate.piece, candidate.probability) for candidate in record.next_tokens)
     return [Table(("token", "probability"), rows, "Next token")]
 
 
@@ -222,26 +242,26 @@ def short_title(text: str, model: str) -> str:
     return f"{line if len(line) <= 60 else line[:57] + '...'} ({model})"
 
 
-def _kept(look: Look) -> Table:
+def _captured_table(record: AttentionRecord) -> Table:
     """Return the table of captured arrays: path, shape, smallest and largest value."""
     rows = []
-    for capture in look.captures:
+    for capture in record.captures:
         values = np.asarray(capture.array, dtype=np.float32)
         finite = values[np.isfinite(values)]
         lowest, highest = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
-        path = capture.place
+        path = capture.path
         names = (path.stack, str(path.layer), path.part.replace("_", "-"), capture.step)
         rows.append((*names, " x ".join(map(str, values.shape)), lowest, highest))
     columns = ("stack", "layer", "module", "step", "shape", "min", "max")
     return Table(columns, tuple(rows), "Captured arrays")
 
 
-def _lines(maps: Maps) -> Iterator[Links]:
-    if max(len(maps.rows), len(maps.columns)) <= MOST_LINKED:
-        yield Links(maps.name(*maps.chosen).capitalize(), maps.rows, maps.columns, maps.values[maps.chosen])
+def _links(maps: Maps) -> Iterator[Links]:
+    if max(len(maps.rows), len(maps.columns)) <= MAX_LINKED_TOKENS:
+        yield Links(maps.name(*maps.selected).capitalize(), maps.rows, maps.columns, maps.values[maps.selected])
 
 
-def _chosen(
+def _selected_map(
     values: np.ndarray, layers: list[int], heads: list[int], layer: int | None, head: int | None
 ) -> tuple[int, int]:
     """Return the requested map; by default the sharpest one, ignoring the first key (often an attention sink)."""
@@ -259,44 +279,44 @@ def _chosen(
     return int(down), int(across)
 
 
-def _rows(capture: Capture) -> tuple[int, ...]:
+def _captured_rows(capture: Capture) -> tuple[int, ...]:
     return capture.rows if capture.rows is not None else tuple(range(capture.array.shape[-2]))
 
 
-def _looked(look: Look, capture: Capture, query: int, top: int) -> Iterator[tuple[Cell, ...]]:
-    _, keys = look.axes(capture.place)
-    row = _rows(capture).index(query)
+def _top_key_rows(record: AttentionRecord, capture: Capture, query: int, top: int) -> Iterator[tuple[Cell, ...]]:
+    _, keys = record.axes(capture.path)
+    row = _captured_rows(capture).index(query)
     for index, head in enumerate(capture.heads):
         weights = np.asarray(capture.array[index, row], dtype=float)
         largest = np.argsort(-weights)[:top]
         cells = [f"{keys.pieces[key]} {weights[key]:.2f}" for key in largest if weights[key] > 0]
-        yield (capture.place.stack, str(capture.place.layer), str(head), *cells)
+        yield (capture.path.stack, str(capture.path.layer), str(head), *cells)
 
 
-def _facts(look: Look, captures: Sequence[Capture]) -> str:
-    return _part_facts([info for capture in captures if (info := look.part(capture.place)) is not None])
+def _capture_notes(record: AttentionRecord, captures: Sequence[Capture]) -> str:
+    return _attention_notes([info for capture in captures if (info := record.attention_info(capture.path)) is not None])
 
 
-def _part_facts(parts: Sequence[Part]) -> str:
+def _attention_notes(attentions: Sequence[AttentionInfo]) -> str:
     """Return notes about causal masks, sliding windows and grouped-query attention."""
     notes = []
-    if any(info.causal and not info.cross for info in parts):
+    if any(info.causal and not info.cross for info in attentions):
         notes.append("Causal: a token attends to itself and to earlier tokens; empty cells are masked.")
-    for window in sorted({info.window for info in parts if info.window is not None}):
-        layers = ", ".join(str(info.place.layer) for info in parts if info.window == window)
+    for window in sorted({info.window for info in attentions if info.window is not None}):
+        layers = ", ".join(str(info.path.layer) for info in attentions if info.window == window)
         notes.append(f"Layer {layers}: sliding window of {window} tokens; weights further away are attention sinks.")
-    for info in parts[:1]:
-        if info.grouped:
-            notes.append(f"Grouped-query attention, query heads share KV heads: {_shared(info)}.")
+    for info in attentions[:1]:
+        if info.is_grouped:
+            notes.append(f"Grouped-query attention, query heads share KV heads: {_shared_kv_heads(info)}.")
     return " ".join(notes)
 
 
-def _shared(part: Part) -> str:
+def _shared_kv_heads(info: AttentionInfo) -> str:
     groups: dict[int, list[int]] = {}
-    for head, key_head in enumerate(part.key_head):
+    for head, key_head in enumerate(info.kv_head):
         groups.setdefault(key_head, []).append(head)
     return "; ".join(f"{', '.join(map(str, heads))} use {key}" for key, heads in groups.items())
 
 
-def _sentence(text: str) -> str:
+def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]

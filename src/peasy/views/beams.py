@@ -7,7 +7,7 @@ from peasy.views.document import Document, Paragraph, Table
 
 
 @dataclass(frozen=True)
-class Branch:
+class BeamNode:
     """Node of the beam search tree: one token; `parent` is the index of the previous branch, -1 at the root.
 
     `chance` is the probability of the token, `logprob` the log-probability of the whole prefix. `fate`: went on,
@@ -17,37 +17,37 @@ class Branch:
     parent: int
     step: int
     piece: str
-    chance: float
+    probability: float
     logprob: float
-    fate: str
+    status: str
     rank: int | None = None
-    best: bool = False
+    is_best: bool = False
 
 
 def beams_document(
-    source: str, model: str, width: int, branches: tuple[Branch, ...], found: tuple[tuple[str, float], ...]
+    source: str, model: str, num_beams: int, branches: tuple[BeamNode, ...], hypotheses: tuple[tuple[str, float], ...]
 ) -> Document:
     """Document with the hypotheses, then the tree."""
-    hypothesis_rows = tuple((str(index + 1), text, score) for index, (text, score) in enumerate(found))
+    hypothesis_rows = tuple((str(index + 1), text, score) for index, (text, score) in enumerate(hypotheses))
     texts = Table(("", "text", "score"), hypothesis_rows, "Hypotheses")
     rows = tuple(
-        (str(branch.step), _beginning(branches, index), branch.chance, branch.logprob, _fate(branch))
+        (str(branch.step), _prefix(branches, index), branch.probability, branch.logprob, _outcome(branch))
         for index, branch in enumerate(branches)
     )
     tree = Table(("token", "hypothesis", "probability", "log-probability", "outcome"), rows, "Every branch")
-    note = f"{width} beams: at each step, only the {width} most likely prefixes are kept."
+    note = f"{num_beams} beams: at each step, only the {num_beams} most likely prefixes are kept."
     return Document(short_title(source, model), (Paragraph(note, "note"), texts, tree))
 
 
-def _beginning(branches: tuple[Branch, ...], at: int) -> str:
+def _prefix(branches: tuple[BeamNode, ...], index: int) -> str:
     pieces: list[str] = []
-    while at >= 0:
-        pieces.append(branches[at].piece)
-        at = branches[at].parent
+    while index >= 0:
+        pieces.append(branches[index].piece)
+        index = branches[index].parent
     return "".join(reversed(pieces))
 
 
-def _fate(branch: Branch) -> str:
+def _outcome(branch: BeamNode) -> str:
     if branch.rank is None:
-        return branch.fate
+        return branch.status
     return "best" if branch.rank == 0 else f"finished, rank {branch.rank + 1}"

@@ -2,35 +2,41 @@
 
 from collections.abc import Iterator, Sequence
 
-from peasy.views.document import Arithmetic, Document, Heading, Matrix, Paragraph, Part, Table
-from peasy.worked.checking import Checked, CheckedCell, CheckedTable
+from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Matrix, Paragraph, Table
+from peasy.worked.checking import CheckedCell, CheckedExample, CheckedTable
 
-SIGNS = {"wrong": "✗", "follows": "→", "cut": "…", "blank": "?"}
+VERDICT_SIGNS = {"wrong": "✗", "follows": "→", "cut": "…", "blank": "?"}
 """Mark after each cell that is not right, so that colour is not the only sign."""
 
 LEGEND = "✗ wrong · → follows from an earlier mistake · … truncated instead of rounded · ? blank"
 
-WIDTH = "The scale of the scores depends on d_k: include Q or K, or a line such as scoring: dot or scale: 1/2."
+MISSING_SCALE_HINT = (
+    "The scale of the scores depends on d_k: include Q or K, or a line such as scoring: dot or scale: 1/2."
+)
 
 
-def check_document(title: str, parts: Sequence[Checked], ignored: Sequence[str] = ()) -> Document:
+def check_document(title: str, parts: Sequence[CheckedExample], ignored: Sequence[str] = ()) -> Document:
     """Document of the check results. `ignored` are the captions of tables that match no step."""
     passed, checked = all(part.passed for part in parts), any(part.cells or part.rows for part in parts)
-    shown: list[Part] = [Paragraph(verdict_sentence(parts), ("good" if passed else "bad") if checked else "plain")]
+    shown: list[DocumentPart] = [
+        Paragraph(verdict_sentence(parts), ("good" if passed else "bad") if checked else "plain")
+    ]
     if ignored:
         captions = ", ".join(f'"{caption}"' for caption in ignored if caption) or "tables without a caption"
         shown.append(Paragraph(f"Not checked, because the caption names no step of attention: {captions}.", "note"))
-    taken = list(dict.fromkeys(name for part in parts for name in part.taken))
+    taken = list(dict.fromkeys(name for part in parts for name in part.unverified))
     if taken:
         note = f"{', '.join(taken)}: taken as given, because its inputs are not in the file."
-        shown.append(Paragraph(" ".join([note, *([WIDTH] if any(map(_lacks_width, parts)) else [])]), "note"))
+        shown.append(
+            Paragraph(" ".join([note, *([MISSING_SCALE_HINT] if any(map(_lacks_d_k, parts)) else [])]), "note")
+        )
     for part in parts:
         findings = list(_findings(part))
         if len(parts) > 1:
             shown += [Heading(part.title), *(findings or [Paragraph(verdict_sentence([part]))])]
         else:
             shown += findings
-    if any(part.count(verdict) for part in parts for verdict in SIGNS):
+    if any(part.count(verdict) for part in parts for verdict in VERDICT_SIGNS):
         shown.append(Paragraph(LEGEND, "note"))
     for part in parts:
         shown += [Heading(f"{part.title}: as written" if len(parts) > 1 else "As written")]
@@ -38,35 +44,35 @@ def check_document(title: str, parts: Sequence[Checked], ignored: Sequence[str] 
     return Document(f"{title}: checked", tuple(shown))
 
 
-def verdict_sentence(parts: Sequence[Checked]) -> str:
+def verdict_sentence(parts: Sequence[CheckedExample]) -> str:
     """Return the verdict in one sentence.
 
     >>> verdict_sentence([])
     'Nothing could be checked: no table can be calculated from another one.'
     """
-    count = {name: sum(part.count(name) for part in parts) for name in ("right", *SIGNS)}
-    rows = sum(len({(row.table, row.says, row.row) for row in part.rows}) for part in parts)
+    count = {name: sum(part.count(name) for part in parts) for name in ("right", *VERDICT_SIGNS)}
+    rows = sum(len({(row.table, row.description, row.row) for row in part.rows}) for part in parts)
     checked = sum(count[name] for name in ("right", "wrong", "follows", "cut"))
     if not checked and not rows:
         if count["blank"]:
-            return f"Nothing to check yet: {_many(count['blank'], 'cell')} blank."
+            return f"Nothing to check yet: {_pluralize(count['blank'], 'cell')} blank."
         return "Nothing could be checked: no table can be calculated from another one."
     kinds = [
         (count["wrong"], "wrong"), (count["follows"], "right after an earlier mistake"),
         (count["cut"], "truncated instead of rounded"),
     ]  # fmt: skip
     problems = [f"{number} {'is' if number == 1 else 'are'} {what}" for number, what in kinds if number]
-    problems += [f"{_many(rows, 'row')} {'does' if rows == 1 else 'do'} not hold"] if rows else []
-    sentence = f"{_many(checked, 'cell')} checked: " + (_listed(problems) if problems else "all right")
+    problems += [f"{_pluralize(rows, 'row')} {'does' if rows == 1 else 'do'} not hold"] if rows else []
+    sentence = f"{_pluralize(checked, 'cell')} checked: " + (_join_and(problems) if problems else "all right")
     return sentence + (f"; {count['blank']} blank." if count["blank"] else ".")
 
 
-def _lacks_width(part: Checked) -> bool:
+def _lacks_d_k(part: CheckedExample) -> bool:
     """Return True if scores are present but the steps after them could not be calculated."""
-    return any(table.name == "scores" for table in part.tables) and bool({"scaled", "weights"} & set(part.taken))
+    return any(table.name == "scores" for table in part.tables) and bool({"scaled", "weights"} & set(part.unverified))
 
 
-def _findings(part: Checked) -> Iterator[Part]:
+def _findings(part: CheckedExample) -> Iterator[DocumentPart]:
     cells = [cell for cell in part.cells if cell.verdict != "right"]
     if cells:
         columns = ("table", "row", "column", "written", "right", "verdict", "why")
@@ -77,10 +83,10 @@ def _findings(part: Checked) -> Iterator[Part]:
 
 
 def _cell_row(cell: CheckedCell) -> tuple[str, ...]:
-    return (cell.table, cell.row, cell.column, cell.written, right_text(cell), cell.verdict, cell.why)
+    return (cell.table, cell.row, cell.column, cell.written, format_expected(cell), cell.verdict, cell.why)
 
 
-def right_text(cell: CheckedCell) -> str:
+def format_expected(cell: CheckedCell) -> str:
     """Return the right value, with the decimals of the written one, in percent where it is in percent."""
     if cell.right is None:
         return "unknown"
@@ -99,25 +105,31 @@ def _matrix(table: CheckedTable) -> Matrix:
         if verdict in ("wrong", "follows", "cut")
     }
     values = tuple(
-        tuple(f"{text} {SIGNS.get(verdict, '')}".strip() for text, verdict in zip(texts, verdicts, strict=True))
+        tuple(f"{text} {VERDICT_SIGNS.get(verdict, '')}".strip() for text, verdict in zip(texts, verdicts, strict=True))
         for texts, verdicts in zip(table.written, table.verdicts, strict=True)
     )
 
     def explain(row: int, column: int) -> Arithmetic:
         where = f"{table.name}, row {table.rows[row]}, column {table.columns[column]}: {table.written[row][column]}"
-        verdict, why = table.verdicts[row][column], table.whys[row][column]
+        verdict, why = table.verdicts[row][column], table.reasons[row][column]
         return Arithmetic(
             where, (f"{verdict}: {why}" if why else "This cell cannot be calculated from the given tables.",)
         )
 
     return Matrix(
-        table.name, values, table.rows, table.columns, says=table.says, marks=frozenset(marks), explain=explain
+        table.name,
+        values,
+        table.rows,
+        table.columns,
+        description=table.description,
+        marks=frozenset(marks),
+        explain=explain,
     )
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _pluralize(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _listed(parts: Sequence[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+def _join_and(items: Sequence[str]) -> str:
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from peasy.views.document import Cell, Curves, Document, Paragraph, Part, Table
-from peasy.views.run import as_time
+from peasy.views.document import Cell, Curves, Document, DocumentPart, Paragraph, Table
+from peasy.views.run import format_duration
 
 
 @dataclass(frozen=True)
-class Contender:
+class ComparedModel:
     """Trained model in a comparison. `measures` are (name, value, is percentage); curve is (seconds, y)."""
 
     kind: str
@@ -15,7 +15,7 @@ class Contender:
     parameters: int
     tokens: int
     seconds: float
-    measures: tuple[tuple[str, float, bool], ...]
+    metrics: tuple[tuple[str, float, bool], ...]
     curve: tuple[tuple[float, float], ...] = ()
 
 
@@ -26,39 +26,39 @@ class ComparisonFacts:
     data: str
     budget: str
     seed: int
-    measure: str
-    contenders: tuple[Contender, ...]
+    metric: str
+    models: tuple[ComparedModel, ...]
     notes: tuple[str, ...] = ()
 
     @property
-    def drawn(self) -> str:
+    def curve_metric(self) -> str:
         """Metric of the curves: `measure` if it is known during training, else the loss."""
-        return self.measure if self.measure == "bits per byte" else "loss"
+        return self.metric if self.metric == "bits per byte" else "loss"
 
 
 def comparison_document(facts: ComparisonFacts) -> Document:
     """Document with one row for each model, then the curves."""
-    names = list(dict.fromkeys(name for model in facts.contenders for name, _, _ in model.measures))
+    names = list(dict.fromkeys(name for model in facts.models for name, _, _ in model.metrics))
     columns = ("kind", "parameters", "training tokens", "time", *names)
-    rows = tuple(_row(model, names) for model in facts.contenders)
-    parts: list[Part] = [
-        Paragraph(f"{facts.data}, {facts.budget}, seed {facts.seed}. Ranked by {facts.measure}, best first."),
+    rows = tuple(_row(model, names) for model in facts.models)
+    parts: list[DocumentPart] = [
+        Paragraph(f"{facts.data}, {facts.budget}, seed {facts.seed}. Ranked by {facts.metric}, best first."),
         Table(columns, rows),
     ]
-    lines = tuple((model.kind, model.curve) for model in facts.contenders if model.curve)
+    lines = tuple((model.kind, model.curve) for model in facts.models if model.curve)
     if lines:
-        parts.append(Curves(f"Validation {facts.drawn}", lines, "seconds", facts.drawn))
+        parts.append(Curves(f"Validation {facts.curve_metric}", lines, "seconds", facts.curve_metric))
     parts += [Paragraph(note, "note") for note in facts.notes]
-    kinds = ", ".join(model.kind for model in facts.contenders)
+    kinds = ", ".join(model.kind for model in facts.models)
     return Document(f"{kinds} on {facts.data}", tuple(parts))
 
 
-def _row(each: Contender, names: list[str]) -> tuple[Cell, ...]:
-    values = {name: f"{value:.2%}" if share else f"{value:.4f}" for name, value, share in each.measures}
+def _row(model: ComparedModel, names: list[str]) -> tuple[Cell, ...]:
+    values = {name: f"{value:.2%}" if share else f"{value:.4f}" for name, value, share in model.metrics}
     return (
-        each.kind,
-        f"{each.parameters:,}",
-        f"{each.tokens:,}",
-        as_time(each.seconds),
+        model.kind,
+        f"{model.parameters:,}",
+        f"{model.tokens:,}",
+        format_duration(model.seconds),
         *(values.get(name, "") for name in names),
     )

@@ -62,7 +62,7 @@ class Matrix:
     row_axis: str = ""
     column_axis: str = ""
     tex: str = ""
-    says: str = ""
+    description: str = ""
     shaded: bool = False
     marks: frozenset[tuple[int, int]] = frozenset()
     explain: Callable[[int, int], Arithmetic] | None = field(default=None, compare=False)
@@ -111,22 +111,22 @@ class Curves:
 
 
 @dataclass(frozen=True)
-class Block:
+class Node:
     """Node of an architecture diagram: name, description, size, and the nodes inside it, first to last.
 
     `times` identical nodes are stacked and drawn once.
     """
 
     name: str
-    says: str = ""
+    description: str = ""
     note: str = ""
-    blocks: tuple["Block", ...] = ()
-    times: int = 1
+    nodes: tuple["Node", ...] = ()
+    repeat: int = 1
 
-    def walk(self, depth: int = 0) -> Iterator[tuple[int, "Block"]]:
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, "Node"]]:
         """Yield this node and all nodes inside it, each with its depth."""
         yield depth, self
-        for block in self.blocks:
+        for block in self.nodes:
             yield from block.walk(depth + 1)
 
 
@@ -135,9 +135,9 @@ class Diagram:
     """Architecture diagram: columns of nodes, drawn from bottom to top; as text, first to last."""
 
     title: str
-    columns: tuple[tuple[Block, ...], ...]
+    columns: tuple[tuple[Node, ...], ...]
 
-    def walk(self) -> Iterator[tuple[int, Block]]:
+    def walk(self) -> Iterator[tuple[int, Node]]:
         """Yield all nodes with their depth, column by column."""
         for column in self.columns:
             for block in column:
@@ -148,7 +148,7 @@ class Diagram:
 class Rows:
     """Exact rows of tiled heat maps: `values` is [down, across, row, column]."""
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     values: "np.ndarray"
 
 
@@ -185,11 +185,11 @@ class Maps:
     column_axis: str = "key"
     down_axis: str = "layer"
     across_axis: str = "head"
-    says: str = ""
-    chosen: tuple[int, int] = (0, 0)
-    tile: int = 1
-    reduced: str = ""
-    exact: Rows | None = None
+    description: str = ""
+    selected: tuple[int, int] = (0, 0)
+    tile_size: int = 1
+    reduction: str = ""
+    exact_rows: Rows | None = None
     vectors: Vectors | None = None
     command: str = ""
 
@@ -218,23 +218,23 @@ class Links:
     weights: "np.ndarray"
     left_axis: str = "query"
     right_axis: str = "key"
-    says: str = ""
+    description: str = ""
     ribbons: bool = False
-    least: float = 0.02
-    known: tuple[tuple[int, int], ...] = ()
+    min_weight: float = 0.02
+    gold: tuple[tuple[int, int], ...] = ()
 
-    def strongest(self, most: int) -> list[tuple[int, int, float]]:
+    def strongest(self, limit: int) -> list[tuple[int, int, float]]:
         """Return (left, right, weight) of links with at least weight `least`, the strongest first."""
         import numpy as np  # only here: --help must not import NumPy
 
         weights = np.nan_to_num(np.asarray(self.weights, dtype=float))
-        left, right = np.nonzero(weights >= self.least)
-        order = np.argsort(-weights[left, right], kind="stable")[:most]
+        left, right = np.nonzero(weights >= self.min_weight)
+        order = np.argsort(-weights[left, right], kind="stable")[:limit]
         return [(int(left[i]), int(right[i]), float(weights[left[i], right[i]])) for i in order]
 
 
 @dataclass(frozen=True)
-class Cache:
+class CacheFigure:
     """KV cache use per decoding step.
 
     `tokens` are prompt and generated tokens; `steps` are (cached positions, computed positions), from the first token.
@@ -243,10 +243,12 @@ class Cache:
     title: str
     tokens: tuple[str, ...]
     steps: tuple[tuple[int, int], ...]
-    says: str = ""
+    description: str = ""
 
 
-Part = Heading | Paragraph | Formula | Arithmetic | Matrix | Table | Plane | Curves | Diagram | Maps | Links | Cache
+DocumentPart = (
+    Heading | Paragraph | Formula | Arithmetic | Matrix | Table | Plane | Curves | Diagram | Maps | Links | CacheFigure
+)
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ class Document:
     """
 
     title: str
-    parts: tuple[Part, ...]
+    parts: tuple[DocumentPart, ...]
     decimals: int = 4
     settings: tuple[str, ...] = ()
 
@@ -267,10 +269,10 @@ class Document:
 
     def has_numbers(self) -> bool:
         """Return True if any part shows rounded numbers; only then a note about rounding is needed."""
-        return any(_has_numbers(part) for part in self.parts)
+        return any(_shows_numbers(part) for part in self.parts)
 
 
-def _has_numbers(part: Part) -> bool:
+def _shows_numbers(part: DocumentPart) -> bool:
     if isinstance(part, Table):
         return any(isinstance(cell, float | int) for row in part.rows for cell in row)
     return isinstance(part, Matrix | Plane | Curves | Maps | Links)

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass, field
 
-from peasy.views.document import Cell, Document, Heading, Paragraph, Part, Table
+from peasy.views.document import Cell, Document, DocumentPart, Heading, Paragraph, Table
 
 
 @dataclass(frozen=True)
-class Measure:
+class EvaluationMetric:
     """Metric: name, value and description; `share`: a fraction of 1, shown in percent."""
 
     name: str
     value: float
-    says: str
-    share: bool = False
+    description: str
+    is_fraction: bool = False
 
 
 @dataclass(frozen=True)
@@ -22,44 +22,46 @@ class EvaluationFacts:
     model: str
     data: str
     split: str
-    counted: str
-    measures: tuple[Measure, ...]
+    sample_count: str
+    metrics: tuple[EvaluationMetric, ...]
     categories: tuple[tuple[str, int, int], ...] = ()
-    wrong: tuple[tuple[str, str, str], ...] = ()
+    errors: tuple[tuple[str, str, str], ...] = ()
     notes: tuple[str, ...] = field(default=())
 
 
 def evaluation_document(facts: EvaluationFacts) -> Document:
     """Document with the metrics, the categories, and some wrong outputs."""
-    rows: tuple[tuple[Cell, ...], ...] = tuple((metric.name, _value(metric), metric.says) for metric in facts.measures)
-    parts: list[Part] = [
-        Paragraph(f"{facts.data}, {_split(facts.split)}: {facts.counted}."),
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (metric.name, _format_value(metric), metric.description) for metric in facts.metrics
+    )
+    parts: list[DocumentPart] = [
+        Paragraph(f"{facts.data}, {_split_name(facts.split)}: {facts.sample_count}."),
         Table(("metric", "value", "description"), rows),
     ]
     if len(facts.categories) > 1:
         rates = tuple((name or "other", f"{correct / count:.1%}", f"{correct:,} of {count:,}")
                       for name, correct, count in facts.categories)  # fmt: skip
         parts += [Heading("By category"), Table(("category", "accuracy", "count"), rates)]
-    if facts.wrong:
+    if facts.errors:
         parts += [
             Heading("Wrong outputs"),
-            Table(("source", "reference", "output"), tuple(tuple(map(_short, row)) for row in facts.wrong)),
+            Table(("source", "reference", "output"), tuple(tuple(map(_truncate, row)) for row in facts.errors)),
         ]
     parts += [Paragraph(note, "note") for note in facts.notes]
     return Document(f"{facts.model} on {facts.data}", tuple(parts))
 
 
-def _value(measure: Measure) -> str:
-    if measure.share:
-        return f"{measure.value:.2%}"
-    return f"{measure.value:,.2f}" if abs(measure.value) >= 10 else f"{measure.value:.4f}"
+def _format_value(metric: EvaluationMetric) -> str:
+    if metric.is_fraction:
+        return f"{metric.value:.2%}"
+    return f"{metric.value:,.2f}" if abs(metric.value) >= 10 else f"{metric.value:.4f}"
 
 
-def _short(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _truncate(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _split(split: str) -> str:
+def _split_name(split: str) -> str:
     return {"valid": "validation split", "train": "training split", "test": "test split", "all": "all data"}.get(
         split, split
     )

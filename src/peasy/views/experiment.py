@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from peasy.views.document import Document, Paragraph, Part, Table
+from peasy.views.document import Document, DocumentPart, Paragraph, Table
 
 
-def finding_document(
-    name: str, question: str, parts: Sequence[Part], verdict: str, holds: bool, caveat: str, seed: int
+def experiment_document(
+    name: str, question: str, parts: Sequence[DocumentPart], verdict: str, holds: bool, caveat: str, seed: int
 ) -> Document:
     """Document with the question, the measurements, the verdict and the caveat."""
     conclusion = Paragraph(verdict, "good" if holds else "bad")

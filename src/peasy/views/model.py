@@ -1,22 +1,22 @@
 """Architecture diagram of a model: its modules with description, parameter count and memory."""
 
-from peasy.checkpoint.memory import show_bytes
+from peasy.checkpoint.ram import format_bytes
 from peasy.models.describe import Box
-from peasy.views.document import Block, Diagram, Document, Paragraph
+from peasy.views.document import Diagram, Document, Node, Paragraph
 
 
 def model_document(box: Box, name: str | None = None) -> Document:
     """Document of `model.describe()`: a one-sentence summary and the architecture diagram."""
-    size = f"{box.parameters:,} parameters, {show_bytes(box.bytes)} of memory."
-    columns = _columns([_block(inner) for inner in box.boxes])
+    size = f"{box.parameters:,} parameters, {format_bytes(box.bytes)} of memory."
+    columns = _columns([_node(inner) for inner in box.boxes])
     title = name or box.name
-    return Document(title, (Paragraph(box.says), Paragraph(size), Diagram("From input to output", columns)))
+    return Document(title, (Paragraph(box.description), Paragraph(size), Diagram("From input to output", columns)))
 
 
-def in_short(count: int) -> str:
+def short_count(count: int) -> str:
     """Return a count in short form.
 
-    >>> in_short(124_439_808), in_short(1_536)
+    >>> short_count(124_439_808), short_count(1_536)
     ('124.4 M', '1,536')
     """
     for size, letter in ((10**9, "B"), (10**6, "M"), (10**4, "K")):
@@ -25,20 +25,20 @@ def in_short(count: int) -> str:
     return f"{count:,}"
 
 
-def _block(box: Box) -> Block:
+def _node(box: Box) -> Node:
     prefix = "each " if box.times > 1 else ""
-    note = f"{prefix}{in_short(box.parameters)} · {show_bytes(box.bytes)}" if box.parameters else ""
+    note = f"{prefix}{short_count(box.parameters)} · {format_bytes(box.bytes)}" if box.parameters else ""
     name = box.name.replace("_", " ").replace("feedforward", "feed-forward")
-    return Block(name, box.says, note, tuple(map(_block, box.boxes)), box.times)
+    return Node(name, box.description, note, tuple(map(_node, box.boxes)), box.times)
 
 
-def _columns(blocks: list[Block]) -> tuple[tuple[Block, ...], ...]:
+def _columns(nodes: list[Node]) -> tuple[tuple[Node, ...], ...]:
     """Return one column, or two for an encoder-decoder: encoder on the left, decoder on the right."""
-    by_name = {block.name: block for block in blocks}
+    by_name = {block.name: block for block in nodes}
     if "encoder" not in by_name or "decoder" not in by_name:
-        return (tuple(blocks),)
+        return (tuple(nodes),)
     encoder = [by_name["embedding"], by_name["encoder"]]
-    decoder = [block for block in blocks if block not in encoder]
+    decoder = [block for block in nodes if block not in encoder]
     if "target embedding" not in by_name:
-        decoder.insert(0, Block("target embedding", "shared with the source"))
+        decoder.insert(0, Node("target embedding", "shared with the source"))
     return tuple(encoder), tuple(decoder)

@@ -5,25 +5,25 @@ from collections.abc import Iterator
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.views.document import Arithmetic, Heading, Paragraph, Part, Plane
-from peasy.worked.arithmetic import place
-from peasy.worked.label import visible
-from peasy.worked.number import bracket, show
-from peasy.worked.work import Worked
+from peasy.views.document import Arithmetic, DocumentPart, Heading, Paragraph, Plane
+from peasy.worked.arithmetic import find_index
+from peasy.worked.label import token_label
+from peasy.worked.number import format_number, format_operand
+from peasy.worked.solver import WorkedExample
 
 
-def word_plane(worked: Worked) -> Iterator[Part]:
+def word_vectors_plot(worked: WorkedExample) -> Iterator[DocumentPart]:
     """Yield the plot of two features if the example names two, with the projection if it names two words."""
     example = worked.example
     if len(example.plane) == 2 and example.rows is not None:
-        x, y = (place(feature, example.features, "feature") for feature in example.plane)
-        points = [(visible(token), row[x], row[y]) for token, row in zip(worked.tokens, example.rows, strict=True)]
+        x, y = (find_index(feature, example.features, "feature") for feature in example.plane)
+        points = [(token_label(token), row[x], row[y]) for token, row in zip(worked.tokens, example.rows, strict=True)]
         lines: tuple[tuple[float, float, float, float], ...] = ()
         yield Heading("Word vectors")
         if example.project:
             foot, explanation = _projection(worked)
-            moved = points[place(example.project[0], worked.tokens, "word")]
-            points.append((f"{moved[0]} on {visible(example.project[1])}", float(foot[x]), float(foot[y])))
+            moved = points[find_index(example.project[0], worked.tokens, "word")]
+            points.append((f"{moved[0]} on {token_label(example.project[1])}", float(foot[x]), float(foot[y])))
             lines = ((moved[1], moved[2], float(foot[x]), float(foot[y])),)
             yield from explanation
         shown = tuple(point for point in points if point[1] or point[2])
@@ -33,24 +33,24 @@ def word_plane(worked: Worked) -> Iterator[Part]:
             yield Paragraph(f"At the origin, with neither feature: {', '.join(left_out)}.", "note")
 
 
-def _projection(worked: Worked) -> tuple[np.ndarray, list[Part]]:
+def _projection(worked: WorkedExample) -> tuple[np.ndarray, list[DocumentPart]]:
     """Return the projection of the first word onto the second, and its arithmetic."""
     names = worked.example.project
     if len(names) != 2:
         raise InvalidInput("project must name two words: the one to project, and the one to project onto.")
-    x, y = (np.asarray(worked.example.rows)[place(name, worked.tokens, "word")] for name in names)
+    x, y = (np.asarray(worked.example.rows)[find_index(name, worked.tokens, "word")] for name in names)
     dot, square = float(x @ y), float(y @ y)
     if square == 0:
-        raise InvalidInput(f'"{visible(names[1])}" is the zero vector: nothing can be projected onto it.')
+        raise InvalidInput(f'"{token_label(names[1])}" is the zero vector: nothing can be projected onto it.')
     factor = dot / square
-    products = " + ".join(f"{bracket(a)}·{bracket(b)}" for a, b in zip(x, y, strict=True))
-    squares = " + ".join(f"{bracket(b)}^2" for b in y)
+    products = " + ".join(f"{format_operand(a)}·{format_operand(b)}" for a, b in zip(x, y, strict=True))
+    squares = " + ".join(f"{format_operand(b)}^2" for b in y)
     lines = (
-        f"x · y: {products} = {show(dot)}",
-        f"y · y: {squares} = {show(square)}",
-        f"c: {show(dot)} / {show(square)} = {show(factor)}",
-        f"c·y: [{', '.join(show(factor * b) for b in y)}]",
+        f"x · y: {products} = {format_number(dot)}",
+        f"y · y: {squares} = {format_number(square)}",
+        f"c: {format_number(dot)} / {format_number(square)} = {format_number(factor)}",
+        f"c·y: [{', '.join(format_number(factor * b) for b in y)}]",
     )
-    first, second = map(visible, names)
+    first, second = map(token_label, names)
     sentence = Paragraph(f"The projection of {first} onto {second} is c·{second}; the remainder is orthogonal to it.")
     return factor * y, [sentence, Arithmetic(f"{first} (x) projected onto {second} (y)", lines)]

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from peasy.views.document import Cell, Curves, Document, Heading, Paragraph, Part, Table
+from peasy.views.document import Cell, Curves, Document, DocumentPart, Heading, Paragraph, Table
 
-POINTS = 24
+MAX_POINTS = 24
 """Maximum number of points of a curve; metrics.jsonl has all of them."""
 
 
@@ -23,12 +23,12 @@ class RunFacts:
     step: int = 0
     parameters: int | None = None
     loss: float | None = None
-    valid: float | None = None
+    validation_loss: float | None = None
     tokens: int = 0
     elapsed: float = 0.0
     sha256: str | None = None
-    learned: tuple[tuple[float, float], ...] = ()
-    validated: tuple[tuple[float, float], ...] = ()
+    train_losses: tuple[tuple[float, float], ...] = ()
+    validation_losses: tuple[tuple[float, float], ...] = ()
     samples: tuple[tuple[str, str], ...] = ()
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -42,14 +42,14 @@ def run_document(run: RunFacts) -> Document:
         ("state", run.state),
         ("parameters", "" if run.parameters is None else f"{run.parameters:,}"),
         ("tokens", f"{run.tokens:,}"),
-        ("time", as_time(run.elapsed)),
-        ("loss", _loss(run.loss)),
-        ("validation loss", _loss(run.valid)),
+        ("time", format_duration(run.elapsed)),
+        ("loss", _format_loss(run.loss)),
+        ("validation loss", _format_loss(run.validation_loss)),
         ("weights", run.sha256[:16] if run.sha256 else ""),
         ("folder", run.folder),
     ]
-    parts: list[Part] = [Table(("field", "value"), tuple(rows))]
-    curves = (("training", thin(run.learned)), ("validation", run.validated))
+    parts: list[DocumentPart] = [Table(("field", "value"), tuple(rows))]
+    curves = (("training", downsample(run.train_losses)), ("validation", run.validation_losses))
     lines = tuple((name, points) for name, points in curves if points)
     if lines:
         parts.append(Curves("Loss", lines, "step", "loss"))
@@ -59,24 +59,31 @@ def run_document(run: RunFacts) -> Document:
     return Document(run.name, tuple(parts))
 
 
-def runs_document(runs: tuple[RunFacts, ...], place: str) -> Document:
+def runs_document(runs: tuple[RunFacts, ...], folder: str) -> Document:
     """Document listing all runs, one row each."""
     columns = ("name", "kind", "data", "state", "validation loss", "time")
     rows = tuple(
-        (run.name, f"{run.kind} {run.preset}", run.data, run.state, _loss(run.valid), as_time(run.elapsed))
+        (
+            run.name,
+            f"{run.kind} {run.preset}",
+            run.data,
+            run.state,
+            _format_loss(run.validation_loss),
+            format_duration(run.elapsed),
+        )
         for run in runs
     )
     if not rows:
         return Document("Runs", (Paragraph("No runs yet. Start one: peasy train gpt --data stories"),))
-    return Document("Runs", (Table(columns, rows), Paragraph(f"Runs are stored in {place}.", "note")))
+    return Document("Runs", (Table(columns, rows), Paragraph(f"Runs are stored in {folder}.", "note")))
 
 
 def diff_document(left: RunFacts, right: RunFacts) -> Document:
     """Document of the differences between two runs: settings, then results."""
     keys = [key for key in {**left.settings, **right.settings} if left.settings.get(key) != right.settings.get(key)]
     rows: list[tuple[Cell, ...]] = [(key, left.settings.get(key, ""), right.settings.get(key, "")) for key in keys]
-    for name, value in (("step", lambda run: str(run.step)), ("loss", lambda run: _loss(run.loss)),
-                        ("validation loss", lambda run: _loss(run.valid)), ("time", lambda run: as_time(run.elapsed)),
+    for name, value in (("step", lambda run: str(run.step)), ("loss", lambda run: _format_loss(run.loss)),
+                        ("validation loss", lambda run: _format_loss(run.valid)), ("time", lambda run: format_duration(run.elapsed)),
                         ("weights", lambda run: (run.sha256 or "")[:16])):  # fmt: skip
         if value(left) != value(right):
             rows.append((name, value(left), value(right)))
@@ -85,10 +92,10 @@ def diff_document(left: RunFacts, right: RunFacts) -> Document:
     return Document(f"{left.name} and {right.name}", (Table(("field", left.name, right.name), tuple(rows)),))
 
 
-def as_time(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration as text.
 
-    >>> as_time(7), as_time(75), as_time(3 * 3600 + 120)
+    >>> format_duration(7), format_duration(75), format_duration(3 * 3600 + 120)
     ('7 s', '1 min 15 s', '3 h 2 min')
     """
     whole = round(seconds)
@@ -99,18 +106,20 @@ def as_time(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def thin(points: tuple[tuple[float, float], ...], most: int = POINTS) -> tuple[tuple[float, float], ...]:
+def downsample(
+    points: tuple[tuple[float, float], ...], max_points: int = MAX_POINTS
+) -> tuple[tuple[float, float], ...]:
     """Downsample a long curve by averaging segments.
 
-    >>> thin(((1, 4.0), (2, 2.0), (3, 1.0), (4, 1.0)), most=2)
+    >>> downsample(((1, 4.0), (2, 2.0), (3, 1.0), (4, 1.0)), max_points=2)
     ((2, 3.0), (4, 1.0))
     """
-    if len(points) <= most:
+    if len(points) <= max_points:
         return points
-    cuts = [round(i * len(points) / most) for i in range(most + 1)]
+    cuts = [round(i * len(points) / max_points) for i in range(max_points + 1)]
     parts = [points[a:b] for a, b in pairwise(cuts)]
     return tuple((part[-1][0], sum(y for _, y in part) / len(part)) for part in parts)
 
 
-def _loss(loss: float | None) -> str:
+def _format_loss(loss: float | None) -> str:
     return "" if loss is None else f"{loss:.4f}"

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from peasy.formula import Step, Steps
-from peasy.views.document import Document, Heading, Matrix, Paragraph, Part
+from peasy.formula import FormulaStep, Steps
+from peasy.views.document import Document, DocumentPart, Heading, Matrix, Paragraph
 
-MOST_TABLES = 8
+MAX_TABLES = 8
 """Maximum number of tables (heads and batch entries) per step."""
 
-MOST = 40
+MAX_SIZE = 40
 """Maximum number of rows and columns of one table; the arrays are not cut."""
 
 
@@ -23,8 +23,8 @@ def steps_document(steps: Steps, decimals: int = 4) -> Document:
     >>> [matrix.name for matrix in steps_document(attend([[1.0]], [[1.0]], [[2.0]])).matrices()][:2]
     ['query', 'key']
     """
-    parts: list[Part] = []
-    for number, (step, array) in enumerate(_changing(steps), start=1):
+    parts: list[DocumentPart] = []
+    for number, (step, array) in enumerate(_effective_steps(steps), start=1):
         parts.append(Heading(step.name, number))
         parts += _tables(step, array)
     return Document(_title(steps), tuple(parts), decimals)
@@ -34,42 +34,42 @@ def _title(steps: Steps) -> str:
     return type(steps).__name__.removesuffix("Steps") or "Steps"
 
 
-def _changing(steps: Steps) -> Iterator[tuple[Step, Any]]:
+def _effective_steps(steps: Steps) -> Iterator[tuple[FormulaStep, Any]]:
     """Yield the steps, without those that change nothing (no mask, no scale)."""
     previous = None
-    for step, array in steps.numbered():
+    for step, array in steps.step_arrays():
         if array is not previous:
             yield step, array
         previous = array
 
 
-def _tables(step: Step, array: Any) -> Iterator[Part]:
+def _tables(step: FormulaStep, array: Any) -> Iterator[DocumentPart]:
     axes = step.axes_of(array)
     indices = product(*(range(size) for size in array.shape[:-2]))
     count = int(np.prod(array.shape[:-2], dtype=int))
-    for index in islice(indices, MOST_TABLES):
+    for index in islice(indices, MAX_TABLES):
         label = ", ".join(f"{axis} {number}" for axis, number in zip(axes, index, strict=False))
         yield _matrix(step, array[index] if index else array, label, axes)
-    if count > MOST_TABLES:
-        yield Paragraph(f"{count - MOST_TABLES:,} more tables of {step.name} are not shown.", "note")
-    if array.ndim >= 2 and max(array.shape[-2:]) > MOST:
+    if count > MAX_TABLES:
+        yield Paragraph(f"{count - MAX_TABLES:,} more tables of {step.name} are not shown.", "note")
+    if array.ndim >= 2 and max(array.shape[-2:]) > MAX_SIZE:
         size = "x".join(map(str, array.shape[-2:]))
         yield Paragraph(f"Only a part of {size} is shown; steps.{step.name} has all values.", "note")
 
 
-def _matrix(step: Step, array: Any, where: str, axes: tuple[str, ...]) -> Matrix:
+def _matrix(step: FormulaStep, array: Any, label: str, axes: tuple[str, ...]) -> Matrix:
     array = array[None, :] if array.ndim == 1 else array
-    height, width = (min(size, MOST) for size in array.shape)
-    rows = _numbers(array[:height, :width])
-    name = f"{step.name} ({where})" if where else step.name
+    height, width = (min(size, MAX_SIZE) for size in array.shape)
+    rows = _to_numpy(array[:height, :width])
+    name = f"{step.name} ({label})" if label else step.name
     labels = tuple(map(str, range(rows.shape[0]))), tuple(map(str, range(rows.shape[1])))
     row_axis, column_axis = axes[-2:] if len(axes) > 1 else ("", axes[-1])
     values = tuple(tuple(row) for row in rows.tolist())
     shaded = step.name == "weights"
-    return Matrix(name, values, *labels, row_axis, column_axis, step.tex, step.says, shaded=shaded)
+    return Matrix(name, values, *labels, row_axis, column_axis, step.tex, step.description, shaded=shaded)
 
 
-def _numbers(array: Any) -> np.ndarray:
+def _to_numpy(array: Any) -> np.ndarray:
     """Convert a small array of any library to NumPy."""
     if hasattr(array, "detach"):
         array = array.detach().cpu().double()

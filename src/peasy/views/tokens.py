@@ -1,36 +1,38 @@
 """Tokenized text as a document: each piece with its id, character offsets and word."""
 
-from peasy.text.encoding import Encoding
-from peasy.views.document import Cell, Document, Paragraph, Part, Table
+from peasy.tokenization.encoding import Encoding
+from peasy.views.document import Cell, Document, DocumentPart, Paragraph, Table
 
-_MOST_ROWS = 500
+_MAX_ROWS = 500
 
 
-def tokens_document(encoding: Encoding, name: str, kind: str, vocabulary: int) -> Document:
+def tokens_document(encoding: Encoding, name: str, kind: str, vocab_size: int) -> Document:
     """Document with the table of tokens, truncated with a note if the text is long."""
-    count, words = len(encoding), len(encoding.groups())
-    parts: list[Part] = [
-        Paragraph(f"{_many(count, 'token')} for {_many(words, 'word')}, {_many(len(encoding.text), 'character')}."),
+    count, words = len(encoding), len(encoding.word_groups())
+    parts: list[DocumentPart] = [
+        Paragraph(
+            f"{_pluralize(count, 'token')} for {_pluralize(words, 'word')}, {_pluralize(len(encoding.text), 'character')}."
+        ),
         Table(
             ("position", "piece", "id", "characters", "word"),
-            tuple(_row(encoding, position) for position in range(min(count, _MOST_ROWS))),
+            tuple(_row(encoding, position) for position in range(min(count, _MAX_ROWS))),
         ),
-        Paragraph(f"Tokenizer of {name}: {kind}, {vocabulary:,} ids. · is a space, ⏎ a newline.", "note"),
+        Paragraph(f"Tokenizer of {name}: {kind}, {vocab_size:,} ids. · is a space, ⏎ a newline.", "note"),
     ]
-    if count > _MOST_ROWS:
-        note = f"Only the first {_MOST_ROWS} of {count:,} tokens are shown; --json has them all."
+    if count > _MAX_ROWS:
+        note = f"Only the first {_MAX_ROWS} of {count:,} tokens are shown; --json has them all."
         parts.insert(2, Paragraph(note, "note"))
     return Document(_title(encoding.text), tuple(parts))
 
 
-def _row(encoding: Encoding, place: int) -> tuple[Cell, ...]:
-    start, end = encoding.offsets[place]
-    word = encoding.words[place]
+def _row(encoding: Encoding, position: int) -> tuple[Cell, ...]:
+    start, end = encoding.offsets[position]
+    word = encoding.word_ids[position]
     # As text, so that ids and positions are not formatted with decimals.
     return (
-        str(place),
-        encoding.pieces[place],
-        str(encoding.ids[place]),
+        str(position),
+        encoding.pieces[position],
+        str(encoding.ids[position]),
         f"{start}–{end}" if end > start else "",
         "" if word is None else str(word),
     )
@@ -41,5 +43,5 @@ def _title(text: str) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}" + "s" * (count != 1)
+def _pluralize(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + "s" * (count != 1)

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from peasy.views.document import Document, Paragraph, Part, Table
+from peasy.views.document import Document, DocumentPart, Paragraph, Table
 
 
 @dataclass(frozen=True)
-class Translated:
+class TranslationHypothesis:
     """Translation hypothesis: `score` is its log-probability, length-normalised in beam search."""
 
     text: str
@@ -16,22 +16,26 @@ class Translated:
     logprob: float
 
 
-def translations_document(rows: tuple[tuple[str, tuple[Translated, ...], str | None], ...], note: str) -> Document:
+def translations_document(
+    rows: tuple[tuple[str, tuple[TranslationHypothesis, ...], str | None], ...], note: str
+) -> Document:
     """Document of sources with their translations, best first; rows are (source, hypotheses, error)."""
     if len(rows) == 1:
         source, hypotheses, error = rows[0]
-        return Document(_title(source), (*_one(hypotheses, error), Paragraph(note, "note")))
+        return Document(_title(source), (*_hypothesis_parts(hypotheses, error), Paragraph(note, "note")))
     texts = tuple((source, error or (best[0].text if best else "")) for source, best, error in rows)
     table = Table(("source", "translation"), texts)
     return Document("Translations", (table, Paragraph(note, "note")))
 
 
-def _one(found: tuple[Translated, ...], error: str | None) -> list[Part]:
+def _hypothesis_parts(hypotheses: tuple[TranslationHypothesis, ...], error: str | None) -> list[DocumentPart]:
     if error is not None:
         return [Paragraph(error, "bad")]
-    parts: list[Part] = [Paragraph(found[0].text)]
-    if len(found) > 1:
-        rows = tuple((str(i + 1), hyp.text, f"{hyp.score:.4f}", f"{hyp.logprob:.4f}") for i, hyp in enumerate(found))
+    parts: list[DocumentPart] = [Paragraph(hypotheses[0].text)]
+    if len(hypotheses) > 1:
+        rows = tuple(
+            (str(i + 1), hyp.text, f"{hyp.score:.4f}", f"{hyp.logprob:.4f}") for i, hyp in enumerate(hypotheses)
+        )
         parts.append(Table(("", "translation", "score", "log-probability"), rows, "Hypotheses"))
     return parts
 

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from peasy.views.document import Arithmetic, Cell, Document, Formula, Heading, Matrix, Paragraph, Part, Table
-from peasy.views.plane import word_plane
+from peasy.views.document import Arithmetic, Cell, Document, DocumentPart, Formula, Heading, Matrix, Paragraph, Table
+from peasy.views.plane import word_vectors_plot
 from peasy.worked.arithmetic import CellArithmetic, arithmetic
-from peasy.worked.label import visible
-from peasy.worked.number import percent, show
-from peasy.worked.story import Story
-from peasy.worked.symbolic import Symbolic, in_words
-from peasy.worked.work import Worked, WorkedStep
+from peasy.worked.label import token_label
+from peasy.worked.number import format_number, format_percent
+from peasy.worked.solver import WorkedExample, WorkedStep
+from peasy.worked.story import QueryDescription
+from peasy.worked.symbolic import SymbolicExample, weighted_sum_of_words
 
 SECTIONS = {
     "x": 1, "source": 1,
@@ -25,30 +25,33 @@ TITLES = {
     1: "Input", 2: "Query, key and value", 3: "Scores", 4: "Scale", 5: "Weights", 6: "Weighted sum", 7: "All heads",
 }  # fmt: skip
 
-FEW = 6
+MAX_SUM_KEYS = 6
 """Up to this many keys, each context is also written as a weighted sum of words."""
 
-MOST_QUERIES = 12
+MAX_QUERIES = 12
 """Maximum number of queries whose contributions are shown, one table each."""
 
 
 def worked_document(
-    worked: Worked, variants: Sequence[tuple[str, Worked]] = (), decimals: int = 4, contributions: bool = False
+    worked: WorkedExample,
+    variants: Sequence[tuple[str, WorkedExample]] = (),
+    decimals: int = 4,
+    contributions: bool = False,
 ) -> Document:
     """Document with all steps, then the variants side by side."""
-    parts = [*_opening(worked), *_steps(worked, decimals), *word_plane(worked)]
+    parts = [*_introduction(worked), *_steps(worked, decimals), *word_vectors_plot(worked)]
     if contributions:
         parts += contribution_parts(worked)
     parts += _side_by_side(variants, decimals)
-    return Document(visible_title(worked), tuple(parts), decimals, worked.example.settings)
+    return Document(example_title(worked), tuple(parts), decimals, worked.example.settings)
 
 
-def visible_title(worked: Worked) -> str:
+def example_title(worked: WorkedExample) -> str:
     """Return the title of the example, or its first tokens."""
-    return worked.example.title or " ".join(worked.tokens[:FEW])
+    return worked.example.title or " ".join(worked.tokens[:MAX_SUM_KEYS])
 
 
-def step_matrix(worked: Worked, step: WorkedStep, decimals: int, shaded: bool | None = None) -> Matrix:
+def step_matrix(worked: WorkedExample, step: WorkedStep, decimals: int, shaded: bool | None = None) -> Matrix:
     """Return one step as a labelled matrix; each cell expands to its arithmetic."""
 
     def explain(row: int, column: int) -> Arithmetic:
@@ -62,7 +65,7 @@ def step_matrix(worked: Worked, step: WorkedStep, decimals: int, shaded: bool | 
         row_axis=step.row_axis,
         column_axis=step.column_axis,
         tex=step.tex,
-        says=step.says,
+        description=step.description,
         shaded=step.base == "weights" if shaded is None else shaded,
         explain=explain,
     )
@@ -73,94 +76,100 @@ def as_cells(values: np.ndarray) -> tuple[tuple[Cell, ...], ...]:
     return tuple(tuple(row) for row in values.tolist())
 
 
-def arithmetic_part(found: CellArithmetic) -> Arithmetic:
+def arithmetic_part(cell: CellArithmetic) -> Arithmetic:
     """Return the arithmetic of one cell as a document part."""
-    return Arithmetic(found.title, found.texts)
+    return Arithmetic(cell.title, cell.texts)
 
 
-def cell_document(worked: Worked, found: CellArithmetic, decimals: int) -> Document:
+def cell_document(worked: WorkedExample, cell: CellArithmetic, decimals: int) -> Document:
     """Document with the full arithmetic of one number."""
-    step = worked.step(found.step)
-    parts = (Paragraph(step.says, "note"), Formula(step.tex), arithmetic_part(found))
-    return Document(f"{visible_title(worked)}: one number", parts, decimals)
+    step = worked.step(cell.step)
+    parts = (Paragraph(step.description, "note"), Formula(step.tex), arithmetic_part(cell))
+    return Document(f"{example_title(worked)}: one number", parts, decimals)
 
 
-def story_document(worked: Worked, stories: Sequence[Story], decimals: int) -> Document:
+def story_document(worked: WorkedExample, stories: Sequence[QueryDescription], decimals: int) -> Document:
     """Document of one word's attention in sentences, head by head."""
-    parts: list[Part] = []
+    parts: list[DocumentPart] = []
     for story in stories:
         if story.head:
             parts.append(Heading(f"Head {story.head}"))
         parts += [Paragraph(sentence) for sentence in story.sentences]
         parts.append(_story_table(story, decimals))
-    return Document(f'{visible_title(worked)}: attention of "{visible(stories[0].token)}"', tuple(parts), decimals)
+    return Document(f'{example_title(worked)}: attention of "{token_label(stories[0].token)}"', tuple(parts), decimals)
 
 
-def symbolic_document(worked: Worked, letters: Symbolic, decimals: int) -> Document:
+def symbolic_document(worked: WorkedExample, symbolic: SymbolicExample, decimals: int) -> Document:
     """Document of the example in symbols."""
-    parts: list[Part] = [
+    parts: list[DocumentPart] = [
         Paragraph("Each token has a query q, a key k and a value v, numbered from 0; x = masked.", "note")
     ]
-    for table in letters.tables:
+    for table in symbolic.tables:
         step = next((step for step in worked.steps if step.base == table.name), None)
         parts.append(
-            Matrix(table.name, table.cells, table.rows, table.columns, "q", "k", says=step.says if step else "")
+            Matrix(
+                table.name,
+                table.cells,
+                table.rows,
+                table.columns,
+                "q",
+                "k",
+                description=step.description if step else "",
+            )
         )
-    if letters.sums:
-        parts.append(Table(("token", "context"), letters.sums, "Each context as a sum"))
-    return Document(f"{visible_title(worked)} in symbols", tuple(parts), decimals)
+    if symbolic.sums:
+        parts.append(Table(("token", "context"), symbolic.sums, "Each context as a sum"))
+    return Document(f"{example_title(worked)} in symbols", tuple(parts), decimals)
 
 
-def contribution_parts(worked: Worked, only: int | None = None) -> Iterator[Part]:
+def contribution_parts(worked: WorkedExample, query: int | None = None) -> Iterator[DocumentPart]:
     """Yield the contribution of each key to each query: weight times value, and their sum."""
     for head in worked.heads:
-        weights, value = worked.find("weights", head), worked.find("value", head)
+        weights, value = worked.find_values("weights", head), worked.find_values("value", head)
         if weights is None or value is None:
             yield Paragraph("The example has no values, so there are no contributions.", "note")
             return
         where = f", head {head}" if head else ""
         yield Heading(f"Contributions{where}: weight times value")
-        queries = range(len(worked.tokens)) if only is None else [only]
+        queries = range(len(worked.tokens)) if query is None else [query]
         columns = next(step.columns for step in worked.steps if step.base == "value" and step.head == head)
-        for row in list(queries)[:MOST_QUERIES]:
+        for row in list(queries)[:MAX_QUERIES]:
             contributions = weights[row][:, None] * value
             numbers = as_cells(np.vstack([contributions, contributions.sum(axis=0)]))
-            name = f"contributions to {visible(worked.tokens[row])}"
+            name = f"contributions to {token_label(worked.tokens[row])}"
             yield Matrix(name, numbers, (*worked.keys, "sum"), columns, "key", "d_value", shaded=True)
-        if len(queries) > MOST_QUERIES:
-            yield Paragraph(
-                f"{len(queries) - MOST_QUERIES} more queries are not shown; --query WORD shows one.", "note"
-            )
+        if len(queries) > MAX_QUERIES:
+            yield Paragraph(f"{len(queries) - MAX_QUERIES} more queries are not shown; --query WORD shows one.", "note")
 
 
-def _opening(worked: Worked) -> Iterator[Part]:
+def _introduction(worked: WorkedExample) -> Iterator[DocumentPart]:
     example = worked.example
-    if example.says:
-        yield Paragraph(example.says + ".")
+    if example.description:
+        yield Paragraph(example.description + ".")
     if example.source:
         yield Paragraph(f"From: {example.source}.", "note")
     if example.note:
         yield Paragraph(example.note, "note")
 
 
-def _steps(worked: Worked, decimals: int) -> Iterator[Part]:
+def _steps(worked: WorkedExample, decimals: int) -> Iterator[DocumentPart]:
     section, head = 0, 0
     for step in worked.steps:
         if (SECTIONS[step.base], step.head) != (section, head):
             section, head = SECTIONS[step.base], step.head
             yield Heading(_title(worked, section, head), number=section)
-            if section == 2 and _is_plain(worked):
+            if section == 2 and _has_no_projections(worked):
                 yield Paragraph("No projections: the inputs themselves are queries, keys and values.")
-        if step.base in ("query", "key", "value") and _is_plain(worked) and not step.head:
+        if step.base in ("query", "key", "value") and _has_no_projections(worked) and not step.head:
             yield Formula(step.tex)
         elif step.base == "scaled" and worked.example.scale is None and worked.example.scoring != "scaled-dot":
-            yield Paragraph(step.says)
+            yield Paragraph(step.description)
         else:
             last = bool(worked.example.until) and step.base == "scores"
             yield step_matrix(worked, step, decimals, shaded=True if last else None)
 
 
-def _title(worked: Worked, section: int, head: int) -> str:
+def _title(worked: WorkedExample, section: int, head: int) -> str:
     title = TITLES[section]
     if section == 4 and any(step.base == "masked" for step in worked.steps):
         title = "Scale and mask"
@@ -169,7 +178,7 @@ def _title(worked: Worked, section: int, head: int) -> str:
     return f"Head {head}: {title[0].lower()}{title[1:]}" if head else title
 
 
-def _is_plain(worked: Worked) -> bool:
+def _has_no_projections(worked: WorkedExample) -> bool:
     """Return True if the inputs themselves are queries, keys and values (no projections)."""
     example = worked.example
     return example.x is not None and all(
@@ -177,7 +186,7 @@ def _is_plain(worked: Worked) -> bool:
     )
 
 
-def _side_by_side(variants: Sequence[tuple[str, Worked]], decimals: int) -> Iterator[Part]:
+def _side_by_side(variants: Sequence[tuple[str, WorkedExample]], decimals: int) -> Iterator[DocumentPart]:
     if variants:
         yield Heading("Side by side")
     for name, worked in variants:
@@ -187,20 +196,22 @@ def _side_by_side(variants: Sequence[tuple[str, Worked]], decimals: int) -> Iter
             name, matrix.values, matrix.rows, matrix.columns, matrix.row_axis, matrix.column_axis, matrix.tex,
             shaded=True, explain=matrix.explain,
         )  # fmt: skip
-        if step.base == "weights" and len(worked.keys) <= FEW:
-            sums = ((visible(token), in_words(worked, row, 2)) for row, token in enumerate(worked.tokens))
+        if step.base == "weights" and len(worked.keys) <= MAX_SUM_KEYS:
+            sums = (
+                (token_label(token), weighted_sum_of_words(worked, row, 2)) for row, token in enumerate(worked.tokens)
+            )
             yield Table(("word", "context"), tuple(sums))
 
 
-def _story_table(story: Story, decimals: int) -> Table:
+def _story_table(story: QueryDescription, decimals: int) -> Table:
     with_score = any(share.score is not None for share in story.shares)
     with_value = any(share.value for share in story.shares)
     columns = ["key", *(["score"] if with_score else []), "weight", "share"]
     columns += ["value", "weight · value"] if with_value else []
     rows = []
     for share in story.shares:
-        row: list[Cell] = [visible(share.token), *([share.score] if with_score else []), share.weight]
-        row.append("masked" if share.hidden else percent(share.weight))
+        row: list[Cell] = [token_label(share.token), *([share.score] if with_score else []), share.weight]
+        row.append("masked" if share.hidden else format_percent(share.weight))
         row += [_vector(share.value, decimals), _vector(share.contribution, decimals)] if with_value else []
         rows.append(tuple(row))
     if with_value:
@@ -210,4 +221,4 @@ def _story_table(story: Story, decimals: int) -> Table:
 
 
 def _vector(numbers: Sequence[float], decimals: int) -> str:
-    return " ".join(show(number, decimals) for number in numbers[:8]) + (" ..." if len(numbers) > 8 else "")
+    return " ".join(format_number(number, decimals) for number in numbers[:8]) + (" ..." if len(numbers) > 8 else "")

@@ -13,40 +13,40 @@ from typing import Any, ClassVar, Literal
 
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
-from peasy.worked.label import check_token
+from peasy.worked.label import check_encodable
 
-Row = tuple[float, ...]
-Matrix = tuple[Row, ...]
-Scoring = Literal["dot", "cosine", "scaled-dot"]
-Normalise = Literal["softmax", "sum", "none"]
+Vector = tuple[float, ...]
+MatrixRows = tuple[Vector, ...]
+ScoringName = Literal["dot", "cosine", "scaled-dot"]
+NormalisationName = Literal["softmax", "sum", "none"]
 Window = int | tuple[int, int]
 
 MATRICES = ("x", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights")
 """Fields of an example that hold a matrix of numbers."""
 
 
-SETTINGS = ("causal", "window", "scoring", "scale", "normalise", "heads")
+SCALAR_SETTINGS = ("causal", "window", "scoring", "scale", "normalise", "heads")
 """Settings that are a single value."""
 
 
 @dataclass(frozen=True)
-class AdditiveScoring:
+class AdditiveScoringConfig:
     """Additive (Bahdanau) scoring: v · tanh(q W + k U)."""
 
-    w: Matrix
-    u: Matrix
-    v: Row
+    w: MatrixRows
+    u: MatrixRows
+    v: Vector
     kind: ClassVar[str] = "additive"
 
     def __post_init__(self) -> None:
-        check_rectangle("w", self.w)
-        check_rectangle("u", self.u)
+        check_rectangular("w", self.w)
+        check_rectangular("u", self.u)
         if not len(self.w[0]) == len(self.u[0]) == len(self.v):
             raise InvalidInput("w, u and v must share one hidden width.", hint="Give w and u as many columns as v has.")
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenTable:
     """Hand-written table to be checked.
 
     `table` is `X`, `W_Q`, `Q`, `K`, `V`, `scores`, `scaled`, `weights`, `context` ...; cells are text, so that the
@@ -58,17 +58,17 @@ class Written:
     cells: tuple[tuple[str | int | float, ...], ...]
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
-    says: str = ""
+    description: str = ""
 
 
 @dataclass(frozen=True)
-class Variant:
+class ExampleVariant:
     """Settings that override those of an example; None keeps the example's value."""
 
     name: str
-    scoring: Scoring | None = None
+    scoring: ScoringName | None = None
     scale: float | None = None
-    normalise: Normalise | None = None
+    normalise: NormalisationName | None = None
     mask: tuple[tuple[bool, ...], ...] | None = None
     causal: bool | None = None
     window: Window | None = None
@@ -87,35 +87,35 @@ class Example:
     title: str
     tokens: tuple[str, ...]
     source: str = ""
-    says: str = ""
+    description: str = ""
     note: str = ""
     features: tuple[str, ...] = ()
-    x: Matrix | None = None
+    x: MatrixRows | None = None
     row_dim: int = 0
     col_dim: int = 1
     source_tokens: tuple[str, ...] = ()
-    source_x: Matrix | None = None
-    w_q: Matrix | None = None
-    w_k: Matrix | None = None
-    w_v: Matrix | None = None
-    w_o: Matrix | None = None
-    q: Matrix | None = None
-    k: Matrix | None = None
-    v: Matrix | None = None
-    weights: Matrix | None = None
+    source_x: MatrixRows | None = None
+    w_q: MatrixRows | None = None
+    w_k: MatrixRows | None = None
+    w_v: MatrixRows | None = None
+    w_o: MatrixRows | None = None
+    q: MatrixRows | None = None
+    k: MatrixRows | None = None
+    v: MatrixRows | None = None
+    weights: MatrixRows | None = None
     heads: int = 1
-    scoring: Scoring | AdditiveScoring = "scaled-dot"
+    scoring: ScoringName | AdditiveScoringConfig = "scaled-dot"
     scale: float | None = None
     mask: tuple[tuple[bool, ...], ...] | None = None
     bias: tuple[tuple[float | Literal["-inf"], ...], ...] | None = None
     causal: bool = False
     window: Window | None = None
-    normalise: Normalise = "softmax"
+    normalise: NormalisationName = "softmax"
     until: str = ""
     plane: tuple[str, ...] = ()
     project: tuple[str, ...] = ()
-    variants: tuple[Variant, ...] = ()
-    written: tuple[Written, ...] = ()
+    variants: tuple[ExampleVariant, ...] = ()
+    written: tuple[WrittenTable, ...] = ()
 
     def __post_init__(self) -> None:
         if {self.row_dim, self.col_dim} != {0, 1}:
@@ -123,10 +123,10 @@ class Example:
                 f"row_dim is {self.row_dim} and col_dim is {self.col_dim}: one must be 0 and the other 1.",
                 hint="row_dim is the axis of x for tokens, col_dim the axis for features.",
             )
-        check_names(self)
+        check_tokens(self)
         for name in MATRICES:
             if getattr(self, name) is not None:
-                check_rectangle(name, getattr(self, name))
+                check_rectangular(name, getattr(self, name))
         check_lengths(self)
         if self.heads < 1:
             raise InvalidInput(f"heads should be 1 or more, not {self.heads}.")
@@ -137,7 +137,7 @@ class Example:
         return self.source_tokens or self.tokens
 
     @property
-    def rows(self) -> Matrix | None:
+    def rows(self) -> MatrixRows | None:
         """`x` with one row per token, transposed if row_dim is 1."""
         return self.x if self.x is None or self.row_dim == 0 else tuple(zip(*self.x, strict=True))
 
@@ -145,12 +145,14 @@ class Example:
     def settings(self) -> tuple[str, ...]:
         """Non-default settings as lines `name: value`, which `peasy check` can read back."""
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
-        changed_settings = ((name, getattr(self, name)) for name in SETTINGS if getattr(self, name) != defaults[name])
+        changed_settings = (
+            (name, getattr(self, name)) for name in SCALAR_SETTINGS if getattr(self, name) != defaults[name]
+        )
         return tuple(
             f"{name}: {str(value).lower()}" for name, value in changed_settings if isinstance(value, int | float | str)
         )
 
-    def changed(self, variant: Variant) -> "Example":
+    def with_variant(self, variant: ExampleVariant) -> "Example":
         """Return this example with the settings of one of its variants."""
         changes = {f.name: getattr(variant, f.name) for f in dataclasses.fields(variant) if f.name != "name"}
         return dataclasses.replace(
@@ -158,7 +160,7 @@ class Example:
         )
 
 
-def read_example(given: str | Path | Mapping[str, Any]) -> Example:
+def read_example(source: str | Path | Mapping[str, Any]) -> Example:
     """Read an example from a .toml or .json file, or from plain data (lists or arrays).
 
     The title defaults to the file name, or to the first tokens.
@@ -166,9 +168,9 @@ def read_example(given: str | Path | Mapping[str, Any]) -> Example:
     >>> read_example({"tokens": ["a", "b"], "x": [[1, 0], [0, 1]]}).title
     'a b'
     """
-    if isinstance(given, Mapping):
-        return config.read(Example, {"title": _first_words(given)} | _as_lists(given))
-    path = Path(given)
+    if isinstance(source, Mapping):
+        return config.read(Example, {"title": _first_tokens(source)} | _as_lists(source))
+    path = Path(source)
     data = config.load(path)
     if not data:
         raise InvalidInput(f"{path.name} is empty.", hint='An example starts with tokens = ["I", "love", "AI"].')
@@ -197,7 +199,7 @@ def _library() -> list[Any]:
     return list(files("peasy.worked").joinpath("library").iterdir())
 
 
-def _first_words(given: Mapping[str, Any]) -> str:
+def _first_tokens(given: Mapping[str, Any]) -> str:
     tokens = given.get("tokens")
     return " ".join(map(str, tokens[:6])) if isinstance(tokens, list | tuple) else ""
 
@@ -213,7 +215,7 @@ def _as_lists(data: Any) -> Any:
     return "-inf" if isinstance(data, float) and data == -float("inf") else data
 
 
-def check_rectangle(name: str, matrix: Sequence[Sequence[Any]]) -> None:
+def check_rectangular(name: str, matrix: Sequence[Sequence[Any]]) -> None:
     """Raise if a matrix is empty or its rows differ in length."""
     if not matrix or not matrix[0]:
         raise InvalidInput(f"{name} is empty.", hint="Give at least one row with one number, or leave it out.")
@@ -225,13 +227,13 @@ def check_rectangle(name: str, matrix: Sequence[Sequence[Any]]) -> None:
             )
 
 
-def check_names(example: Example) -> None:
+def check_tokens(example: Example) -> None:
     """Raise if there are no tokens, or if a token cannot be encoded."""
     if not example.tokens:
         raise InvalidInput("tokens is empty.", hint='Give a token for every row: tokens = ["I", "love", "AI"].')
     for name in ("tokens", "source_tokens", "features"):
         for index, token in enumerate(getattr(example, name)):
-            check_token(f"{name}[{index}]", token)
+            check_encodable(f"{name}[{index}]", token)
     if example.source_x is not None and not example.source_tokens:
         raise InvalidInput("source_x is given without source_tokens.", hint="Give one source token for each row.")
 
@@ -251,7 +253,7 @@ def check_lengths(example: Example) -> None:
     for name in ("weights", "mask", "bias"):
         matrix = getattr(example, name)
         if matrix is not None:
-            check_rectangle(name, matrix)
+            check_rectangular(name, matrix)
             if len(matrix[0]) != len(example.keys):
                 raise InvalidInput(
                     f"{name} has {len(matrix[0])} columns for {len(example.keys)} keys.", hint="One column per key."

@@ -8,13 +8,13 @@ from typing import Any
 
 from peasy.errors import UsageError, did_you_mean
 from peasy.worked.example import read_example
-from peasy.worked.work import Worked, WorkedStep, work
+from peasy.worked.solver import WorkedExample, WorkedStep, solve
 
 WORDS = ("tea", "cats", "rain", "we", "sing", "blue", "run", "home", "stars", "bread", "you", "snow")
-LARGEST = 8
+MAX_SIZE = 8
 """Maximum number of rows or columns of a worksheet."""
 
-GIVEN = ("x", "w_q", "w_k", "w_v", "w_o")
+GIVEN_STEPS = ("x", "w_q", "w_k", "w_v", "w_o")
 """Steps that a worksheet gives; all others are to be calculated."""
 
 CAPTIONS = {"x": "X", "w_q": "W_Q", "w_k": "W_K", "w_v": "W_V", "query": "Q", "key": "K", "value": "V"}
@@ -27,9 +27,9 @@ class Exercise:
 
     topic: str
     seed: int
-    worked: Worked
+    worked: WorkedExample
     given: tuple[WorkedStep, ...]
-    asked: tuple[WorkedStep, ...]
+    solution: tuple[WorkedStep, ...]
 
     @property
     def settings(self) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ def make_exercise(size: str = "3x2", seed: int = 5, topic: str = "plain") -> Exe
 
     >>> make_exercise("2x2", seed=1).worked.tokens == make_exercise("2x2", seed=1).worked.tokens
     True
-    >>> [step.name for step in make_exercise(topic="contexts").asked]
+    >>> [step.name for step in make_exercise(topic="contexts").solution]
     ['context']
     """
     if topic not in TOPICS:
@@ -52,8 +52,8 @@ def make_exercise(size: str = "3x2", seed: int = 5, topic: str = "plain") -> Exe
     random = Random(f"{topic} {tokens}x{width} {seed}")
     example = {"title": f"Attention by hand: {topic}, {tokens}x{width}, seed {seed}"}
     example |= {"tokens": random.sample(WORDS, tokens)} | TOPICS[topic](random, tokens, width)
-    worked = work(read_example(example))
-    given_names = ("value", "weights") if worked.example.weights is not None else GIVEN
+    worked = solve(read_example(example))
+    given_names = ("value", "weights") if worked.example.weights is not None else GIVEN_STEPS
     steps = [step for step in worked.steps if not _is_repeated(worked, step)]
     return Exercise(
         topic, seed, worked,
@@ -69,21 +69,21 @@ def read_size(size: str) -> tuple[int, int]:
     (3, 2)
     """
     match = re.fullmatch(r"\s*(\d{1,3})\s*[xX×]\s*(\d{1,3})\s*", size)
-    if not match or not (2 <= int(match[1]) <= LARGEST and 1 <= int(match[2]) <= LARGEST):
+    if not match or not (2 <= int(match[1]) <= MAX_SIZE and 1 <= int(match[2]) <= MAX_SIZE):
         raise UsageError(
             f'"{size}" is not a valid worksheet size.',
-            hint=f"Give tokens x width, such as 3x2: 2 to {LARGEST} tokens and a width of 1 to {LARGEST}.",
+            hint=f"Give tokens x width, such as 3x2: 2 to {MAX_SIZE} tokens and a width of 1 to {MAX_SIZE}.",
         )
     return int(match[1]), int(match[2])
 
 
-def caption(step: WorkedStep) -> str:
+def worksheet_caption(step: WorkedStep) -> str:
     """Return the caption of a step's table."""
     head, dot, base = step.name.rpartition(".")
     return head + dot + CAPTIONS.get(base, base)
 
 
-def _is_repeated(worked: Worked, step: WorkedStep) -> bool:
+def _is_repeated(worked: WorkedExample, step: WorkedStep) -> bool:
     """True if a table only repeats the previous one: unprojected inputs, unscaled scores."""
     example = worked.example
     if step.base in ("query", "key", "value"):
@@ -91,37 +91,37 @@ def _is_repeated(worked: Worked, step: WorkedStep) -> bool:
     return step.base == "scaled" and example.scoring != "scaled-dot"
 
 
-def _plain(random: Random, tokens: int, width: int) -> dict[str, Any]:
-    weights = {name: _matrix(random, width, width, (0, 1, 1, 2, -1)) for name in ("w_q", "w_k", "w_v")}
-    return {"x": _matrix(random, tokens, width, (0, 1, 1, 2))} | weights
+def _plain_topic(random: Random, tokens: int, width: int) -> dict[str, Any]:
+    weights = {name: _random_matrix(random, width, width, (0, 1, 1, 2, -1)) for name in ("w_q", "w_k", "w_v")}
+    return {"x": _random_matrix(random, tokens, width, (0, 1, 1, 2))} | weights
 
 
-def _masked(random: Random, tokens: int, width: int) -> dict[str, Any]:
-    return _plain(random, tokens, width) | {"causal": True}
+def _masked_topic(random: Random, tokens: int, width: int) -> dict[str, Any]:
+    return _plain_topic(random, tokens, width) | {"causal": True}
 
 
-def _cosine(random: Random, tokens: int, width: int) -> dict[str, Any]:
-    return {"x": _matrix(random, tokens, width, (0, 1, 2, 3)), "scoring": "cosine"}
+def _cosine_topic(random: Random, tokens: int, width: int) -> dict[str, Any]:
+    return {"x": _random_matrix(random, tokens, width, (0, 1, 2, 3)), "scoring": "cosine"}
 
 
-def _two_heads(random: Random, tokens: int, width: int) -> dict[str, Any]:
+def _two_heads_topic(random: Random, tokens: int, width: int) -> dict[str, Any]:
     if width % 2:
         raise UsageError(f"A width of {width} cannot be split into two heads.", hint=f"For example --size {tokens}x2.")
-    return _plain(random, tokens, width) | {"heads": 2}
+    return _plain_topic(random, tokens, width) | {"heads": 2}
 
 
-def _contexts(random: Random, tokens: int, width: int) -> dict[str, Any]:
+def _contexts_topic(random: Random, tokens: int, width: int) -> dict[str, Any]:
     """Given weights in tenths that sum to 1."""
-    weights = [[tenth / 10 for tenth in _tenths(random, tokens)] for _ in range(tokens)]
-    return {"weights": weights, "v": _matrix(random, tokens, width, (0, 1, 2, 3))}
+    weights = [[tenth / 10 for tenth in _split_into_tenths(random, tokens)] for _ in range(tokens)]
+    return {"weights": weights, "v": _random_matrix(random, tokens, width, (0, 1, 2, 3))}
 
 
-def _tenths(random: Random, parts: int) -> list[int]:
+def _split_into_tenths(random: Random, parts: int) -> list[int]:
     cuts = sorted(random.sample(range(1, 10), parts - 1))
     return [right - left for left, right in zip([0, *cuts], [*cuts, 10], strict=True)]
 
 
-def _matrix(random: Random, rows: int, columns: int, choices: tuple[int, ...]) -> list[list[int]]:
+def _random_matrix(random: Random, rows: int, columns: int, choices: tuple[int, ...]) -> list[list[int]]:
     """Random whole numbers; no row is all zeros."""
     matrix = [[random.choice(choices) for _ in range(columns)] for _ in range(rows)]
     for row in matrix:
@@ -131,6 +131,6 @@ def _matrix(random: Random, rows: int, columns: int, choices: tuple[int, ...]) -
 
 
 TOPICS: dict[str, Callable[[Random, int, int], dict[str, Any]]] = {
-    "plain": _plain, "masked": _masked, "cosine": _cosine, "two-heads": _two_heads, "contexts": _contexts,
+    "plain": _plain_topic, "masked": _masked_topic, "cosine": _cosine_topic, "two-heads": _two_heads_topic, "contexts": _contexts_topic,
 }  # fmt: skip
 """Topics that can be practised, with the function that draws their numbers."""

@@ -2,26 +2,26 @@
 
 from peasy.errors import InvalidInput
 
-LONGEST = 40
+MAX_LABEL_LENGTH = 40
 """Maximum length of a label in characters; the token itself is not cut."""
 
-_NAMED = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡", "\xa0": "·"}
-_DIRECTIONS = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)}
+_SYMBOLS = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡", "\xa0": "·"}
+_BIDI_CONTROLS = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)}
 
 
-def visible(token: str) -> str:
+def token_label(token: str) -> str:
     """Return the token as a printable label.
 
-    >>> visible(" the"), visible("a\\x1b[31m"), visible("")
+    >>> token_label(" the"), token_label("a\\x1b[31m"), token_label("")
     ('·the', 'a␛[31m', '(empty)')
     """
-    text = "".join(_visible_character(character) for character in token[: LONGEST + 1])
+    text = "".join(_printable_character(character) for character in token[: MAX_LABEL_LENGTH + 1])
     stripped = text.lstrip(" ")
     text = "·" * (len(text) - len(stripped)) + stripped
-    return (text[: LONGEST - 1] + "…" if len(token) > LONGEST else text) or "(empty)"
+    return (text[: MAX_LABEL_LENGTH - 1] + "…" if len(token) > MAX_LABEL_LENGTH else text) or "(empty)"
 
 
-def check_token(where: str, token: str) -> None:
+def check_encodable(where: str, token: str) -> None:
     """Raise if a token contains a lone surrogate, which cannot be encoded."""
     try:
         token.encode("utf-8")
@@ -29,11 +29,11 @@ def check_token(where: str, token: str) -> None:
         raise InvalidInput(f"{where} contains a lone surrogate, which cannot be encoded as UTF-8.") from None
 
 
-def _visible_character(character: str) -> str:
-    if character in _NAMED:
-        return _NAMED[character]
+def _printable_character(character: str) -> str:
+    if character in _SYMBOLS:
+        return _SYMBOLS[character]
     if ord(character) < 0x20:
         return chr(0x2400 + ord(character))
-    if 0x80 <= ord(character) < 0xA0 or character in _DIRECTIONS or character in "\u2028\u2029":
+    if 0x80 <= ord(character) < 0xA0 or character in _BIDI_CONTROLS or character in "\u2028\u2029":
         return f"(U+{ord(character):04X})"
     return character

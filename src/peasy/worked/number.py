@@ -3,10 +3,10 @@
 import math
 
 
-def show(number: float, decimals: int = 4) -> str:
+def format_number(number: float, decimals: int = 4) -> str:
     """Format a number at `decimals`; trailing zeros are dropped only if the number is exact.
 
-    >>> show(1.0), show(0.5), show(2 / 3), show(1.99999), show(-math.inf)
+    >>> format_number(1.0), format_number(0.5), format_number(2 / 3), format_number(1.99999), format_number(-math.inf)
     ('1', '0.5', '0.6667', '2.0000', '-∞')
     """
     if not math.isfinite(number):
@@ -19,16 +19,16 @@ def show(number: float, decimals: int = 4) -> str:
     return text.rstrip("0").rstrip(".") if exact and "." in text else text
 
 
-def bracket(number: float, decimals: int = 4) -> str:
+def format_operand(number: float, decimals: int = 4) -> str:
     """Format a number inside a product or sum: negative numbers in brackets."""
-    text = show(number, decimals)
+    text = format_number(number, decimals)
     return f"({text})" if text.startswith("-") else text
 
 
-def percent(share: float) -> str:
+def format_percent(fraction: float) -> str:
     """Format a fraction of 1 in percent.
 
-    >>> percent(0.19778), percent(0.4), percent(1)
+    >>> format_percent(0.19778), format_percent(0.4), format_percent(1)
     ('19.8 %', '40 %', '100 %')
     """
-    return f"{show(round(100 * share, 1), 1)} %"
+    return f"{format_number(round(100 * fraction, 1), 1)} %"

@@ -7,15 +7,15 @@ import unicodedata
 from peasy.errors import InvalidInput
 from peasy.worked.example import Example
 
-WIDTH = 4
+VECTOR_SIZE = 4
 """Dimensions per word: few enough to follow by hand, and divisible by two or four heads."""
 
-MADE = (
+VECTOR_NOTE = (
     "The vectors are hashed from the letters of the words, so the same word always gets the same vector. "
     "They carry no meaning: words that are similar here are similar by chance."
 )
 
-_WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]+")
+_WORD_PATTERN = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]+")
 
 
 def sentence_example(text: str) -> Example:
@@ -27,8 +27,8 @@ def sentence_example(text: str) -> Example:
     tokens = split_words(text)
     if len(tokens) < 2:
         raise InvalidInput("A sentence needs two words or more.", hint='For example: peasy explain "I love AI"')
-    x = tuple(vector_of(token) for token in tokens)
-    return Example(title=" ".join(text.split())[:200], tokens=tokens, x=x, note=MADE)
+    x = tuple(word_vector(token) for token in tokens)
+    return Example(title=" ".join(text.split())[:200], tokens=tokens, x=x, note=VECTOR_NOTE)
 
 
 def split_words(text: str) -> tuple[str, ...]:
@@ -37,15 +37,15 @@ def split_words(text: str) -> tuple[str, ...]:
     >>> split_words("My phone broke, great")
     ('My', 'phone', 'broke', ',', 'great')
     """
-    return tuple(_WORDS.findall(text))
+    return tuple(_WORD_PATTERN.findall(text))
 
 
-def vector_of(word: str) -> tuple[float, ...]:
+def word_vector(word: str) -> tuple[float, ...]:
     """Return the vector of a word, in tenths from -1 to 1; case and Unicode normalisation do not matter.
 
-    >>> vector_of("pizza") == vector_of("Pizza")
+    >>> word_vector("pizza") == word_vector("Pizza")
     True
     """
     letters = unicodedata.normalize("NFC", unicodedata.normalize("NFC", word).casefold())
     digest = hashlib.sha256(letters.encode("utf-8", "surrogatepass")).digest()
-    return tuple((int.from_bytes(digest[4 * i : 4 * i + 4], "big") % 21 - 10) / 10 for i in range(WIDTH))
+    return tuple((int.from_bytes(digest[4 * i : 4 * i + 4], "big") % 21 - 10) / 10 for i in range(VECTOR_SIZE))

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.worked.arithmetic import place
-from peasy.worked.label import visible
-from peasy.worked.number import percent, show
-from peasy.worked.work import Worked
+from peasy.worked.arithmetic import find_index
+from peasy.worked.label import token_label
+from peasy.worked.number import format_number, format_percent
+from peasy.worked.solver import WorkedExample
 
-MOST_NAMED = 8
+MAX_NAMED_KEYS = 8
 """Maximum number of keys named in a sentence; the others are summed up."""
 
 
 @dataclass(frozen=True)
-class Share:
+class KeyShare:
     """One key as seen by the query: score, weight, value, and its contribution (weight times value)."""
 
     token: str
@@ -27,103 +27,108 @@ class Share:
     contribution: tuple[float, ...] = ()
 
     @property
-    def size(self) -> float:
+    def magnitude(self) -> float:
         """L1 norm of the contribution."""
         return float(sum(abs(part) for part in self.contribution))
 
 
 @dataclass(frozen=True)
-class Story:
+class QueryDescription:
     """Attention of one query: a share for each key, and sentences that describe them."""
 
     token: str
     position: int
     head: int
-    shares: tuple[Share, ...]
+    shares: tuple[KeyShare, ...]
     context: tuple[float, ...]
     sentences: tuple[str, ...]
 
 
-def tell(worked: Worked, query: int | str, decimals: int = 4, head: int = 0) -> Story:
+def describe_query(worked: WorkedExample, query: int | str, decimals: int = 4, head: int = 0) -> QueryDescription:
     """Describe the attention of one query, given by position or token.
 
-    >>> from peasy.worked import load_example, work
-    >>> print(tell(work(load_example("i-love-ai")), "I").sentences[0])
+    >>> from peasy.worked import load_example, solve
+    >>> print(describe_query(solve(load_example("i-love-ai")), "I").sentences[0])
     "I" gives 19.8 % of its attention to itself, 40.1 % to "love" and 40.1 % to "AI".
     """
-    weights = worked.find("weights", head)
+    weights = worked.find_values("weights", head)
     if weights is None:
         raise InvalidInput("This example has no attention weights.", hint="Leave --query out.")
-    row = place(query, worked.tokens, "word")
-    shares = tuple(_share(worked, row, key, head) for key in range(len(worked.keys)))
-    context = worked.find("context", head)
+    row = find_index(query, worked.tokens, "word")
+    shares = tuple(_key_share(worked, row, key, head) for key in range(len(worked.keys)))
+    context = worked.find_values("context", head)
     context_row = () if context is None else tuple(float(number) for number in context[row])
     sentences = [
-        _looking(worked, row, shares, decimals),
-        *_blind(worked, row, shares),
-        *_borrowing(shares, context_row, decimals),
+        _describe_weights(worked, row, shares, decimals),
+        *_describe_masked(worked, row, shares),
+        *_describe_largest_contribution(shares, context_row, decimals),
     ]
     repeats = [index for index, token in enumerate(worked.tokens) if token == worked.tokens[row] and index != row]
     if repeats and not _is_position(query):
         positions = " and ".join(map(str, repeats))
         sentences.append(f"This is the one at position {row}; the same word also occurs at position {positions}.")
-    return Story(worked.tokens[row], row, head, shares, context_row, tuple(sentences))
+    return QueryDescription(worked.tokens[row], row, head, shares, context_row, tuple(sentences))
 
 
-def _share(worked: Worked, row: int, key: int, head: int) -> Share:
-    weights, scores = worked.find("weights", head), worked.find("scores", head)
-    value = worked.find("value", head)
+def _key_share(worked: WorkedExample, row: int, key: int, head: int) -> KeyShare:
+    weights, scores = worked.find_values("weights", head), worked.find_values("scores", head)
+    value = worked.find_values("value", head)
     assert weights is not None
     itself = not worked.example.source_tokens and row == key
-    hidden = worked.may_look is not None and not worked.may_look[row, key]
+    hidden = worked.attention_mask is not None and not worked.attention_mask[row, key]
     weight = float(weights[row, key])
     score = None if scores is None else float(scores[row, key])
     if value is None:
-        return Share(worked.keys[key], itself, hidden, weight, score)
-    return Share(worked.keys[key], itself, hidden, weight, score, _floats(value[key]), _floats(weight * value[key]))
+        return KeyShare(worked.keys[key], itself, hidden, weight, score)
+    return KeyShare(worked.keys[key], itself, hidden, weight, score, _floats(value[key]), _floats(weight * value[key]))
 
 
-def _looking(worked: Worked, row: int, shares: tuple[Share, ...], decimals: int) -> str:
+def _describe_weights(worked: WorkedExample, row: int, shares: tuple[KeyShare, ...], decimals: int) -> str:
     visible_shares = [share for share in shares if not share.hidden]
     if not visible_shares:
         return f"{_quoted(worked.tokens[row])} attends to nothing: all keys are masked, so its context is zero."
     named, rest = visible_shares, 0.0
-    if len(visible_shares) > MOST_NAMED + 1:
-        named = sorted(visible_shares, key=lambda share: -share.weight)[:MOST_NAMED]
+    if len(visible_shares) > MAX_NAMED_KEYS + 1:
+        named = sorted(visible_shares, key=lambda share: -share.weight)[:MAX_NAMED_KEYS]
         rest = sum(share.weight for share in visible_shares) - sum(share.weight for share in named)
     is_share = worked.example.normalise != "none"
     parts = [
-        f"{_amount(share.weight, is_share, decimals)} {'to' if is_share else 'times'} {_name(share)}" for share in named
+        f"{_format_weight(share.weight, is_share, decimals)} {'to' if is_share else 'times'} {_key_name(share)}"
+        for share in named
     ]
     if len(visible_shares) > len(named):
-        parts.append(f"{_amount(rest, is_share, decimals)} to the other {len(visible_shares) - len(named)}")
+        parts.append(f"{_format_weight(rest, is_share, decimals)} to the other {len(visible_shares) - len(named)}")
     if is_share:
         parts[0] = parts[0].replace(" to ", " of its attention to ", 1)
-        return f"{_quoted(worked.tokens[row])} gives {_listed(parts)}."
-    return f"{_quoted(worked.tokens[row])} becomes {_listed(parts)}."
+        return f"{_quoted(worked.tokens[row])} gives {_join_words(parts)}."
+    return f"{_quoted(worked.tokens[row])} becomes {_join_words(parts)}."
 
 
-def _blind(worked: Worked, row: int, shares: tuple[Share, ...]) -> list[str]:
+def _describe_masked(worked: WorkedExample, row: int, shares: tuple[KeyShare, ...]) -> list[str]:
     masked = [share for share in shares if share.hidden]
     if not masked or len(masked) == len(shares):
         return []
-    named = [_name(share) for share in masked[:MOST_NAMED]]
-    if len(masked) > MOST_NAMED:
-        named.append(f"{len(masked) - MOST_NAMED} more")
-    return [f"It cannot attend to {_listed(named)} (masked)."]
+    named = [_key_name(share) for share in masked[:MAX_NAMED_KEYS]]
+    if len(masked) > MAX_NAMED_KEYS:
+        named.append(f"{len(masked) - MAX_NAMED_KEYS} more")
+    return [f"It cannot attend to {_join_words(named)} (masked)."]
 
 
-def _borrowing(shares: tuple[Share, ...], context: tuple[float, ...], decimals: int) -> list[str]:
+def _describe_largest_contribution(
+    shares: tuple[KeyShare, ...], context: tuple[float, ...], decimals: int
+) -> list[str]:
     """Describe the largest contribution (weight times value): a large value can outweigh a small weight."""
     if not context:
         return []
-    largest = max(shares, key=lambda share: share.size)
-    if largest.size == 0:
+    largest = max(shares, key=lambda share: share.magnitude)
+    if largest.magnitude == 0:
         return []
-    vectors = [_vector(vector, decimals) for vector in (largest.value, largest.contribution, context)]
-    product = f"{show(largest.weight, decimals)} · {vectors[0]} = {vectors[1]}"
-    part = "Most" if sum(share.size > 0 for share in shares) > 1 else "All"
-    sentences = [f"{part} of its context comes from {_name(largest)}: {product}; the whole context is {vectors[2]}."]
+    vectors = [_format_vector(vector, decimals) for vector in (largest.value, largest.contribution, context)]
+    product = f"{format_number(largest.weight, decimals)} · {vectors[0]} = {vectors[1]}"
+    part = "Most" if sum(share.magnitude > 0 for share in shares) > 1 else "All"
+    sentences = [
+        f"{part} of its context comes from {_key_name(largest)}: {product}; the whole context is {vectors[2]}."
+    ]
     heaviest = max(share.weight for share in shares)
     if largest.weight < heaviest - 1e-12:
         sentences.append("Other keys have a larger weight, but this one has the larger value vector.")
@@ -134,24 +139,24 @@ def _borrowing(shares: tuple[Share, ...], context: tuple[float, ...], decimals: 
     return sentences
 
 
-def _amount(weight: float, shared: bool, decimals: int) -> str:
-    return percent(weight) if shared else show(weight, decimals)
+def _format_weight(weight: float, as_percent: bool, decimals: int) -> str:
+    return format_percent(weight) if as_percent else format_number(weight, decimals)
 
 
-def _name(share: Share) -> str:
+def _key_name(share: KeyShare) -> str:
     return "itself" if share.itself else _quoted(share.token)
 
 
 def _quoted(token: str) -> str:
-    return f'"{visible(token)}"'
+    return f'"{token_label(token)}"'
 
 
-def _listed(parts: list[str]) -> str:
+def _join_words(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def _vector(numbers: tuple[float, ...], decimals: int) -> str:
-    shown = [show(number, decimals) for number in numbers[:6]]
+def _format_vector(numbers: tuple[float, ...], decimals: int) -> str:
+    shown = [format_number(number, decimals) for number in numbers[:6]]
     return f"[{', '.join(shown)}{', ...' if len(numbers) > 6 else ''}]"
 
 

@@ -4,8 +4,8 @@ May import: checkpoint, models, nn configs, errors. Imported by: commands, front
 In: a folder with config.json and safetensors. Out: peasy's config and tensors; or the same in reverse.
 """
 
-from peasy.checkpoint.huggingface.arrival import Arrival, load_model, read_folder
-from peasy.checkpoint.huggingface.departure import write_folder
-from peasy.checkpoint.huggingface.registry import FAMILIES, family_for, recognise
+from peasy.checkpoint.huggingface.load import HFCheckpoint, load_model, read_folder
+from peasy.checkpoint.huggingface.registry import FAMILIES, detect_family, family_for
+from peasy.checkpoint.huggingface.save import write_folder
 
-__all__ = ["FAMILIES", "Arrival", "family_for", "load_model", "read_folder", "recognise", "write_folder"]
+__all__ = ["FAMILIES", "HFCheckpoint", "family_for", "load_model", "read_folder", "detect_family", "write_folder"]

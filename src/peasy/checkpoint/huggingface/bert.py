@@ -8,127 +8,142 @@ from functools import partial
 from typing import Any, Literal
 
 from peasy.checkpoint.huggingface.family import (
-    ACTIVATIONS,
-    THEIR_ACTIVATIONS,
-    Family,
-    Parts,
-    read_special,
-    write_special,
+    FROM_HF_ACTIVATION,
+    TO_HF_ACTIVATION,
+    ModelFamily,
+    WeightNames,
+    read_special_tokens,
+    write_special_tokens,
 )
-from peasy.checkpoint.huggingface.fields import MOST_LAYERS, Fields
-from peasy.checkpoint.huggingface.rule import Rule, Table, modules
+from peasy.checkpoint.huggingface.fields import MAX_LAYERS, ConfigFields
+from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules
 from peasy.models.config import EncoderConfig
-from peasy.nn.part import Activation, Attention, Embedding, Head, LayerNorm, Learned, Plain, Stack
+from peasy.nn.config import (
+    ActivationName,
+    AttentionConfig,
+    EmbeddingConfig,
+    LayerNormConfig,
+    LearnedPositionConfig,
+    LMHeadConfig,
+    MLPConfig,
+    StackConfig,
+)
 
-IGNORED = """
+IGNORED_FIELDS = """
     attention_probs_dropout_prob directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
     pooler_size_per_head pooler_type
 """
 
 
 @dataclass(frozen=True)
-class Options:
+class BertOptions:
     """Differences between the families. `offset`: positions start after the padding id. `head_activation`: fixed."""
 
     prefix: str
-    transform: str
-    norm: str
-    decoder: str
-    bias: str
-    offset: bool = False
-    head_activation: Activation | None = None
-    padding: int = 0
-    place: Literal["before", "after"] = "after"
+    head_transform: str
+    head_norm: str
+    head_decoder: str
+    head_bias: str
+    offset_positions: bool = False
+    head_activation: ActivationName | None = None
+    default_pad_id: int = 0
+    norm_position: Literal["pre", "post"] = "post"
 
 
-BERT = Options(
+BERT = BertOptions(
     prefix="bert.",
-    transform="cls.predictions.transform.dense",
-    norm="cls.predictions.transform.LayerNorm",
-    decoder="cls.predictions.decoder",
-    bias="cls.predictions.bias",
+    head_transform="cls.predictions.transform.dense",
+    head_norm="cls.predictions.transform.LayerNorm",
+    head_decoder="cls.predictions.decoder",
+    head_bias="cls.predictions.bias",
 )
-ROBERTA = Options(
+ROBERTA = BertOptions(
     prefix="roberta.",
-    transform="lm_head.dense",
-    norm="lm_head.layer_norm",
-    decoder="lm_head.decoder",
-    bias="lm_head.bias",
-    offset=True,
+    head_transform="lm_head.dense",
+    head_norm="lm_head.layer_norm",
+    head_decoder="lm_head.decoder",
+    head_bias="lm_head.bias",
+    offset_positions=True,
     head_activation="gelu",
-    padding=1,
+    default_pad_id=1,
 )
-PRE_NORM = replace(ROBERTA, prefix="roberta_prelayernorm.", place="before")
-NORMS = {
-    "after": {"attention.output.LayerNorm": "attention_norm", "output.LayerNorm": "feedforward_norm"},
-    "before": {"attention.LayerNorm": "attention_norm", "intermediate.LayerNorm": "feedforward_norm"},
+PRE_NORM = replace(ROBERTA, prefix="roberta_prelayernorm.", norm_position="pre")
+NORM_NAMES = {
+    "post": {"attention.output.LayerNorm": "attention_norm", "output.LayerNorm": "feedforward_norm"},
+    "pre": {"attention.LayerNorm": "attention_norm", "intermediate.LayerNorm": "feedforward_norm"},
 }
 
 
-def read(fields: Fields, stored: Parts, *, options: Options) -> EncoderConfig:
+def read_config(fields: ConfigFields, weights: WeightNames, *, options: BertOptions) -> EncoderConfig:
     """Convert a config of this family to peasy's."""
-    fields.ignore(IGNORED)
-    fields.only("position_embedding_type", "absolute", why="BERT's relative positions are not supported.")
-    fields.only("is_decoder", False, why="peasy's encoder is bidirectional.")
-    fields.only("add_cross_attention", False, why="peasy's encoder has no cross-attention.")
-    special = read_special(fields)
-    padding = options.padding if special.padding is None else special.padding
-    offset = padding + 1 if options.offset else 0
-    activation = fields.choice("hidden_act", ACTIVATIONS, "gelu")
+    fields.ignore(IGNORED_FIELDS)
+    fields.require_value("position_embedding_type", "absolute", reason="BERT's relative positions are not supported.")
+    fields.require_value("is_decoder", False, reason="peasy's encoder is bidirectional.")
+    fields.require_value("add_cross_attention", False, reason="peasy's encoder has no cross-attention.")
+    special = read_special_tokens(fields)
+    padding = options.default_pad_id if special.pad is None else special.pad
+    offset = padding + 1 if options.offset_positions else 0
+    activation = fields.choice("hidden_act", FROM_HF_ACTIVATION, "gelu")
     embedding = f"{options.prefix}embeddings.word_embeddings.weight"
-    tied = fields.flag("tie_word_embeddings", True) and not stored.differ(f"{options.decoder}.weight", embedding)
-    has_head = f"{options.transform}.weight" in stored
+    tied = fields.boolean("tie_word_embeddings", True) and not weights.differ(
+        f"{options.head_decoder}.weight", embedding
+    )
+    has_head = f"{options.head_transform}.weight" in weights
     return EncoderConfig(
-        vocabulary=fields.whole("vocab_size"),
-        d_model=fields.whole("hidden_size"),
-        stack=Stack(
-            fields.whole("num_hidden_layers", most=MOST_LAYERS),
-            Attention(heads=fields.whole("num_attention_heads")),
-            Plain(width=fields.whole("intermediate_size"), activation=activation),
-            LayerNorm(options.place, fields.number("layer_norm_eps", 1e-12)),
+        vocab_size=fields.integer("vocab_size"),
+        d_model=fields.integer("hidden_size"),
+        stack=StackConfig(
+            fields.integer("num_hidden_layers", maximum=MAX_LAYERS),
+            AttentionConfig(num_heads=fields.integer("num_attention_heads")),
+            MLPConfig(d_ff=fields.integer("intermediate_size"), activation=activation),
+            LayerNormConfig(options.norm_position, fields.number("layer_norm_eps", 1e-12)),
         ),
-        context=fields.whole("max_position_embeddings", least=offset + 1) - offset,
-        position=Learned(offset),
-        embedding=Embedding(segments=fields.whole("type_vocab_size", 2, least=0), norm=True),
-        head=Head(tied, bias=True, transform=options.head_activation or activation) if has_head else None,
-        pooler=f"{options.prefix}pooler.dense.weight" in stored,
-        dropout=fields.number("hidden_dropout_prob", 0.1, most=0.999),
-        special=special,
+        max_seq_len=fields.integer("max_position_embeddings", minimum=offset + 1) - offset,
+        position=LearnedPositionConfig(offset),
+        embedding=EmbeddingConfig(segments=fields.integer("type_vocab_size", 2, minimum=0), norm=True),
+        lm_head=LMHeadConfig(tied, bias=True, transform=options.head_activation or activation) if has_head else None,
+        pooler=f"{options.prefix}pooler.dense.weight" in weights,
+        dropout=fields.number("hidden_dropout_prob", 0.1, maximum=0.999),
+        special_tokens=special,
     )
 
 
-def write(config: EncoderConfig, *, options: Options) -> dict[str, Any]:
+def write_config(config: EncoderConfig, *, options: BertOptions) -> dict[str, Any]:
     """Convert peasy's config to one of this family."""
     feedforward = config.stack.feedforward
     offset = getattr(config.position, "offset", 0)
-    special = write_special(config.special)
-    if options.offset:
+    special = write_special_tokens(config.special_tokens)
+    if options.offset_positions:
         special["pad_token_id"] = offset - 1
     return {
-        "vocab_size": config.vocabulary,
+        "vocab_size": config.vocab_size,
         "hidden_size": config.d_model,
-        "num_hidden_layers": config.stack.layers,
-        "num_attention_heads": config.stack.attention.heads,
-        "intermediate_size": feedforward.width,
-        "hidden_act": THEIR_ACTIVATIONS[feedforward.activation],
-        "layer_norm_eps": config.stack.norm.epsilon,
-        "max_position_embeddings": (config.context or 0) + offset,
+        "num_hidden_layers": config.stack.num_layers,
+        "num_attention_heads": config.stack.attention.num_heads,
+        "intermediate_size": feedforward.d_ff,
+        "hidden_act": TO_HF_ACTIVATION[feedforward.activation],
+        "layer_norm_eps": config.stack.norm.eps,
+        "max_position_embeddings": (config.max_seq_len or 0) + offset,
         "type_vocab_size": config.embedding.segments,
-        "tie_word_embeddings": config.head is None or config.head.tied,
+        "tie_word_embeddings": config.lm_head is None or config.lm_head.tied,
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.dropout,
         **special,
     }
 
 
-def table(config: EncoderConfig, *, options: Options) -> Table:
+def weight_map(config: EncoderConfig, *, options: BertOptions) -> WeightMap:
     """Return the weight map. An untied head stores its bias under `decoder` too; the other bias is unused."""
-    tied = config.head is None or config.head.tied
-    bias, other_bias = (options.bias, f"{options.decoder}.bias") if tied else (f"{options.decoder}.bias", options.bias)
+    tied = config.lm_head is None or config.lm_head.tied
+    bias, other_bias = (
+        (options.head_bias, f"{options.head_decoder}.bias")
+        if tied
+        else (f"{options.head_decoder}.bias", options.head_bias)
+    )
     embeddings = f"{options.prefix}embeddings."
-    return Table(
+    return WeightMap(
         rules=(
-            *modules(
+            *module_rules(
                 embeddings,
                 "embedding.",
                 {
@@ -138,7 +153,7 @@ def table(config: EncoderConfig, *, options: Options) -> Table:
                     "LayerNorm": "norm",
                 },
             ),
-            *modules(
+            *module_rules(
                 f"{options.prefix}encoder.layer.{{layer}}.",
                 "encoder.blocks.{layer}.",
                 {
@@ -148,45 +163,54 @@ def table(config: EncoderConfig, *, options: Options) -> Table:
                     "attention.output.dense": "attention.output",
                     "intermediate.dense": "feedforward.up",
                     "output.dense": "feedforward.down",
-                    **NORMS[options.place],
+                    **NORM_NAMES[options.norm_position],
                 },
             ),
-            *modules(options.prefix, "", {"pooler.dense": "pooler", "LayerNorm": "encoder.norm"}),
-            *modules("", "head.", {options.transform: "transform", options.norm: "norm"}),
-            Rule(f"{options.decoder}.weight", "head.weight"),
-            Rule(bias, "head.bias"),
+            *module_rules(options.prefix, "", {"pooler.dense": "pooler", "LayerNorm": "encoder.norm"}),
+            *module_rules("", "head.", {options.head_transform: "transform", options.head_norm: "norm"}),
+            WeightRule(f"{options.head_decoder}.weight", "head.weight"),
+            WeightRule(bias, "head.bias"),
         ),
-        copies={
-            f"{options.decoder}.weight": f"{embeddings}word_embeddings.weight",
+        tied_copies={
+            f"{options.head_decoder}.weight": f"{embeddings}word_embeddings.weight",
             **({other_bias: bias} if tied else {}),
         },
-        computed=(f"{embeddings}position_ids", f"{embeddings}token_type_ids"),
+        derived_buffers=(f"{embeddings}position_ids", f"{embeddings}token_type_ids"),
         unused=("cls.seq_relationship.weight", "cls.seq_relationship.bias", *(() if tied else (other_bias,))),
     )
 
 
-def _family(name: str, options: Options, *, bare: str, masked: str, pretraining: str | None = None) -> Family:
+def _make_family(
+    name: str, options: BertOptions, *, base_class: str, masked_lm_class: str, pretraining_class: str | None = None
+) -> ModelFamily:
     def architecture(config: EncoderConfig) -> str:
-        if config.head is None:
-            return bare
-        return pretraining if pretraining and config.pooler else masked
+        if config.lm_head is None:
+            return base_class
+        return pretraining_class if pretraining_class and config.pooler else masked_lm_class
 
-    return Family(
+    return ModelFamily(
         name,
         EncoderConfig,
-        (bare, masked, *([pretraining] if pretraining else [])),
-        partial(read, options=options),
-        partial(write, options=options),
-        partial(table, options=options),
+        (base_class, masked_lm_class, *([pretraining_class] if pretraining_class else [])),
+        partial(read_config, options=options),
+        partial(write_config, options=options),
+        partial(weight_map, options=options),
         prefix=options.prefix,
-        called=architecture,
+        architecture_of=architecture,
     )
 
 
 FAMILIES = (
-    _family("bert", BERT, bare="BertModel", masked="BertForMaskedLM", pretraining="BertForPreTraining"),
-    _family("roberta", ROBERTA, bare="RobertaModel", masked="RobertaForMaskedLM"),
-    _family("xlm-roberta", ROBERTA, bare="XLMRobertaModel", masked="XLMRobertaForMaskedLM"),
-    _family("camembert", ROBERTA, bare="CamembertModel", masked="CamembertForMaskedLM"),
-    _family("roberta-prelayernorm", PRE_NORM, bare="RobertaPreLayerNormModel", masked="RobertaPreLayerNormForMaskedLM"),
+    _make_family(
+        "bert", BERT, base_class="BertModel", masked_lm_class="BertForMaskedLM", pretraining_class="BertForPreTraining"
+    ),
+    _make_family("roberta", ROBERTA, base_class="RobertaModel", masked_lm_class="RobertaForMaskedLM"),
+    _make_family("xlm-roberta", ROBERTA, base_class="XLMRobertaModel", masked_lm_class="XLMRobertaForMaskedLM"),
+    _make_family("camembert", ROBERTA, base_class="CamembertModel", masked_lm_class="CamembertForMaskedLM"),
+    _make_family(
+        "roberta-prelayernorm",
+        PRE_NORM,
+        base_class="RobertaPreLayerNormModel",
+        masked_lm_class="RobertaPreLayerNormForMaskedLM",
+    ),
 )

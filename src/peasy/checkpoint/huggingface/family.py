@@ -7,13 +7,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from peasy.checkpoint.huggingface.fields import Fields
-from peasy.checkpoint.huggingface.rule import Table
-from peasy.checkpoint.tensors import TensorInfo, Tensors
-from peasy.models.config import Config, DecoderConfig, EncoderConfig, EncoderDecoderConfig, Special
-from peasy.nn.part import Activation
+from peasy.checkpoint.huggingface.fields import ConfigFields
+from peasy.checkpoint.huggingface.weight_map import WeightMap
+from peasy.checkpoint.tensors import TensorInfo, TensorStore
+from peasy.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, ModelConfig, SpecialTokensConfig
+from peasy.nn.config import ActivationName
 
-ACTIVATIONS: dict[str, Activation] = {
+FROM_HF_ACTIVATION: dict[str, ActivationName] = {
     "gelu": "gelu",
     "gelu_new": "gelu-tanh",
     "gelu_pytorch_tanh": "gelu-tanh",
@@ -23,11 +23,11 @@ ACTIVATIONS: dict[str, Activation] = {
     "silu": "silu",
     "swish": "silu",
 }
-THEIR_ACTIVATIONS: dict[Activation, str] = {
+TO_HF_ACTIVATION: dict[ActivationName, str] = {
     "gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "relu-squared": "relu2", "silu": "silu",
 }  # fmt: skip
 
-IGNORED = """
+IGNORED_FIELDS = """
     architectures model_type transformers_version _name_or_path name_or_path _commit_hash dtype torch_dtype torchscript
     use_bfloat16 use_cache output_attentions output_hidden_states output_past output_scores return_dict
     return_dict_in_generate gradient_checkpointing chunk_size_feed_forward initializer_range initializer_factor init_std
@@ -42,34 +42,34 @@ IGNORED = """
 """Fields of training, sampling and the library; none changes what a forward pass computes."""
 
 
-class Parts(Protocol):
+class WeightNames(Protocol):
     """Names of the weights in a checkpoint, which some config fields depend on."""
 
     def __contains__(self, name: object, /) -> bool: ...
 
-    def differ(self, one: str, other: str) -> bool:
+    def differ(self, first: str, second: str) -> bool:
         """Return whether both exist with different values."""
 
 
-class Promised(frozenset[str]):
+class PlannedWeights(frozenset[str]):
     """Names of weights that will be written; two names are always different weights."""
 
-    def differ(self, one: str, other: str) -> bool:
+    def differ(self, first: str, second: str) -> bool:
         """Return whether both exist."""
-        return one in self and other in self
+        return first in self and second in self
 
 
-class Stored(Mapping[str, Tensor]):
+class StoredWeights(Mapping[str, Tensor]):
     """Stored tensors under the names that the weight map uses.
 
     A base model is saved without the family's prefix, and very old files call a norm's weight gamma and its bias
     beta: both are normalized here.
     """
 
-    def __init__(self, tensors: Tensors, prefix: str = "") -> None:
+    def __init__(self, tensors: TensorStore, prefix: str = "") -> None:
         bare = not any(name.startswith(prefix) for name in tensors)
         self._tensors = tensors
-        self._names = {_modern(prefix + name if bare else name): name for name in tensors}
+        self._names = {_modern_name(prefix + name if bare else name): name for name in tensors}
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[self._names[name]]
@@ -87,15 +87,15 @@ class Stored(Mapping[str, Tensor]):
         """Return the header entry of a tensor."""
         return self._tensors.info(self._names[name])
 
-    def differ(self, one: str, other: str) -> bool:
+    def differ(self, first: str, second: str) -> bool:
         """Return whether both are stored with different values."""
-        if one not in self or other not in self:
+        if first not in self or second not in self:
             return False
-        return self.info(one).shape != self.info(other).shape or not torch.equal(self[one], self[other])
+        return self.info(first).shape != self.info(second).shape or not torch.equal(self[first], self[second])
 
 
 @dataclass(frozen=True)
-class Family:
+class ModelFamily:
     """One model family as data.
 
     `architectures` are its class names in transformers; `called` chooses one for a config if it is not the first.
@@ -106,39 +106,39 @@ class Family:
     """
 
     name: str
-    kind: type[DecoderConfig] | type[EncoderConfig] | type[EncoderDecoderConfig]
+    config_class: type[DecoderConfig] | type[EncoderConfig] | type[EncoderDecoderConfig]
     architectures: tuple[str, ...]
-    read: Callable[[Fields, Parts], Config]
-    write: Callable[[Any], dict[str, Any]]
-    table: Callable[[Any], Table]
+    read_config: Callable[[ConfigFields, WeightNames], ModelConfig]
+    write_config: Callable[[Any], dict[str, Any]]
+    weight_map: Callable[[Any], WeightMap]
     prefix: str = ""
-    called: Callable[[Any], str] | None = None
+    architecture_of: Callable[[Any], str] | None = None
 
 
-def read_special(fields: Fields, *, start: str | None = None) -> Special:
+def read_special_tokens(fields: ConfigFields, *, decoder_start_field: str | None = None) -> SpecialTokensConfig:
     """Read the special token ids; `start` is the fallback field for decoder_start_token_id."""
-    padding = fields.whole("pad_token_id", None, least=-1)
-    bos = fields.whole("bos_token_id", None, least=-1)
-    decoder_start = fields.whole("decoder_start_token_id", None, least=0)
-    if decoder_start is None and start is not None:
-        decoder_start = fields.whole(start, None, least=0)
-    return Special(
-        padding=padding if padding != -1 else None,
-        begin=bos if bos != -1 else None,
-        end=fields.ids("eos_token_id"),
-        start=decoder_start,
-        unknown=fields.whole("unk_token_id", None, least=0),
+    padding = fields.integer("pad_token_id", None, minimum=-1)
+    bos = fields.integer("bos_token_id", None, minimum=-1)
+    decoder_start = fields.integer("decoder_start_token_id", None, minimum=0)
+    if decoder_start is None and decoder_start_field is not None:
+        decoder_start = fields.integer(decoder_start_field, None, minimum=0)
+    return SpecialTokensConfig(
+        pad=padding if padding != -1 else None,
+        bos=bos if bos != -1 else None,
+        eos=fields.token_ids("eos_token_id"),
+        decoder_start=decoder_start,
+        unk=fields.integer("unk_token_id", None, minimum=0),
     )
 
 
-def write_special(special: Special) -> dict[str, Any]:
+def write_special_tokens(special: SpecialTokensConfig) -> dict[str, Any]:
     """Return the config.json fields of the special token ids."""
-    eos: Any = None if not special.end else special.end[0] if len(special.end) == 1 else list(special.end)
-    ids = {"pad_token_id": special.padding, "bos_token_id": special.begin, "eos_token_id": eos}
-    return ids | ({} if special.start is None else {"decoder_start_token_id": special.start})
+    eos: Any = None if not special.eos else special.eos[0] if len(special.eos) == 1 else list(special.eos)
+    ids = {"pad_token_id": special.pad, "bos_token_id": special.bos, "eos_token_id": eos}
+    return ids | ({} if special.decoder_start is None else {"decoder_start_token_id": special.decoder_start})
 
 
-def _modern(name: str) -> str:
+def _modern_name(name: str) -> str:
     if name.endswith("LayerNorm.gamma"):
         return name.removesuffix("gamma") + "weight"
     if name.endswith("LayerNorm.beta"):

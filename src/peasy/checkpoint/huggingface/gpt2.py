@@ -3,94 +3,115 @@
 from typing import Any
 
 from peasy.checkpoint.huggingface.family import (
-    ACTIVATIONS,
-    THEIR_ACTIVATIONS,
-    Family,
-    Parts,
-    read_special,
-    write_special,
+    FROM_HF_ACTIVATION,
+    TO_HF_ACTIVATION,
+    ModelFamily,
+    WeightNames,
+    read_special_tokens,
+    write_special_tokens,
 )
-from peasy.checkpoint.huggingface.fields import MOST_LAYERS, Fields
-from peasy.checkpoint.huggingface.rule import Rule, Split, Table, Transpose, modules
+from peasy.checkpoint.huggingface.fields import MAX_LAYERS, ConfigFields
+from peasy.checkpoint.huggingface.weight_map import SplitFused, Transpose, WeightMap, WeightRule, module_rules
 from peasy.models.config import DecoderConfig
-from peasy.nn.part import Attention, Head, LayerNorm, Learned, Plain, Stack
+from peasy.nn.config import (
+    AttentionConfig,
+    LayerNormConfig,
+    LearnedPositionConfig,
+    LMHeadConfig,
+    MLPConfig,
+    StackConfig,
+)
 
-IGNORED = """
+IGNORED_FIELDS = """
     attn_pdrop embd_pdrop n_ctx n_special predict_special_tokens reorder_and_upcast_attn summary_type summary_use_proj
     summary_activation summary_proj_to_labels summary_first_dropout
 """
 
 
-def read(fields: Fields, stored: Parts) -> DecoderConfig:
+def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
     """Convert a gpt2 config to peasy's."""
-    fields.ignore(IGNORED)
-    fields.only("scale_attn_by_inverse_layer_idx", False, why="Attention scales per layer are not supported.")
-    fields.only("add_cross_attention", False, why="peasy's decoder has no cross-attention.")
-    d_model = fields.whole("n_embd")
-    tied = fields.flag("tie_word_embeddings", True)
-    attention = Attention(
-        heads=fields.whole("n_head"),
-        scale=None if fields.flag("scale_attn_weights", True) else 1.0,
+    fields.ignore(IGNORED_FIELDS)
+    fields.require_value(
+        "scale_attn_by_inverse_layer_idx", False, reason="Attention scales per layer are not supported."
     )
-    feedforward = Plain(
-        width=fields.whole("n_inner", None) or 4 * d_model,
-        activation=fields.choice("activation_function", ACTIVATIONS, "gelu_new"),
+    fields.require_value("add_cross_attention", False, reason="peasy's decoder has no cross-attention.")
+    d_model = fields.integer("n_embd")
+    tied = fields.boolean("tie_word_embeddings", True)
+    attention = AttentionConfig(
+        num_heads=fields.integer("n_head"),
+        scale=None if fields.boolean("scale_attn_weights", True) else 1.0,
     )
-    norm = LayerNorm(epsilon=fields.number("layer_norm_epsilon", 1e-5))
+    feedforward = MLPConfig(
+        d_ff=fields.integer("n_inner", None) or 4 * d_model,
+        activation=fields.choice("activation_function", FROM_HF_ACTIVATION, "gelu_new"),
+    )
+    norm = LayerNormConfig(eps=fields.number("layer_norm_epsilon", 1e-5))
     return DecoderConfig(
-        vocabulary=fields.whole("vocab_size"),
+        vocab_size=fields.integer("vocab_size"),
         d_model=d_model,
-        stack=Stack(fields.whole("n_layer", most=MOST_LAYERS), attention, feedforward, norm),
-        context=fields.whole("n_positions"),
-        position=Learned(),
-        head=Head(tied=tied and not stored.differ("lm_head.weight", "transformer.wte.weight")),
-        dropout=fields.number("resid_pdrop", 0.1, most=0.999),
-        special=read_special(fields),
+        stack=StackConfig(fields.integer("n_layer", maximum=MAX_LAYERS), attention, feedforward, norm),
+        max_seq_len=fields.integer("n_positions"),
+        position=LearnedPositionConfig(),
+        lm_head=LMHeadConfig(tied=tied and not weights.differ("lm_head.weight", "transformer.wte.weight")),
+        dropout=fields.number("resid_pdrop", 0.1, maximum=0.999),
+        special_tokens=read_special_tokens(fields),
     )
 
 
-def write(config: DecoderConfig) -> dict[str, Any]:
+def write_config(config: DecoderConfig) -> dict[str, Any]:
     """Convert peasy's config to a gpt2 config."""
     attention, feedforward = config.stack.attention, config.stack.feedforward
     return {
-        "vocab_size": config.vocabulary,
-        "n_positions": config.context,
+        "vocab_size": config.vocab_size,
+        "n_positions": config.max_seq_len,
         "n_embd": config.d_model,
-        "n_layer": config.stack.layers,
-        "n_head": attention.heads,
-        "n_inner": feedforward.width,
-        "activation_function": THEIR_ACTIVATIONS[feedforward.activation],
-        "layer_norm_epsilon": config.stack.norm.epsilon,
+        "n_layer": config.stack.num_layers,
+        "n_head": attention.num_heads,
+        "n_inner": feedforward.d_ff,
+        "activation_function": TO_HF_ACTIVATION[feedforward.activation],
+        "layer_norm_epsilon": config.stack.norm.eps,
         "scale_attn_weights": attention.scale is None,
-        "tie_word_embeddings": config.head.tied,
+        "tie_word_embeddings": config.lm_head.tied,
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
         "attn_pdrop": config.dropout,
-        **write_special(config.special),
+        **write_special_tokens(config.special_tokens),
     }
 
 
-def table(config: DecoderConfig) -> Table:
+def weight_map(config: DecoderConfig) -> WeightMap:
     """Return the weight map."""
     theirs, ours = "transformer.h.{layer}.", "decoder.blocks.{layer}."
     fused = tuple(f"{ours}attention.{part}." for part in ("query", "key", "value"))
     sizes = (config.d_model,) * 3
     matrices = {"attn.c_proj": "attention.output", "mlp.c_fc": "feedforward.up", "mlp.c_proj": "feedforward.down"}
-    return Table(
+    return WeightMap(
         rules=(
-            Rule("transformer.wte.weight", "embedding.token.weight"),
-            Rule("transformer.wpe.weight", "embedding.position.weight"),
-            Rule(f"{theirs}attn.c_attn.weight", tuple(f"{part}weight" for part in fused), Split(sizes, 1, Transpose())),
-            Rule(f"{theirs}attn.c_attn.bias", tuple(f"{part}bias" for part in fused), Split(sizes)),
-            *(Rule(f"{theirs}{hf}.weight", f"{ours}{name}.weight", Transpose()) for hf, name in matrices.items()),
-            *(Rule(f"{theirs}{hf}.bias", f"{ours}{name}.bias") for hf, name in matrices.items()),
-            *modules(theirs, ours, {"ln_1": "attention_norm", "ln_2": "feedforward_norm"}),
-            *modules("transformer.", "decoder.", {"ln_f": "norm"}),
-            Rule("lm_head.weight", "head.weight"),
+            WeightRule("transformer.wte.weight", "embedding.token.weight"),
+            WeightRule("transformer.wpe.weight", "embedding.position.weight"),
+            WeightRule(
+                f"{theirs}attn.c_attn.weight",
+                tuple(f"{part}weight" for part in fused),
+                SplitFused(sizes, 1, Transpose()),
+            ),
+            WeightRule(f"{theirs}attn.c_attn.bias", tuple(f"{part}bias" for part in fused), SplitFused(sizes)),
+            *(WeightRule(f"{theirs}{hf}.weight", f"{ours}{name}.weight", Transpose()) for hf, name in matrices.items()),
+            *(WeightRule(f"{theirs}{hf}.bias", f"{ours}{name}.bias") for hf, name in matrices.items()),
+            *module_rules(theirs, ours, {"ln_1": "attention_norm", "ln_2": "feedforward_norm"}),
+            *module_rules("transformer.", "decoder.", {"ln_f": "norm"}),
+            WeightRule("lm_head.weight", "head.weight"),
         ),
-        copies={"lm_head.weight": "transformer.wte.weight"},
-        computed=(f"{theirs}attn.bias", f"{theirs}attn.masked_bias"),
+        tied_copies={"lm_head.weight": "transformer.wte.weight"},
+        derived_buffers=(f"{theirs}attn.bias", f"{theirs}attn.masked_bias"),
     )
 
 
-FAMILY = Family("gpt2", DecoderConfig, ("GPT2LMHeadModel", "GPT2Model"), read, write, table, prefix="transformer.")
+FAMILY = ModelFamily(
+    "gpt2",
+    DecoderConfig,
+    ("GPT2LMHeadModel", "GPT2Model"),
+    read_config,
+    write_config,
+    weight_map,
+    prefix="transformer.",
+)

@@ -5,128 +5,136 @@ from functools import partial
 from typing import Any, Literal
 
 from peasy.checkpoint.huggingface.family import (
-    ACTIVATIONS,
-    THEIR_ACTIVATIONS,
-    Family,
-    Parts,
-    read_special,
-    write_special,
+    FROM_HF_ACTIVATION,
+    TO_HF_ACTIVATION,
+    ModelFamily,
+    WeightNames,
+    read_special_tokens,
+    write_special_tokens,
 )
-from peasy.checkpoint.huggingface.fields import MOST_LAYERS, Fields
-from peasy.checkpoint.huggingface.rule import Row, Rule, Table, modules
+from peasy.checkpoint.huggingface.fields import MAX_LAYERS, ConfigFields
+from peasy.checkpoint.huggingface.weight_map import RowVector, WeightMap, WeightRule, module_rules
 from peasy.models.config import EncoderDecoderConfig
-from peasy.nn.part import Attention, Embedding, Head, LayerNorm, Plain, Sinusoidal, Stack
+from peasy.nn.config import (
+    AttentionConfig,
+    EmbeddingConfig,
+    LayerNormConfig,
+    LMHeadConfig,
+    MLPConfig,
+    SinusoidalPositionConfig,
+    StackConfig,
+)
 
-IGNORED = """
+IGNORED_FIELDS = """
     activation_dropout encoder_layerdrop decoder_layerdrop is_decoder is_encoder_decoder num_hidden_layers
     extra_pos_embeddings
 """
-PLAIN = ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits")
+REQUIRED_FALSE = ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits")
 
 
 @dataclass(frozen=True)
-class Options:
+class MarianOptions:
     """Differences between the families: pre- or post-norm, and whether source and target vocabularies may differ."""
 
-    norm: Literal["before", "after"]
-    two_vocabularies: bool
+    norm_position: Literal["pre", "post"]
+    separate_vocabularies: bool
 
 
-def read(fields: Fields, stored: Parts, *, options: Options) -> EncoderDecoderConfig:
+def read_config(fields: ConfigFields, weights: WeightNames, *, options: MarianOptions) -> EncoderDecoderConfig:
     """Convert a config of this family to peasy's.
 
     With untied embeddings, newer files store encoder and decoder embeddings separately, whatever the config says.
     """
-    fields.ignore(IGNORED)
-    for name in PLAIN:
-        fields.only(name, False, why="Only transformers' default arrangement is supported.")
-    fields.only("static_position_embeddings", True, why="Only sinusoidal positions are supported.")
-    shared, vocabulary = True, fields.whole("vocab_size")
+    fields.ignore(IGNORED_FIELDS)
+    for name in REQUIRED_FALSE:
+        fields.require_value(name, False, reason="Only transformers' default arrangement is supported.")
+    fields.require_value("static_position_embeddings", True, reason="Only sinusoidal positions are supported.")
+    shared, vocabulary = True, fields.integer("vocab_size")
     target = vocabulary
-    if options.two_vocabularies:
-        separate = stored.differ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
-        shared = fields.flag("share_encoder_decoder_embeddings", True) and not separate
-        target = fields.whole("decoder_vocab_size", vocabulary)
+    if options.separate_vocabularies:
+        separate = weights.differ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+        shared = fields.boolean("share_encoder_decoder_embeddings", True) and not separate
+        target = fields.integer("decoder_vocab_size", vocabulary)
     embedding = "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
-    tied = fields.flag("tie_word_embeddings", True) and not stored.differ("lm_head.weight", embedding)
+    tied = fields.boolean("tie_word_embeddings", True) and not weights.differ("lm_head.weight", embedding)
     return EncoderDecoderConfig(
-        vocabulary=vocabulary,
-        d_model=fields.whole("d_model"),
+        vocab_size=vocabulary,
+        d_model=fields.integer("d_model"),
         encoder=_read_stack(fields, "encoder", options),
         decoder=_read_stack(fields, "decoder", options),
-        target_vocabulary=None if shared else target,
-        context=fields.whole("max_position_embeddings"),
-        position=Sinusoidal("halves"),
-        embedding=Embedding(scaled=fields.flag("scale_embedding", False)),
-        head=Head(tied, bias="final_logits_bias" in stored),
-        dropout=fields.number("dropout", 0.1, most=0.999),
-        special=read_special(fields, start="pad_token_id"),
+        target_vocab_size=None if shared else target,
+        max_seq_len=fields.integer("max_position_embeddings"),
+        position=SinusoidalPositionConfig("halves"),
+        embedding=EmbeddingConfig(scaled=fields.boolean("scale_embedding", False)),
+        lm_head=LMHeadConfig(tied, bias="final_logits_bias" in weights),
+        dropout=fields.number("dropout", 0.1, maximum=0.999),
+        special_tokens=read_special_tokens(fields, decoder_start_field="pad_token_id"),
     )
 
 
-def write(config: EncoderDecoderConfig, *, options: Options) -> dict[str, Any]:
+def write_config(config: EncoderDecoderConfig, *, options: MarianOptions) -> dict[str, Any]:
     """Convert peasy's config to one of this family."""
     vocabularies = {
-        "decoder_vocab_size": config.target_vocabulary or config.vocabulary,
-        "share_encoder_decoder_embeddings": config.target_vocabulary is None,
+        "decoder_vocab_size": config.target_vocab_size or config.vocab_size,
+        "share_encoder_decoder_embeddings": config.target_vocab_size is None,
     }
     return {
         "is_encoder_decoder": True,
-        "vocab_size": config.vocabulary,
-        **(vocabularies if options.two_vocabularies else {}),
+        "vocab_size": config.vocab_size,
+        **(vocabularies if options.separate_vocabularies else {}),
         "d_model": config.d_model,
-        "max_position_embeddings": config.context or 1024,  # size of their table of sinusoids: a number is required
-        "activation_function": THEIR_ACTIVATIONS[config.encoder.feedforward.activation],
+        "max_position_embeddings": config.max_seq_len or 1024,  # size of their table of sinusoids: a number is required
+        "activation_function": TO_HF_ACTIVATION[config.encoder.feedforward.activation],
         "scale_embedding": config.embedding.scaled,
-        "tie_word_embeddings": config.head.tied,
+        "tie_word_embeddings": config.lm_head.tied,
         "dropout": config.dropout,
-        "forced_eos_token_id": config.special.end[0] if config.special.end else None,
+        "forced_eos_token_id": config.special_tokens.eos[0] if config.special_tokens.eos else None,
         **_write_stack("encoder", config.encoder),
         **_write_stack("decoder", config.decoder),
-        **write_special(config.special),
+        **write_special_tokens(config.special_tokens),
     }
 
 
-def _read_stack(fields: Fields, side: str, options: Options) -> Stack:
-    activation = fields.choice("activation_function", ACTIVATIONS, "gelu")
-    return Stack(
-        layers=fields.whole(f"{side}_layers", most=MOST_LAYERS),
-        attention=Attention(heads=fields.whole(f"{side}_attention_heads")),
-        feedforward=Plain(width=fields.whole(f"{side}_ffn_dim"), activation=activation),
-        norm=LayerNorm(options.norm),
+def _read_stack(fields: ConfigFields, side: str, options: MarianOptions) -> StackConfig:
+    activation = fields.choice("activation_function", FROM_HF_ACTIVATION, "gelu")
+    return StackConfig(
+        num_layers=fields.integer(f"{side}_layers", maximum=MAX_LAYERS),
+        attention=AttentionConfig(num_heads=fields.integer(f"{side}_attention_heads")),
+        feedforward=MLPConfig(d_ff=fields.integer(f"{side}_ffn_dim"), activation=activation),
+        norm=LayerNormConfig(options.norm_position),
     )
 
 
-def _write_stack(side: str, stack: Stack) -> dict[str, Any]:
+def _write_stack(side: str, stack: StackConfig) -> dict[str, Any]:
     return {
-        f"{side}_layers": stack.layers,
-        f"{side}_attention_heads": stack.attention.heads,
-        f"{side}_ffn_dim": stack.feedforward.width,
+        f"{side}_layers": stack.num_layers,
+        f"{side}_attention_heads": stack.attention.num_heads,
+        f"{side}_ffn_dim": stack.feedforward.d_ff,
     }
 
 
-def table(config: EncoderDecoderConfig) -> Table:
+def weight_map(config: EncoderDecoderConfig) -> WeightMap:
     """Return the weight map."""
-    shared = config.target_vocabulary is None
+    shared = config.target_vocab_size is None
     source = "model.shared.weight" if shared else "model.encoder.embed_tokens.weight"
     target = "model.shared.weight" if shared else "model.decoder.embed_tokens.weight"
     copies = {"model.encoder.embed_tokens.weight": source, "model.decoder.embed_tokens.weight": source}
-    return Table(
+    return WeightMap(
         rules=(
-            Rule(source, "embedding.token.weight"),
-            Rule(target, "target_embedding.token.weight"),
+            WeightRule(source, "embedding.token.weight"),
+            WeightRule(target, "target_embedding.token.weight"),
             *_block_rules("encoder"),
             *_block_rules("decoder"),
-            Rule("final_logits_bias", "head.bias", Row()),
-            Rule("lm_head.weight", "head.weight"),
+            WeightRule("final_logits_bias", "head.bias", RowVector()),
+            WeightRule("lm_head.weight", "head.weight"),
         ),
-        copies={**(copies if shared else {}), "lm_head.weight": target},
-        computed=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
+        tied_copies={**(copies if shared else {}), "lm_head.weight": target},
+        derived_buffers=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
         unused=() if shared else ("model.shared.weight",),
     )
 
 
-def _block_rules(side: str) -> tuple[Rule, ...]:
+def _block_rules(side: str) -> tuple[WeightRule, ...]:
     attentions = {"self_attn": "attention", "encoder_attn": "cross_attention"}
     projections = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
     names = {
@@ -137,24 +145,26 @@ def _block_rules(side: str) -> tuple[Rule, ...]:
     names |= {f"{theirs}_layer_norm": f"{ours}_norm" for theirs, ours in attentions.items()}
     names |= {"fc1": "feedforward.up", "fc2": "feedforward.down", "final_layer_norm": "feedforward_norm"}
     return (
-        *modules(f"model.{side}.layers.{{layer}}.", f"{side}.blocks.{{layer}}.", names),
-        *modules(f"model.{side}.", f"{side}.", {"layer_norm": "norm"}),
+        *module_rules(f"model.{side}.layers.{{layer}}.", f"{side}.blocks.{{layer}}.", names),
+        *module_rules(f"model.{side}.", f"{side}.", {"layer_norm": "norm"}),
     )
 
 
-def _family(name: str, architecture: str, options: Options) -> Family:
-    return Family(
+def _make_family(name: str, architecture: str, options: MarianOptions) -> ModelFamily:
+    return ModelFamily(
         name,
         EncoderDecoderConfig,
         (architecture,),
-        partial(read, options=options),
-        partial(write, options=options),
-        table,
+        partial(read_config, options=options),
+        partial(write_config, options=options),
+        weight_map,
         prefix="model.",
     )
 
 
 FAMILIES = (
-    _family("marian", "MarianMTModel", Options(norm="after", two_vocabularies=True)),
-    _family("pegasus", "PegasusForConditionalGeneration", Options(norm="before", two_vocabularies=False)),
+    _make_family("marian", "MarianMTModel", MarianOptions(norm_position="post", separate_vocabularies=True)),
+    _make_family(
+        "pegasus", "PegasusForConditionalGeneration", MarianOptions(norm_position="pre", separate_vocabularies=False)
+    ),
 )

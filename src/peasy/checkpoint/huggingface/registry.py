@@ -8,24 +8,24 @@ from typing import Any
 import torch
 
 from peasy.checkpoint.huggingface import bert, gpt2, llama, marian, t5
-from peasy.checkpoint.huggingface.family import IGNORED, Family, Parts, Promised
-from peasy.checkpoint.huggingface.fields import Fields
-from peasy.checkpoint.huggingface.rule import Pair, pair, take_out
-from peasy.checkpoint.model import build_empty
-from peasy.config import plain
+from peasy.checkpoint.huggingface.family import IGNORED_FIELDS, ModelFamily, PlannedWeights, WeightNames
+from peasy.checkpoint.huggingface.fields import ConfigFields
+from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, pair_weights
+from peasy.checkpoint.model import build_on_meta
+from peasy.config import to_plain
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.models.config import Config
-from peasy.nn.part import Learned
+from peasy.models.config import ModelConfig
+from peasy.nn.config import LearnedPositionConfig
 
-FAMILIES: dict[str, Family] = {
+FAMILIES: dict[str, ModelFamily] = {
     family.name: family for family in (gpt2.FAMILY, *llama.FAMILIES, *bert.FAMILIES, *marian.FAMILIES, t5.FAMILY)
 }
 
 
-def recognise(data: Mapping[str, Any], where: str = "config.json") -> Family:
+def detect_family(data: Mapping[str, Any], where: str = "config.json") -> ModelFamily:
     """Return the family of a config.json; the error for an unsupported one lists the supported ones.
 
-    >>> recognise({"model_type": "gpt2"}).name
+    >>> detect_family({"model_type": "gpt2"}).name
     'gpt2'
     """
     name, architectures = data.get("model_type"), data.get("architectures") or []
@@ -46,35 +46,39 @@ def recognise(data: Mapping[str, Any], where: str = "config.json") -> Family:
     return family
 
 
-def read_settings(family: Family, fields: Fields, parts: Parts) -> Config:
+def read_hf_config(family: ModelFamily, fields: ConfigFields, weights: WeightNames) -> ModelConfig:
     """Convert a Hugging Face config to peasy's; every field is read, ignored by name, or refused by name."""
-    fields.ignore(IGNORED)
-    fields.only("auto_map", why="It refers to custom code, which peasy does not run.")
-    fields.only("quantization_config", why="Quantised weights are not supported.")
-    fields.only("pruned_heads", {}, why="Different numbers of heads per layer are not supported.")
-    fields.only("tie_encoder_decoder", False, why="Encoder and decoder with shared weights are not supported.")
+    fields.ignore(IGNORED_FIELDS)
+    fields.require_value("auto_map", reason="It refers to custom code, which peasy does not run.")
+    fields.require_value("quantization_config", reason="Quantised weights are not supported.")
+    fields.require_value("pruned_heads", {}, reason="Different numbers of heads per layer are not supported.")
+    fields.require_value(
+        "tie_encoder_decoder", False, reason="Encoder and decoder with shared weights are not supported."
+    )
     try:
-        config = family.read(fields, parts)
+        config = family.read_config(fields, weights)
     except InvalidInput as error:  # errors of peasy's config classes do not name the file
         message = error.message if fields.where in error.message else f"{fields.where}: {error.message}"
         raise InvalidInput(message, hint=error.hint) from None
-    fields.close()
+    fields.reject_unknown()
     return config
 
 
-def match(family: Family, config: Config, where: str = "config.json") -> tuple[list[Pair], dict[str, torch.Tensor]]:
+def match_weights(
+    family: ModelFamily, config: ModelConfig, where: str = "config.json"
+) -> tuple[list[TensorPair], dict[str, torch.Tensor]]:
     """Return the pairs of weight names, and the external weights as tensors on the meta device."""
-    ours = build_empty(config, where).state_dict()
-    pairs = pair(family.table(config), ours)
-    return pairs, take_out(pairs, ours)
+    ours = build_on_meta(config, where).state_dict()
+    pairs = pair_weights(family.weight_map(config), ours)
+    return pairs, export_weights(pairs, ours)
 
 
-def family_for(config: Config) -> Family:
+def family_for(config: ModelConfig) -> ModelFamily:
     """Return the family that represents a model of this config exactly."""
     reasons = []
     for family in FAMILIES.values():
-        if isinstance(config, family.kind):
-            differences = _differences(family, config)
+        if isinstance(config, family.config_class):
+            differences = _roundtrip_differences(family, config)
             if not differences:
                 return family
             reasons.append((len(differences), f"{family.name}: {', '.join(differences[:4])}"))
@@ -84,54 +88,58 @@ def family_for(config: Config) -> Family:
     raise InvalidInput("No supported Hugging Face family matches this model.", hint=hint)
 
 
-def _differences(family: Family, config: Config) -> list[str]:
+def _roundtrip_differences(family: ModelFamily, config: ModelConfig) -> list[str]:
     """Return the config keys that a write-read round trip would change; weights without a rule do not count."""
     try:
-        reread = read_settings(family, Fields(family.write(config)), Promised(_their_names(family, config)))
+        reread = read_hf_config(
+            family, ConfigFields(family.write_config(config)), PlannedWeights(_external_names(family, config))
+        )
     except InvalidInput as error:
         return [error.message.removesuffix(".")]
-    before, after = _flat(_settled(config)), _flat(_settled(reread))
+    before, after = _flatten(_normalized(config)), _flatten(_normalized(reread))
     return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
 
 
-def _their_names(family: Family, config: Config) -> list[str]:
+def _external_names(family: ModelFamily, config: ModelConfig) -> list[str]:
     """Return the external names of weights with a one-to-one rule: enough to detect which parts exist."""
-    weights = build_empty(config, "config").state_dict()
+    weights = build_on_meta(config, "config").state_dict()
     names = []
     for weight in weights:
         with contextlib.suppress(InvalidInput):
-            names += [name for resolved in pair(family.table(config), [weight]) for name in resolved.theirs]
+            names += [
+                name for resolved in pair_weights(family.weight_map(config), [weight]) for name in resolved.external
+            ]
     return names
 
 
-def _settled(config: Any) -> Any:
+def _normalized(config: Any) -> Any:
     """Return the config with defaults made explicit, and without what config.json does not store."""
-    changes: dict[str, Any] = {"dropout": 0.0, "special": type(config.special)()}
-    if not isinstance(config.position, Learned):
+    changes: dict[str, Any] = {"dropout": 0.0, "special_tokens": type(config.special_tokens)()}
+    if not isinstance(config.position, LearnedPositionConfig):
         changes["context"] = None
     if config.kind == "encoder":
         changes |= {"pooling": "mean", "normalise": True, "longest": None}
     for side in ("stack", "encoder", "decoder"):
         if hasattr(config, side):
-            changes[side] = _settled_stack(getattr(config, side), config.d_model)
+            changes[side] = _normalized_stack(getattr(config, side), config.d_model)
     return dataclasses.replace(config, **changes)
 
 
-def _settled_stack(stack: Any, d_model: int) -> Any:
+def _normalized_stack(stack: Any, d_model: int) -> Any:
     attention = stack.attention
-    windowed = [layer for layer in range(stack.layers) if attention.window_of(layer) is not None]
+    windowed = [layer for layer in range(stack.layers) if attention.window_for_layer(layer) is not None]
     attention = dataclasses.replace(
         attention,
-        key_heads=attention.key_heads or attention.heads,
-        d_head=attention.d_head or d_model // attention.heads,
-        scale=attention.scale or (attention.d_head or d_model // attention.heads) ** -0.5,
+        num_kv_heads=attention.num_kv_heads or attention.num_heads,
+        d_head=attention.d_head or d_model // attention.num_heads,
+        scale=attention.scale or (attention.d_head or d_model // attention.num_heads) ** -0.5,
         window=attention.window if windowed else None,
         windowed=None if len(windowed) in (0, stack.layers) else tuple(windowed),
     )
     return dataclasses.replace(stack, attention=attention)
 
 
-def _flat(settings: Any) -> dict[str, Any]:
+def _flatten(config: Any) -> dict[str, Any]:
     def walk(value: Any, path: str) -> None:
         if isinstance(value, dict):
             for key, inner in value.items():
@@ -140,5 +148,5 @@ def _flat(settings: Any) -> dict[str, Any]:
             flat[path] = value
 
     flat: dict[str, Any] = {}
-    walk(plain(settings), "")
+    walk(to_plain(config), "")
     return flat

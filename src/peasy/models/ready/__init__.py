@@ -12,17 +12,17 @@ from typing import Any
 from peasy import config
 from peasy.errors import NotFound, did_you_mean
 
-CARD = "card.json"
+CARD_FILE = "card.json"
 
 
 @dataclass(frozen=True)
-class ReadyRecipe:
+class BuiltinModelRecipe:
     """Training recipe of a built-in model: by steps, not by time, so that training is reproducible."""
 
     kind: str
     data: str
     steps: int
-    says: str
+    description: str
     limits: str
     seed: int = 0
     sentence: str | None = None
@@ -31,20 +31,20 @@ class ReadyRecipe:
     def command(self) -> str:
         """Return the command that trains it.
 
-        >>> ReadyRecipe("gpt", "stories", 9, "", "", settings={"model": {"dropout": 0.1}}).command()
+        >>> BuiltinModelRecipe("gpt", "stories", 9, "", "", settings={"model": {"dropout": 0.1}}).command()
         'peasy train gpt --data stories --steps 9 --seed 0 --set model.dropout=0.1'
         """
         base = f"peasy train {self.kind} --data {self.data} --steps {self.steps} --seed {self.seed}"
-        return " ".join([base, *(f"--set {path}={value}" for path, value in _flat(self.settings))])
+        return " ".join([base, *(f"--set {path}={value}" for path, value in _flatten_settings(self.settings))])
 
 
 @cache
-def recipes() -> dict[str, ReadyRecipe]:
+def recipes() -> dict[str, BuiltinModelRecipe]:
     """Return the recipes of all built-in models by name."""
-    return config.read_file(_Recipes, Path(__file__).with_name("recipes.toml")).ready
+    return config.read_file(_ReadyRecipes, Path(__file__).with_name("recipes.toml")).models
 
 
-def recipe(name: str) -> ReadyRecipe:
+def recipe(name: str) -> BuiltinModelRecipe:
     """Return the recipe of one built-in model; an unknown name is an error."""
     if name not in recipes():
         hint = did_you_mean(name, recipes()) or f"There are {', '.join(recipes())}."
@@ -53,15 +53,15 @@ def recipe(name: str) -> ReadyRecipe:
 
 
 @dataclass(frozen=True)
-class _Recipes:
-    ready: dict[str, ReadyRecipe]
+class _ReadyRecipes:
+    models: dict[str, BuiltinModelRecipe]
 
 
-def _flat(settings: dict[str, Any], where: str = "") -> list[tuple[str, str]]:
+def _flatten_settings(settings: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for key, value in settings.items():
         if isinstance(value, dict):
-            pairs += _flat(value, f"{where}{key}.")
+            pairs += _flatten_settings(value, f"{prefix}{key}.")
         else:
-            pairs.append((where + key, str(value).lower() if isinstance(value, bool) else str(value)))
+            pairs.append((prefix + key, str(value).lower() if isinstance(value, bool) else str(value)))
     return pairs

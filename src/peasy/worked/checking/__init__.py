@@ -4,6 +4,6 @@ May import: formula, errors, and the examples of worked. Imported by: worked.tab
 In: an example with hand-written tables. Out: a verdict and a reason for each cell, findings for rows.
 """
 
-from peasy.worked.checking.mark import Checked, CheckedCell, CheckedTable, check
+from peasy.worked.checking.checker import CheckedCell, CheckedExample, CheckedTable, check
 
-__all__ = ["Checked", "CheckedCell", "CheckedTable", "check"]
+__all__ = ["CheckedExample", "CheckedCell", "CheckedTable", "check"]

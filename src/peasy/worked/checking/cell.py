@@ -14,22 +14,22 @@ from typing import NoReturn
 from peasy.errors import InvalidInput
 from peasy.worked.checking.expression import evaluate
 
-LONGEST_CELL = 200
+MAX_CELL_LENGTH = 200
 """Maximum length of a cell in characters."""
 
-NOISE = 1e-9
+FLOAT_TOLERANCE = 1e-9
 """Relative tolerance for floating-point error."""
 
 
-class Mark(Enum):
+class CellMark(Enum):
     """Cell without a number: masked (`x`, `×`, `-∞`) or blank."""
 
-    HIDDEN = "hidden"
+    MASKED = "hidden"
     BLANK = "blank"
 
 
 @dataclass(frozen=True)
-class Number:
+class WrittenNumber:
     """Written number: every value from `low` to `high` rounds to it. `decimals` is None if exact."""
 
     value: float
@@ -42,23 +42,23 @@ class Number:
         """One unit in the last written decimal."""
         return 0.0 if self.decimals is None else 10.0**-self.decimals
 
-    def allows(self, exact: float) -> bool:
+    def is_rounding_of(self, exact: float) -> bool:
         """True if `exact` rounds to this number (halves may round either way)."""
-        noise = NOISE * (1 + abs(exact))
+        noise = FLOAT_TOLERANCE * (1 + abs(exact))
         return math.isfinite(exact) and self.low - noise <= exact <= self.high + noise
 
-    def cuts(self, exact: float) -> bool:
+    def is_truncation_of(self, exact: float) -> bool:
         """True if `exact` truncated (not rounded) gives this number."""
         beyond = abs(exact) - abs(self.value)
         same_side = self.value == 0 or (self.value > 0) == (exact > 0)
-        return same_side and 0 < beyond < self.unit * (1 - NOISE)
+        return same_side and 0 < beyond < self.unit * (1 - FLOAT_TOLERANCE)
 
 
 @dataclass(frozen=True)
-class Term:
+class SymbolicTerm:
     """Symbolic product with an optional number before it: `0.4*v_0`, `q_3*k_2`."""
 
-    factor: Number | None
+    factor: WrittenNumber | None
     names: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -66,10 +66,10 @@ class Term:
         return "*".join([*parts, *self.names])
 
 
-Content = Number | tuple[Term, ...] | Mark
+CellContent = WrittenNumber | tuple[SymbolicTerm, ...] | CellMark
 
 _BLANK = re.compile(r"[\s_.·…⋮⋯⋱?\-–—]*")
-_HIDDEN = re.compile(r"[xX×✗✘]|\*|[-−]\s*(inf(inity|ty)?|∞)", re.IGNORECASE)
+_MASKED = re.compile(r"[xX×✗✘]|\*|[-−]\s*(inf(inity|ty)?|∞)", re.IGNORECASE)
 _NOT_A_NUMBER = re.compile(r"[+-]?\s*(nan|inf(inity|ty)?|∞)", re.IGNORECASE)
 _PLAIN = re.compile(r"([+-]?)\s*(\d+(?:[.,]\d*)?|[.,]\d+)(?:e([+-]?\d{1,3}))?\s*(%?)", re.IGNORECASE)
 _NAME = re.compile(r"[^\W\d][^\s+*/^(){}=]*|<[^\s<>]+>")
@@ -77,7 +77,7 @@ _FRACTIONS = str.maketrans(
     {"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4", "⅕": " 1/5", "⅙": " 1/6", "⅛": " 1/8"}
 )
 _SUBSCRIPTS = str.maketrans({chr(0x2080 + digit): str(digit) for digit in range(10)})
-_SPELLINGS = (
+_NOTATIONS = (
     (r"\\(?:[dt]?frac)\b", " frac"), (r"\\sqrt\b", "√"), (r"\bsqrt\b", "√"), (r"\\(?:cdot|times|ast)\b", "*"),
     (r"\\(?:approx|simeq)\b", "="), (r"\\(?:infty)\b", "∞"), (r"\\(?:l|c|v|d)?dots\b", "…"), (r"\\%", "%"),
     (r"\\(?:left|right|displaystyle|hphantom|phantom|quad|qquad)\b", " "), (r"\\(?:exp)\b", "exp"), (r"\\[,;:! ]", " "),
@@ -86,76 +86,76 @@ _SPELLINGS = (
 )  # fmt: skip
 
 
-def read_cell(written: str | int | float, where: str = "this cell") -> Content:
+def read_cell(written: str | int | float, where: str = "this cell") -> CellContent:
     """Parse the text of a cell.
 
-    >>> read_cell("0.71").allows(0.7071), read_cell("40 %").value, read_cell("1/√2").value
+    >>> read_cell("0.71").is_rounding_of(0.7071), read_cell("40 %").value, read_cell("1/√2").value
     (True, 0.4, 0.7071067811865475)
     >>> read_cell("×"), read_cell("__"), [str(term) for term in read_cell("0.4*v_0 + 0.6*v_1")]
     (<Mark.HIDDEN: 'hidden'>, <Mark.BLANK: 'blank'>, ['0.4*v_0', '0.6*v_1'])
     """
     text = str(written)
-    if len(text) > LONGEST_CELL:
-        raise InvalidInput(f"{where} has {len(text)} characters.", hint=f"A cell has at most {LONGEST_CELL}.")
-    for normalise in (str.strip, _plainly_spelt):
+    if len(text) > MAX_CELL_LENGTH:
+        raise InvalidInput(f"{where} has {len(text)} characters.", hint=f"A cell has at most {MAX_CELL_LENGTH}.")
+    for normalise in (str.strip, _normalise_notation):
         text = normalise(text)
         if _BLANK.fullmatch(text):
-            return Mark.BLANK
-        if _HIDDEN.fullmatch(text):
-            return Mark.HIDDEN
+            return CellMark.BLANK
+        if _MASKED.fullmatch(text):
+            return CellMark.MASKED
         if plain := _PLAIN.fullmatch(text):
-            return _plain_number(plain, written, where)
+            return _parse_plain_number(plain, written, where)
     if _NOT_A_NUMBER.fullmatch(text):
-        _refuse(written, where)
+        _raise_unreadable(written, where)
     interval = evaluate(text)
     if interval is not None:
-        return Number(interval.value, interval.low, interval.high, None)
-    return _terms(text, written, where)
+        return WrittenNumber(interval.value, interval.low, interval.high, None)
+    return _parse_terms(text, written, where)
 
 
-def _plainly_spelt(text: str) -> str:
+def _normalise_notation(text: str) -> str:
     text = text.translate(_FRACTIONS).translate(_SUBSCRIPTS)
-    for pattern, plain in _SPELLINGS:
+    for pattern, plain in _NOTATIONS:
         text = re.sub(pattern, plain, text)
     return text.rsplit("=", 1)[-1].strip()
 
 
-def _plain_number(found: re.Match[str], written: object, where: str) -> Number:
-    sign, digits, exponent, percent = found.groups()
+def _parse_plain_number(match: re.Match[str], written: object, where: str) -> WrittenNumber:
+    sign, digits, exponent, percent = match.groups()
     digits = digits.replace(",", ".")
     decimals = len(digits.partition(".")[2]) - int(exponent or 0) + (2 if percent else 0)
     value = float(f"{sign}{digits}e{int(exponent or 0) - (2 if percent else 0)}")
     if not abs(value) < 1e300 or abs(decimals) > 300:
-        _refuse(written, where)
+        _raise_unreadable(written, where)
     half = 0.5 * 10.0**-decimals
-    return Number(value, value - half, value + half, decimals)
+    return WrittenNumber(value, value - half, value + half, decimals)
 
 
-def _terms(text: str, written: object, where: str) -> tuple[Term, ...]:
+def _parse_terms(text: str, written: object, where: str) -> tuple[SymbolicTerm, ...]:
     pieces = [piece for piece in re.split(r"\s*\+\s*", text) if piece]
-    terms = tuple(_term(piece, written, where) for piece in pieces)
+    terms = tuple(_parse_term(piece, written, where) for piece in pieces)
     if not terms:
-        _refuse(written, where)
+        _raise_unreadable(written, where)
     return terms
 
 
-def _term(text: str, written: object, where: str) -> Term:
-    factor: Number | None = None
+def _parse_term(text: str, written: object, where: str) -> SymbolicTerm:
+    factor: WrittenNumber | None = None
     names: list[str] = []
     for piece in re.sub(r"_\{(\w+)\}", r"_\1", text).replace("*", " ").split():
         plain = _PLAIN.fullmatch(piece)
         if plain and factor is None and not names:
-            factor = _plain_number(plain, written, where)
+            factor = _parse_plain_number(plain, written, where)
         elif _NAME.fullmatch(piece):
             names.append(re.sub(r"^([qkvQKV])_?(\d+)$", lambda match: f"{match[1].lower()}_{match[2]}", piece))
         else:
-            _refuse(written, where)
+            _raise_unreadable(written, where)
     if not names:
-        _refuse(written, where)
-    return Term(factor, tuple(names))
+        _raise_unreadable(written, where)
+    return SymbolicTerm(factor, tuple(names))
 
 
-def _refuse(written: object, where: str) -> NoReturn:
+def _raise_unreadable(written: object, where: str) -> NoReturn:
     excerpt = str(written) if len(str(written)) <= 40 else str(written)[:37] + "..."
     raise InvalidInput(
         f'{where}: "{excerpt}" cannot be read as a number.',

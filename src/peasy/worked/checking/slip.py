@@ -8,27 +8,34 @@ from dataclasses import dataclass
 import numpy as np
 
 from peasy.formula.normalise import softmax
-from peasy.worked.checking.cell import Content, Mark, Number
-from peasy.worked.checking.route import Array, Rules, mask_scores
-from peasy.worked.checking.table import Placed
+from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
+from peasy.worked.checking.derivations import Array, FormulaSettings, mask_scores
+from peasy.worked.checking.table import AlignedTable
 
 
 @dataclass(frozen=True)
 class Slip:
     """One slip: the weights it gives, and `says`, its description for the reason."""
 
-    says: str
+    description: str
     values: Array
 
 
-def find_slip(table: Placed, wrong: Set[int], rules: Rules, scores: Array, scaled: Array) -> Slip | None:
+def find_slip(
+    table: AlignedTable, wrong_rows: Set[int], rules: FormulaSettings, scores: Array, scaled: Array
+) -> Slip | None:
     """Return the slip that explains every cell of all wrong rows, or None."""
     return next(
-        (slip for slip in _slips(rules, scores, scaled) if wrong and _explains(slip.values, table, wrong)), None
+        (
+            slip
+            for slip in _candidate_slips(rules, scores, scaled)
+            if wrong_rows and _explains(slip.values, table, wrong_rows)
+        ),
+        None,
     )
 
 
-def _slips(rules: Rules, scores: Array, scaled: Array) -> Iterator[Slip]:
+def _candidate_slips(rules: FormulaSettings, scores: Array, scaled: Array) -> Iterator[Slip]:
     if rules.normalise.name != "softmax":
         return
     masked = mask_scores(rules, scaled)
@@ -41,9 +48,13 @@ def _slips(rules: Rules, scores: Array, scaled: Array) -> Iterator[Slip]:
     yield Slip("the scores were divided by their sum, without e^x", unmasked / unmasked.sum(axis=-1, keepdims=True))
 
 
-def _explains(values: Array, table: Placed, rows: Set[int]) -> bool:
-    return all(_fits(content, values[cell]) for cell, content in table.cells.items() if cell[0] in rows)
+def _explains(values: Array, table: AlignedTable, rows: Set[int]) -> bool:
+    return all(_matches(content, values[cell]) for cell, content in table.cells.items() if cell[0] in rows)
 
 
-def _fits(content: Content, value: float) -> bool:
-    return value == 0 if content is Mark.HIDDEN else isinstance(content, Number) and content.allows(value)
+def _matches(content: CellContent, value: float) -> bool:
+    return (
+        value == 0
+        if content is CellMark.MASKED
+        else isinstance(content, WrittenNumber) and content.is_rounding_of(value)
+    )

@@ -7,41 +7,41 @@ from dataclasses import dataclass
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.worked.checking.cell import Number, Term
-from peasy.worked.checking.name import caption
-from peasy.worked.checking.table import Placed, RowFinding
-from peasy.worked.checking.verdict import GRAVITY, Judged, Verdict, settle
-from peasy.worked.checking.version import Version, best, knowing
-from peasy.worked.example import Written
-from peasy.worked.number import show
+from peasy.worked.checking.cell import SymbolicTerm, WrittenNumber
+from peasy.worked.checking.readings import TableReading, exact_reading, readings_with_cell
+from peasy.worked.checking.step_aliases import table_caption
+from peasy.worked.checking.table import AlignedTable, RowFinding
+from peasy.worked.checking.verdict import SEVERITY, CellVerdict, Verdict, find_verdict
+from peasy.worked.example import WrittenTable
+from peasy.worked.number import format_number
 
-_INDEXED = re.compile(r"([qkv])_(\d+)")
+_INDEXED_SYMBOL = re.compile(r"([qkv])_(\d+)")
 _INDEX_IN_TEXT = re.compile(r"\b[qkvQKV]_?\{?(\d+)")
 
 
 @dataclass(frozen=True)
-class Symbols:
+class SymbolIndexing:
     """Index convention of an author: `first` is the index of the first token (q_0 or q_1)."""
 
     first: int
     keys: tuple[str, ...]
 
     @classmethod
-    def of(cls, tables: Sequence[Written], keys: tuple[str, ...]) -> "Symbols":
+    def infer(cls, tables: Sequence[WrittenTable], keys: tuple[str, ...]) -> "SymbolIndexing":
         """Infer the convention: from 1 if index 0 never occurs but that of the last token does."""
         texts = (str(cell) for table in tables for row in table.cells for cell in row)
         indices = {int(index) for text in texts for index in _INDEX_IN_TEXT.findall(text[:200])}
         return cls(1 if 0 not in indices and len(keys) in indices else 0, keys)
 
-    def name(self, letter: str, index: int) -> str:
+    def symbol(self, letter: str, index: int) -> str:
         """Return a symbol such as `q_3` for a 0-based index."""
         return f"{letter}_{index + self.first}"
 
-    def key_of(self, term: Term) -> int | None:
+    def key_of(self, term: SymbolicTerm) -> int | None:
         """Return the index of the key whose value a term names, or None."""
         if len(term.names) != 1:
             return None
-        match = _INDEXED.fullmatch(term.names[0])
+        match = _INDEXED_SYMBOL.fullmatch(term.names[0])
         if match:
             index = int(match[2]) - self.first
             return index if match[1] == "v" and 0 <= index < len(self.keys) else None
@@ -49,45 +49,52 @@ class Symbols:
         return folded.index(term.names[0].casefold()) if term.names[0].casefold() in folded else None
 
 
-def judge_names(table: Placed, row: int, column: int, terms: tuple[Term, ...], symbols: Symbols) -> Judged:
+def judge_symbols(
+    table: AlignedTable, row: int, column: int, terms: tuple[SymbolicTerm, ...], symbols: SymbolIndexing
+) -> CellVerdict:
     """Judge a cell such as `q_3*k_2`, or a single vector name."""
-    names = _expected(table.step, row, column, symbols)
+    names = _expected_symbols(table.step, row, column, symbols)
     if names is None:
-        raise InvalidInput(f'{table.where(row, column)}: "{table.texts[row, column].strip()}" is not a number.')
+        raise InvalidInput(f'{table.location(row, column)}: "{table.texts[row, column].strip()}" is not a number.')
     right, token = "*".join(names), table.rows[row]
     why = f"The vector of {token} is {right}"
     if len(names) == 2:
         why = f"The query of {token} is {names[0]} and the key of {table.columns[column]} is {names[1]}: {right}"
     if len(terms) == 1 and (terms[0].factor is None) and sorted(terms[0].names) == sorted(names):
-        return Judged("right", right, f"{why}.")
-    return Judged("wrong", right, f"{why}, not {table.texts[row, column].strip()}.")
+        return CellVerdict("right", right, f"{why}.")
+    return CellVerdict("wrong", right, f"{why}, not {table.texts[row, column].strip()}.")
 
 
-def judge_shares(
-    table: Placed, row: int, column: int, terms: tuple[Term, ...], symbols: Symbols, weights: Sequence[Version]
-) -> Judged | None:
+def judge_weighted_sum(
+    table: AlignedTable,
+    row: int,
+    column: int,
+    terms: tuple[SymbolicTerm, ...],
+    symbols: SymbolIndexing,
+    weights: Sequence[TableReading],
+) -> CellVerdict | None:
     """Judge a weighted sum such as `0.4*v_0 + 0.6*v_1`: each value must have its weight."""
     in_columns = any(cell != (row, column) and cell[0] == row for cell in table.cells)
     verdict, right, whys = "right", [], []
     for term in terms:
         key = symbols.key_of(term)
         if key is None:
-            raise InvalidInput(f'{table.where(row, column)}: "{term}" does not name a value.')
+            raise InvalidInput(f'{table.location(row, column)}: "{term}" does not name a value.')
         expected = column if in_columns else key
-        known = knowing(weights, row, expected)
+        known = readings_with_cell(weights, row, expected)
         if not known:
             return None
-        term_verdict = _share_verdict(term, known, row, expected) if expected == key else "wrong"
-        name = term.names[0] if expected == key else symbols.name("v", expected)
-        right.append(f"{show((best(known) or known[0]).values[row, expected])}*{name}")
+        term_verdict = _weight_verdict(term, known, row, expected) if expected == key else "wrong"
+        name = term.names[0] if expected == key else symbols.symbol("v", expected)
+        right.append(f"{format_number((exact_reading(known) or known[0]).values[row, expected])}*{name}")
         if term_verdict != "right":
             whys.append(f"the weight on {symbols.keys[expected]} makes it {right[-1]}, not {term}")
-        verdict = max(verdict, term_verdict, key=GRAVITY.index)
+        verdict = max(verdict, term_verdict, key=SEVERITY.index)
     why = "; ".join(whys) or "every value has its weight"
-    return Judged(verdict, " + ".join(right), f"{why[0].upper()}{why[1:]}.")  # type: ignore[arg-type]
+    return CellVerdict(verdict, " + ".join(right), f"{why[0].upper()}{why[1:]}.")  # type: ignore[arg-type]
 
 
-def missing_findings(table: Placed, symbols: Symbols, weights: Sequence[Version]) -> list[RowFinding]:
+def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequence[TableReading]) -> list[RowFinding]:
     """Find weighted sums that leave out a key with a non-zero weight."""
     findings = []
     for row, cells in table.by_row().items():
@@ -100,17 +107,17 @@ def missing_findings(table: Placed, symbols: Symbols, weights: Sequence[Version]
         omitted = [key for index, key in enumerate(symbols.keys) if has_weight[index] and index not in named]
         if omitted:
             why = f"The sum leaves out keys that have weight: {', '.join(omitted)}."
-            findings.append(RowFinding(caption(table.node), table.rows[row], "missing", why, table.says))
+            findings.append(RowFinding(table_caption(table.node), table.rows[row], "missing", why, table.description))
     return findings
 
 
-def _expected(step: str, row: int, column: int, symbols: Symbols) -> tuple[str, ...] | None:
+def _expected_symbols(step: str, row: int, column: int, symbols: SymbolIndexing) -> tuple[str, ...] | None:
     """Return the symbols expected in a cell; None for tables that are never symbolic."""
     if step in ("scores", "masked"):
-        return symbols.name("q", row), symbols.name("k", column)
+        return symbols.symbol("q", row), symbols.symbol("k", column)
     letters = {"query": "q", "key": "k", "value": "v"}
-    return (symbols.name(letters[step], row),) if step in letters else None
+    return (symbols.symbol(letters[step], row),) if step in letters else None
 
 
-def _share_verdict(term: Term, known: Sequence[Version], row: int, key: int) -> Verdict:
-    return settle(term.factor or Number(1.0, 1.0, 1.0, None), known, row, key)[0]
+def _weight_verdict(term: SymbolicTerm, known: Sequence[TableReading], row: int, key: int) -> Verdict:
+    return find_verdict(term.factor or WrittenNumber(1.0, 1.0, 1.0, None), known, row, key)[0]

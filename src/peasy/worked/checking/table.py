@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.worked.checking.cell import Content, Mark, Number, Term, read_cell
-from peasy.worked.checking.name import CAPTIONS, PER_HEAD, caption, step_named
-from peasy.worked.example import Example, Written
-from peasy.worked.work import head_name
+from peasy.worked.checking.cell import CellContent, CellMark, SymbolicTerm, WrittenNumber, read_cell
+from peasy.worked.checking.step_aliases import CAPTIONS, PER_HEAD, parse_caption, table_caption
+from peasy.worked.example import Example, WrittenTable
+from peasy.worked.solver import head_name
 
 INPUTS = ("x", "source", "w_q", "w_k", "w_v", "w_o")
 """Tables that cannot be derived from others: they must be complete."""
 
-BY_KEY = ("source", "key", "value")
+KEY_ROWS = ("source", "key", "value")
 """Tables with one row per key."""
 
 KEY_COLUMNS = ("scores", "scaled", "masked", "powers", "weights", "key_transposed")
 """Tables with one column per key."""
 
-_NUMBERED = re.compile(r"(?:row|word|token|[xqkvz])?[\s_]*\{?\(?(\d+)\)?\}?", re.IGNORECASE)
+_NUMBERED_LABEL = re.compile(r"(?:row|word|token|[xqkvz])?[\s_]*\{?\(?(\d+)\)?\}?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,18 @@ class RowFinding:
     row: str
     finding: str
     why: str
-    says: str = ""
+    description: str = ""
 
 
 @dataclass
-class Placed:
+class AlignedTable:
     """Written table aligned with its grid. `cells` are the aligned cells, `misfits` the rows that do not fit."""
 
     node: str
-    says: str
+    description: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    cells: dict[tuple[int, int], Content] = field(default_factory=dict)
+    cells: dict[tuple[int, int], CellContent] = field(default_factory=dict)
     texts: dict[tuple[int, int], str] = field(default_factory=dict)
     misfits: list[tuple[int | None, tuple[str, ...]]] = field(default_factory=list)
 
@@ -53,13 +53,13 @@ class Placed:
         """Step name without the head prefix."""
         return self.node.rpartition(".")[2]
 
-    def where(self, row: int, column: int) -> str:
+    def location(self, row: int, column: int) -> str:
         """Return the location of a cell, for error messages."""
-        return f"{caption(self.node)}, row {self.rows[row]}, column {self.columns[column]}"
+        return f"{table_caption(self.node)}, row {self.rows[row]}, column {self.columns[column]}"
 
-    def by_row(self) -> dict[int, dict[tuple[int, int], Content]]:
+    def by_row(self) -> dict[int, dict[tuple[int, int], CellContent]]:
         """Return the aligned cells grouped by row."""
-        rows: dict[int, dict[tuple[int, int], Content]] = {}
+        rows: dict[int, dict[tuple[int, int], CellContent]] = {}
         for cell, content in sorted(self.cells.items(), key=lambda item: item[0]):
             rows.setdefault(cell[0], {})[cell] = content
         return rows
@@ -68,78 +68,86 @@ class Placed:
         """Return the written numbers: NaN if missing, 0 or -inf if masked."""
         grid = np.full((len(self.rows), len(self.columns)), np.nan)
         for cell, content in self.cells.items():
-            if isinstance(content, Number):
+            if isinstance(content, WrittenNumber):
                 grid[cell] = content.value
-            elif content is Mark.HIDDEN and self.step in ("weights", "powers"):
+            elif content is CellMark.MASKED and self.step in ("weights", "powers"):
                 grid[cell] = 0.0
-            elif content is Mark.HIDDEN and self.step in ("scores", "scaled", "masked"):
+            elif content is CellMark.MASKED and self.step in ("scores", "scaled", "masked"):
                 grid[cell] = -np.inf
         return grid
 
 
-def node_of(written: Written, example: Example, present: Sequence[str] = ()) -> str:
+def table_name(written: WrittenTable, example: Example, present: Sequence[str] = ()) -> str:
     """Return the name of the step that a written table represents."""
-    named = step_named(written.table)
+    named = parse_caption(written.table)
     if named is None:
         hint = did_you_mean(written.table, CAPTIONS.values()) or f"Known: {', '.join(CAPTIONS.values())}."
-        raise InvalidInput(f'There is no table "{_short(written.table)}" in attention.', hint=hint)
+        raise InvalidInput(f'There is no table "{_truncate(written.table)}" in attention.', hint=hint)
     step, head = named
     if step == "output" and example.w_o is None and "w_o" not in present:
         step = "concat" if example.heads > 1 and head is None else "context"
     if head is None or (example.heads == 1 and head == 1):
         if example.heads > 1 and step in PER_HEAD[4:]:
             raise InvalidInput(
-                f'"{_short(written.table)}" does not say which head it belongs to.', hint=f"Write {step} head 1."
+                f'"{_truncate(written.table)}" does not say which head it belongs to.', hint=f"Write {step} head 1."
             )
         return step
     if step not in PER_HEAD or not 1 <= head <= example.heads:
         raise InvalidInput(
-            f'"{_short(written.table)}" names head {head}, but there are {example.heads} heads.',
+            f'"{_truncate(written.table)}" names head {head}, but there are {example.heads} heads.',
             hint="Set the number of heads: heads = 2.",
         )
     return head_name(step, head)
 
 
-def place(
-    written: Written, node: str, example: Example, shape: tuple[int, ...] | None, may_look: np.ndarray | None = None
-) -> Placed:
+def align_table(
+    written: WrittenTable,
+    node: str,
+    example: Example,
+    shape: tuple[int, ...] | None,
+    attention_mask: np.ndarray | None = None,
+) -> AlignedTable:
     """Align a written table with the step it represents; `shape` is that table's shape if known."""
     step = node.rpartition(".")[2]
     cells = tuple(tuple(str(cell) for cell in row) for row in written.cells)
     if not cells or not any(cells):
-        raise InvalidInput(f"{caption(node)} is empty.", hint="Give it at least one row with one cell.")
+        raise InvalidInput(f"{table_caption(node)} is empty.", hint="Give it at least one row with one cell.")
     if written.rows and len(written.rows) != len(cells):
-        raise InvalidInput(f"{caption(node)} has {len(cells)} rows but names {len(written.rows)}.")
+        raise InvalidInput(f"{table_caption(node)} has {len(cells)} rows but names {len(written.rows)}.")
     rows = _row_labels(step, example, shape, len(cells))
     columns = _column_labels(step, example, written, shape, cells)
-    if step == "context" and len(cells[0]) in (1, len(example.keys)) and _has_names(cells):
+    if step == "context" and len(cells[0]) in (1, len(example.keys)) and _has_symbols(cells):
         columns = example.keys  # `0.4*v_0 | 0.6*v_1`: one column per key, or one cell for the whole sum
-    row_indices = _matched(written.rows, rows, f"{caption(node)}, rows") if written.rows else list(range(len(cells)))
-    column_indices = _columns_matched(step, written, columns, cells, node)
-    placed = Placed(node, written.says, rows, columns)
+    row_indices = (
+        _match_labels(written.rows, rows, f"{table_caption(node)}, rows") if written.rows else list(range(len(cells)))
+    )
+    column_indices = _match_columns(step, written, columns, cells, node)
+    placed = AlignedTable(node, written.description, rows, columns)
     for index, row in zip(row_indices, cells, strict=True):
         if index >= len(rows):
             placed.misfits.append((None, row))
             continue
-        assigned = _fitted(row, column_indices, len(columns), None if may_look is None else may_look[index], step)
+        assigned = _fit_row(
+            row, column_indices, len(columns), None if attention_mask is None else attention_mask[index], step
+        )
         if assigned is None:
             placed.misfits.append((index, row))
             continue
         if any((index, column) in placed.cells for column, _ in assigned):
-            raise InvalidInput(f"{caption(node)} has two rows for {rows[index]}.", hint="Give each row once.")
+            raise InvalidInput(f"{table_caption(node)} has two rows for {rows[index]}.", hint="Give each row once.")
         for column, text in assigned:
-            placed.cells[index, column] = read_cell(text, placed.where(index, column))
+            placed.cells[index, column] = read_cell(text, placed.location(index, column))
             placed.texts[index, column] = text
     _check_inputs(placed)
     return placed
 
 
-def _has_names(cells: tuple[tuple[str, ...], ...]) -> bool:
+def _has_symbols(cells: tuple[tuple[str, ...], ...]) -> bool:
     return any(isinstance(read_cell(text), tuple) for row in cells for text in row)
 
 
 def _row_labels(step: str, example: Example, shape: tuple[int, ...] | None, height: int) -> tuple[str, ...]:
-    if step in BY_KEY:
+    if step in KEY_ROWS:
         return example.keys
     if step in ("w_q", "w_k", "w_v", "key_transposed", "w_o"):
         count = shape[0] if shape else height
@@ -148,7 +156,11 @@ def _row_labels(step: str, example: Example, shape: tuple[int, ...] | None, heig
 
 
 def _column_labels(
-    step: str, example: Example, written: Written, shape: tuple[int, ...] | None, cells: tuple[tuple[str, ...], ...]
+    step: str,
+    example: Example,
+    written: WrittenTable,
+    shape: tuple[int, ...] | None,
+    cells: tuple[tuple[str, ...], ...],
 ) -> tuple[str, ...]:
     if step in KEY_COLUMNS:
         return example.keys
@@ -162,20 +174,20 @@ def _column_labels(
     return tuple(map(str, range(width)))
 
 
-def _columns_matched(
-    step: str, written: Written, columns: tuple[str, ...], cells: tuple[tuple[str, ...], ...], node: str
+def _match_columns(
+    step: str, written: WrittenTable, columns: tuple[str, ...], cells: tuple[tuple[str, ...], ...], node: str
 ) -> list[int] | None:
     """Return the column index of each written column if they are labelled; None = in order."""
     if not written.columns or step not in KEY_COLUMNS or any(len(row) > len(written.columns) for row in cells):
         return None
-    return _matched(written.columns, columns, f"{caption(node)}, columns")
+    return _match_labels(written.columns, columns, f"{table_caption(node)}, columns")
 
 
-def _matched(labels: Sequence[str], names: Sequence[str], where: str) -> list[int]:
+def _match_labels(labels: Sequence[str], tokens: Sequence[str], where: str) -> list[int]:
     """Return the index of each label, a token or a number; in order if no label matches."""
-    indices = _by_name([_bare(label) for label in labels], names)
+    indices = _match_by_name([_strip_label(label) for label in labels], tokens)
     if all(index is None for index in indices):
-        matches = [_NUMBERED.fullmatch(_bare(label)) for label in labels]
+        matches = [_NUMBERED_LABEL.fullmatch(_strip_label(label)) for label in labels]
         if all(matches):
             numbers = [int(match[1]) for match in matches if match]
             first = 0 if 0 in numbers else 1
@@ -183,17 +195,17 @@ def _matched(labels: Sequence[str], names: Sequence[str], where: str) -> list[in
         return list(range(len(labels)))
     for label, index in zip(labels, indices, strict=True):
         if index is None:
-            hint = did_you_mean(label, names) or f"Tokens: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}."
-            raise InvalidInput(f'{where}: "{_short(label)}" is not one of the tokens.', hint=hint)
+            hint = did_you_mean(label, tokens) or f"Tokens: {', '.join(tokens[:12])}{' …' if len(tokens) > 12 else ''}."
+            raise InvalidInput(f'{where}: "{_truncate(label)}" is not one of the tokens.', hint=hint)
     return [index for index in indices if index is not None]
 
 
-def _by_name(labels: Sequence[str], names: Sequence[str]) -> list[int | None]:
+def _match_by_name(labels: Sequence[str], tokens: Sequence[str]) -> list[int | None]:
     """Return the token index of each label; repeated tokens are matched in order."""
     indices: list[int | None] = []
     for fold in (str, str.casefold):
         remaining: dict[str, list[int]] = {}
-        for index, name in enumerate(names):
+        for index, name in enumerate(tokens):
             remaining.setdefault(fold(name.strip()), []).append(index)
         first_positions = {name: positions[0] for name, positions in remaining.items()}
         indices = []
@@ -205,38 +217,38 @@ def _by_name(labels: Sequence[str], names: Sequence[str]) -> list[int | None]:
     return indices
 
 
-def _bare(label: str) -> str:
+def _strip_label(label: str) -> str:
     """Strip markup and symbol: `**peasy**(q_1)` -> `peasy`."""
     return re.sub(r"(?<=\S)\s*\((?:[qkvx]_?\d+)\)$", "", label.strip().strip("*:` ").strip())
 
 
-def _fitted(
-    row: tuple[str, ...], columns: list[int] | None, width: int, seen: np.ndarray | None, step: str
+def _fit_row(
+    row: tuple[str, ...], columns: list[int] | None, width: int, row_mask: np.ndarray | None, step: str
 ) -> list[tuple[int, str]] | None:
     """Return each cell with its column, or None for a row of a wrong length."""
     if columns is not None:
         return [(column, text) for column, text in zip(columns, row, strict=False) if column < width]
     if len(row) == width:
         return list(enumerate(row))
-    if seen is not None and step in KEY_COLUMNS and len(row) == int(seen.sum()) and seen[: len(row)].all():
+    if row_mask is not None and step in KEY_COLUMNS and len(row) == int(row_mask.sum()) and row_mask[: len(row)].all():
         return [*enumerate(row), *((column, "x") for column in range(len(row), width))]
     if step == "context" and len(row) == 1:
         return [(0, row[0])]
     return None
 
 
-def _check_inputs(placed: Placed) -> None:
-    if placed.step not in INPUTS:
+def _check_inputs(table: AlignedTable) -> None:
+    if table.step not in INPUTS:
         return
-    if placed.misfits:
+    if table.misfits:
         raise InvalidInput(
-            f"{caption(placed.node)} has rows of different lengths, or more rows than there are tokens.",
+            f"{table_caption(table.node)} has rows of different lengths, or more rows than there are tokens.",
             hint="Give every row the same length, and one row per token.",
         )
-    for (row, column), cell in placed.cells.items():
-        if isinstance(cell, tuple) and isinstance(cell[0], Term):
-            raise InvalidInput(f'{placed.where(row, column)}: "{placed.texts[row, column].strip()}" is not a number.')
+    for (row, column), cell in table.cells.items():
+        if isinstance(cell, tuple) and isinstance(cell[0], SymbolicTerm):
+            raise InvalidInput(f'{table.location(row, column)}: "{table.texts[row, column].strip()}" is not a number.')
 
 
-def _short(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."

@@ -6,20 +6,20 @@ from typing import Literal
 
 import numpy as np
 
-from peasy.worked.checking.cell import Number
-from peasy.worked.checking.version import Version, best, knowing
+from peasy.worked.checking.cell import WrittenNumber
+from peasy.worked.checking.readings import TableReading, exact_reading, readings_with_cell
 
 Verdict = Literal["right", "wrong", "follows", "cut"]
 
-GRAVITY: tuple[Verdict, ...] = ("right", "cut", "follows", "wrong")
+SEVERITY: tuple[Verdict, ...] = ("right", "cut", "follows", "wrong")
 """Verdicts from least to most severe."""
 
-FAR_DOWN = -1e4
+MASKED_SCORE_LIMIT = -1e4
 """A masked score at or below this counts as minus infinity."""
 
 
 @dataclass(frozen=True)
-class Judged:
+class CellVerdict:
     """Verdict on a cell with the right value (None if known only from a mistaken table) and the reason."""
 
     verdict: Verdict
@@ -27,31 +27,35 @@ class Judged:
     why: str
 
 
-def judge_number(number: Number, text: str, known: Sequence[Version], row: int, column: int) -> Judged | None:
+def judge_number(
+    number: WrittenNumber, text: str, readings: Sequence[TableReading], row: int, column: int
+) -> CellVerdict | None:
     """Judge a number by all readings of its table; None if no reading has the cell."""
-    known = knowing(known, row, column)
-    if not known:
+    readings = readings_with_cell(readings, row, column)
+    if not readings:
         return None
-    exact = best(known)
+    exact = exact_reading(readings)
     right = None if exact is None else float(exact.values[row, column])
-    verdict, reading = settle(number, known, row, column)
-    why = (reading or exact or known[0]).says(row, column)
+    verdict, reading = find_verdict(number, readings, row, column)
+    why = (reading or exact or readings[0]).summary(row, column)
     if verdict == "wrong":
         why += f", not {text}"
     elif verdict == "cut":
         why += f": cut off instead of rounded, which gives {right:.{max(number.decimals or 0, 0)}f}"
     elif reading and verdict == "follows":
-        why += f": consistent with the mistake in {reading.mistaken}"
-        why += f"; without it {exact.says(row, column)}" if exact else ""
-    return Judged(verdict, right, f"{why}.")
+        why += f": consistent with the mistake in {reading.mistaken_table}"
+        why += f"; without it {exact.summary(row, column)}" if exact else ""
+    return CellVerdict(verdict, right, f"{why}.")
 
 
-def settle(number: Number, known: Sequence[Version], row: int, column: int) -> tuple[Verdict, Version | None]:
+def find_verdict(
+    number: WrittenNumber, readings: Sequence[TableReading], row: int, column: int
+) -> tuple[Verdict, TableReading | None]:
     """Return the verdict and the reading that the number agrees with."""
 
-    def agreeing(clean: bool, agrees: Callable[[Number, float], bool]) -> Version | None:
+    def agreeing(clean: bool, agrees: Callable[[WrittenNumber, float], bool]) -> TableReading | None:
         fitting = (
-            reading for reading in known if reading.clean is clean and agrees(number, reading.values[row, column])
+            reading for reading in readings if reading.clean is clean and agrees(number, reading.values[row, column])
         )
         return next(fitting, None)
 
@@ -59,27 +63,31 @@ def settle(number: Number, known: Sequence[Version], row: int, column: int) -> t
         return "right", reading
     if reading := agreeing(False, _agrees):
         return "follows", reading
-    if reading := agreeing(True, _cuts):
+    if reading := agreeing(True, _truncates):
         return "cut", reading
-    if reading := agreeing(False, _cuts):
+    if reading := agreeing(False, _truncates):
         return "follows", reading
     return "wrong", None
 
 
-def judge_hidden(who: tuple[str, str], hidden: bool, known: Sequence[Version], row: int, column: int) -> Judged | None:
+def judge_masked(
+    labels: tuple[str, str], masked: bool, readings: Sequence[TableReading], row: int, column: int
+) -> CellVerdict | None:
     """Judge an `x`, which marks the key as masked for the query."""
-    known = knowing(known, row, column)
-    if hidden or any(version.values[row, column] == -np.inf for version in known):
-        return Judged("right", "x", "This key is masked.")
-    if not known:
+    readings = readings_with_cell(readings, row, column)
+    if masked or any(version.values[row, column] == -np.inf for version in readings):
+        return CellVerdict("right", "x", "This key is masked.")
+    if not readings:
         return None
-    explanation = known[0].says(row, column)
-    return Judged("wrong", float(known[0].values[row, column]), f"{who[1]} is not masked for {who[0]}: {explanation}.")
+    explanation = readings[0].summary(row, column)
+    return CellVerdict(
+        "wrong", float(readings[0].values[row, column]), f"{labels[1]} is not masked for {labels[0]}: {explanation}."
+    )
 
 
-def _agrees(number: Number, exact: float) -> bool:
-    return number.value <= FAR_DOWN if exact == -np.inf else number.allows(exact)
+def _agrees(number: WrittenNumber, exact: float) -> bool:
+    return number.value <= MASKED_SCORE_LIMIT if exact == -np.inf else number.is_rounding_of(exact)
 
 
-def _cuts(number: Number, exact: float) -> bool:
-    return bool(np.isfinite(exact)) and number.cuts(exact)
+def _truncates(number: WrittenNumber, exact: float) -> bool:
+    return bool(np.isfinite(exact)) and number.is_truncation_of(exact)

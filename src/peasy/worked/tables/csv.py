@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator
 
 from peasy.errors import InvalidInput
-from peasy.worked.tables.sheet import SETTINGS, Sheet, part_labels
+from peasy.worked.tables.sheet import SETTINGS, Sheet, split_labels
 
 
 def read(text: str) -> Sheet:
@@ -22,13 +22,13 @@ def read(text: str) -> Sheet:
         while block and ":" in block[0][0] and len(block[0]) == 1 and sheet.read_setting(block[0][0]):
             block.pop(0)
         if block:
-            _add(sheet, block)
+            _add_table(sheet, block)
     return sheet
 
 
-def _add(sheet: Sheet, block: list[list[str]]) -> None:
+def _add_table(sheet: Sheet, block: list[list[str]]) -> None:
     (name, *rest), *body = block
-    rest = _trimmed(rest)
+    rest = _strip_trailing_empty(rest)
     if rest:  # the name is in the corner cell of the table
         width = max(len(row) for row in block)
         if all(not row[0].strip() for row in body) or not body:
@@ -39,7 +39,7 @@ def _add(sheet: Sheet, block: list[list[str]]) -> None:
         header, *body = body
     else:
         header = None
-    sheet.add([name], *part_labels(header, [_trimmed(row) if header is None else row for row in body]))
+    sheet.add([name], *split_labels(header, [_strip_trailing_empty(row) if header is None else row for row in body]))
 
 
 def _rows(text: str) -> list[list[str]]:
@@ -55,7 +55,7 @@ def _blocks(rows: list[list[str]]) -> Iterator[list[list[str]]]:
     block: list[list[str]] = []
     for row in rows:
         if any(cell.strip() for cell in row):
-            block.append([_unguarded(cell) for cell in row])
+            block.append([_strip_formula_guard(cell) for cell in row])
         elif block:
             yield block
             block = []
@@ -63,12 +63,12 @@ def _blocks(rows: list[list[str]]) -> Iterator[list[list[str]]]:
         yield block
 
 
-def _trimmed(row: list[str]) -> list[str]:
+def _strip_trailing_empty(row: list[str]) -> list[str]:
     """Drop empty cells at the end of a row, as spreadsheets leave them."""
     end = max((index + 1 for index, cell in enumerate(row) if cell.strip()), default=0)
     return row[:end]
 
 
-def _unguarded(cell: str) -> str:
+def _strip_formula_guard(cell: str) -> str:
     """Remove the leading quote that keeps a spreadsheet from evaluating a cell."""
     return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell

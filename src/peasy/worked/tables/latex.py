@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from peasy.worked.tables.sheet import Sheet, part_labels
+from peasy.worked.tables.sheet import Sheet, split_labels
 
-NEARBY = 2000
+CAPTION_SEARCH_CHARS = 2000
 """Number of characters before a table that are searched for its caption."""
 
 _ENVIRONMENT = re.compile(
@@ -15,17 +15,19 @@ _ENVIRONMENT = re.compile(
     re.DOTALL,
 )
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*")
-_RULES = re.compile(r"\\(?:hline|toprule|midrule|bottomrule|cline\{[^}]*\}|cmidrule(?:\([^)]*\))?\{[^}]*\}|endhead)")
+_HORIZONTAL_RULES = re.compile(
+    r"\\(?:hline|toprule|midrule|bottomrule|cline\{[^}]*\}|cmidrule(?:\([^)]*\))?\{[^}]*\}|endhead)"
+)
 _ROW = re.compile(r"\\\\(?:\[[^\]]*\])?|\\tabularnewline\b")
-_SPECIFICATION = re.compile(r"^\s*(?:\[[^\]]*\])?(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}){1,2}")
+_COLUMN_SPEC = re.compile(r"^\s*(?:\[[^\]]*\])?(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}){1,2}")
 _SPAN = re.compile(r"\\multi(?:column|row)\{[^}]*\}\{[^}]*\}\{([^}]*)\}")
 _COLOUR = re.compile(
     r"\\(?:cell|row|text)?color(?:\[[^\]]*\])?\{[^}]*\}|\\(?:centering|small|footnotesize|hspace\{[^}]*\})"
 )
-_LEFT = re.compile(r"((?:[^\n$&;,]|\\[,;])+?)\s*&?\s*=\s*(?:\\left\s*[\[(.|]\s*)?$")
+_LEFT_SIDE = re.compile(r"((?:[^\n$&;,]|\\[,;])+?)\s*&?\s*=\s*(?:\\left\s*[\[(.|]\s*)?$")
 _CAPTION = re.compile(r"\\caption\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
 _TITLE = re.compile(r"\\(?:(?:sub)*section|paragraph|textbf|emph|title|textit)\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
-_SPELT = {
+_ESCAPES = {
     r"\textbackslash{}": "\\", r"\{": "{", r"\}": "}", r"\$": "$", r"\&": "&", r"\#": "#", r"\_": "_",
     r"\textasciicircum{}": "^", r"\textasciitilde{}": "~", r"\textless{}": "<", r"\textgreater{}": ">",
     r"\textbar{}": "|", r"\textquotedbl{}": '"', r"\textquotesingle{}": "'", r"\textasciigrave{}": "`",
@@ -34,7 +36,7 @@ _SPELT = {
 
 
 @dataclass(frozen=True)
-class Found:
+class LatexTable:
     """Table or matrix with its candidate captions, nearest first."""
 
     captions: list[str]
@@ -54,48 +56,51 @@ def read(text: str) -> Sheet:
     for line in text.splitlines():
         if "\\" not in line and "&" not in line:
             sheet.read_setting(line)
-    for table in matrices(text):
-        sheet.add(table.captions, *part_labels(table.header, table.body))
+    for table in find_tables(text):
+        sheet.add(table.captions, *split_labels(table.header, table.body))
     return sheet
 
 
-def matrices(text: str, before: str = "") -> Iterator[Found]:
+def find_tables(text: str, before: str = "") -> Iterator[LatexTable]:
     """Yield every matrix and table of a text in order; `before` is the text above it."""
     text = before + "\n" + _COMMENT.sub("", text)
     last = 0
     for match in _ENVIRONMENT.finditer(text):
         kind, inside = match.groups()
-        before, after = text[max(last, match.start() - NEARBY) : match.start()], text[match.end() : match.end() + 20]
+        before, after = (
+            text[max(last, match.start() - CAPTION_SEARCH_CHARS) : match.start()],
+            text[match.end() : match.end() + 20],
+        )
         if kind == "matrix" and r"\begin{matrix}" in before and after.lstrip().startswith(("\\\\", "&")):
             continue  # labels of another matrix
         body = _rows(inside, kind)
-        captions = list(_names(before)) + list(_caption_of(text, match.start(), match.end()))
+        captions = list(_caption_candidates(before)) + list(_caption_of(text, match.start(), match.end()))
         last = match.end()
         if body:
             header = body.pop(0) if kind.startswith(("tab", "long", "array")) and len(body) > 1 else None
-            yield Found(captions, header, body)
+            yield LatexTable(captions, header, body)
 
 
 def _rows(inside: str, kind: str) -> list[list[str]]:
     if kind.startswith(("array", "tab", "long")):
-        inside = _SPECIFICATION.sub("", inside, count=1)
-    inside = _COLOUR.sub("", _SPAN.sub(r"\1", _RULES.sub("", inside)))
-    rows = [[plain(cell) for cell in re.split(r"(?<!\\)&", row)] for row in _ROW.split(inside)]
+        inside = _COLUMN_SPEC.sub("", inside, count=1)
+    inside = _COLOUR.sub("", _SPAN.sub(r"\1", _HORIZONTAL_RULES.sub("", inside)))
+    rows = [[strip_markup(cell) for cell in re.split(r"(?<!\\)&", row)] for row in _ROW.split(inside)]
     return [row for row in rows if any(cell for cell in row)]
 
 
-def _names(before: str) -> Iterator[str]:
+def _caption_candidates(before: str) -> Iterator[str]:
     """Yield candidate captions: left sides of equals signs, then titles and lines above, nearest first."""
     bare = re.sub(r"\\begin\{matrix\}(?:(?!\\begin|\\end).)*\\end\{matrix\}", "", before, flags=re.DOTALL)
     bare = re.sub(
         r"\\begin\{(?:aligned|align|matrix|equation|gather|center|table|displaymath)\*?\}(\[[^\]]*\])?", "", bare
     )
-    left = _LEFT.search(re.sub(r"\s*(?:&|\\\\|\s)*$", "", bare))
+    left = _LEFT_SIDE.search(re.sub(r"\s*(?:&|\\\\|\s)*$", "", bare))
     if left:
         yield from re.split(r"\\q?quad\b|\\\[|\\\(|\\\\", left[1])[-1].split("=")
-    yield from (plain(title) for title in reversed(_TITLE.findall(before)[-3:]))
+    yield from (strip_markup(title) for title in reversed(_TITLE.findall(before)[-3:]))
     lines = [line for line in before.splitlines() if line.strip() and "\\" not in line]
-    yield from (plain(line) for line in reversed(lines[-4:]))
+    yield from (strip_markup(line) for line in reversed(lines[-4:]))
     formulas = [line for line in before.splitlines() if "\\" in line and "$" in line]
     yield from reversed(formulas[-2:])
 
@@ -105,13 +110,15 @@ def _caption_of(text: str, start: int, end: int) -> Iterator[str]:
     opened, closed = text.rfind(r"\begin{table", 0, start), text.rfind(r"\end{table", 0, start)
     if opened > closed:
         stop = text.find(r"\end{table", end)
-        yield from (plain(caption) for caption in _CAPTION.findall(text[opened : stop if stop > 0 else len(text)]))
+        yield from (
+            strip_markup(caption) for caption in _CAPTION.findall(text[opened : stop if stop > 0 else len(text)])
+        )
 
 
-def plain(text: str) -> str:
+def strip_markup(text: str) -> str:
     """Strip LaTeX markup from a cell or caption."""
     text = text.strip()
-    for spelt, sign in _SPELT.items():
+    for spelt, sign in _ESCAPES.items():
         text = text.replace(spelt, sign)
     text = re.sub(
         r"\\(?:textbf|textit|text|mathbf|mathrm|emph|underline|texttt|boxed|fbox)\{((?:[^{}]|\{[^{}]*\})*)\}",

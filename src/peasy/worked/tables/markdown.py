@@ -3,18 +3,18 @@
 import re
 from collections.abc import Iterator
 
-from peasy.worked.checking.cell import LONGEST_CELL
-from peasy.worked.checking.name import step_named
+from peasy.worked.checking.cell import MAX_CELL_LENGTH
+from peasy.worked.checking.step_aliases import parse_caption
 from peasy.worked.tables import latex
-from peasy.worked.tables.sheet import Sheet, part_labels
+from peasy.worked.tables.sheet import Sheet, split_labels
 
-FARTHEST = 8
+CAPTION_SEARCH_LINES = 8
 """Number of lines above a table that are searched for its caption."""
 
 _RULER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
-_BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
-_LEADING = re.compile(r"(.*?)\s*(?:\b(?:is|are|become|becomes|follow|follows)\b)?\s*(?<=[:\w])[:=]?", re.IGNORECASE)
+_CAPTION_BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
+_LEAD_IN = re.compile(r"(.*?)\s*(?:\b(?:is|are|become|becomes|follow|follows)\b)?\s*(?<=[:\w])[:=]?", re.IGNORECASE)
 _CELLS = re.compile(r"(?<!\\)\|")
 _ESCAPED = re.compile(r"\\([\\`*{}\[\]<>#|&$~^!_+=.)-])")
 
@@ -31,24 +31,27 @@ def read(text: str) -> Sheet:
     for kind, lines in _blocks(text.splitlines()):
         if kind == "table":
             below, *lines = lines
-            header, *body = ([_plain(cell) for cell in _split(line)] for line in lines)
-            captions = [*_captions(above), *(corner for corner in header[:1] if len(header) > 1 < len(corner))]
-            if not any(map(step_named, captions)) and _BELOW.fullmatch(below.strip()):
-                captions, spent = _BELOW.findall(below.strip()), below
-            sheet.add(captions, *part_labels(header, body))
+            header, *body = ([_strip_markup(cell) for cell in _split(line)] for line in lines)
+            captions = [
+                *_caption_candidates(above),
+                *(corner for corner in header[:1] if len(header) > 1 < len(corner)),
+            ]
+            if not any(map(parse_caption, captions)) and _CAPTION_BELOW.fullmatch(below.strip()):
+                captions, spent = _CAPTION_BELOW.findall(below.strip()), below
+            sheet.add(captions, *split_labels(header, body))
             above = []
         elif kind == "tex":
-            for table in latex.matrices("\n".join(lines), before="\n".join(above[-2:])):
-                sheet.add([*table.captions, *_captions(above)], *part_labels(table.header, table.body))
+            for table in latex.find_tables("\n".join(lines), before="\n".join(above[-2:])):
+                sheet.add([*table.captions, *_caption_candidates(above)], *split_labels(table.header, table.body))
             above = []
         elif lines[0] == spent:
             spent = ""
         else:
-            _note(sheet, lines[0], above)
+            _read_line(sheet, lines[0], above)
     return sheet
 
 
-def _note(sheet: Sheet, line: str, above: list[str]) -> None:
+def _read_line(sheet: Sheet, line: str, above: list[str]) -> None:
     head = _HEAD.fullmatch(line.strip())
     if head:
         sheet.head = int(head[1])
@@ -93,20 +96,20 @@ def _matrix_end(lines: list[str], start: int) -> int:
     return len(lines)
 
 
-def _captions(above: list[str]) -> list[str]:
+def _caption_candidates(above: list[str]) -> list[str]:
     """Return candidate captions: headings and bold lines above a table first, nearest first."""
-    near = [line.strip() for line in reversed(above[-FARTHEST:]) if line.strip() not in ("$$", "---")]
+    near = [line.strip() for line in reversed(above[-CAPTION_SEARCH_LINES:]) if line.strip() not in ("$$", "---")]
     bold = next((index for index, line in enumerate(near) if line.startswith(("**", "__"))), None)
-    if bold is not None and not step_named(_plain(near[bold])):
+    if bold is not None and not parse_caption(_strip_markup(near[bold])):
         # The bold caption names no step, so a formula between it and the table must not name one either.
         near = [near[bold], *(line for line in near[:bold] if not re.search(r"[\\$=^]", line))]
-    lines = [_plain(line) for line in sorted(near, key=lambda line: not line.startswith(("#", "**", "__")))]
+    lines = [_strip_markup(line) for line in sorted(near, key=lambda line: not line.startswith(("#", "**", "__")))]
     return lines + [" ".join(words) for line in near[:1] for words in _last_words(line)]
 
 
 def _last_words(line: str) -> Iterator[list[str]]:
     """Yield the last words of a lead-in sentence: `so the values V are:` gives `values V`."""
-    match = _LEADING.fullmatch(line[-100:])
+    match = _LEAD_IN.fullmatch(line[-100:])
     words = match[1].split() if match else []
     yield from (words[-count:] for count in (3, 2, 1) if len(words) >= count)
 
@@ -118,10 +121,10 @@ def _split(line: str) -> list[str]:
     return [cell.strip() for cell in _CELLS.split(line)]
 
 
-def _plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """Strip Markdown markup from a cell: bold, code, escapes."""
     text = text.strip().strip("`")
-    if len(text) > LONGEST_CELL:
+    if len(text) > MAX_CELL_LENGTH:
         return text
     text = re.sub(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1", r"\2", text)
     return _ESCAPED.sub(r"\1", text)

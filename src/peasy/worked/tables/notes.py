@@ -12,7 +12,7 @@ from peasy.worked.example import Example
 from peasy.worked.tables import csv, latex, markdown
 from peasy.worked.tables.sheet import Sheet
 
-LARGEST = 4_000_000
+MAX_BYTES = 4_000_000
 """Maximum size of a file of notes in bytes."""
 
 READERS: dict[str, Callable[[str], Sheet]] = {
@@ -29,24 +29,24 @@ class Notes:
     title: str
     parts: tuple[Example, ...]
     source: str = ""
-    says: str = ""
+    description: str = ""
     ignored: tuple[str, ...] = ()
 
 
 def read_notes(path: str | Path) -> Notes:
     """Read notes from a file, or from the library by name."""
     path = Path(path)
-    library = _as_written()
+    library = _library_documents()
     if not path.exists() and path.name.removesuffix(".toml") in library and len(path.parts) == 1:
         path = library[path.name.removesuffix(".toml")]
     suffix = path.suffix.lower()
     if suffix not in (".toml", ".json", *READERS):
-        _must_exist(path)
+        _require_file(path)
         known = ", ".join([".toml", ".json", *READERS])
         raise InvalidInput(f"{path.name} has a file type that cannot be checked.", hint=f"File types: {known}.")
-    text = _text(path)
+    text = _read_file(path)
     if suffix in (".toml", ".json"):
-        return _from_data(config.load(path), path.name)
+        return _notes_from_data(config.load(path), path.name)
     return read_text(text, suffix, path.name)
 
 
@@ -62,35 +62,35 @@ def read_text(text: str, suffix: str = ".md", name: str = "notes") -> Notes:
 
 def as_written_names() -> tuple[str, ...]:
     """Return the names of the library's documents as their authors wrote them."""
-    return tuple(sorted(_as_written()))
+    return tuple(sorted(_library_documents()))
 
 
-def _as_written() -> dict[str, Path]:
+def _library_documents() -> dict[str, Path]:
     folder = Path(str(files("peasy.worked").joinpath("library", "as-written")))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
-def _must_exist(path: Path) -> None:
+def _require_file(path: Path) -> None:
     if not path.exists():
-        near = did_you_mean(path.name, [*(neighbour.name for neighbour in _neighbours(path)), *_as_written()])
+        near = did_you_mean(path.name, [*(neighbour.name for neighbour in _sibling_files(path)), *_library_documents()])
         raise NotFound(f"There is no file {path}.", hint=near or "peasy check takes a .toml, .md, .tex or .csv file.")
     if not path.is_file():
         raise InvalidInput(f"{path} is not a file.")
 
 
-def _neighbours(path: Path) -> list[Path]:
+def _sibling_files(path: Path) -> list[Path]:
     try:
         return [sibling for sibling in path.parent.iterdir() if sibling.suffix in (".toml", ".json", *READERS)][:1000]
     except OSError:
         return []
 
 
-def _text(path: Path) -> str:
-    _must_exist(path)
+def _read_file(path: Path) -> str:
+    _require_file(path)
     try:
-        if path.stat().st_size > LARGEST:
+        if path.stat().st_size > MAX_BYTES:
             raise InvalidInput(
-                f"{path.name} has {path.stat().st_size:,} bytes.", hint=f"Notes have at most {LARGEST:,}."
+                f"{path.name} has {path.stat().st_size:,} bytes.", hint=f"Notes have at most {MAX_BYTES:,}."
             )
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
@@ -106,24 +106,24 @@ def _text(path: Path) -> str:
     return text
 
 
-def _from_data(data: Any, name: str) -> Notes:
+def _notes_from_data(data: Any, name: str) -> Notes:
     if isinstance(data, dict):
         data = {"title": Path(name).stem} | data
     if isinstance(data, dict) and "parts" in data:
         parts = data["parts"] if isinstance(data["parts"], list) else []
         data = {key: value for key, value in data.items() if key != "ignored"} | {
-            "parts": [_listed(part) for part in parts]
+            "parts": [_expand_written(part) for part in parts]
         }
         notes = config.read(Notes, data, where=name)
     else:
-        example = config.read(Example, _listed(data), where=name)
-        notes = Notes(example.title, (example,), example.source, example.says)
+        example = config.read(Example, _expand_written(data), where=name)
+        notes = Notes(example.title, (example,), example.source, example.description)
     if not any(part.written for part in notes.parts):
         raise InvalidInput(f"{name} has no written tables to check.", hint='Add them: [[written]] table = "scores" ...')
     return notes
 
 
-def _listed(example: Any) -> Any:
+def _expand_written(example: Any) -> Any:
     """Expand the short form `[written] scores = [...]` to the long form, a list of tables."""
     if not isinstance(example, dict) or not isinstance(example.get("written"), dict):
         return example

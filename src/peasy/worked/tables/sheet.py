@@ -7,54 +7,56 @@ from typing import Any
 
 from peasy import config
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.worked.checking.cell import Mark, Number, Term, read_cell
-from peasy.worked.checking.name import step_named
-from peasy.worked.checking.table import BY_KEY, KEY_COLUMNS
-from peasy.worked.example import Example, Written
+from peasy.worked.checking.cell import CellMark, SymbolicTerm, WrittenNumber, read_cell
+from peasy.worked.checking.step_aliases import parse_caption
+from peasy.worked.checking.table import KEY_COLUMNS, KEY_ROWS
+from peasy.worked.example import Example, WrittenTable
 
 SETTINGS = ("title", "tokens", "source_tokens", "causal", "window", "scoring", "scale", "normalise", "heads")
 """Settings that a line `name: value` may set."""
 
-MOST_TABLES = 500
+MAX_TABLES = 500
 """Maximum number of tables in one file."""
 
 _BY_QUERY = ("x", "query", "scores", "scaled", "masked", "powers", "weights", "context", "output", "concat")
-_LINE = re.compile(r"\s*(?:[-*+]\s+)?[*_`]*([A-Za-z][A-Za-z _]{1,20}?)[*_`]*\s*[:=]\s*[*_`]*\s*(\S.*?)\s*[*_`]*\s*")
-_VALUES = re.compile(r"true|false|yes|no|-?[\d.]+|dot|cosine|scaled[- ]dot|softmax|sum|none", re.IGNORECASE)
+_SETTING_LINE = re.compile(
+    r"\s*(?:[-*+]\s+)?[*_`]*([A-Za-z][A-Za-z _]{1,20}?)[*_`]*\s*[:=]\s*[*_`]*\s*(\S.*?)\s*[*_`]*\s*"
+)
+_SETTING_VALUES = re.compile(r"true|false|yes|no|-?[\d.]+|dot|cosine|scaled[- ]dot|softmax|sum|none", re.IGNORECASE)
 _PRODUCT = re.compile(r"Q\s*K\s*(\^|ᵀ)")
 _COSINE = re.compile(r"\\lVert|‖|\bcosine\b", re.IGNORECASE)
-_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+_BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 @dataclass
 class Sheet:
     """Output of a reader: captioned tables, settings, and captions that name no step."""
 
-    tables: list[Written] = field(default_factory=list)
+    tables: list[WrittenTable] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
     head: int | None = None
-    stated: dict[str, Any] = field(default_factory=dict)
+    inferred: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, captions: Sequence[str], cells: Sequence[Sequence[str]], labelled: "Labels") -> None:
+    def add(self, captions: Sequence[str], cells: Sequence[Sequence[str]], labels: "TableLabels") -> None:
         """Add a table under the first caption that names a step; without one it is ignored."""
-        if len(self.tables) + len(self.ignored) >= MOST_TABLES:
-            raise InvalidInput(f"There are more than {MOST_TABLES} tables.", hint="Check a shorter file.")
+        if len(self.tables) + len(self.ignored) >= MAX_TABLES:
+            raise InvalidInput(f"There are more than {MAX_TABLES} tables.", hint="Check a shorter file.")
         for caption in captions:
-            named = step_named(caption)
+            named = parse_caption(caption)
             if named:
                 step, head = named
                 head = head or self.head
                 name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
                 rows = tuple(tuple(map(str, row)) for row in cells)
-                self.tables.append(Written(name, rows, labelled.rows, labelled.columns))
-                self.stated |= _stated(step, captions, rows)
+                self.tables.append(WrittenTable(name, rows, labels.rows, labels.columns))
+                self.inferred |= _infer_settings(step, captions, rows)
                 return
         self.ignored.append(captions[0] if captions else "")
 
     def read_setting(self, line: str) -> bool:
         """Read a line such as `causal: true` as a setting; raise on a misspelt one; False for any other line."""
-        match = _LINE.fullmatch(line) if len(line) < 2000 else None
+        match = _SETTING_LINE.fullmatch(line) if len(line) < 2000 else None
         if not match:
             return False
         name, value = match[1].strip().lower().replace(" ", "_").replace("normalize", "normalise"), match[2].strip()
@@ -63,8 +65,8 @@ class Sheet:
         if name in SETTINGS:
             self.settings[name] = value
             return True
-        near = did_you_mean(name, SETTINGS[3:]) if _VALUES.fullmatch(value) and len(name) > 3 else None
-        if near and step_named(name) is None:
+        near = did_you_mean(name, SETTINGS[3:]) if _SETTING_VALUES.fullmatch(value) and len(name) > 3 else None
+        if near and parse_caption(name) is None:
             raise InvalidInput(f'"{line.strip()[:60]}": there is no such setting.', hint=near)
         return False
 
@@ -76,46 +78,50 @@ class Sheet:
                 f"No table has a caption that names its step.{captions}",
                 hint="Put the step above each table: X, W_Q, W_K, W_V, Q, K, V, scores, scaled, weights, context.",
             )
-        fields = {"title": title} | self.stated | {name: _value(name, value) for name, value in self.settings.items()}
-        heads = [named[1] or 1 for table in self.tables if (named := step_named(table.table))]
+        fields = (
+            {"title": title}
+            | self.inferred
+            | {name: _parse_value(name, value) for name, value in self.settings.items()}
+        )
+        heads = [named[1] or 1 for table in self.tables if (named := parse_caption(table.table))]
         fields.setdefault("heads", max([1, *heads]))
-        fields.setdefault("tokens", list(_tokens(self.tables)))
-        keys = _keys(self.tables, len(fields["tokens"]))
+        fields.setdefault("tokens", list(_infer_tokens(self.tables)))
+        keys = _infer_keys(self.tables, len(fields["tokens"]))
         if keys:
             fields.setdefault("source_tokens", list(keys))
         return replace(config.read(Example, fields), written=tuple(self.tables))
 
 
 @dataclass(frozen=True)
-class Labels:
+class TableLabels:
     """Row and column labels of a table; empty if it has none."""
 
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
 
 
-def part_labels(header: Sequence[str] | None, body: Sequence[Sequence[str]]) -> tuple[list[list[str]], Labels]:
+def split_labels(header: Sequence[str] | None, body: Sequence[Sequence[str]]) -> tuple[list[list[str]], TableLabels]:
     """Separate cells from labels: a non-numeric header, and a first column of names.
 
-    >>> part_labels(["", "I", "AI"], [["I", "0.2", "0.8"]])
+    >>> split_labels(["", "I", "AI"], [["I", "0.2", "0.8"]])
     ([['0.2', '0.8']], Labels(rows=('I',), columns=('I', 'AI')))
-    >>> part_labels(None, [["1", "0"], ["0", "1"]])
+    >>> split_labels(None, [["1", "0"], ["0", "1"]])
     ([['1', '0'], ['0', '1']], Labels(rows=(), columns=()))
     """
     rows = [list(row) for row in body]
-    if header is not None and _is_row(header):
+    if header is not None and _is_numeric_row(header):
         rows, header = [list(header), *rows], None  # a header of numbers is the first row
     corner = "" if header is None else header[0]
     labelled = any(row and not _is_cell(row[0]) for row in rows)
     if header is not None and len(header) > 1:
         labelled |= not corner.strip() or "\\" in corner or "↓" in corner
     if not labelled:
-        return rows, Labels((), tuple(text.strip() for text in header or ()))
+        return rows, TableLabels((), tuple(text.strip() for text in header or ()))
     columns = tuple(text.strip() for text in (header or [])[1:])
-    return [row[1:] for row in rows], Labels(tuple(row[0].strip() if row else "" for row in rows), columns)
+    return [row[1:] for row in rows], TableLabels(tuple(row[0].strip() if row else "" for row in rows), columns)
 
 
-def _stated(step: str, captions: Sequence[str], cells: Sequence[Sequence[str]]) -> dict[str, Any]:
+def _infer_settings(step: str, captions: Sequence[str], cells: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Infer settings from a table: the formula above scores or weights, and crosses above the diagonal.
 
     An explicit setting line takes precedence.
@@ -123,7 +129,7 @@ def _stated(step: str, captions: Sequence[str], cells: Sequence[Sequence[str]]) 
     settings: dict[str, Any] = {}
     if step in ("masked", "weights") and len(cells) > 1:
         hidden = [
-            [read_cell(text) is Mark.HIDDEN for text in row] for row in cells if max(map(len, row), default=0) < 50
+            [read_cell(text) is CellMark.MASKED for text in row] for row in cells if max(map(len, row), default=0) < 50
         ]
         if hidden == [[column > row for column in range(len(cells))] for row in range(len(cells))]:
             settings["causal"] = True
@@ -137,7 +143,7 @@ def _stated(step: str, captions: Sequence[str], cells: Sequence[Sequence[str]]) 
     return settings
 
 
-def _is_row(header: Sequence[str]) -> bool:
+def _is_numeric_row(header: Sequence[str]) -> bool:
     """True if a header is a row of numbers, not column numbers such as 0, 1, 2 or 1, 2, 3."""
     name, *rest = header
     if not name.strip() or re.search(r"\\\s|[↓→]", name) or not all(text.strip() and _is_cell(text) for text in rest):
@@ -152,35 +158,35 @@ def _is_cell(text: str) -> bool:
         content = read_cell(text)
     except InvalidInput:
         return False
-    names = [term for term in content if isinstance(term, Term)] if isinstance(content, tuple) else []
-    return all(len(term.names) > 1 or isinstance(term.factor, Number) for term in names)
+    names = [term for term in content if isinstance(term, SymbolicTerm)] if isinstance(content, tuple) else []
+    return all(len(term.names) > 1 or isinstance(term.factor, WrittenNumber) for term in names)
 
 
-def _value(name: str, text: str) -> Any:
+def _parse_value(name: str, text: str) -> Any:
     if name == "causal":
-        return _TRUTH.get(text.lower(), text)
+        return _BOOLEANS.get(text.lower(), text)
     if name in ("heads", "window") and re.fullmatch(r"\d{1,6}", text):
         return int(text)
     if name == "scale":
         content = read_cell(text, "scale")
-        return content.value if isinstance(content, Number) else text
+        return content.value if isinstance(content, WrittenNumber) else text
     if name in ("tokens", "source_tokens"):
         return [token.strip().strip("\"'") for token in (text.strip("[]").split(",") if "," in text else text.split())]
     return text.lower().replace(" ", "-") if name in ("scoring", "normalise") else text
 
 
-def _step(table: Written) -> str:
-    named = step_named(table.table)
+def _step_of(table: WrittenTable) -> str:
+    named = parse_caption(table.table)
     assert named is not None, "only tables with a known step are kept"
     return named[0]
 
 
-def _tokens(tables: Sequence[Written]) -> tuple[str, ...]:
+def _infer_tokens(tables: Sequence[WrittenTable]) -> tuple[str, ...]:
     """Infer the tokens from the row labels of X, from labels of another table, or number them."""
-    by_query = [table for table in tables if _step(table) in _BY_QUERY]
-    inputs = [table for table in by_query if _step(table) == "x"]
+    by_query = [table for table in tables if _step_of(table) in _BY_QUERY]
+    inputs = [table for table in by_query if _step_of(table) == "x"]
     count = max((len(table.cells) for table in inputs or by_query), default=0)
-    by_key = [table for table in tables if _step(table) in KEY_COLUMNS and table.columns]
+    by_key = [table for table in tables if _step_of(table) in KEY_COLUMNS and table.columns]
     for table in by_key:
         if not inputs and len(table.columns) > count and set(table.rows) <= set(table.columns):
             return table.columns
@@ -190,15 +196,15 @@ def _tokens(tables: Sequence[Written]) -> tuple[str, ...]:
     for table in by_key:
         if len(table.columns) == count and all(table.columns):
             return table.columns
-    rest = max((len(table.cells) for table in tables if _step(table) in BY_KEY), default=1)
+    rest = max((len(table.cells) for table in tables if _step_of(table) in KEY_ROWS), default=1)
     return tuple(f"x_{index + 1}" for index in range(count or rest))
 
 
-def _keys(tables: Sequence[Written], queries: int) -> tuple[str, ...]:
+def _infer_keys(tables: Sequence[WrittenTable], queries: int) -> tuple[str, ...]:
     """Infer the source tokens (keys) if they differ from the queries' tokens."""
-    by_key = [table for table in tables if _step(table) in BY_KEY]
-    source = [table for table in by_key if _step(table) == "source"]
-    has_inputs = any(_step(table) == "x" for table in tables)
+    by_key = [table for table in tables if _step_of(table) in KEY_ROWS]
+    source = [table for table in by_key if _step_of(table) == "source"]
+    has_inputs = any(_step_of(table) == "x" for table in tables)
     if not source and (has_inputs or all(len(table.cells) <= queries for table in by_key)):
         return ()
     count = max(len(table.cells) for table in source or by_key)

@@ -1,0 +1,101 @@
+"""Pooling configuration of sentence-transformers: modules.json, 1_Pooling and maximum length."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from peasy.checkpoint.safe_folder import SafeFolder, parse_json, short_repr
+from peasy.errors import InvalidInput
+from peasy.models.config import EncoderConfig, ModelConfig
+
+MODULES_FILE = "modules.json"
+MAX_LENGTH_FILE = "sentence_bert_config.json"
+POOLING_DIR = "1_Pooling"
+"""Fixed folder name; a path in modules.json is not followed."""
+
+PoolingMode = Literal["mean", "first", "max", "pooler"]
+POOLING_MODES: dict[str, PoolingMode] = {"mean": "mean", "cls": "first", "max": "max"}
+LEGACY_POOLING_FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+
+
+def read_pooling(folder: SafeFolder, config: ModelConfig) -> ModelConfig:
+    """Return the config with the folder's pooling settings; unchanged if the folder has none."""
+    if not isinstance(config, EncoderConfig) or not folder.has(MODULES_FILE):
+        return config
+    kinds = _read_module_types(folder)
+    unsupported = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
+    if unsupported:
+        raise InvalidInput(f"{folder.path / MODULES_FILE}: the module {short_repr(unsupported[0])} is not supported.")
+    mode = _read_pooling_mode(folder) if "Pooling" in kinds else config.pooling
+    longest = _read_max_length(folder, config.max_seq_len)
+    return dataclasses.replace(config, pooling=mode, normalise="Normalize" in kinds, max_length=longest)
+
+
+def write_pooling(folder: Path, config: EncoderConfig) -> None:
+    """Write the files with which sentence-transformers computes the same embeddings as our encoder."""
+    if config.pooling == "pooler":
+        return  # sentence-transformers has no such pooling; the folder is still a valid encoder
+    steps = [
+        ("", "Transformer"),
+        (POOLING_DIR, "Pooling"),
+        *([("2_Normalize", "Normalize")] if config.normalise else []),
+    ]
+    modules = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (path, kind) in enumerate(steps)
+    ]
+    hf_modes = {mode: hf_mode for hf_mode, mode in POOLING_MODES.items()}
+    dimension = {"word_embedding_dimension": config.d_model}
+    flags = {flag: hf_mode == hf_modes[config.pooling] for flag, hf_mode in LEGACY_POOLING_FLAGS.items()}
+    (folder / POOLING_DIR).mkdir()
+    _write_json(folder / MODULES_FILE, modules)
+    _write_json(folder / POOLING_DIR / "config.json", dimension | flags)
+    _write_json(
+        folder / MAX_LENGTH_FILE, {"max_seq_length": config.max_length or config.max_seq_len, "do_lower_case": False}
+    )
+
+
+def _read_module_types(folder: SafeFolder) -> list[str]:
+    where = str(folder.path / MODULES_FILE)
+    modules = parse_json(folder.read(MODULES_FILE), where)
+    types = [module.get("type") for module in modules if isinstance(module, dict)] if isinstance(modules, list) else []
+    kinds = [name.rsplit(".", 1)[-1] for name in types if isinstance(name, str)]
+    if not kinds or len(kinds) != len(modules):
+        raise InvalidInput(f"{where} should be a list of modules, each with a type.")
+    return kinds
+
+
+def _read_max_length(folder: SafeFolder, context: int | None) -> int | None:
+    longest = folder.read_json(MAX_LENGTH_FILE).get("max_seq_length") if folder.has(MAX_LENGTH_FILE) else None
+    if longest is not None and (type(longest) is not int or longest < 1):
+        raise InvalidInput(
+            f"{folder.path / MAX_LENGTH_FILE}: max_seq_length should be an integer, not {short_repr(longest)}."
+        )
+    return None if longest is None or (context is not None and longest >= context) else longest
+
+
+def _read_pooling_mode(folder: SafeFolder) -> PoolingMode:
+    if (folder.path / POOLING_DIR).is_symlink():
+        raise InvalidInput(f"{folder.path / POOLING_DIR} is a link; it must be a real folder.")
+    inner = SafeFolder(folder.path / POOLING_DIR)
+    pooling = inner.read_json("config.json")
+    modes = pooling.get(
+        "pooling_mode", [mode for flag, mode in LEGACY_POOLING_FLAGS.items() if pooling.get(flag) is True]
+    )
+    modes = [modes] if isinstance(modes, str) else modes
+    if not isinstance(modes, list) or len(modes) != 1 or modes[0] not in POOLING_MODES:
+        hint = f"Supported, one at a time: {', '.join(POOLING_MODES)}."
+        raise InvalidInput(f"{inner.path}: the pooling {short_repr(modes)} is not supported.", hint=hint)
+    return POOLING_MODES[modes[0]]
+
+
+def _write_json(path: Path, data: Any) -> None:
+    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,198 @@
+"""Weight map: two-way mapping of state-dict names between an external format and peasy, with invertible transforms.
+
+A rule pairs external names with peasy's; `{layer}` and other words in braces stand for a number. Pairs are resolved
+from the names of a peasy model; the external names follow, so that missing and unexpected weights are known
+before a tensor is read.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from peasy.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class WeightTransform:
+    """Invertible transform of a rule's tensors, external to peasy; the inverse is exact. This one is the identity."""
+
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
+        """Return peasy's tensors from the external ones."""
+        return list(external)
+
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
+        """Return the external tensors from peasy's."""
+        return list(internal)
+
+
+@dataclass(frozen=True)
+class Transpose(WeightTransform):
+    """Transpose matrices: external [in, out], peasy [out, in]."""
+
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
+        """Return transposed views."""
+        return [tensor.mT for tensor in external]
+
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
+        """Return transposed views."""
+        return [tensor.mT for tensor in internal]
+
+
+@dataclass(frozen=True)
+class SplitFused(WeightTransform):
+    """Split one fused external tensor along `axis` into several of these sizes, each transformed by `then`."""
+
+    sizes: tuple[int, ...]
+    axis: int = 0
+    inner: WeightTransform = WeightTransform()
+
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
+        """Return views of the fused tensor."""
+        (fused,) = external
+        return self.inner.forward(fused.split(self.sizes, self.axis))
+
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
+        """Return the fused tensor. On the meta device only its shape is computed: `cat` would load torch's compiler."""
+        pieces = self.inner.inverse(internal)
+        if not pieces[0].is_meta:
+            return [torch.cat(pieces, self.axis)]
+        shape = list(pieces[0].shape)
+        shape[self.axis] = sum(piece.shape[self.axis] for piece in pieces)
+        return [torch.empty(shape, device="meta")]
+
+
+@dataclass(frozen=True)
+class RowVector(WeightTransform):
+    """Squeeze an external matrix of one row into a vector."""
+
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
+        """Return the row as a vector."""
+        return [tensor.squeeze(0) for tensor in external]
+
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
+        """Return a matrix of one row."""
+        return [tensor.unsqueeze(0) for tensor in internal]
+
+
+@dataclass(frozen=True)
+class WeightRule:
+    """External name or names, peasy's name or names, and the transform between them."""
+
+    external: str | tuple[str, ...]
+    internal: str | tuple[str, ...]
+    transform: WeightTransform = WeightTransform()
+
+
+def module_rules(external_prefix: str, internal_prefix: str, names: Mapping[str, str]) -> tuple[WeightRule, ...]:
+    """Return rules for weight and bias of several modules, from external to peasy names, each with its prefix.
+
+    >>> module_rules("h.{layer}.", "blocks.{layer}.", {"ln_1": "attention_norm"})[0]
+    Rule(theirs='h.{layer}.ln_1.weight', ours='blocks.{layer}.attention_norm.weight', change=Change())
+    """
+    return tuple(
+        WeightRule(f"{external_prefix}{external}.{kind}", f"{internal_prefix}{internal}.{kind}")
+        for external, internal in names.items()
+        for kind in ("weight", "bias")
+    )
+
+
+@dataclass(frozen=True)
+class TensorPair:
+    """A rule with its layer numbers filled in."""
+
+    external: tuple[str, ...]
+    internal: tuple[str, ...]
+    transform: WeightTransform
+
+
+@dataclass(frozen=True)
+class WeightMap:
+    """All rules of a family, and what else its files may contain.
+
+    `copies`: a second name under which some files store a tied weight, and the name it must equal.
+    `computed`: buffers that follow from the config (masks, positions); some files store them, they are not read.
+    `unused`: weights of parts that peasy does not have; they are reported, not read.
+    """
+
+    rules: tuple[WeightRule, ...]
+    tied_copies: Mapping[str, str] = field(default_factory=dict)
+    derived_buffers: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+def pair_weights(weight_map: WeightMap, internal_names: Iterable[str]) -> list[TensorPair]:
+    """Pair each of peasy's names with its external names; a name without a rule is an error.
+
+    >>> pair_weights(WeightMap((WeightRule("h.{layer}.w", "blocks.{layer}.weight"),)), ["blocks.3.weight"])
+    [Pair(theirs=('h.3.w',), ours=('blocks.3.weight',), change=Change())]
+    """
+    unpaired, pairs = dict.fromkeys(internal_names), []
+    while unpaired:
+        name = next(iter(unpaired))
+        resolved = _pair_for(weight_map.rules, name)
+        if any(partner not in unpaired for partner in resolved.internal):
+            missing = ", ".join(partner for partner in resolved.internal if partner not in unpaired)
+            raise InvalidInput(f"{name} must be stored together with {missing}, which the model does not have.")
+        for partner in resolved.internal:
+            del unpaired[partner]
+        pairs.append(resolved)
+    return pairs
+
+
+def import_weights(pairs: Iterable[TensorPair], external: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return peasy's tensors from the external ones."""
+    return {
+        name: tensor
+        for match in pairs
+        for name, tensor in zip(
+            match.internal, match.transform.forward([external[name] for name in match.external]), strict=True
+        )
+    }
+
+
+def export_weights(pairs: Iterable[TensorPair], internal: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the external tensors from peasy's."""
+    return {
+        name: tensor
+        for match in pairs
+        for name, tensor in zip(
+            match.external, match.transform.inverse([internal[name] for name in match.internal]), strict=True
+        )
+    }
+
+
+def match_pattern(pattern: str, name: str) -> dict[str, str] | None:
+    """Return the numbers for which `pattern` equals `name`, or None.
+
+    >>> match_pattern("h.{layer}.bias", "h.12.bias")
+    {'layer': '12'}
+    """
+    match = _compile_pattern(pattern).fullmatch(name)
+    return match.groupdict() if match else None
+
+
+def _pair_for(rules: tuple[WeightRule, ...], name: str) -> TensorPair:
+    for rule in rules:
+        for pattern in _as_tuple(rule.internal):
+            numbers = match_pattern(pattern, name)
+            if numbers is not None:
+                external = tuple(template.format(**numbers) for template in _as_tuple(rule.external))
+                internal = tuple(template.format(**numbers) for template in _as_tuple(rule.internal))
+                return TensorPair(external, internal, rule.transform)
+    raise InvalidInput(f"The weight map has no rule for {name}.", hint="This model family has no such weight.")
+
+
+@lru_cache(maxsize=4096)
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    pieces = re.split(r"\{(\w+)\}", pattern)
+    return re.compile(
+        "".join(rf"(?P<{piece}>0|[1-9]\d{{0,5}})" if i % 2 else re.escape(piece) for i, piece in enumerate(pieces))
+    )
+
+
+def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else names

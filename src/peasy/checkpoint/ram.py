@@ -1,0 +1,75 @@
+"""Free RAM, and a check before loading that a model fits."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from peasy.errors import ResourceUnavailable
+
+ACTIVATION_OVERHEAD = 1.1
+"""Factor on the weights' size, for activations."""
+
+
+def available_ram() -> int | None:
+    """Return the bytes this process may still allocate: free RAM, or less under a limit. None: unknown."""
+    return min(_memory_limits(), default=None)
+
+
+def require_ram(weight_bytes: int, name: str) -> None:
+    """Raise NoRoom if `weights` bytes of weights do not fit into free memory."""
+    free, needed = available_ram(), int(weight_bytes * ACTIVATION_OVERHEAD)
+    if free is not None and needed > free:
+        raise ResourceUnavailable(
+            f"{name} needs about {format_bytes(needed)} of memory; {format_bytes(free)} are free.",
+            hint="Close other programs, or use a smaller model.",
+        )
+
+
+def format_bytes(num_bytes: float) -> str:
+    """Format a number of bytes for people.
+
+    >>> format_bytes(497_759_232), format_bytes(512)
+    ('474.7 MiB', '512 bytes')
+    """
+    if num_bytes < 1024:
+        return f"{num_bytes:.0f} bytes"
+    for unit in ("KiB", "MiB", "GiB"):
+        num_bytes /= 1024
+        if num_bytes < 1024:
+            return f"{num_bytes:.1f} {unit}"
+    return f"{num_bytes / 1024:,.1f} TiB"
+
+
+def _memory_limits() -> Iterator[int]:
+    for line in _read_text("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            yield int(line.split()[1]) * 1024
+    group, used = _read_text("/sys/fs/cgroup/memory.max").strip(), _read_text("/sys/fs/cgroup/memory.current").strip()
+    if group.isdigit() and used.isdigit():
+        yield int(group) - int(used) + _reclaimable_bytes()
+    if os.name == "posix":
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft != resource.RLIM_INFINITY:
+            yield max(0, soft - _mapped_bytes())
+
+
+def _reclaimable_bytes() -> int:
+    """Return the bytes of file pages, which the cgroup counts as used although the kernel can reclaim them."""
+    for line in _read_text("/sys/fs/cgroup/memory.stat").splitlines():
+        if line.startswith("inactive_file "):
+            return int(line.split()[1])
+    return 0
+
+
+def _mapped_bytes() -> int:
+    pages = _read_text("/proc/self/statm").split()
+    return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+
+
+def _read_text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,144 @@
+"""Safe reading of untrusted folders: only regular files inside the folder are opened; JSON is parsed strictly."""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+from peasy.errors import InvalidInput, NotFound, PeasyError, did_you_mean
+
+MIB = 1024 * 1024
+MAX_JSON_BYTES = 64 * MIB
+"""Largest JSON file that is read; the largest known tokenizer.json has about half of this."""
+
+_HUB_MODEL_DIR = re.compile(r"models--[^/]+")
+
+
+class SafeFolder:
+    """Reader for the files of one folder, by bare file name.
+
+    Path separators, symlinks out of the folder, pipes and devices are refused before a byte is read.
+    The one exception: symlinks of a `huggingface_hub` snapshot into the `blobs` folder beside it.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.exists():
+            raise NotFound(f"Folder {self.path} does not exist.", hint=_suggest_sibling(self.path))
+        if not self.path.is_dir():
+            raise InvalidInput(f"{self.path} is not a folder.", hint="Give the folder that contains config.json.")
+        self._allowed_roots = list(_allowed_roots(self.path.resolve()))
+
+    def __repr__(self) -> str:
+        return f"Folder({str(self.path)!r})"
+
+    def list_names(self) -> list[str]:
+        """Return the sorted names of all entries."""
+        return sorted(os.listdir(self.path))
+
+    def has(self, name: str) -> bool:
+        """Return whether an entry of this name exists."""
+        return os.path.lexists(self.path / name)
+
+    def resolve_file(self, name: str) -> Path:
+        """Return the resolved path of a regular file in this folder; refuse anything else."""
+        where = self.path / _require_bare_name(name, self.path)
+        if not self.has(name):
+            raise NotFound(f"{self.path} has no {name}.", hint=did_you_mean(name, self.list_names()))
+        real = where.resolve()
+        if not any(real.is_relative_to(root) for root in self._allowed_roots):
+            raise InvalidInput(
+                f"{where} is a link that points outside its folder.", hint="Copy the file there instead."
+            )
+        if not real.is_file():
+            raise InvalidInput(f"{where} is not a regular file.")
+        return real
+
+    def open(self, name: str) -> BufferedReader:
+        """Open a file for reading. O_NOFOLLOW closes the race between check and open."""
+        real = self.resolve_file(name)
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        try:
+            descriptor = os.open(real, flags)
+        except OSError as error:
+            raise InvalidInput(f"{self.path / name} cannot be opened: {error.strerror}.") from None
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise InvalidInput(f"{self.path / name} is not a regular file.")
+        return os.fdopen(descriptor, "rb")
+
+    def read(self, name: str, max_bytes: int = MAX_JSON_BYTES) -> bytes:
+        """Return the contents of a file of at most `limit` bytes."""
+        with self.open(name) as file:
+            data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise InvalidInput(f"{self.path / name} is larger than the limit of {max_bytes:,} bytes.")
+        return data
+
+    def read_json(self, name: str, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+        """Return the object in a JSON file, parsed strictly (see `parse_json`)."""
+        data = parse_json(self.read(name, max_bytes), str(self.path / name))
+        if not isinstance(data, dict):
+            raise InvalidInput(f"{self.path / name} should contain a JSON object, not {type(data).__name__}.")
+        return data
+
+
+def parse_json(data: bytes, where: str) -> Any:
+    """Parse JSON bytes strictly: duplicate keys, NaN, Infinity and too deep nesting are errors.
+
+    >>> parse_json(b'{"a": 1}', "config.json")
+    {'a': 1}
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        table = dict(pairs)
+        if len(table) != len(pairs):
+            keys = [key for key, _ in pairs]
+            duplicate = next(key for key in keys if keys.count(key) > 1)
+            raise InvalidInput(f"{where} has the key {short_repr(duplicate)} twice.")
+        return table
+
+    def refuse(name: str) -> Any:
+        raise InvalidInput(f"{where}: {name} is not a valid JSON number.")
+
+    if not data.strip():
+        raise InvalidInput(f"{where} is empty.")
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
+    except PeasyError:
+        raise
+    except RecursionError:
+        raise InvalidInput(f"{where} is nested too deeply.") from None
+    except ValueError as error:
+        raise InvalidInput(f"{where} is not valid JSON: {error}.") from None
+
+
+def short_repr(value: Any, max_length: int = 80) -> str:
+    """Return the repr of a value for an error message, cut to `most` characters."""
+    text = repr(value[: max_length + 1] if isinstance(value, (str, bytes, list)) else value)
+    return text if len(text) <= max_length else text[: max_length - 3] + "..."
+
+
+def _require_bare_name(name: str, folder: Path) -> str:
+    if not name or name in (".", "..") or "\0" in name or re.search(r"[/\\:]", name):
+        raise InvalidInput(f"{folder} refers to the file {short_repr(name)}: only bare file names are allowed.")
+    return name
+
+
+def _allowed_roots(folder: Path) -> Iterator[Path]:
+    yield folder
+    if folder.parent.name == "snapshots" and _HUB_MODEL_DIR.fullmatch(folder.parent.parent.name):
+        blobs = folder.parent.parent / "blobs"
+        if blobs.is_dir() and not blobs.is_symlink():
+            yield blobs
+
+
+def _suggest_sibling(path: Path) -> str | None:
+    try:
+        return did_you_mean(path.name, (other.name for other in path.parent.iterdir() if other.is_dir()))
+    except OSError:
+        return None

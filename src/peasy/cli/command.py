@@ -1,0 +1,129 @@
+"""Base types of a command: global flags, text arguments, and the output it returns."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Group, Parameter, Token
+
+from peasy.commands.result import Result
+from peasy.errors import InvalidInput, UsageError
+from peasy.views.document import Document
+
+GLOBAL_FLAGS = Group("Global flags", sort_key=100)
+_Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+@Parameter(name="*", group=GLOBAL_FLAGS)
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """Global flags: available on every command."""
+
+    json: _Switch = False
+    "Print the result as JSON."
+    out: Path | None = None
+    "Save the result to a file; the suffix sets the format: .html .svg .png .tex .md .csv .json .npz"
+    quiet: Annotated[_Switch, Parameter(alias="-q")] = False
+    "Print only the result: no notes, no suggestions."
+    verbose: Annotated[_Switch, Parameter(alias="-v")] = False
+    "Also print timing and the config files used."
+    no_color: _Switch = False
+    "No colours, even on a terminal."
+    offline: _Switch = False
+    "Never use the network."
+    device: Annotated[Literal["auto", "cpu", "cuda", "mps"], Parameter(show_default=False)] = "auto"
+    "Device to run models on."
+    threads: int | None = None
+    "Number of CPU threads."
+    seed: int | None = None
+    "Random seed, for reproducible results."
+    yes: Annotated[_Switch, Parameter(alias="-y")] = False
+    "Answer yes to all prompts."
+    debug: _Switch = False
+    "Print the traceback of errors."
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise UsageError("--threads must be 1 or more.")
+
+
+class DocumentResult(Result):
+    """Result made of a given document and its JSON data."""
+
+    def __init__(self, document: Document, data: dict[str, Any]) -> None:
+        self._document, self._data = document, data
+
+    def document(self) -> Document:
+        """Return the given document."""
+        return self._document
+
+    def data(self) -> dict[str, Any]:
+        """Return the given data."""
+        return self._data
+
+
+@dataclass(frozen=True)
+class CommandOutput:
+    """Output of a command: the result to print or save, and the exit code.
+
+    `next` are suggested commands. `brief` is one line to print if the document goes to a file.
+    `files` are files that the command wrote itself. `exit_code` is 8 if a check ran and failed.
+    `told`: the result was streamed, so it is already printed.
+    """
+
+    result: Result
+    suggestions: Sequence[str] = ()
+    exit_code: int = 0
+    summary: str = ""
+    files: Sequence[str | Path] = field(default=())
+    already_printed: bool = False
+
+
+STDIN = "\0stdin"
+"""Internal stand-in for a lone `-`, which would otherwise be parsed as a flag."""
+
+
+def _convert_text(_: type, tokens: Sequence[Token]) -> str:
+    return read_stdin() if tokens[0].value == STDIN else tokens[0].value
+
+
+TextArg = Annotated[str, Parameter(converter=_convert_text)]
+"""TEXT argument: as typed, or all of stdin for `-`."""
+
+
+TextSource = Annotated[str | None, Parameter(converter=lambda _, tokens: tokens[0].value)]
+"""TEXT argument that may also be a file, or `-` for stdin; read by `read_source`."""
+
+
+def read_texts(source: str | None, command: str, *, lines: bool = True) -> list[str]:
+    """Return the input texts: one as typed; each line of a file, or of stdin unless `lines` is False.
+
+    Without a text, stdin is read if it is a pipe.
+    """
+    if source is None and sys.stdin.isatty():
+        raise UsageError(f"{command} needs a TEXT.", hint="Give a text in quotes, a file, or - to read stdin.")
+    if source is None or source == STDIN:
+        text = read_stdin()
+        return text.splitlines() if lines else [text]
+    path = Path(source)
+    if len(source) < 4096 and "\n" not in source and "\0" not in source and path.is_file():
+        return _read_lines(path)
+    return [source]
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from None
+
+
+def read_stdin() -> str:
+    """Read all of stdin as UTF-8 text, without the last newline."""
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8") if hasattr(sys.stdin, "buffer") else sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"stdin is not UTF-8 text: {error.reason} at byte {error.start}.") from None
+    return text.removesuffix("\n").removesuffix("\r")

@@ -1,0 +1,147 @@
+"""`align`: word alignment of a translation from cross-attention, with word order and the head that aligns best."""
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+from unicodedata import category
+
+from peasy.commands.analysis_result import to_plain
+from peasy.commands.load import LoadedModel
+from peasy.commands.result import Result
+from peasy.errors import InvalidInput
+from peasy.inspection.label import Tokens
+from peasy.inspection.results import Alignment, AlignmentScore
+from peasy.views.alignment import alignment_document
+from peasy.views.document import Document, Paragraph
+
+
+@dataclass(frozen=True)
+class WordOrder:
+    """Alignment links and word order of a translation; words are indexed as displayed.
+
+    `partners` are links (source word, target word): the source word with the largest weight for each target word.
+    `crossings` are pairs of target words whose source words are in reverse order. `left` are source words without a
+    link, `shared` those with several.
+    """
+
+    links: tuple[tuple[int, int], ...]
+    crossings: tuple[tuple[int, int], ...]
+    unaligned: tuple[int, ...]
+    multiply_aligned: tuple[int, ...]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class AlignResult(Result):
+    """Result of `align`: the word alignment by one head; `alignment.scores` ranks all heads."""
+
+    kind: str
+    alignment: Alignment
+    word_order: WordOrder
+
+    @property
+    def summary(self) -> tuple[str, str]:
+        """Word count and word order, in two sentences."""
+        source, target = self.alignment.source, self.alignment.target
+        source_count, target_count = len(_word_positions(source)), len(_word_positions(target))
+        words = f"{_pluralise(source_count, 'word')} became {_pluralise(target_count, 'word')}"
+        size = f"{words}; {len(source)} tokens became {len(target)}."
+        if not self.word_order.crossings:
+            return size, "The word order is kept: no two words cross."
+        first_crossing = " and ".join(f"“{target.words[index]}”" for index in self.word_order.crossings[0])
+        pairs = _pluralise(len(self.word_order.crossings), "pair")
+        return size, f"The word order changes: {pairs} of words cross, first {first_crossing}."
+
+    def document(self) -> Document:
+        """Alignment links, word order, attention map, and heads ranked by how well they align."""
+        page = alignment_document(self.alignment)
+        first, *rest = page.parts
+        return replace(page, parts=(first, *map(Paragraph, self.summary), *rest))
+
+    def data(self) -> dict[str, Any]:
+        """Words, weights, heads and word order as plain data."""
+        alignment = self.alignment
+        heads = [{"layer": s.path.layer, "head": s.head} | _score_data(s) for s in alignment.scores]
+        return {
+            "model": alignment.model,
+            "kind": self.kind,
+            "source": _tokens_data(alignment.source),
+            "answer": _tokens_data(alignment.target),
+            "layer": alignment.path.layer,
+            "head": alignment.head,
+            "best": {"layer": alignment.scores[0].path.layer, "head": alignment.scores[0].head},
+            "heads": heads,
+            "weights": to_plain(alignment.weights),
+            "order": to_plain(self.word_order),
+            "says": list(self.summary),
+            "caveat": alignment.caveat,
+        }
+
+    def __repr__(self) -> str:
+        return f"Aligned({self.alignment.model}: {self.alignment.target.text!r})"
+
+
+def align(
+    loaded: LoadedModel, text: str, target: str | None = None, *, layer: int | None = None, head: int | None = None
+) -> AlignResult:
+    """Align the words of a translation with its source, by the best head or by the given layer and head.
+
+    Without an `answer` the model translates `text` itself, greedily.
+    """
+    if not loaded.model.is_encoder_decoder:
+        raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Choose a translator.")
+    result = loaded.look(text, target)
+    written = result.labelled_input.outputs or result.record.tokens
+    alignment: Alignment = result.alignment((), layer, head, anchors=find_anchors(result.record.tokens, written)).record
+    return AlignResult(loaded.kind, alignment, word_order(alignment))
+
+
+def find_anchors(source: Tokens, target: Tokens) -> tuple[tuple[int, int], ...]:
+    """Likely links (source word, target word): words that occur once on both sides, such as names and numbers."""
+    source_words, target_words = (_unique_words(tokens) for tokens in (source, target))
+    return tuple((number, target_words[word]) for word, number in source_words.items() if word in target_words)
+
+
+def _unique_words(tokens: Tokens) -> dict[str, int]:
+    numbered = [
+        (tokens.words[i].strip("·").casefold(), tokens.word_numbers[i])
+        for i in _word_positions(tokens)
+        if tokens.word_numbers
+    ]
+    words = [word for word, _ in numbered]
+    return {word: number for word, number in numbered if words.count(word) == 1 and number is not None}
+
+
+def word_order(alignment: Alignment) -> WordOrder:
+    """Links by the largest weight, crossings, and unaligned or shared source words; special tokens are ignored."""
+    positions = _word_positions(alignment.source)
+    links = [
+        (max(positions, key=lambda at: alignment.weights[word, at]), word) for word in _word_positions(alignment.target)
+    ]
+    crossings = [(first[1], second[1]) for first, second in combinations(links, 2) if first[0] > second[0]]
+    linked = [source for source, _ in links]
+    unaligned = tuple(at for at in positions if at not in linked)
+    return WordOrder(tuple(links), tuple(crossings), unaligned, tuple(at for at in positions if linked.count(at) > 1))
+
+
+def _word_positions(tokens: Tokens) -> list[int]:
+    """Positions of words, without special tokens, blanks and punctuation; all positions if there are no words."""
+    positions = [
+        at for at, number in enumerate(tokens.word_numbers) if number is not None and _has_letters(tokens.words[at])
+    ]
+    return positions or list(range(len(tokens.words)))
+
+
+def _has_letters(word: str) -> bool:
+    return any(category(character)[0] not in "PZC" for character in word)
+
+
+def _tokens_data(tokens: Tokens) -> dict[str, Any]:
+    return {"text": tokens.text, "words": list(tokens.words), "real": _word_positions(tokens), "tokens": len(tokens)}
+
+
+def _score_data(score: AlignmentScore) -> dict[str, float | None]:
+    return {name: to_plain(getattr(score, name)) for name in ("right", "monotony", "sharpness")}
+
+
+def _pluralise(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,98 @@
+"""Attention over training: maps of a fixed probe sentence at every checkpoint of a run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peasy.checkpoint.resolve import resolve_model
+from peasy.commands.analysis_result import AnalysisResult
+from peasy.commands.result import Result
+from peasy.errors import NotFound
+from peasy.inspection.label import Tokens
+from peasy.inspection.results import AttentionHistory, CheckpointAttention
+from peasy.inspection.words import label_ids
+from peasy.nn.module_path import ModulePath
+from peasy.views.attention_history import attention_history_document
+from peasy.views.document import Document
+
+
+def attention_history(run: str | Path) -> AnalysisResult:
+    """Return the attention of a run's probe sentence at every checkpoint, first to last."""
+    from peasy.training.attention_snapshots import read_snapshots
+
+    folder = _run_folder(run)
+    records = read_snapshots(folder)
+    if not records:
+        raise NotFound(
+            f"{run} has recorded no attention.",
+            hint="Attention is recorded at every checkpoint, only for models that have attention.",
+        )
+    sentence = records[-1].sentence
+    tokens = _tokens(sentence.ids, sentence.pieces)
+    source = _tokens(sentence.source, sentence.source_pieces) if sentence.source else None
+    frames = tuple(
+        CheckpointAttention(
+            record.step, {_parse_module_path(name): weights.numpy() for name, weights in record.weights.items()}
+        )
+        for record in records
+        if record.sentence == sentence
+    )
+    target = None if source is None else tokens
+    history = AttentionHistory(folder.name, tokens if source is None else source, target, frames)
+    return AnalysisResult(history, lambda: attention_history_document(history))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class AttentionHistoryResult(Result):
+    """Weights of one attention module at every checkpoint; `places` lists all recorded modules."""
+
+    history: AttentionHistory
+    module_paths: tuple[str, ...]
+    module_path: str
+
+    def document(self) -> Document:
+        """Heads from top to bottom, checkpoints from left to right."""
+        return attention_history_document(self.history, _parse_module_path(self.module_path))
+
+    def data(self) -> dict[str, Any]:
+        """Run, text, steps and recorded modules; the weights themselves are in the document."""
+        weights = self.history.checkpoints[-1].weights[_parse_module_path(self.module_path)]
+        steps = [frame.step for frame in self.history.checkpoints]
+        modules = {
+            "places": list(self.module_paths),
+            "place": self.module_path,
+            "heads": len(weights),
+            "caveat": self.history.caveat,
+        }
+        return {"run": self.history.run, "text": self.history.tokens.text, "steps": steps, **modules}
+
+    def __repr__(self) -> str:
+        return f"Scene({self.history.run}: {self.module_path})"
+
+
+def module_attention_history(run: str | Path, module_path: str | None = None) -> AttentionHistoryResult:
+    """Return one attention module of a run's probe sentence at every checkpoint; by default that of the last layer."""
+    history: AttentionHistory = attention_history(run).record
+    modules = tuple(f"{path.stack}.{path.layer}.{path.part}" for path in history.checkpoints[-1].weights)
+    if module_path is not None and module_path not in modules:
+        raise NotFound(f'There is no attention "{module_path}".', hint=f"Choose one of {', '.join(modules)}.")
+    return AttentionHistoryResult(history, modules, module_path or modules[-1])
+
+
+def _run_folder(run: str | Path) -> Path:
+    if (Path(run) / "attention").is_dir():
+        return Path(run)
+    checkpoint = resolve_model(run, offline=True).folder
+    for folder in (checkpoint, *checkpoint.parents[:2]):
+        if (folder / "attention").is_dir():
+            return folder
+    return checkpoint
+
+
+def _tokens(ids: tuple[int, ...], pieces: tuple[str, ...]) -> Tokens:
+    return label_ids(ids, pieces, "".join(pieces).replace("·", " ").strip())
+
+
+def _parse_module_path(name: str) -> ModulePath:
+    stack, layer, part = name.split(".")
+    return ModulePath(stack, int(layer), part)

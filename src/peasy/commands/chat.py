@@ -1,0 +1,104 @@
+"""`chat`: a conversation with a model that has a chat template."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from peasy.checkpoint.hub import Confirm
+from peasy.commands.generate import pack_weights
+from peasy.commands.load import LoadedModel, load
+from peasy.commands.result import Result
+from peasy.errors import InvalidInput
+from peasy.tokenization.chat_template import ChatMessage, apply_chat_template
+from peasy.views.chat import chat_document
+from peasy.views.document import Document
+
+
+class ChatSession(Result):
+    """Chat session: `say` sends a message and streams the reply; `messages` holds the conversation."""
+
+    def __init__(
+        self, loaded: LoadedModel, *, system: str | None = None, weights: str = "auto", **sampling: Any
+    ) -> None:
+        from peasy.generation.sampling import SamplingParams
+
+        if loaded.model.is_encoder_decoder or loaded.require_tokenizer().chat_template is None:
+            raise InvalidInput(
+                f"{loaded.name} has no chat template: it was not trained for conversation.",
+                hint=f'Let it continue a text instead: peasy generate {loaded.name} "..."',
+            )
+        self.loaded = loaded
+        self.sampling = SamplingParams(**({"max_tokens": 256} | sampling))
+        self.model, self.weights_label = pack_weights(loaded, weights)
+        self.messages: list[ChatMessage] = [] if system is None else [{"role": "system", "content": system}]
+        self.dropped_turns = 0
+
+    def send(self, message: str) -> Iterator[str]:
+        """Send a user message and stream the reply; closing the generator keeps the part received so far."""
+        from peasy.generation.decode import decode
+        from peasy.generation.request import Ended, Token
+
+        self.messages.append({"role": "user", "content": message})
+        try:
+            ids = self._prompt_ids()
+        except InvalidInput:
+            self.messages.pop()
+            raise
+        tokenizer, reply = self.loaded.output_tokenizer(), ""
+        events = decode(self.model, [ids], [self.sampling], tokenizer=tokenizer)
+        try:
+            for event in events:
+                if isinstance(event, Ended) and event.error is not None:
+                    raise event.error
+                if isinstance(event, Token) and event.sampled.id == tokenizer.special_tokens.eos:
+                    break
+                if piece := getattr(event, "text", ""):
+                    reply += piece
+                    yield piece
+        finally:
+            events.close()  # type: ignore[attr-defined]  # it is a generator
+            self.messages.append({"role": "assistant", "content": reply})
+
+    def _prompt_ids(self) -> list[int]:
+        """Return the prompt ids; if they do not fit the context, drop the oldest question and answer first."""
+        context = getattr(self.model.config, "max_seq_len", None)
+        while True:
+            ids = list(self.loaded.require_tokenizer().encode(self.render_prompt(), add_special_tokens=False).ids)
+            oldest = [index for index, message in enumerate(self.messages[:-1]) if message["role"] != "system"][:2]
+            if context is None or len(ids) + self.sampling.max_tokens <= context + 1 or not oldest:
+                return ids
+            self.dropped_turns += 1
+            self.messages = [message for index, message in enumerate(self.messages) if index not in oldest]
+
+    def render_prompt(self) -> str:
+        """Return the conversation rendered by the chat template, as the model reads it."""
+        return apply_chat_template(self.loaded.require_tokenizer(), self.messages)
+
+    def document(self) -> Document:
+        """The messages with their roles."""
+        seed = f"seed {self.sampling.seed}" if self.sampling.is_random else "greedy decoding"
+        return chat_document(self.loaded.name, self.messages, f"{seed} · {self.weights_label}")
+
+    def data(self) -> dict[str, Any]:
+        """The messages as plain data."""
+        facts = {"model": self.loaded.name, "messages": [dict(message) for message in self.messages]}
+        return facts | {"forgotten": self.dropped_turns}
+
+
+def chat(
+    model: str | Path | LoadedModel,
+    *,
+    system: str | None = None,
+    device: str = "auto",
+    offline: bool = False,
+    ask: Confirm | None = None,
+    **how: Any,
+) -> ChatSession:
+    """Start a chat session: `for piece in chat(model).say("Hello"): ...`. `how` are the sampling settings.
+
+    >>> chat("no/such-model", offline=True)
+    Traceback (most recent call last):
+    peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
+    """
+    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, ask=ask)
+    return ChatSession(loaded, system=system, **how)

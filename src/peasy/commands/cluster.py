@@ -1,0 +1,41 @@
+"""Spherical k-means clustering of vectors by cosine, seeded."""
+
+import numpy as np
+
+from peasy.errors import InvalidInput
+
+MAX_ITERATIONS = 50
+
+
+def spherical_kmeans(vectors: np.ndarray, num_clusters: int, seed: int = 0) -> list[int]:
+    """Return the cluster index of each vector; clusters are numbered in order of first appearance.
+
+    >>> spherical_kmeans(np.array([[1.0, 0.1], [0.1, 1.0], [1.0, 0.0], [0.0, 1.0]]), 2)
+    [0, 1, 0, 1]
+    """
+    if not 1 <= num_clusters <= len(vectors):
+        raise InvalidInput(
+            f"{len(vectors)} vectors cannot form {num_clusters} clusters.", hint=f"Choose 1 to {len(vectors)}."
+        )
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    centroids = unit[_farthest_first(unit, num_clusters, np.random.default_rng(seed))]
+    for _ in range(MAX_ITERATIONS):
+        labels = (unit @ centroids.T).argmax(axis=1)
+        sums = np.stack([unit[labels == label].sum(axis=0) for label in range(num_clusters)])
+        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+        updated = np.where(lengths > 1e-12, sums / np.maximum(lengths, 1e-12), centroids)  # an empty cluster stays
+        if np.allclose(updated, centroids):
+            break
+        centroids = updated
+    order = list(dict.fromkeys(labels.tolist()))
+    return [order.index(label) for label in labels.tolist()]
+
+
+def _farthest_first(unit: np.ndarray, num_clusters: int, random: np.random.Generator) -> list[int]:
+    """Farthest-first initial centroids: each next one is the vector furthest from all chosen ones."""
+    chosen = [int(random.integers(len(unit)))]
+    while len(chosen) < num_clusters:
+        nearest = (unit @ unit[chosen].T).max(axis=1)
+        nearest[chosen] = np.inf
+        chosen.append(int(nearest.argmin()))
+    return chosen

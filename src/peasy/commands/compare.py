@@ -1,0 +1,147 @@
+"""`compare`: train and evaluate several kinds of model on the same data, with the same budget and seed."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peasy.checkpoint.paths import find_runs, run_path
+from peasy.commands.evaluate import EvaluateResult, evaluate
+from peasy.commands.load import load
+from peasy.commands.result import Result
+from peasy.commands.runs import Run, open_run
+from peasy.commands.train import DataSource, train_events
+from peasy.datasets import open_corpus
+from peasy.errors import UsageError
+from peasy.views.comparison import ComparedModel, ComparisonFacts, comparison_document
+from peasy.views.document import Document
+
+if TYPE_CHECKING:
+    from peasy.training.event import Event
+
+OnTrainingEvent = Callable[[str, "Event"], None]
+"""Called with the kind in training and its training event."""
+
+_LOWER_IS_BETTER = ("bits per byte", "loss")
+_MEASURES = ("loss", "bits per byte", "accuracy", "endings", "BLEU", "exact match", "partner found", "label found")
+
+
+@dataclass(frozen=True, repr=False)
+class CompareResult(Result):
+    """Result of `compare`: models ranked, best first; `folders` are their run folders by kind."""
+
+    facts: ComparisonFacts
+    run_folders: Mapping[str, Path]
+
+    def document(self) -> Document:
+        """The table of measures and the loss curves."""
+        return comparison_document(self.facts)
+
+    def data(self) -> dict[str, Any]:
+        """The comparison as plain data."""
+        contenders = [
+            {
+                "kind": contender.kind,
+                "run": contender.run,
+                "parameters": contender.parameters,
+                "tokens": contender.tokens,
+                "seconds": contender.seconds,
+                "measures": {name: value for name, value, _ in contender.metrics},
+                "curve": [list(point) for point in contender.curve],
+            }
+            for contender in self.facts.models
+        ]
+        facts = self.facts
+        return {"data": facts.data, "budget": facts.budget, "seed": facts.seed, "measure": facts.metric,
+                "contenders": contenders, "notes": list(facts.notes)}  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"CompareResult({', '.join(contender.kind for contender in self.facts.models)} on {self.facts.data})"
+
+
+def compare(
+    kinds: Sequence[str],
+    data: DataSource,
+    *,
+    preset: str | None = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    name: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    limit: int | None = 500,
+    hear: OnTrainingEvent | None = None,
+) -> CompareResult:
+    """Train several kinds on the same data, with the same budget and seed, and evaluate them alike.
+
+    Each becomes a run `NAME-KIND` that can be loaded and inspected. An n-gram model makes one pass over the data,
+    whatever the budget: more would not change its counts. `limit` is the number of endings or pairs evaluated.
+
+    >>> compare(["gpt"], "copy")
+    Traceback (most recent call last):
+    peasy.errors.UsageError: A comparison needs at least two kinds of model.
+    """
+    from peasy.training.run_names import random_run_name
+
+    if len(set(kinds)) < 2:
+        raise UsageError("A comparison needs at least two kinds of model.", hint="For example: gpt rnn cnn ngram")
+    if len(set(kinds)) < len(kinds):
+        raise UsageError(f"A kind is given twice: {' '.join(kinds)}.")
+    if minutes is None and steps is None:
+        minutes = 1.0
+    corpus = open_corpus(data, **dict(settings or {}).get("corpus", {}))
+    name = name or random_run_name({run.rpartition("-")[0] for run in find_runs()})
+    contenders: list[ComparedModel] = []
+    folders: dict[str, Path] = {}
+    for kind in kinds:
+        folder = run_path(f"{name}-{kind}")
+        one_pass = kind == "ngram"
+        for event in train_events(
+            kind, data, preset=preset, minutes=None if one_pass else minutes, steps=None if one_pass else steps,
+            seed=seed, device=device, run=folder, settings=settings,
+        ):  # fmt: skip
+            if hear is not None:
+                hear(kind, event)
+        folders[kind] = folder
+        loaded = load(folder, device=device)
+        evaluation, size = evaluate(loaded, corpus, limit=limit), loaded.model.count_parameters()
+        contenders.append(_contender(kind, open_run(folder), evaluation, size))
+    measure = _shared_measure([contender.metrics for contender in contenders])
+    ranked = sorted(contenders, key=lambda contender: _sort_key(contender, measure))
+    notes = ["Bits per byte are comparable across tokenizers; loss per token only with the same tokenizer."]
+    if "ngram" in kinds:
+        notes.append("The n-gram model made one pass over the data.")
+    budget = f"{minutes:g} minutes each" if minutes is not None else f"{steps:,} steps each"
+    facts = ComparisonFacts(corpus.name, budget, seed, measure, tuple(ranked), tuple(notes))
+    return CompareResult(facts, folders)
+
+
+def _contender(kind: str, run: Run, evaluation: EvaluateResult, size: int) -> ComparedModel:
+    facts = run.facts()
+    shares = {measure.name: measure.is_fraction for measure in evaluation.facts.metrics}
+    measures = tuple((name, evaluation[name], shares[name]) for name in _MEASURES if name in shares)
+    validations = [line for line in run.metrics() if line["event"] == "validated"]
+    scale = _bits_per_byte_factor(evaluation)
+    curve = tuple((line["elapsed"], line["loss"] * scale) for line in validations)
+    return ComparedModel(kind, run.name, size, facts.tokens, facts.elapsed, measures, curve)
+
+
+def _bits_per_byte_factor(evaluation: EvaluateResult) -> float:
+    """Factor from nats per token to bits per byte, for this tokenizer on these data."""
+    measures = evaluation.measures
+    if "bits per byte" not in measures or not measures.get("loss"):
+        return 1.0
+    return measures["bits per byte"] / measures["loss"]
+
+
+def _shared_measure(all_measures: Sequence[tuple[tuple[str, float, bool], ...]]) -> str:
+    """Return the first measure that all contenders have: bits per byte, exact match, loss, then others."""
+    shared = set.intersection(*({name for name, _, _ in measures} for measures in all_measures))
+    return next((name for name in ("bits per byte", "exact match", *_MEASURES) if name in shared), "")
+
+
+def _sort_key(contender: ComparedModel, measure: str) -> float:
+    value = next((value for name, value, _ in contender.metrics if name == measure), math.inf)
+    return value if measure in _LOWER_IS_BETTER else -value

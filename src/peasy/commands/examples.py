@@ -1,0 +1,45 @@
+"""`examples`: list the worked examples of the library."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from peasy.commands.result import Result
+from peasy.views.document import Document, Paragraph, Table
+from peasy.worked import Example, example_names, load_example
+
+
+@dataclass(frozen=True)
+class ExamplesResult(Result):
+    """Result of `examples`: the worked examples that come with peasy, by name."""
+
+    examples: tuple[tuple[str, Example], ...]
+
+    def document(self) -> Document:
+        """One row for each example."""
+        rows = tuple((name, example.description) for name, example in self.examples)
+        usage = Paragraph('Any of these, a file of your own, or "any sentence": peasy explain NAME', "note")
+        return Document("Examples", (Table(("name", "what it shows"), rows), usage))
+
+    def data(self) -> dict[str, Any]:
+        """Name, title, description and source of each example."""
+        return {
+            "examples": [
+                {
+                    "name": name,
+                    "title": example.title,
+                    "says": example.description,
+                    "source": example.source,
+                    "tokens": list(example.tokens),
+                }
+                for name, example in self.examples
+            ]
+        }
+
+
+def examples() -> ExamplesResult:
+    """List the worked examples in alphabetical order.
+
+    >>> "journey" in dict(examples().examples)
+    True
+    """
+    return ExamplesResult(tuple((name, load_example(name)) for name in example_names()))

@@ -1,0 +1,106 @@
+"""`experiment`: run an experiment that tests a claim of the lecture notes against a control."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from peasy.commands.experiments.result import ExperimentResult, OnStatus, ignore_status
+from peasy.commands.experiments.result_cache import save_result
+from peasy.commands.result import Result
+from peasy.errors import NotFound, PeasyError, did_you_mean
+from peasy.views.document import Document
+from peasy.views.experiment import experiments_document
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment: its name, its question, the claims it tests, and how long it takes."""
+
+    name: str
+    question: str
+    claims: tuple[str, ...]
+    duration: str
+
+    def run(self, seed: int = 0, on_progress: OnStatus = ignore_status, **how: Any) -> ExperimentResult:
+        """Run the experiment; `how` are its own options."""
+        module = import_module(f"peasy.commands.experiments.{self.name.replace('-', '_')}")
+        result: ExperimentResult = module.run(seed=seed, hear=on_progress, **how)
+        return result
+
+
+EXPERIMENTS = (
+    Experiment(
+        "long-or-parallel",
+        "Long dependency or parallel: n-gram, RNN, CNN or Transformer?",
+        ("000.1", "000.2", "000.3", "000.4"),
+        "minutes",
+    ),
+    Experiment("look-back", "What if a token attends to later tokens in training?", ("000.5", "000.6"), "a minute"),
+    Experiment("why-root-dk", "Why are scores divided by the root of d_k?", ("000.9",), "a minute"),
+    Experiment("heads", "One wide head or several narrow ones?", ("002.6",), "minutes"),
+    Experiment("it", 'What does "it" attend to, and which heads matter?', ("001.3",), "minutes"),
+    Experiment(
+        "order-and-size",
+        "Do translators handle a different word order and word count?",
+        ("001.1", "001.2"),
+        "minutes",
+    ),
+    Experiment(
+        "meaning", "Do similar words and sentences get similar vectors?", ("001.5", "001.6", "001.7"), "seconds"
+    ),
+    Experiment("softmax-or-sum", "Why softmax, and not division by the sum?", ("004.3", "002.1", "002.2"), "seconds"),
+    Experiment("cache", "What does a KV cache save, and what does it cost?", ("002.9",), "seconds"),
+    Experiment("projections", "What do W_Q, W_K and W_V do to words?", ("002.3", "002.4"), "seconds"),
+    Experiment("first-word", "What does a mask do to the first word?", ("001.8",), "seconds"),
+    Experiment("matrix-form", "Token by token or as matrices: the same numbers?", ("000.10",), "seconds"),
+)
+"""All experiments, in display order."""
+
+
+@dataclass(frozen=True)
+class ExperimentsResult(Result):
+    """Result of `experiments`: the list of all experiments."""
+
+    experiments: Sequence[Experiment] = EXPERIMENTS
+
+    def document(self) -> Document:
+        """One row for each experiment."""
+        return experiments_document([(e.name, e.question, e.duration) for e in self.experiments])
+
+    def data(self) -> dict[str, Any]:
+        """Names, questions, claims and durations."""
+        rows = [
+            {"name": e.name, "asks": e.question, "claims": list(e.claims), "takes": e.duration}
+            for e in self.experiments
+        ]
+        return {"experiments": rows}
+
+
+def experiment(
+    name: str, *, seed: int = 0, hear: OnStatus | None = None, keep: bool = False, **how: Any
+) -> ExperimentResult:
+    """Run an experiment by name; `experiments()` lists them. `keep` stores the result for `recall`.
+
+    >>> experiment("matrix-form", tokens=8).holds
+    True
+    """
+    by_name = {entry.name: entry for entry in EXPERIMENTS}
+    if name not in by_name:
+        hint = did_you_mean(name, by_name) or "See all: peasy experiment"
+        raise NotFound(f'There is no experiment "{name}".', hint=hint)
+    result = by_name[name].run(seed, hear or ignore_status, **how)
+    if keep:
+        with suppress(PeasyError, OSError):  # the result is worth showing even if it cannot be stored
+            save_result(result)
+    return result
+
+
+def experiments() -> ExperimentsResult:
+    """List all experiments, each with its question.
+
+    >>> "matrix-form" in experiments().text()
+    True
+    """
+    return ExperimentsResult()

@@ -1,0 +1,244 @@
+"""`explain`: every step of attention, with its numbers, for an example, a file or any sentence."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peasy import config
+from peasy.commands.result import Result
+from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
+from peasy.views.document import Document
+from peasy.views.worked import (
+    cell_document,
+    contribution_parts,
+    story_document,
+    symbolic_document,
+    worked_document,
+)
+from peasy.worked import Example, WorkedExample, WorkedStep, example_names, load_example, read_example, solve
+from peasy.worked.arithmetic import CellArithmetic, arithmetic, find_index
+from peasy.worked.label import token_label
+from peasy.worked.sentence import sentence_example, split_words
+from peasy.worked.story import QueryDescription, describe_query
+from peasy.worked.symbolic import SymbolicExample, to_symbols
+from peasy.worked.tables.notes import READERS
+
+MAX_DECIMALS = 15
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ExplainResult(Result):
+    """A worked example: `steps` in order; `e.weights`, `e.context` ... are arrays; `e.cell(...)` is one number."""
+
+    worked: WorkedExample
+    decimals: int = 4
+    selected_query: int | None = None
+    selected_cell: tuple[str, int, int] | None = None
+    symbolic: bool = False
+    contributions: bool = False
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The query tokens."""
+        return self.worked.tokens
+
+    @property
+    def steps(self) -> tuple[WorkedStep, ...]:
+        """All steps with captions, labels and values."""
+        return self.worked.steps
+
+    @cached_property
+    def variants(self) -> tuple[tuple[str, WorkedExample], ...]:
+        """The example under its other settings, by name."""
+        example = self.worked.example
+        return tuple((variant.name, solve(example.with_variant(variant))) for variant in example.variants)
+
+    def cell(self, step: str, row: int | str, column: int | str) -> CellArithmetic:
+        """Return the full arithmetic of one cell; rows and columns by position (from 0) or by token.
+
+        >>> explain("i-love-ai").cell("scores", "AI", "AI").texts
+        ('query · key: 2·1 + 1·1 = 2 + 1 = 3',)
+        """
+        return arithmetic(self.worked, step, row, column, self.decimals)
+
+    def story(self, query: int | str) -> tuple[QueryDescription, ...]:
+        """Return the steps of one query in sentences, one story per head."""
+        return tuple(describe_query(self.worked, query, self.decimals, head) for head in self.worked.heads)
+
+    def symbolic_form(self) -> SymbolicExample:
+        """Return the example in symbols instead of numbers."""
+        return to_symbols(self.worked, self.decimals, self.worked.heads[0])
+
+    def document(self) -> Document:
+        """The selected views (one cell, one query, symbols), or all steps."""
+        documents = [*self._selected_documents()]
+        if not documents:
+            return worked_document(self.worked, self.variants, self.decimals, self.contributions)
+        return Document(documents[0].title, tuple(part for page in documents for part in page.parts), self.decimals)
+
+    def _selected_documents(self) -> Iterator[Document]:
+        if self.selected_cell is not None:
+            yield cell_document(self.worked, self.cell(*self.selected_cell), self.decimals)
+        if self.selected_query is not None:
+            page = story_document(self.worked, self.story(self.selected_query), self.decimals)
+            contributions = tuple(contribution_parts(self.worked, self.selected_query)) if self.contributions else ()
+            yield dataclasses.replace(page, parts=page.parts + contributions)
+        if self.symbolic:
+            yield symbolic_document(self.worked, self.symbolic_form(), self.decimals)
+
+    def data(self) -> dict[str, Any]:
+        """`tokens`, `steps`, the `example` itself, and the selected views; a masked score is null."""
+        example = self.worked.example
+        data: dict[str, Any] = {"title": example.title, "tokens": list(self.tokens), "keys": list(self.worked.keys)}
+        data |= {"source": example.source, "note": example.note, "steps": [_step_data(step) for step in self.steps]}
+        data["example"] = config.to_plain(example)
+        if self.variants:
+            data["variants"] = [
+                {"name": name, "steps": [_step_data(step) for step in worked.steps]} for name, worked in self.variants
+            ]
+        if self.selected_query is not None:
+            data["story"] = [dataclasses.asdict(story) for story in self.story(self.selected_query)]
+        if self.selected_cell is not None:
+            data["cell"] = _cell_data(self.cell(*self.selected_cell))
+        if self.symbolic:
+            data["symbolic"] = dataclasses.asdict(self.symbolic_form())
+        if self.contributions:
+            data["contributions"] = _contributions_data(self.worked)
+        return data
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        worked = self.__dict__.get("worked")
+        if worked is not None and name in worked.names:
+            return worked.step(name).values
+        raise AttributeError(f"There is no step or attribute {name!r} here.")
+
+    def __repr__(self) -> str:
+        return f"Explanation({self.worked.example.title!r}: {', '.join(self.worked.names)})"
+
+
+def explain(
+    what: str | Path | Example | Mapping[str, Any],
+    *,
+    query: int | str | None = None,
+    cell: str | tuple[str, int | str, int | str] | None = None,
+    symbolic: bool = False,
+    decimals: int = 4,
+    causal: bool | None = None,
+    scoring: str | None = None,
+    normalise: str | None = None,
+    heads: int | None = None,
+    contributions: bool = False,
+) -> ExplainResult:
+    """Compute all steps of an example: a library name, a file, or a sentence of two words or more.
+
+    `query` selects one word, `cell` ("weights,I,love") one number, `symbolic` shows symbols instead of numbers;
+    `causal`, `scoring`, `normalise` and `heads` override the example's settings.
+
+    >>> explain("i-love-ai").weights[0].round(4)
+    array([0.1978, 0.4011, 0.4011])
+    >>> explain("easy peasy lemon squeezy").tokens
+    ('easy', 'peasy', 'lemon', 'squeezy')
+    """
+    if isinstance(decimals, bool) or not 0 <= decimals <= MAX_DECIMALS:
+        raise UsageError(f"decimals should be from 0 to {MAX_DECIMALS}, not {decimals}.")
+    changes = {"causal": causal, "scoring": scoring, "normalise": normalise, "heads": heads}
+    worked = solve(
+        _with_settings(resolve_example(what), {name: value for name, value in changes.items() if value is not None})
+    )
+    position = None if query is None else find_index(query, worked.tokens, "word")
+    selected_cell = None if cell is None else _resolve_cell(worked, cell)
+    return ExplainResult(worked, decimals, position, selected_cell, symbolic, contributions)
+
+
+def resolve_example(source: str | Path | Example | Mapping[str, Any]) -> Example:
+    """Resolve an example: a name of the library, else a file, else a sentence."""
+    if isinstance(source, Example):
+        return source
+    if isinstance(source, Path):
+        _reject_other_files(source)
+    if isinstance(source, (Path, Mapping)):
+        return read_example(source)
+    if source in example_names():
+        return load_example(source)
+    if _is_file(source):
+        _reject_other_files(Path(source))
+        return read_example(source)
+    if len(split_words(source)) > 1 and len(source.split()) > 1:
+        return sentence_example(source)
+    if not source.strip():
+        raise UsageError("There is nothing to explain.", hint='For example: peasy explain "I love AI"')
+    suggestion = did_you_mean(source, example_names())
+    hint = f"{suggestion or 'Give a name, a file, or a sentence of two words or more.'} See all: peasy examples"
+    raise NotFound(f'There is no example "{token_label(source)}".', hint=hint)
+
+
+def _is_file(text: str) -> bool:
+    if len(text) > 1000 or "\0" in text:
+        return False
+    path = Path(text)
+    try:
+        if path.is_file():
+            return True
+    except OSError:
+        return False
+    return path.suffix in (".toml", ".json") and len(text.split()) == 1
+
+
+def _reject_other_files(path: Path) -> None:
+    """Raise for files that are not examples, and name the command that takes them."""
+    if path.suffix == ".txt":
+        hint = f"To explain the words in it: peasy explain - < {path}"
+    elif path.suffix in READERS:
+        hint = f"To check the tables in it: peasy check {path}"
+    else:
+        return
+    raise InvalidInput(f"{path.name} is not an example: examples are .toml or .json files.", hint=hint)
+
+
+def _with_settings(example: Example, changes: dict[str, Any]) -> Example:
+    """Return the example with other settings, without its variants, which have their own settings."""
+    if not changes:
+        return example
+    without_effect = [name for name in changes if name != "causal"] if example.weights is not None else []
+    if without_effect:
+        raise InvalidInput(f"The weights are given here, so {' and '.join(without_effect)} cannot change them.")
+    return config.read(Example, config.to_plain(dataclasses.replace(example, variants=(), written=())) | changes)
+
+
+def _resolve_cell(worked: WorkedExample, cell: str | tuple[str, int | str, int | str]) -> tuple[str, int, int]:
+    parts = cell.split(",", 2) if isinstance(cell, str) else list(cell)
+    if len(parts) != 3:
+        raise UsageError(
+            f'A cell is step,row,column, not "{token_label(str(cell))}".', hint="For example: --cell weights,0,1"
+        )
+    step, row, column = (part.strip() if isinstance(part, str) else part for part in parts)
+    resolved = arithmetic(worked, str(step), row, column)
+    return resolved.step, resolved.row, resolved.column
+
+
+def _step_data(step: WorkedStep) -> dict[str, Any]:
+    values = [[None if value == -np.inf else value for value in row] for row in step.values.tolist()]
+    return {
+        "name": step.name, "tex": step.tex, "says": step.description,
+        "rows": list(step.rows), "columns": list(step.columns), "values": values,
+        "row_axis": step.row_axis, "column_axis": step.column_axis,
+    }  # fmt: skip
+
+
+def _cell_data(cell: CellArithmetic) -> dict[str, Any]:
+    value = cell.value if np.isfinite(cell.value) else None
+    position = {"step": cell.step, "row": cell.row, "column": cell.column, "title": cell.title}
+    return position | {"lines": list(cell.texts), "value": value}
+
+
+def _contributions_data(worked: WorkedExample) -> list[dict[str, Any]]:
+    contributions = []
+    for head in worked.heads:
+        weights, value = worked.find_values("weights", head), worked.find_values("value", head)
+        if weights is not None and value is not None:
+            contributions.append({"head": head, "values": (weights[:, :, None] * value[None, :, :]).tolist()})
+    return contributions

@@ -1,0 +1,92 @@
+"""`export`: write a model as a Hugging Face folder, GGUF or ONNX."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from peasy.atomic_dir import refuse_existing
+from peasy.checkpoint.hub import Confirm
+from peasy.checkpoint.ram import format_bytes
+from peasy.checkpoint.resolve import resolve_model
+from peasy.commands.load import LoadedModel, open_resolved
+from peasy.commands.result import Result
+from peasy.errors import UsageError, did_you_mean
+from peasy.extras import require_extra
+from peasy.views.document import Document, Paragraph, Table
+
+FORMATS = {
+    "hf": "a Hugging Face folder, for transformers and compatible programs",
+    "gguf": "one file for llama.cpp and programs built on it",
+    "onnx": "a graph for ONNX runtimes, without KV cache",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class ExportResult(Result):
+    """Result of `export`: the files written to `folder`."""
+
+    name: str
+    format: str
+    folder: Path
+    files: tuple[tuple[str, int], ...]
+
+    def document(self) -> Document:
+        """The files with their sizes."""
+        rows = tuple((name, format_bytes(size)) for name, size in self.files)
+        description = Paragraph(f"{self.name} as {FORMATS[self.format]}, in {self.folder}.")
+        return Document(f"Exported {self.name}", (description, Table(("file", "size"), rows)))
+
+    def data(self) -> dict[str, Any]:
+        """Name, format, folder and files as plain data."""
+        files = [{"name": name, "bytes": size} for name, size in self.files]
+        return {"name": self.name, "to": self.format, "folder": str(self.folder), "files": files}
+
+    def __repr__(self) -> str:
+        return f"ExportResult({self.name} to {self.folder} as {self.format})"
+
+
+def export_model(
+    model: str | Path | LoadedModel,
+    folder: str | Path,
+    *,
+    to: str = "hf",
+    numbers: Literal["f32", "f16", "q8_0"] | None = None,
+    offline: bool = False,
+    ask: Confirm | None = None,
+) -> ExportResult:
+    """Write a model into a new folder. `numbers` is the weight format of gguf (default f16).
+
+    >>> export_model("my-model", "out", to="pickle")
+    Traceback (most recent call last):
+    peasy.errors.UsageError: There is no format "pickle".
+    """
+    if to not in FORMATS:
+        raise UsageError(f'There is no format "{to}".', hint=did_you_mean(to, FORMATS) or f"Use {', '.join(FORMATS)}.")
+    if numbers is not None and to != "gguf":
+        raise UsageError(f"Only gguf stores weights as {numbers}.", hint="Add --to gguf.")
+    require_extra("torch")
+    folder = Path(folder)
+    refuse_existing(folder)
+    loaded = (
+        model if isinstance(model, LoadedModel) else open_resolved(resolve_model(model, offline=offline, confirm=ask))
+    )
+    _write_format(loaded, folder, to, numbers or "f16")
+    files = sorted((str(path.relative_to(folder)), path.stat().st_size) for path in folder.rglob("*") if path.is_file())
+    return ExportResult(loaded.name, to, folder, tuple(files))
+
+
+def _write_format(
+    loaded: LoadedModel, folder: Path, format_name: str, weight_format: Literal["f32", "f16", "q8_0"]
+) -> None:
+    if format_name == "hf":
+        from peasy.checkpoint.huggingface import write_folder
+
+        write_folder(folder, loaded.model.config, loaded.model.state_dict(), loaded.tokenizer)
+    elif format_name == "onnx":
+        from peasy.checkpoint.onnx import write_onnx
+
+        write_onnx(folder, loaded.model, loaded.tokenizer)
+    else:
+        from peasy.checkpoint.gguf import write_gguf
+
+        write_gguf(folder, loaded.model.config, loaded.model.state_dict(), loaded.tokenizer, tensor_type=weight_format)

@@ -1,0 +1,98 @@
+"""`import`: convert a Hugging Face model into a peasy checkpoint, under a name."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peasy.atomic_dir import refuse_existing
+from peasy.checkpoint.hub import Confirm
+from peasy.checkpoint.paths import run_path
+from peasy.checkpoint.ram import format_bytes
+from peasy.checkpoint.resolve import resolve_model
+from peasy.commands.load import LoadedModel, open_resolved
+from peasy.commands.result import Result
+from peasy.extras import require_extra
+from peasy.views.document import Document, Paragraph, Table
+
+
+@dataclass(frozen=True, repr=False)
+class ImportResult(Result):
+    """Result of `import`: the loaded `model` and the `folder` of its new checkpoint."""
+
+    name: str
+    source: str
+    folder: Path
+    model: LoadedModel
+
+    def document(self) -> Document:
+        """Name, source, size and folder; weights that were not imported are listed."""
+        facts = self.data()
+        rows = (
+            ("name", self.name),
+            ("from", self.source),
+            ("family", facts["family"] or "peasy"),
+            ("kind", facts["kind"]),
+            ("parameters", f"{facts['parameters']:,}"),
+            ("weights", format_bytes(facts["bytes"])),
+            ("tokenizer", f"{facts['vocabulary']:,} ids" if facts["vocabulary"] else "none"),
+            ("folder", str(self.folder)),
+        )
+        unused = (
+            [Paragraph(f"Not imported: {', '.join(self.model.unused_weights)}.", "note")]
+            if self.model.unused_weights
+            else []
+        )
+        return Document(f"Imported {self.name}", (Table(("property", "value"), rows), *unused))
+
+    def data(self) -> dict[str, Any]:
+        """Name, source, folder and size as plain data."""
+        facts = self.model.data()
+        return {
+            "name": self.name,
+            "source": self.source,
+            "folder": str(self.folder),
+            "family": self.model.family,
+            "kind": facts["kind"],
+            "parameters": facts["parameters"],
+            "bytes": facts["bytes"],
+            "vocabulary": facts["vocabulary"],
+            "unused": list(self.model.unused_weights),
+        }
+
+    def __repr__(self) -> str:
+        return f"ImportResult({self.name} from {self.source})"
+
+
+def import_model(
+    source: str | Path, *, name: str | None = None, offline: bool = False, ask: Confirm | None = None
+) -> ImportResult:
+    """Import a Hugging Face folder, a hub id or a peasy checkpoint, under `name` (default: the source's name).
+
+    >>> import_model("no/such-model", offline=True)
+    Traceback (most recent call last):
+    peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
+    """
+    require_extra("torch")
+    from peasy.checkpoint.model import save_model
+
+    if name is not None:
+        refuse_existing(run_path(name))
+    resolved = resolve_model(source, offline=offline, confirm=ask)
+    origin = resolved.folder.resolve().name if resolved.kind == "path" else resolved.name  # no local paths in a file
+    name = name or run_name_from(origin)
+    folder = run_path(name)
+    refuse_existing(folder)
+    loaded = open_resolved(resolved)
+    notes = {"source": origin} | ({"family": loaded.family} if loaded.family else {})
+    save_model(folder, loaded.model, loaded.tokenizer, target_tokenizer=loaded.target_tokenizer, notes=notes)
+    return ImportResult(name, resolved.name, folder, loaded)
+
+
+def run_name_from(name: str) -> str:
+    """Make a valid run name from a hub id or a folder name.
+
+    >>> run_name_from("sentence-transformers/all-MiniLM-L6-v2")
+    'all-MiniLM-L6-v2'
+    """
+    return re.sub(r"[^\w.-]+", "-", name.rsplit("/", 1)[-1]).strip("-._") or "model"

@@ -1,0 +1,295 @@
+"""`load`: load a model with its tokenizer by name, folder, hub id or from transformers."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from peasy import config as settings
+from peasy.checkpoint import ram
+from peasy.checkpoint.hub import Confirm
+from peasy.checkpoint.resolve import ResolvedModel, resolve_model
+from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint, read_checkpoint
+from peasy.checkpoint.tensors import open_tensors
+from peasy.checkpoint.tokenizer import read_target_tokenizer, read_tokenizer
+from peasy.commands.text_vectors import check_ids, embed_texts
+from peasy.display import DisplayMixin
+from peasy.errors import InvalidInput, NotFound
+from peasy.extras import require_extra
+from peasy.tokenization import Tokenizer
+from peasy.views.document import Document
+from peasy.views.model import model_document
+
+if TYPE_CHECKING:
+    from peasy.commands.analysis_result import AnalysisResult
+    from peasy.commands.look_result import LookResult
+    from peasy.commands.text_vectors import Pooling
+    from peasy.commands.translate import Translation
+    from peasy.models.describe import Box
+    from peasy.models.protocol import Model
+
+
+STORED_NOTE = "stored"
+"""Manifest note of a checkpoint stored in lower precision than it runs in."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LoadedModel(DisplayMixin):
+    """A model with its tokenizer, as returned by `peasy.load`; its abilities depend on its kind."""
+
+    name: str
+    model: "Model"
+    tokenizer: Tokenizer | None
+    target_tokenizer: Tokenizer | None = None
+    folder: Path | None = None
+    family: str | None = None
+    unused_weights: tuple[str, ...] = field(default=())
+    packed_models: "dict[str, Model]" = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """decoder, encoder, encoder-decoder, recurrent, ..."""
+        return type(self.model.config).kind
+
+    def describe(self) -> "Box":
+        """Return the architecture diagram of this model: nested boxes with shapes, parameters and memory."""
+        return self.model.describe()
+
+    def embed(
+        self, texts: str | Sequence[str], *, pooling: "Pooling | None" = None, bfloat16: bool = False
+    ) -> np.ndarray:
+        """Embed texts: `[texts, d_model]`, or `[d_model]` for a single text.
+
+        An encoder uses the pooling it was trained with; `pooling` "mean", "cls" or "last" takes the mean, the first or
+        the last hidden state and is required for other kinds of model. `half` multiplies in bfloat16: faster on CPUs
+        with bfloat16 instructions, accurate to about four digits.
+        """
+        if self.kind != "encoder" and (pooling is None or self.model.is_encoder_decoder or self.kind == "ngram"):
+            hint = "Give pooling: mean or last." if self.kind in ("decoder", "recurrent", "convolution") else None
+            raise InvalidInput(f"{self.name} is a {self.kind}: only an encoder embeds without pooling.", hint=hint)
+        many = [texts] if isinstance(texts, str) else list(texts)
+        vectors = embed_texts(self.model, self.require_tokenizer(), many, bfloat16, pooling)
+        return vectors[0] if isinstance(texts, str) else vectors
+
+    @overload
+    def generate(self, text: str, **how: Any) -> str: ...
+    @overload
+    def generate(self, text: Sequence[str], **how: Any) -> list[str]: ...
+    def generate(self, text: str | Sequence[str], **how: Any) -> str | list[str]:
+        """Generate the continuation of a text, or the output of an encoder-decoder; a list of texts gives a list.
+
+        `how`: max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty,
+        stop, seed, ... `peasy.generate` also returns probabilities and cache statistics.
+        """
+        from peasy.commands.generate import GenerationJob
+
+        job = GenerationJob(self, [text] if isinstance(text, str) else list(text), **how)
+        for _ in job.events():
+            pass
+        job.raise_first_error()
+        texts = [output.text for output in job.outputs]
+        return texts[0] if isinstance(text, str) else texts
+
+    def stream(self, text: str, **how: Any) -> Iterator[str]:
+        """Stream the generated text in whole characters; closing the iterator stops generation."""
+        from peasy.commands.generate import GenerationJob
+
+        return GenerationJob(self, [text], **how).text_deltas()
+
+    def translate(self, text: str, **how: Any) -> "Translation":
+        """Translate a text: `.text`, `.score`, `.others`, `.alignment()`. `how`: beam, n, max_tokens, ..."""
+        from peasy.commands.translate import translate
+
+        translation = translate(self, text, **how).translations[0]
+        if translation.error is not None:
+            raise translation.error
+        return translation
+
+    def look(self, text: str, target: str | None = None, **how: Any) -> "LookResult":
+        """Inspect one forward pass: `.weights[layer, head]`, `.heads(query=...)`, `.lens()`, ..."""
+        from peasy.commands.look import look
+
+        return look(self, text, target, **how)
+
+    def heads(self, texts: str | Sequence[str], **how: Any) -> "AnalysisResult":
+        """Score and rank all attention heads on these texts. `how`: by, seed."""
+        from peasy.commands.heads import rank_heads
+
+        return rank_heads(self, texts, **how)
+
+    def trace(self, text: str, **how: Any) -> "AnalysisResult":
+        """Generate from a prompt and record the attention of every token. `how`: beam, max_tokens, temperature, ..."""
+        from peasy.commands.trace import trace
+
+        return trace(self, text, **how)
+
+    def explain_similarity(self, first: str, second: str) -> "AnalysisResult":
+        """Explain the cosine similarity of two sentences as a sum over word pairs; encoders only."""
+        from peasy.commands.similarity import similarity_by_words
+
+        return similarity_by_words(self, first, second)
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Encode a prompt with special tokens; an empty prompt becomes [bos]."""
+        tokenizer = self.require_tokenizer()
+        bos = tokenizer.special_tokens.bos
+        ids = list(tokenizer.encode(text).ids)
+        check_ids([ids], self.model.config.vocab_size)
+        return ids if ids or bos is None else [bos]
+
+    def output_tokenizer(self) -> Tokenizer:
+        """Return the tokenizer of the model's output."""
+        return self.target_tokenizer or self.require_tokenizer()
+
+    def require_tokenizer(self) -> Tokenizer:
+        """Return the tokenizer, or raise if the model has none."""
+        if self.tokenizer is None:
+            raise NotFound(f"{self.name} has no tokenizer: it takes only token ids, through `.model`.")
+        return self.tokenizer
+
+    def document(self) -> Document:
+        """The architecture diagram."""
+        return model_document(self.describe(), self.name)
+
+    def data(self) -> dict[str, Any]:
+        """Name, kind, config and size as plain data."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "parameters": self.model.count_parameters(),
+            "bytes": self.model.weight_bytes(),
+            "config": settings.to_plain(self.model.config),
+            "vocabulary": len(self.tokenizer) if self.tokenizer else None,
+        }
+
+    def __repr__(self) -> str:
+        size = f"{self.model.count_parameters():,} parameters, {ram.format_bytes(self.model.weight_bytes())}"
+        return f"LoadedModel({self.name}: {self.kind}, {size})"
+
+
+def load(
+    model: Any,
+    *,
+    tokenizer: Any = None,
+    device: str = "auto",
+    offline: bool = False,
+    yes: bool = False,
+    ask: Confirm | None = None,
+) -> LoadedModel:
+    """Load a model: a folder, a run, a built-in, a hub id, or a transformers model (with its tokenizer).
+
+    A hub model that is not in the cache is downloaded only if `yes` is true or `ask(question)` returns True.
+
+    >>> load("no/such-model", offline=True)
+    Traceback (most recent call last):
+    peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
+    """
+    require_extra("torch")
+    if hasattr(model, "save_pretrained"):
+        loaded = _load_transformers_model(model, tokenizer)
+    elif tokenizer is not None:
+        raise InvalidInput("tokenizer can be given only with a transformers model object.")
+    else:
+        loaded = open_resolved(resolve_model(model, offline=offline, confirm=(lambda question: True) if yes else ask))
+    target = choose_device(device)
+    if target != "cpu":
+        loaded.model.to(target)
+    return loaded
+
+
+def open_resolved(resolved: ResolvedModel) -> LoadedModel:
+    """Load a resolved folder: a peasy checkpoint or a Hugging Face folder."""
+    if resolved.folder.is_file():
+        raise InvalidInput(f"{resolved.folder} is a file, not a model.", hint="Give the folder that holds config.json.")
+    if is_checkpoint(resolved.folder):
+        return _load_checkpoint(resolved)
+    folder = SafeFolder(resolved.folder)
+    if not folder.has(CONFIG_FILE):
+        raise NotFound(f"{resolved.folder} is not a model: it has no {CONFIG_FILE}.")
+    return _load_hf_folder(resolved, folder)
+
+
+def choose_device(device: str) -> str:
+    """Resolve a device name; `auto` is cuda or mps if available, else cpu."""
+    import torch
+
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if device == "auto":
+        return next(name for name in ("cuda", "mps", "cpu") if available[name])
+    if device not in available:
+        raise InvalidInput(f'There is no device "{device}".', hint="Choose auto, cpu, cuda or mps.")
+    if not available[device]:
+        raise NotFound(f"This machine has no {device}.", hint="Choose --device cpu.")
+    return device
+
+
+def _load_transformers_model(model: Any, tokenizer: Any) -> LoadedModel:
+    """Load a transformers model object with all checks of a folder, sharing its weights.
+
+    If its parameter names differ from those in its files, it is saved to a folder and loaded from there.
+    """
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        if tokenizer is not None:
+            tokenizer.save_pretrained(folder)
+        try:
+            loaded = _load_sharing_weights(model, Path(folder))
+        except InvalidInput:
+            model.save_pretrained(folder)
+            loaded = open_resolved(ResolvedModel("path", type(model).__name__, Path(folder)))
+    return replace(loaded, folder=None)
+
+
+def _load_sharing_weights(model: Any, path: Path) -> LoadedModel:
+    """Read the config through the folder and share the weight tensors: a change in one model changes the other."""
+    from peasy.checkpoint.huggingface import load_model, read_folder
+    from peasy.checkpoint.tensors import InMemoryTensorStore
+
+    model.config.save_pretrained(path)
+    config = SafeFolder(path).read_json(CONFIG_FILE) | {"architectures": [type(model).__name__]}
+    (path / CONFIG_FILE).write_text(json.dumps(config), encoding="utf-8")
+    hf_model = read_folder(path, tensors=InMemoryTensorStore(model.state_dict()))
+    folder = SafeFolder(path)
+    return LoadedModel(
+        type(model).__name__, load_model(hf_model), read_tokenizer(folder), read_target_tokenizer(folder), None,
+        hf_model.family, hf_model.unused,
+    )  # fmt: skip
+
+
+def _load_checkpoint(resolved: ResolvedModel) -> LoadedModel:
+    from peasy.checkpoint.model import load_model
+
+    checkpoint = read_checkpoint(resolved.folder, verified=resolved.verified)
+    model = load_model(checkpoint)
+    notes = checkpoint.manifest.notes
+    if STORED_NOTE in notes:
+        model = model.float()
+    return LoadedModel(
+        resolved.name,
+        model,
+        read_tokenizer(checkpoint.folder),
+        read_target_tokenizer(checkpoint.folder),
+        resolved.folder,
+        notes.get("family"),
+    )
+
+
+def _load_hf_folder(resolved: ResolvedModel, folder: SafeFolder) -> LoadedModel:
+    from peasy.checkpoint.huggingface import detect_family, load_model, read_folder
+
+    detect_family(folder.read_json(CONFIG_FILE), str(folder.path / CONFIG_FILE))
+    ram.require_ram(open_tensors(folder).nbytes, resolved.name)
+    hf_model = read_folder(resolved.folder)
+    return LoadedModel(
+        resolved.name,
+        load_model(hf_model),
+        read_tokenizer(folder),
+        read_target_tokenizer(folder),
+        resolved.folder,
+        hf_model.family,
+        hf_model.unused,
+    )

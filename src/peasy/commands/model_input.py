@@ -1,0 +1,88 @@
+"""Labelled model input: token ids of a text (and of a translation), with a label for every token."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peasy.commands.load import LoadedModel
+from peasy.errors import InvalidInput
+from peasy.inspection.forward import ModelInput, check_input
+from peasy.inspection.label import Tokens
+from peasy.inspection.words import label_ids, label_tokens
+from peasy.nn.module_path import ModulePath
+from peasy.tokenization import Tokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledInput:
+    """Model input with token labels. `written` are a translator's output tokens: the target shifted by one."""
+
+    model_input: ModelInput
+    tokens: Tokens
+    target: Tokens | None = None
+    outputs: Tokens | None = None
+
+    def attention_axes(self, path: ModulePath) -> tuple[Tokens, Tokens]:
+        """Return the query tokens and the key tokens of an attention module."""
+        queries = self.target if self.target is not None and path.stack == "decoder" else self.tokens
+        return queries, self.tokens if path.part == "cross_attention" else queries
+
+
+TargetText = str | Sequence[int] | None
+"""A translation as text, or as the token ids that the model generated."""
+
+
+def make_input(loaded: LoadedModel, text: str | Sequence[int], target: TargetText = None) -> LabelledInput:
+    """Tokenize a text for a model. A translator without a target decodes one greedily."""
+    if isinstance(text, str):
+        if not text.strip():
+            raise InvalidInput("The text is empty.", hint="Give at least one word.")
+        ids = loaded.encode_prompt(text)
+        tokens = _label_tokens(ids, loaded.require_tokenizer(), text)
+    else:
+        ids = [int(id) for id in text]
+        pieces = None if loaded.tokenizer is None else [loaded.tokenizer.piece(id) for id in ids]
+        tokens = label_ids(ids, pieces)
+    if not loaded.model.is_encoder_decoder:
+        passage = LabelledInput(ModelInput(tuple(ids), None if target is None else ()), tokens)
+    else:
+        passage = _with_target(loaded, tokens, target)
+    check_input(loaded.model, passage.model_input)
+    return passage
+
+
+def _with_target(loaded: LoadedModel, tokens: Tokens, target: TargetText) -> LabelledInput:
+    special, tokenizer = loaded.model.config.special_tokens, loaded.output_tokenizer()
+    start = special.decoder_start
+    if start is None:
+        raise InvalidInput(f"{loaded.name} has no decoder start token, so its translations cannot be inspected.")
+    if isinstance(target, str):
+        written = [*tokenizer.encode(target, add_special_tokens=False).ids, *special.eos[:1]]
+    else:
+        written = _decode_greedily(loaded, tokens.ids) if target is None else list(target)
+    content = [id for id in written if id not in special.eos]
+    text = target if isinstance(target, str) else tokenizer.decode(content)
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    if list(encoding.ids) == content:
+        inputs = label_tokens(encoding, tokenizer, prefix_ids=[start])
+        outputs = label_tokens(encoding, tokenizer, suffix_ids=written[len(content) :])
+    else:
+        inputs = label_ids([start, *content], [tokenizer.piece(id) for id in (start, *content)], text)
+        outputs = label_ids(written, [tokenizer.piece(id) for id in written], text)
+    return LabelledInput(ModelInput(tokens.ids, inputs.ids), tokens, inputs, outputs)
+
+
+def _decode_greedily(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling import SamplingParams
+
+    context = getattr(loaded.model.config, "max_seq_len", None)
+    max_tokens = 3 * len(source) + 16
+    max_tokens = max_tokens if context is None else min(max_tokens, context - 1)
+    return generate(loaded.model, source=[list(source)], sampling=SamplingParams(max_tokens=max_tokens))[0]
+
+
+def _label_tokens(ids: Sequence[int], tokenizer: Tokenizer, text: str) -> Tokens:
+    encoding = tokenizer.encode(text)
+    if list(encoding.ids) == list(ids):
+        return label_tokens(encoding, tokenizer)
+    return label_ids(ids, [tokenizer.piece(id) for id in ids], text)

@@ -1,0 +1,180 @@
+"""`models`: list built-in models, runs and the Hugging Face cache; show the architecture of one model."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peasy.checkpoint.hub import Confirm, list_cached
+from peasy.checkpoint.paths import data_dir, find_runs, list_checkpoints
+from peasy.checkpoint.ram import format_bytes
+from peasy.checkpoint.resolve import built_in_models, resolve_model
+from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint
+from peasy.checkpoint.tensors import open_tensors
+from peasy.commands.result import Result
+from peasy.errors import PeasyError
+from peasy.views.document import Cell, Document, DocumentPart, Paragraph, Table
+from peasy.views.model import model_document
+
+if TYPE_CHECKING:
+    from peasy.models.describe import Box
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """One row of the model list; `fault` is the reason why a model cannot be used."""
+
+    name: str
+    source: str
+    folder: Path
+    model_type: str = ""
+    parameters: int = 0
+    bytes: int = 0
+    error: str | None = None
+
+    def data(self) -> dict[str, Any]:
+        """Return the card as plain data."""
+        return {
+            "name": self.name,
+            "where": self.source,
+            "folder": str(self.folder),
+            "is": self.model_type,
+            "parameters": self.parameters,
+            "bytes": self.bytes,
+            "fault": self.error,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class ModelsResult(Result):
+    """All models available without a download."""
+
+    models: tuple[ModelEntry, ...]
+
+    def document(self) -> Document:
+        """Return a table with one row per model."""
+        parts: list[DocumentPart] = []
+        if self.models:
+            rows = tuple(_table_row(card) for card in self.models)
+            parts.append(Table(("name", "where", "is", "parameters", "weights"), rows))
+        else:
+            parts.append(Paragraph("No models yet. Import one: peasy import FOLDER (or a Hugging Face id)."))
+        parts.append(Paragraph(f"Runs and imported models are stored in {data_dir() / 'runs'}.", "note"))
+        return Document("Models", tuple(parts))
+
+    def data(self) -> dict[str, Any]:
+        """Return the cards as plain data."""
+        return {"models": [card.data() for card in self.models], "home": str(data_dir())}
+
+    def __repr__(self) -> str:
+        return f"ModelsResult({', '.join(card.name for card in self.models)})"
+
+
+@dataclass(frozen=True, repr=False)
+class ModelResult(Result):
+    """Architecture of one model as nested boxes; its weights are not read."""
+
+    entry: ModelEntry
+    box: "Box"
+    card: Mapping[str, Any] | None = None
+    """Model card of a built-in model: training data and command, abilities and limits."""
+
+    def document(self) -> Document:
+        """Return the model card of a built-in model, and the architecture diagram with its weights."""
+        figure = model_document(self.box, self.entry.name)
+        return figure if self.card is None else replace(figure, parts=(*_card_parts(self.card), *figure.parts))
+
+    def data(self) -> dict[str, Any]:
+        """Return the card and the boxes as plain data."""
+        data = self.entry.data() | {"parameters": self.box.parameters, "boxes": box_data(self.box)}
+        return data if self.card is None else data | {"card": dict(self.card)}
+
+    def __repr__(self) -> str:
+        return f"ModelResult({self.entry.name}: {self.entry.model_type})"
+
+
+def models() -> ModelsResult:
+    """List every local model: built-in, runs and imports, and the Hugging Face cache."""
+    return ModelsResult(tuple(_list_entries()))
+
+
+def model(name: str | Path, *, offline: bool = False, ask: Confirm | None = None) -> ModelResult:
+    """Describe one model from its config, without reading its weights."""
+    from peasy.extras import require_extra
+
+    require_extra("torch")
+    resolved = resolve_model(name, offline=offline, confirm=ask)
+    card = _make_entry(resolved.name, resolved.kind, resolved.folder)
+    return ModelResult(card, _build_without_weights(resolved.folder).describe(), read_card(resolved.folder))
+
+
+def read_card(folder: Path | None) -> dict[str, Any] | None:
+    """Read the model card (`card.json`) of a folder; None without one."""
+    from peasy.models.ready import CARD_FILE
+
+    return SafeFolder(folder).read_json(CARD_FILE) if folder is not None and (folder / CARD_FILE).is_file() else None
+
+
+def box_data(box: "Box") -> dict[str, Any]:
+    """Return a box and its inner boxes as plain data."""
+    return {
+        "name": box.name,
+        "says": box.description,
+        "times": box.times,
+        "parameters": box.parameters,
+        "bytes": box.bytes,
+        "weights": {name: list(shape) for name, shape in box.weights},
+        "boxes": [box_data(inner) for inner in box.boxes],
+    }
+
+
+def _card_parts(card: Mapping[str, Any]) -> tuple[DocumentPart, ...]:
+    """Render a model card."""
+    figures: tuple[tuple[Cell, ...], ...] = tuple((key, f"{value:,.4g}") for key, value in card["figures"].items())
+    rows: tuple[tuple[Cell, ...], ...] = (
+        ("trained on", f"{card['data']['name']}: {card['data']['says']} ({card['data']['licence']})"),
+        ("made by", card["command"]),
+        ("cannot", card["limits"]),
+        ("licence", card["licence"]),
+    )
+    return Paragraph(card["says"]), Table(("", ""), rows), Table(("on the validation split", ""), figures)
+
+
+def _build_without_weights(folder: Path) -> Any:
+    from peasy.checkpoint.model import build_on_meta
+    from peasy.models.config import read_config
+
+    config_path = str(folder / CONFIG_FILE)
+    if is_checkpoint(folder):
+        return build_on_meta(read_config(SafeFolder(folder).read_json(CONFIG_FILE), config_path), config_path)
+    from peasy.checkpoint.huggingface import read_folder
+
+    return build_on_meta(read_folder(folder).config, config_path)
+
+
+def _list_entries() -> Iterator[ModelEntry]:
+    for name, folder in built_in_models().items():
+        yield _make_entry(name, "built-in", folder)
+    for name, run in find_runs().items():
+        yield _make_entry(name, "run", next(iter(list_checkpoints(run)), run))
+    for name, folder in list_cached().items():
+        yield _make_entry(name, "hub cache", folder)
+
+
+def _make_entry(name: str, source: str, folder: Path) -> ModelEntry:
+    """Build a card from config and tensor headers alone, so that listing many models reads no weights."""
+    try:
+        checked_folder = SafeFolder(folder)
+        config = checked_folder.read_json(CONFIG_FILE)
+        tensors = open_tensors(checked_folder)
+    except PeasyError as error:
+        return ModelEntry(name, source, folder, error=error.message)
+    is_a = str(config.get("kind") or config.get("model_type") or "unknown")[:40]
+    return ModelEntry(name, source, folder, is_a, sum(tensors.info(tensor).numel for tensor in tensors), tensors.nbytes)
+
+
+def _table_row(entry: ModelEntry) -> tuple[Cell, ...]:
+    if entry.error:
+        return entry.name, entry.source, "cannot be used: " + entry.error, "", ""
+    return entry.name, entry.source, entry.model_type, f"{entry.parameters:,}", format_bytes(entry.bytes)

@@ -1,0 +1,172 @@
+"""`models retrain`: train a built-in model again from its recipe, evaluate it, and compare it with its card."""
+
+import json
+import math
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from peasy.checkpoint.manifest import read_manifest
+from peasy.checkpoint.resolve import built_in_models
+from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.commands.alignment_head import CARD_KEY, find_alignment_head
+from peasy.commands.evaluate import evaluate
+from peasy.commands.load import STORED_NOTE, LoadedModel, load
+from peasy.commands.models import read_card
+from peasy.commands.result import Result
+from peasy.commands.runs import RECIPE
+from peasy.commands.train import train_events
+from peasy.datasets import open_corpus
+from peasy.extras import require_extra
+from peasy.models.ready import CARD_FILE, BuiltinModelRecipe, recipe
+from peasy.views.document import Cell, Document, Paragraph, Table
+
+if TYPE_CHECKING:
+    from peasy.training.event import Event
+
+WEIGHTS = "model.safetensors"
+READY = "ready"
+_TOLERANCE = 0.02
+"""Tolerance for figures of another machine: absolute for fractions, relative for larger numbers."""
+
+OnEvent = Callable[["Event"], None]
+
+
+@dataclass(frozen=True, repr=False)
+class RetrainResult(Result):
+    """A retrained built-in model: its new card and the card shipped with peasy."""
+
+    name: str
+    folder: Path
+    card: Mapping[str, Any]
+    shipped_card: Mapping[str, Any] | None
+    identical: bool
+    """True if the weights are byte-identical."""
+
+    @property
+    def passed(self) -> bool:
+        """True if the weights are identical, or all figures agree within the tolerance."""
+        if self.identical or self.shipped_card is None:
+            return True
+        expected, measured = self.shipped_card["figures"], self.card["figures"]
+        return expected.keys() == measured.keys() and all(_is_close(expected[key], measured[key]) for key in expected)
+
+    @property
+    def verdict(self) -> str:
+        """Summary in one sentence."""
+        if self.shipped_card is None:
+            return f"{self.name} is new: there is no card to compare it with."
+        if self.identical:
+            return f"{self.name}: the weights are byte-identical."
+        figures = "the figures agree within 2 %" if self.passed else "THE FIGURES DIFFER"
+        return f"{self.name}: the weights differ (other machine, thread count or library version); {figures}."
+
+    def document(self) -> Document:
+        """Return every figure, shipped and retrained."""
+        shipped_figures = self.shipped_card["figures"] if self.shipped_card else {}
+        rows: tuple[tuple[Cell, ...], ...] = tuple(
+            (key, f"{shipped_figures[key]:.4f}" if key in shipped_figures else "", f"{value:.4f}")
+            for key, value in self.card["figures"].items()
+        )
+        location = Paragraph(f"16-bit weights, as shipped: {self.folder}", "note")
+        return Document(
+            f"{self.name}, retrained",
+            (Paragraph(self.verdict), Table(("figure", "on its card", "now"), rows), location),
+        )
+
+    def data(self) -> dict[str, Any]:
+        """Return both cards as plain data."""
+        return {
+            "name": self.name,
+            "folder": str(self.folder),
+            "passed": self.passed,
+            "same": self.identical,
+            "card": dict(self.card),
+            "shipped": dict(self.shipped_card) if self.shipped_card else None,
+        }
+
+    def __repr__(self) -> str:
+        return f"RetrainResult({self.verdict})"
+
+
+def retrain(
+    name: str, *, run: str | Path | None = None, steps: int | None = None, hear: OnEvent | None = None
+) -> RetrainResult:
+    """Train a built-in model again from its recipe into `run`; `steps` shortens the training for a trial.
+
+    The run contains the trained weights; its subfolder `ready` contains what is shipped: 16-bit weights and a card.
+    """
+    require_extra("torch")
+    from peasy.training.event import Started
+
+    ready_recipe = recipe(name)
+    settings = ready_recipe.settings | ({"sentence": ready_recipe.sentence} if ready_recipe.sentence else {})
+    folder = None
+    for event in train_events(
+        ready_recipe.kind,
+        ready_recipe.data,
+        steps=steps or ready_recipe.steps,
+        seed=ready_recipe.seed,
+        run=run,
+        settings=settings,
+        device="cpu",
+    ):
+        if isinstance(event, Started):
+            folder = event.run
+        if hear is not None:
+            hear(event)
+    assert folder is not None
+    stored, shipped = _save_ready(load(folder, device="cpu"), folder / READY, ready_recipe), built_in_models().get(name)
+    same = shipped is not None and _weights_hash(stored) == _weights_hash(shipped)
+    return RetrainResult(name, stored, read_card(stored) or {}, read_card(shipped), same)
+
+
+def _weights_hash(folder: Path) -> str:
+    return read_manifest(SafeFolder(folder)).files[WEIGHTS].sha256
+
+
+def _save_ready(loaded: LoadedModel, folder: Path, ready_recipe: BuiltinModelRecipe) -> Path:
+    """Save the model in 16 bits with its card; the rounded weights are the ones evaluated."""
+    from peasy.checkpoint.model import save_model
+
+    model = loaded.model.half().float()
+    run_recipe = (folder.parent / RECIPE).read_bytes()  # evaluation reads settings from the training recipe
+    card = json.dumps(_make_card(loaded, ready_recipe), indent=2, ensure_ascii=False) + "\n"
+    return save_model(
+        folder,
+        model.half(),
+        loaded.tokenizer,
+        target_tokenizer=loaded.target_tokenizer,
+        notes={STORED_NOTE: "float16"},
+        extras={CARD_FILE: card.encode(), RECIPE: run_recipe},
+    )
+
+
+def _make_card(loaded: LoadedModel, ready_recipe: BuiltinModelRecipe) -> dict[str, Any]:
+    import torch
+
+    corpus = open_corpus(ready_recipe.data)
+    figures = evaluate(loaded, corpus).measures
+    alignment_head = find_alignment_head(loaded, corpus)
+    return {
+        "says": ready_recipe.description,
+        "limits": ready_recipe.limits,
+        "command": ready_recipe.command(),
+        "data": {
+            "name": corpus.name,
+            "says": corpus.description,
+            "licence": corpus.licence,
+            "sha256": corpus.card.hash,
+        },
+        "parameters": loaded.model.count_parameters(),
+        "figures": {key: round(value, 6) for key, value in figures.items() if math.isfinite(value)},
+        **({} if alignment_head is None else {CARD_KEY: list(alignment_head)}),
+        "licence": "Apache-2.0",
+        "trained on": f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}",
+    }
+
+
+def _is_close(expected: float, measured: float) -> bool:
+    return abs(expected - measured) <= _TOLERANCE * max(1.0, abs(expected))

@@ -1,0 +1,258 @@
+"""`runs`: list, show, diff and delete training runs."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from peasy.checkpoint import paths
+from peasy.checkpoint.safe_folder import parse_json
+from peasy.commands.result import Result
+from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
+from peasy.training.lock import is_locked, run_lock
+from peasy.views.document import Document, Paragraph
+from peasy.views.run import RunFacts, diff_document, run_document, runs_document
+
+RECIPE = "recipe.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run folder, read without its weights."""
+
+    name: str
+    folder: Path
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the recipe as plain data."""
+        path = self.folder / RECIPE
+        return parse_json(path.read_bytes(), str(path))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return every complete line of `metrics.jsonl`."""
+        return _read_events(self.folder / "metrics.jsonl")
+
+    def samples(self) -> list[dict[str, Any]]:
+        """Return all samples generated during training."""
+        return _read_events(self.folder / "samples.jsonl")
+
+    def facts(self) -> RunFacts:
+        """Collect state, losses, samples and settings of the run."""
+        recipe, metrics, samples = self.recipe(), self.metrics(), self.samples()
+        steps = [line for line in metrics if line["event"] == "step"]
+        validations = [line for line in metrics if line["event"] == "validated"]
+        end: dict[str, Any] = next((line for line in reversed(metrics) if line["event"] in ("finished", "saved")), {})
+        start: dict[str, Any] = next((line for line in metrics if line["event"] == "started"), {})
+        last = steps[-1] if steps else {}
+        latest = samples[-1] if samples else {"prompts": (), "texts": ()}
+        return RunFacts(
+            self.name, str(self.folder), recipe["trains"], recipe["preset"], recipe["data"], recipe["seed"],
+            self._state(recipe, metrics), last.get("step", 0), start.get("parameters"), last.get("loss"),
+            validations[-1]["loss"] if validations else None, last.get("tokens", 0),
+            end.get("elapsed", last.get("elapsed", 0.0)), end.get("sha256"),
+            tuple((line["step"], line["loss"]) for line in steps),
+            tuple((line["step"], line["loss"]) for line in validations),
+            tuple(zip(latest["prompts"], latest["texts"], strict=True)),
+            dict(_flatten(recipe, "")),
+        )  # fmt: skip
+
+    def _state(self, recipe: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
+        step = max((line.get("step", 0) for line in metrics), default=0)
+        if any(line["event"] == "finished" for line in metrics):
+            return f"finished after {step:,} steps"
+        if is_locked(self.folder):
+            return f"being trained, at step {step:,}"
+        budget = f" of {recipe['steps']:,}" if recipe.get("steps") else ""
+        return f"stopped at step {step:,}{budget}; continue with --resume"
+
+    def resume_command(self) -> str:
+        """Return the command that resumes the run."""
+        is_named = paths.find_runs().get(self.name) == self.folder
+        return f"peasy train {self.recipe()['trains']} --run {self.name if is_named else self.folder} --resume"
+
+    def data(self) -> dict[str, Any]:
+        """Return facts, recipe and resume command as plain data."""
+        facts = asdict(self.facts())
+        return facts | {"recipe": self.recipe(), "resume": self.resume_command()}
+
+
+@dataclass(frozen=True, repr=False)
+class RunsResult(Result):
+    """List of all training runs."""
+
+    runs: tuple[Run, ...]
+
+    def document(self) -> Document:
+        """Return a table with one row per run."""
+        return runs_document(tuple(run.facts() for run in self.runs), str(paths.data_dir() / "runs"))
+
+    def data(self) -> dict[str, Any]:
+        """Return the facts without curves and samples."""
+        omitted = ("learned", "validated", "samples", "settings")
+        rows = [{k: v for k, v in asdict(run.facts()).items() if k not in omitted} for run in self.runs]
+        return {"runs": rows, "home": str(paths.data_dir())}
+
+    def __repr__(self) -> str:
+        return f"RunsResult({', '.join(run.name for run in self.runs)})"
+
+
+@dataclass(frozen=True, repr=False)
+class RunResult(Result):
+    """One training run in full."""
+
+    run: Run
+
+    def document(self) -> Document:
+        """Return facts, curves and samples."""
+        return run_document(self.run.facts())
+
+    def data(self) -> dict[str, Any]:
+        """Return the run as plain data."""
+        return self.run.data()
+
+    def __repr__(self) -> str:
+        return f"RunResult({self.run.name})"
+
+
+@dataclass(frozen=True, repr=False)
+class MetricsResult(Result):
+    """Metrics of a run from event number `since` on; `live` while it is being trained."""
+
+    run: Run
+    events: tuple[dict[str, Any], ...]
+    since: int
+    live: bool
+
+    def document(self) -> Document:
+        """Return the current state of the run."""
+        return run_document(self.run.facts())
+
+    def data(self) -> dict[str, Any]:
+        """Return the events, the number of the next one, and the latest samples."""
+        position = {"since": self.since, "next": self.since + len(self.events), "live": self.live}
+        return {"run": self.run.name, **position, "events": list(self.events), "samples": self.run.samples()[-6:]}
+
+    def __repr__(self) -> str:
+        return f"MetricsResult({self.run.name}: {len(self.events)} events)"
+
+
+@dataclass(frozen=True, repr=False)
+class DiffResult(Result):
+    """Difference between two runs."""
+
+    left: Run
+    right: Run
+
+    def document(self) -> Document:
+        """Return only what differs."""
+        return diff_document(self.left.facts(), self.right.facts())
+
+    def data(self) -> dict[str, Any]:
+        """Return the differing settings with both values."""
+        left, right = self.left.facts(), self.right.facts()
+        keys = [key for key in {**left.settings, **right.settings} if left.settings.get(key) != right.settings.get(key)]
+        changed = {key: [left.settings.get(key), right.settings.get(key)] for key in sorted(keys)}
+        return {"left": left.name, "right": right.name, "settings": changed, "valid": [left.validation_loss, right.validation_loss],
+                "loss": [left.loss, right.loss], "sha256": [left.sha256, right.sha256]}  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"DiffResult({self.left.name}, {self.right.name})"
+
+
+@dataclass(frozen=True, repr=False)
+class RemoveResult(Result):
+    """A deleted run."""
+
+    name: str
+    folder: Path
+
+    def document(self) -> Document:
+        """Return a confirmation."""
+        return Document("Removed", (Paragraph(f"Removed {self.name}: {self.folder}."),))
+
+    def data(self) -> dict[str, Any]:
+        """Return name and folder."""
+        return {"removed": self.name, "folder": str(self.folder)}
+
+    def __repr__(self) -> str:
+        return f"RemoveResult({self.name})"
+
+
+def runs() -> RunsResult:
+    """List all training runs by name, without imported models."""
+    folders = (Run(name, folder) for name, folder in paths.find_runs().items() if (folder / RECIPE).is_file())
+    return RunsResult(tuple(run for run in folders if _is_readable(run)))
+
+
+def show_run(run: str | Path) -> RunResult:
+    """Show one run in full."""
+    return RunResult(open_run(run))
+
+
+def metrics_since(run: Run, since: int = 0) -> MetricsResult:
+    """Return the logged training events of a run from number `since` on."""
+    live = is_locked(run.folder)  # checked before reading: later events are returned by the next call
+    events = run.metrics()
+    since = since if since <= len(events) else 0  # a resumed run drops events newer than its checkpoint
+    return MetricsResult(run, tuple(events[since:]), since, live)
+
+
+def diff_runs(left: str | Path, right: str | Path) -> DiffResult:
+    """Compare two runs."""
+    return DiffResult(open_run(left), open_run(right))
+
+
+def remove_run(run: str | Path, *, yes: bool = False, ask: Callable[[str], bool] | None = None) -> RemoveResult:
+    """Delete a run permanently; asks first, and refuses while the run is being trained."""
+    target = open_run(run)
+    question = f"Delete the run {target.name} with all its checkpoints ({target.folder})?"
+    if not yes and not (ask is not None and ask(question)):
+        raise UsageError(f"{question} This was not confirmed.", hint="Confirm with --yes.")
+    with run_lock(target.folder):
+        trash = target.folder.with_name(f".{target.folder.name}.removed")
+        shutil.rmtree(trash, ignore_errors=True)
+        target.folder.rename(trash)
+    shutil.rmtree(trash, ignore_errors=True)
+    return RemoveResult(target.name, target.folder)
+
+
+def open_run(run: str | Path) -> Run:
+    """Open a run by name or by folder."""
+    known = paths.find_runs()
+    name = str(run)
+    folder = known[name] if name in known else Path(run).expanduser()
+    if (folder / RECIPE).is_file():
+        return Run(folder.name, folder)
+    if folder.is_dir():
+        raise NotFound(f"{folder} is not a training run.", hint="See all: peasy runs")
+    suggestion = did_you_mean(name, known)
+    raise NotFound(f'No run "{name}".', hint=f"{suggestion + ' ' if suggestion else ''}See all: peasy runs")
+
+
+def _is_readable(run: Run) -> bool:
+    try:
+        return isinstance(run.recipe().get("trains"), str)
+    except (PeasyError, OSError, AttributeError):
+        return False
+
+
+def _read_events(path: Path) -> list[dict[str, Any]]:
+    """Read complete JSON lines; the last line may be torn if the run was killed."""
+    events = []
+    for line in path.read_bytes().split(b"\n") if path.is_file() else ():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and "event" in event:
+            events.append(event)
+    return events
+
+
+def _flatten(data: Any, prefix: str) -> list[tuple[str, str]]:
+    """Flatten nested settings into (dotted path, value as text)."""
+    if isinstance(data, dict):
+        return [pair for key, value in data.items() for pair in _flatten(value, f"{prefix}.{key}".lstrip("."))]
+    return [(prefix, "" if data is None else data if isinstance(data, str) else json.dumps(data))]

@@ -1,0 +1,219 @@
+"""Semantic maps: 2-D PCA of text embeddings with clusters and neighbours; word vectors before and after training."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peasy.commands.analysis_result import to_plain
+from peasy.commands.cluster import spherical_kmeans
+from peasy.commands.load import LoadedModel
+from peasy.commands.result import Result
+from peasy.errors import InvalidInput
+from peasy.views.document import Document
+from peasy.views.semantic_map import MapPoint, text_map_document, word_map_document
+
+MAX_POINTS = 500
+"""Maximum number of texts or words; more points on one map cannot be read."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TextMapResult(Result):
+    """Map of text embeddings: `points` in the order of the texts; with several documents, their means come last."""
+
+    model: str
+    points: tuple[MapPoint, ...]
+    explained_variance: float
+    cosines: np.ndarray
+
+    def document(self) -> Document:
+        """Return the map with its clusters, and the nearest neighbours of each text."""
+        return text_map_document(self.model, self.points, self.explained_variance, self.cosines.shape[0])
+
+    def data(self) -> dict[str, Any]:
+        """Return points with clusters and neighbours, and the full cosine matrix."""
+        points = [to_plain(point) for point in self.points]
+        return {
+            "model": self.model,
+            "kept": self.explained_variance,
+            "points": points,
+            "cosines": to_plain(self.cosines),
+        }
+
+    def __repr__(self) -> str:
+        return f"MapResult({self.model}: {len(self.points)} points)"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class WordMapResult(Result):
+    """Two maps of word vectors: at initialization and after training. `exact`: the run's own initial weights."""
+
+    model: str
+    before: tuple[MapPoint, ...]
+    after: tuple[MapPoint, ...]
+    explained_variance: tuple[float, float]
+    unknown: tuple[str, ...]
+    seed: int
+    is_exact_init: bool
+
+    def document(self) -> Document:
+        """Return both maps, and the nearest neighbours of each word before and after."""
+        return word_map_document(
+            self.model, self.before, self.after, self.explained_variance, self.unknown, self.summary
+        )
+
+    @property
+    def summary(self) -> str:
+        """Where the initial vectors come from."""
+        if self.is_exact_init:
+            return f"Before: the initial weights of this run (seed {self.seed})."
+        return f"Before: newly drawn initial weights (seed {self.seed}); the initial weights of this run were not kept."
+
+    def data(self) -> dict[str, Any]:
+        """Return the points of both maps as plain data."""
+        sides = {
+            "before": [to_plain(point) for point in self.before],
+            "after": [to_plain(point) for point in self.after],
+        }
+        details = {
+            "kept": to_plain(self.explained_variance),
+            "unknown": list(self.unknown),
+            "seed": self.seed,
+            "exact": self.is_exact_init,
+        }
+        return {"model": self.model, **sides, **details, "says": self.summary}
+
+    def __repr__(self) -> str:
+        return f"WordsResult({self.model}: {len(self.after)} words)"
+
+
+def map_texts(
+    loaded: LoadedModel, documents: Sequence[Sequence[str]], *, clusters: int = 3, seed: int = 0
+) -> TextMapResult:
+    """Map each sentence of some documents to a point; a document is the mean of its sentence vectors.
+
+    With a single document only its sentences are shown.
+    """
+    sentences = [(text, index) for index, document in enumerate(documents) for text in document if text.strip()]
+    if len(sentences) < 2 or len(sentences) > MAX_POINTS:
+        raise InvalidInput(
+            f"A map needs 2 to {MAX_POINTS} texts, and there are {len(sentences)}.", hint="Give one text per line."
+        )
+    vectors = loaded.embed([text for text, _ in sentences])
+    names, document_of = [text for text, _ in sentences], [number for _, number in sentences]
+    document_numbers = sorted(set(document_of))
+    if len(document_numbers) > 1:
+        means = np.stack([vectors[np.array(document_of) == number].mean(axis=0) for number in document_numbers])
+        vectors = np.concatenate([vectors, means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)])
+        names += [f"document {number + 1}" for number in document_numbers]
+    count = min(clusters, len(sentences))
+    cluster_ids = spherical_kmeans(vectors[: len(sentences)], count, seed)
+    cluster_ids += [
+        _nearest_cluster(vector, vectors[: len(sentences)], cluster_ids) for vector in vectors[len(sentences) :]
+    ]
+    kinds = ["sentence"] * len(sentences) + ["document"] * (len(names) - len(sentences))
+    points, kept = project_points(
+        names, vectors, cluster_ids, kinds, [*document_of, *(document_numbers if len(document_numbers) > 1 else ())]
+    )
+    unit_vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return TextMapResult(loaded.name, points, kept, unit_vectors @ unit_vectors.T)
+
+
+def map_words(
+    loaded: LoadedModel, words: Sequence[str] = (), *, clusters: int = 4, seed: int | None = None
+) -> WordMapResult:
+    """Map word vectors at initialization and after training; without `words`, the first words of the vocabulary.
+
+    A word of several tokens is the mean of their vectors. Clusters are computed after training and shown on both maps.
+    """
+    from peasy.models.build import build
+
+    known, unknown = _split_known_words(loaded, list(dict.fromkeys(words)) or _first_words(loaded))
+    if len(known) < 2 or len(known) > MAX_POINTS:
+        raise InvalidInput(
+            f"A map needs 2 to {MAX_POINTS} words, and {len(known)} of these are in the vocabulary.",
+            hint="Give more words that the model knows.",
+        )
+    run_seed = _find_init_seed(loaded)
+    init_seed = seed if seed is not None else run_seed if run_seed is not None else 0
+    after, before = _word_vectors(loaded.model, known), _word_vectors(build(loaded.model.config, seed=init_seed), known)
+    cluster_ids = spherical_kmeans(after, min(clusters, len(known)))
+    kinds, names = ["word"] * len(known), [word for word, _ in known]
+    (before_points, before_share), (after_points, after_share) = (
+        project_points(names, vectors, cluster_ids, kinds) for vectors in (before, after)
+    )
+    exact = run_seed is not None and init_seed == run_seed
+    return WordMapResult(
+        loaded.name, before_points, after_points, (before_share, after_share), tuple(unknown), init_seed, exact
+    )
+
+
+def project_points(
+    names: Sequence[str],
+    vectors: np.ndarray,
+    cluster_ids: Sequence[int],
+    kinds: Sequence[str],
+    document_of: Sequence[int] = (),
+) -> tuple[tuple[MapPoint, ...], float]:
+    """Project vectors onto two principal components; return points with neighbours, and the explained variance."""
+    from peasy.views.embedding import nearest_neighbours, pca_2d
+
+    coordinates, kept = pca_2d(np.asarray(vectors, dtype=float))
+    neighbours = nearest_neighbours(np.asarray(vectors, dtype=float))
+    return tuple(
+        MapPoint(name, float(x), float(y), f"cluster {group + 1}", kind, owner, tuple(nearest))
+        for name, (x, y), group, kind, owner, nearest in zip(
+            names, coordinates, cluster_ids, kinds, document_of or [0] * len(names), neighbours, strict=True
+        )
+    ), kept
+
+
+def _nearest_cluster(vector: np.ndarray, vectors: np.ndarray, cluster_ids: list[int]) -> int:
+    return cluster_ids[int((vectors @ vector).argmax())]
+
+
+def _split_known_words(
+    loaded: LoadedModel, words: Sequence[str]
+) -> tuple[list[tuple[str, tuple[int, ...]]], list[str]]:
+    """Split words into known ones with their token ids (encoded after a space) and words with an unknown token."""
+    tokenizer = loaded.require_tokenizer()
+    known: list[tuple[str, tuple[int, ...]]] = []
+    unknown: list[tuple[str, tuple[int, ...]]] = []
+    for word in words:
+        ids = _drop_space_tokens(tokenizer.encode(f" {word.strip()}", add_special_tokens=False).ids, tokenizer, word)
+        (known if ids and tokenizer.special_tokens.unk not in ids else unknown).append((word, ids))
+    return known, [word for word, _ in unknown]
+
+
+def _drop_space_tokens(ids: tuple[int, ...], tokenizer: Any, word: str) -> tuple[int, ...]:
+    """Drop tokens that are only the space before the word."""
+    return tuple(id for id in ids if tokenizer.piece(id).strip("· ")) if word.strip() else ()
+
+
+def _first_words(loaded: LoadedModel, limit: int = 40) -> list[str]:
+    tokenizer = loaded.require_tokenizer()
+    pieces = (tokenizer.piece(id) for id in range(min(len(tokenizer), 2000)))
+    words = dict.fromkeys(piece.strip("·") for piece in pieces if piece.strip("·").isalpha() and len(piece) > 3)
+    return list(words)[:limit]
+
+
+def _word_vectors(model: Any, known: Sequence[tuple[str, tuple[int, ...]]]) -> np.ndarray:
+    embedding = getattr(model, "embedding", None)
+    if embedding is None:
+        raise InvalidInput("This model has no token embeddings.", hint="An n-gram model stores counts instead.")
+    weight = getattr(embedding, "token", embedding).weight.detach().float().cpu().numpy()
+    return np.stack([weight[list(ids)].mean(axis=0) for _, ids in known])
+
+
+def _find_init_seed(loaded: LoadedModel) -> int | None:
+    """Return the seed of the initial weights if the run's recipe is still beside the checkpoint."""
+    folder = loaded.folder
+    for parent in (folder, *folder.parents[:2]) if folder is not None else ():
+        path = Path(parent) / "recipe.json"
+        if path.is_file():
+            recipe = json.loads(path.read_text(encoding="utf-8"))
+            return recipe["seed"] if recipe.get("origin") is None and isinstance(recipe.get("seed"), int) else None
+    return None

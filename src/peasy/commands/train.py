@@ -1,0 +1,370 @@
+"""`train`: start or resume a training run from a model kind and data."""
+
+import inspect
+import itertools
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from peasy import config as reader
+from peasy.atomic_dir import refuse_existing
+from peasy.checkpoint.paths import data_dir, find_runs, run_path
+from peasy.commands.load import LoadedModel, choose_device, load
+from peasy.commands.result import Result
+from peasy.commands.runs import Run, open_run
+from peasy.datasets import (
+    BUILT_IN,
+    Corpus,
+    LabelledText,
+    TextPair,
+    UnlabelledCorpus,
+    open_corpus,
+    prepare_shards,
+    shards_fingerprint,
+)
+from peasy.errors import InvalidInput, UsageError
+from peasy.extras import require_extra
+from peasy.views.document import Document
+from peasy.views.run import run_document
+
+if TYPE_CHECKING:
+    from peasy.training.event import Event, Sampled
+    from peasy.training.loop import SampleFn, TrainSpec
+    from peasy.training.recipe import Recipe
+    from peasy.training.setup import PretrainedModel, RunSetup
+    from peasy.training.sink import Sink
+
+DataSource = str | Path | Sequence[str | Path] | Corpus
+OnProgress = Callable[[int, int], None]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_RESUMABLE = ("steps", "minutes", "parallel")
+"""Settings that may change when a run is resumed."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TrainResult(Result):
+    """A finished or interrupted training run. `model` is loaded from the newest checkpoint."""
+
+    run: Run
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the run."""
+        return self.run.folder
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+        return self.run.name
+
+    @property
+    def model(self) -> LoadedModel:
+        """The trained model, loaded from its checkpoint."""
+        return load(self.folder)
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """Every line of `metrics.jsonl`."""
+        return self.run.metrics()
+
+    def document(self) -> Document:
+        """Return recipe, state, loss curves and samples."""
+        return run_document(self.run.facts())
+
+    def data(self) -> dict[str, Any]:
+        """Return the run as plain data."""
+        return self.run.data()
+
+    def __repr__(self) -> str:
+        return f"TrainResult({self.name}: {self.run.facts().state})"
+
+
+def train_events(
+    kind: str,
+    data: DataSource | None = None,
+    *,
+    preset: str | None = None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    device: str = "auto",
+    processes: int | None = None,
+    run: str | Path | None = None,
+    from_: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    sinks: Sequence["Sink | str"] = (),
+    progress: OnProgress | None = None,
+) -> Generator["Event", None, None]:
+    """Yield the events of `train` as they happen. Closing the iterator stops and saves the run.
+
+    `progress` is called with the number of characters tokenized so far, and their total.
+    """
+    require_extra("torch")
+    if processes is not None and processes > 1 and isinstance(data, Corpus):
+        raise InvalidInput("A Corpus object cannot be shared with other processes.", hint="Give its name or files.")
+    from peasy.training import parallel
+    from peasy.training.distributed import main_first, process_group
+
+    given = {"preset": preset, "steps": steps, "minutes": minutes, "seed": seed, "origin": from_ and str(from_)}
+    given = {key: value for key, value in given.items() if value is not None}
+    request = _TrainRequest(kind, data, given, dict(settings or {}))
+    with process_group(processes, request.worker_command(device)) as group:
+        folder, rank_device = Path(group.broadcast_str(str(_run_folder(run)))), group.device(choose_device(device))
+
+        def start_main() -> "TrainSpec":
+            if (folder / "recipe.json").is_file() and resume:
+                return request.resume(folder, rank_device, progress)
+            refuse_existing_run(folder, resume)
+            return request.start(folder, rank_device, progress)
+
+        spec = main_first(group, start_main, lambda: request.join_run(folder, rank_device))
+        yield from parallel.train(replace(spec, sinks=tuple(sinks)), group)
+
+
+def _same_parameters(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Decorator: copy the signature of another function, so that parameters are declared once."""
+
+    def decorate(function: Callable[..., R]) -> Callable[P, R]:
+        returns = inspect.signature(function).return_annotation
+        function.__signature__ = inspect.signature(other).replace(return_annotation=returns)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+@_same_parameters(train_events)
+def train(kind: str, *args: Any, **options: Any) -> TrainResult:
+    """Train a model: gpt, encoder, translator, rnn, cnn, rnn-translator, ngram or words.
+
+    `data` is a built-in corpus or files; `preset` is tiny, small (default) or base; `minutes` or `steps` is the
+    budget. `run` is a name or a folder; `resume` continues it. `from_` initializes the weights from another model.
+    `settings` change the recipe. `processes` trains data-parallel on this machine. Ctrl-C saves first; the same call
+    with `resume=True` continues.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = train("ngram", "copy", preset="tiny", steps=2, run=f"{folder}/pairs")
+    >>> result.name
+    'pairs'
+    """
+    from peasy.training.event import Started
+    from peasy.training.signals import stop_on_signal
+
+    events = train_events(kind, *args, **options)
+    folder = None
+    with stop_on_signal() as stop:
+        for event in events:
+            if isinstance(event, Started):
+                folder = event.run
+                if event.warning:
+                    warnings.warn(event.warning, stacklevel=2)
+            if stop.requested:
+                events.close()
+                break
+    assert folder is not None
+    if stop.signal == signal.SIGINT:
+        raise KeyboardInterrupt(f"Saved. Continue with peasy.train({kind!r}, run={str(folder)!r}, resume=True)")
+    if stop.signal == signal.SIGTERM:
+        raise SystemExit(0)
+    return TrainResult(open_run(folder))
+
+
+def refuse_existing_run(folder: Path, resume: bool) -> None:
+    """Raise if a new run would overwrite something."""
+    if (folder / "recipe.json").is_file() and not resume:
+        raise InvalidInput(f"The run {folder} exists already.", hint="Continue with --resume, or choose another --run.")
+    refuse_existing(folder)
+
+
+@dataclass(frozen=True)
+class _TrainRequest:
+    """Arguments of `train`: only those given explicitly, so that resuming does not change other settings."""
+
+    kind: str
+    data: DataSource | None
+    given: dict[str, Any]
+    settings: dict[str, Any]
+
+    def start(self, folder: Path, device: str, progress: OnProgress | None) -> "TrainSpec":
+        """Start a new run."""
+        from peasy.training.recipe import make_recipe, merge_settings
+        from peasy.training.setup import resolve_setup, write_run
+
+        if self.data is None:
+            raise UsageError("Training needs data.", hint="For example: --data stories. See all: peasy data")
+        given = dict(self.given)
+        corpus = _open_data(self.kind, self.data, self.settings.get("corpus", {}))
+        settings = self.settings if self.kind == "ngram" else merge_settings(corpus.suggested_settings, self.settings)
+        recipe = make_recipe(self.kind, given.pop("preset", "small"), settings, data=_data_name(self.data), **given)
+        origin = _load_origin(recipe)
+        setup = resolve_setup(recipe, corpus, origin, device)
+        task = _make_spec(folder, setup, corpus, origin, device, progress)
+        write_run(folder, setup, corpus)  # last, so that a failed start leaves no folder behind
+        return task
+
+    def resume(self, folder: Path, device: str, progress: OnProgress | None) -> "TrainSpec":
+        """Resume the run in this folder; only its budget and parallelism may change."""
+        from peasy.training.recipe import Recipe, changed_settings, merge_settings
+        from peasy.training.setup import environment_changes, read_run
+
+        setup = read_run(folder)
+        new: dict[str, Any] = {"trains": self.kind} | self.given
+        if self.data is not None:
+            new["data"] = _data_name(self.data)
+        settings = merge_settings(reader.to_plain(setup.recipe), merge_settings(self.settings, new))
+        if ("steps" in new) != ("minutes" in new):
+            settings["minutes" if "steps" in new else "steps"] = None
+        recipe = reader.read(Recipe, settings, where="recipe")
+        changed = [path for path in changed_settings(setup.recipe, recipe) if path not in _RESUMABLE]
+        if changed:
+            names = ", ".join(changed)
+            raise InvalidInput(f"{folder} was started with another {names}.", hint="Leave it out, or start a new run.")
+        setup = replace(setup, recipe=recipe)
+        corpus = _open_data(self.kind, self.data if self.data is not None else recipe.data, recipe.data_options)
+        task = _make_spec(folder, setup, corpus, _load_origin(recipe), device, progress)
+        return replace(task, warning=environment_changes(folder))
+
+    def join_run(self, folder: Path, device: str) -> "TrainSpec":
+        """Join the run that the main process has just started or resumed."""
+        given, settings = ({k: v for k, v in d.items() if k in _RESUMABLE} for d in (self.given, self.settings))
+        return _TrainRequest(self.kind, self.data, given, settings).resume(folder, device, None)
+
+    def worker_command(self, device: str) -> list[str]:
+        """Return the command line of another process of this run; it reads all other settings from the run's folder."""
+        settings = {**self.settings, **self.given}
+        budget = [word for key in ("steps", "minutes") if key in settings for word in (f"--{key}", str(settings[key]))]
+        parallel = ["--set", f"parallel={settings['parallel']}"] if "parallel" in settings else []
+        return [sys.executable, "-m", "peasy", "train", self.kind, "--quiet", "--device", device, *budget, *parallel]
+
+
+def _make_spec(
+    folder: Path,
+    setup: "RunSetup",
+    corpus: Corpus,
+    origin: "PretrainedModel | None",
+    device: str,
+    progress: OnProgress | None,
+) -> "TrainSpec":
+    from peasy.training.data_loader import SpecialTokens, make_data_loader
+    from peasy.training.loop import TrainSpec
+    from peasy.training.setup import build_model
+
+    recipe, tokenizer, answers = setup.recipe, setup.tokenizer, setup.target_tokenizer
+    shard_folder = data_dir() / "shards" / shards_fingerprint(corpus, tokenizer, answers)[:24]
+    shards = prepare_shards(corpus, tokenizer, shard_folder, progress, answers)
+    if corpus.problems:
+        where, why = corpus.problems.listed[0]
+        warnings.warn(f"{corpus.problems.count} lines could not be used; the first: {where}: {why}.", stacklevel=2)
+    model = build_model(setup, origin).to(device)
+    assert recipe.objective is not None, "set when the run was started"
+    special, frame = model.config.special_tokens, SpecialTokens.from_tokenizer(tokenizer)
+    loader = make_data_loader(
+        shards, recipe.objective, special, frame, seed=recipe.seed, sample_unit=recipe.sample_unit
+    )
+    examples = list(itertools.islice(corpus.documents("valid"), 2)) if "valid" in corpus.splits else []
+    return TrainSpec(
+        folder, recipe, model, recipe.objective, loader, tokenizer,
+        _make_sampler(setup, examples), _snapshot_sentence(setup, model, examples), target_tokenizer=answers,
+    )  # fmt: skip
+
+
+def _open_data(kind: str, data: DataSource, options: Mapping[str, Any]) -> Corpus:
+    """Open the data; labels are dropped unless an encoder is trained."""
+    corpus = open_corpus(data, **options)
+    return UnlabelledCorpus(corpus) if corpus.kind == "labelled" and kind != "encoder" else corpus
+
+
+def _run_folder(run: str | Path | None) -> Path:
+    """Resolve a run name to its folder in peasy's data directory or in ./runs; a path is used as it is."""
+    if run is None:
+        from peasy.training.run_names import random_run_name
+
+        return run_path(random_run_name(find_runs()))
+    if isinstance(run, Path) or any(separator in run for separator in "/\\") or run.startswith((".", "~")):
+        return Path(run).expanduser()
+    return find_runs().get(run) or run_path(run)
+
+
+def _data_name(data: DataSource) -> str:
+    if isinstance(data, Corpus):
+        return data.name
+    if isinstance(data, str) and data.partition(":")[0] in BUILT_IN:
+        return data
+    files = [data] if isinstance(data, Path) or (isinstance(data, str) and Path(data).exists()) else data
+    paths = files.split(",") if isinstance(files, str) else files
+    return ",".join(str(Path(path).absolute()) for path in paths)  # absolute: a run may be resumed from another folder
+
+
+def _load_origin(recipe: "Recipe") -> "PretrainedModel | None":
+    from peasy.training.setup import PretrainedModel
+
+    if recipe.init_from is None:
+        return None
+    loaded = load(recipe.init_from, device="cpu")
+    return PretrainedModel(recipe.init_from, loaded.model, loaded.require_tokenizer(), loaded.target_tokenizer)
+
+
+def _make_sampler(setup: "RunSetup", examples: Sequence[Any]) -> "SampleFn | None":
+    """Return a function that samples from the model: continues prompts, or translates the first validation sources."""
+    from peasy.generation.decode import SamplingParams, generate
+    from peasy.training.event import Sampled
+
+    recipe, tokenizer = setup.recipe, setup.tokenizer
+    translates = recipe.model_kind in ("translator", "rnn-translator")
+    prompts = recipe.prompts or tuple(_make_prompt(sample) for sample in examples)
+    ids = [list(tokenizer.encode(prompt).ids) for prompt in prompts]
+    if recipe.model_kind in ("encoder", "words") or not all(ids) or not ids:
+        return None
+    sampling = SamplingParams(max_tokens=48, temperature=0.0 if translates else 0.8, seed=recipe.seed)
+
+    def sample(model: Any, step: int) -> "Sampled":
+        inputs: dict[str, Any] = {"source": ids} if translates else {"prompts": ids}
+        sequences = generate(model, sampling=sampling, **inputs)
+        texts = map((setup.target_tokenizer or tokenizer).decode, sequences)
+        return Sampled(step, prompts, tuple(texts), tuple(map(tuple, sequences)))
+
+    return sample
+
+
+def _make_prompt(sample: Any) -> str:
+    if isinstance(sample, TextPair):
+        return sample.source
+    words = (sample.text if isinstance(sample, LabelledText) else sample).split(" ")
+    return " ".join(words[:3])[:60]
+
+
+def _snapshot_sentence(setup: "RunSetup", model: Any, examples: Sequence[Any]) -> Any:
+    """Choose the sentence of the attention snapshots: the recipe's, else the first validation sentence."""
+    from peasy.training.attention_snapshots import TrackedSentence
+
+    recipe, tokenizer = setup.recipe, setup.tokenizer
+    if recipe.model_kind not in ("gpt", "encoder", "translator", "rnn-translator") or not (
+        recipe.tracked_sentence or examples
+    ):
+        return None
+    first = examples[0] if examples else recipe.tracked_sentence
+    if not model.is_encoder_decoder:
+        text = recipe.tracked_sentence or (first.text if isinstance(first, LabelledText) else _source_text(first))
+        encoding = tokenizer.encode(text)
+        return TrackedSentence(encoding.ids[:32], encoding.pieces[:32]) if encoding.ids else None
+    if not isinstance(first, TextPair):
+        return None
+    target_tokenizer = setup.target_tokenizer or tokenizer
+    source = tokenizer.encode(recipe.tracked_sentence or first.source)
+    target = target_tokenizer.encode(first.target, add_special_tokens=False)
+    start = model.config.special_tokens.decoder_start
+    ids, pieces = ((), ()) if start is None else ((start,), (target_tokenizer.piece(start),))
+    return TrackedSentence(
+        (*ids, *target.ids[:31]), (*pieces, *target.pieces[:31]), source.ids[:32], source.pieces[:32]
+    )
+
+
+def _source_text(sample: Any) -> str:
+    return sample.source if isinstance(sample, TextPair) else str(sample)

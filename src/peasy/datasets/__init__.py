@@ -1,0 +1,49 @@
+"""Datasets: built-in and user corpora, token shards, stateless shuffling, batches as NumPy arrays.
+
+May import: tokenization, config, extras, errors; no torch. Imported by: training, views, commands.
+In: the name of a corpus, or files. Out: documents with a dataset card, and batches as plain arrays.
+"""
+
+from peasy.datasets.batches import (
+    PaddedBatch,
+    WindowBatch,
+    bucketed_indices,
+    num_windows,
+    padded_batch,
+    sequential_windows,
+    window_batch,
+)
+from peasy.datasets.catalogue import BUILT_IN, open_corpus
+from peasy.datasets.corpus import Corpus, DataProblems, DatasetCard, SplitSize, UnlabelledCorpus
+from peasy.datasets.sample import LabelledText, Probe, Sample, TextPair
+from peasy.datasets.shards import TokenColumn, TokenShards, open_shards, prepare_shards, shards_fingerprint
+from peasy.datasets.shuffle import permute, rank_slice, shuffled_indices
+
+__all__ = [
+    "BUILT_IN",
+    "DatasetCard",
+    "TokenColumn",
+    "Corpus",
+    "LabelledText",
+    "PaddedBatch",
+    "TextPair",
+    "Probe",
+    "DataProblems",
+    "Sample",
+    "TokenShards",
+    "SplitSize",
+    "UnlabelledCorpus",
+    "WindowBatch",
+    "shards_fingerprint",
+    "shuffled_indices",
+    "open_corpus",
+    "open_shards",
+    "padded_batch",
+    "permute",
+    "bucketed_indices",
+    "prepare_shards",
+    "rank_slice",
+    "num_windows",
+    "window_batch",
+    "sequential_windows",
+]

@@ -1,0 +1,151 @@
+"""Batches as NumPy arrays, each a pure function of `position`, the number of samples since the start of training.
+
+All ranks pass the same position and the global batch size; each gets its own rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peasy.datasets.shards import TokenColumn, TokenShards
+from peasy.datasets.shuffle import permute, rank_slice, shuffled_indices
+from peasy.errors import InvalidInput
+
+IndexArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+_SORT_POOL = 32
+"""Batches sorted by length together: enough to save padding, few enough to stay shuffled."""
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """Windows of `inputs`, with the next tokens as `targets`; `padding_mask` is False on padding."""
+
+    inputs: IndexArray
+    targets: IndexArray
+    padding_mask: BoolArray
+    sample_indices: IndexArray
+
+
+@dataclass(frozen=True)
+class PaddedBatch:
+    """Whole documents, padded to the longest; `padding_mask` is True on their tokens."""
+
+    ids: IndexArray
+    padding_mask: BoolArray
+    sample_indices: IndexArray
+
+
+def num_windows(column: TokenColumn, seq_len: int) -> int:
+    """Return the number of windows per epoch."""
+    if seq_len < 1:
+        raise InvalidInput("The context must be at least 1 token.")
+    count = len(column) // seq_len - 1 if len(column) >= 2 * seq_len else (len(column) - 1) // seq_len
+    if count < 1:
+        raise InvalidInput(
+            f"There are {len(column):,} tokens, too few for one window of {seq_len:,} and its next token.",
+            hint="Use more text, or a shorter context.",
+        )
+    return count
+
+
+def window_batch(
+    column: TokenColumn, seq_len: int, batch_size: int, *, seed: int, position: int, world_size: int = 1, rank: int = 0
+) -> WindowBatch:
+    """Return the batch of next-token windows at a position: each window once per epoch.
+
+    Windows do not overlap; the start of the first one differs between epochs, so that every token occurs at every
+    position of the context.
+    """
+    size = num_windows(column, seq_len)
+    positions = np.arange(position, position + batch_size, dtype=np.int64)[
+        rank_slice(batch_size, world_size=world_size, rank=rank)
+    ]
+    samples = shuffled_indices(size, positions, seed=seed)
+    starts = samples * seq_len + _epoch_shifts(column, seq_len, size, positions // size, seed)
+    rows = column.windows(starts, seq_len + 1)
+    return WindowBatch(rows[:, :-1], rows[:, 1:], np.ones((len(rows), seq_len), dtype=bool), samples)
+
+
+def _epoch_shifts(column: TokenColumn, seq_len: int, size: int, epochs: IndexArray, seed: int) -> IndexArray:
+    slack = len(column) - 1 - size * seq_len  # how far the last window can be shifted
+    max_shift = min(seq_len, slack + 1)
+    shifts = {int(e): int(permute(max_shift, 0, seed=seed, epoch=int(e))[0]) for e in np.unique(epochs)}
+    return np.array([shifts[int(epoch)] for epoch in epochs], dtype=np.int64)
+
+
+def sequential_windows(column: TokenColumn, seq_len: int, batch_size: int) -> Iterator[WindowBatch]:
+    """Yield a column once, in order: non-overlapping windows, every token but the first a target exactly once.
+
+    The last window is padded with zeros, where `padding_mask` is False.
+    """
+    last = len(column) - 1
+    if last < 1:
+        raise InvalidInput("There are fewer than two tokens.")
+    starts = np.arange(0, last, seq_len, dtype=np.int64)
+    for first in range(0, len(starts), batch_size):
+        chunk = starts[first : first + batch_size]
+        lengths = np.minimum(seq_len, last - chunk)
+        rows, padding_mask = _pad_rows(column, chunk, lengths + 1, seq_len + 1, 0)
+        yield WindowBatch(rows[:, :-1], rows[:, 1:], padding_mask[:, 1:], chunk // seq_len)
+
+
+def padded_batch(
+    column: TokenColumn, samples: IndexArray, *, pad: int = 0, bos: int | None = None, eos: int | None = None
+) -> PaddedBatch:
+    """Return whole documents as padded rows, with bos and eos added where given."""
+    starts, ends = column.bounds(samples)
+    lengths = ends - starts
+    rows, padding_mask = _pad_rows(column, starts, lengths, int(lengths.max(initial=0)), pad)
+    if bos is not None:
+        rows = np.concatenate([np.full((len(rows), 1), bos, dtype=np.int64), rows], axis=1)
+        padding_mask = np.concatenate([np.ones((len(rows), 1), dtype=bool), padding_mask], axis=1)
+        lengths = lengths + 1
+    if eos is not None:
+        rows = np.concatenate([rows, np.full((len(rows), 1), pad, dtype=np.int64)], axis=1)
+        padding_mask = np.concatenate([padding_mask, np.zeros((len(rows), 1), dtype=bool)], axis=1)
+        row_indices = np.arange(len(rows))
+        rows[row_indices, lengths], padding_mask[row_indices, lengths] = eos, True
+    return PaddedBatch(rows, padding_mask, samples)
+
+
+def bucketed_indices(
+    shards: TokenShards,
+    batch_size: int,
+    *,
+    seed: int,
+    position: int,
+    split: str = "train",
+    world_size: int = 1,
+    rank: int = 0,
+) -> IndexArray:
+    """Return the document indices of the batch at a position: each once per epoch, grouped by similar length.
+
+    `position` must be a multiple of `batch_size`.
+    """
+    if position % batch_size:
+        raise InvalidInput(f"Position {position:,} is not a multiple of the batch size {batch_size}.")
+    columns = [shards.column(split, name) for name in ("tokens", "source", "target") if _has_column(shards, name)]
+    pool, index_in_pool = divmod(position // batch_size, _SORT_POOL)
+    size = columns[0].num_documents
+    samples = shuffled_indices(
+        size, np.arange(pool * _SORT_POOL * batch_size, (pool + 1) * _SORT_POOL * batch_size), seed=seed
+    )
+    lengths = np.max([column.lengths(samples) for column in columns], axis=0)
+    # A stable sort keeps the shuffled order of equal lengths, so that batches differ between epochs.
+    samples = samples[np.argsort(lengths, kind="stable")]
+    start = int(permute(_SORT_POOL, index_in_pool, seed=seed, epoch=pool)[0]) * batch_size
+    return samples[start : start + batch_size][rank_slice(batch_size, world_size=world_size, rank=rank)]
+
+
+def _has_column(shards: TokenShards, name: str) -> bool:
+    return name in (("source", "target") if shards.kind == "pairs" else ("tokens",))
+
+
+def _pad_rows(
+    column: TokenColumn, starts: IndexArray, lengths: IndexArray, width: int, pad: int
+) -> tuple[IndexArray, BoolArray]:
+    padding_mask = np.arange(width) < lengths[:, None]
+    return np.where(padding_mask, column.values.ragged(starts, lengths, width), pad), padding_mask

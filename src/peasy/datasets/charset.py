@@ -1,0 +1,134 @@
+"""Charset detection by byte order mark, and streaming decoding; invalid bytes are reported with their position."""
+
+import codecs
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from peasy.datasets.corpus import DataProblems
+from peasy.errors import InvalidInput, NotFound
+
+READ_BYTES = 1 << 17
+MAX_LINE_BYTES = 1 << 24
+"""Longest row in bytes; plain text has no such limit."""
+
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is a prefix of it
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CONVERT_HINT = "Save it as UTF-8, for example with: iconv -f WINDOWS-1252 -t UTF-8 IN > OUT"
+
+
+def detect_encoding(path: Path) -> tuple[str, int]:
+    """Return the encoding from the byte order mark, and the length of the mark; UTF-8 without one."""
+    with open_file(path) as file:
+        head = file.read(4)
+    return next(((name, len(mark)) for mark, name in _BYTE_ORDER_MARKS if head.startswith(mark)), ("utf-8", 0))
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file for reading bytes; raise a readable error if that fails."""
+    if not path.exists():
+        raise NotFound(f"There is no file {path}.")
+    if not path.is_file():
+        raise InvalidInput(f"{path} is not a file.")
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def read_blocks(path: Path, on_bytes: Callable[[bytes], object] = len) -> Iterator[str]:
+    """Yield the text of a file in blocks of about a hundred thousand characters, with line ends as \\n.
+
+    `on_bytes` is called with the bytes of each block, so that hashing needs no second read.
+    """
+    encoding, offset = detect_encoding(path)
+    decoder = codecs.getincrementaldecoder(encoding)("strict")
+    line, carry = 1, ""
+    with open_file(path) as file:
+        on_bytes(file.read(offset))
+        while True:
+            block = file.read(READ_BYTES)
+            on_bytes(block)
+            _reject_null_bytes(block, encoding, path, offset)
+            num_pending = len(decoder.getstate()[0])
+            try:
+                text = carry + decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                position = offset - num_pending + error.start
+                line += block[: max(0, error.start - num_pending)].count(b"\n")
+                raise _invalid_byte_error(path, encoding, position, error.object[error.start], line) from None
+            offset += len(block)
+            line += block.count(b"\n")
+            carry = "\r" if block and text.endswith("\r") else ""  # its \n may come with the next block
+            if text := _normalize_newlines(text[: len(text) - len(carry)]):
+                yield text
+            if not block:
+                return
+
+
+def read_lines(path: Path, problems: DataProblems) -> Iterator[tuple[int, str | None]]:
+    """Yield the lines of a file with their numbers; None for an unreadable line, which is added to `problems`."""
+    encoding, offset = detect_encoding(path)
+    if encoding != "utf-8":
+        yield from _split_lines(read_blocks(path))
+        return
+    with open_file(path) as file:
+        file.seek(offset)
+        number = 0
+        while raw := file.readline(MAX_LINE_BYTES):
+            number += 1
+            if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
+                while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
+                    pass
+                problems.add(f"{path}:{number}", f"the line is longer than {MAX_LINE_BYTES >> 20} MiB")
+                yield number, None
+                continue
+            yield number, _decode_line(raw, f"{path}:{number}", problems)
+
+
+def _decode_line(raw: bytes, where: str, problems: DataProblems) -> str | None:
+    try:
+        if b"\0" in raw:
+            raise ValueError("the line contains a null byte")
+        return raw.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        reason = f"byte {raw[error.start]:#04x} at column {error.start + 1} is not UTF-8"
+    except ValueError as error:
+        reason = str(error)
+    problems.add(where, reason)
+    return None
+
+
+def _split_lines(blocks: Iterator[str]) -> Iterator[tuple[int, str]]:
+    number, rest = 0, ""
+    for block in blocks:
+        *lines, rest = (rest + block).split("\n")
+        for line in lines:
+            number += 1
+            yield number, line
+    if rest:
+        yield number + 1, rest
+
+
+def _normalize_newlines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _reject_null_bytes(block: bytes, encoding: str, path: Path, offset: int) -> None:
+    if encoding == "utf-8" and (at := block.find(b"\0")) >= 0:
+        raise InvalidInput(
+            f"{path} contains a null byte (at byte {offset + at:,}): not text, or UTF-16 without a byte order mark.",
+            hint="Use a text file; UTF-16 needs a byte order mark at its start.",
+        )
+
+
+def _invalid_byte_error(path: Path, encoding: str, position: int, byte: int, line: int) -> InvalidInput:
+    return InvalidInput(
+        f"{path} is not {encoding.upper()}: byte {byte:#04x} at byte {position:,} (line {line:,}) is invalid.",
+        hint=_CONVERT_HINT,
+    )

@@ -1,0 +1,214 @@
+"""Corpus base class: documents by split, a dataset card, and the problems found while reading."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+from peasy.datasets.sample import LabelledText, Probe, Sample, TextPair, sample_texts
+from peasy.errors import InvalidInput, did_you_mean
+
+_MAX_LISTED = 20
+
+
+@dataclass(frozen=True)
+class SplitSize:
+    """Size of a split."""
+
+    documents: int = 0
+    characters: int = 0
+
+
+class DataProblems:
+    """Unusable lines: counted by reason, the first ones listed as file:line."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.strict = strict
+        self.count = 0
+        self.reasons: Counter[str] = Counter()
+        self.listed: list[tuple[str, str]] = []
+
+    def add(self, where: str, reason: str) -> None:
+        """Record one problem; raise in strict mode."""
+        if self.strict:
+            raise InvalidInput(f"{where}: {reason}.", hint="Correct the line, or read without strict.")
+        self.count += 1
+        self.reasons[reason] += 1
+        if len(self.listed) < _MAX_LISTED:
+            self.listed.append((where, reason))
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+
+@dataclass(frozen=True)
+class DatasetCard:
+    """Dataset card. `notes` holds what else the corpus depends on: versions, options, skipped files.
+
+    `suggested_settings` are recipe settings that suit the corpus; explicit settings override them.
+    """
+
+    name: str
+    kind: str
+    description: str
+    licence: str
+    hash: str
+    sizes: Mapping[str, SplitSize]
+    examples: tuple[Sample, ...]
+    notes: Mapping[str, str] = field(default_factory=dict)
+    suggested_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def data(self) -> dict[str, Any]:
+        """Return the card as plain data."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "says": self.description,
+            "licence": self.licence,
+            "hash": self.hash,
+            "sizes": {split: {"documents": s.documents, "characters": s.characters} for split, s in self.sizes.items()},
+            "examples": [_sample_data(sample) for sample in self.examples],
+            "notes": dict(self.notes),
+            "suggests": dict(self.suggested_settings),
+        }
+
+
+@dataclass(frozen=True)
+class CorpusSurvey:
+    """Hash and sizes from one pass over all documents."""
+
+    hash: str
+    sizes: Mapping[str, SplitSize]
+
+
+class Corpus(ABC):
+    """Training data.
+
+    `kind` is "text" (documents are strings), "pairs" (`TextPair`) or "labelled" (`LabelledText`). Reading is
+    repeatable: the same split yields the same documents in the same order; memory does not grow with the corpus.
+    """
+
+    kind = "text"
+    name = ""
+    description = ""
+    licence = ""
+    splits: tuple[str, ...] = ("train", "valid")
+    suggested_settings: Mapping[str, Any] = MappingProxyType({})
+    """Recipe settings that suit these data; see `DatasetCard`."""
+
+    def __init__(self) -> None:
+        self.problems = DataProblems()
+
+    @abstractmethod
+    def read(self, split: str) -> Iterator[Sample]:
+        """Yield the documents of an existing split."""
+
+    def documents(self, split: str = "train") -> Iterator[Sample]:
+        """Yield the documents of a split, in order. A very long text comes in several pieces (see `pieces`)."""
+        return self.read(self._check_split(split))
+
+    def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
+        """Yield the documents, each with whether it ends here; if not, it continues in the next piece."""
+        return ((document, True) for document in self.documents(split))
+
+    def texts(self, split: str = "train") -> Iterator[str]:
+        """Yield every text of a split, both sides of pairs: training data of a tokenizer."""
+        for document in self.documents(split):
+            yield from sample_texts(document)
+
+    def probes(self, split: str = "valid") -> Iterator[Probe]:
+        """Yield prompts with known answers, if the corpus has any."""
+        self._check_split(split)
+        return iter(())
+
+    def examples(self) -> Iterable[Sample]:
+        """Return the examples shown on the card."""
+        return islice(self.documents(self.splits[0]), 5)
+
+    def notes(self) -> Mapping[str, str]:
+        """Return further notes for the card."""
+        return {}
+
+    def survey(self) -> CorpusSurvey:
+        """Count and hash all documents."""
+        results = {split: count_and_hash(self.documents(split)) for split in self.splits}
+        digest_all = hashlib.sha256("".join(f"{split}{digest}" for split, (_, digest) in results.items()).encode())
+        return CorpusSurvey(digest_all.hexdigest(), {split: size for split, (size, _) in results.items()})
+
+    @cached_property
+    def cached_survey(self) -> CorpusSurvey:
+        """Cached result of `survey`."""
+        return self.survey()
+
+    @cached_property
+    def card(self) -> DatasetCard:
+        """Dataset card; the first access reads the whole corpus once."""
+        survey = self.cached_survey
+        examples = tuple(self.examples())
+        notes = dict(self.notes())
+        return DatasetCard(
+            self.name,
+            self.kind,
+            self.description,
+            self.licence,
+            survey.hash,
+            survey.sizes,
+            examples,
+            notes,
+            self.suggested_settings,
+        )
+
+    def _check_split(self, split: str) -> str:
+        if split not in self.splits:
+            hint = did_you_mean(split, self.splits) or f"Available: {', '.join(self.splits)}."
+            raise InvalidInput(f'{self.name} has no split "{split}".', hint=hint)
+        return split
+
+
+class UnlabelledCorpus(Corpus):
+    """Labelled corpus without its labels, for models that train on plain text."""
+
+    def __init__(self, labelled: Corpus) -> None:
+        self.labelled, self.problems = labelled, labelled.problems
+        self.name, self.description, self.licence = labelled.name, labelled.description, labelled.licence
+        self.splits, self.suggested_settings = labelled.splits, labelled.suggested_settings
+
+    def read(self, split: str) -> Iterator[Sample]:
+        """Yield the texts."""
+        return self.labelled.texts(split)
+
+    def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
+        """Yield the texts, each with whether it ends here."""
+        return ((sample_texts(document)[0], ends) for document, ends in self.labelled.pieces(split))
+
+    def notes(self) -> Mapping[str, str]:
+        """Return the notes of the labelled corpus."""
+        return self.labelled.notes()
+
+
+def count_and_hash(documents: Iterator[Sample]) -> tuple[SplitSize, str]:
+    """Return the number of documents and characters, and their hash; in constant memory."""
+    digest, count, characters = hashlib.sha256(), 0, 0
+    for document in documents:
+        count += 1
+        characters += sum(map(len, sample_texts(document)))
+        digest.update(_sample_bytes(document) + b"\x1e")
+    return SplitSize(count, characters), digest.hexdigest()
+
+
+def _sample_data(sample: Sample) -> Any:
+    if isinstance(sample, TextPair):
+        return {"source": sample.source, "target": sample.target, "category": sample.category}
+    if isinstance(sample, LabelledText):
+        return {"text": sample.text, "label": sample.label}
+    return sample
+
+
+def _sample_bytes(sample: Sample) -> bytes:
+    parts = (sample.text, sample.label) if isinstance(sample, LabelledText) else sample_texts(sample)
+    return "\x1f".join(parts).encode("utf-8", "surrogatepass")

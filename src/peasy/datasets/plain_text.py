@@ -1,0 +1,149 @@
+"""Plain-text corpus: the user's text files, streamed in pieces."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+from peasy.datasets.charset import read_blocks
+from peasy.datasets.corpus import Corpus, CorpusSurvey, SplitSize
+from peasy.datasets.sample import Sample
+from peasy.errors import InvalidInput
+
+TRAIN_FRACTION = 0.9
+"""Fraction of the user's data used for training if no validation files are given."""
+
+_MAX_PIECE = 1 << 22
+_MIN_CHARACTERS = 20
+_SMALL_CORPUS = 100_000
+
+
+class PlainTextCorpus(Corpus):
+    """Text files, each one document. With training files only, the last tenth of the characters is for validation."""
+
+    kind = "text"
+    description = "your text"
+    licence = "yours"
+
+    def __init__(self, name: str, files: Mapping[str, Sequence[Path]]) -> None:
+        super().__init__()
+        self.name = name
+        self._files = {split: tuple(paths) for split, paths in files.items()}
+        self._split_by_count = "valid" not in self._files
+        self.splits = tuple(split for split in ("train", "valid", "test") if split in self._files or split == "valid")
+
+    def survey(self) -> CorpusSurvey:
+        """Hash and count the files; all are decoded once, so that invalid bytes are found now."""
+        digest = hashlib.sha256()
+        lengths = {split: [_hash_and_count(path, digest) for path in paths] for split, paths in self._files.items()}
+        for split, counts in lengths.items():
+            self._check(split, sum(counts))
+        sizes = {split: SplitSize(len(counts), sum(counts)) for split, counts in lengths.items()}
+        if self._split_by_count:
+            total = sizes["train"].characters
+            num_train = int(total * TRAIN_FRACTION)
+            train_documents = _documents_within(lengths["train"], num_train)
+            sizes |= {
+                "train": SplitSize(train_documents, num_train),
+                "valid": SplitSize(len(lengths["train"]) - train_documents + 1, total - num_train),
+            }
+        return CorpusSurvey(digest.hexdigest(), {split: sizes[split] for split in self.splits})
+
+    def read(self, split: str) -> Iterator[Sample]:
+        """Yield the text of a split in pieces."""
+        return (piece for piece, _ in self.pieces(split))
+
+    def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
+        """Yield pieces of up to a few million characters, split at line ends, and whether a file ends there.
+
+        The last file of a split is not marked as ending, since no document follows it.
+        """
+        self._check_split(split)
+        size = self.cached_survey.sizes
+        if not self._split_by_count or split == "test":
+            yield from _pieces(self._files[split], 0, size[split].characters)
+            return
+        start = 0 if split == "train" else size["train"].characters
+        yield from _pieces(self._files["train"], start, start + size[split].characters)
+
+    def examples(self) -> Iterable[Sample]:
+        """Return the first lines."""
+        first = next(iter(self.read("train")))
+        assert isinstance(first, str)
+        return islice(filter(str.strip, first.splitlines()), 5)
+
+    def notes(self) -> Mapping[str, str]:
+        """Return how the text was split, and a note if there is little of it."""
+        notes = {"files": str(sum(map(len, self._files.values())))}
+        notes["split"] = (
+            "the last tenth of the characters is the validation split" if self._split_by_count else "by file"
+        )
+        total = sum(size.characters for size in self.cached_survey.sizes.values())
+        if total < _SMALL_CORPUS:
+            notes["small"] = f"{total:,} characters are enough for a test run, not for learning a language"
+        return notes
+
+    def _check(self, split: str, characters: int) -> None:
+        if characters < _MIN_CHARACTERS:
+            problem = "is empty" if not characters else f"has only {characters} characters"
+            name = self.name if split == "train" else f"{self.name} ({split})"
+            raise InvalidInput(
+                f"{name} {problem}.", hint=f"At least {_MIN_CHARACTERS} are needed; 100,000 or more are better."
+            )
+
+
+def _hash_and_count(path: Path, digest: "hashlib._Hash") -> int:
+    file_digest = hashlib.sha256()
+    count = sum(map(len, read_blocks(path, file_digest.update)))
+    digest.update(file_digest.digest())
+    return count
+
+
+def _documents_within(lengths: Sequence[int], characters: int) -> int:
+    """Count the documents that contain the first `kept` characters."""
+    count = 0
+    for length in lengths:
+        if characters <= 0:
+            break
+        count, characters = count + 1, characters - length
+    return max(count, 1)
+
+
+def _pieces(paths: Sequence[Path], start: int, stop: int) -> Iterator[tuple[str, bool]]:
+    """Yield the characters from `start` to `stop` of all files concatenated."""
+    done = 0
+    for path in paths:
+        pending = ""
+        for piece in _split_at_lines(read_blocks(path)):
+            wanted = piece[max(0, start - done) : max(0, stop - done)]
+            done += len(piece)
+            if pending:
+                yield pending, False
+            pending = wanted
+            if done >= stop:
+                break
+        if pending or start < done < stop:
+            yield pending, done < stop
+        if done >= stop:
+            return
+
+
+def _split_at_lines(blocks: Iterator[str]) -> Iterator[str]:
+    """Split text where a line ends and the next begins with a word, so that no token is split."""
+    rest = ""
+    for block in blocks:
+        if cut := _split_position(rest):
+            yield rest[:cut]
+        rest = rest[cut:] + block
+    if rest:
+        yield rest
+
+
+def _split_position(text: str) -> int:
+    newline = text.rfind("\n", 0, len(text) - 1)
+    while newline >= 0 and text[newline + 1].isspace():
+        newline = text.rfind("\n", 0, newline)
+    if newline < 0 and len(text) > _MAX_PIECE:
+        newline = text.rfind(" ", 0, len(text) - 1) - 1  # a space belongs to the following word
+        return newline + 1 if newline >= 0 else len(text)
+    return newline + 1

@@ -1,0 +1,107 @@
+"""Synthetic long-range tasks: `copy` and `recall`, with adjustable distance."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from string import ascii_lowercase, digits
+
+from peasy.datasets.sample import Probe
+from peasy.datasets.synthetic import SyntheticCorpus
+from peasy.errors import InvalidInput
+
+_FILLERS = ".,;:"
+
+
+@dataclass(frozen=True)
+class CopyConfig:
+    """Copy task: `length` letters, so that each target is `length` + 1 words after its source."""
+
+    length: int = 12
+    num_train: int = 20_000
+    num_valid: int = 1_000
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.length <= 10_000:
+            raise InvalidInput(f"length is {self.length}; it must be between 2 and 10,000.")
+
+
+class Copy(SyntheticCorpus):
+    """Copy task: letters, a bar, and the same letters again.
+
+    >>> Copy(CopyConfig(length=4)).probe(0)
+    Probe(prompt='w v l q |', right=' w v l q', wrong='', referent='', other='', pronoun='', category='copy')
+    """
+
+    name = "copy"
+    description = "copy task: repeat a sequence of letters, to test how far back a model can attend"
+
+    def __init__(self, options: CopyConfig | None = None, *, seed: int = 0) -> None:
+        options = options or CopyConfig()
+        super().__init__(seed=seed, num_train=options.num_train, num_valid=options.num_valid)
+        self.options = options
+
+    def draw(self, rng: Random) -> tuple[str, Probe]:
+        """Draw letters independently, so that only the copied letter predicts the next one."""
+        letters = " ".join(rng.choice(ascii_lowercase) for _ in range(self.options.length))
+        return letters, Probe(f"{letters} |", f" {letters}", category="copy")
+
+    def notes(self) -> Mapping[str, str]:
+        """Return length and distance."""
+        return {"length": str(self.options.length), "distance": f"{self.options.length + 1} words"}
+
+
+@dataclass(frozen=True)
+class RecallConfig:
+    """Associative recall: the value is `distance` words before the answer, among `pairs` key-value pairs."""
+
+    distance: int = 16
+    num_pairs: int = 4
+    num_train: int = 20_000
+    num_valid: int = 1_000
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.num_pairs <= len(ascii_lowercase):
+            raise InvalidInput(f"num_pairs is {self.num_pairs}; it must be between 2 and {len(ascii_lowercase)}.")
+        shortest = 2 * self.num_pairs + 1
+        if not shortest <= self.distance <= 100_000:
+            raise InvalidInput(
+                f"distance is {self.distance}; with {self.num_pairs} pairs it must be between {shortest} and 100,000.",
+                hint="Fewer pairs allow a shorter distance.",
+            )
+
+
+class Recall(SyntheticCorpus):
+    """Associative recall: key-value pairs, noise, then one key whose value must be predicted.
+
+    >>> Recall(RecallConfig(distance=9, num_pairs=2)).probe(0).text
+    'w 5 n 2 ; . ; : , , ? n 2'
+    """
+
+    name = "recall"
+    description = "associative recall: the value of an earlier key, to test how far back a model can attend"
+
+    def __init__(self, options: RecallConfig | None = None, *, seed: int = 0) -> None:
+        options = options or RecallConfig()
+        super().__init__(seed=seed, num_train=options.num_train, num_valid=options.num_valid)
+        self.options = options
+
+    def draw(self, rng: Random) -> tuple[str, Probe]:
+        """Draw the pairs and the query; the queried pair may be at any position, noise fills the distance."""
+        keys = rng.sample(ascii_lowercase, self.options.num_pairs)
+        values = (
+            rng.sample(digits, self.options.num_pairs)
+            if self.options.num_pairs <= 10
+            else rng.choices(digits, k=len(keys))
+        )
+        queried = rng.randrange(len(keys))
+        other = (queried + rng.randrange(1, len(keys))) % len(keys)
+        listing = " ".join(f"{key} {value}" for key, value in zip(keys, values, strict=True))
+        num_fillers = self.options.distance - 2 * (len(keys) - 1 - queried) - 3
+        noise = "".join(f" {rng.choice(_FILLERS)}" for _ in range(num_fillers))
+        prompt = f"{listing}{noise} ? {keys[queried]}"
+        probe = Probe(prompt, f" {values[queried]}", f" {values[other]}", keys[queried], keys[other], category="recall")
+        return prompt, probe
+
+    def notes(self) -> Mapping[str, str]:
+        """Return the distance and the number of pairs."""
+        return {"distance": f"{self.options.distance} words", "pairs": str(self.options.num_pairs)}

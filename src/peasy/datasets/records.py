@@ -1,0 +1,247 @@
+"""Records from JSONL, TSV and Parquet files: texts, text pairs or labelled texts; bad records are reported."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from peasy.datasets.charset import read_lines
+from peasy.datasets.corpus import Corpus, CorpusSurvey, DataProblems, SplitSize, count_and_hash
+from peasy.datasets.plain_text import TRAIN_FRACTION
+from peasy.datasets.sample import LabelledText, Sample, TextPair
+from peasy.errors import InvalidInput
+from peasy.extras import require_extra
+
+Group = tuple[Path, ...]
+"""One file, or two aligned ones."""
+
+_PARQUET_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class FieldNames:
+    """Field names of a record."""
+
+    text: str = "text"
+    source: str = "source"
+    target: str = "target"
+    label: str = "label"
+
+
+class RecordCorpus(Corpus):
+    """Corpus of record files. With training files only, the last tenth of the records is the validation split."""
+
+    description = "your records"
+    licence = "yours"
+
+    def __init__(
+        self,
+        name: str,
+        files: Mapping[str, Sequence[Group]],
+        *,
+        field_names: FieldNames | None = None,
+        strict: bool = False,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.problems = DataProblems(strict=strict)
+        self._field_names = field_names or FieldNames()
+        self._files = {split: tuple(groups) for split, groups in files.items()}
+        self._split_by_count = "valid" not in self._files
+        self.splits = tuple(split for split in ("train", "valid", "test") if split in self._files or split == "valid")
+        first = next((sample for split in self._files for sample in self._read_all(split, DataProblems())), None)
+        self.kind = (
+            "pairs" if isinstance(first, TextPair) else "labelled" if isinstance(first, LabelledText) else "text"
+        )
+
+    def survey(self) -> CorpusSurvey:
+        """Count, hash and check every record; problems are collected here, once."""
+        results = {split: count_and_hash(self._read_all(split, self.problems)) for split in self._files}
+        sizes = {split: size for split, (size, _) in results.items()}
+        self._check(sizes)
+        if self._split_by_count:
+            num_train = int(sizes["train"].documents * TRAIN_FRACTION)
+            num_train = min(max(num_train, 1), sizes["train"].documents - 1)
+            train, _ = count_and_hash(islice(self._read_all("train", DataProblems()), num_train))
+            valid = SplitSize(
+                num_train and sizes["train"].documents - num_train, sizes["train"].characters - train.characters
+            )
+            sizes |= {"train": train, "valid": valid}
+        digests = "".join(f"{split}{digest}" for split, (_, digest) in sorted(results.items()))
+        return CorpusSurvey(count_and_hash(iter([digests]))[1], {split: sizes[split] for split in self.splits})
+
+    def read(self, split: str) -> Iterator[Sample]:
+        """Yield the records of a split, in the order of the files."""
+        sizes = self.cached_survey.sizes
+        if not self._split_by_count or split == "test":
+            return self._read_all(split, DataProblems())
+        start = 0 if split == "train" else sizes["train"].documents
+        return islice(self._read_all("train", DataProblems()), start, start + sizes[split].documents)
+
+    def notes(self) -> Mapping[str, str]:
+        """Return how the records were split."""
+        groups = sum(map(len, self._files.values()))
+        return {
+            "files": str(groups),
+            "split": "the last tenth of the rows is the validation split" if self._split_by_count else "by file",
+        }
+
+    def _read_all(self, split: str, problems: DataProblems) -> Iterator[Sample]:
+        kind: type | None = None
+        for group in self._files[split]:
+            for where, sample in make_reader(group, self._field_names)(problems):
+                kind = kind or type(sample)
+                if type(sample) is kind:
+                    yield sample
+                else:
+                    problems.add(where, f"the row is {_TYPE_NAMES[type(sample)]}, the first was {_TYPE_NAMES[kind]}")
+
+    def _check(self, sizes: Mapping[str, SplitSize]) -> None:
+        count = sizes["train"].documents
+        problems = self.problems
+        if problems.count > max(count, 1):
+            where, reason = problems.listed[0]
+            raise InvalidInput(
+                f"{problems.count:,} of {problems.count + count:,} rows of {self.name} are unusable; "
+                f"first {where}: {reason}.",
+                hint="A row is a JSON object with text (and label) or source and target, or two columns of a .tsv.",
+            )
+        required = 2 if self._split_by_count else 1
+        if count < required:
+            shortage = "has no rows" if not count else "has only one row, and validation needs one"
+            details = (
+                f" ({problems.count:,} are unusable; first {problems.listed[0][0]}: {problems.listed[0][1]})"
+                if problems
+                else ""
+            )
+            raise InvalidInput(f"{self.name} {shortage}{details}.", hint="Add more rows.")
+
+
+_TYPE_NAMES: dict[type, str] = {str: "a text", TextPair: "a pair", LabelledText: "a labelled text"}
+RecordReader = Callable[[DataProblems], Iterator[tuple[str, Sample]]]
+
+
+def make_reader(group: Group, field_names: FieldNames) -> RecordReader:
+    """Return the reader of a record file."""
+    if len(group) == 2:
+        return partial(_read_aligned, *group)
+    readers = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".tsv": _read_tsv, ".parquet": _read_parquet}
+    read = readers.get(group[0].suffix.lower(), _read_plain)
+    return partial(read, group[0], field_names)
+
+
+def _read_plain(path: Path, field_names: FieldNames, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+    for number, line in read_lines(path, problems):
+        if line and line.strip():
+            yield f"{path}:{number}", line
+
+
+def _read_jsonl(path: Path, field_names: FieldNames, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+    for number, line in read_lines(path, problems):
+        if line is None or not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            row = json.loads(line)
+        except RecursionError:
+            problems.add(where, "the row is nested too deeply")
+            continue
+        except ValueError as error:
+            problems.add(where, f"the row is not JSON ({str(error).partition(':')[0]})")
+            continue
+        if (sample := _parse_record(row, field_names, where, problems)) is not None:
+            yield where, sample
+
+
+def _read_parquet(path: Path, field_names: FieldNames, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+    parquet = require_extra("pyarrow.parquet")
+    try:
+        file = parquet.ParquetFile(path)
+        columns = [name for name in vars(field_names).values() if name in file.schema_arrow.names]
+        number = 0
+        for batch in file.iter_batches(batch_size=_PARQUET_BATCH, columns=columns):
+            for row in batch.to_pylist():
+                number += 1
+                if (sample := _parse_record(row, field_names, f"{path}:{number}", problems)) is not None:
+                    yield f"{path}:{number}", sample
+    except (OSError, ValueError) as error:  # pyarrow's errors derive from these
+        raise InvalidInput(f"{path} cannot be read as parquet: {error}.") from None
+
+
+def _parse_record(record: Any, field_names: FieldNames, where: str, problems: DataProblems) -> Sample | None:
+    """Return the sample of a record, or None after reporting a problem."""
+    if not isinstance(record, dict):
+        problems.add(where, "the row is not an object with named fields")
+        return None
+    if field_names.source in record or field_names.target in record:
+        fields: tuple[str, ...] = (field_names.source, field_names.target)
+    elif record.get(field_names.label) is not None:
+        fields = (field_names.text, field_names.label)
+    else:
+        fields = (field_names.text,)
+    for key in fields:
+        value = record.get(key)
+        if key == field_names.label and isinstance(value, int):
+            record[key] = str(value)
+        elif reason := _invalid_reason(value):
+            problems.add(where, f'"{key}" {reason}')
+            return None
+    if len(fields) == 1:
+        return record[field_names.text]
+    first, second = (record[key] for key in fields)
+    return TextPair(first, second) if fields[0] == field_names.source else LabelledText(first, second)
+
+
+def _invalid_reason(value: Any) -> str | None:
+    if value is None:
+        return "is missing"
+    if not isinstance(value, str):
+        return "is not text"
+    if not value.strip():
+        return "is empty"
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return "contains an unpaired surrogate"
+    return None
+
+
+def _read_tsv(path: Path, field_names: FieldNames, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+    """Read two columns: source and target; or text and label, if a header line names them."""
+    make_sample: Callable[[str, str], Sample] = TextPair
+    for number, line in read_lines(path, problems):
+        if line is None or not line.strip():
+            continue
+        cells = line.split("\t")
+        if number == 1 and cells in ([field_names.text, field_names.label], [field_names.source, field_names.target]):
+            make_sample = LabelledText if cells[0] == field_names.text else TextPair
+        elif len(cells) != 2:
+            problems.add(
+                f"{path}:{number}", f"the row has {len(cells)} {'column' if len(cells) == 1 else 'columns'}, not 2"
+            )
+        elif not (cells[0].strip() and cells[1].strip()):
+            problems.add(f"{path}:{number}", f"column {1 if not cells[0].strip() else 2} is empty")
+        else:
+            yield f"{path}:{number}", make_sample(cells[0], cells[1])
+
+
+def _read_aligned(source: Path, target: Path, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+    """Read two line-aligned files: line n of one is the translation of line n of the other."""
+    line_pairs = zip_longest(read_lines(source, problems), read_lines(target, problems))
+    for number, (left, right) in enumerate(line_pairs, 1):
+        if left is None or right is None:
+            short, long = (source, target) if left is None else (target, source)
+            raise InvalidInput(
+                f"{short} ends after {number - 1:,} lines, {long} does not: aligned files must match line by line.",
+                hint="Both files need the same number of lines.",
+            )
+        first, second = left[1], right[1]
+        if first is None or second is None or not (first.strip() or second.strip()):
+            continue
+        if not (first.strip() and second.strip()):
+            problems.add(f"{source if not first.strip() else target}:{number}", "the line is empty, its partner is not")
+        else:
+            yield f"{source}:{number}", TextPair(first, second)

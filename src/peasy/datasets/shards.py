@@ -1,0 +1,338 @@
+"""Token shards: a tokenized corpus on disk, written in constant memory, read through memory maps.
+
+A folder holds `shards.json` and, for each split and column, the numbers (`train.tokens.bin`) and the document ends
+(`train.tokens.ends`). The columns are `tokens` for text, `source` and `target` for pairs, `tokens` and `labels`
+for labelled text. Every block of every file has its SHA-256 in the header and is checked when it is first read.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peasy.atomic_dir import atomic_dir
+from peasy.datasets.checked_array import CheckedArray, CheckedArrayWriter
+from peasy.datasets.corpus import Corpus
+from peasy.datasets.sample import LabelledText, Sample, TextPair
+from peasy.errors import InvalidInput, NotFound
+from peasy.tokenization import Tokenizer
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows: leftovers stay until they are deleted by hand
+    fcntl = None  # type: ignore[assignment]
+
+HEADER = "shards.json"
+FORMAT = {"format": "peasy-shards", "version": 1}
+COLUMNS = {"text": ("tokens",), "pairs": ("source", "target"), "labelled": ("tokens", "labels")}
+ProgressCallback = Callable[[int, int], None]
+"""Progress callback: called with characters done and total characters."""
+
+_BATCH_CHARACTERS = 1 << 19
+_LOCK_FILE = ".writing"
+_SPLIT_NAME = re.compile(r"[a-z]{1,20}")
+
+
+class TokenColumn:
+    """One column of a split: the token ids of all documents, concatenated."""
+
+    def __init__(self, values: CheckedArray, ends: CheckedArray | None) -> None:
+        self.values = values
+        self._ends = ends
+
+    def __len__(self) -> int:
+        """Number of tokens."""
+        return len(self.values)
+
+    @property
+    def num_documents(self) -> int:
+        """Number of documents."""
+        return len(self.values if self._ends is None else self._ends)
+
+    def windows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+        """Return `length` tokens from each start, as rows."""
+        return self.values.rows(starts, length)
+
+    def bounds(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return start and end of documents, by index."""
+        if self._ends is None:
+            return indices, indices + 1
+        ends = self._ends.at(indices)
+        starts = np.where(indices > 0, self._ends.at(np.maximum(indices - 1, 0)), 0)
+        return starts, ends
+
+    def lengths(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the lengths of documents, by index."""
+        starts, ends = self.bounds(indices)
+        return ends - starts
+
+    def document(self, index: int) -> NDArray[np.int64]:
+        """Return one document."""
+        (start,), (end,) = self.bounds(np.array([index], dtype=np.int64))
+        return self.values.rows(np.array([start], dtype=np.int64), int(end - start))[0]
+
+
+class TokenShards:
+    """Opened shard folder: `shards.column("train")` returns the tokens."""
+
+    def __init__(self, folder: Path, header: dict[str, Any]) -> None:
+        self.folder, self.header = folder, header
+        self.kind: str = header["kind"]
+        self.vocab_size: int = header["vocabulary"]
+        self.splits = tuple(header["splits"])
+        self.labels = tuple(header["labels"])
+        self._columns = {(split, name): self._open(split, name) for split in self.splits for name in COLUMNS[self.kind]}
+
+    def column(self, split: str = "train", name: str | None = None) -> TokenColumn:
+        """Return a column of a split; the first one if no name is given."""
+        key = (split, name or COLUMNS[self.kind][0])
+        if key not in self._columns:
+            known = ", ".join(f"{split}.{name}" for split, name in self._columns)
+            raise InvalidInput(f"{self.folder} has no {'.'.join(key)}.", hint=f"It has {known}.")
+        return self._columns[key]
+
+    def num_tokens(self, split: str = "train") -> int:
+        """Return the number of tokens of a split, both sides of pairs."""
+        names = [name for name in COLUMNS[self.kind] if name != "labels"]
+        return sum(len(self.column(split, name)) for name in names)
+
+    def num_documents(self, split: str = "train") -> int:
+        """Return the number of documents of a split."""
+        return self.column(split).num_documents
+
+    def verify(self) -> None:
+        """Check every block now, instead of on first read."""
+        for column in self._columns.values():
+            column.values.verify()
+            if column._ends is not None:
+                column._ends.verify()
+
+    def _open(self, split: str, name: str) -> TokenColumn:
+        files = self.header["splits"][split]
+        values = CheckedArray(self.folder / f"{split}.{name}.bin", files[f"{name}.bin"])
+        if name == "labels":
+            return TokenColumn(values, None)
+        ends = CheckedArray(self.folder / f"{split}.{name}.ends", files[f"{name}.ends"])
+        if len(ends) and int(ends.at(np.array([len(ends) - 1]))[0]) != len(values):
+            raise InvalidInput(f"{ends.path}: the last document does not end with the last token.", hint=_REBUILD_HINT)
+        return TokenColumn(values, ends)
+
+
+_REBUILD_HINT = "Delete the folder and prepare the corpus again."
+
+
+def shards_fingerprint(corpus: Corpus, tokenizer: Tokenizer, target_tokenizer: Tokenizer | None = None) -> str:
+    """Return one hash of everything the shards depend on; used as the name of their folder."""
+    parts = [FORMAT, corpus.kind, corpus.cached_survey.hash, _tokenizer_hash(tokenizer)]
+    parts += [] if target_tokenizer is None else [_tokenizer_hash(target_tokenizer)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def prepare_shards(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    folder: str | Path,
+    progress: ProgressCallback | None = None,
+    target_tokenizer: Tokenizer | None = None,
+) -> TokenShards:
+    """Tokenize a corpus into shards, in constant memory; an existing folder is opened as it is.
+
+    `target_tokenizer` is used for the targets of pairs, if given.
+
+    The folder is created atomically: an interrupted run starts again. In plain text each document is followed by the
+    tokenizer's eos, if it has one.
+    """
+    folder = Path(folder)
+    wanted = shards_fingerprint(corpus, tokenizer, target_tokenizer)
+    if folder.exists():
+        return _reopen(folder, wanted)
+    with locked_atomic_dir(folder) as part:
+        _write_shards(
+            part, corpus, (tokenizer, target_tokenizer or tokenizer), wanted, progress or (lambda done, total: None)
+        )
+    return open_shards(folder)
+
+
+def open_shards(folder: str | Path) -> TokenShards:
+    """Open a shard folder; the header and all sizes are checked now, each block on first read."""
+    folder = Path(folder)
+    path = folder / HEADER
+    if not path.is_file():
+        raise NotFound(f"There are no shards in {folder}: {HEADER} is missing.", hint="Prepare the corpus first.")
+    try:
+        header = json.loads(path.read_bytes())
+        recorded = header.pop("sha256")
+        if recorded == _header_hash(header) and FORMAT.items() <= header.items():
+            return TokenShards(folder, header)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass  # raised below
+    raise InvalidInput(f"{path} is corrupt, or was written by another version of peasy.", hint=_REBUILD_HINT)
+
+
+def _reopen(folder: Path, expected: str) -> TokenShards:
+    shards = open_shards(folder)
+    if shards.header["fingerprint"] != expected:
+        raise InvalidInput(
+            f"{folder} contains shards of another corpus or tokenizer.", hint="Choose another folder, or delete it."
+        )
+    return shards
+
+
+def _write_shards(
+    folder: Path, corpus: Corpus, tokenizers: tuple[Tokenizer, Tokenizer], fingerprint: str, progress: ProgressCallback
+) -> None:
+    total, done = sum(size.characters for size in corpus.cached_survey.sizes.values()), 0
+    splits: dict[str, dict[str, Any]] = {}
+    labels: dict[str, int] = {}
+    for split in corpus.splits:
+        assert _SPLIT_NAME.fullmatch(split)
+        with _SplitWriter(folder, split, corpus.kind, tokenizers, labels) as writer:
+            for batch in _batches(corpus.pieces(split)):
+                done += writer.add(batch)
+                progress(done, total)
+        splits[split] = writer.description
+    header = {
+        **FORMAT,
+        "kind": corpus.kind,
+        "corpus": {"name": corpus.name, "hash": corpus.cached_survey.hash},
+        "tokenizer": _tokenizer_hash(tokenizers[0]),
+        "vocabulary": max(tokenizer.vocab_size for tokenizer in tokenizers),
+        "end": tokenizers[0].special_tokens.eos,
+        "labels": list(labels),
+        "fingerprint": fingerprint,
+        "splits": splits,
+    }
+    header["sha256"] = _header_hash(header)
+    (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+
+
+def _batches(pieces: Iterator[tuple[Sample, bool]]) -> Iterator[list[tuple[Sample, bool]]]:
+    """Group pieces into batches large enough for all cores, small enough for memory."""
+    batch: list[tuple[Sample, bool]] = []
+    size = 0
+    for piece in pieces:
+        batch.append(piece)
+        size += 64 + sum(len(text) for text in _texts_by_column(piece[0]))
+        if size >= _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _texts_by_column(sample: Sample) -> tuple[str, ...]:
+    if isinstance(sample, TextPair):
+        return sample.source, sample.target
+    return (sample.text,) if isinstance(sample, LabelledText) else (sample,)
+
+
+class _SplitWriter:
+    """Writes the columns of one split."""
+
+    def __init__(
+        self, folder: Path, split: str, kind: str, tokenizers: tuple[Tokenizer, Tokenizer], labels: dict[str, int]
+    ) -> None:
+        self._tokenizers, self._labels, self._kind = tokenizers, labels, kind
+        vocabulary = max(tokenizer.vocab_size for tokenizer in tokenizers)
+        token_dtype = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
+        self._names = [name for name in COLUMNS[kind] if name != "labels"]
+        kinds = {f"{name}.bin": token_dtype for name in self._names} | {
+            f"{n}.ends": np.dtype(np.int64) for n in self._names
+        }
+        if kind == "labelled":
+            kinds["labels.bin"] = np.dtype(np.uint32)
+        self._files = {name: CheckedArrayWriter(folder / f"{split}.{name}", dtype) for name, dtype in kinds.items()}
+        self.description: dict[str, Any] = {}
+
+    def __enter__(self) -> "_SplitWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is None:
+            self._finish()
+        for file in self._files.values():
+            file.close()
+
+    def add(self, batch: Sequence[tuple[Sample, bool]]) -> int:
+        """Write some pieces; return their number of characters."""
+        texts = [_texts_by_column(sample) for sample, _ in batch]
+        for index, name in enumerate(self._names):
+            ids = self._tokenizers[index].encode_batch_ids([text[index] for text in texts], add_special_tokens=False)
+            self._add_column(name, ids, [ends for _, ends in batch])
+        if self._kind == "labelled":
+            label_ids = [
+                self._labels.setdefault(s.label, len(self._labels)) for s, _ in batch if isinstance(s, LabelledText)
+            ]
+            self._files["labels.bin"].write(label_ids)
+        return sum(len(text) for row in texts for text in row)
+
+    def _add_column(self, name: str, ids: list[list[int]], ends: list[bool]) -> None:
+        eos = self._tokenizers[0].special_tokens.eos if self._kind == "text" else None
+        suffixes = [[eos] if is_end and eos is not None else [] for is_end in ends]
+        file = self._files[f"{name}.bin"]
+        lengths = np.array([len(row) + len(suffix) for row, suffix in zip(ids, suffixes, strict=True)], dtype=np.int64)
+        document_ends = file.num_items + np.cumsum(lengths)
+        file.write(list(chain.from_iterable(chain.from_iterable(zip(ids, suffixes, strict=True)))))
+        self._files[f"{name}.ends"].write(document_ends[np.array(ends, dtype=bool)])
+
+    def _finish(self) -> None:
+        for name in self._names:
+            ends, file = self._files[f"{name}.ends"], self._files[f"{name}.bin"]
+            if file.num_items and ends.last != file.num_items:
+                ends.write([file.num_items])  # a text cut by the split boundary ends here
+        self.description = {name: file.finish() for name, file in self._files.items()}
+
+
+def _tokenizer_hash(tokenizer: Tokenizer) -> str:
+    with TemporaryDirectory() as folder:
+        tokenizer.save(f"{folder}/tokenizer.json")
+        return hashlib.sha256((Path(folder) / "tokenizer.json").read_bytes()).hexdigest()
+
+
+def _header_hash(header: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def locked_atomic_dir(target: Path) -> Iterator[Path]:
+    """Atomic write of a shard folder that also deletes what a killed writer left: shards may take gigabytes."""
+    _remove_abandoned(target)
+    with atomic_dir(target) as part, (part / _LOCK_FILE).open("wb") as lock:
+        _try_lock(lock)
+        yield part
+        (part / _LOCK_FILE).unlink()
+
+
+def _try_lock(lock: IO[bytes]) -> bool:
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Delete the temporary folders of killed writers of the same target."""
+    for old in target.parent.glob(f".{_escape_glob(target.name)}.part-*"):
+        try:
+            with (old / _LOCK_FILE).open("rb") as lock:
+                abandoned = _try_lock(lock)
+        except OSError:
+            continue  # no lock file: just being created, or about to be renamed
+        if abandoned:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _escape_glob(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

@@ -1,0 +1,154 @@
+"""Synthetic pronoun-resolution corpus `stories`: only the referent of a pronoun decides how a story ends.
+
+"The pizza came out of the oven and it tasted good", "The oven baked the pizza and it was switched off": the first
+clause determines which of two nouns the pronoun refers to. The words between it and the ending are drawn independently
+of both, so a model that sees only the last few words can do no better than chance.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from types import MappingProxyType
+from typing import Literal
+
+from peasy import config
+from peasy.datasets.sample import Probe
+from peasy.datasets.synthetic import SyntheticCorpus
+from peasy.errors import InvalidInput
+
+_SCENE_PROB = 0.25
+_ADJECTIVE_PROB = 0.3
+
+
+@dataclass(frozen=True)
+class StoryClause:
+    """Clause with two nouns; the pronoun refers to the first or the second."""
+
+    template: str
+    referent: Literal[1, 2]
+
+
+@dataclass(frozen=True)
+class ClauseGroup:
+    """Clauses whose first noun is of one class and whose second noun is of another."""
+
+    classes: tuple[str, str]
+    clauses: tuple[StoryClause, ...]
+
+
+@dataclass(frozen=True)
+class NounClass:
+    """Class of nouns, with the endings that fit it and no other."""
+
+    pronouns: tuple[str, ...]
+    nouns: tuple[str, ...]
+    endings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StoryWords:
+    """Word lists and sentence templates of the corpus."""
+
+    articles: tuple[str, ...]
+    adjectives: tuple[str, ...]
+    fillers: tuple[str, ...]
+    closings: tuple[str, ...]
+    clauses: tuple[StoryClause, ...]
+    clause_groups: tuple[ClauseGroup, ...]
+    noun_classes: dict[str, NounClass]
+
+
+@cache
+def story_words() -> StoryWords:
+    """Return the word lists, read once."""
+    return config.read_file(StoryWords, Path(__file__).with_suffix(".toml"))
+
+
+@dataclass(frozen=True)
+class StoriesConfig:
+    """`topic`: stories about things, people or both. `max_fillers`: most clauses before the ending."""
+
+    topic: Literal["all", "things", "people"] = "all"
+    max_fillers: int = 2
+    num_train: int = 60_000
+    num_valid: int = 2_000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_fillers <= len(story_words().fillers):
+            raise InvalidInput(
+                f"max_fillers is {self.max_fillers}; it must be between 0 and {len(story_words().fillers)}."
+            )
+
+
+class Stories(SyntheticCorpus):
+    """Stories with a known referent: `probes()` yields each with its correct ending and that of the other noun.
+
+    >>> probe = Stories(StoriesConfig(max_fillers=0)).probe(1)
+    >>> probe.prompt
+    'My bus carried the rabbit and it'
+    >>> probe.right, probe.wrong, probe.referent
+    (' drove on to the next town.', ' shook the water from its fur.', 'bus')
+    """
+
+    name = "stories"
+    description = "short stories that test pronoun resolution: only the referent of a pronoun decides the ending"
+    suggested_settings = MappingProxyType({"rows": "documents", "context": 64, "short": None, "batch": 48})
+    """A story is short and complete: nothing before it helps to predict it."""
+
+    def __init__(self, options: StoriesConfig | None = None, *, seed: int = 0) -> None:
+        options = options or StoriesConfig()
+        super().__init__(seed=seed, num_train=options.num_train, num_valid=options.num_valid)
+        self.options = options
+        kinds = {
+            name: "things" if kind.pronouns == ("it",) else "people"
+            for name, kind in story_words().noun_classes.items()
+        }
+        topics = ["things", "people"] if options.topic == "all" else [options.topic]
+        self._classes_by_topic = {
+            topic: [name for name, kind_topic in kinds.items() if kind_topic == topic] for topic in topics
+        }
+
+    def draw(self, rng: Random) -> tuple[str, Probe]:
+        """Draw two nouns, a clause that selects one of them, words in between, and the ending of that noun."""
+        first, second, frame = self._draw_clause(rng)
+        kinds = story_words().noun_classes[first], story_words().noun_classes[second]
+        nouns = rng.choice(kinds[0].nouns), rng.choice(kinds[1].nouns)
+        endings = [f" {rng.choice(kind.endings)}." for kind in kinds]
+        pronoun = rng.choice(kinds[0].pronouns)
+        clause = frame.template.replace("{1}", _noun_phrase(nouns[0], rng)).replace("{2}", _noun_phrase(nouns[1], rng))
+        fillers = rng.sample(story_words().fillers, rng.randint(0, self.options.max_fillers))
+        prompt = " ".join([clause[0].upper() + clause[1:], *fillers, rng.choice(story_words().closings), pronoun])
+        referent, other = frame.referent - 1, 2 - frame.referent
+        probe = Probe(
+            prompt, endings[referent], endings[other], nouns[referent], nouns[other], pronoun, (first, second)[referent]
+        )
+        return f"{frame.template}|{nouns[0]}|{nouns[1]}", probe
+
+    def _draw_clause(self, rng: Random) -> tuple[str, str, StoryClause]:
+        topic = rng.choices(list(self._classes_by_topic), [len(names) for names in self._classes_by_topic.values()])[0]
+        if topic == "things" and rng.random() < _SCENE_PROB:
+            scene = rng.choice(story_words().clause_groups)
+            return *scene.classes, rng.choice(scene.clauses)
+        first, second = rng.sample(self._classes_by_topic[topic], 2)
+        return first, second, rng.choice(story_words().clauses)
+
+    def notes(self) -> Mapping[str, str]:
+        """Return the vocabulary sizes and the split rule."""
+        kinds = [story_words().noun_classes[name] for names in self._classes_by_topic.values() for name in names]
+        nouns, endings = sum(len(kind.nouns) for kind in kinds), sum(len(kind.endings) for kind in kinds)
+        return {
+            "made of": f"{len(kinds)} classes, {nouns} nouns, {endings} endings, {len(story_words().clauses)} frames",
+            "held out": "a tenth of all combinations of a clause and two nouns",
+            "seed": str(self.seed),
+        }
+
+
+def _noun_phrase(noun: str, rng: Random) -> str:
+    """Return the noun with an article and sometimes an adjective, neither of which depends on its role."""
+    words = [rng.choice(story_words().adjectives), noun] if rng.random() < _ADJECTIVE_PROB else [noun]
+    article = rng.choice(story_words().articles)
+    if article == "a" and words[0][0] in "aeiou":
+        article = "an"
+    return " ".join([article, *words])

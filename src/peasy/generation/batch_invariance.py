@@ -1,0 +1,191 @@
+"""Checks batch invariance: a row must give the same bits in every batch.
+
+It depends on CPU, threads and shapes, so each packed model is checked once before it is used.
+"""
+
+import copy
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from peasy.errors import InvalidInput
+from peasy.generation.packed_linear import PackedLinear
+from peasy.models.protocol import Model
+from peasy.nn.attention import Attention
+from peasy.nn.stack import Stack
+
+BATCH_SIZES = (2, 3, 5, 8, 17, 33, 72)
+"""Batch sizes in which a row is checked."""
+
+MIN_ROWS_TRIED = (1, 2, 4, 16)
+"""Small batches may use another code path; these paddings are tried, smallest first."""
+
+SCHEDULES = (
+    ([0, 1, 2], [12, 12, 12]),
+    ([2, 0], [12, 12]),
+    ([1, 0, 2], [1, 1, 1]),
+    ([0, 1], [3, 2]),
+)
+"""Schedules that are tried: which sequences share a batch, and the chunk size of each."""
+
+
+MAX_COST, PROMPT_TOKENS, REPEATS = 0.15, 512, 3
+"""Largest accepted slowdown of a prefill of this many tokens, and the number of timed repeats."""
+
+
+@dataclass(frozen=True)
+class BatchInvariance:
+    """Result of the batch-invariance check; `min_rows`: smaller batches are padded to this many rows, 1 = none.
+
+    `cost`: relative slowdown of a long prefill, 0.1 = 10 %. `given_up`: possible, but too expensive.
+    """
+
+    holds: bool
+    min_rows: int
+    seconds: float
+    cost: float = 0.0
+    given_up: bool = False
+
+    def summary(self) -> str:
+        """Return a one-line description."""
+        if not self.holds and not self.given_up:
+            return "not batch-invariant on this CPU"
+        cost = f"{max(self.cost, 0):.0%} of prefill time"
+        if self.given_up:
+            return f"not batch-invariant (it would cost {cost})"
+        return (
+            f"batch-invariant: same bits in any batch, order and chunking, for {cost} (checked in {self.seconds:.1f} s)"
+        )
+
+
+@torch.inference_mode()
+def ensure_batch_invariance(model: Model, deterministic: bool | None = None) -> BatchInvariance:
+    """Pad small batches where invariance needs it, then check the whole model.
+
+    With `deterministic=None`, invariance is given up if it is too expensive.
+    """
+    began, equal = time.perf_counter(), True
+    rows_needed: dict[tuple[type, tuple[int, ...]], int | None] = {}
+    for module in model.modules():
+        if isinstance(module, PackedLinear):
+            key = type(module), module.shape
+            if key not in rows_needed:
+                rows_needed[key] = find_min_rows(module)
+            module.min_rows = rows_needed[key] or 1
+            equal &= rows_needed[key] is not None
+    equal = equal and is_batch_invariant(model)
+    cost = measure_invariance_cost(model) if equal else 0.0
+    given_up = deterministic is None and cost > MAX_COST
+    if given_up:
+        _set_backends(_attentions(model), [(False, None)] * len(_attentions(model)))
+    min_rows = max([rows or 1 for rows in rows_needed.values()], default=1)
+    return BatchInvariance(equal and not given_up, min_rows, time.perf_counter() - began, cost, given_up)
+
+
+def measure_invariance_cost(model: Model) -> float:
+    """Return the relative slowdown of prefill by row-wise attention, measured on the first layer: 0.1 = 10 %."""
+    first = _first_layer(model)
+    if first is None:
+        return 0.0
+    ids = [
+        index % _vocab_size(model)
+        for index in range(min(PROMPT_TOKENS, getattr(model.config, "max_seq_len", None) or PROMPT_TOKENS))
+    ]
+    attentions = _attentions(first)
+    backends: dict[bool, list[tuple[bool, Any]]]
+    backends = {
+        True: [(attention.batch_invariant, attention.backend) for attention in attentions],
+        False: [(False, None)] * len(attentions),
+    }
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    for invariant in [True, False] * (1 + REPEATS):
+        _set_backends(attentions, backends[invariant])
+        state = _new_state(first, 0)
+        began = time.thread_time()  # CPU time: other processes do not count
+        first.forward_varlen([ids], [state])
+        seconds[invariant].append(time.thread_time() - began)
+    _set_backends(attentions, backends[True])
+    return min(seconds[True][1:]) / min(seconds[False][1:]) - 1
+
+
+def _first_layer(model: Any) -> Any:
+    """Return the model with only the first decoder layer, or None if it has no decoder stack."""
+    stack = getattr(model, "decoder", None)
+    if not isinstance(stack, Stack):
+        return None
+    short_stack, short_model = copy.copy(stack), copy.copy(model)
+    short_stack._modules = stack._modules | {"blocks": stack.blocks[:1]}
+    short_model._modules = model._modules | {"decoder": short_stack}
+    return short_model
+
+
+def _attentions(model: Any) -> list[Attention]:
+    return [module for module in model.modules() if isinstance(module, Attention)]
+
+
+def _set_backends(attentions: list[Attention], backends: list[tuple[bool, Any]]) -> None:
+    """Set each attention's row-wise flag and backend."""
+    for attention, (row_wise, backend) in zip(attentions, backends, strict=True):
+        attention.batch_invariant, attention.backend = row_wise, backend
+
+
+def find_min_rows(linear: PackedLinear) -> int | None:
+    """Return the smallest padded batch at which a row's bits do not depend on the batch; None if there is none."""
+    rows = torch.randn(max(BATCH_SIZES) + 1, linear.shape[1], generator=torch.Generator().manual_seed(0))
+    for least in MIN_ROWS_TRIED:
+        linear.min_rows = least
+        alone = torch.cat([linear(rows[index : index + 1]) for index in range(4)])
+        if all(torch.equal(linear(rows[:count])[:4], alone[:count]) for count in BATCH_SIZES):
+            return least
+    return None
+
+
+def is_batch_invariant(model: Model) -> bool:
+    """True if every sequence gets the same bits alone, batched, in another order and in chunks."""
+    limit, vocabulary = getattr(model.config, "max_seq_len", None) or 12, _vocab_size(model)
+    generator = torch.Generator().manual_seed(0)
+    sequences = [torch.randint(0, vocabulary, (min(n, limit),), generator=generator).tolist() for n in (9, 4, 12)]
+    try:
+        alone = [_run_schedule(model, sequences, [index], [12])[index] for index in range(3)]
+    except InvalidInput:
+        return True  # an encoder does not decode: its linear layers were checked above
+    return all(
+        torch.equal(logits, alone[index])
+        for order, sizes in SCHEDULES
+        for index, logits in _run_schedule(model, sequences, order, sizes).items()
+    )
+
+
+def _run_schedule(
+    model: Model, sequences: list[list[int]], order: list[int], chunk_sizes: list[int]
+) -> dict[int, Tensor]:
+    """Return the logits after the last token of each sequence, batched and chunked."""
+    states = {index: _new_state(model, index) for index in order}
+    pending = {index: _chunks(sequences[index], size) for index, size in zip(order, chunk_sizes, strict=True)}
+    logits: dict[int, Tensor] = {}
+    while pending:
+        batch = {index: chunk for index, chunks in pending.items() if (chunk := next(chunks, None)) is not None}
+        if batch:
+            logits |= dict(
+                zip(batch, model.forward_varlen(list(batch.values()), [states[i] for i in batch]), strict=True)
+            )
+        pending = {index: pending[index] for index in batch}
+    return logits
+
+
+def _vocab_size(model: Model) -> int:
+    return getattr(model.config, "target_vocab_size", None) or model.config.vocab_size
+
+
+def _chunks(sequence: list[int], size: int) -> Iterator[list[int]]:
+    return (sequence[start : start + size] for start in range(0, len(sequence), size))
+
+
+def _new_state(model: Model, index: int) -> Any:
+    if not model.is_encoder_decoder:
+        return model.new_state()
+    return model.new_state(source=torch.arange(1, 4 + index)[None] % model.config.vocab_size)

@@ -1,0 +1,83 @@
+"""Engine thread: runs an engine in the background; any thread may submit requests."""
+
+import threading
+import time
+from typing import Self
+
+from peasy.generation.engine import Engine
+from peasy.generation.openmp import release_openmp_threads
+from peasy.generation.request import Request
+from peasy.generation.response_stream import ResponseStream
+
+_IDLE_SECONDS = 0.05
+"""Seconds between two steps while idle, so that deadlines are still checked."""
+
+
+class EngineThread:
+    """Background thread around an engine: `submit` returns an event stream; closing the stream cancels the request.
+
+    >>> from peasy.models.build import build
+    >>> from peasy.models.preset import preset
+    >>> with EngineThread(Engine(build(preset("gpt-tiny"), seed=1))) as runner:
+    ...     events = list(runner.submit(Request((1, 2, 3))))
+    >>> len(events), events[-1].reason
+    (21, 'length')
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._wake, self._stop = threading.Event(), False
+        engine.wake = self._wake.set
+        release_openmp_threads()  # the calling thread has loaded and packed the model: release its OpenMP workers
+        self._thread = threading.Thread(target=self._run, name="peasy-engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Request) -> ResponseStream:
+        """Submit a request; raises at once if it is invalid, or `Overloaded` if the queue is full."""
+        return self.engine.submit(request)
+
+    @property
+    def native_thread_id(self) -> int | None:
+        """Native id of the thread, or None if it has ended."""
+        return self._thread.native_id if self._thread.is_alive() else None
+
+    def is_healthy(self, max_age: float = 5.0) -> bool:
+        """True if the last heartbeat is younger than `max_age` seconds."""
+        return self._thread.is_alive() and self.engine.clock() - self.engine.heartbeat < max_age
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Stop accepting requests and finish the present ones; return False on timeout."""
+        self.engine.queue.close()
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self.engine.idle and self._thread.is_alive():
+            if end is not None and time.monotonic() >= end:
+                return False
+            time.sleep(_IDLE_SECONDS / 5)
+        return True
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Cancel all requests and end the thread."""
+        self.engine.queue.close()
+        self._stop = True
+        self._wake.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while not self._stop:
+            try:
+                busy = self.engine.step()
+            except Exception as error:
+                self.engine.fail(error)
+                busy = False
+            if not busy:
+                release_openmp_threads()  # idle: leave the CPUs to other threads
+                self._wake.wait(_IDLE_SECONDS)
+                self._wake.clear()
+        self.engine.cancel()

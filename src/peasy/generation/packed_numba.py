@@ -1,0 +1,262 @@
+"""Torch modules around the numba kernels: linear layers, norms and varlen attention on raw pointers."""
+
+import ctypes
+import struct
+from abc import abstractmethod
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from peasy.generation.openmp import run_on_openmp_team
+from peasy.generation.packed_linear import TINY, PackedLinear
+
+TILE_CHANNELS, CHANNEL_RANGES = 4, 16
+"""Output channels per tile, and number of channel ranges that the threads share for load balance."""
+
+NineWords, FourteenWords = ctypes.c_int64 * 9, ctypes.c_int64 * 14
+"""Kernel arguments: arrays of 64-bit words."""
+
+CHECKED_CHANNELS = 64
+"""Channels at either end that are compared when the kernel is checked."""
+
+
+def has_numba() -> bool:
+    """True if numba is installed (without importing it)."""
+    return find_spec("numba") is not None
+
+
+class KernelLinear(PackedLinear):
+    """x Wᵀ + b by the numba kernel; four output channels are interleaved, so that weights are read in one stream."""
+
+    backend, vector_step = "numba", 8
+    packed: Tensor
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        self.activation_code = self.activated_channels = 0
+        channels, width = self.shape
+        self.padded_width = -(-width // self.vector_step) * self.vector_step
+        self.channels_per_task = max(TILE_CHANNELS, channels // CHANNEL_RANGES // TILE_CHANNELS * TILE_CHANNELS)
+        self.bias_vector = torch.zeros(channels) if bias is None else bias.detach().float().contiguous()
+        self.scale, self.max_code = torch.ones(channels), 0
+        self.address = self.find_kernel()
+
+    @abstractmethod
+    def find_kernel(self) -> Any:
+        """Return the address of the compiled function; it is compiled once per machine and cached."""
+
+    @abstractmethod
+    def is_exact(self) -> bool:
+        """True if the kernel gives the correct result for a few rows."""
+
+    def fuse_activation(self, activation: str, channels: int) -> bool:
+        """Fuse an activation of the first channels; return False if the kernel does not have it."""
+        from peasy.generation.packed_kernel import ACTIVATION_CODES
+
+        self.activation_code, self.activated_channels = ACTIVATION_CODES.get(activation, 0), channels
+        return self.activation_code > 0
+
+    def interleave(self, weight: Tensor) -> Tensor:
+        """Interleave four channels, one vector step of each in turn; pad with zeros to whole steps and fours."""
+        channels, width = self.shape
+        padded_weight = functional.pad(weight, (0, self.padded_width - width, 0, -channels % TILE_CHANNELS))
+        return (
+            padded_weight.view(-1, TILE_CHANNELS, self.padded_width // self.vector_step, self.vector_step)
+            .transpose(1, 2)
+            .contiguous()
+        )
+
+    def deinterleaved(self) -> Tensor:
+        """Return the weights in their original layout."""
+        channels, width = self.shape
+        return self.packed.transpose(1, 2).reshape(-1, self.padded_width)[:channels, :width]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map `[..., width]` to `[..., width']`; batch-invariant."""
+        rows = self.prepare_input(x)
+        output = rows.new_empty(*x.shape[:-1], self.shape[0])
+        words = (
+            0, output.numel() // self.shape[0], self.shape[1], self.padded_width, self.shape[0], self.channels_per_task, self.max_code,
+            rows.data_ptr(), self.packed.data_ptr(), self.scale.data_ptr(), self.bias_vector.data_ptr(), output.data_ptr(),
+            self.activation_code, self.activated_channels,
+        )  # fmt: skip
+        run_on_openmp_team(self.address, FourteenWords(*words))
+        return output
+
+    def multiply(self, rows: Tensor) -> Tensor:
+        """Map `[row, width]` to `[row, width']`."""
+        return self.forward(rows)
+
+    def prepare_input(self, x: Tensor) -> Tensor:
+        """Return the input as contiguous float32."""
+        return (x if x.dtype == torch.float32 else x.float()).contiguous()
+
+    def nbytes(self) -> int:
+        """Bytes of the weights and their scales."""
+        return self.packed.numel() * self.packed.element_size() + 4 * self.shape[0]
+
+
+class Float32Kernel(KernelLinear):
+    """Linear layer in float32 by the numba kernel."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        self.packed = self.interleave(weight.detach().float())
+
+    def find_kernel(self) -> Any:
+        """Return the address of the float32 kernel."""
+        from peasy.generation.packed_kernel import linear_float32
+
+        return linear_float32.address
+
+    def prepare_input(self, x: Tensor) -> Tensor:
+        """Pad the input to the width of the packed weights."""
+        rows = super().prepare_input(x)
+        return (
+            rows if self.padded_width == self.shape[1] else functional.pad(rows, (0, self.padded_width - self.shape[1]))
+        )
+
+    def is_exact(self) -> bool:
+        """True if results agree to float32 rounding."""
+        rows, channels, output = _run_sample(self)
+        exact = rows.double() @ self.deinterleaved()[channels].double().T + self.bias_vector[channels]
+        return _is_close(output, exact)
+
+
+class Int8Kernel(KernelLinear):
+    """Int8 weights with per-channel scales; activations of up to 16 bits with per-row scales.
+
+    Activations get as many bits as 32-bit accumulators allow without overflow.
+    """
+
+    vector_step = 16
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, bias)
+        weight = weight.detach().float()
+        self.scale = (weight.abs().amax(dim=1) / 127).clamp_(min=TINY)
+        codes = (weight / self.scale[:, None]).round_()
+        self.most = min(2**15 - 1, (2**31 - 1) // max(1, int(codes.abs().sum(dim=1, dtype=torch.float64).max())))
+        self.packed = self.interleave(codes.to(torch.int8))
+
+    def find_kernel(self) -> Any:
+        """Return the address of the int8 kernel."""
+        from peasy.generation.packed_kernel import linear_int8
+
+        return linear_int8.address
+
+    def is_exact(self) -> bool:
+        """True if results agree; integer sums are exact."""
+        rows, channels, output = _run_sample(self)
+        size = rows.abs().amax(dim=1, keepdim=True)
+        codes = (rows * (self.most / size)).round().double()
+        sums = codes @ self.deinterleaved()[channels].double().T
+        return _is_close(output, sums * (size.double() / self.most * self.scale[channels]) + self.bias_vector[channels])
+
+
+def _run_sample(linear: KernelLinear) -> tuple[Tensor, Tensor, Tensor]:
+    """Return sample rows, channels at both ends, and the kernel's result for them without its activation."""
+    channels, width = linear.shape
+    rows = torch.randn(3, width, generator=torch.Generator().manual_seed(0))
+    checked = torch.tensor(
+        sorted({*range(min(CHECKED_CHANNELS, channels)), *range(max(0, channels - CHECKED_CHANNELS), channels)})
+    )
+    activation, linear.activation_code = linear.activation_code, 0
+    output, linear.activation_code = linear.forward(rows)[:, checked], activation
+    return rows, checked, output
+
+
+def _is_close(output: Tensor, exact: Tensor) -> bool:
+    return bool((output - exact).abs().max() <= 1e-5 * exact.abs().max().clamp(min=TINY))
+
+
+class KernelNorm(nn.Module):
+    """LayerNorm or RMSNorm by the numba kernel; few rows run on one thread."""
+
+    def __init__(self, norm: Any) -> None:
+        super().__init__()
+        from peasy.generation.packed_kernel import NORM_ROWS, normalise_rows
+
+        self.weight, self.bias, self.epsilon = norm.weight, getattr(norm, "bias", None), norm.eps
+        self.bias_vector = torch.zeros_like(norm.weight) if self.bias is None else self.bias.detach()
+        self.subtract_mean, self.epsilon_bits = isinstance(norm, nn.LayerNorm), _float_bits(norm.eps)
+        self.address: Any = normalise_rows.address
+        self.single_thread_rows = NORM_ROWS
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise `[..., width]`."""
+        x, width = x.contiguous(), x.shape[-1]
+        output, rows = torch.empty_like(x), x.numel() // width
+        pointers = x.data_ptr(), self.weight.data_ptr(), self.bias_vector.data_ptr(), output.data_ptr()
+        run_on_openmp_team(
+            self.address,
+            NineWords(0, rows, width, self.subtract_mean, *pointers, self.epsilon_bits),
+            single_thread=rows <= self.single_thread_rows,
+        )
+        return output
+
+
+def _float_bits(number: float) -> int:
+    return struct.unpack("i", struct.pack("f", number))[0]
+
+
+class PackedVarlenAttention:
+    """Varlen attention backend: all sequences of a pass in one kernel call, each query computed row-wise."""
+
+    def __init__(self) -> None:
+        from peasy.generation.packed_attention import QUERY_BLOCK, attend_varlen
+
+        self.address: Any = attend_varlen.address
+        self.query_block = QUERY_BLOCK
+
+    def __call__(
+        self,
+        query: Tensor,
+        new_kv: tuple[Tensor, Tensor] | None,
+        kv: Sequence[tuple[Tensor, Tensor, int]],
+        seq_lens: Sequence[int],
+        options: tuple[float, bool, int | None],
+    ) -> Tensor:
+        """Attend for the concatenated queries of all sequences; return `[1, all new tokens, heads * d_head]`.
+
+        `kv`: keys and values of each sequence, `[1, kv_head, time, d_head]`, and their valid length; `new` keys and
+        values, if given, are appended to them. `options`: (scale, causal, window).
+        """
+        scale, causal, window = options
+        _, heads, total, width = query.shape
+        output = query.new_empty(1, total, heads * width)
+        q_layout, output_address, new_layout, table = _address_and_strides(query), output.data_ptr(), (0,) * 6, []
+        if new_kv is not None:
+            new_layout = (*_address_and_strides(new_kv[0]), *_address_and_strides(new_kv[1]))
+        done = 0
+        for (key, value, length), size in zip(kv, seq_lens, strict=True):
+            append_words = [
+                new_layout[0] + done * new_layout[1], *new_layout[1:3],
+                new_layout[3] + done * new_layout[4], *new_layout[4:],
+            ]  # fmt: skip
+            if (
+                new_kv is not None and size > self.query_block
+            ):  # several query blocks would each append: append here instead
+                append_words = [0] * 6
+                for cached, appended in zip((key, value), new_kv, strict=True):
+                    cached.narrow(2, length - size, size).copy_(appended.narrow(2, done, size))
+            table += [
+                q_layout[0] + done * q_layout[1], *q_layout[1:], *_address_and_strides(key), *_address_and_strides(value),
+                size, length, output_address, *append_words,
+            ]  # fmt: skip
+            done, output_address = done + size, output_address + size * 4 * heads * width
+        table_words = (ctypes.c_int64 * len(table))(*table)
+        kv_heads, address = kv[0][0].shape[1], ctypes.addressof(table_words)
+        words = (0, len(kv), heads, kv_heads, width, causal, window or 0, address, _float_bits(scale))
+        run_on_openmp_team(self.address, NineWords(*words))
+        return output
+
+
+def _address_and_strides(array: Tensor) -> tuple[int, int, int]:
+    """Return the address of `[1, head, time, width]` and its token and head strides in bytes."""
+    _, head, time, _ = array.stride()
+    return array.data_ptr(), 4 * time, 4 * head

@@ -1,0 +1,122 @@
+"""Activation store: captures of a whole data set on disk, in safetensors shards within a memory budget."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from peasy.atomic_dir import atomic_dir
+from peasy.errors import InvalidInput, NotFound
+from peasy.inspection.budget import choose_storage
+from peasy.inspection.capture_spec import CaptureSpec
+from peasy.inspection.forward import ModelInput, check_input, forward_hidden, forward_logits
+from peasy.inspection.introspect import attentions_of, dims_of
+from peasy.inspection.recorder import Recorder
+from peasy.inspection.results import Capture
+from peasy.models.protocol import Model
+from peasy.nn.intervention import InterventionLike
+from peasy.nn.module_path import ModulePath
+
+INDEX_FILE = "looks.json"
+
+
+@dataclass(frozen=True)
+class ActivationStore:
+    """Folder of activation shards: number of sequences and files, bytes of arrays."""
+
+    folder: Path
+    num_sequences: int
+    num_files: int
+    nbytes: int
+
+
+def write_activations(
+    model: Model, inputs: Iterable[ModelInput], spec: CaptureSpec, folder: str | Path, *,
+    budget: int, storage: str = "float16", intervention: InterventionLike | None = None, descriptions: tuple[str, ...] = (),
+) -> ActivationStore:  # fmt: skip
+    """Capture every input and write the arrays to disk; at most `budget` bytes are held in memory.
+
+    The folder is created atomically. An input that alone exceeds the budget raises before it runs.
+    """
+    attentions, dims = attentions_of(model), dims_of(model)
+    spec.check("This model", attentions, dims)
+    with atomic_dir(folder) as new_folder:
+        writer = _ShardWriter(new_folder, budget)
+        for model_input in inputs:
+            check_input(model, model_input)
+            lengths = model_input.lengths(model)
+            num_values = spec.count_values(attentions, dims, lengths)
+            choose_storage(num_values, budget, storage)
+            writer.reserve(num_values * (2 if storage == "float16" else 4))
+            recorder = Recorder(spec, lengths, storage)
+            (forward_logits if "logits" in spec.steps else forward_hidden)(
+                model, model_input, recorder.tap(), intervention
+            )
+            writer.add(model_input, recorder.captures())
+        return writer.finish(Path(folder), spec, storage, descriptions)
+
+
+class _ShardWriter:
+    """Shard writer: collects arrays and writes a shard when the budget is reached."""
+
+    def __init__(self, folder: Path, budget: int) -> None:
+        self.folder, self.budget = folder, budget
+        self.pending: dict[str, np.ndarray] = {}
+        self.pending_bytes = self.num_files = self.nbytes = 0
+        self.sequences: list[dict[str, object]] = []
+
+    def reserve(self, size: int) -> None:
+        if self.pending and self.pending_bytes + size > self.budget:
+            self.flush()
+
+    def add(self, model_input: ModelInput, captures: tuple[Capture, ...]) -> None:
+        number = len(self.sequences)
+        self.sequences.append({"ids": model_input.ids, "target": model_input.target, "file": self.num_files})
+        for capture in captures:
+            path = capture.path
+            name = f"{number}.{path.stack}.{path.layer}.{path.part}.{capture.step}"
+            self.pending[name] = np.ascontiguousarray(capture.array)
+            if capture.value_norms is not None:
+                self.pending[f"{name}.sizes"] = np.ascontiguousarray(capture.value_norms)
+            self.pending_bytes += capture.array.nbytes
+
+    def flush(self) -> None:
+        save_file(self.pending, self.folder / _file_name(self.num_files))
+        self.num_files, self.nbytes = self.num_files + 1, self.nbytes + self.pending_bytes
+        self.pending, self.pending_bytes = {}, 0
+
+    def finish(self, folder: Path, spec: CaptureSpec, storage: str, descriptions: tuple[str, ...]) -> ActivationStore:
+        if self.pending:
+            self.flush()
+        if not self.sequences:
+            raise InvalidInput("The data set is empty.")
+        fields = {"steps": spec.steps, "layers": spec.layers, "heads": spec.heads, "rows": spec.rows}
+        index = {"texts": self.sequences, "asked": fields, "storage": storage, "edits": descriptions}
+        (self.folder / INDEX_FILE).write_text(json.dumps(index), encoding="utf-8")
+        return ActivationStore(folder, len(self.sequences), self.num_files, self.nbytes)
+
+
+def read_activations(folder: str | Path) -> Iterator[tuple[ModelInput, dict[tuple[ModulePath, str], np.ndarray]]]:
+    """Yield every input of an activation store with its arrays."""
+    folder = Path(folder)
+    if not (folder / INDEX_FILE).is_file():
+        raise NotFound(f"{folder} is not an activation store: it has no {INDEX_FILE}.")
+    index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+    for number, entry in enumerate(index["texts"]):
+        target = None if entry["target"] is None else tuple(entry["target"])
+        with safe_open(folder / _file_name(entry["file"]), framework="np") as file:
+            names = [name for name in file.keys() if name.startswith(f"{number}.")]  # noqa: SIM118
+            yield ModelInput(tuple(entry["ids"]), target), {_parse_name(name): file.get_tensor(name) for name in names}
+
+
+def _parse_name(name: str) -> tuple[ModulePath, str]:
+    _, stack, layer, part, *step = name.split(".")
+    return ModulePath(stack, int(layer), part), ".".join(step)
+
+
+def _file_name(number: int) -> str:
+    return f"looks-{number:05}.safetensors"

@@ -1,0 +1,348 @@
+"""Inspection results as plain data: NumPy arrays with token labels. No torch here.
+
+Views are made from these alone. An array always comes with its labels and with what is needed to read it:
+interventions, scaling, storage dtype.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from peasy.formula.step import FormulaStep
+from peasy.inspection.label import CAVEAT, WORD_MERGE_NOTE, AttentionInfo, LabelledMatrix, TokenProbability, Tokens
+from peasy.nn.module_path import ModulePath
+
+__all__ = [
+    "CAVEAT", "WORD_MERGE_NOTE", "Alignment", "AlignmentScore", "TokenProbability", "Capture", "Effect", "CheckpointAttention", "GenerationTrace",
+    "LabelledMatrix", "HeadReport", "HeadScore", "LensTable", "TiledAttention", "AttentionRecord", "LayerTopK", "AttentionOverview", "AttentionInfo", "Similarity",
+    "Tokens", "TraceStep", "AttentionHistory",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """Captured activation: one step at one module path, for one sequence.
+
+    `array` is `[head, row, key]` for scores, scaled, masked and weights; `[head, row, width]` for query and context;
+    `[head, key, width]` for key and value; `[row, width]` for residual stream and feed-forward (then `heads` is empty).
+    `heads`: head numbers along the first axis; `rows`: query positions along the second (None: all keys).
+    `value_norms` `[head, key]`, with weights only: norms of the value vectors. `caption`: the formula's step, if any.
+    """
+
+    path: ModulePath
+    step: str
+    array: np.ndarray
+    heads: tuple[int, ...] = ()
+    rows: tuple[int, ...] | None = None
+    value_norms: np.ndarray | None = None
+    caption: FormulaStep | None = None
+
+    def value_weighted(self) -> np.ndarray:
+        """Return value-weighted attention: each weight times the norm of its value; rows do not sum to 1."""
+        assert self.value_norms is not None, "only weights have value norms"
+        return self.array.astype(np.float32) * self.value_norms[:, None, :]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRecord:
+    """Captured activations of one input through one model.
+
+    `tokens`: the input, for an encoder-decoder the source; `target`: the decoder input. `attentions` describe every
+    attention of the model, also those not captured. `interventions`: descriptions (empty = none). `storage`: dtype of
+    the arrays. `next_tokens`: most likely next tokens, best first (empty without an LM head).
+    """
+
+    model: str
+    kind: str
+    tokens: Tokens
+    target: Tokens | None
+    captures: tuple[Capture, ...]
+    attentions: tuple[AttentionInfo, ...]
+    interventions: tuple[str, ...] = ()
+    storage: str = "float32"
+    next_tokens: tuple[TokenProbability, ...] = ()
+    notes: tuple[str, ...] = ()
+    caveat: str = CAVEAT
+
+    def axes(self, path: ModulePath) -> tuple[Tokens, Tokens]:
+        """Return the tokens of the queries and of the keys of an attention."""
+        queries = self.target if self.target is not None and path.stack == "decoder" else self.tokens
+        return queries, self.tokens if path.part == "cross_attention" else queries
+
+    def by_path(self, step: str) -> dict[ModulePath, Capture]:
+        """Return the captures of a step by module path."""
+        return {capture.path: capture for capture in self.captures if capture.step == step}
+
+    def attention_info(self, path: ModulePath) -> AttentionInfo | None:
+        """Return the description of an attention."""
+        return next((info for info in self.attentions if info.path == path), None)
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionOverview:
+    """Attention matrix reduced to square tiles of `tile` queries by `tile` keys: `tiles` `[head, row, column]`.
+
+    `reduction` is "mean" or "max" over the cells of a tile; masked cells are 0, and the last tiles may be smaller.
+    """
+
+    path: ModulePath
+    heads: tuple[int, ...]
+    tile: int
+    reduction: str
+    tiles: np.ndarray
+    queries: int
+    keys: int
+    value_weighted: bool = False
+    caveat: str = CAVEAT
+
+
+@dataclass(frozen=True, eq=False)
+class TiledAttention:
+    """Attention of a long input: a tiled overview of each attention, and some exact rows."""
+
+    model: str
+    tokens: Tokens
+    overviews: tuple[AttentionOverview, ...]
+    exact_rows: tuple[Capture, ...]
+    attentions: tuple[AttentionInfo, ...]
+    interventions: tuple[str, ...] = ()
+    storage: str = "float32"
+    caveat: str = CAVEAT
+
+
+@dataclass(frozen=True, eq=False)
+class HeadScore:
+    """Scores of one head, averaged over the queries of all sentences.
+
+    `entropy` in bits, and `sharpness` = 1 - entropy / maximum. `previous`, `next`, `first`, `own`: weight on the
+    previous, next, first and current token. `same`: weight on other occurrences of the same token (duplicate-token
+    head). `induction`: on a repeated random sequence, weight on the token after the earlier occurrence. `position`:
+    similarity of the pattern on different texts (1 = positional only, 0 = content only). `distance`: mean distance of
+    query and key. `profile[d]`: weight at distance d (in an encoder both directions; the last entry holds the rest).
+    """
+
+    path: ModulePath
+    head: int
+    entropy: float
+    sharpness: float
+    previous: float
+    next: float
+    first: float
+    own: float
+    same: float
+    induction: float | None
+    position: float
+    distance: float
+    profile: np.ndarray
+
+    def summary(self) -> str:
+        """Describe the dominant behaviour in a few words."""
+        behaviours = {
+            "attends to the previous token": self.previous,
+            "attends to the next token": self.next,
+            "attends to the first token": self.first,
+            "attends to itself": self.own,
+            "attends to the same token elsewhere": self.same,
+            "induction head": self.induction or 0.0,
+        }
+        best = max(behaviours, key=lambda name: behaviours[name])
+        return best if behaviours[best] >= 0.4 else "attends broadly" if self.sharpness < 0.2 else "mixed"
+
+
+@dataclass(frozen=True, eq=False)
+class HeadReport:
+    """Scores of every head of a model over some sentences."""
+
+    model: str
+    heads: tuple[HeadScore, ...]
+    sentences: int
+    tokens: int
+    notes: tuple[str, ...] = ()
+    caveat: str = CAVEAT
+
+    def ranked(self, by: str) -> tuple[HeadScore, ...]:
+        """Return the heads sorted by one score, largest first; heads without that score are left out."""
+        scored = [head for head in self.heads if getattr(head, by) is not None]
+        return tuple(sorted(scored, key=lambda head: -getattr(head, by)))
+
+
+@dataclass(frozen=True, eq=False)
+class LensTable:
+    """Logit lens: top tokens of each layer by the model's own LM head; layer 0 is the embedding.
+
+    `pieces[layer][row]`: top tokens at a position, best first; `probabilities` `[layer, row, rank]`; `rows`: positions.
+    """
+
+    model: str
+    tokens: Tokens
+    layers: tuple[int, ...]
+    rows: tuple[int, ...]
+    pieces: tuple[tuple[tuple[str, ...], ...], ...]
+    probabilities: np.ndarray
+    notes: tuple[str, ...] = ()
+
+    @property
+    def final(self) -> tuple[str, ...]:
+        """The model's own top token at each row."""
+        return tuple(best[0] for best in self.pieces[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Similarity:
+    """Cosine similarity of two sentences as a sum over word pairs: `pairs` `[word of first, word of second]`.
+
+    The cells sum to `cosine`; `token_pairs` are the same by token.
+    """
+
+    model: str
+    first: Tokens
+    second: Tokens
+    pairs: np.ndarray
+    token_pairs: np.ndarray
+    cosine: float
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTopK:
+    """Top attention of one layer when one token was generated: `keys` and `weights` `[head, rank]`, largest first."""
+
+    path: ModulePath
+    keys: np.ndarray
+    weights: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class TraceStep:
+    """One generated token: its alternatives, the top attention of each layer, and the work done.
+
+    `num_computed` tokens went through the model in this step, `num_cached` came from the KV cache.
+    `cumulative_logprob`: log-probability of the sequence so far.
+    """
+
+    id: int
+    piece: str
+    probability: float
+    cumulative_logprob: float
+    candidates: tuple[TokenProbability, ...]
+    attention: tuple[LayerTopK, ...]
+    num_computed: int
+    num_cached: int
+
+
+@dataclass(frozen=True, eq=False)
+class GenerationTrace:
+    """Trace of one generation, token by token. Key positions count the prompt first, then the generated tokens.
+
+    `source`: keys of cross-attention in an encoder-decoder. `beams`: all beams, best first, the first being this one
+    (empty without beam search).
+    """
+
+    model: str
+    prompt: Tokens
+    source: Tokens | None
+    steps: tuple[TraceStep, ...]
+    text: str
+    attentions: tuple[AttentionInfo, ...] = ()
+    beams: tuple["GenerationTrace", ...] = ()
+    interventions: tuple[str, ...] = ()
+    caveat: str = CAVEAT
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Pieces of the self-attention keys: prompt, then generated tokens."""
+        return (*self.prompt.pieces, *(step.piece for step in self.steps))
+
+
+@dataclass(frozen=True)
+class AlignmentScore:
+    """Alignment score of one head. `accuracy`: share of gold pairs it finds (None without gold pairs).
+
+    `monotonicity`: correlation of source and target position, at least 0. `sharpness`: mean of the largest weight.
+    `score`: accuracy if known, else monotonicity x sharpness.
+    """
+
+    path: ModulePath
+    head: int
+    accuracy: float | None
+    monotonicity: float
+    sharpness: float
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Word alignment from one cross-attention head: `weights` `[target word, source word]`.
+
+    `path` and `head`: the head that is shown; `scores` rank all heads, best first. `gold`: known (source word, target
+    word) pairs.
+    """
+
+    model: str
+    source: Tokens
+    target: Tokens
+    weights: np.ndarray
+    path: ModulePath
+    head: int
+    scores: tuple[AlignmentScore, ...]
+    gold: tuple[tuple[int, int], ...] = ()
+    caveat: str = CAVEAT
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.weights, dtype=dtype)
+
+    @property
+    def layer(self) -> int:
+        """Layer of the shown head."""
+        return self.path.layer
+
+    def best(self) -> list[tuple[str, str]]:
+        """Return each target word with its most strongly aligned source word."""
+        best = self.weights.argmax(axis=1).tolist()
+        return [(word, self.source.words[index]) for word, index in zip(self.target.words, best, strict=True)]
+
+    def links(self, min_weight: float = 0.1) -> tuple[tuple[int, int, float], ...]:
+        """Return (source word, target word, weight) of all links with at least this weight."""
+        target, source = np.nonzero(self.weights >= min_weight)
+        return tuple((int(s), int(t), float(self.weights[t, s])) for t, s in zip(target, source, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class CheckpointAttention:
+    """Attention of one checkpoint: weights `[head, query, key]` by module path, after `step` steps."""
+
+    step: int
+    weights: Mapping[ModulePath, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionHistory:
+    """Attention of one sentence at every checkpoint of a run, in order."""
+
+    run: str
+    tokens: Tokens
+    target: Tokens | None
+    checkpoints: tuple[CheckpointAttention, ...]
+    storage: str = "float16"
+    caveat: str = CAVEAT
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """Effect of an intervention on the next-token distribution and on metrics.
+
+    `before` and `after`: most likely next tokens; `tracked_words`: (piece, probability before, after).
+    `kl_divergence` of the next-token distributions in bits; `max_logit_change` at the last position. `metrics`: (name,
+    before, after) of loss, perplexity or BLEU on data.
+    """
+
+    model: str
+    text: str
+    interventions: tuple[str, ...]
+    before: tuple[TokenProbability, ...]
+    after: tuple[TokenProbability, ...]
+    tracked_words: tuple[tuple[str, float, float], ...] = ()
+    kl_divergence: float | None = None
+    max_logit_change: float | None = None
+    metrics: tuple[tuple[str, float, float], ...] = field(default=())

@@ -1,0 +1,126 @@
+"""Tiled overview of long attention matrices: mean or max of square tiles, without storing the whole matrix.
+
+Weights are computed by the formula for a few rows of one head at a time, reduced to tiles and discarded. Tests compare
+every tile with the whole matrix.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from peasy.errors import InvalidInput
+from peasy.formula import unnormalised_weights
+from peasy.inspection.results import AttentionOverview
+from peasy.nn.capture import AttentionInputs
+from peasy.nn.module_path import ModulePath
+
+ROW_BLOCK = 256
+"""Rows of one head per block: their weights stay in the CPU cache."""
+
+REDUCTIONS = ("mean", "max")
+
+
+class Tiler:
+    """Tap callback that makes a tiled overview of every attention."""
+
+    def __init__(
+        self, tile: int, reduction: str = "mean", heads: tuple[int, ...] | None = None, value_weighted: bool = False
+    ) -> None:
+        if reduction not in REDUCTIONS:
+            raise InvalidInput(f'There is no overview "{reduction}".', hint="Choose mean or max.")
+        if tile < 1:
+            raise InvalidInput(f"The tile size is {tile}.", hint="Choose 1 or more.")
+        self.tile, self.reduction, self.heads, self.value_weighted = tile, reduction, heads, value_weighted
+        self.overviews: list[AttentionOverview] = []
+
+    def on_attention(self, path: ModulePath, inputs: AttentionInputs) -> None:
+        """Reduce one attention to tiles."""
+        heads = tuple(range(inputs.query.shape[1])) if self.heads is None else self.heads
+        tiles = tile_heads(inputs, heads, self.tile, self.reduction, self.value_weighted).cpu().numpy()
+        n_query, n_key = inputs.query.shape[2], inputs.key.shape[2]
+        self.overviews.append(
+            AttentionOverview(path, heads, self.tile, self.reduction, tiles, n_query, n_key, self.value_weighted)
+        )
+
+
+def choose_tile(length: int, max_tiles: int = 128) -> int:
+    """Return the smallest power of two that needs at most `max_tiles` tiles per axis.
+
+    >>> choose_tile(100), choose_tile(8192), choose_tile(8193)
+    (1, 64, 128)
+    """
+    return 1 << max(0, int(np.ceil(np.log2(length / max_tiles))))
+
+
+def tile_heads(
+    inputs: AttentionInputs, heads: tuple[int, ...], tile: int, reduction: str = "mean", value_weighted: bool = False
+) -> Tensor:
+    """Return tiled weights `[head, query tile, key tile]` of the first sequence of a batch."""
+    n_query, n_key = inputs.query.shape[2], inputs.key.shape[2]
+    tiles = inputs.query.new_zeros(len(heads), -(-n_query // tile), -(-n_key // tile), dtype=torch.float32)
+    step = tile * max(1, ROW_BLOCK // tile)
+    for first in range(0, n_query, step):
+        rows = slice(first, min(first + step, n_query))
+        last = rows.stop if inputs.attention_mask.causal else n_key
+        mask = (
+            _causal_mask(rows, inputs.query.device)
+            if inputs.attention_mask.causal
+            else inputs.attention_mask.slice_rows(rows, last, inputs.query).mask
+        )
+        for index, head in enumerate(heads):
+            exponentials, total = _unnormalised_weights(inputs, head, rows, last, mask)
+            if value_weighted:
+                exponentials = exponentials * inputs.value[0, _kv_head(inputs, head), :last].float().norm(dim=-1)
+            reduced = _fold(_fold(exponentials, tile, reduction) / total, tile, reduction, by_rows=True)
+            tiles[index, first // tile : first // tile + len(reduced), : reduced.shape[1]] = reduced
+    return tiles / _cell_counts(n_query, n_key, tile, tiles.device) if reduction == "mean" else tiles
+
+
+def _unnormalised_weights(
+    inputs: AttentionInputs, head: int, rows: slice, last: int, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return unnormalised weights `[query, key]` of some rows of one head, and their sums."""
+    bias = None if inputs.attention_mask.bias is None else _select_head(inputs.attention_mask.bias, head)[rows, :last]
+    query, key = inputs.query[0, head, rows] * inputs.scale, inputs.key[0, _kv_head(inputs, head), :last]
+    head_mask = None if mask is None else _select_head(mask, head)
+    return unnormalised_weights(query, key, mask=head_mask, bias=bias, scale=1.0, softcap=inputs.softcap)
+
+
+def _causal_mask(rows: slice, device: torch.device) -> Tensor:
+    """Return the causal mask of a block of rows over its own keys, the last ones: `[row, key]`."""
+    count = rows.stop - rows.start
+    return torch.ones(count, count, dtype=torch.bool, device=device).tril()
+
+
+def _select_head(array: Tensor, head: int) -> Tensor:
+    """Select one head of the first sequence from a mask or bias, which may be shared by heads and batch."""
+    return array if array.ndim == 2 else array[0, head % array.shape[1]]
+
+
+def _kv_head(inputs: AttentionInputs, head: int) -> int:
+    """Return the KV head of a query head."""
+    return head * inputs.key.shape[1] // inputs.query.shape[1]
+
+
+def _fold(array: Tensor, tile: int, reduction: str, by_rows: bool = False) -> Tensor:
+    """Reduce every `tile` columns (or rows) to their sum or maximum; the last tile may be smaller."""
+    dim = 0 if by_rows else 1
+    full = array.shape[dim] // tile * tile
+    reduced = []
+    if full:
+        reduced.append(_reduce(array.narrow(dim, 0, full).unflatten(dim, (-1, tile)), reduction, dim + 1))
+    if full < array.shape[dim]:
+        reduced.append(_reduce(array.narrow(dim, full, array.shape[dim] - full), reduction, dim).unsqueeze(dim))
+    return reduced[0] if len(reduced) == 1 else torch.cat(reduced, dim)
+
+
+def _reduce(array: Tensor, reduction: str, dim: int) -> Tensor:
+    return array.sum(dim) if reduction == "mean" else array.amax(dim)
+
+
+def _cell_counts(n_query: int, n_key: int, tile: int, device: torch.device) -> Tensor:
+    def counts(size: int) -> Tensor:
+        starts = torch.arange(0, size, tile, device=device)
+        return (size - starts).clamp(max=tile).float()
+
+    return counts(n_query)[:, None] * counts(n_key)

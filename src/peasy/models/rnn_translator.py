@@ -1,0 +1,144 @@
+"""RNN translator of 2015: recurrent encoder and decoder with additive attention."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from peasy.errors import InvalidInput
+from peasy.formula import AttentionSteps
+from peasy.models.config import RecurrentTranslatorConfig
+from peasy.models.protocol import Model
+from peasy.models.transformer import check_token_ids, normalize_padding_mask
+from peasy.nn.additive import AdditiveAttention
+from peasy.nn.intervention import InterventionLike, intervene_context, intervene_single_query
+from peasy.nn.lm_head import LMHead
+from peasy.nn.recurrent import HiddenState, Recurrent, RecurrentState
+from peasy.nn.tap import HEAD_STEPS, Activation, ModulePath, Tap, record_step
+
+ATTENTION_PATH = ModulePath("decoder", 0, "cross_attention")
+
+
+class RecurrentTranslator(Model):
+    """Bidirectional encoder, additive attention, decoder; the state before a token is the query for it."""
+
+    config: RecurrentTranslatorConfig
+    is_encoder_decoder = True
+
+    def __init__(self, config: RecurrentTranslatorConfig) -> None:
+        super().__init__(config)
+        width, target = config.d_model, config.target_vocab_size
+        self.embedding = nn.Embedding(config.vocab_size, width)
+        self.target_embedding = nn.Embedding(target, width) if target else None
+        self.encoder = Recurrent(config.cell, width, width // 2, config.num_layers, config.dropout, bidirectional=True)
+        self.bridge = nn.Linear(width, width)
+        self.attention = AdditiveAttention(width, width, config.d_attention or width)
+        self.decoder = Recurrent(config.cell, 2 * width, width, config.num_layers, config.dropout)
+        self.combine = nn.Linear(3 * width, width)
+        self.dropout = nn.Dropout(config.dropout)
+        self.lm_head = LMHead(target or config.vocab_size, width, config.lm_head)
+
+    @property
+    def decoder_embedding(self) -> nn.Embedding:
+        """Target embedding; the source embedding if they are shared."""
+        return self.target_embedding or self.embedding
+
+    def new_state(
+        self,
+        batch: int = 1,
+        *,
+        capacity: int = 0,
+        source: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
+        tap: Tap | None = None,
+        **_: Any,
+    ) -> RecurrentState:
+        """Encode the source: the decoder attends to its outputs and starts from its last state."""
+        if source is None:
+            raise InvalidInput("This model needs a source sequence, but none was given.", hint="Pass source=ids.")
+        check_token_ids(source, self.config.vocab_size)
+        real = normalize_padding_mask(source_padding_mask)
+        outputs, encoder_state = self.encoder(self.dropout(self.embedding(source)), None, real)
+        record_step(tap, ModulePath("encoder", self.config.num_layers, "stream"), "final", outputs)
+        last = torch.cat([encoder_state[0][-2], encoder_state[0][-1]], dim=-1)
+        hidden = torch.tanh(self.bridge(last)).expand(self.config.num_layers, -1, -1).contiguous()
+        state = (hidden,) if self.config.cell == "gru" else (hidden, torch.zeros_like(hidden))
+        return RecurrentState(state, 0, outputs, real)
+
+    def hidden(
+        self,
+        ids: Tensor,
+        *,
+        padding_mask: Tensor | None = None,
+        cache: RecurrentState | None = None,
+        tap: Tap | None = None,
+        intervention: InterventionLike | None = None,
+        source: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
+        **_: Any,
+    ) -> Tensor:
+        """Return the vectors before the LM head, computed token by token."""
+        memory = cache or self.new_state(source=source, source_padding_mask=source_padding_mask, tap=tap)
+        check_token_ids(ids, self.decoder_embedding.num_embeddings)
+        assert memory.encoder_output is not None
+        padding_mask, vectors = normalize_padding_mask(padding_mask), self.dropout(self.decoder_embedding(ids))
+        hidden, attentions = [], []
+        for t in range(ids.shape[1]):
+            mask = None if padding_mask is None else padding_mask[:, t : t + 1]
+            steps, output = self._decode_step(memory, t, vectors[:, t : t + 1], mask, intervention)
+            attentions.append(steps)
+            hidden.append(output)
+        memory.length += ids.shape[1]
+        if tap is not None and tap.wants(ATTENTION_PATH):
+            capture_attention(tap, attentions)
+        return torch.cat(hidden, dim=1)
+
+    def _decode_step(
+        self,
+        decode_state: RecurrentState,
+        t: int,
+        token_vector: Tensor,
+        padding_mask: Tensor | None,
+        intervention: InterventionLike | None,
+    ) -> tuple[AttentionSteps, Tensor]:
+        assert decode_state.hidden_state is not None
+        assert decode_state.encoder_output is not None
+        query = decode_state.hidden_state[0][-1][:, None, None]
+        row = decode_state.length + t
+        steps = self.attention(
+            query,
+            decode_state.encoder_output,
+            *intervene_single_query(
+                intervention, ATTENTION_PATH, row, decode_state.encoder_padding_mask, decode_state.encoder_output
+            ),
+        )
+        positions = torch.tensor([[row]], device=token_vector.device)
+        context = intervene_context(intervention, ATTENTION_PATH, steps.context, positions)[:, 0].to(token_vector.dtype)
+        if not self.config.use_attention:
+            context = context * 0  # the unused weights stay, so that both variants have the same size
+        output, state = self.decoder(torch.cat([token_vector, context], dim=-1), decode_state.hidden_state)
+        decode_state.hidden_state = (
+            state if padding_mask is None else _select_state(padding_mask, state, decode_state.hidden_state)
+        )
+        return steps, self.dropout(torch.tanh(self.combine(torch.cat([output, context, token_vector], dim=-1))))
+
+    def logits(self, hidden_states: Tensor) -> Tensor:
+        """Return the logits of the next token."""
+        return self.lm_head(hidden_states, self.decoder_embedding.weight)
+
+
+def capture_attention(tap: Tap, attentions: list[AttentionSteps]) -> None:
+    """Pass the requested steps of all decoded tokens to the tap, concatenated as if computed at once."""
+    rows = tap.resolve_rows(len(attentions))
+    for step in HEAD_STEPS:
+        if step not in tap.steps:
+            continue
+        if step in ("key", "value"):
+            tap.callback(Activation(ATTENTION_PATH, step, attentions[0][step], (0,), None, attentions[0].step(step)))
+        else:
+            array = torch.cat([attentions[row][step] for row in rows], dim=2)
+            tap.callback(Activation(ATTENTION_PATH, step, array, (0,), rows, attentions[0].step(step)))
+
+
+def _select_state(padding_mask: Tensor, new: HiddenState, old: HiddenState) -> HiddenState:
+    return tuple(torch.where(padding_mask[None], after, before) for after, before in zip(new, old, strict=True))

@@ -1,0 +1,49 @@
+"""Token window: the decoding state of models that use only the last few tokens."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from peasy.errors import InvalidInput
+
+
+@dataclass(eq=False)
+class TokenWindow:
+    """The last `size` ids of each sequence, and their padding mask."""
+
+    size: int
+    ids: Tensor | None = None
+    padding_mask: Tensor | None = None
+    length: int = 0
+
+    def extend(self, ids: Tensor, padding_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Append new ids; return them after the kept ones."""
+        self.length += ids.shape[1]
+        if self.ids is not None and self.padding_mask is not None:
+            ids, padding_mask = torch.cat([self.ids, ids], dim=1), torch.cat([self.padding_mask, padding_mask], dim=1)
+        start = max(ids.shape[1] - self.size, 0)
+        self.ids, self.padding_mask = ids[:, start:], padding_mask[:, start:]
+        return ids, padding_mask
+
+    def reorder(self, rows: Tensor) -> None:
+        """Reorder the batch: row i becomes the former row `rows[i]`."""
+        if self.ids is not None and self.padding_mask is not None:
+            self.ids, self.padding_mask = self.ids[rows], self.padding_mask[rows]
+
+    def crop(self, length: int) -> None:
+        """Raise if tokens would have to be dropped: earlier tokens are not kept."""
+        if length < self.length:
+            raise InvalidInput("This state cannot be cropped.", hint="Run the shorter sequence from its start.")
+
+    def fork(self) -> "TokenWindow":
+        """Return an independent copy."""
+        return replace(self)
+
+
+def sliding_windows(values: Tensor, padding_mask: Tensor, window: int) -> tuple[Tensor, Tensor]:
+    """Return the last `window` values up to each position, `[batch, time, window]`, and their padding mask."""
+    padding = window - 1
+    values = torch.cat([values.new_zeros(len(values), padding), values], dim=1)
+    padding_mask = torch.cat([padding_mask.new_zeros(len(padding_mask), padding), padding_mask], dim=1)
+    return values.unfold(1, window, 1), padding_mask.unfold(1, window, 1)

@@ -1,0 +1,64 @@
+"""Word embedding model (word2vec): next word from the mean of the last words, or skip-gram."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from peasy.models.config import Word2VecConfig
+from peasy.models.protocol import Model
+from peasy.models.token_window import TokenWindow, sliding_windows
+from peasy.models.transformer import check_token_ids
+from peasy.nn import config as nn_config
+from peasy.nn.forward_context import InterventionLike
+from peasy.nn.lm_head import LMHead
+from peasy.nn.tap import ModulePath, Tap, record_step
+
+
+class Word2VecModel(Model):
+    """Word2vec: the mean vector of the last words predicts the next word.
+
+    With the task "skip-gram" a word predicts any of its neighbours.
+    """
+
+    config: Word2VecConfig
+
+    def __init__(self, config: Word2VecConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.lm_head = LMHead(config.vocab_size, config.d_model, nn_config.LMHeadConfig(tied=False))
+
+    @property
+    def window(self) -> int:
+        """Number of words from which the next one is predicted."""
+        return self.config.window if self.config.task == "next" else 1
+
+    def new_state(self, batch: int = 1, *, capacity: int = 0, **source: Any) -> TokenWindow:
+        """Return an empty token window."""
+        return TokenWindow(size=self.window - 1)
+
+    def hidden(
+        self,
+        ids: Tensor,
+        *,
+        padding_mask: Tensor | None = None,
+        cache: TokenWindow | None = None,
+        tap: Tap | None = None,
+        intervention: InterventionLike | None = None,
+        **source: Any,
+    ) -> Tensor:
+        """Return the mean vector of the last words up to each token."""
+        check_token_ids(ids, self.config.vocab_size)
+        new = ids.shape[1]
+        padding_mask = torch.ones_like(ids, dtype=torch.bool) if padding_mask is None else padding_mask.bool()
+        if cache is not None:
+            ids, padding_mask = cache.extend(ids, padding_mask)
+        words, mask = sliding_windows(ids, padding_mask, self.window)
+        words, weight = words[:, -new:], mask[:, -new:, :, None].to(self.embedding.weight.dtype)
+        x = (self.embedding(words) * weight).sum(dim=2) / weight.sum(dim=2).clamp(min=1)
+        record_step(tap, ModulePath("words", 0, "stream"), "residual", x)
+        return x
+
+    def logits(self, hidden_states: Tensor) -> Tensor:
+        """Return the logits of the next word, or of any neighbour."""
+        return self.lm_head(hidden_states, self.embedding.weight)

@@ -1,0 +1,111 @@
+"""Captures the steps of one attention for a tap; those inside the fused kernel are recomputed by the formula.
+
+Only the requested rows and heads are recomputed, a block of rows at a time.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from peasy.formula import AttentionSteps, attend
+from peasy.nn.mask import AttentionMask
+from peasy.nn.tap import FORMULA_STEPS, Activation, ModulePath, Tap
+
+ROW_BLOCK, MAX_SCORES = 64, 1 << 21
+"""Rows recomputed at a time, and the maximum number of scores among them, so that a block fits into the CPU cache."""
+
+MASK_FILL = {"masked": -torch.inf, "weights": 0.0}
+"""Fill values of masked positions. For these steps, keys after a causal block's last row need not be computed."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionInputs:
+    """Inputs of one attention call: queries, keys, values `[batch, head, time, d_head]`, mask and scale."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    attention_mask: AttentionMask
+    scale: float
+    softcap: float | None = None
+
+    def compute_steps(self) -> AttentionSteps:
+        """Compute all steps by the formula."""
+        return attend(
+            self.query, self.key, self.value,
+            mask=self.attention_mask.mask, bias=self.attention_mask.bias, causal=self.attention_mask.causal,
+            scale=self.scale, softcap=self.softcap,
+        )  # fmt: skip
+
+    def select(self, heads: tuple[int, ...], rows: tuple[int, ...]) -> "AttentionInputs":
+        """Return the inputs of some heads and query rows, each head with the key/value head it shares."""
+        kv_heads = tuple(head * self.key.shape[1] // self.query.shape[1] for head in heads)
+        return AttentionInputs(
+            select_heads_and_rows(self.query, heads, rows), select_heads_and_rows(self.key, kv_heads), select_heads_and_rows(self.value, kv_heads),
+            self.attention_mask.select(heads, rows, self.query), self.scale, self.softcap,
+        )  # fmt: skip
+
+    def slice_rows(self, rows: slice, n_key: int) -> "AttentionInputs":
+        """Return the inputs of a slice of rows and the first keys, with one column of values: no context is needed."""
+        return AttentionInputs(
+            self.query[:, :, rows], self.key[:, :, :n_key], self.value[:, :, :n_key, :1],
+            self.attention_mask.slice_rows(rows, n_key, self.query), self.scale, self.softcap,
+        )  # fmt: skip
+
+
+def capture_steps(tap: Tap, path: ModulePath, inputs: AttentionInputs, context: Tensor) -> None:
+    """Pass the requested steps of one attention call to the tap."""
+    if tap.on_attention is not None:
+        tap.on_attention(path, inputs)
+    heads, rows = tap.resolve_heads(inputs.query.shape[1]), tap.resolve_rows(inputs.query.shape[2])
+    selected = inputs.select(heads, rows)
+    projections = {"query": selected.query, "key": selected.key, "value": selected.value}
+    for step, array in projections.items():
+        if step in tap.steps:
+            tap.callback(Activation(path, step, array, heads, rows if step == "query" else None))
+    recomputed = [step for step in FORMULA_STEPS if step in tap.steps]
+    if recomputed:
+        for piece in _row_slices(0, len(rows), tap.rows_per_block or len(rows)):
+            _capture_rows(tap, path, selected, recomputed, heads, rows, piece)
+    if "context" in tap.steps:
+        tap.callback(Activation(path, "context", select_heads_and_rows(context, heads, rows), heads, rows))
+
+
+def select_heads_and_rows(array: Tensor, heads: tuple[int, ...], rows: tuple[int, ...] | None = None) -> Tensor:
+    """Select heads and rows of `[batch, head, time, width]`; without a copy if all are selected."""
+    if heads != tuple(range(array.shape[1])):
+        array = array[:, list(heads)]
+    if rows is not None and rows != tuple(range(array.shape[2])):
+        array = array[:, :, list(rows)]
+    return array
+
+
+def _capture_rows(
+    tap: Tap,
+    path: ModulePath,
+    inputs: AttentionInputs,
+    step_names: list[str],
+    heads: tuple[int, ...],
+    rows: tuple[int, ...],
+    row_slice: slice,
+) -> None:
+    n_key, arrays, steps = inputs.key.shape[2], {}, None
+    skip_future = inputs.attention_mask.causal and set(step_names) <= MASK_FILL.keys()
+    rows_at_once = max(1, min(ROW_BLOCK, MAX_SCORES // (inputs.query.shape[1] * n_key)))
+    for block in _row_slices(row_slice.start, row_slice.stop, rows_at_once):
+        last = block.stop if skip_future else n_key
+        steps = inputs.slice_rows(block, last).compute_steps()
+        for step in step_names:
+            if step not in arrays:
+                shape = (*inputs.query.shape[:2], row_slice.stop - row_slice.start, n_key)
+                arrays[step] = steps[step].new_full(shape, MASK_FILL.get(step, 0.0))
+            arrays[step][:, :, block.start - row_slice.start : block.stop - row_slice.start, :last] = steps[step]
+    assert steps is not None, "a piece has at least one row"
+    for step in step_names:
+        tap.callback(Activation(path, step, arrays[step], heads, rows[row_slice], steps.step(step)))
+
+
+def _row_slices(start: int, stop: int, size: int) -> Iterator[slice]:
+    return (slice(top, min(top + size, stop)) for top in range(start, stop, size))

@@ -1,0 +1,260 @@
+"""Layer configs: one small dataclass per variant of positions, norms, attention, MLP, embedding and LM head.
+
+No tensors: reading a config does not import torch.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from peasy.errors import InvalidInput
+
+ActivationName = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu"]
+
+
+def check_minimums(settings: Any, **least: float) -> None:
+    """Raise if a field is below its minimum; None is always allowed."""
+    for name, minimum in least.items():
+        value = getattr(settings, name)
+        if value is not None and not value >= minimum:
+            raise InvalidInput(f"{name} is {value}.", hint=f"{name} must be at least {minimum:g}.")
+
+
+# Position encodings.
+
+
+@dataclass(frozen=True)
+class LearnedPositionConfig:
+    """Learned absolute position embeddings; the first `offset` rows are unused."""
+
+    kind: ClassVar[str] = "learned"
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        check_minimums(self, offset=0)
+
+
+@dataclass(frozen=True)
+class SinusoidalPositionConfig:
+    """Sinusoidal position encoding: sines and cosines in pairs (the paper), or all sines first (halves)."""
+
+    kind: ClassVar[str] = "sinusoidal"
+    layout: Literal["pairs", "halves"] = "pairs"
+
+
+@dataclass(frozen=True)
+class LinearRopeScaling:
+    """Linear RoPE scaling: positions are divided by `factor`."""
+
+    kind: ClassVar[str] = "linear"
+    factor: float
+
+    def __post_init__(self) -> None:
+        check_minimums(self, factor=1)
+
+
+@dataclass(frozen=True)
+class Llama3RopeScaling:
+    """Llama 3 RoPE scaling: low frequencies are divided by `factor`, high ones kept, those between interpolated."""
+
+    kind: ClassVar[str] = "llama3"
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_seq_len: int
+
+    def __post_init__(self) -> None:
+        check_minimums(self, factor=1, low_freq_factor=1e-6, original_max_seq_len=1)
+        if self.high_freq_factor <= self.low_freq_factor:
+            raise InvalidInput(
+                f"high is {self.high_freq_factor} and low is {self.low_freq_factor}.", hint="high must be above low."
+            )
+
+
+@dataclass(frozen=True)
+class RotaryConfig:
+    """Rotary position embedding (RoPE); the first half of a head is paired with the second."""
+
+    kind: ClassVar[str] = "rotary"
+    base: float = 10_000.0
+    scaling: LinearRopeScaling | Llama3RopeScaling | None = None
+
+    def __post_init__(self) -> None:
+        check_minimums(self, base=1)
+
+
+@dataclass(frozen=True)
+class AlibiConfig:
+    """ALiBi: a bias that grows with the distance, with one slope per head; no position vectors."""
+
+    kind: ClassVar[str] = "alibi"
+
+
+@dataclass(frozen=True)
+class RelativeBiasConfig:
+    """T5 relative position bias: one learned number per head and distance bucket, shared by all layers."""
+
+    kind: ClassVar[str] = "relative"
+    num_buckets: int = 32
+    max_distance: int = 128
+
+    def __post_init__(self) -> None:
+        check_minimums(self, num_buckets=4, max_distance=self.num_buckets // 2 + 1)
+        if self.num_buckets % 4:
+            raise InvalidInput(f"buckets is {self.num_buckets}.", hint="buckets must be a multiple of 4.")
+
+
+PositionConfig = LearnedPositionConfig | SinusoidalPositionConfig | RotaryConfig | AlibiConfig | RelativeBiasConfig
+
+
+# Normalisation layers.
+
+
+@dataclass(frozen=True)
+class LayerNormConfig:
+    """LayerNorm, before each sublayer (pre-norm) or after it (post-norm, as in the paper)."""
+
+    kind: ClassVar[str] = "layer"
+    placement: Literal["pre", "post"] = "pre"
+    eps: float = 1e-5
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        check_minimums(self, eps=0)
+
+
+@dataclass(frozen=True)
+class RMSNormConfig:
+    """RMSNorm, before each sublayer (pre-norm) or after it (post-norm)."""
+
+    kind: ClassVar[str] = "rms"
+    placement: Literal["pre", "post"] = "pre"
+    eps: float = 1e-6
+
+    def __post_init__(self) -> None:
+        check_minimums(self, eps=0)
+
+
+NormConfig = LayerNormConfig | RMSNormConfig
+
+
+# Attention and MLP: the two sublayers of a block.
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """Multi-head attention; grouped-query attention (GQA) where `num_kv_heads` is smaller than `heads`.
+
+    `window`: sliding-window attention, in the layers listed in `windowed_layers` (None = all). `qk_norm`: normalise
+    queries and keys. `scale`: factor of the scores, None = 1/sqrt(d_head).
+    """
+
+    num_heads: int
+    num_kv_heads: int | None = None
+    d_head: int | None = None
+    bias: bool = True
+    output_bias: bool = True
+    window: int | None = None
+    windowed_layers: tuple[int, ...] | None = None
+    qk_norm: bool = False
+    scale: float | None = None
+    softcap: float | None = None
+
+    def __post_init__(self) -> None:
+        check_minimums(self, num_heads=1, num_kv_heads=1, d_head=1, window=1, scale=0)
+        if self.softcap is not None and self.softcap <= 0:
+            raise InvalidInput(f"softcap is {self.softcap}.", hint="softcap must be above 0.")
+        if self.num_heads % (self.num_kv_heads or self.num_heads):
+            raise InvalidInput(
+                f"{self.num_heads} query heads cannot share {self.num_kv_heads} key heads evenly.",
+                hint="heads must be a multiple of key_heads.",
+            )
+
+    def window_for_layer(self, layer: int) -> int | None:
+        """Return the attention window of one layer, None = unlimited."""
+        return self.window if self.windowed_layers is None or layer in self.windowed_layers else None
+
+
+@dataclass(frozen=True)
+class MLPConfig:
+    """Two-layer MLP: up projection, activation, down projection."""
+
+    kind: ClassVar[str] = "mlp"
+    d_ff: int
+    activation: ActivationName = "gelu"
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        check_minimums(self, d_ff=1)
+
+
+@dataclass(frozen=True)
+class GatedMLPConfig:
+    """Gated MLP (SwiGLU with silu): down(act(gate(x)) * up(x))."""
+
+    kind: ClassVar[str] = "gated"
+    d_ff: int
+    activation: ActivationName = "silu"
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        check_minimums(self, d_ff=1)
+
+
+FeedForwardConfig = MLPConfig | GatedMLPConfig
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """Stack of identical Transformer blocks.
+
+    `token_shift`: half of each input vector of attention and MLP comes from the previous token.
+    """
+
+    num_layers: int
+    attention: AttentionConfig
+    feedforward: FeedForwardConfig
+    norm: NormConfig = LayerNormConfig()
+    token_shift: bool = False
+
+    def __post_init__(self) -> None:
+        check_minimums(self, num_layers=1)
+
+
+# Embedding and LM head.
+
+
+@dataclass(frozen=True)
+class EmbeddingConfig:
+    """Token embedding, optionally `scaled` by sqrt(d_model), with `segments` (token types) and a `norm`.
+
+    `max_ngram`: hashed n-gram embeddings up to this length are added to each token's vector, with one table of
+    `ngram_buckets` vectors per length.
+    """
+
+    scaled: bool = False
+    segments: int = 0
+    norm: bool = False
+    max_ngram: int = 1
+    ngram_buckets: int = 16_384
+
+    def __post_init__(self) -> None:
+        check_minimums(self, segments=0, max_ngram=1, ngram_buckets=1)
+
+
+@dataclass(frozen=True)
+class LMHeadConfig:
+    """LM head: from hidden states to logits.
+
+    `tied`: shares the token embedding's weights. `scaled`: the input is divided by sqrt(d_model).
+    `transform`: a linear layer, this activation and a norm come first (as in BERT).
+    """
+
+    tied: bool = True
+    bias: bool = False
+    scaled: bool = False
+    transform: ActivationName | None = None
+    softcap: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.softcap is not None and self.softcap <= 0:
+            raise InvalidInput(f"softcap is {self.softcap}.", hint="softcap must be above 0.")

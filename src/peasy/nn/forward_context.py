@@ -1,0 +1,62 @@
+"""Forward context shared by all layers: mask, KV cache, tap, intervention."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from peasy.nn.intervention import InterventionLike, intervene_residual
+from peasy.nn.kv_cache import KVCache
+from peasy.nn.mask import MaskSpec
+from peasy.nn.position import CosSin
+from peasy.nn.tap import ModulePath, Tap, record_step
+
+
+@dataclass(eq=False)
+class ForwardContext:
+    """Context of one forward pass of one stack. `encoder_output` is for cross-attention.
+
+    With `sequences`, a packed batch without padding, `[1, all new tokens, width]`: attention, KV cache, tap and
+    intervention use the context of each sequence.
+    """
+
+    mask_spec: MaskSpec
+    kv_cache: KVCache | None = None
+    tap: Tap | None = None
+    intervention: InterventionLike | None = None
+    encoder_output: Tensor | None = None
+    cross_mask_spec: MaskSpec | None = None
+    cos_sin: CosSin | None = None
+    sequences: tuple["ForwardContext", ...] = ()
+
+    def __post_init__(self) -> None:
+        self.seq_lens = [
+            text.mask_spec.query_positions.shape[1] for text in self.sequences
+        ]  # new tokens of each sequence
+        # Precomputed: read many times in every decoding step.
+        self.any_tap = any(text.tap is not None for text in self.sequences)
+        self.any_intervention = any(text.intervention is not None for text in self.sequences)
+
+    def record(self, path: ModulePath, step: str, array: Tensor) -> None:
+        """Pass a step `[batch, time, width]` to the taps, if it is to be captured."""
+        if not self.sequences:
+            record_step(self.tap, path, step, array)
+        elif self.any_tap:
+            for sequence, values in zip(self.sequences, array.split(self.seq_lens, dim=1), strict=True):
+                record_step(sequence.tap, path, step, values)
+
+    def apply_and_record(self, path: ModulePath, step: str, array: Tensor) -> Tensor:
+        """Apply the interventions to a step, pass the result to the taps, and return it."""
+        if not self.sequences:
+            array = intervene_residual(self.intervention, path, step, array, self.mask_spec.query_positions)
+        elif self.any_intervention:
+            pairs = zip(self.sequences, array.split(self.seq_lens, dim=1), strict=True)
+            array = torch.cat(
+                [
+                    intervene_residual(s.intervention, path, step, values, s.mask_spec.query_positions)
+                    for s, values in pairs
+                ],
+                dim=1,
+            )
+        self.record(path, step, array)
+        return array

@@ -1,0 +1,218 @@
+"""KV cache: keys and values of earlier tokens, so that each new token is computed once."""
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from peasy.errors import InvalidInput
+
+BLOCK_TOKENS = 256
+"""Tokens by which a buffer grows at a time."""
+
+
+@dataclass(eq=False)
+class TokenShiftState:
+    """Token-shift state of one part of a layer: its inputs of all tokens, `[batch, time, width]`.
+
+    All are kept, because a sequence may be cropped to any length.
+    """
+
+    length: int = 0
+    buffer: Tensor | None = None
+
+    def extend(self, new: Tensor) -> Tensor:
+        """Append new vectors; return all of them."""
+        end = self.length + new.shape[1]
+        if self.buffer is None or end > self.buffer.shape[1]:
+            capacity = -(-max(end, self.length + self.length // 2) // BLOCK_TOKENS) * BLOCK_TOKENS
+            grown = new.new_empty(new.shape[0], capacity, new.shape[2])
+            if self.buffer is not None:
+                grown[:, : self.length] = self.buffer[:, : self.length]
+            self.buffer = grown
+        self.buffer[:, self.length : end] = new
+        self.length = end
+        return self.buffer[:, :end]
+
+    def crop(self, length: int) -> None:
+        """Drop everything after the first `length` tokens."""
+        self.length = min(self.length, length)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Reorder the batch: row i becomes the former row `rows[i]`."""
+        self.buffer = None if self.buffer is None else self.buffer[rows]
+
+    def fork(self) -> "TokenShiftState":
+        """Return an independent copy."""
+        return replace(self, buffer=None if self.buffer is None else self.buffer.clone())
+
+
+@dataclass(eq=False)
+class LayerKVCache:
+    """KV cache of one layer: keys and values `[batch, kv_head, time, d_head]` in buffers that grow by blocks.
+
+    With a sliding `window`, tokens outside of it are evicted; `num_evicted` counts them. `cross_kv` are keys and values
+    of cross-attention. `token_shift_states` are by part of the layer.
+    """
+
+    window: int | None = None
+    capacity: int = 0
+    length: int = 0
+    num_evicted: int = 0
+    keys: Tensor | None = None
+    values: Tensor | None = None
+    cross_kv: tuple[Tensor, Tensor] | None = None
+    token_shift_states: dict[str, TokenShiftState] = field(default_factory=dict)
+
+    def token_shift_state(self, part: str) -> TokenShiftState:
+        """Return the token-shift state of a part of the layer."""
+        return self.token_shift_states.setdefault(part, TokenShiftState())
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Append new keys and values; return all that are kept."""
+        new = key.shape[2]
+        keys, values, end = self.reserve(new, key, value)
+        keys.narrow(2, end - new, new).copy_(key)
+        values.narrow(2, end - new, new).copy_(value)
+        return keys.narrow(2, 0, end), values.narrow(2, 0, end)
+
+    def reserve(self, num_new: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, int]:
+        """Reserve `num_new` positions, to be written by the caller; return both buffers and the new length.
+
+        `key` and `value` give shape, dtype and device of the buffers.
+        """
+        self._evict()
+        end = self.length + num_new
+        if self.keys is None or self.values is None or end > self.keys.shape[2]:
+            self._grow(end, key, value)
+        assert self.keys is not None
+        assert self.values is not None
+        self.length = end
+        return self.keys, self.values, end
+
+    def crop(self, length: int) -> None:
+        """Drop everything after the first `length` tokens."""
+        if self.window is not None and self.num_evicted and length < self.num_evicted + self.window - 1:
+            raise InvalidInput(
+                f"A KV cache with a window of {self.window} cannot be cropped to {length} tokens.",
+                hint=f"The first {self.num_evicted} tokens were evicted, but the next token would attend to some of them.",
+            )
+        self.length = min(self.length, length - self.num_evicted)
+        for state in self.token_shift_states.values():
+            state.crop(length)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Reorder the batch: row i becomes the former row `rows[i]`."""
+        if self.keys is not None and self.values is not None:
+            self.keys, self.values = self.keys[rows], self.values[rows]
+        if self.cross_kv is not None:
+            self.cross_kv = (self.cross_kv[0][rows], self.cross_kv[1][rows])
+        for state in self.token_shift_states.values():
+            state.reorder(rows)
+
+    def fork(self) -> "LayerKVCache":
+        """Return an independent copy; cross-attention keys and values are never written to, so they are shared."""
+        keys, values = (None if buffer is None else self._copy_filled(buffer) for buffer in (self.keys, self.values))
+        states = {part: state.fork() for part, state in self.token_shift_states.items()}
+        return replace(self, keys=keys, values=values, token_shift_states=states)
+
+    def _copy_filled(self, buffer: Tensor) -> Tensor:
+        """Copy the filled part of a buffer into a new one of the same size."""
+        copy = torch.empty_like(buffer)
+        copy.narrow(2, 0, self.length).copy_(buffer.narrow(2, 0, self.length))
+        return copy
+
+    def _evict(self) -> None:
+        if self.window is None or self.length < self.window + BLOCK_TOKENS:
+            return
+        assert self.keys is not None
+        assert self.values is not None
+        kept = slice(self.length - self.window, self.length)
+        self.keys[:, :, : self.window] = self.keys[:, :, kept].clone()
+        self.values[:, :, : self.window] = self.values[:, :, kept].clone()
+        self.num_evicted += self.length - self.window
+        self.length = self.window
+
+    def _grow(self, end: int, key: Tensor, value: Tensor) -> None:
+        old = 0 if self.keys is None else self.keys.shape[2]
+        capacity = max(end, self.capacity if self.window is None else 0, old + old // 2)
+        capacity = -(-capacity // BLOCK_TOKENS) * BLOCK_TOKENS
+        keys = key.new_empty(*key.shape[:2], capacity, key.shape[3])
+        values = value.new_empty(*value.shape[:2], capacity, value.shape[3])
+        if self.keys is not None and self.values is not None:
+            keys[:, :, : self.length] = self.keys[:, :, : self.length]
+            values[:, :, : self.length] = self.values[:, :, : self.length]
+        self.keys, self.values = keys, values
+
+
+@dataclass(eq=False)
+class KVCache:
+    """KV cache of a Transformer: one `LayerKVCache` per layer, padding mask, and encoder output if there is one.
+
+    `padding_mask` is `[batch, time]`, None as long as there was no padding.
+    """
+
+    layers: list[LayerKVCache]
+    length: int = 0
+    padding_mask: Tensor | None = None
+    encoder_output: Tensor | None = None
+    encoder_padding_mask: Tensor | None = None
+
+    @classmethod
+    def empty(cls, windows: list[int | None], capacity: int = 0) -> "KVCache":
+        """Create a cache for layers with these windows with an initial `capacity` in tokens."""
+        return cls([LayerKVCache(window, capacity) for window in windows])
+
+    def crop(self, length: int) -> None:
+        """Drop everything after the first `length` tokens."""
+        for layer in self.layers:
+            layer.crop(length)
+        self.length = min(self.length, length)
+        if self.padding_mask is not None:
+            self.padding_mask = self.padding_mask[:, :length]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Reorder the batch for beam search: row i becomes the former row `rows[i]`."""
+        for layer in self.layers:
+            layer.reorder(rows)
+        if self.padding_mask is not None:
+            self.padding_mask = self.padding_mask[rows]
+        if self.encoder_output is not None:
+            self.encoder_output = self.encoder_output[rows]
+        if self.encoder_padding_mask is not None:
+            self.encoder_padding_mask = self.encoder_padding_mask[rows]
+
+    def fork(self) -> "KVCache":
+        """Return an independent copy."""
+        return replace(self, layers=[layer.fork() for layer in self.layers])
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all buffers in bytes."""
+        buffers = [t for layer in self.layers for t in (layer.keys, layer.values, *(layer.cross_kv or ()))]
+        buffers += [state.buffer for layer in self.layers for state in layer.token_shift_states.values()]
+        return sum(t.numel() * t.element_size() for t in buffers if t is not None)
+
+
+def extend_positions(
+    cache: KVCache | None, batch: int, time: int, padding_mask: Tensor | None, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Advance the cache by `time` tokens; return (query positions, key positions, padding mask of the keys).
+
+    A token's position is the number of tokens before it, not counting padding: padding on either side changes nothing.
+    """
+    past = 0 if cache is None else cache.length
+    if padding_mask is None and (cache is None or cache.padding_mask is None):
+        if cache is not None:
+            cache.length += time
+        key = torch.arange(past + time, device=device)[None]
+        return key[:, past:], key, None
+    past_mask = torch.ones(batch, past, dtype=torch.bool, device=device)
+    if cache is not None and cache.padding_mask is not None:
+        past_mask = cache.padding_mask
+    new_mask = torch.ones(batch, time, dtype=torch.bool, device=device) if padding_mask is None else padding_mask
+    mask = torch.cat([past_mask, new_mask], dim=1)
+    key = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    if cache is not None:
+        cache.length, cache.padding_mask = past + time, mask
+    return key[:, past:], key, mask

@@ -1,0 +1,46 @@
+"""LM head: from hidden states to logits."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from peasy.nn import config as nn_config
+from peasy.nn.batch_invariant import batch_invariant
+from peasy.nn.feedforward import ACTIVATIONS
+from peasy.nn.norm import make_norm
+
+
+class LMHead(nn.Module):
+    """Linear layer to the vocabulary; a tied head shares the token embedding and has no weight.
+
+    For decoding, `packed_linear` may hold a packed linear layer with its weight and bias.
+    """
+
+    def __init__(
+        self, vocab_size: int, d_model: int, settings: nn_config.LMHeadConfig, norm: nn_config.NormConfig | None = None
+    ) -> None:
+        super().__init__()
+        self.packed_linear: nn.Module | None = None
+        self.scale = d_model**-0.5 if settings.scaled else 1.0
+        self.softcap = settings.softcap
+        self.activation = ACTIVATIONS[settings.transform] if settings.transform else None
+        self.transform = nn.Linear(d_model, d_model) if settings.transform else None
+        self.norm = make_norm(norm or nn_config.LayerNormConfig(), d_model) if settings.transform else None
+        self.weight = None if settings.tied else nn.Parameter(torch.empty(vocab_size, d_model))
+        self.bias = nn.Parameter(torch.zeros(vocab_size)) if settings.bias else None
+
+    def summary(self) -> str:
+        """Return a one-line summary."""
+        return "logits, tied to the token embedding" if self.weight is None else "logits, own weights"
+
+    def forward(self, x: Tensor, token_embedding: Tensor) -> Tensor:
+        """Return logits `[..., vocab_size]` of `[..., d_model]`; `token_embedding` is the weight of a tied head."""
+        if self.transform is not None and self.activation is not None and self.norm is not None:
+            x = self.norm(self.activation(self.transform(x)))
+        if self.scale != 1.0:
+            x = x * self.scale
+        if self.packed_linear is not None:
+            logits = self.packed_linear(x)
+            return logits if self.softcap is None else batch_invariant(torch.tanh, logits / self.softcap) * self.softcap
+        logits = functional.linear(x, token_embedding if self.weight is None else self.weight, self.bias)
+        return logits if self.softcap is None else torch.tanh(logits / self.softcap) * self.softcap

@@ -1,0 +1,142 @@
+"""Attention masks and positions for one forward pass, built once per model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+PositionBias = Callable[[Tensor], Tensor]
+"""From distances `[batch or 1, query, key]` to a bias of the scores, `[batch or 1, head, query, key]`."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionMask:
+    """Attention mask of one layer: a boolean mask (True = may attend), a bias of the scores, or only the causal flag.
+
+    `causal` without a mask: as many keys as queries, each query attends to itself and to earlier keys.
+    """
+
+    mask: Tensor | None = None
+    bias: Tensor | None = None
+    causal: bool = False
+    _additive: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def has_mask(self) -> bool:
+        """True if any key is masked for any query."""
+        return self.causal or self.mask is not None
+
+    def sdpa_args(self, query: Tensor) -> tuple[Tensor | None, bool]:
+        """Return the fused kernel's arguments: (additive mask or None, is_causal). Layers share the additive mask."""
+        if self.bias is None and self.mask is None:
+            return None, self.causal
+        if query.dtype not in self._additive:
+            self._additive[query.dtype] = self._to_additive(query)
+        return self._additive[query.dtype], False
+
+    def select(self, heads: tuple[int, ...], rows: tuple[int, ...], query: Tensor) -> "AttentionMask":
+        """Return the mask for some heads and some rows of `query`."""
+        bias = None if self.bias is None else self.bias[:, list(heads)]
+        if rows == tuple(range(query.shape[2])):
+            return AttentionMask(self.mask, bias, self.causal)
+        indices = list(rows)
+        mask = _select_rows(self.mask, indices)
+        if self.causal:  # only these rows: the full mask of a long sequence would not fit into memory
+            mask = torch.arange(query.shape[2], device=query.device) <= torch.tensor(rows, device=query.device)[:, None]
+        return AttentionMask(mask, None if bias is None else bias[..., indices, :])
+
+    def slice_rows(self, rows: slice, n_key: int, query: Tensor) -> "AttentionMask":
+        """Return the mask for a slice of the rows of `query` and the first `n_key` keys."""
+        bias = None if self.bias is None else self.bias[..., rows, :n_key]
+        if not self.causal:
+            return AttentionMask(_select_rows(self.mask, rows), bias)
+        keys = torch.arange(n_key, device=query.device)
+        return AttentionMask(keys <= torch.arange(rows.start, rows.stop, device=query.device)[:, None], bias)
+
+    def _full_mask(self, query: Tensor) -> Tensor | None:
+        if not self.causal:
+            return self.mask
+        time = query.shape[2]
+        return torch.ones(time, time, dtype=torch.bool, device=query.device).tril()
+
+    def _to_additive(self, query: Tensor) -> Tensor:
+        mask = self._full_mask(query)
+        if self.bias is None:
+            assert mask is not None, "neither bias nor mask"
+            return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
+        bias = self.bias.to(query.dtype)
+        return bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+
+
+@dataclass(eq=False)
+class MaskSpec:
+    """Positions of queries and keys, padding mask and causality, from which the masks of all layers are made.
+
+    Positions are `[batch or 1, time]`; they differ between rows of a batch only if there is padding. `padding_mask` is
+    `[batch, key]`, True = token (None = no padding). Without padding the last query is at the position of the last key.
+    """
+
+    query_positions: Tensor
+    key_positions: Tensor
+    causal: bool
+    padding_mask: Tensor | None = None
+    position_bias: PositionBias | None = None
+    _masks: dict[tuple[int | None, int | None], AttentionMask] = field(default_factory=dict, repr=False)
+
+    def attention_mask(self, window: int | None, n_key: int) -> AttentionMask:
+        """Return the mask over the last `n_key` keys; layers with the same arguments share one object."""
+        # a symbolic size of an exported graph cannot be a dict key
+        cache_key = window, None if n_key == self.key_positions.shape[1] else n_key
+        if cache_key not in self._masks:
+            self._masks[cache_key] = self._build(window, n_key)
+        return self._masks[cache_key]
+
+    def _build(self, window: int | None, n_key: int) -> AttentionMask:
+        n_query = self.query_positions.shape[1]
+        bias = None if self.position_bias is None else self.position_bias(self.distances(n_key))
+        if self.padding_mask is None and (window is None or n_key <= window):
+            if not self.causal or n_query == 1:
+                return AttentionMask(bias=bias)
+            if n_query == n_key:
+                return AttentionMask(bias=bias, causal=True)
+        return AttentionMask(self.boolean_mask(window, n_key), bias)
+
+    def boolean_mask(self, window: int | None, n_key: int) -> Tensor:
+        """Return the boolean mask `[batch or 1, 1, query, key]`, or with one row if it is the same for all queries."""
+        if self.padding_mask is not None and not self.causal and window is None:
+            return self.padding_mask[:, None, None, -n_key:]
+        distance = self.distances(n_key)
+        allowed = distance >= 0 if self.causal else torch.ones_like(distance, dtype=torch.bool)
+        if window is not None:
+            allowed = allowed & (distance.abs() < window)
+        if self.padding_mask is not None:
+            allowed = allowed & self.padding_mask[:, None, -n_key:]
+        return allowed[:, None]
+
+    def previous_token_index(self) -> Tensor | None:
+        """Return the key index of the previous token of each query, `[batch, query]`; -1 = none.
+
+        None = no padding, so it is the key directly before.
+        """
+        if self.padding_mask is None:
+            return None
+        is_token = self.padding_mask.long()
+        num_before = is_token.cumsum(dim=1) - is_token
+        none = torch.full_like(is_token[:, :1], -1)
+        index = (torch.ones_like(is_token).cumsum(dim=1) - 1).masked_fill(~self.padding_mask, -1)
+        position = torch.where(
+            self.padding_mask, num_before, is_token.shape[1]
+        )  # padding goes into an extra, unread column
+        index_of_position = torch.cat([none.expand_as(is_token), none], dim=1).scatter(1, position, index)
+        previous = torch.where(num_before > 0, index_of_position.gather(1, (num_before - 1).clamp(min=0)), -1)
+        return previous[:, -self.query_positions.shape[1] :]
+
+    def distances(self, n_key: int) -> Tensor:
+        """Return query position minus key position for the last `n_key` keys: `[batch or 1, query, key]`."""
+        return self.query_positions[:, :, None] - self.key_positions[:, None, -n_key:]
+
+
+def _select_rows(mask: Tensor | None, rows: list[int] | slice) -> Tensor | None:
+    """Select rows of a mask; a mask with one row is the same for all queries and is returned unchanged."""
+    return mask if mask is None or mask.shape[-2] == 1 else mask[..., rows, :]

@@ -1,0 +1,129 @@
+"""ASCII plots of curves and points for the terminal."""
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from string import ascii_lowercase
+from unicodedata import combining, east_asian_width
+
+from peasy.render import sanitize
+from peasy.render.number import format_number
+from peasy.render.plot import format_tick
+from peasy.views.document import Curves, Plane
+
+MAX_TABLE_POINTS = 16
+"""Maximum number of points shown as a table; more are plotted."""
+
+HEIGHT = 14
+MAX_WIDTH = 100
+MAX_NAME_LENGTH = 14
+DOT = "•"
+
+
+def ascii_plot(figure: Plane | Curves, width: int, decimals: int) -> list[str] | None:
+    """Return the plot as lines, or None if a table is better: few points or a narrow screen."""
+    if isinstance(figure, Plane):
+        points = [point for point in figure.points if math.isfinite(point[1]) and math.isfinite(point[2])]
+        return (
+            _plot_points(figure, points, min(width, MAX_WIDTH))
+            if len(points) > MAX_TABLE_POINTS and width >= 40
+            else None
+        )
+    lines = [(name, _finite(points)) for name, points in figure.lines]
+    is_large = sum(len(points) for _, points in lines) > MAX_TABLE_POINTS and len(lines) <= len(ascii_lowercase)
+    return list(_plot_curves(figure, lines, min(width, MAX_WIDTH), decimals)) if is_large and width >= 40 else None
+
+
+def _finite(points: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
+    return sorted((x, y) for x, y in points if math.isfinite(x) and math.isfinite(y))
+
+
+class _Canvas:
+    """Character canvas with a mapping from data to rows and columns."""
+
+    def __init__(self, xs: list[float], ys: list[float], columns: int) -> None:
+        self.low, self.high = (min(xs), min(ys)), (max(xs), max(ys))
+        self.columns = columns
+        self.rows = [[" "] * columns for _ in range(HEIGHT)]
+
+    def to_cell(self, x: float, y: float) -> tuple[int, int]:
+        """Return (row, column) of a point."""
+        across, up = ((v - low) / ((high - low) or 1) for v, low, high in zip((x, y), self.low, self.high, strict=True))
+        return round((1 - up) * (HEIGHT - 1)), round(across * (self.columns - 1))
+
+    def with_axes(self, x_axis: str, y_axis: str) -> Iterator[str]:
+        """Yield the rows with both axes, their end values and names."""
+        top, bottom = _format_end(self.high[1]), _format_end(self.low[1])
+        label_width = max(len(top), len(bottom))
+        if y_axis:
+            yield " " * (label_width + 1) + sanitize.one_line(y_axis)
+        for index, row in enumerate(self.rows):
+            label = {0: top, HEIGHT - 1: bottom}.get(index, "")
+            yield f"{label:>{label_width}} {'┤' if label else '│'}{''.join(row)}".rstrip()
+        yield " " * (label_width + 1) + "└" + "─" * self.columns
+        left, right = _format_end(self.low[0]), _format_end(self.high[0])
+        between = self.columns - len(left) - len(right)
+        yield " " * (label_width + 2) + left + sanitize.one_line(x_axis)[:between].center(between) + right
+
+
+def _plot_curves(
+    curves: Curves, lines: list[tuple[str, list[tuple[float, float]]]], width: int, decimals: int
+) -> Iterator[str]:
+    """Draw each curve as its letter, from point to point; later curves cover earlier ones."""
+    all_points = [point for _, points in lines for point in points]
+    paper = _Canvas([x for x, _ in all_points], [y for _, y in all_points], width - 12)
+    for letter, (_, points) in zip(ascii_lowercase, lines, strict=False):
+        for row, column in _line_cells([paper.to_cell(x, y) for x, y in points]):
+            paper.rows[row][column] = letter
+    yield sanitize.one_line(curves.title)
+    yield from paper.with_axes(curves.x_axis, curves.y_axis)
+    for letter, (name, points) in zip(ascii_lowercase, lines, strict=False):
+        ends = (
+            f"from {format_number(points[0][1], decimals)} to {format_number(points[-1][1], decimals)}"
+            if points
+            else "no numbers"
+        )
+        yield f"{letter}  {sanitize.token_label(name)}: {ends}"
+
+
+def _format_end(value: float) -> str:
+    return format_tick(float(f"{value:.3g}"))
+
+
+def _line_cells(cells: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    yield from cells[:1]
+    for (row, column), (next_row, next_column) in pairwise(cells):
+        steps = max(abs(next_column - column), 1)
+        for step in range(1, steps + 1):
+            yield round(row + (next_row - row) * step / steps), column + (next_column - column) * step // steps
+
+
+def _plot_points(plane: Plane, points: list[tuple[str, float, float]], width: int) -> list[str]:
+    """Draw each name at its point, or a dot if there is no room."""
+    paper = _Canvas([x for _, x, _ in points], [y for _, _, y in points], width - 12)
+    unlabelled = 0
+    for name, x, y in points:
+        row, column = paper.to_cell(x, y)
+        label = sanitize.token_label(name)
+        label = label if len(label) <= MAX_NAME_LENGTH else label[: MAX_NAME_LENGTH - 1] + "…"
+        free_starts = (
+            start for start in (column, column - len(label) + 1) if _is_free(paper.rows[row], start, len(label))
+        )
+        start = next(free_starts, None) if all(map(_is_narrow, label)) else None
+        if start is not None:
+            paper.rows[row][start : start + len(label)] = label
+        else:
+            unlabelled += 1
+            paper.rows[row][column] = DOT if paper.rows[row][column] == " " else paper.rows[row][column]
+    notes = [f"{unlabelled} of {len(points)} names do not fit; --out FILE.html shows all."] if unlabelled else []
+    return [sanitize.one_line(plane.title), *paper.with_axes(plane.x_axis, plane.y_axis), *notes]
+
+
+def _is_narrow(letter: str) -> bool:
+    """True if the character takes exactly one terminal column."""
+    return not combining(letter) and east_asian_width(letter) not in ("W", "F")
+
+
+def _is_free(row: list[str], start: int, count: int) -> bool:
+    """True if `count` characters fit at `start`, with a space on either side."""
+    return start >= 0 and start + count <= len(row) and not "".join(row[max(start - 1, 0) : start + count + 1]).strip()

@@ -1,0 +1,62 @@
+"""Sanitising of untrusted text: control characters become visible symbols in every output format.
+
+A control character can move the cursor, a bidi override can reverse a line, a lone surrogate cannot be encoded:
+each is replaced by a visible symbol.
+"""
+
+import unicodedata
+
+_SYMBOLS = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡", "\u2028": "⏎", "\u2029": "⏎"}
+_JOINERS = {"\u200c", "\u200d"}
+"""Joiners, needed by Persian words and family emoji."""
+
+SPACE_SYMBOL = "·"
+MAX_LABEL_LENGTH = 60
+"""Maximum length of a label; a longer one is cut with an ellipsis."""
+
+
+def escape_control(text: str) -> str:
+    """Replace every invisible or dangerous character by a visible symbol.
+
+    >>> escape_control("a" + chr(27) + "[31m" + chr(0x202E) + "b")
+    'a␛[31m⟨U+202E⟩b'
+    """
+    if text.isprintable():
+        return text
+    return "".join(_visible_symbol(character) for character in text)
+
+
+def token_label(text: str) -> str:
+    """Return a token as a label: outer spaces become dots, line ends arrows; long tokens are cut.
+
+    >>> token_label(" the"), token_label(chr(10)), token_label("<eos>")
+    ('·the', '⏎', '<eos>')
+    """
+    inner = text.strip(" ")
+    if not inner:
+        return SPACE_SYMBOL * min(len(text), MAX_LABEL_LENGTH)
+    before, after = len(text) - len(text.lstrip(" ")), len(text) - len(text.rstrip(" "))
+    shown = (
+        SPACE_SYMBOL * min(before, MAX_LABEL_LENGTH)
+        + escape_control(inner[: MAX_LABEL_LENGTH * 2])
+        + SPACE_SYMBOL * min(after, MAX_LABEL_LENGTH)
+    )
+    return shown if len(shown) <= MAX_LABEL_LENGTH else shown[: MAX_LABEL_LENGTH - 1] + "…"
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line: line ends and tabs become spaces, all else as in `escape_control`."""
+    return escape_control(text.replace("\r\n", " ").replace("\n", " ").replace("\t", " "))
+
+
+def _visible_symbol(character: str) -> str:
+    if character in _SYMBOLS:
+        return _SYMBOLS[character]
+    code = ord(character)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if character in _JOINERS or 0xE0020 <= code <= 0xE007F:  # the range spells the flags of England, Scotland, Wales
+        return character
+    if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"} or code & 0xFFFE == 0xFFFE:
+        return f"⟨U+{code:04X}⟩"
+    return character

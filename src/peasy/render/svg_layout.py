@@ -1,0 +1,191 @@
+"""SVG primitives and layout: text measurement, sized fragments, frames, arrows, style sheets."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from peasy.render import tex
+
+SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', Arial, sans-serif"
+
+BOLD_WIDTH_FACTOR = 1.15
+"""Width of bold text relative to normal text."""
+
+_SUBSCRIPT = re.compile(r"(?<=\w)_(\w+)")
+
+LIGHT = {
+    "paper": "#ffffff", "panel": "#f6f7f9", "edge": "#d5d9e0", "ink": "#1b2230", "soft": "#566072", "bare": "#ffffff",
+    "mark": "#d55e00", "link": "#0b5cad", "reused": "#c9ced6", "computed": "#0072b2", "dot": "#ffffff",
+}  # fmt: skip
+DARK = {
+    "paper": "#11151c", "panel": "#1a202a", "edge": "#374151", "ink": "#e8ecf2", "soft": "#a4afc0", "bare": "#222a36",
+    "mark": "#ff9d4d", "link": "#7cb8ff", "reused": "#454f5e", "computed": "#56b4e9", "dot": "#000000",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SvgSize:
+    """Width and height in pixels."""
+
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class SvgFragment:
+    """SVG fragment with its top left corner at (0, 0); `ends_line` starts a new line after it."""
+
+    size: SvgSize
+    body: str
+    ends_line: bool = False
+
+    def at(self, left: float, top: float) -> str:
+        """Return the fragment translated to a position."""
+        return f'<g transform="translate({left:.1f} {top:.1f})">{self.body}</g>'
+
+
+def text_width(text: str, size: float) -> float:
+    """Estimate the width of a text, without font metrics and on the generous side."""
+    return sum(_character_width(character) for character in text) * size
+
+
+def _character_width(character: str) -> float:
+    if unicodedata.combining(character) or character in "\u200d\u200c\ufe0f":
+        return 0.0
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.05
+    if character in "ilj.,:;|!'·()[] ":
+        return 0.33
+    return 0.72 if character.isupper() or character in "mwMW%…⋯→∞" else 0.58
+
+
+def truncate_to_width(text: str, size: float, max_width: float) -> str:
+    """Return the text, cut with an ellipsis if it is wider than `max_width`."""
+    if text_width(text, size) <= max_width:
+        return text
+    while text and text_width(text + "…", size) > max_width:
+        text = text[:-1]
+    return text + "…"
+
+
+def text_at(x: float, y: float, text: str, kind: str, anchor: str = "start", rotate: float = 0, fill: str = "") -> str:
+    """Return a text element; `kind` is a class of the style sheet."""
+    turned = f' transform="rotate({rotate:g} {x:.1f} {y:.1f})"' if rotate else ""
+    anchored = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    filled = f' fill="{fill}"' if fill else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}"{anchored}{turned}{filled}>{escape(text)}</text>'
+
+
+def formula_at(x: float, y: float, text: str, kind: str = "formula") -> str:
+    """Return a formula as a text element; underscores become subscripts."""
+    pieces = _SUBSCRIPT.split(text)
+    body = "".join(
+        f'<tspan class="index" dy="3">{escape(piece)}</tspan><tspan dy="-3">\u200b</tspan>'
+        if index % 2
+        else escape(piece)
+        for index, piece in enumerate(pieces)
+    )
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{body}</text>'
+
+
+def frame(left: float, top: float, size: SvgSize) -> str:
+    """Return the background rectangle of a panel."""
+    return (
+        f'<rect x="{left:.1f}" y="{top:.1f}" width="{size.width:.1f}" height="{size.height:.1f}" rx="10" '
+        'class="panel"/>'
+    )
+
+
+def arrow(left: float, y: float, length: float) -> str:
+    """Return a small arrow to the right."""
+    tip = left + length
+    return f'<path d="M{left:.1f} {y:.1f}H{tip:.1f}m-6 -5l6 5l-6 5" class="arrow"/>'
+
+
+def text_fragment(lines: list[str], max_width: float = 900) -> SvgFragment:
+    """Return lines of text, wrapped to `max_width`."""
+    wrapped = [piece for line in lines for piece in _wrap(line, max_width)]
+    width = max((text_width(line, 13) for line in wrapped), default=0)
+    body = "".join(text_at(0, 14 + 19 * index, line, "label") for index, line in enumerate(wrapped))
+    return SvgFragment(SvgSize(width, 19 * len(wrapped)), body)
+
+
+def _wrap(line: str, max_width: float) -> list[str]:
+    lines = [""]
+    for word in line.split(" "):
+        extended = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and text_width(extended, 13) > max_width:
+            lines.append(word)
+        else:
+            lines[-1] = extended
+    return [truncate_to_width(text, 13, max_width) for text in lines]
+
+
+def formula_text(source: str) -> str:
+    """Return a TeX formula as plain text."""
+    return tex.to_plain_text(source)
+
+
+def standalone_svg(size: SvgSize, title: str, description: str, body: str, dark: bool) -> str:
+    """Return a standalone SVG document."""
+    dark_style = f"@media (prefers-color-scheme:dark){{{_theme(DARK)}}}" if dark else ""
+    paper = f'<rect width="{size.width:.0f}" height="{size.height:.0f}" rx="12" class="paper"/>'
+    return _svg_element(
+        size, title, description, f"<style>{_BASE_STYLE}{_theme(LIGHT)}{dark_style}</style>{paper}{body}"
+    )
+
+
+def inline_svg(fragments: list[SvgFragment], title: str, description: str, styled: bool) -> str:
+    """Return fragments below each other as inline SVG; `styled` if the page has no style sheet for them."""
+    body, top = "", 0.0
+    for piece in fragments:
+        body += piece.at(0, top)
+        top += piece.size.height + 16
+    style = f"<style>{_BASE_STYLE}{_theme(LIGHT)}</style>" if styled else ""
+    width = max((piece.size.width for piece in fragments), default=0)
+    return _svg_element(SvgSize(width, top), title, description, style + body)
+
+
+def page_style() -> str:
+    """Return the style sheet for inline SVG on a page that defines the colour variables."""
+    return _BASE_STYLE + _theme({name: f"var(--{name})" for name in LIGHT})
+
+
+def _svg_element(size: SvgSize, title: str, description: str, body: str) -> str:
+    width, height = f"{size.width:.0f}", f"{size.height:.0f}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="peasy" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img"><title>{escape(title)}</title><desc>{escape(description)}</desc>'
+        f"{body}</svg>\n"
+    )
+
+
+def _scope_css(rules: str) -> str:
+    """Scope CSS rules to `.peasy`: a style element inside an SVG applies to the whole page."""
+    scoped = []
+    for rule in rules.removesuffix("}").split("}"):
+        names, _, declared = rule.partition("{")
+        scoped.append(f"{','.join(f'.peasy {name}' for name in names.split(','))}{{{declared}}}")
+    return "".join(scoped)
+
+
+_BASE_STYLE = _scope_css(
+    f"text{{font-family:{SANS};font-size:13px;unicode-bidi:isolate;white-space:pre}}"
+    ".title{font-size:20px;font-weight:700}.heading{font-size:15px;font-weight:600}"
+    ".name{font-weight:700}.formula{font-style:italic;font-size:12px}.axis{font-size:11px}"
+    ".number{font-variant-numeric:tabular-nums}.small{font-size:11px}.tiny{font-size:10px}.index{font-size:9px}"
+    ".arrow,.line{fill:none;stroke-width:1.8;stroke-linecap:round;stroke-linejoin:round}.marked{fill:none;stroke-width:3}"
+    ".edge{fill:none;stroke-width:1}.link,.known{fill:none}.known{stroke-width:1.5;stroke-dasharray:5 3}"
+)
+
+
+def _theme(colours: dict[str, str]) -> str:
+    return _scope_css(
+        f".paper{{fill:{colours['paper']}}}.panel{{fill:{colours['panel']};stroke:{colours['edge']}}}"
+        f".title,.heading,.name,.label,.bare-ink{{fill:{colours['ink']}}}"
+        f".formula,.axis,.small,.tiny{{fill:{colours['soft']}}}.arrow,.grid-ink{{stroke:{colours['soft']}}}"
+        f".rule{{stroke:{colours['edge']}}}.bare{{fill:{colours['bare']};stroke:{colours['edge']}}}"
+        f".marked,.known{{stroke:{colours['mark']}}}.edge{{stroke:{colours['edge']}}}.link{{stroke:{colours['link']}}}"
+        f".reused{{fill:{colours['reused']}}}.computed{{fill:{colours['computed']}}}.dot{{fill:{colours['dot']}}}"
+    )

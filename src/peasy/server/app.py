@@ -1,0 +1,132 @@
+"""FastAPI application: commands under /api, OpenAI-compatible API under /v1, and with `pages` the studio.
+
+`POST /api/<command>` takes a JSON object with the arguments of the function of that name in `commands`. The response
+is what `--json` prints; with `"html": true` it also has `html` (drawn by `render/html`, styled by `/web/style.css`,
+interactive with the modules of `/web/render/`) and `arithmetic` (by cell); with `"format": "svg"` it is that file.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from peasy import __version__
+from peasy.errors import NotFound, PeasyError
+from peasy.server.guard import LOOPBACK, Guard, SecurityMiddleware
+from peasy.server.metrics import LOG, MetricsMiddleware, RequestMetrics
+from peasy.server.model_registry import ModelRegistry
+from peasy.server.openapi import set_openapi
+from peasy.server.responses import MalformedRequest, ServerError, error_response
+from peasy.server.routes import routers
+from peasy.server.session import ClientDisconnected
+from peasy.server.static import static_router
+from peasy.server.watchdog import Watchdog
+from peasy.server.worker_pool import WorkerPool
+
+PUBLIC_PATHS = ("/health",)
+"""Paths that need no API key, so that monitoring works without one."""
+
+
+def build_app(
+    registry: ModelRegistry,
+    *,
+    pages: bool,
+    api_key: str | None = None,
+    allowed_hosts: Iterable[str] = LOOPBACK,
+    allow_ip_hosts: bool = False,
+    max_pending: int = 64,
+    log_prompts: bool = False,
+) -> FastAPI:
+    """Build the application for the models of a registry.
+
+    `key` is the API key that requests must carry. `hosts` are the accepted Host headers; `by_number` also accepts any
+    IP address. `queue` bounds the pending blocking calls. `log_prompts` writes prompts to the access log.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        polling = asyncio.create_task(_poll_watchdogs(registry, app.state.watchdogs))
+        yield
+        polling.cancel()
+        app.state.worker_pool.close()
+        registry.close()
+
+    app = FastAPI(title="peasy", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.state.registry, app.state.worker_pool = registry, WorkerPool(max_pending=max_pending)
+    app.state.watchdogs = dict[str, Watchdog]()
+    app.state.log_prompts = log_prompts
+    app.state.guard, app.state.meter = (
+        Guard(api_key, allowed_hosts, allow_ip_hosts, public_paths=PUBLIC_PATHS),
+        RequestMetrics(),
+    )
+    for router in routers(studio=pages):
+        app.include_router(router)
+    if pages:
+        app.include_router(static_router())
+    app.add_middleware(SecurityMiddleware, guard=app.state.guard)
+    app.add_middleware(MetricsMiddleware, metrics=app.state.meter)
+    _add_error_handlers(app)
+    set_openapi(app, api_key is not None)
+    return app
+
+
+async def _poll_watchdogs(registry: ModelRegistry, watchdogs: dict[str, Watchdog]) -> None:
+    """Poll one watchdog per running engine, once a second."""
+    while True:
+        running = {
+            name: entry.engine_thread for name, entry in registry.loaded.items() if entry.engine_thread is not None
+        }
+        for name in [name for name, watchdog in watchdogs.items() if running.get(name) is not watchdog.engine_thread]:
+            del watchdogs[name]
+        for name, engine_thread in running.items():
+            watchdogs.setdefault(name, Watchdog(engine_thread)).poll()
+        await asyncio.sleep(1.0)
+
+
+def _add_error_handlers(app: FastAPI) -> None:
+    """Register handlers that turn every exception into an error response."""
+
+    @app.exception_handler(PeasyError)
+    async def handle_peasy_error(request: Request, error: PeasyError) -> Response:
+        return error_response(error, request.url.path)
+
+    @app.exception_handler(RequestValidationError)
+    async def handle_validation_error(request: Request, error: RequestValidationError) -> Response:
+        malformed, param = validation_message(error.errors())
+        return error_response(malformed, request.url.path, param)
+
+    @app.exception_handler(HTTPException)
+    async def handle_http_exception(request: Request, error: HTTPException) -> Response:
+        peasy_error: PeasyError = MalformedRequest(str(error.detail))
+        if error.status_code == 404:
+            peasy_error = NotFound(f"No such path: {request.url.path[:100]}.")
+        response = error_response(peasy_error, request.url.path)
+        response.status_code = error.status_code
+        response.headers.update(error.headers or {})
+        return response
+
+    @app.exception_handler(ClientDisconnected)
+    async def handle_disconnect(request: Request, error: ClientDisconnected) -> Response:
+        return Response(status_code=499)
+
+    @app.exception_handler(Exception)
+    async def handle_unexpected_error(request: Request, error: Exception) -> Response:
+        LOG.error("unhandled exception", exc_info=error)
+        return error_response(ServerError(f"This is a bug in peasy: {type(error).__name__}."), request.url.path)
+
+
+def _is_field(part: str | int) -> bool:
+    """True for a field of the body; pydantic also lists the types of a union that it tried."""
+    return isinstance(part, int) or (part.isidentifier() and part not in ("body", "str", "int", "float", "bool"))
+
+
+def validation_message(errors: Any) -> tuple[MalformedRequest, str]:
+    """Return pydantic's errors as one line, and the field of the first; the values sent are not repeated."""
+    first = errors[0]
+    field = ".".join(str(part) for part in first["loc"] if _is_field(part))
+    more = f" ({len(errors) - 1} more)" if len(errors) > 1 else ""
+    return MalformedRequest(f"{field[:200] or 'The body'}: {first['msg'][:300]}.{more}"), field[:200]

@@ -1,0 +1,212 @@
+"""Request security: API key, Host and Origin checks, CSRF token, size limits, security headers.
+
+Requests are refused unless a rule allows them. The rules hold on loopback too, which any web page can reach.
+"""
+
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Iterable, Sequence
+from http.cookies import CookieError, SimpleCookie
+
+from fastapi import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from peasy.errors import PeasyError, UsageError
+from peasy.server.responses import error_response
+
+MAX_BODY_BYTES = 2**20
+"""Default limit of a request body in bytes."""
+
+MAX_HEADER_BYTES = 16 * 1024
+"""Limit of a request's headers and path together in bytes."""
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types default"
+)
+
+SECURITY_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+ENCODED_SECURITY_HEADERS = [(name.encode(), text.encode()) for name, text in SECURITY_HEADERS.items()]
+
+
+class HTTPRefusal(PeasyError):
+    """Refused request with its HTTP status."""
+
+    code, status = "refused", 403
+
+    def __init__(self, status: int, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+def is_loopback(host: str) -> bool:
+    """True if this host can be reached only from this machine.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("localhost")
+    (True, False, True)
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Guard:
+    """Checks of every request. `hosts` are the accepted Host names; `by_number` also accepts any IP address.
+
+    DNS rebinding needs a name, so IP addresses need no list. Paths in `open` need no API key.
+    """
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        allowed_hosts: Iterable[str] = LOOPBACK,
+        allow_ip_hosts: bool = False,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        public_paths: Iterable[str] = (),
+    ) -> None:
+        if api_key is not None and not (api_key.isascii() and api_key.isprintable() and api_key.split() == [api_key]):
+            raise UsageError("The API key cannot be sent in a header.", hint="Use printable ASCII without spaces.")
+        self.api_key, self.allow_ip_hosts, self.max_body_bytes, self.public_paths = (
+            api_key,
+            allow_ip_hosts,
+            max_body_bytes,
+            frozenset(public_paths),
+        )
+        self.allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
+        self.csrf_token, self.shutting_down = secrets.token_urlsafe(24), False
+
+    def set_csrf_cookie(self, response: Response) -> None:
+        """Set the CSRF cookie."""
+        response.set_cookie("peasy", self.csrf_token, httponly=True, samesite="strict", path="/")
+
+    def check(self, method: str, path: str, raw_headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Raise if the request is not allowed."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw_headers}
+        if self.shutting_down:
+            raise HTTPRefusal(503, "This server is shutting down.", hint="Retry when it is back.")
+        if sum(len(name) + len(text) + 4 for name, text in raw_headers) + len(path) > MAX_HEADER_BYTES:
+            raise HTTPRefusal(431, "The headers are too large.", hint=f"At most {MAX_HEADER_BYTES:,} bytes.")
+        self._check_host(headers)
+        self._check_origin(method, headers)
+        if self.api_key is not None and path not in self.public_paths:
+            self._check_key(headers)
+        if headers.get("content-length", "").isdecimal() and int(headers["content-length"]) > self.max_body_bytes:
+            raise self.body_too_large()
+
+    def body_too_large(self) -> HTTPRefusal:
+        """Return the error for a body above the limit."""
+        return HTTPRefusal(413, f"The body has more than {self.max_body_bytes:,} bytes.", hint="Send a smaller body.")
+
+    def _check_host(self, headers: dict[str, str]) -> None:
+        name = headers.get("host", "").lower()
+        host = (name.rpartition(":")[0] if name.rpartition(":")[2].isdecimal() else name).strip("[]")
+        if host not in self.allowed_hosts and not (self.allow_ip_hosts and _is_ip_address(host)):
+            raise HTTPRefusal(421, "This host name is not allowed.", hint="Use localhost, or start with --allow-host.")
+
+    def _check_origin(self, method: str, headers: dict[str, str]) -> None:
+        """Refuse cross-site browser requests; same-origin ones that change something must carry the CSRF cookie."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if origin is None and site is None:
+            return
+        foreign = origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").lower()
+        navigates = method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate" and origin is None
+        if foreign or (site not in (None, "same-origin", "none") and not navigates):
+            raise HTTPRefusal(403, "Cross-site requests are not allowed.")
+        if method not in ("GET", "HEAD") and not hmac.compare_digest(
+            _csrf_cookie(headers).encode(), self.csrf_token.encode()
+        ):
+            raise HTTPRefusal(403, "This page is older than the server.", hint="Reload it.")
+
+    def _check_key(self, headers: dict[str, str]) -> None:
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        assert self.api_key is not None
+        if scheme.lower() != "bearer" or not hmac.compare_digest(key.strip().encode(), self.api_key.encode()):
+            raise HTTPRefusal(401, "The API key is missing or wrong.", hint="Send it as: Authorization: Bearer KEY")
+
+
+def _is_ip_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _csrf_cookie(headers: dict[str, str]) -> str:
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get("peasy")
+    except CookieError:
+        return ""
+    return "" if cookie is None else cookie.value
+
+
+class SecurityMiddleware:
+    """ASGI middleware: applies the guard, bounds the body and adds security headers."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self.app, self.guard = app, guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                present = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    *(header for header in ENCODED_SECURITY_HEADERS if header[0] not in present),
+                ]
+            await send(message)
+
+        try:
+            self.guard.check(scope["method"], scope["path"], scope["headers"])
+            body = await self._read_body(receive)
+        except HTTPRefusal as refused:
+            await error_response(refused, scope["path"])(scope, receive, send_with_headers)
+            return
+        if body is not None:
+            await self.app(scope, _replay(body, receive), send_with_headers)
+
+    async def _read_body(self, receive: Receive) -> bytes | None:
+        """Return the body, or None if the client disconnects before its end; raise if it is too large."""
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            if len(body) > self.guard.max_body_bytes:
+                raise self.guard.body_too_large()
+            if not message.get("more_body", False):
+                return body
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives the buffered body once, then later messages (the disconnect)."""
+    replayed = False
+
+    async def receive_replayed() -> Message:
+        nonlocal replayed
+        if replayed:
+            return await receive()
+        replayed = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_replayed

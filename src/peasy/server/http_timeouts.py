@@ -1,0 +1,135 @@
+"""uvicorn's h11 protocol with idle, request and slow-reader timeouts.
+
+uvicorn waits for ever for a request that trickles in, an idle socket or a client that does not read. Here each has a
+timeout below ten seconds, after which the connection is aborted. A request that is being processed has none.
+"""
+
+import asyncio
+import socket
+import sys
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+IDLE_TIMEOUT = 8.0
+"""Keep-alive timeout in seconds; longer than that of common clients, so that they close first."""
+
+REQUEST_TIMEOUT = 8.0
+"""Seconds from the first byte of a request to its last."""
+
+SLOW_READER_TIMEOUT = 8.0
+"""Seconds in which a client must read at least `TAKEN` bytes of a response."""
+
+MIN_BYTES_READ = 8192
+
+LINGER_TIMEOUT = 1.0
+"""Seconds for a refused client to finish sending: closing at once would reset the connection and lose the response."""
+
+MAX_DISCARDED_BYTES = 8 * 2**20
+"""Bytes of a refused body that are discarded before the connection is aborted."""
+
+MAX_HEADER_BYTES = 16 * 1024
+"""Limit of all headers together in bytes."""
+
+SEND_BUFFER_BYTES = 128 * 1024
+"""Kernel send buffer in bytes."""
+
+
+class TimeoutProtocol(H11Protocol):
+    """h11 protocol with timeouts."""
+
+    _request_timer: asyncio.TimerHandle | None = None
+    _reader_timer: asyncio.TimerHandle | None = None
+    _unsent_bytes = 0
+    _discarded_bytes = 0
+    _lingering = False
+
+    def connection_made(self, transport: Any) -> None:
+        """Start the request timeout."""
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # `pause_writing` is called as soon as one byte is buffered
+        if (connection := transport.get_extra_info("socket")) is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        self._request_timer = self.loop.call_later(REQUEST_TIMEOUT, self._abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel all timers."""
+        for timer in (self._request_timer, self._reader_timer):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse received bytes; discard the rest of a refused body up to a limit."""
+        if self._lingering:
+            return
+        if self.cycle is not None and self.cycle.response_complete and self.cycle.more_body:
+            self._discarded_bytes += len(data)
+            if self._discarded_bytes > MAX_DISCARDED_BYTES:
+                self._abort()
+                return
+        super().data_received(data)
+        self._update_request_timer()
+
+    def _update_request_timer(self) -> None:
+        """Cancel the timer of a complete request; start one for an incomplete request that has none."""
+        if self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete:
+            if self._request_timer is not None:
+                self._request_timer.cancel()
+            self._request_timer, self._discarded_bytes = None, 0
+        elif self._request_timer is None and not self.transport.is_closing():
+            self._request_timer = self.loop.call_later(REQUEST_TIMEOUT, self._abort)
+
+    def on_response_complete(self) -> None:
+        """Start the timer again if a pipelined request has begun."""
+        super().on_response_complete()
+        if self.conn.trailing_data[0] or (self.cycle is not None and not self.cycle.response_complete):
+            self._update_request_timer()
+
+    def pause_writing(self) -> None:
+        """Start the slow-reader timeout."""
+        super().pause_writing()
+        self._start_reader_timer()
+
+    def resume_writing(self) -> None:
+        """Cancel the slow-reader timeout."""
+        super().resume_writing()
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
+            self._reader_timer = None
+
+    def _start_reader_timer(self) -> None:
+        self._unsent_bytes = self.transport.get_write_buffer_size()
+        self._reader_timer = self.loop.call_later(SLOW_READER_TIMEOUT, self._on_reader_timeout)
+
+    def _on_reader_timeout(self) -> None:
+        if self._unsent_bytes - self.transport.get_write_buffer_size() < MIN_BYTES_READ:
+            self._abort()
+        else:
+            self._start_reader_timer()
+
+    def _abort(self) -> None:
+        self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        """Respond to invalid HTTP or too large headers with a JSON error, then linger."""
+        error = sys.exc_info()[1]
+        status = getattr(error, "error_status_hint", 400)
+        text = "The headers are too large." if status == 431 else "Not a valid HTTP request."
+        body = f'{{"error": {{"message": "{text}", "type": "invalid_request_error", "param": null, "code": null}}}}'
+        headers = [("content-type", "application/json"), ("connection", "close"), ("content-length", str(len(body)))]
+        try:
+            self.transport.write(self.conn.send(h11.Response(status_code=status, headers=headers)) or b"")
+            self.transport.write(self.conn.send(h11.Data(data=body.encode())) or b"")
+            self.conn.send(h11.EndOfMessage())
+        except h11.LocalProtocolError:  # a response was already started
+            self._abort()
+            return
+        self._close_slowly()
+
+    def _close_slowly(self) -> None:
+        self._lingering = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(LINGER_TIMEOUT, self._abort)

@@ -1,0 +1,233 @@
+"""Model registry: models by name, loaded once, evicted least recently used first.
+
+A client can only name what is here already: a built-in model, a run, a model in the hub's cache, or one given on the
+command line. Nothing a client sends is ever opened as a path.
+"""
+
+import contextlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from peasy.checkpoint.hub import list_cached
+from peasy.checkpoint.paths import find_runs, list_checkpoints
+from peasy.checkpoint.resolve import ResolvedModel, built_in_models, resolve_model
+from peasy.commands.generate import pack_weights
+from peasy.commands.load import LoadedModel, choose_device, open_resolved
+from peasy.errors import InvalidInput, NotFound, ResourceUnavailable, did_you_mean
+
+if TYPE_CHECKING:
+    from peasy.generation.engine_thread import EngineThread
+    from peasy.generation.limits import EngineLimits
+
+DEFAULT_MEMORY_BYTES = 8 * 2**30
+"""Default limit in bytes for the weights of all loaded models together."""
+
+
+@dataclass(eq=False)
+class LoadedEntry:
+    """A loaded model, with its engine once it was requested; `users` counts the requests that use it now."""
+
+    loaded: LoadedModel
+    folder: Path
+    weight_bytes: int
+    engine_thread: "EngineThread | None" = None
+    num_users: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def in_use(self) -> bool:
+        """True while a request or the engine uses the model."""
+        return self.num_users > 0 or (self.engine_thread is not None and not self.engine_thread.engine.idle)
+
+    def close(self) -> None:
+        """Stop the engine."""
+        if self.engine_thread is not None:
+            self.engine_thread.close()
+
+
+class ModelRegistry:
+    """LRU registry of models: the given ones, and unless `only`, all models on this machine.
+
+    `weights` is the weight format of generating models; `limits` bound each engine, `memory` the bytes of all weights.
+
+    >>> ModelRegistry(["no-such-model"])
+    Traceback (most recent call last):
+    peasy.errors.NotFound: No model "no-such-model".
+    """
+
+    def __init__(
+        self,
+        models: Sequence[str | Path | LoadedModel] = (),
+        *,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        limits: "EngineLimits | None" = None,
+        weights: str = "auto",
+        device: str = "auto",
+        only_given: bool | None = None,
+    ) -> None:
+        self.only_given = bool(models) if only_given is None else only_given
+        self.memory_bytes, self.limits, self.weights, self.device = memory_bytes, limits, weights, device
+        self._registered: dict[str, Callable[[], ResolvedModel | LoadedModel]] = {}
+        for model in models:
+            self._register(model)
+        self._loaded: OrderedDict[str, LoadedEntry] = OrderedDict()
+        self.created = time.time()
+        self._replaced: list[LoadedEntry] = []
+        self._lock, self._load_locks = threading.RLock(), dict[str, threading.Lock]()
+
+    def _register(self, model: str | Path | LoadedModel) -> None:
+        if isinstance(model, LoadedModel):
+            self._registered[model.name] = lambda: model
+            return
+        resolved = resolve_model(model)
+        name = Path(resolved.name).name if resolved.kind == "path" else resolved.name
+        self._registered[name] = lambda: resolve_model(model)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all models that a request may use."""
+        on_disk = () if self.only_given else (*built_in_models(), *find_runs(), *list_cached())
+        return tuple(dict.fromkeys((*self._registered, *on_disk)))
+
+    @property
+    def loaded(self) -> dict[str, LoadedEntry]:
+        """Loaded models by name (a copy)."""
+        with self._lock:
+            return dict(self._loaded)
+
+    @contextmanager
+    def use(self, name: str) -> Iterator[LoadedModel]:
+        """Yield the model of that name; it is not evicted while in use."""
+        with self._in_use(name) as entry:
+            yield entry.loaded
+
+    def check_name(self, name: str) -> str:
+        """Return the name, or raise with the nearest one as a hint."""
+        if name not in (names := self.names):
+            hint = did_you_mean(name, names)
+            hint = hint or (f"Available: {', '.join(names[:12])}." if names else "There are no models yet.")
+            raise NotFound(f'No model "{name[:100]}".', hint=hint)
+        return name
+
+    @contextmanager
+    def engine(self, name: str) -> Iterator["tuple[LoadedModel, EngineThread]"]:
+        """Yield the model and its engine thread, which is started on first use."""
+        with self._in_use(name) as entry:
+            yield entry.loaded, self._start_engine(entry)
+
+    def preload(self) -> None:
+        """Load all given models now and start the engines of those that generate."""
+        for name in self._registered:
+            with contextlib.suppress(InvalidInput), self.engine(name):  # an encoder is loaded, but has no engine
+                pass
+
+    def is_ready(self, name: str) -> bool:
+        """True if this model is loaded and its engine running."""
+        entry = self.loaded.get(name)
+        return entry is not None and entry.engine_thread is not None
+
+    def cancel_all(self) -> None:
+        """Accept no more requests and cancel all running ones; each gets a final event."""
+        for entry in self.loaded.values():
+            if entry.engine_thread is not None:
+                entry.engine_thread.close(timeout=0)
+
+    def close(self) -> None:
+        """Stop all engines and release all models."""
+        for entry in (*self.loaded.values(), *self._replaced):
+            entry.close()
+        with self._lock:
+            self._loaded.clear()
+
+    # Loading and eviction.
+
+    @contextmanager
+    def _in_use(self, name: str) -> Iterator[LoadedEntry]:
+        entry = self._acquire(name)
+        try:
+            yield entry
+        finally:
+            with self._lock:
+                entry.num_users -= 1
+
+    def _acquire(self, name: str) -> LoadedEntry:
+        resolved = self._resolve(self.check_name(name))
+        with self._lock:
+            lock = self._load_locks.setdefault(name, threading.Lock())
+        with lock:  # one lock per name: a model is loaded once, and other models are not blocked
+            with self._lock:
+                entry = self._loaded.get(name)
+                if entry is not None and (isinstance(resolved, LoadedModel) or entry.folder == resolved.folder):
+                    return self._mark_used(name, entry)
+            return self._mark_used(name, self._load(name, resolved))
+
+    def _mark_used(self, name: str, entry: LoadedEntry) -> LoadedEntry:
+        with self._lock:
+            previous = self._loaded.get(name)
+            self._replaced += [previous] if previous is not None and previous is not entry else []
+            self._loaded[name] = entry
+            self._loaded.move_to_end(name)
+            entry.num_users += 1
+        self._close_replaced()
+        return entry
+
+    def _close_replaced(self) -> None:
+        """Close models that a newer checkpoint has replaced, once they are no longer in use."""
+        with self._lock:
+            unused = [entry for entry in self._replaced if not entry.in_use]
+            self._replaced = [entry for entry in self._replaced if entry not in unused]
+        for entry in unused:
+            entry.close()
+
+    def _resolve(self, name: str) -> ResolvedModel | LoadedModel:
+        with self._lock:
+            entry = self._loaded.get(name)
+        run = find_runs().get(name) if name not in self._registered else None
+        if entry is not None and (run is None or next(iter(list_checkpoints(run)), None) == entry.folder):
+            return entry.loaded  # no newer checkpoint
+        return self._registered[name]() if name in self._registered else resolve_model(name, offline=True)
+
+    def _load(self, name: str, resolved: ResolvedModel | LoadedModel) -> LoadedEntry:
+        if isinstance(resolved, LoadedModel):
+            loaded, folder = resolved, Path(name)
+        else:
+            loaded, folder = replace(open_resolved(resolved), name=name), resolved.folder
+        if (device := choose_device(self.device)) != "cpu":
+            loaded.model.to(device)
+        size = loaded.model.weight_bytes()
+        self._evict_for(size, name)
+        return LoadedEntry(loaded, folder, size)
+
+    def _evict_for(self, size: int, name: str) -> None:
+        """Evict least recently used models until the new one fits."""
+        if size > self.memory_bytes:
+            raise ResourceUnavailable(
+                f"{name} needs {size:,} bytes; the limit is {self.memory_bytes:,}.", hint="Raise it with --memory."
+            )
+        with self._lock:
+            for other, entry in list(self._loaded.items()):
+                if sum(loaded.weight_bytes for loaded in self._loaded.values()) + size <= self.memory_bytes:
+                    return
+                if not entry.in_use:
+                    self._loaded.pop(other).close()
+
+    def _start_engine(self, entry: LoadedEntry) -> "EngineThread":
+        from peasy.generation.engine import Engine
+        from peasy.generation.engine_thread import EngineThread
+
+        with entry.lock:
+            if entry.engine_thread is None:
+                loaded = entry.loaded
+                if loaded.kind in ("encoder", "words"):
+                    raise InvalidInput(
+                        f"{loaded.name} ({loaded.kind}) cannot generate text.", hint="Use /v1/embeddings for vectors."
+                    )
+                model, _ = pack_weights(loaded, self.weights)
+                entry.engine_thread = EngineThread(Engine(model, loaded.output_tokenizer(), self.limits))
+            return entry.engine_thread

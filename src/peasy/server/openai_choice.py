@@ -1,0 +1,137 @@
+"""Choices of /v1 responses: text, logprobs and attention, accumulated from the engine's events."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from peasy.tokenization import Tokenizer
+
+if TYPE_CHECKING:
+    from peasy.generation.request import Event, Token
+
+FINISH_REASONS = {"end": "stop", "stop": "stop", "length": "length"}
+"""OpenAI's finish_reason for each of the engine's. Other reasons are errors."""
+
+
+@dataclass(eq=False)
+class ChoiceDelta:
+    """Delta of one choice: what one event adds, or the sum of all events."""
+
+    text: str = ""
+    tokens: list[dict[str, Any]] = field(default_factory=list)
+    attention: list[dict[str, Any]] = field(default_factory=list)
+    finish_reason: str | None = None
+
+    def append(self, delta: "ChoiceDelta") -> None:
+        """Append the next delta."""
+        self.text += delta.text
+        self.tokens += delta.tokens
+        self.attention += delta.attention
+        self.finish_reason = delta.finish_reason or self.finish_reason
+
+    def __bool__(self) -> bool:
+        return bool(self.text or self.tokens or self.attention or self.finish_reason)
+
+
+@dataclass(eq=False)
+class ChoiceBuilder:
+    """Builder of one choice. `ends` are stop tokens in addition to the engine's."""
+
+    tokenizer: Tokenizer
+    source_tokenizer: Tokenizer
+    prompt: Sequence[int]
+    is_encoder_decoder: bool = False
+    stop_token_ids: frozenset[int] = frozenset()
+    with_logprobs: bool = False
+    complete: ChoiceDelta = field(default_factory=ChoiceDelta)
+    token_ids: list[int] = field(default_factory=list)
+    text_length: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """True once the choice has a finish reason."""
+        return self.complete.finish_reason is not None
+
+    def add_event(self, event: "Event") -> ChoiceDelta:
+        """Add an event and return its delta; raise if the event carries an error."""
+        from peasy.generation.request import Ended
+
+        if self.finished:
+            return ChoiceDelta()
+        if isinstance(event, Ended):
+            piece = ChoiceDelta(event.text, finish_reason=FINISH_REASONS.get(event.reason, event.reason))
+            if event.error is not None:
+                raise event.error
+        else:
+            piece = self._token_delta(event)
+        self.complete.append(piece)
+        return piece
+
+    def _token_delta(self, token: "Token") -> ChoiceDelta:
+        self.token_ids.append(token.sampled.id)
+        piece = ChoiceDelta(token.text, finish_reason="stop" if token.sampled.id in self.stop_token_ids else None)
+        if self.with_logprobs:
+            piece.tokens.append(self._logprob_entry(token))
+        if token.attention:
+            piece.attention.append(self._attention_entry(token))
+        self.text_length += len(token.text)
+        return piece
+
+    def _logprob_entry(self, token: "Token") -> dict[str, Any]:
+        others = [{**self._token_fields(other.id), "logprob": other.logprob} for other in token.sampled.top_logprobs]
+        return {
+            **self._token_fields(token.sampled.id),
+            "logprob": token.sampled.logprob,
+            "top": others,
+            "offset": self.text_length,
+        }
+
+    def _token_fields(self, id: int) -> dict[str, Any]:
+        """Return a token as text; an incomplete character as OpenAI writes it (bytes:\\xe2), so that tokens differ."""
+        raw = self.tokenizer.to_bytes(id) if self.tokenizer.byte_level else self.tokenizer.decode([id]).encode()
+        try:
+            text = raw.decode() or self.tokenizer.token(id) or f"<{id}>"
+        except UnicodeDecodeError:
+            text = "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
+        return {"token": text, "bytes": list(raw or text.encode())}
+
+    def _attention_entry(self, token: "Token") -> dict[str, Any]:
+        heads = [
+            {"part": part, "layer": layer, "head": head, "keys": [self._key_entry(part, *key) for key in keys]}
+            for part, layer, head, keys in token.attention
+        ]
+        return {"token": self.tokenizer.piece(token.sampled.id), "place": token.index, "heads": heads}
+
+    def _key_entry(self, part: str, position: int, weight: float) -> dict[str, Any]:
+        """Return a key with its token, which is from the source, the prompt or the generated text."""
+        if part == "cross_attention":
+            return {"place": position, "token": self.source_tokenizer.piece(self.prompt[position]), "weight": weight}
+        start = (
+            1 if self.is_encoder_decoder else len(self.prompt)
+        )  # an encoder-decoder's output begins with decoder_start
+        if position >= start:
+            piece = self.tokenizer.piece(self.token_ids[position - start])
+        else:
+            piece = "<start>" if self.is_encoder_decoder else self.tokenizer.piece(self.prompt[position])
+        return {"place": position, "token": piece, "weight": weight}
+
+
+def completion_logprobs(tokens: Sequence[dict[str, Any]], start: int = 0) -> dict[str, Any]:
+    """Return logprobs in the format of /v1/completions."""
+    return {
+        "tokens": [token["token"] for token in tokens],
+        "token_logprobs": [token["logprob"] for token in tokens],
+        "top_logprobs": [{other["token"]: other["logprob"] for other in token["top"]} for token in tokens],
+        "text_offset": [start + token["offset"] for token in tokens],
+    }
+
+
+def chat_logprobs(tokens: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return logprobs in the format of /v1/chat/completions."""
+    keys = ("token", "logprob", "bytes")
+    rows = [
+        {key: token[key] for key in keys}
+        | {"top_logprobs": [{key: other[key] for key in keys} for other in token["top"]]}
+        for token in tokens
+    ]
+    return {"content": rows, "refusal": None}

@@ -1,0 +1,139 @@
+"""Responses of the command API: result envelope as printed by `--json`, file downloads, error mapping."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from peasy import render
+from peasy.commands.result import Result
+from peasy.errors import InvalidInput, PeasyError
+from peasy.render.html import widget_parts
+from peasy.render.json import to_plain
+
+SCHEMA_VERSION = 1
+
+Text = Annotated[str, Field(max_length=200_000)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+OutputFormat = Literal["html", "svg", "png", "tex", "md", "csv", "json", "npz"]
+
+MEDIA_TYPES = {
+    "html": "text/html", "svg": "image/svg+xml", "png": "image/png", "tex": "application/x-tex", "md": "text/markdown",
+    "csv": "text/csv", "json": "application/json", "npz": "application/zip",
+}  # fmt: skip
+
+STATUS_BY_CODE = {
+    "usage": 400, "malformed": 400, "invalid-input": 400, "no-choice": 400, "not-found": 404, "overloaded": 429,
+    "missing-part": 501, "needs-network": 503, "no-room": 507, "fault": 500, "error": 500,
+}  # fmt: skip
+
+
+class Strict(BaseModel):
+    """Strict body: unknown fields, numbers as strings, NaN and infinity are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_integral_floats(cls, value: Any) -> Any:
+        """Accept 5.0 where an integer is expected: JSON does not distinguish them."""
+        return _integral_floats_to_int(value)
+
+
+def _integral_floats_to_int(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 2**63 else value
+    if isinstance(value, dict):
+        return {key: _integral_floats_to_int(item) for key, item in value.items()}
+    return [_integral_floats_to_int(item) for item in value] if isinstance(value, list) else value
+
+
+class CommandBody(Strict):
+    """Fields of every command's body: `html` also renders the result, `format` returns it as a file instead."""
+
+    html: bool = Field(False, description="Also render the result as an HTML fragment.")
+    format: OutputFormat | None = Field(None, description="Return the result as a file of this format instead.")
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the command: only fields that were sent, so that its own defaults hold."""
+        return {key: value for key, value in self.model_dump(exclude_unset=True).items() if key not in _NON_ARGUMENTS}
+
+
+_NON_ARGUMENTS = ("html", "format", "model")
+
+
+async def respond(
+    request: Request, command: str, body: CommandBody, work: Callable[[], Result], next_commands: Sequence[str] = ()
+) -> Response:
+    """Run a command in the worker pool and return its result as a response."""
+    return await request.app.state.worker_pool.run(lambda: make_response(command, body, work(), next_commands))
+
+
+def make_response(command: str, body: CommandBody, result: Result, next_commands: Sequence[str] = ()) -> Response:
+    """Return a result as a JSON envelope, or as a file if `format` is given."""
+    if body.format is not None:
+        return file_response(command, result, body.format)
+    envelope: dict[str, Any] = {"ok": True, "command": command, "schema": SCHEMA_VERSION, "result": result.data()}
+    envelope |= {"files": [], "next": list(next_commands)}
+    if body.html:
+        envelope["html"], _, arithmetic = widget_parts(result.document())
+        envelope["arithmetic"] = json.loads(arithmetic)
+    return JSONResponse(to_plain(envelope))
+
+
+def file_response(command: str, result: Result, output_format: str) -> Response:
+    """Return a result as a file download."""
+    content = (
+        render.json.dump(result.data()) if output_format == "json" else render.draw(result.document(), output_format)
+    )
+    headers = {"content-disposition": f'attachment; filename="{command}.{output_format}"'}
+    return Response(content, media_type=MEDIA_TYPES[output_format], headers=headers)
+
+
+class MalformedRequest(InvalidInput):
+    """Request that does not match its schema."""
+
+    code = "malformed"
+
+
+class ServerError(PeasyError):
+    """Internal error (500): a bug, not the client's mistake."""
+
+    code = "fault"
+
+
+OPENAI_ERROR_TYPES = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    429: "rate_limit_error",
+}  # fmt: skip
+"""OpenAI's error type for each HTTP status."""
+
+
+def http_status(error: PeasyError) -> int:
+    """Return the HTTP status of an error."""
+    return getattr(error, "status", None) or STATUS_BY_CODE.get(error.code, 500)
+
+
+def openai_error(error: PeasyError, param: str | None = None) -> dict[str, Any]:
+    """Return an error in OpenAI's format."""
+    status = http_status(error)
+    kind = OPENAI_ERROR_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    message = error.message if error.hint is None else f"{error.message} {error.hint}"
+    return {"error": {"message": message, "type": kind, "param": param, "code": error.code}}
+
+
+def error_response(error: PeasyError, path: str = "/api", param: str | None = None) -> JSONResponse:
+    """Return an error as a response: in OpenAI's format under /v1, as an envelope of `--json` elsewhere."""
+    status = http_status(error)
+    details: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    envelope = {"ok": False, "error": details, "exit": error.exit_code}
+    retry_after = getattr(error, "retry_after", None if status != 503 else 1.0)
+    headers = {} if retry_after is None else {"retry-after": str(max(1, math.ceil(retry_after)))}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return JSONResponse(to_plain(openai_error(error, param) if path.startswith("/v1") else envelope), status, headers)

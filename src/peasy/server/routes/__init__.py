@@ -1,0 +1,25 @@
+"""HTTP routes, one module per group of endpoints.
+
+May import: fastapi, server, commands and every package below. Imported by: server.
+In: a validated request. Out: a response; errors are PeasyErrors, which `responses` maps to HTTP.
+"""
+
+from importlib import import_module
+
+from fastapi import APIRouter
+
+API_MODULES = (
+    "completions", "embeddings", "paper", "model", "looking", "learning", "state", "work", "generate", "translation",
+    "meaning",
+)  # fmt: skip
+"""Modules of this package, each with a `router`."""
+
+STUDIO_MODULES = ("training", "experiment", "models")
+"""Modules for the studio only: they start processes and write into the user's data directory."""
+
+
+def routers(studio: bool = False) -> list[APIRouter]:
+    """Return all routers."""
+    return [
+        import_module(f"peasy.server.routes.{name}").router for name in API_MODULES + (STUDIO_MODULES if studio else ())
+    ]

@@ -1,0 +1,281 @@
+"""OpenAI-compatible /v1/completions and /v1/chat/completions, streaming or not."""
+
+import json
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from peasy.commands.load import LoadedModel
+from peasy.errors import InvalidInput, PeasyError
+from peasy.render.json import to_plain
+from peasy.server.guard import HTTPRefusal
+from peasy.server.openai_choice import ChoiceBuilder, ChoiceDelta, chat_logprobs, completion_logprobs
+from peasy.server.openai_schema import ChatBody, CompletionBody, SamplingBody
+from peasy.server.responses import ServerError, openai_error
+from peasy.server.session import LONG_PROMPT_CHARS, Session, open_session, run_until_disconnect
+from peasy.tokenization.chat_template import apply_chat_template
+
+router = APIRouter(prefix="/v1")
+
+DEFAULT_CHAT_TOKENS = 256
+"""Default max_tokens of a chat completion."""
+
+
+@router.post("/completions")
+async def post_completions(request: Request, body: CompletionBody) -> Response:
+    """Complete one or more prompts."""
+    n = body.n or 1
+    if body.best_of not in (None, n):
+        raise InvalidInput("best_of must equal n: all choices are returned.", hint="Leave it out.")
+    if body.echo and body.logprobs is not None:
+        raise InvalidInput("echo with logprobs is not supported.", hint="Leave out echo or logprobs.")
+    prompts = body.prompts()
+    size = sum(len(prompt) for prompt in prompts)
+    sampling = body.sampling_params(body.max_tokens or 16, body.logprobs)
+    session = await open_session(
+        request.app.state.registry,
+        body,
+        lambda loaded: [_prompt_ids(loaded, prompt) for prompt in prompts],
+        size,
+        sampling,
+    )
+    return await _respond(request, body, session, COMPLETION_FORMAT)
+
+
+def _prompt_ids(loaded: LoadedModel, prompt: str | list[int]) -> list[int]:
+    return loaded.encode_prompt(prompt) if isinstance(prompt, str) else prompt
+
+
+@router.post("/chat/completions")
+async def post_chat(request: Request, body: ChatBody) -> Response:
+    """Return the model's next message in a conversation."""
+    if body.top_logprobs is not None and not body.logprobs:
+        raise InvalidInput("top_logprobs needs logprobs.", hint='Send "logprobs": true.')
+    num_logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    max_tokens = body.max_completion_tokens or body.max_tokens or DEFAULT_CHAT_TOKENS
+    messages = [message.for_template() for message in body.messages]
+
+    def encode_chat(loaded: LoadedModel) -> list[list[int]]:
+        tokenizer = loaded.require_tokenizer()
+        if loaded.model.is_encoder_decoder or tokenizer.chat_template is None:
+            raise InvalidInput(
+                f"{body.model} has no chat template.", hint="Use POST /v1/completions with a prompt instead."
+            )
+        return [list(tokenizer.encode(apply_chat_template(tokenizer, messages), add_special_tokens=False).ids)]
+
+    # The template runs in a sandbox process, which takes a while: the size LONG keeps it off the event loop.
+    sampling = body.sampling_params(max_tokens, num_logprobs)
+    session = await open_session(request.app.state.registry, body, encode_chat, LONG_PROMPT_CHARS, sampling)
+    return await _respond(request, body, session, CHAT_FORMAT)
+
+
+@dataclass(frozen=True)
+class CompletionFormat:
+    """Differences between completions and chat completions: object names, choice and delta formats."""
+
+    id_prefix: str
+    object_type: str
+    chunk_type: str
+    make_choice: Callable[[ChoiceDelta, SamplingBody, str], dict[str, Any]]
+    make_delta: Callable[[ChoiceDelta, SamplingBody, int], dict[str, Any]]
+    first_delta: dict[str, Any] | None = None
+
+
+def _completion_choice(delta: ChoiceDelta, body: Any, echoed: str) -> dict[str, Any]:
+    logprobs = completion_logprobs(delta.tokens, len(echoed)) if body.logprobs is not None else None
+    return {"text": echoed + delta.text, "logprobs": logprobs}
+
+
+def _completion_delta(delta: ChoiceDelta, body: Any, index: int) -> dict[str, Any]:
+    logprobs = completion_logprobs(delta.tokens) if body.logprobs is not None else None
+    return {"text": delta.text, "logprobs": logprobs}
+
+
+def _chat_choice(delta: ChoiceDelta, body: Any, echoed: str) -> dict[str, Any]:
+    message = {"role": "assistant", "content": delta.text, "refusal": None}
+    return {"message": message, "logprobs": chat_logprobs(delta.tokens) if body.logprobs else None}
+
+
+def _chat_delta(delta: ChoiceDelta, body: Any, index: int) -> dict[str, Any]:
+    content = {"content": delta.text} if delta.text or not delta.finish_reason else {}
+    return {"delta": content, "logprobs": chat_logprobs(delta.tokens) if body.logprobs and delta.tokens else None}
+
+
+COMPLETION_FORMAT = CompletionFormat(
+    "cmpl", "text_completion", "text_completion", _completion_choice, _completion_delta
+)
+CHAT_FORMAT = CompletionFormat(
+    "chatcmpl",
+    "chat.completion",
+    "chat.completion.chunk",
+    _chat_choice,
+    _chat_delta,
+    {"role": "assistant", "content": ""},
+)
+
+
+async def _respond(
+    request: Request, body: SamplingBody, session: Session, response_format: CompletionFormat
+) -> Response:
+    reply = _CompletionResponse(body, session, response_format)
+    prompts = body.model_dump(include={"prompt", "messages"}) if request.app.state.log_prompts else {}
+    request.state.log_fields = lambda: reply.log_fields() | prompts
+    if body.stream:
+        return _CompletionStream(reply)
+    return JSONResponse(await run_until_disconnect(request, reply.complete()))
+
+
+class _CompletionStream(StreamingResponse):
+    """Streaming response that closes its session at the end, also when the client disconnects."""
+
+    def __init__(self, response: "_CompletionResponse") -> None:
+        super().__init__(response.stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        self.session = response.session
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream over ASGI."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.session.close()
+
+
+class _CompletionResponse:
+    """Response of one request, as one JSON object or as a stream of chunks."""
+
+    def __init__(self, body: SamplingBody, session: Session, response_format: CompletionFormat) -> None:
+        self.body, self.session, self.format = body, session, response_format
+        self.common_fields = {
+            "id": f"{response_format.id_prefix}-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": body.model,
+        }
+        loaded = session.loaded
+        tokenizer, source_tokenizer = loaded.output_tokenizer(), loaded.require_tokenizer()
+        stops_at_eos = response_format is CHAT_FORMAT and tokenizer.special_tokens.eos is not None
+        self.choices = [
+            ChoiceBuilder(
+                tokenizer, source_tokenizer, ids, loaded.model.is_encoder_decoder,
+                frozenset([tokenizer.special_tokens.eos]) if stops_at_eos else frozenset(),  # type: ignore[list-item]
+                with_logprobs=body.logprobs not in (None, False),  # type: ignore[attr-defined]
+            )
+            for ids in session.prompts
+            for _ in range(session.n)
+        ]  # fmt: skip
+
+    def log_fields(self) -> dict[str, Any]:
+        """Return the fields of the access log."""
+        return {"model": self.body.model, "stream": bool(self.body.stream), **self.usage()}
+
+    def usage(self) -> dict[str, Any]:
+        """Return OpenAI's usage object."""
+        num_prompt = sum(len(ids) for ids in self.session.prompts)
+        num_generated = sum(len(choice.token_ids) for choice in self.choices)
+        return {
+            "prompt_tokens": num_prompt,
+            "completion_tokens": num_generated,
+            "total_tokens": num_prompt + num_generated,
+            "prompt_tokens_details": {"cached_tokens": self.session.num_cached_tokens},
+        }
+
+    async def _deltas(self) -> AsyncIterator[list[tuple[int, ChoiceDelta]]]:
+        """Yield new deltas with the index of their choice, until all choices are finished."""
+        try:
+            async for events in self.session.events():
+                yield [(index, self.choices[index].add_event(event)) for index, event in events]
+                if all(choice.finished for choice in self.choices):
+                    return
+        finally:
+            self.session.close()
+
+    async def complete(self) -> dict[str, Any]:
+        """Return the complete response object."""
+        async for _ in self._deltas():
+            pass
+        for choice in self.choices:
+            _raise_if_incomplete(choice.complete.finish_reason)
+        choices = [self._choice(index, choice) for index, choice in enumerate(self.choices)]
+        return to_plain(
+            {**self.common_fields, "object": self.format.object_type, "choices": choices, "usage": self.usage()}
+        )
+
+    def _choice(self, index: int, choice: ChoiceBuilder) -> dict[str, Any]:
+        echoed = ""
+        if getattr(self.body, "echo", False):
+            echoed = self.session.loaded.require_tokenizer().decode(choice.prompt)
+        fields = self.format.make_choice(choice.complete, self.body, echoed)
+        return {"index": index, **fields, "finish_reason": choice.complete.finish_reason} | _attention_field(
+            choice.complete, self.body
+        )
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Yield server-sent events; errors too are sent as events, and the stream always ends with [DONE]."""
+        try:
+            yield self._first_chunks()
+            async for deltas in self._deltas():
+                for _, delta in deltas:
+                    _raise_if_incomplete(delta.finish_reason)
+                yield b"".join(self._chunk(index, delta) for index, delta in deltas if delta)
+            if self.body.include_usage:
+                yield _server_sent_event(
+                    {**self.common_fields, "object": self.format.chunk_type, "choices": [], "usage": self.usage()}
+                )
+        except PeasyError as error:
+            yield _server_sent_event(openai_error(error))
+        except Exception as error:
+            logging.getLogger("peasy.server").exception("unhandled exception in a stream")
+            yield _server_sent_event(openai_error(ServerError(f"This is a bug in peasy: {type(error).__name__}.")))
+        yield b"data: [DONE]\n\n"
+
+    def _first_chunks(self) -> bytes:
+        """Return the first chunks of a stream: the role of a chat message, or the echoed prompt."""
+        if self.format.first_delta is not None:
+            return b"".join(
+                self._chunk_event(index, {"delta": self.format.first_delta, "logprobs": None})
+                for index, _ in self._indexed_choices
+            )
+        if not getattr(self.body, "echo", False):
+            return b""
+        tokenizer = self.session.loaded.require_tokenizer()
+        return b"".join(
+            self._chunk_event(index, {"text": tokenizer.decode(choice.prompt), "logprobs": None})
+            for index, choice in self._indexed_choices
+        )
+
+    @property
+    def _indexed_choices(self) -> list[tuple[int, ChoiceBuilder]]:
+        return list(enumerate(self.choices))
+
+    def _chunk(self, index: int, delta: ChoiceDelta) -> bytes:
+        fields = self.format.make_delta(delta, self.body, index)
+        return self._chunk_event(index, fields | _attention_field(delta, self.body), delta.finish_reason)
+
+    def _chunk_event(self, index: int, fields: dict[str, Any], finish_reason: str | None = None) -> bytes:
+        choice = {"index": index, **fields, "finish_reason": finish_reason}
+        usage = {"usage": None} if self.body.include_usage else {}
+        return _server_sent_event(
+            {**self.common_fields, "object": self.format.chunk_type, "choices": [choice], **usage}
+        )
+
+
+def _attention_field(delta: ChoiceDelta, body: SamplingBody) -> dict[str, Any]:
+    return {} if body.attention is None else {"attention": delta.attention}
+
+
+def _server_sent_event(data: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(to_plain(data), ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
+
+
+def _raise_if_incomplete(finish_reason: str | None) -> None:
+    """Raise if generation ended for any reason but stop or length."""
+    if finish_reason == "cancelled":
+        raise HTTPRefusal(503, "This server is shutting down; the text is incomplete.", hint="Retry when it is back.")
+    if finish_reason not in (None, "stop", "length"):
+        raise HTTPRefusal(503, f"The text is incomplete: {finish_reason}.", hint="Retry.")

@@ -1,0 +1,65 @@
+"""OpenAI-compatible /v1/embeddings and /v1/models."""
+
+import base64
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from peasy.errors import InvalidInput
+from peasy.server.model_registry import ModelRegistry
+from peasy.server.openai_schema import EmbeddingBody
+
+router = APIRouter(prefix="/v1")
+
+
+@router.post("/embeddings")
+async def post_embeddings(request: Request, body: EmbeddingBody) -> Response:
+    """Return one vector per text."""
+    response = await request.app.state.worker_pool.run(lambda: _embed(request.app.state.registry, body))
+    request.state.log_fields = lambda: {"model": body.model, **response["usage"]}
+    return JSONResponse(response)
+
+
+def _embed(registry: ModelRegistry, body: EmbeddingBody) -> dict[str, Any]:
+    texts = [body.input] if isinstance(body.input, str) else body.input
+    with registry.use(body.model) as loaded:
+        vectors = np.asarray(loaded.embed(texts, pooling=body.pooling), dtype="<f4")
+        tokenizer = loaded.require_tokenizer()
+        max_length = getattr(loaded.model.config, "max_length", None) or getattr(
+            loaded.model.config, "max_seq_len", None
+        )
+        num_tokens = sum(min(len(ids), max_length or len(ids)) for ids in tokenizer.encode_batch_ids(texts))
+    if body.dimensions not in (None, vectors.shape[1]):
+        raise InvalidInput(
+            f"dimensions: the vectors of {body.model} have {vectors.shape[1]} dimensions.", hint="Leave it out."
+        )
+    entries = [
+        {"object": "embedding", "index": index, "embedding": _encode_vector(vector, body)}
+        for index, vector in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+    return {"object": "list", "data": entries, "model": body.model, "usage": usage}
+
+
+def _encode_vector(vector: np.ndarray, body: EmbeddingBody) -> Any:
+    return base64.b64encode(vector.tobytes()).decode() if body.encoding_format == "base64" else vector.tolist()
+
+
+@router.get("/models")
+async def get_models(request: Request) -> Response:
+    """List all models."""
+    registry: ModelRegistry = request.app.state.registry
+    return JSONResponse({"object": "list", "data": [_model_entry(name, registry.created) for name in registry.names]})
+
+
+@router.get("/models/{name:path}")
+async def get_model(request: Request, name: str) -> Response:
+    """Return one model."""
+    registry: ModelRegistry = request.app.state.registry
+    return JSONResponse(_model_entry(registry.check_name(name), registry.created))
+
+
+def _model_entry(name: str, created: float) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": int(created), "owned_by": "peasy"}

@@ -1,0 +1,275 @@
+"""Training routes: start, resume, stop, compare, metrics, attention film, uploads. Jobs run in one subprocess."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from pydantic import Field
+
+from peasy.checkpoint.paths import run_path
+from peasy.commands.attention_history import module_attention_history
+from peasy.commands.result import Result
+from peasy.commands.runs import Run, metrics_since, runs
+from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
+from peasy.server import upload
+from peasy.server.jobs import JobRunner
+from peasy.server.responses import CommandBody, Name, respond
+from peasy.server.routes.data_runs import check_built_in
+from peasy.training.run_names import random_run_name
+from peasy.views.document import Document, Paragraph
+
+ModelKind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
+PresetSize = Literal["tiny", "small", "base"]
+RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,60}$")]
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Create the job runner; at shutdown a running job saves and stops."""
+    job_runner = app.state.job_runner = JobRunner()
+    yield
+    job_runner.close()
+
+
+router = APIRouter(prefix="/api", lifespan=lifespan)
+
+
+class JobResult(Result):
+    """The newest job, or none."""
+
+    def __init__(self, job_runner: JobRunner) -> None:
+        self.job = None if job_runner.job is None else job_runner.job.data()
+
+    def document(self) -> Document:
+        """Return one sentence."""
+        text = "No job is running." if self.job is None else f"{self.job['about']}: {self.job['state']}."
+        return Document("Job", (Paragraph(text),))
+
+    def data(self) -> dict[str, Any]:
+        """Return the job as JSON data."""
+        return {"job": self.job}
+
+
+class TrainingBudgetBody(CommandBody):
+    """Training data (a built-in data set or an upload), preset, budget in minutes or steps, seed."""
+
+    data: Name | None = None
+    upload: Annotated[str, Field(max_length=100)] | None = None
+    preset: PresetSize | None = None
+    minutes: float | None = Field(None, gt=0, le=1440)
+    steps: int | None = Field(None, ge=1, le=1_000_000)
+    seed: int | None = Field(None, ge=0, le=2**31)
+    run: RunName | None = None
+
+    def data_flags(self) -> list[str]:
+        """Return the --data flag; never a path that a client sent."""
+        if (self.data is None) == (self.upload is None):
+            raise UsageError("Training needs data: a built-in data set or an upload.", hint="See /api/data.")
+        source = check_built_in(self.data) if self.data is not None else str(upload.upload_path(self.upload or ""))
+        return ["--data", source]
+
+    def budget_flags(self) -> list[str]:
+        """Return the flags for preset, budget and seed."""
+        if self.minutes is not None and self.steps is not None:
+            raise UsageError("Give minutes or steps, not both.")
+        flags = {"--preset": self.preset, "--minutes": self.minutes, "--steps": self.steps, "--seed": self.seed}
+        return [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
+
+
+class TrainBody(TrainingBudgetBody):
+    """Settings of a new run; with `resume`, the name of the run to continue."""
+
+    kind: ModelKind | None = None
+    sentence: Annotated[str, Field(max_length=500)] | None = None
+    prompts: list[Annotated[str, Field(min_length=1, max_length=500)]] = Field([], max_length=4)
+    resume: bool = False
+
+
+@router.post("/train")
+async def post_train(request: Request, body: TrainBody) -> Response:
+    """Start or resume a run as a background job; /api/job and /api/metrics give its progress."""
+    arguments, name = _resume_arguments(body) if body.resume else _new_run_arguments(body)
+    job_runner: JobRunner = request.app.state.job_runner
+
+    def work() -> Result:
+        job_runner.start("train", [*arguments, "--run", name, "--json"], f"Training {name}", [name])
+        return JobResult(job_runner)
+
+    return await respond(request, "train", body, work)
+
+
+def _new_run_arguments(body: TrainBody) -> tuple[list[str], str]:
+    if body.kind is None:
+        raise UsageError("Training needs a kind.", hint="Give gpt, rnn, cnn, ngram, translator, encoder or words.")
+    name = body.run or random_run_name({run.name for run in runs().runs})
+    if run_path(name).exists():
+        raise InvalidInput(f"A run {name} already exists.", hint="Resume it, or choose another name.")
+    settings = {"sentence": body.sentence or None, "prompts": body.prompts or None}
+    flags = [word for key, value in settings.items() if value for word in ("--set", f"{key}={json.dumps(value)}")]
+    return [body.kind, *body.data_flags(), *body.budget_flags(), *flags], name
+
+
+def _resume_arguments(body: TrainBody) -> tuple[list[str], str]:
+    run = find_run(body.run or "")
+    if run.recipe()["trains"] == "ngram":
+        raise InvalidInput("An n-gram model cannot be resumed: it has counted all data.", hint="Start a new run.")
+    return [run.recipe()["trains"], *body.budget_flags(), "--resume"], run.name
+
+
+class CompareBody(TrainingBudgetBody):
+    """Kinds of models to train on the same data with the same budget; each becomes a run NAME-KIND."""
+
+    kinds: list[ModelKind] = Field(min_length=2, max_length=8)
+
+
+@router.post("/compare")
+async def post_compare(request: Request, body: CompareBody) -> Response:
+    """Compare kinds of models as a background job; /api/metrics gives the curves of each run."""
+    name = body.run or random_run_name({run.name.rpartition("-")[0] for run in runs().runs})
+    arguments = [*body.kinds, *body.data_flags(), *body.budget_flags(), "--run", name, "--json"]
+    run_names = [f"{name}-{kind}" for kind in body.kinds]
+    job_runner: JobRunner = request.app.state.job_runner
+
+    def work() -> Result:
+        job_runner.start("compare", arguments, f"Comparing {', '.join(body.kinds)}", run_names)
+        return JobResult(job_runner)
+
+    return await respond(request, "compare", body, work)
+
+
+@router.post("/job")
+async def post_job(request: Request, body: CommandBody) -> Response:
+    """Return the running job, or the last one."""
+    return await respond(request, "job", body, lambda: JobResult(request.app.state.job_runner))
+
+
+@router.post("/job/stop")
+async def post_stop(request: Request, body: CommandBody) -> Response:
+    """Request the running job to save and stop."""
+
+    def work() -> Result:
+        request.app.state.job_runner.stop()
+        return JobResult(request.app.state.job_runner)
+
+    return await respond(request, "job", body, work)
+
+
+class MetricsBody(CommandBody):
+    """Name of a run, and the index of the first event to return."""
+
+    name: Name
+    since: int = Field(0, ge=0)
+
+
+@router.post("/metrics")
+async def post_metrics(request: Request, body: MetricsBody) -> Response:
+    """Return the events of a run (steps, validations, samples) as `peasy train --json` prints them."""
+
+    def work() -> Result:
+        if is_preparing(request.app.state.job_runner, body.name):
+            return PreparingRunMetrics(body.name)
+        return metrics_since(find_run(body.name), body.since)
+
+    return await respond(request, "metrics", body, work)
+
+
+class PreparingRunMetrics(Result):
+    """Metrics of a run whose data are still being tokenized: no events yet."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def document(self) -> Document:
+        """Return one sentence."""
+        return Document(self.name, (Paragraph("The run is being prepared."),))
+
+    def data(self) -> dict[str, Any]:
+        """Return the metrics of a run without events."""
+        return {"run": self.name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
+
+
+class EmptyFilm(Result):
+    """Empty film: a run without attention snapshots so far, or of a kind without attention."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def document(self) -> Document:
+        """Return one sentence."""
+        return Document(self.name, (Paragraph("No attention has been recorded yet."),))
+
+    def data(self) -> dict[str, Any]:
+        """Return a film without frames."""
+        return {"run": self.name, "text": "", "steps": [], "places": [], "place": None, "heads": 0, "caveat": ""}
+
+
+class FilmBody(CommandBody):
+    """Name of a run, and the module path of one attention, such as decoder.0.attention."""
+
+    name: Name
+    place: Name | None = None
+
+
+@router.post("/film")
+async def post_film(request: Request, body: FilmBody) -> Response:
+    """Return how attention on one sentence changed during training."""
+
+    def work() -> Result:
+        from peasy.training.attention_snapshots import find_snapshots
+
+        if is_preparing(request.app.state.job_runner, body.name):
+            return EmptyFilm(body.name)
+        run = find_run(body.name)
+        return module_attention_history(run.folder, body.place) if find_snapshots(run.folder) else EmptyFilm(run.name)
+
+    return await respond(request, "film", body, work)
+
+
+def is_preparing(job_runner: JobRunner, name: str) -> bool:
+    """True if the running job will create this run but has not done so yet."""
+    job = job_runner.job
+    return job is not None and job.running and name in job.run_names and not run_path(name).exists()
+
+
+def find_run(name: str) -> Run:
+    """Return a run by name, or raise."""
+    known = {run.name: run for run in runs().runs}
+    if name not in known:
+        raise NotFound(f'No run "{name[:100]}".', hint=did_you_mean(name, known))
+    return known[name]
+
+
+class UploadBody(CommandBody):
+    """Chunk of a text; `upload` is the id returned for the first chunk."""
+
+    name: Annotated[str, Field(max_length=200)] = "text.txt"
+    text: Annotated[str, Field(max_length=400_000)]
+    upload: Annotated[str, Field(max_length=100)] | None = None
+
+
+class UploadResult(Result):
+    """Id and size of an upload."""
+
+    def __init__(self, id: str, size: int) -> None:
+        self.id, self.size = id, size
+
+    def document(self) -> Document:
+        """Return one sentence."""
+        return Document("Upload", (Paragraph(f"{self.size:,} bytes."),))
+
+    def data(self) -> dict[str, Any]:
+        """Return id and size."""
+        return {"upload": self.id, "bytes": self.size}
+
+
+@router.post("/upload")
+async def post_upload(request: Request, body: UploadBody) -> Response:
+    """Append a chunk to an uploaded training text."""
+
+    def work() -> Result:
+        id = body.upload or upload.new_upload_id(body.name)
+        return UploadResult(id, upload.append_text(id, body.text))
+
+    return await respond(request, "upload", body, work)

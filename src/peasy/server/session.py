@@ -1,0 +1,144 @@
+"""Generation session of one request: passes events from the engine thread to the asyncio event loop."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fastapi import Request
+from starlette.types import Receive
+
+from peasy.commands.load import LoadedModel
+from peasy.errors import InvalidInput
+from peasy.server.model_registry import ModelRegistry
+from peasy.server.openai_schema import MAX_CHOICES, SamplingBody
+
+if TYPE_CHECKING:
+    from peasy.generation import request as engine
+    from peasy.generation.engine_thread import EngineThread
+    from peasy.generation.response_stream import ResponseStream
+
+LONG_PROMPT_CHARS = 20_000
+"""Characters; longer prompts are tokenized in a thread, so that they do not block the event loop."""
+
+PromptEncoder = Callable[[LoadedModel], Sequence[list[int]]]
+"""Function that returns the token ids of all prompts, given the model."""
+
+
+class ClientDisconnected(Exception):
+    """The client has closed the connection."""
+
+
+@dataclass(eq=False)
+class Session:
+    """Running generation of one request. Open with `open_session`, read `events`; `close` frees the engine's memory."""
+
+    loaded: LoadedModel
+    engine_thread: "EngineThread"
+    n: int
+    exit_stack: contextlib.ExitStack
+    prompts: Sequence[list[int]] = ()
+    streams: "list[ResponseStream]" = field(default_factory=list)
+
+    async def events(self) -> "AsyncIterator[list[tuple[int, engine.Event]]]":
+        """Yield the new events in order, as (index of the choice, event)."""
+        from peasy.generation.request import Ended
+
+        ready, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def notify() -> None:
+            with contextlib.suppress(RuntimeError):  # the event loop has ended before the engine
+                loop.call_soon_threadsafe(ready.set)
+
+        for stream in self.streams:
+            stream.on_event = notify
+        ready.set()
+        num_unfinished = self.n * len(self.prompts)
+        while num_unfinished:
+            await ready.wait()
+            ready.clear()
+            events = [
+                (self.n * index + event.choice, event)
+                for index, stream in enumerate(self.streams)
+                for event in stream.pop_all()
+            ]
+            num_unfinished -= sum(isinstance(event, Ended) for _, event in events)
+            if events:
+                yield events
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """Number of prompt tokens taken from the prefix cache."""
+        return sum(stream.num_cached_tokens for stream in self.streams)
+
+    def close(self) -> None:
+        """Cancel what is still running and release the model."""
+        for stream in self.streams:
+            stream.close()
+        self.exit_stack.close()
+
+
+async def open_session(
+    registry: ModelRegistry,
+    body: SamplingBody,
+    encode_prompts: PromptEncoder,
+    num_chars: int,
+    sampling_params: dict[str, Any],
+) -> Session:
+    """Submit the requests to the engine; invalid ones raise here, before any work is done."""
+    if num_chars < LONG_PROMPT_CHARS and registry.is_ready(body.model):
+        return _open_session(registry, body, encode_prompts, sampling_params)
+    return await asyncio.to_thread(_open_session, registry, body, encode_prompts, sampling_params)
+
+
+def _open_session(
+    registry: ModelRegistry, body: SamplingBody, encode_prompts: PromptEncoder, sampling_params: dict[str, Any]
+) -> Session:
+    from peasy.generation.attention_topk import AttentionQuery
+    from peasy.generation.request import Request as EngineRequest
+    from peasy.generation.sampling import SamplingParams
+
+    sampling, watch, n = SamplingParams(**sampling_params), None, body.n or 1
+    if (options := body.attention) is not None:
+        layers, heads = (None if indices is None else tuple(indices) for indices in (options.layers, options.heads))
+        watch = AttentionQuery(layers, heads, options.keys)
+    stack = contextlib.ExitStack()
+    session = Session(*stack.enter_context(registry.engine(body.model)), n, stack)
+    try:
+        session.prompts = encode_prompts(session.loaded)
+        if n * len(session.prompts) > MAX_CHOICES:
+            total = n * len(session.prompts)
+            raise InvalidInput(f"Prompts times n is {total}.", hint=f"At most {MAX_CHOICES} choices per request.")
+        for ids in session.prompts:
+            tokens: dict[str, Any] = {"source": ids} if session.loaded.model.is_encoder_decoder else {"prompt": ids}
+            session.streams.append(
+                session.engine_thread.submit(EngineRequest(**tokens, sampling=sampling, n=n, attention_query=watch))
+            )
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Wait until the client disconnects."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def run_until_disconnect(request: Request, awaitable: Any) -> Any:
+    """Return the result of an awaitable; cancel it and raise if the client disconnects first."""
+    working, disconnecting = (
+        asyncio.ensure_future(awaitable),
+        asyncio.ensure_future(wait_for_disconnect(request.receive)),
+    )
+    try:
+        await asyncio.wait((working, disconnecting), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientDisconnected
+    finally:
+        for task in (working, disconnecting):
+            task.cancel()
+        await asyncio.gather(working, disconnecting, return_exceptions=True)

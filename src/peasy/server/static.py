@@ -1,0 +1,79 @@
+"""Static files of the studio, from a list of the package's files; no path that a client sends is ever opened."""
+
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
+
+from peasy.errors import NotFound
+from peasy.render.html import style_sheet
+from peasy.server.guard import Guard
+
+PAGES = ("work", "look", "generate", "translate", "meaning", "experiments", "train", "models")
+"""Pages of the navigation bar; each is a URL that serves index.html."""
+
+STYLE_SHEETS = ("web/style.css", "web/render/page.css")
+"""Paths that serve the style sheet of rendered documents: render's page.css plus one rule for every shade."""
+
+MEDIA_TYPES = {
+    ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png",
+    ".ico": "image/x-icon", ".json": "application/json", ".webmanifest": "application/manifest+json",
+}  # fmt: skip
+
+
+def suffix(name: str) -> str:
+    """Return the file extension with its dot."""
+    return name[name.rfind(".") :] if "." in name else ""
+
+
+def list_files() -> dict[str, Traversable]:
+    """Return every static file by its URL path."""
+    own = dict(_list_folder(files("peasy.server") / "web", "/"))
+    return own | dict(_list_folder(files("peasy.render") / "web", "/web/render/"))
+
+
+def _list_folder(folder: Traversable, url_prefix: str) -> list[tuple[str, Traversable]]:
+    if not folder.is_dir():
+        return []
+    listing: list[tuple[str, Traversable]] = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            listing += _list_folder(entry, f"{url_prefix}{entry.name}/")
+        elif suffix(entry.name) in MEDIA_TYPES:
+            listing.append((f"{url_prefix}{entry.name}", entry))
+    return listing
+
+
+@cache
+def cached_style_sheet() -> str:
+    """Return the style sheet of rendered documents, with a rule for every shade of a cell."""
+    return style_sheet()
+
+
+def static_router() -> APIRouter:
+    """Return the router of the pages and their files."""
+    router, known = APIRouter(include_in_schema=False), list_files()
+
+    def index(request: Request) -> Response:
+        source = known.get("/index.html")
+        if source is None:
+            raise NotFound("The pages of the studio are not installed.")
+        response = HTMLResponse(source.read_text(encoding="utf-8"))
+        guard: Guard = request.app.state.guard
+        guard.set_csrf_cookie(response)
+        return response
+
+    def file(request: Request, path: str) -> Response:
+        if path in STYLE_SHEETS:
+            return Response(cached_style_sheet(), media_type="text/css")
+        source = known.get(f"/{path}") or list_files().get(f"/{path}")  # in development, files are added at run time
+        if source is None or path == "index.html":
+            raise NotFound(f"There is no page /{path[:100]}.", hint=f"Pages: {', '.join(PAGES)}.")
+        return Response(source.read_bytes(), media_type=MEDIA_TYPES[suffix(path)])
+
+    for page in ("", *PAGES):
+        router.add_api_route(f"/{page}", index, methods=["GET", "HEAD"], response_model=None)
+    router.add_api_route("/{path:path}", file, methods=["GET", "HEAD"], response_model=None)
+    return router

@@ -1,0 +1,51 @@
+"""Bounded thread pool for blocking work."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from peasy.errors import ResourceUnavailable
+
+T = TypeVar("T")
+
+
+class QueueFull(ResourceUnavailable):
+    """The queue of the thread pool is full; the client should retry."""
+
+    code = "overloaded"
+    retry_after = 1.0
+
+
+class WorkerPool:
+    """Thread pool: `run` executes a call in one of `workers` threads; at most `queue` calls are pending at once."""
+
+    def __init__(self, workers: int = 2, max_pending: int = 64) -> None:
+        self.max_pending, self.num_pending = max_pending, 0
+        self._executor = ThreadPoolExecutor(workers, thread_name_prefix="peasy-worker")
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return the result of `work`; raise at once if the queue is full."""
+        if self.num_pending >= self.max_pending:
+            raise QueueFull(f"{self.num_pending} requests are already pending.", hint="Retry in a second.")
+        self.num_pending += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, _run_and_release_threads, work)
+        finally:
+            self.num_pending -= 1
+
+    def close(self) -> None:
+        """Accept no more work and wait for what is running."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _run_and_release_threads(work: Callable[[], T]) -> T:
+    """Run the work, then release its OpenMP threads, which would compete with the engines for cores."""
+    try:
+        return work()
+    finally:
+        if "torch" in sys.modules:
+            from peasy.generation.openmp import release_openmp_threads
+
+            release_openmp_threads()

@@ -1,0 +1,24 @@
+"""Tokenizers: training, loading, encoding, incremental decoding and chat templates.
+
+May import: config, errors; no torch. Imported by: every package that handles text.
+In: text, or a tokenizer.json. Out: ids with pieces, offsets and words, and text again.
+"""
+
+from peasy.tokenization.encoding import Encoding
+from peasy.tokenization.incremental_decoder import IncrementalDecoder
+from peasy.tokenization.sentencepiece import from_sentencepiece
+from peasy.tokenization.tokenizer import SpecialTokenIds, Tokenizer
+from peasy.tokenization.trainer import TOKENIZER_KINDS, train_tokenizer
+from peasy.tokenization.vocabulary import from_merges, from_vocab_txt
+
+__all__ = [
+    "TOKENIZER_KINDS",
+    "Encoding",
+    "SpecialTokenIds",
+    "IncrementalDecoder",
+    "Tokenizer",
+    "from_merges",
+    "from_sentencepiece",
+    "from_vocab_txt",
+    "train_tokenizer",
+]

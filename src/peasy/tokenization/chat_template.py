@@ -1,0 +1,85 @@
+"""Chat templates: renders messages to the prompt text, in a sandbox."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from peasy.errors import InvalidInput
+from peasy.tokenization.tokenizer import Tokenizer
+
+MAX_CPU_SECONDS, MAX_MEMORY, MAX_CHARS = 5, 512 << 20, 1_000_000
+"""Limits of a template: CPU seconds, bytes of memory, characters of output."""
+
+WALL_CLOCK_FACTOR = 12
+"""Wall-clock timeout as a multiple of the CPU time limit, for busy machines."""
+
+ChatMessage = Mapping[str, str]
+"""Chat message: {"role": "user", "content": "Hello"}."""
+
+
+def apply_chat_template(
+    tokenizer: Tokenizer,
+    messages: Sequence[ChatMessage],
+    *,
+    add_generation_prompt: bool = True,
+    max_cpu_seconds: float = MAX_CPU_SECONDS,
+) -> str:
+    """Render messages with the tokenizer's chat template; `add_generation_prompt` opens the assistant's turn.
+
+    The template runs in a sandboxed process with limits on time, memory and size.
+    """
+    template = tokenizer.chat_template
+    if template is None:
+        raise InvalidInput(
+            "This model has no chat template.",
+            hint="It was not trained for chat. Generate from a plain prompt instead.",
+        )
+    if len(template) > MAX_CHARS:
+        raise InvalidInput(f"The chat template has {len(template):,} characters.", hint=f"The limit is {MAX_CHARS:,}.")
+    values: dict[str, Any] = {
+        "messages": [dict(message) for message in messages],
+        "add_generation_prompt": add_generation_prompt,
+    }
+    values |= _special_token_strings(tokenizer)
+    request = {
+        "template": template,
+        "values": values,
+        "memory": MAX_MEMORY,
+        "seconds": max(int(max_cpu_seconds), 1),
+        "most": MAX_CHARS,
+    }
+    return _run_sandbox(json.dumps(request).encode(), max_cpu_seconds)
+
+
+def _special_token_strings(tokenizer: Tokenizer) -> dict[str, str]:
+    """Return the special tokens as strings, for templates."""
+    roles = {
+        "bos_token": tokenizer.special_tokens.bos,
+        "eos_token": tokenizer.special_tokens.eos,
+        "pad_token": tokenizer.special_tokens.pad,
+    }
+    names = {role: "" if id is None else tokenizer.token(id) or "" for role, id in roles.items()}
+    unknown = tokenizer.special_tokens.unk
+    return names | {"unk_token": "" if unknown is None else tokenizer.token(unknown) or ""}
+
+
+def _run_sandbox(request: bytes, max_cpu_seconds: float) -> str:
+    command = [sys.executable, "-I", str(Path(__file__).with_name("sandbox.py"))]
+    try:
+        done = subprocess.run(
+            command, input=request, capture_output=True, timeout=WALL_CLOCK_FACTOR * max_cpu_seconds, check=False
+        )
+        result = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        result = {"error": f"it takes more than {WALL_CLOCK_FACTOR * max_cpu_seconds:g} s"}
+    except ValueError:
+        result = {"error": "it takes too much time or memory"}
+    if "error" in result:
+        raise InvalidInput(
+            f"The chat template cannot be used: {result['error']}.",
+            hint="It came with the model, as chat_template in tokenizer_config.json.",
+        )
+    return str(result["text"])

@@ -1,0 +1,261 @@
+"""Tokenizer on the `tokenizers` library, with its special tokens and tokenizer_config.json."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from peasy.errors import InvalidInput, NotFound, PeasyError
+from peasy.tokenization.encoding import Encoding, token_word_ids
+from peasy.tokenization.incremental_decoder import IncrementalDecoder
+from peasy.tokenization.printable import printable, token_to_bytes
+from peasy.tokenization.tokenizer_validation import component_types, validate_tokenizer_json
+
+TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
+UNREACHABLE_PREFIX = "\ue000"
+"""Prefix of pieces that have an id but must never match text (see sentencepiece.py); a private-use character."""
+
+_SPECIAL_TOKEN_ROLES = {
+    "bos": (("bos_token", "cls_token"), ("<bos>", "<s>", "<|begin_of_text|>", "[CLS]", "<|endoftext|>")),
+    "eos": (("eos_token", "sep_token"), ("<eos>", "</s>", "<|end_of_text|>", "[SEP]", "<|endoftext|>")),
+    "pad": (("pad_token",), ("<pad>", "[PAD]")),
+    "unk": (("unk_token",), ("<unk>", "[UNK]")),
+    "mask": (("mask_token",), ("<mask>", "[MASK]")),
+}
+"""For each role: the config keys that name its token, and the usual names if there is no config."""
+
+
+@dataclass(frozen=True)
+class SpecialTokenIds:
+    """Ids of the special tokens; None where the tokenizer has none."""
+
+    bos: int | None = None
+    eos: int | None = None
+    pad: int | None = None
+    unk: int | None = None
+    mask: int | None = None
+
+
+class Tokenizer:
+    """Tokenizer: text to ids and back. Made by `load`, `from_json` or `peasy.tokenization.train_tokenizer`.
+
+    >>> from peasy.tokenization import train_tokenizer
+    >>> tokenizer = train_tokenizer(["the cat sat on the mat"] * 9, kind="bpe", vocab_size=270)
+    >>> tokenizer.decode(tokenizer.encode("the mat").encode_batch_ids)
+    'the mat'
+    """
+
+    def __init__(self, data: Mapping[str, Any], config: Mapping[str, Any] | None = None) -> None:
+        self._data, self._max_chars = validate_tokenizer_json(dict(data))
+        with library_errors("Building the tokenizer"):
+            self._backend = tokenizers.Tokenizer.from_str(json.dumps(self._data))
+            vocabulary = self._backend.get_vocab(with_added_tokens=True)
+        self._token_to_id = {token.removeprefix(UNREACHABLE_PREFIX): id for token, id in vocabulary.items()}
+        self._config = dict(config or {})
+        self._id_to_token = {id: piece for piece, id in self._token_to_id.items()}
+        self._printable: dict[int, str] = {}
+        self._special_ids = {id for id, added in self._backend.get_added_tokens_decoder().items() if added.special}
+        self.byte_level = component_types(self._data, "decoder") == ["ByteLevel"]
+        self.special_tokens = _find_special_tokens(self._config, self._token_to_id)
+        self._vocab_size = _find_vocab_size(self._config, self.special_tokens, 1 + max(self._id_to_token))
+
+    @classmethod
+    def from_json(
+        cls, text: str | bytes, config: str | bytes | None = None, *, source: str | Path = TOKENIZER_FILE
+    ) -> "Tokenizer":
+        """Load from the contents of a tokenizer.json, and of the tokenizer_config.json next to it."""
+        try:
+            return cls(_parse(text, TOKENIZER_FILE), _parse(config, CONFIG_FILE) if config is not None else None)
+        except InvalidInput as error:
+            raise InvalidInput(f"{source}: {error.message}", hint=error.hint) from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokenizer":
+        """Load from a tokenizer.json or the folder that contains it."""
+        path = Path(path)
+        path = path / TOKENIZER_FILE if path.is_dir() else path
+        config_path = path.parent / CONFIG_FILE
+        if not path.is_file():
+            raise NotFound(f"There is no tokenizer file {path}.")
+        settings = config_path.read_bytes() if config_path.is_file() and not config_path.is_symlink() else None
+        try:
+            return cls.from_json(path.read_bytes(), settings, source=path)
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
+
+    def save(self, path: str | Path) -> None:
+        """Write tokenizer.json to `path`, and next to it tokenizer_config.json (special tokens, chat template)."""
+        path = Path(path)
+        path.write_text(json.dumps(self._data, ensure_ascii=False) + "\n", encoding="utf-8")
+        named = {
+            f"{role}_token": self._id_to_token.get(id) for role, id in dataclasses.asdict(self.special_tokens).items()
+        }
+        settings = {key: name for key, name in named.items() if name is not None} | self._config
+        config_path = path.parent / path.name.replace("tokenizer.json", CONFIG_FILE)
+        if config_path != path:
+            config_path.write_text(json.dumps(settings, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+    @property
+    def vocab_size(self) -> int:
+        """Vocabulary size: the number of rows of the token embedding."""
+        return self._vocab_size
+
+    def __len__(self) -> int:
+        return self._vocab_size
+
+    @property
+    def kind(self) -> str:
+        """Tokenizer algorithm: bpe, wordpiece, wordlevel or unigram."""
+        return type(self._backend.model).__name__.lower()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Contents of tokenizer_config.json as plain data; nothing in it is executed."""
+        return dict(self._config)
+
+    @property
+    def chat_template(self) -> str | None:
+        """Source of the chat template, if the model has one."""
+        template = self._config.get("chat_template")
+        if isinstance(template, list):
+            named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+            template = named.get("default")
+        return template if isinstance(template, str) else None
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> Encoding:
+        """Encode a text; `add_special_tokens` adds those that the model expects (`[CLS]`, `<s>`, ...)."""
+        self._check_text(text)
+        with library_errors("Tokenizing"):
+            encoding = self._backend.encode(text, add_special_tokens=add_special_tokens)
+            ids, offsets = self._map_ids(encoding, text), tuple(encoding.offsets)
+        return Encoding(text, tuple(ids), tuple(map(self.piece, ids)), offsets, token_word_ids(text, offsets))
+
+    def encode_batch_ids(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
+        """Return only the ids of many texts; fast, for a corpus."""
+        for text in texts:
+            self._check_text(text)
+        with library_errors("Tokenizing"):
+            if "peasy_vocabulary" in self._config:
+                encodings = self._backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)
+            else:
+                encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+            return [self._map_ids(encoding, text) for encoding, text in zip(encodings, texts, strict=True)]
+
+    def decode(self, ids: Iterable[int], *, keep_special_tokens: bool = False) -> str:
+        """Decode ids to text, without special tokens unless `keep_special_tokens`."""
+        with library_errors("Decoding"):
+            return self._backend.decode([int(id) for id in ids], skip_special_tokens=not keep_special_tokens)
+
+    def incremental_decoder(self) -> IncrementalDecoder:
+        """Return an incremental decoder."""
+        return IncrementalDecoder(self)
+
+    def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
+        """Decode ids incrementally; never yields a partial character."""
+        stream = self.incremental_decoder()
+        for id in ids:
+            if text := stream.push(id):
+                yield text
+        if rest := stream.finish():
+            yield rest
+
+    def piece(self, id: int) -> str:
+        """Return the printable form of a token: `·the`, `⏎`, `<eos>`."""
+        if id not in self._printable:
+            token = self._id_to_token.get(id, f"<{id}>")
+            plain = id in self._special_ids or id not in self._id_to_token
+            self._printable[id] = token if plain else printable(token, byte_level=self.byte_level)
+        return self._printable[id]
+
+    def token(self, id: int) -> str | None:
+        """Return the token of an id as in the vocabulary file."""
+        return self._id_to_token.get(id)
+
+    def id(self, token: str) -> int | None:
+        """Return the id of a token as in the vocabulary file."""
+        return self._token_to_id.get(token)
+
+    def to_bytes(self, id: int) -> bytes:
+        """Return the bytes of a token of a byte-level tokenizer; empty for special tokens."""
+        token = self._id_to_token.get(int(id))
+        return b"" if token is None or id in self._special_ids else token_to_bytes(token)
+
+    def _map_ids(self, encoding: tokenizers.Encoding, text: str) -> list[int]:
+        """Map ids to the separate vocabulary of a sentencepiece model, if any; missing pieces become unknown."""
+        if "peasy_vocabulary" not in self._config:
+            return encoding.ids
+        unknown = self.special_tokens.unk
+        assert unknown is not None, "checked when the config was read"
+        pairs = zip(encoding.ids, encoding.offsets, strict=True)
+        ids = [self._token_to_id.get(text[slice(*span)], unknown) if id == unknown else id for id, span in pairs]
+        return [id if id < self._vocab_size else unknown for id in ids]
+
+    def _check_text(self, text: str) -> None:
+        if self._max_chars is not None and len(text) > self._max_chars:
+            raise InvalidInput(
+                f"The text has {len(text):,} characters; the limit for this tokenizer is {self._max_chars:,}.",
+                hint="Its regular expression may be slow on long texts. Split the text into parts.",
+            )
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InvalidInput(
+                f"The text has half a character (an unpaired surrogate) at position {error.start}."
+            ) from None
+
+
+def _parse(text: str | bytes, name: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except RecursionError:
+        raise InvalidInput(f"{name} is nested too deeply.") from None
+    except ValueError as error:
+        raise InvalidInput(f"{name} is empty." if not text.strip() else f"{name} is not valid JSON: {error}.") from None
+    if not isinstance(data, dict):
+        raise InvalidInput(f"{name} should contain a JSON object.")
+    return data
+
+
+def _find_special_tokens(config: Mapping[str, Any], vocabulary: Mapping[str, int]) -> SpecialTokenIds:
+    return SpecialTokenIds(
+        **{role: _find_special_token(config, vocabulary, *where) for role, where in _SPECIAL_TOKEN_ROLES.items()}
+    )
+
+
+def _find_special_token(
+    config: Mapping[str, Any], vocabulary: Mapping[str, int], keys: Sequence[str], default_names: Sequence[str]
+) -> int | None:
+    named = [config[key] for key in keys if config.get(key) is not None]
+    names = [name.get("content") if isinstance(name, dict) else name for name in named] or default_names
+    return next((vocabulary[name] for name in names if isinstance(name, str) and name in vocabulary), None)
+
+
+def _find_vocab_size(config: Mapping[str, Any], special: SpecialTokenIds, maximum: int) -> int:
+    """Return the vocabulary size; ids from `peasy_vocabulary` on are mapped to unknown (see sentencepiece.py)."""
+    known = config.get("peasy_vocabulary", maximum)
+    if type(known) is not int or not 0 < known <= maximum or ("peasy_vocabulary" in config and special.unk is None):
+        raise InvalidInput(f"{CONFIG_FILE}: peasy_vocabulary is {str(known)[:40]}; it should be 1 to {maximum:,}.")
+    return known
+
+
+@contextmanager
+def library_errors(action: str) -> Iterator[None]:
+    """Convert any exception of the library to an InvalidInput that names the action.
+
+    >>> with library_errors("Reading x.json"):
+    ...     raise ValueError("no vocab")
+    Traceback (most recent call last):
+    peasy.errors.InvalidInput: Reading x.json failed: no vocab.
+    """
+    try:
+        yield
+    except (PeasyError, KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:  # a panic of the Rust library is no Exception
+        reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+        raise InvalidInput(f"{action} failed: {reason}.") from None

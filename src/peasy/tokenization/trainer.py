@@ -1,0 +1,193 @@
+"""Tokenizer training: characters, words, byte-level BPE, WordPiece or unigram."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from peasy.errors import InvalidInput, did_you_mean
+from peasy.tokenization.encoding import WORD_PATTERN
+from peasy.tokenization.tokenizer import Tokenizer, library_errors
+
+SPECIAL_TOKENS = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")
+"""Special tokens of every trained tokenizer, its first ids."""
+
+_UNK = "<unk>"
+_LONG_RUN = re.compile(r"\S{256}(?=\S)")
+"""Longer runs without a space are split to this length for training: merging is quadratic in their length."""
+
+
+@dataclass(frozen=True)
+class TokenizerRecipe:
+    """How one kind of tokenizer is built: `configure` sets its pipeline, `trainer` takes the vocabulary size."""
+
+    model: Callable[[], Any]
+    configure: Callable[[tokenizers.Tokenizer, bool], None]
+    trainer: Callable[[int, list[str]], Any]
+    default_vocab_size: int
+
+
+def _make_trainer(kind: Any, **more: Any) -> Callable[[int, list[str]], Any]:
+    return lambda size, first: kind(vocab_size=size, special_tokens=first, show_progress=False, **more)
+
+
+def _configure_characters(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
+    inner.normalizer = normalizers.Lowercase() if lowercase else None
+    inner.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    inner.decoder = decoders.Fuse()
+
+
+def _configure_words(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
+    inner.normalizer = normalizers.Lowercase() if lowercase else None
+    inner.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")]
+    )
+    inner.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+
+
+def _configure_bytes(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
+    inner.normalizer = normalizers.Lowercase() if lowercase else None
+    # Single digits, so that unseen numbers can be copied and translated like any other.
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    inner.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    inner.decoder = decoders.ByteLevel()
+
+
+def _configure_wordpiece(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
+    inner.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+
+
+def _configure_unigram(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
+    inner.normalizer = normalizers.Lowercase() if lowercase else None
+    inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    inner.decoder = decoders.Metaspace()
+
+
+TOKENIZER_KINDS = {
+    "characters": TokenizerRecipe(
+        lambda: models.WordLevel(unk_token=_UNK), _configure_characters, _make_trainer(trainers.WordLevelTrainer), 5_000
+    ),
+    "words": TokenizerRecipe(
+        lambda: models.WordLevel(unk_token=_UNK), _configure_words, _make_trainer(trainers.WordLevelTrainer), 20_000
+    ),
+    "bpe": TokenizerRecipe(
+        models.BPE,
+        _configure_bytes,
+        _make_trainer(trainers.BpeTrainer, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())),
+        8_000,
+    ),
+    "wordpiece": TokenizerRecipe(
+        lambda: models.WordPiece(unk_token=_UNK), _configure_wordpiece, _make_trainer(trainers.WordPieceTrainer), 8_000
+    ),
+    "unigram": TokenizerRecipe(
+        models.Unigram, _configure_unigram, _make_trainer(trainers.UnigramTrainer, unk_token=_UNK), 8_000
+    ),
+}
+"""The kinds that can be trained, each with its default vocabulary size."""
+
+
+def train_tokenizer(
+    corpus: Iterable[str],
+    kind: str = "bpe",
+    vocab_size: int | None = None,
+    *,
+    lowercase: bool = False,
+    add_bos_eos: bool = False,
+) -> Tokenizer:
+    """Train a tokenizer on texts. `add_bos_eos` adds `<bos>` and `<eos>` to each encoded text.
+
+    `bpe` is lossless for every text, `characters` for texts of known characters.
+
+    >>> train_tokenizer(["low lower lowest"] * 9, kind="characters").encode("slow").pieces
+    ('s', 'l', 'o', 'w')
+    """
+    if kind not in TOKENIZER_KINDS:
+        hint = did_you_mean(kind, TOKENIZER_KINDS) or f"Known: {', '.join(TOKENIZER_KINDS)}."
+        raise InvalidInput(f'There is no kind of tokenizer "{kind}".', hint=hint)
+    recipe = TOKENIZER_KINDS[kind]
+    size = recipe.default_vocab_size if vocab_size is None else vocab_size
+    _check_size(kind, size)
+    with library_errors(f"Training a tokenizer ({kind})"):
+        inner = tokenizers.Tokenizer(recipe.model())
+        recipe.configure(inner, lowercase)
+        texts, alphabet = _split_long_runs(corpus), []
+        if kind == "wordpiece":
+            words = _count_words(inner, texts)
+            texts, alphabet = _repeat_words(words), _alphabet(words)
+        inner.train_from_iterator(texts, trainer=recipe.trainer(size, [*SPECIAL_TOKENS, *alphabet]))
+        if add_bos_eos:
+            ends = [(name, inner.token_to_id(name)) for name in ("<bos>", "<eos>")]
+            inner.post_processor = processors.TemplateProcessing(single="<bos> $A <eos>", special_tokens=ends)
+        return Tokenizer(
+            _make_reproducible(json.loads(inner.to_str())), {f"{name[1:-1]}_token": name for name in SPECIAL_TOKENS}
+        )
+
+
+def _check_size(kind: str, size: int) -> None:
+    minimum = len(SPECIAL_TOKENS) + (256 if kind == "bpe" else 1)
+    if size < minimum:
+        raise InvalidInput(f"A vocabulary of {size} is too small.", hint=f"{kind} needs at least {minimum}.")
+
+
+def _make_reproducible(data: dict[str, Any]) -> dict[str, Any]:
+    """Make the result reproducible: the library sums scores in the order of a hash table."""
+    data["added_tokens"] = [token for token in data["added_tokens"] if token["content"] in SPECIAL_TOKENS]
+    vocabulary = data["model"]["vocab"]
+    if isinstance(vocabulary, list):
+        first, rest = vocabulary[: len(SPECIAL_TOKENS)], vocabulary[len(SPECIAL_TOKENS) :]
+        data["model"]["vocab"] = first + _sort_tied_scores([(piece, round(score, 6)) for piece, score in rest])
+    return data
+
+
+def _sort_tied_scores(scored: list[tuple[str, float]]) -> list[list[Any]]:
+    """Sort the single characters at the bottom, 0.0001 apart, whose order depends on the library's hash table."""
+    bottom = min((score for _, score in scored), default=0.0)
+    steps = {piece: (score - bottom) / 0.0001 for piece, score in scored if len(piece) == 1}
+    kept = [piece for piece, step in steps.items() if step < len(steps) and abs(step - round(step)) < 0.02]
+    scores = dict(scored)
+    reassigned = zip(sorted(kept), sorted((scores[piece] for piece in kept), reverse=True), strict=True)
+    return [list(pair) for pair in sorted((scores | dict(reassigned)).items(), key=lambda pair: (-pair[1], pair[0]))]
+
+
+def _count_words(inner: tokenizers.Tokenizer, texts: Iterable[str]) -> Counter[str]:
+    words: Counter[str] = Counter()
+    for text in texts:
+        normalized = inner.normalizer.normalize_str(text)
+        words.update(word for word, _ in inner.pre_tokenizer.pre_tokenize_str(normalized))
+    return words
+
+
+def _alphabet(words: Iterable[str]) -> list[str]:
+    """Return the characters at the start of words and inside them, sorted, so that their ids are reproducible."""
+    initial = {word[0] for word in words}
+    inside = {"##" + char for word in words for char in word[1:]}
+    return sorted(initial) + sorted(inside)
+
+
+def _repeat_words(words: Counter[str]) -> Iterator[str]:
+    for word, count in words.items():
+        for _ in range(count // 1000):
+            yield f"{word} " * 1000
+        yield f"{word} " * (count % 1000)
+
+
+def _split_long_runs(corpus: Iterable[str]) -> Iterator[str]:
+    if isinstance(corpus, str):
+        raise InvalidInput("The corpus should be a list of texts, not one string.", hint="Put the text into a list.")
+    empty = True
+    for text in corpus:
+        empty = empty and not text.strip()
+        start = 0
+        for run in _LONG_RUN.finditer(text):
+            yield text[start : run.end()]
+            start = run.end()
+        yield text[start:]
+    if empty:
+        raise InvalidInput("There is no text to train a tokenizer on.")

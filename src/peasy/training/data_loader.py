@@ -1,0 +1,262 @@
+"""Data loaders: batches of tensors from token shards, each a pure function of the position in the run."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from peasy.datasets import (
+    TokenColumn,
+    TokenShards,
+    bucketed_indices,
+    num_windows,
+    padded_batch,
+    sequential_windows,
+    window_batch,
+)
+from peasy.datasets.batches import PaddedBatch, WindowBatch
+from peasy.errors import InvalidInput
+from peasy.models.config import SpecialTokensConfig
+from peasy.tokenization import Tokenizer
+from peasy.training.objective import IGNORE_INDEX, Batch, Contrastive, NextToken, Objective, Seq2Seq
+
+TokenIds = NDArray[np.int64]
+
+
+class DataLoader(Protocol):
+    """Data loader protocol. A position counts samples since the start of the run."""
+
+    def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
+        """Return the batch of `batch_size` samples from `position` on, each at most `seq_len` tokens long."""
+
+    def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
+        """Yield all validation samples in order; nothing if there are none."""
+
+    def num_samples(self, seq_len: int) -> int:
+        """Return the number of samples per epoch."""
+
+
+class WindowDataLoader:
+    """Language-modelling windows of plain text: inputs and targets shifted by one token."""
+
+    def __init__(self, train: TokenColumn, valid: TokenColumn | None, *, seed: int) -> None:
+        self.train, self.valid, self.seed = train, valid, seed
+
+    def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
+        """Return a batch of windows; each occurs once per epoch, shuffled anew every epoch."""
+        return _window_tensors(window_batch(self.train, seq_len, batch_size, seed=self.seed, position=position))
+
+    def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
+        """Yield non-overlapping validation windows; each token but the first is a target once."""
+        if self.valid is not None and len(self.valid) > 1:
+            yield from (_window_tensors(window) for window in sequential_windows(self.valid, seq_len, batch_size))
+
+    def num_samples(self, seq_len: int) -> int:
+        """Return the number of windows per epoch."""
+        return num_windows(self.train, seq_len)
+
+
+class DocumentDataLoader:
+    """Whole documents as sequences, each preceded by bos; truncated to the sequence length."""
+
+    def __init__(self, shards: TokenShards, bos: int | None, *, seed: int) -> None:
+        self.shards, self.bos, self.seed = shards, bos, seed
+
+    def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
+        """Return a batch of documents of similar length; each occurs once per epoch."""
+        return self._make_batch(
+            "train", bucketed_indices(self.shards, batch_size, seed=self.seed, position=position), seq_len
+        )
+
+    def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
+        """Yield all validation documents."""
+        for indices in _validation_indices(self.shards, batch_size):
+            yield self._make_batch("valid", indices, seq_len)
+
+    def num_samples(self, seq_len: int) -> int:
+        """Return the number of training documents."""
+        return self.shards.num_documents("train")
+
+    def _make_batch(self, split: str, indices: TokenIds, seq_len: int) -> Batch:
+        """Build a batch without padding mask: padding is on the right, where causal attention never reads it."""
+        documents = padded_batch(self.shards.column(split), indices, bos=self.bos)
+        ids, padding_mask = documents.ids[:, : seq_len + 1], documents.padding_mask[:, 1 : seq_len + 1]
+        return to_tensors({"ids": ids[:, :-1], "targets": np.where(padding_mask, ids[:, 1:], IGNORE_INDEX)})
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """Special tokens that a tokenizer adds around a text (bos, eos), so that training matches inference."""
+
+    bos: int | None = None
+    eos: int | None = None
+
+    @classmethod
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> "SpecialTokens":
+        """Determine the special tokens by encoding a sample text."""
+        encoded, text_ids = tokenizer.encode("a").ids, tokenizer.encode("a", add_special_tokens=False).ids
+        num_before = next(
+            (start for start in range(len(encoded) + 1) if encoded[start : start + len(text_ids)] == text_ids), 0
+        )
+        suffix = encoded[num_before + len(text_ids) :]
+        return cls(encoded[0] if num_before else None, suffix[-1] if suffix else None)
+
+
+class PairDataLoader:
+    """Source-target pairs for seq2seq; a target starts with decoder_start and ends with eos."""
+
+    def __init__(
+        self, shards: TokenShards, special: SpecialTokensConfig, source_tokens: SpecialTokens, *, seed: int
+    ) -> None:
+        self.shards, self.special, self.source_tokens, self.seed = shards, special, source_tokens, seed
+
+    def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
+        """Return a batch of pairs of similar length; each occurs once per epoch."""
+        return self._make_batch(
+            "train", bucketed_indices(self.shards, batch_size, seed=self.seed, position=position), seq_len
+        )
+
+    def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
+        """Yield all validation pairs."""
+        for indices in _validation_indices(self.shards, batch_size):
+            yield self._make_batch("valid", indices, seq_len)
+
+    def num_samples(self, seq_len: int) -> int:
+        """Return the number of training pairs."""
+        return self.shards.num_documents("train")
+
+    def _make_batch(self, split: str, indices: TokenIds, seq_len: int) -> Batch:
+        special, frame, pad = self.special, self.source_tokens, self.special.pad or 0
+        eos = special.eos[0] if special.eos else None
+        source = padded_batch(self.shards.column(split, "source"), indices, pad=pad, bos=frame.bos, eos=frame.eos)
+        target = padded_batch(self.shards.column(split, "target"), indices, pad=pad, bos=special.decoder_start, eos=eos)
+        ids, padding_mask = target.ids[:, : seq_len + 1], target.padding_mask[:, : seq_len + 1]
+        batch = {"ids": ids[:, :-1], "targets": np.where(padding_mask[:, 1:], ids[:, 1:], IGNORE_INDEX)}
+        return to_tensors(batch | _padded_fields("source", source, seq_len))
+
+
+class ContrastiveDataLoader:
+    """Positive pairs for contrastive training: the two sides of a pair, or two texts with the same label."""
+
+    def __init__(
+        self, shards: TokenShards, special: SpecialTokensConfig, source_tokens: SpecialTokens, *, seed: int
+    ) -> None:
+        self.shards, self.special, self.source_tokens, self.seed = shards, special, source_tokens, seed
+        self._label_index: dict[str, tuple[TokenIds, TokenIds]] = {}
+
+    def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
+        """Return a batch of positive pairs; each text occurs once per epoch."""
+        chosen = bucketed_indices(self.shards, batch_size, seed=self.seed, position=position)
+        return self._make_batch("train", chosen, seq_len, position)
+
+    def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
+        """Yield all validation texts with their positives."""
+        for indices in _validation_indices(self.shards, batch_size):
+            yield self._make_batch("valid", indices, seq_len, 0)
+
+    def num_samples(self, seq_len: int) -> int:
+        """Return the number of training texts."""
+        return self.shards.num_documents("train")
+
+    def _make_batch(self, split: str, indices: TokenIds, seq_len: int, position: int) -> Batch:
+        if self.shards.kind == "pairs":
+            return to_tensors(
+                _padded_fields("source", self._padded(split, "source", indices), seq_len)
+                | _padded_fields("", self._padded(split, "target", indices), seq_len)
+            )
+        labels = self.shards.column(split, "labels").windows(indices, 1)[:, 0]
+        partners = self._draw_positives(split, indices, labels, position)
+        return to_tensors(
+            _padded_fields("source", self._padded(split, "tokens", indices), seq_len)
+            | _padded_fields("", self._padded(split, "tokens", partners), seq_len)
+            | {"label": labels}
+        )
+
+    def _padded(self, split: str, name: str, indices: TokenIds) -> PaddedBatch:
+        column, frame = self.shards.column(split, name), self.source_tokens
+        return padded_batch(column, indices, pad=self.special.pad or 0, bos=frame.bos, eos=frame.eos)
+
+    def _draw_positives(self, split: str, indices: TokenIds, labels: TokenIds, position: int) -> TokenIds:
+        """Draw for each text another one with its label (itself if there is none), seeded by the position."""
+        by_label, starts = self._index_labels(split)
+        rng = np.random.default_rng([self.seed % 2**64, position])
+        label_counts = starts[labels + 1] - starts[labels]
+        ranks = np.array([np.searchsorted(by_label[starts[label] : starts[label + 1]], text)
+                        for text, label in zip(indices, labels, strict=True)])  # fmt: skip
+        offsets = np.where(label_counts > 1, 1 + rng.integers(0, np.maximum(label_counts - 1, 1)), 0)
+        return by_label[starts[labels] + (ranks + offsets) % label_counts]
+
+    def _index_labels(self, split: str) -> tuple[TokenIds, TokenIds]:
+        if split not in self._label_index:
+            column = self.shards.column(split, "labels")
+            labels = column.windows(np.arange(len(column)), 1)[:, 0]
+            order = np.argsort(labels, kind="stable").astype(np.int64)
+            starts = np.searchsorted(labels[order], np.arange(len(self.shards.labels) + 1)).astype(np.int64)
+            self._label_index[split] = order, starts
+        return self._label_index[split]
+
+
+def to_tensors(batch: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Convert arrays to tensors."""
+    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in batch.items()}
+
+
+def _window_tensors(batch: WindowBatch) -> dict[str, Tensor]:
+    if batch.padding_mask.all():
+        return to_tensors({"ids": batch.inputs, "targets": batch.targets})
+    return to_tensors(
+        {
+            "ids": batch.inputs,
+            "targets": np.where(batch.padding_mask, batch.targets, IGNORE_INDEX),
+            "padding_mask": batch.padding_mask,
+        }
+    )
+
+
+def _padded_fields(name: str, batch: PaddedBatch, seq_len: int) -> dict[str, Any]:
+    ids, padding_mask = batch.ids[:, :seq_len], batch.padding_mask[:, :seq_len]
+    ids_key, mask_key = (name, f"{name}_padding_mask") if name else ("ids", "padding_mask")
+    return {ids_key: ids} if padding_mask.all() else {ids_key: ids, mask_key: padding_mask}
+
+
+def _validation_indices(shards: TokenShards, batch_size: int) -> Iterator[TokenIds]:
+    if "valid" not in shards.splits:
+        return
+    count = shards.num_documents("valid")
+    for first in range(0, count, batch_size):
+        yield np.arange(first, min(first + batch_size, count), dtype=np.int64)
+
+
+def make_data_loader(
+    shards: TokenShards,
+    objective: Objective,
+    special: SpecialTokensConfig,
+    source_tokens: SpecialTokens,
+    *,
+    seed: int,
+    sample_unit: str = "windows",
+) -> DataLoader:
+    """Return the data loader for an objective: pairs for seq2seq, positive pairs for contrastive, else plain text.
+
+    `sample_unit` applies to next-token prediction: windows of plain text, or whole documents.
+    """
+    if isinstance(objective, Contrastive):
+        if shards.kind == "text":
+            raise InvalidInput(
+                "Sentence embeddings need pairs or labelled texts.", hint="For example a .tsv file of pairs."
+            )
+        return ContrastiveDataLoader(shards, special, source_tokens, seed=seed)
+    pairs = isinstance(objective, Seq2Seq)
+    if pairs != (shards.kind == "pairs"):
+        expected, given = ("text pairs", "plain text") if pairs else ("plain text", "text pairs")
+        raise InvalidInput(f"This model kind trains on {expected}, but the data are {given}.", hint="See: peasy data")
+    if pairs:
+        return PairDataLoader(shards, special, source_tokens, seed=seed)
+    if sample_unit == "documents" and isinstance(objective, NextToken):
+        return DocumentDataLoader(shards, special.bos, seed=seed)
+    valid = shards.column("valid") if "valid" in shards.splits else None
+    return WindowDataLoader(shards.column("train"), valid, seed=seed)

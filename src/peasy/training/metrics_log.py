@@ -1,0 +1,74 @@
+"""Metrics log: one JSON line per event, truncated to the checkpoint on resume."""
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from peasy.errors import ResourceUnavailable
+
+
+class MetricsLog:
+    """Append-only JSON-lines file; `flush` makes the lines durable."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("ab", buffering=0)
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Append one line in a single write: a kill leaves complete lines and at most one partial line at the end."""
+        data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        self._with_error(lambda: self._file.write(data), len(data))
+
+    def flush(self) -> None:
+        """Flush to disk (fsync)."""
+        self._with_error(lambda: os.fsync(self._file.fileno()), 0)
+
+    def _with_error(self, action: Callable[[], object], needed: int) -> None:
+        try:
+            action()
+        except OSError as error:
+            disk_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            reason = f"the disk is full, {needed:,} bytes are needed" if disk_full else error.strerror or str(error)
+            raise ResourceUnavailable(
+                f"Cannot write {self.path}: {reason}.", hint="The checkpoints are untouched."
+            ) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> "MetricsLog":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def read_log(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the complete lines of a log."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return
+    for line in content.split(b"\n"):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue  # partial last line of a killed writer
+        if isinstance(record, dict):
+            yield record
+
+
+def truncate_log(path: Path, step: int) -> None:
+    """Delete the lines after `step`: the resumed run will write them again."""
+    records = [record for record in read_log(path) if record.get("step", 0) <= step]
+    temporary = path.with_name(f".{path.name}.part")
+    with temporary.open("wb") as file:
+        file.writelines(json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

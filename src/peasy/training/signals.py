@@ -1,0 +1,44 @@
+"""Signal handling: the first SIGINT or SIGTERM requests a stop after the step, the second ends the process at once."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """Stop request: the signal that arrived, if any."""
+
+    signal: int | None = None
+
+    @property
+    def requested(self) -> bool:
+        """Whether the run should stop after this step."""
+        return self.signal is not None
+
+
+@contextlib.contextmanager
+def stop_on_signal() -> Iterator[StopRequest]:
+    """Record SIGINT and SIGTERM inside the block instead of interrupting a step; a second signal acts immediately.
+
+    Python delivers signals only to the main thread; in any other thread this does nothing.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        request.signal = number
+        for handled in SIGNALS:
+            signal.signal(handled, signal.SIG_DFL)
+
+    previous = {number: signal.signal(number, handle) for number in SIGNALS}
+    try:
+        yield request
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

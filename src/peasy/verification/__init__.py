@@ -1,0 +1,29 @@
+"""Verification: equalities between a model's execution paths, and checks of the user's own attention code.
+
+May import: torch, generation, checkpoint, models, nn, formula, errors. Imported by: views (records only), commands.
+In: a model and sequences, or a user's function. Out: a verdict for each equality, or the names of the mistakes.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from peasy.verification.equality import prove_model
+    from peasy.verification.implementation.diagnosis import Diagnosis
+    from peasy.verification.verdict import DivergencePoint, Equality, Proof
+
+_LAZY_EXPORTS = {
+    "Diagnosis": "peasy.verification.implementation.diagnosis",
+    "Equality": "peasy.verification.verdict",
+    "Proof": "peasy.verification.verdict",
+    "Where": "peasy.verification.verdict",
+    "prove_model": "peasy.verification.equality",
+}
+
+__all__ = ["Diagnosis", "Equality", "Proof", "DivergencePoint", "prove_model"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY_EXPORTS:
+        raise AttributeError(f"module 'peasy.verification' has no attribute {name!r}")
+    return getattr(import_module(_LAZY_EXPORTS[name]), name)

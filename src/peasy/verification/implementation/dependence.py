@@ -1,0 +1,101 @@
+"""Dependence test for modules with unknown weight names: which input tokens change which outputs."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from peasy.errors import InvalidInput
+from peasy.verification.implementation import layout as sizes
+from peasy.verification.implementation.findings import Report
+from peasy.verification.implementation.layout import FLAT_LAYOUTS, SeededInputs, TensorLayout
+from peasy.verification.implementation.mistake import DROPOUT_MISTAKE, MISTAKES
+from peasy.verification.implementation.target import Target
+from peasy.verification.implementation.variant import Array
+
+MISTAKE_BY_NAME = {mistake.name: mistake for mistake in MISTAKES}
+SEQ_LEN = sizes.NUM_QUERIES
+
+
+def check_dependence(report: Report, target: Target, seeded: SeededInputs, widths: Sequence[int]) -> None:
+    """Check determinism, independence of sequences in a batch, and the attention pattern, for one of these `widths`."""
+    runner = next((runner for width in widths if (runner := _find_runner(report, target, seeded, width))), None)
+    if runner is None:
+        raise InvalidInput(
+            f"{report.binding.summary()} did not work with one input of shape (batch, time, width).",
+            hint=f'Give the call: --call "{report.binding.name}({sizes.D_MODEL}, {sizes.NUM_HEADS})(x)"',
+        )
+    run, frame, x = runner
+    first, second = run(x), run(x)
+    report.checks.append("the same input twice")
+    if not np.array_equal(first, second, equal_nan=True):
+        report.add_mistakes([DROPOUT_MISTAKE])
+        return
+    _check_attention_pattern(report, run, x, first, frame)
+
+
+def _check_attention_pattern(
+    report: Report, run: Callable[[Array], Array], x: Array, baseline: Array, layout: TensorLayout
+) -> None:
+    pattern = np.zeros((SEQ_LEN, SEQ_LEN), dtype=bool)
+    independent = True
+    for token in range(SEQ_LEN):
+        changed = x.copy()
+        changed[0, token] += 1.0
+        moved = np.abs(run(changed) - baseline).max(axis=-1) > 1e-6
+        pattern[:, token] = moved[0]
+        independent = independent and not moved[1:].any()
+    report.checks.append("which tokens attend to which")
+    if not independent:
+        report.add_mistakes([MISTAKE_BY_NAME["heads split by a wrong reshape"]])
+        return
+    mistake = _mistake_of_pattern(pattern)
+    if mistake:
+        report.add_mistakes([MISTAKE_BY_NAME[mistake]])
+    elif pattern.all():
+        report.conventions.append("bidirectional")
+    elif (pattern == np.tril(np.ones_like(pattern))).all():
+        report.conventions.append("always causal")
+    else:
+        report.explained = False
+        report.notes.append("The attention pattern is neither bidirectional nor causal.")
+
+
+def _mistake_of_pattern(attention_pattern: Array) -> str | None:
+    """Return the name of the mistake that an attention pattern `[query, key]` shows, or None."""
+    ones = np.ones_like(attention_pattern)
+    patterns = {
+        "causal sees the next token": np.tril(ones, 1),
+        "causal misses itself": np.tril(ones, -1),
+        "mask inverted": np.triu(ones),
+    }
+    names = [name for name, pattern in patterns.items() if (attention_pattern == pattern).all()]
+    return names[0] if names else "mask inverted" if (attention_pattern == np.triu(ones, 1)).all() else None
+
+
+def _find_runner(
+    report: Report, target: Target, seeded: SeededInputs, width: int
+) -> tuple[Callable[[Array], Array], TensorLayout, Array] | None:
+    """Return a function from `[batch, time, width]` to the same, its layout (the first that works), and an input."""
+    for axes in FLAT_LAYOUTS:
+        frame = TensorLayout(axes, True)
+
+        def run(x: Array, frame: TensorLayout = frame) -> Array:
+            given = frame.arrange(x)
+            bound = report.binding.bind(
+                dict.fromkeys(("x", "query", "key", "value", "source"), given) | {"causal": True}
+            )
+            result = None if bound is None else target.call(*bound)
+            if result is None or result.fault is not None:
+                raise ValueError
+            output = next((array for array in result.arrays.values() if array.shape[:-1] == given.shape[:-1]), None)
+            if output is None:
+                raise ValueError
+            return {"tbd": output.swapaxes(0, 1), "td": output[None]}.get(frame.axes, output)
+
+        x = seeded.array("x", frame.batch_size, SEQ_LEN, width)
+        try:
+            run(x)
+        except ValueError:
+            continue
+        return run, frame, x
+    return None

@@ -1,0 +1,229 @@
+"""Examination of an attention implementation: find a call layout that works, identify its formula, run the checks."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from peasy.errors import InvalidInput
+from peasy.verification.implementation import layout as sizes
+from peasy.verification.implementation.call_binding import CallBinding, infer_binding
+from peasy.verification.implementation.case import CallSpec, Case
+from peasy.verification.implementation.checks import CHECKS
+from peasy.verification.implementation.dependence import check_dependence
+from peasy.verification.implementation.diagnosis import Diagnosis
+from peasy.verification.implementation.findings import Report
+from peasy.verification.implementation.instantiate import infer_num_heads, instantiate_module
+from peasy.verification.implementation.layout import (
+    FLAT_LAYOUTS,
+    LAYOUTS,
+    MaskConvention,
+    SeededInputs,
+    TensorLayout,
+    mask_conventions,
+)
+from peasy.verification.implementation.mistake import DROPOUT_MISTAKE, MISTAKES
+from peasy.verification.implementation.parameter_roles import declared_mask_meaning
+from peasy.verification.implementation.search import Observation, VariantMatch, find_variant, first_difference
+from peasy.verification.implementation.target import CallResult, Target
+from peasy.verification.implementation.variant import Variant
+from peasy.verification.implementation.weights import LinearMap, QKVProjections, read_projections
+
+BASE_VARIANTS = [Variant(causal=causal, rope=turn) for turn in (None, "halves", "pairs") for causal in (None, 0)]
+"""Conventions, not mistakes: bidirectional or causal, with or without rotary positions."""
+SQUARE_SPEC = CallSpec(sizes.NUM_QUERIES, sizes.NUM_QUERIES)
+NUM_SEEDS = 2
+"""Number of seeded inputs that a variant must reproduce."""
+
+
+def examine(target: Target, *, binding: CallBinding | None = None, seed: int = 0) -> Diagnosis:
+    """Compare a function or module with the attention formula.
+
+    >>> from peasy.verification.implementation.target import LocalTarget
+    >>> def attention(q, k, v):
+    ...     scores = q @ k.swapaxes(-1, -2)
+    ...     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    ...     return weights @ v
+    >>> examine(LocalTarget(attention)).mistakes
+    ('no scale',)
+    """
+    description = target.describe()
+    name, kind = description.name, description.kind
+    state: dict[str, np.ndarray] = {}
+    if kind in ("class", "module"):
+        description, state = instantiate_module(target, description, binding, seed)
+    chart = Report(description, binding or infer_binding(description))
+    stances = list(_candidate_cases(target, chart, state, SeededInputs(seed)))
+    if not stances:
+        chart.notes.append("Its weights could not be identified by name, so only the dependence test was run.")
+        widths = dict.fromkeys([sizes.D_MODEL, *(array.shape[-1] for array in state.values() if array.ndim > 1)])
+        check_dependence(chart, target, SeededInputs(seed), list(widths))
+        return chart.to_diagnosis(name, kind)
+    working = _working_cases(stances, chart)
+    match = _best_match(working)
+    if match is None:
+        _record_unexplained(chart, working)
+        return chart.to_diagnosis(name, kind)
+    stance, form, explanation, observation = match
+    _record_match(chart, stance, explanation, observation)
+    for check in CHECKS:
+        check(chart, stance, form, explanation.variant)
+    return chart.to_diagnosis(name, kind)
+
+
+def _candidate_cases(
+    target: Target, report: Report, state: dict[str, np.ndarray], seeded: SeededInputs
+) -> Iterator[Case]:
+    way, description = report.binding, report.description
+    libraries = [description.library] if description.library else ["torch", "numpy"]
+    for library in ["torch"] if description.kind == "module" else libraries:
+        base = Case(target, way, TensorLayout("bhtd"), seeded, library, fixed_values=_fixed_values(way))
+        if description.kind == "module":
+            separate_inputs = way.has_roles("query", "key", "value") or way.has_roles("source")
+            for projection in read_projections(state):
+                if not separate_inputs and projection.key.weight.shape[0] != projection.d_in:
+                    continue
+                for heads, key_heads in infer_num_heads(description, projection):
+                    for axes in FLAT_LAYOUTS:
+                        yield replace(
+                            base,
+                            layout=TensorLayout(axes, True),
+                            num_heads=heads,
+                            num_kv_heads=key_heads,
+                            projection=projection,
+                        )
+        elif way.has_roles("query", "key", "value") and not way.has_roles("w_q"):
+            for axes in FLAT_LAYOUTS if way.has_roles("heads") else ():
+                yield replace(base, layout=TensorLayout(axes, True))
+            for axes in LAYOUTS:
+                if "h" in axes or not way.has_roles("heads"):
+                    yield replace(base, layout=TensorLayout(axes))
+        elif way.has_roles("x") or way.has_roles("w_q"):
+            yield from _input_cases(base, seeded)
+        else:
+            raise InvalidInput(
+                f"{description.name} does not look like attention: it takes neither q, k, v nor an input x.",
+                hint='Give the call: --call "attention(q, k, v)"',
+            )
+
+
+def _input_cases(base: Case, seeded: SeededInputs) -> Iterator[Case]:
+    """Yield the cases of a function of x: with projection matrices as arguments, or without projections."""
+    heads, width = (sizes.NUM_HEADS, sizes.D_MODEL) if base.binding.has_roles("heads") else (1, sizes.D_HEAD)
+    if base.binding.has_roles("w_q"):
+        scale = 1.5 / np.sqrt(width)  # so that the softmax is neither uniform nor one-hot
+        q, k, v, o = (LinearMap(seeded.array(name, width, width) * scale) for name in ("w_q", "w_k", "w_v", "w_o"))
+        projection = QKVProjections(q, k, v, o if base.binding.has_roles("w_o") else None, "its arguments")
+    else:
+        identity = LinearMap(np.eye(width))
+        projection = QKVProjections(identity, identity, identity, None, "none: queries, keys and values are the inputs")
+    for turned in (False, True) if base.binding.has_roles("w_q") else (False,):
+        for axes in FLAT_LAYOUTS:
+            yield replace(
+                base,
+                layout=TensorLayout(axes, True),
+                num_heads=heads,
+                num_kv_heads=heads,
+                projection=projection,
+                transposed_weights=turned,
+            )
+
+
+def _fixed_values(binding: CallBinding) -> dict[str, Any]:
+    """Return values passed in every call: training=False, and required arguments that do not affect attention."""
+    fixed: dict[str, Any] = {"training": False} if binding.has_roles("training") else {}
+    required = {"dropout": 0.0, "offset": 0, "length": sizes.MAX_SEQ_LEN, "cache": None, "past_key": None,
+                "past_value": None, "flag": True, "weights": True, "scale": sizes.D_HEAD**-0.5}  # fmt: skip
+    return fixed | {role: value for role, value in required.items() if binding.requires(role)}
+
+
+WorkingCase = tuple[Case, MaskConvention | None, list[Observation]]
+
+
+def _working_cases(cases: Sequence[Case], report: Report) -> list[WorkingCase]:
+    """Return the cases in which the target returns a context, with observations; disable dropout if it is random."""
+    working: list[WorkingCase] = []
+    failures: list[CallResult] = []
+    for stance in cases:
+        stance = replace(stance, disable_dropout=bool(report.findings))
+        for form in _required_conventions(stance, report):
+            spec = SQUARE_SPEC if form is None else replace(SQUARE_SPEC, mask=_full_mask(stance), convention=form)
+            first, second = stance.run(spec), stance.run(spec)
+            if isinstance(first, CallResult) or isinstance(second, CallResult):
+                failures += [first] if isinstance(first, CallResult) else []
+                continue
+            if not report.findings and not np.array_equal(first.actual, second.actual, equal_nan=True):
+                report.add_mistakes([DROPOUT_MISTAKE])
+                stance = replace(stance, disable_dropout=True)
+            results = [replace(stance, seeded=SeededInputs(stance.seeded.seed + n)).run(spec) for n in range(NUM_SEEDS)]
+            observations = [result for result in results if isinstance(result, Observation)]
+            if len(observations) == NUM_SEEDS:
+                working.append((stance, form, observations))
+    if not working:
+        faults = [failure.fault for failure in failures if failure.fault]
+        reason = next((fault.summary() for fault in faults if fault.line), None)
+        reason = reason or next((fault.summary() for fault in faults), "it returned no array of the expected shape")
+        raise InvalidInput(
+            f"{report.binding.summary()} did not work in any layout of its inputs: {reason}",
+            hint=f'Give the call: --call "{report.binding.summary()}"',
+        )
+    return working
+
+
+def _required_conventions(case: Case, report: Report) -> list[MaskConvention] | list[None]:
+    if not report.binding.requires("mask"):
+        return [None]
+    return list(
+        mask_conventions(
+            case.layout, "mask", declared_mask_meaning(report.description, report.binding.parameter_names("mask"))
+        )
+    )
+
+
+def _full_mask(case: Case) -> np.ndarray:
+    return np.ones((case.layout.batch_size, 1, SQUARE_SPEC.num_queries, SQUARE_SPEC.num_keys), dtype=bool)
+
+
+def _best_match(cases: Sequence[WorkingCase]) -> tuple[Case, MaskConvention | None, VariantMatch, Observation] | None:
+    """Return the variant with the fewest mistakes over all working cases."""
+    for count in range(3):
+        for stance, form, observations in cases:
+            bases = (
+                BASE_VARIANTS
+                if stance.projection is not None
+                else [base for base in BASE_VARIANTS if base.rope is None]
+            )
+            explanation = find_variant(observations, bases, MISTAKES, [count])
+            if explanation is not None:
+                return stance, form, explanation, observations[0]
+    return None
+
+
+def _record_match(report: Report, case: Case, match: VariantMatch, observation: Observation) -> None:
+    variant = match.variant
+    report.checks.append(f"{NUM_SEEDS} seeded inputs")
+    report.conventions.append(case.layout.summary)
+    if observation.inputs.merged_output:
+        report.conventions.append("returns concatenated heads: batch, time, width of all heads")
+    if case.projection is not None:
+        report.conventions.append(f"weights: {case.projection.description}")
+        if case.num_heads > 1:
+            report.conventions.append(f"{case.num_heads} heads" + _kv_heads_text(case))
+    if variant.causal is not None:
+        report.conventions.append("always causal")
+    if variant.rope is not None:
+        report.conventions.append(f"rotary positions, by {variant.rope}")
+    correct = Variant(causal=None if variant.causal is None else 0, rope=variant.rope)
+    report.add_mistakes(match.mistakes, first_difference(observation, correct))
+
+
+def _kv_heads_text(case: Case) -> str:
+    return f", {case.num_kv_heads} key/value heads" if case.num_kv_heads != case.num_heads else ""
+
+
+def _record_unexplained(report: Report, cases: Sequence[WorkingCase]) -> None:
+    stance, _, observations = cases[0]
+    report.explained = False
+    report.conventions.append(stance.layout.summary)
+    report.difference = first_difference(observations[0], Variant())

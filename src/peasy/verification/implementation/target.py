@@ -1,0 +1,315 @@
+"""Target: the function, class or module under test, called with NumPy arrays in this process.
+
+`remote` has the same interface (describe, make, call) for code in a separate process.
+"""
+
+import contextlib
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import numpy as np
+
+from peasy.errors import InvalidInput
+from peasy.verification.implementation.mistake import SourceCode
+
+MAX_LEAVES = 64
+"""Larger tuples, lists and dicts in a result are not searched."""
+
+
+@dataclass(frozen=True)
+class SignatureParameter:
+    """A parameter of the target's signature."""
+
+    name: str
+    required: bool
+    default: Any = None
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class TargetDescription:
+    """Description of a target; `kind` is "function", "class" (of an nn.Module) or "module" (an instance)."""
+
+    name: str
+    kind: str
+    parameters: tuple[SignatureParameter, ...]
+    docstring: str = ""
+    source: SourceCode = field(default_factory=SourceCode)
+    library: str = ""
+    int_attributes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ResultReference:
+    """Argument: the result of an earlier call, or a part of it."""
+
+    call: int
+    path: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class NamespaceArgument:
+    """Argument: a config object with these attributes."""
+
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TargetFault:
+    """Exception in the target: the error, and the line in its file."""
+
+    error: str
+    line: int | None = None
+    code: str = ""
+
+    def summary(self) -> str:
+        """Return the error with its line."""
+        return f"line {self.line}: {self.error}" if self.line else self.error
+
+
+@dataclass(frozen=True, eq=False)
+class CallResult:
+    """Result of a call: arrays and other objects by their path in it, or a fault."""
+
+    call_index: int = 0
+    arrays: Mapping[tuple[Any, ...], np.ndarray] = field(default_factory=dict)
+    objects: Mapping[tuple[Any, ...], str] = field(default_factory=dict)
+    fault: TargetFault | None = None
+
+
+class Target(Protocol):
+    """Interface of code under test."""
+
+    def describe(self) -> TargetDescription:
+        """Return its description."""
+
+    def instantiate(
+        self, kwargs: Mapping[str, Any], seed: int
+    ) -> tuple[TargetDescription, dict[str, np.ndarray]] | TargetFault:
+        """Instantiate the class, or take the module as it is; return its forward's description and weights by name."""
+
+    def call(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, library: str = "torch", disable_dropout: bool = False
+    ) -> CallResult:
+        """Call it. `still` disables dropout."""
+
+
+class LocalTarget:
+    """Target in this process."""
+
+    def __init__(self, target: Any, name: str = "", file: str = "") -> None:
+        self.target, self.file = target, file or _file_of(target)
+        self.name = name or getattr(target, "__name__", type(target).__name__)
+        self.results: list[Any] = []
+
+    def describe(self) -> TargetDescription:
+        """Return its description, from signature and source."""
+        kind = target_kind(self.target)
+        if kind is None:
+            actual = "a class, but no nn.Module" if inspect.isclass(self.target) else f"a {type(self.target).__name__}"
+            hint = "Give a function or an nn.Module."
+            raise InvalidInput(f"{self.name} is {actual}: it cannot be called.", hint=hint)
+        function = self.target.forward if kind == "module" else self.target
+        return TargetDescription(
+            self.name, kind, signature_parameters(function), _docstring(self.target), _source_code(self.target), _array_library(self.target),
+            {name: value for name, value in vars(self.target).items() if type(value) is int} if kind == "module" else {},
+        )  # fmt: skip
+
+    def instantiate(
+        self, kwargs: Mapping[str, Any], seed: int = 0
+    ) -> tuple[TargetDescription, dict[str, np.ndarray]] | TargetFault:
+        """Instantiate the module with weights from `seed`, in eval mode."""
+        import torch
+
+        try:
+            if inspect.isclass(self.target):
+                torch.manual_seed(seed)
+                self.target = self.target(**{name: _to_argument(value, "torch", []) for name, value in kwargs.items()})
+            self.target.eval()
+        except Exception as error:
+            return self._to_fault(error)
+        return self.describe(), {
+            name: tensor.detach().double().numpy()
+            for name, tensor in self.target.state_dict().items()
+            if tensor.is_floating_point()
+        }
+
+    def call(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, library: str = "torch", disable_dropout: bool = False
+    ) -> CallResult:
+        """Call it with arrays of the library it uses."""
+        try:
+            positional = [_to_argument(value, library, self.results) for value in args]
+            keywords = {name: _to_argument(value, library, self.results) for name, value in kwargs.items()}
+            with _quiet_call(library), _dropout_disabled() if disable_dropout else contextlib.nullcontext():
+                result = self.target(*positional, **keywords)
+        except Exception as error:
+            return CallResult(fault=self._to_fault(error))
+        self.results.append(result)
+        arrays, objects = {}, {}
+        for path, leaf in _leaves(result):
+            array = _to_array(leaf)
+            if array is None:
+                objects[path] = type(leaf).__name__
+            else:
+                arrays[path] = array
+        return CallResult(len(self.results) - 1, arrays, objects)
+
+    def _to_fault(self, error: BaseException) -> TargetFault:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
+        message = f"{type(error).__name__}: {str(error).strip()[:300]}"
+        return TargetFault(message, frames[-1].lineno, frames[-1].line or "") if frames else TargetFault(message)
+
+
+def _file_of(target: Any) -> str:
+    """Return the file of a function, or of a module's forward."""
+    code = getattr(target if inspect.isroutine(target) else getattr(target, "forward", None), "__code__", None)
+    return getattr(code, "co_filename", "")
+
+
+def target_kind(target: Any) -> str | None:
+    """Return "function", "class" or "module"; None if it cannot be called."""
+    modules: Any = getattr(sys.modules.get("torch.nn"), "Module", ())  # a module exists only if torch is imported
+    if isinstance(target, modules):
+        return "module"
+    if inspect.isclass(target):
+        return "class" if issubclass(target, modules) else None
+    return "function" if callable(target) else None
+
+
+def signature_parameters(function: Any) -> tuple[SignatureParameter, ...]:
+    """Return the named parameters of a signature."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return _docstring_parameters(function)
+    parameters = []
+    for item in signature.parameters.values():
+        if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
+            continue
+        required = item.default is item.empty
+        is_literal = isinstance(item.default, bool | int | float | str | type(None))
+        hint = "" if item.annotation is item.empty else str(getattr(item.annotation, "__name__", item.annotation))
+        parameters.append(
+            SignatureParameter(item.name, required, None if required or not is_literal else item.default, hint)
+        )
+    return tuple(parameters)
+
+
+def _docstring_parameters(function: Any) -> tuple[SignatureParameter, ...]:
+    """Parse the parameters from the docstring: a C function has no signature, but its docstring begins with one."""
+    first = re.match(r"\s*\w+\(([^)]*)\)", inspect.getdoc(function) or "")
+    parts = [part.strip() for part in first[1].split(",")] if first else []
+    return tuple(
+        SignatureParameter(part.partition("=")[0].strip(), "=" not in part)
+        for part in parts
+        if part not in ("", "*", "/")
+    )
+
+
+def _docstring(target: Any) -> str:
+    forward = getattr(target, "forward", None)
+    return "\n".join(filter(None, [inspect.getdoc(target), inspect.getdoc(forward) if forward else None]))[:4000]
+
+
+def _source_code(target: Any) -> SourceCode:
+    if not inspect.isroutine(target):
+        kind = target if inspect.isclass(target) else type(target)
+        target = next((base for base in kind.__mro__ if "forward" in vars(base)), kind)
+    try:
+        lines, first = inspect.getsourcelines(target)
+    except (OSError, TypeError):
+        return SourceCode()
+    return SourceCode("".join(lines), first)
+
+
+def _array_library(target: Any) -> str:
+    """Return "torch" or "numpy" if its file imports only one of them, else ""."""
+    names = getattr(target, "__globals__", {})
+    modules = {getattr(value, "__name__", "").partition(".")[0] for value in names.values() if inspect.ismodule(value)}
+    libraries = modules & {"torch", "numpy"}
+    return libraries.pop() if len(libraries) == 1 else ""
+
+
+def _to_argument(value: Any, library: str, results: list[Any]) -> Any:
+    if isinstance(value, ResultReference):
+        result = results[value.call]
+        for key in value.path:
+            result = result[key]
+        return result
+    if isinstance(value, NamespaceArgument):
+        return SimpleNamespace(**value.values)
+    if not isinstance(value, np.ndarray):
+        return value
+    array = value.astype(np.float32) if value.dtype == np.float64 else value
+    if library == "numpy":
+        return array.copy()
+    import torch
+
+    return torch.from_numpy(array.copy())
+
+
+def _leaves(result: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield every nested part of a result with its path; a container comes before its parts."""
+    if len(path) > 3:
+        return
+    if path or _to_array(result) is not None or not isinstance(result, tuple | list | dict):
+        yield path, result
+    if isinstance(result, tuple | list) and len(result) <= MAX_LEAVES:
+        for index, value in enumerate(result):
+            yield from _leaves(value, (*path, index))
+    elif isinstance(result, dict) and len(result) <= MAX_LEAVES:
+        for name, value in result.items():
+            if isinstance(name, str):
+                yield from _leaves(value, (*path, name))
+
+
+def _to_array(leaf: Any) -> np.ndarray | None:
+    if hasattr(leaf, "detach") and hasattr(leaf, "numpy"):
+        leaf = leaf.detach().cpu()
+        return leaf.double().numpy() if leaf.is_floating_point() else leaf.numpy()
+    if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiub":
+        return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf
+    return None
+
+
+@contextlib.contextmanager
+def _quiet_call(library: str) -> Iterator[None]:
+    """Run without gradients, warnings and extra threads."""
+    import warnings
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if library == "numpy":
+            yield
+            return
+        import torch
+
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # inputs are tiny: more threads would only slow it down
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def _dropout_disabled() -> Iterator[None]:
+    """Replace dropout by the identity, so that other mistakes can be found."""
+    import torch
+    from torch.nn import functional
+
+    originals = functional.dropout, torch.dropout
+    functional.dropout = lambda x, *_, **__: x
+    torch.dropout = lambda x, *_, **__: x
+    try:
+        yield
+    finally:
+        functional.dropout, torch.dropout = originals

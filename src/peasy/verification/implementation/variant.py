@@ -1,0 +1,160 @@
+"""Variants of the attention formula: what code with certain mistakes would compute. NumPy, float64.
+
+`formula/` is the correct formula. A variant that reproduces the outputs of the code under test identifies its mistakes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One variant: each field is a line of the formula; the defaults are correct, or a matter of convention.
+
+    `causal`: None = bidirectional, 0 = causal, -1 = without the token itself, 1 = with the next token.
+    `corner`: alignment of the causal mask if there are more keys than queries: "end" (bottom-right) or "start".
+    `turn`: rotary positions, by "halves" or "pairs"; `shifted`: positions of new tokens follow the cached ones.
+    """
+
+    scale: str = "root"
+    softmax_over: str = "keys"
+    masking: str = "before"
+    causal: int | None = None
+    attends_ahead: bool = False
+    causal_alignment: str = "end"
+    keys_values_swapped: bool = False
+    head_split: str = "right"
+    head_merge: str = "right"
+    group_order: str = "repeat"
+    rope: str | None = None
+    offset_positions: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class VariantInputs:
+    """Inputs of a variant: `[batch, head, time, width]`, or with `flat` `[batch, time, heads * width]`.
+
+    `mask` True = may attend, `[batch, 1, query, key]`. `causal`: the target is called with its causal flag.
+    The first `past` keys come from a cache.
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    num_heads: int
+    num_kv_heads: int
+    flat_heads: bool = False
+    merged_output: bool = False
+    mask: Array | None = None
+    causal: bool = False
+    num_cached: int = 0
+
+
+def compute_variant(variant: Variant, inputs: VariantInputs) -> tuple[Array, Array]:
+    """Return (context, weights) of a variant; NaN in fully masked rows."""
+    query, key, value = (_split_heads(variant, inputs, part) for part in ("query", "key", "value"))
+    if variant.keys_values_swapped:
+        key, value = value, key
+    query, key = _rotate_query_key(variant, inputs, query, key)
+    key, value = (_repeat_kv(variant, array, query.shape[1]) for array in (key, value))
+    scores = query @ np.swapaxes(key, -1, -2)
+    scaled = scores * _scale_factor(variant, query.shape[-1], inputs.num_heads)
+    weights = _attention_weights(variant, scaled, _build_mask(variant, inputs, scores.shape))
+    if variant.scale == "late":
+        weights = weights / np.sqrt(query.shape[-1])
+    return _merge_heads(variant, inputs, weights @ value), weights
+
+
+def _split_heads(variant: Variant, inputs: VariantInputs, name: str) -> Array:
+    array, heads = getattr(inputs, name), inputs.num_heads if name == "query" else inputs.num_kv_heads
+    if not inputs.flat_heads:
+        return array
+    batch, time, width = array.shape
+    if variant.head_split == "reshape":
+        return array.reshape(batch, heads, time, width // heads)
+    return array.reshape(batch, time, heads, width // heads).swapaxes(1, 2)
+
+
+def _merge_heads(variant: Variant, inputs: VariantInputs, context: Array) -> Array:
+    if not (inputs.flat_heads or inputs.merged_output):
+        return context
+    batch, heads, time, width = context.shape
+    ordered = context if variant.head_merge == "reshape" else context.swapaxes(1, 2)
+    return ordered.reshape(batch, time, heads * width)
+
+
+def _repeat_kv(variant: Variant, array: Array, num_heads: int) -> Array:
+    count = num_heads // array.shape[1]
+    if count <= 1:
+        return array
+    return np.tile(array, (1, count, 1, 1)) if variant.group_order == "tile" else np.repeat(array, count, axis=1)
+
+
+def _scale_factor(variant: Variant, d_head: int, num_heads: int) -> float:
+    factors: dict[str, Callable[[], float]] = {
+        "root": lambda: d_head**-0.5,
+        "none": lambda: 1.0,
+        "late": lambda: 1.0,
+        "width": lambda: 1.0 / d_head,
+        "model": lambda: (d_head * num_heads) ** -0.5,
+        "times": lambda: d_head**0.5,
+    }
+    return factors[variant.scale]()
+
+
+def _build_mask(variant: Variant, inputs: VariantInputs, shape: tuple[int, ...]) -> Array | None:
+    n_query, n_key = shape[-2:]
+    mask = None if inputs.mask is None else inputs.mask
+    reach = variant.causal if variant.causal is not None else 0 if inputs.causal else None
+    if reach is not None:
+        first = n_key - n_query if variant.causal_alignment == "end" else 0
+        distance = np.arange(n_query)[:, None] + first - np.arange(n_key)[None, :]
+        causal_mask = distance <= 0 if variant.attends_ahead else distance >= -reach
+        mask = causal_mask[None, None] if mask is None else mask & causal_mask
+    return mask
+
+
+def _attention_weights(variant: Variant, scaled: Array, mask: Array | None) -> Array:
+    if mask is not None and variant.masking == "inverted":
+        mask = ~mask
+    if mask is None or variant.masking == "ignored":
+        return _softmax(scaled, variant.softmax_over)
+    if variant.masking == "after":
+        return np.where(mask, _softmax(scaled, variant.softmax_over), 0.0)
+    if variant.masking == "zeroed":
+        return _softmax(np.where(mask, scaled, 0.0), variant.softmax_over)
+    return _softmax(np.where(mask, scaled, -np.inf), variant.softmax_over)
+
+
+def _softmax(array: Array, over: str) -> Array:
+    axis = -1 if over == "keys" else -2
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(array - array.max(axis=axis, keepdims=True))
+        return powers / powers.sum(axis=axis, keepdims=True)
+
+
+def _rotate_query_key(variant: Variant, inputs: VariantInputs, query: Array, key: Array) -> tuple[Array, Array]:
+    if variant.rope is None:
+        return query, key
+    n_query, n_key = query.shape[2], key.shape[2]
+    cached, new = np.arange(n_key)[: inputs.num_cached], np.arange(n_key)[inputs.num_cached :]
+    if not variant.offset_positions:
+        new = new - inputs.num_cached
+    positions = np.concatenate([cached, new])
+    return apply_rope(query, positions[n_key - n_query :], variant.rope), apply_rope(key, positions, variant.rope)
+
+
+def apply_rope(array: Array, positions: Array, layout: str) -> Array:
+    """Apply rotary positions: rotate each pair of channels by position times frequency."""
+    half = array.shape[-1] // 2
+    angle = positions[:, None] * 10_000.0 ** (-np.arange(half) / half)
+    cos, sin = np.cos(angle), np.sin(angle)
+    if layout == "halves":
+        left, right = array[..., :half], array[..., half:]
+        return np.concatenate([left * cos - right * sin, right * cos + left * sin], axis=-1)
+    left, right = array[..., 0::2], array[..., 1::2]
+    return np.stack([left * cos - right * sin, right * cos + left * sin], axis=-1).reshape(array.shape)

@@ -1,0 +1,150 @@
+"""Worker process of the sandbox: sets its resource limits, imports the user's file, and serves requests.
+
+Started by `remote`; never imported by the rest of peasy.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from peasy.verification.implementation.target import (
+    CallResult,
+    LocalTarget,
+    NamespaceArgument,
+    ResultReference,
+    TargetFault,
+    target_kind,
+)
+
+
+def main() -> None:
+    """Read requests from one pipe, write responses to the other, until the first is closed."""
+    requests, responses, options = os.fdopen(int(sys.argv[1]), "rb"), int(sys.argv[2]), json.loads(sys.argv[3])
+    set_limits(options["limits"])
+    server = WorkerServer(Path(options["file"]), options["name"], Path(options["folder"]))
+    for line in requests:
+        os.write(responses, json.dumps(server.handle(json.loads(line))).encode() + b"\n")
+
+
+def set_limits(limits: dict[str, Any]) -> None:
+    """Set the limits on memory, CPU time and file size, for this process and its children."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # without such limits the parent still has its timeout
+        return
+    values = ((resource.RLIMIT_AS, limits["memory"]), (resource.RLIMIT_CPU, limits["processor"]),
+              (resource.RLIMIT_FSIZE, limits["file"]), (resource.RLIMIT_CORE, 0))  # fmt: skip
+    for kind, value in values:
+        hard = resource.getrlimit(kind)[1]
+        soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (soft, hard if kind == resource.RLIMIT_CPU else soft))
+
+
+class WorkerServer:
+    """Handles requests; responses are plain data, arrays go into a separate file."""
+
+    def __init__(self, file: Path, name: str, folder: Path) -> None:
+        self.file, self.name, self.folder, self.num_requests = file, name, folder, 0
+        self.target: LocalTarget | None = None
+
+    def handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Handle one request; errors of the target are part of the response."""
+        self.num_requests += 1
+        if request["do"] == "describe":
+            return self._describe()
+        assert self.target is not None, "describe comes first"
+        if request["do"] == "make":
+            made = self.target.instantiate(
+                {name: _decode_argument(value, {}) for name, value in request["kwargs"].items()}, request["seed"]
+            )
+            if isinstance(made, TargetFault):
+                return {"fault": asdict(made)}
+            return {"description": asdict(made[0]), "file": self._save_arrays(made[1])}
+        arrays = self._load_arrays(request.get("file"))
+        args = [_decode_argument(value, arrays) for value in request["args"]]
+        kwargs = {name: _decode_argument(value, arrays) for name, value in request["kwargs"].items()}
+        return self._encode_result(
+            self.target.call(args, kwargs, library=request["library"], disable_dropout=request["still"])
+        )
+
+    def _describe(self) -> dict[str, Any]:
+        try:
+            module = self._import_file()
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            return {"fault": asdict(_to_fault(error, str(self.file)))}
+        thing: Any = module
+        for part in self.name.split("."):
+            thing = getattr(thing, part, None)
+        if thing is None:
+            names = [
+                name for name, value in vars(module).items()
+                if not name.startswith("_") and target_kind(value) and getattr(value, "__module__", "") == module.__name__
+            ]  # fmt: skip
+            return {"missing": self.name, "there": names}
+        self.target = LocalTarget(thing, self.name, str(self.file))
+        try:
+            return asdict(self.target.describe())
+        except Exception as error:
+            return {"fault": {"error": str(error), "line": None, "code": ""}}
+
+    def _import_file(self) -> Any:
+        sys.path.insert(0, str(self.file.parent))
+        spec = importlib.util.spec_from_file_location(self.file.stem, self.file)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{self.file.name} is not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[self.file.stem] = module
+        spec.loader.exec_module(module)
+        return module
+
+    def _encode_result(self, result: CallResult) -> dict[str, Any]:
+        if result.fault is not None:
+            return {"fault": asdict(result.fault)}
+        paths = list(result.arrays)
+        file = self._save_arrays({str(number): result.arrays[path] for number, path in enumerate(paths)})
+        objects = [(list(path), kind) for path, kind in result.objects.items()]
+        return {"call": result.call_index, "paths": [list(path) for path in paths], "objects": objects, "file": file}
+
+    def _save_arrays(self, arrays: dict[str, Any]) -> str:
+        import numpy as np
+        from safetensors.numpy import save_file
+
+        if not arrays:
+            return ""
+        name = f"out-{self.num_requests}.safetensors"
+        save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, self.folder / name)
+        return name
+
+    def _load_arrays(self, name: str | None) -> dict[str, Any]:
+        from safetensors.numpy import load_file
+
+        if not name:
+            return {}
+        arrays = load_file(self.folder / name)
+        (self.folder / name).unlink()
+        return arrays
+
+
+def _decode_argument(encoded: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    if "array" in encoded:
+        return arrays[encoded["array"]]
+    if "call" in encoded:
+        return ResultReference(encoded["call"], tuple(encoded["path"]))
+    return NamespaceArgument(encoded["named"]) if "named" in encoded else encoded["plain"]
+
+
+def _to_fault(error: BaseException, file: str) -> TargetFault:
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return TargetFault(f"{type(error).__name__}: {error.msg}", error.lineno, (error.text or "").strip())
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    message = f"{type(error).__name__}: {str(error)[:300]}".removesuffix(": ")
+    return TargetFault(message, frames[-1].lineno, frames[-1].line or "") if frames else TargetFault(message)
+
+
+if __name__ == "__main__":
+    main()

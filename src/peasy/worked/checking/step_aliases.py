@@ -1,0 +1,130 @@
+"""Step aliases: maps captions as people write them ("QK^T / √d_k", "Attention weights") to step names."""
+
+import re
+
+CAPTIONS = {
+    "x": "X", "source": "source", "w_q": "W_Q", "w_k": "W_K", "w_v": "W_V", "w_o": "W_O",
+    "query": "Q", "key": "K", "key_transposed": "K^T", "value": "V",
+    "scores": "scores", "scaled": "scaled", "masked": "masked", "powers": "powers", "sums": "sums",
+    "weights": "weights", "context": "context", "concat": "concat", "output": "output",
+}  # fmt: skip
+"""Every table that can be checked, in order of dependence, with its short caption."""
+
+PER_HEAD = (
+    "query",
+    "key",
+    "key_transposed",
+    "value",
+    "scores",
+    "scaled",
+    "masked",
+    "powers",
+    "sums",
+    "weights",
+    "context",
+)
+"""Tables that exist once per head."""
+
+_ALIASES = {
+    "x": "x input inputs embedding embeddings inputembeddings wordembeddings inputvectors vectors",
+    "source": "source sources xsource sourcex sourceembeddings memory",
+    "w_q": "wq queryweights queryweightst queryweightmatrix",
+    "w_k": "wk keyweights keyweightst keyweightmatrix",
+    "w_v": "wv valueweights valueweightst valueweightmatrix",
+    "w_o": "wo outputweights outputweightmatrix",
+    "query": "q query queries xwq",
+    "key": "k key keys xwk",
+    "key_transposed": "kt ktransposed keytransposed keyt transposeofk transposek",
+    "value": "v value values xwv valuematrix",
+    "scores": "scores score qkt attentionscores attentionscore dotproducts similarity similarities dotproduct cosine "
+    "cosinesimilarity",
+    "scaled": "scaled scores/dk scaledscores scaledscore qktdk qkt/dk qkt/sqrtdk qktsqrtdk "
+    "scaledattentionscores scaleddotproduct",
+    "masked": "masked maskedscores maskedscore maskedscaledscores qktdk+m qkt/dk+m scaled+m",
+    "powers": "powers power exp exponentials e^x ex e^scaled e^scores",
+    "sums": "sums sum rowsum rowsums sumofpowers",
+    "weights": "weights weight attentionweights attentionweight attweights attweigh attentionpercentages softmax "
+    "softmaxqktdk softmaxscaled softmaxmasked softmaxscores softmaxofscores a",
+    "context": "context contexts contextvector contextvectors z weightedsum attention attentionoutput finaloutput "
+    "weightsv attentionqkv softmaxqktdkv newembeddings newembedding contextsummary",
+    "concat": "concat concatenated concatenation heads",
+    "output": "output outputs",
+}
+_STEP_OF_ALIAS = {alias: step for step, aliases in _ALIASES.items() for alias in aliases.split()}
+_FILLERS = {"matrix", "table", "the", "a", "of", "our", "my", "vectors", "values:", "matrices"}
+_FORMULA = re.compile(r"(softmax)?[\d.,/]*(dk)?qkt/?[\d.,]*(dk)?(\+m)?v?")
+_HEAD = re.compile(r"[\s,(^{]*\bhead[\s_{-]*(\d+)[}).]*", re.IGNORECASE)
+_MARKUP = re.compile(
+    r"\\(?:text|textbf|textit|mathbf|mathrm|mathit|operatorname|mathsf|emph)\b|\\[dt]?frac|\\(?:left|right)|\\[,;:! ]"
+)
+_NUMBERING = re.compile(r"^\s*(?:(?:step|table|figure)\s*)?[(\[]?\d+[)\].:]+\s*", re.IGNORECASE)
+
+
+def parse_caption(text: str) -> tuple[str, int | None] | None:
+    """Return the step and head that a caption names, or None if it names no step.
+
+    >>> parse_caption("**3. Scores**"), parse_caption("W_{Q}"), parse_caption("QK^T / √d_k"), parse_caption("weights, head 2")
+    (('scores', None), ('w_q', None), ('scaled', None), ('weights', 2))
+    >>> parse_caption("My holidays") is None
+    True
+    """
+    if len(text) > 200:
+        return None
+    head, bare = _split_head(text)
+    for candidate in _caption_candidates(bare):
+        squeezed = _normalise_caption(candidate)
+        step = _STEP_OF_ALIAS.get(squeezed) or _step_of_formula(squeezed)
+        if step:
+            return step, head
+    if head is not None and not _normalise_caption(bare):
+        return "context", head
+    return None
+
+
+def table_caption(node: str) -> str:
+    """Return the caption of a table for findings.
+
+    >>> table_caption("query"), table_caption("head-2.weights")
+    ('Q', 'head-2.weights')
+    """
+    head, dot, step = node.rpartition(".")
+    return head + dot + CAPTIONS[step]
+
+
+def _split_head(text: str) -> tuple[int | None, str]:
+    match = _HEAD.search(text)
+    if not match:
+        return None, text
+    return int(match[1]), text[: match.start()] + " " + text[match.end() :]
+
+
+def _caption_candidates(text: str) -> list[str]:
+    """Candidate captions: the whole text, the part before a remark, the part after a number or an equals sign."""
+    text = _NUMBERING.sub("", text.strip().lstrip("#").strip().strip("*").strip())
+    sides = [side for side in re.split(r"=", text) if side.strip()]
+    shorter = [re.split(r"[:,;(—–$]| - ", side.strip(" $"), maxsplit=1)[0] for side in sides]
+    return [text, *sides[:1], *shorter[:1], *_drop_fillers(shorter[:1]), *sides[1:], *(re.split(r"[:—–]", text)[1:2])]
+
+
+def _drop_fillers(captions: list[str]) -> list[str]:
+    """Drop filler words: `Weight matrix W_Q` -> W_Q, `Query matrix Q` -> Query."""
+    words = [word for word in " ".join(captions).split() if word.lower() not in _FILLERS]
+    if not 1 <= len(words) <= 4:
+        return []
+    symbol = [words[-1]] if words[-1].lstrip("$")[:2] in ("W_", "W^") else []
+    return [*symbol, " ".join(words), *([" ".join(words[:-1])] if len(words) > 1 and len(words[-1]) <= 6 else [])]
+
+
+def _step_of_formula(text: str) -> str | None:
+    """Return the step of a formula that contains QK^T, with any notation of the scale."""
+    if not _FORMULA.fullmatch(text):
+        return None
+    if text.startswith("softmax"):
+        return "context" if text.endswith("v") else "weights"
+    return "masked" if text.endswith("+m") else "scaled"
+
+
+def _normalise_caption(text: str) -> str:
+    text = _MARKUP.sub("", text).replace("\\top", "t").replace("⊤", "t").replace("ᵀ", "t").replace("\\sqrt", "")
+    text = text.replace("√", "").replace("sqrt", "").replace("ₖ", "k").lower()
+    return re.sub(r"[\s_{}$*`()\[\]\\·×⋅:^'\"-]|\btimes\b", "", text.replace("e^", "e\0")).replace("e\0", "e^")

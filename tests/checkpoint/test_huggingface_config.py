@@ -1,0 +1,181 @@
+"""Published config.json files of well-known models: accepted, and equal to the presets."""
+
+import dataclasses
+
+import pytest
+
+from peasy.checkpoint.huggingface.family import PlannedWeights
+from peasy.checkpoint.huggingface.fields import ConfigFields
+from peasy.checkpoint.huggingface.registry import _normalized, detect_family, family_for, read_hf_config
+from peasy.errors import InvalidInput
+from peasy.models.preset import preset
+from peasy.nn import config as nn_config
+
+GPT2 = {
+    "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "bos_token_id": 50256,
+    "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05,
+    "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024,
+    "resid_pdrop": 0.1, "summary_activation": None, "summary_first_dropout": 0.1, "summary_proj_to_labels": True,
+    "summary_type": "cls_index", "summary_use_proj": True, "vocab_size": 50257,
+    "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
+}  # fmt: skip
+SMOLLM = {
+    "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 0,
+    "eos_token_id": 0, "hidden_act": "silu", "hidden_size": 576, "initializer_range": 0.041666666666666664,
+    "intermediate_size": 1536, "is_llama_config": True, "max_position_embeddings": 8192, "model_type": "llama",
+    "num_attention_heads": 9, "num_hidden_layers": 30, "num_key_value_heads": 3, "pretraining_tp": 1,
+    "rms_norm_eps": 1e-05, "rope_interleaved": False, "rope_scaling": None, "rope_theta": 100000,
+    "tie_word_embeddings": True, "torch_dtype": "bfloat16", "transformers_version": "4.40.1", "use_cache": True,
+    "vocab_size": 49152,
+}  # fmt: skip
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 128000,
+    "eos_token_id": [128001, 128008, 128009], "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048,
+    "initializer_range": 0.02, "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": False,
+    "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8,
+    "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": True,
+    "rope_scaling": {
+        "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
+        "rope_type": "llama3",
+    },
+    "torch_dtype": "bfloat16", "transformers_version": "4.45.0.dev0", "use_cache": True, "vocab_size": 128256,
+}  # fmt: skip
+MISTRAL = {
+    "architectures": ["MistralForCausalLM"], "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
+    "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 32768,
+    "model_type": "mistral", "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 4096, "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16", "transformers_version": "4.34.0.dev0", "use_cache": True, "vocab_size": 32000,
+}  # fmt: skip
+QWEN3 = {
+    "architectures": ["Qwen3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 151643,
+    "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024, "initializer_range": 0.02,
+    "intermediate_size": 3072, "max_position_embeddings": 40960, "max_window_layers": 28, "model_type": "qwen3",
+    "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06,
+    "rope_scaling": None, "rope_theta": 1000000, "sliding_window": None, "tie_word_embeddings": True,
+    "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": True, "use_sliding_window": False,
+    "vocab_size": 151936,
+}  # fmt: skip
+QWEN2 = {
+    "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151643,
+    "hidden_act": "silu", "hidden_size": 896, "initializer_range": 0.02, "intermediate_size": 4864,
+    "max_position_embeddings": 131072, "max_window_layers": 24, "model_type": "qwen2", "num_attention_heads": 14,
+    "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+    "sliding_window": 131072, "tie_word_embeddings": True, "torch_dtype": "bfloat16", "use_cache": True,
+    "transformers_version": "4.40.1", "use_sliding_window": False, "vocab_size": 151936,
+}  # fmt: skip
+BERT = {
+    "architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.1, "gradient_checkpointing": False,
+    "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "hidden_size": 768, "initializer_range": 0.02,
+    "intermediate_size": 3072, "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "bert",
+    "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 0, "position_embedding_type": "absolute",
+    "transformers_version": "4.6.0.dev0", "type_vocab_size": 2, "use_cache": True, "vocab_size": 30522,
+}  # fmt: skip
+ROBERTA = {
+    "architectures": ["RobertaForMaskedLM"], "attention_probs_dropout_prob": 0.1, "bos_token_id": 0,
+    "eos_token_id": 2, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "hidden_size": 768,
+    "initializer_range": 0.02, "intermediate_size": 3072, "layer_norm_eps": 1e-05, "max_position_embeddings": 514,
+    "model_type": "roberta", "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 1,
+    "type_vocab_size": 1, "vocab_size": 50265,
+}  # fmt: skip
+MARIAN = {
+    "_name_or_path": "Helsinki-NLP/opus-mt-en-de", "_num_labels": 3, "activation_dropout": 0.0,
+    "activation_function": "swish", "add_bias_logits": False, "add_final_layer_norm": False,
+    "architectures": ["MarianMTModel"], "attention_dropout": 0.0, "bad_words_ids": [[58100]], "bos_token_id": 0,
+    "classif_dropout": 0.0, "classifier_dropout": 0.0, "d_model": 512, "decoder_attention_heads": 8,
+    "decoder_ffn_dim": 2048, "decoder_layerdrop": 0.0, "decoder_layers": 6, "decoder_start_token_id": 58100,
+    "decoder_vocab_size": 58101, "dropout": 0.1, "encoder_attention_heads": 8, "encoder_ffn_dim": 2048,
+    "encoder_layerdrop": 0.0, "encoder_layers": 6, "eos_token_id": 0, "forced_eos_token_id": 0,
+    "gradient_checkpointing": False, "id2label": {"0": "LABEL_0"}, "init_std": 0.02, "is_encoder_decoder": True,
+    "label2id": {"LABEL_0": 0}, "max_length": 512, "max_position_embeddings": 512, "model_type": "marian",
+    "normalize_before": False, "normalize_embedding": False, "num_beams": 6, "num_hidden_layers": 6,
+    "pad_token_id": 58100, "scale_embedding": True, "share_encoder_decoder_embeddings": True,
+    "static_position_embeddings": True, "transformers_version": "4.22.0.dev0", "unk_token_id": 1, "use_cache": True,
+    "vocab_size": 58101,
+}  # fmt: skip
+T5 = {
+    "architectures": ["T5WithLMHeadModel"], "d_ff": 2048, "d_kv": 64, "d_model": 512, "decoder_start_token_id": 0,
+    "dropout_rate": 0.1, "eos_token_id": 1, "initializer_factor": 1.0, "is_encoder_decoder": True,
+    "layer_norm_epsilon": 1e-06, "model_type": "t5", "n_positions": 512, "num_heads": 8, "num_layers": 6,
+    "output_past": True, "pad_token_id": 0, "relative_attention_num_buckets": 32, "vocab_size": 32128,
+    "task_specific_params": {"summarization": {"num_beams": 4, "prefix": "summarize: "}},
+}  # fmt: skip
+FLAN = {
+    "architectures": ["T5ForConditionalGeneration"], "classifier_dropout": 0.0, "d_ff": 1024, "d_kv": 64,
+    "d_model": 512, "decoder_start_token_id": 0, "dense_act_fn": "gelu_new", "dropout_rate": 0.1, "eos_token_id": 1,
+    "feed_forward_proj": "gated-gelu", "initializer_factor": 1.0, "is_encoder_decoder": True, "is_gated_act": True,
+    "layer_norm_epsilon": 1e-06, "model_type": "t5", "num_decoder_layers": 8, "num_heads": 6, "num_layers": 8,
+    "output_past": True, "pad_token_id": 0, "relative_attention_max_distance": 128,
+    "relative_attention_num_buckets": 32, "tie_word_embeddings": False, "transformers_version": "4.23.1",
+    "use_cache": True, "vocab_size": 32128,
+}  # fmt: skip
+
+PUBLISHED = {
+    "gpt2": (GPT2, []),
+    "smollm-135m": (SMOLLM, []),
+    "llama-1b": (LLAMA, []),
+    "mistral-7b": (MISTRAL, []),
+    "qwen2-500m": (QWEN2, []),
+    "qwen3-600m": (QWEN3, []),
+    "bert-base": (BERT, ["bert.pooler.dense.weight"]),
+    "roberta-base": (ROBERTA, ["lm_head.dense.weight"]),
+    "marian": (MARIAN, ["final_logits_bias"]),
+    "t5-small": (T5, []),
+}
+"""Preset name: (config.json, weight names that show which parts exist)."""
+
+
+def read(data, weights=()):
+    return read_hf_config(detect_family(data), ConfigFields(data), PlannedWeights(weights))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_presets_equal_published_configs(name):
+    data, weights = PUBLISHED[name]
+    actual, expected = _normalized(read(data, weights)), _normalized(preset(name))
+    if actual.kind == "encoder":  # head and pooler depend on the file
+        actual = dataclasses.replace(actual, head=expected.head, pooler=expected.pooler)
+    assert actual == expected
+
+
+def test_special_tokens():
+    assert read(LLAMA).special_tokens.eos == (128001, 128008, 128009)
+    assert (
+        read(MARIAN).special_tokens.decoder_start,
+        read(MARIAN).special_tokens.pad,
+        read(MARIAN).special_tokens.unk,
+    ) == (58100, 58100, 1)
+    assert (read(T5).special_tokens.decoder_start, read(T5).special_tokens.eos) == (0, (1,))
+
+
+def test_t5_version_1_1():
+    config = read(FLAN, ["lm_head.weight", "shared.weight"])
+    assert config.lm_head == nn_config.LMHeadConfig(tied=False, scaled=False)
+    assert config.encoder.feedforward == nn_config.GatedMLPConfig(1024, "gelu-tanh")
+    assert read(T5).lm_head == nn_config.LMHeadConfig(tied=True, scaled=True)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_unknown_field_is_refused(name):
+    data, weights = PUBLISHED[name]
+    with pytest.raises(InvalidInput, match="has unknown fields: new_trick"):
+        read(data | {"new_trick": True}, weights)
+
+
+@pytest.mark.parametrize("size", ["tiny", "small", "base"])
+@pytest.mark.parametrize(
+    ("kind", "family"), [("gpt", "arcee"), ("encoder", "roberta-prelayernorm"), ("translator", "pegasus")]
+)
+def test_default_architectures_can_be_exported(kind, family, size):
+    changes = {"stack": {"shift": False}, "embedding": {"ngrams": 1}} if kind == "gpt" else {}
+    assert family_for(preset(f"{kind}-{size}", **changes)).name == family
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [({"stack": {"shift": True}}, "stack.shift"), ({"embedding": {"ngrams": 2}}, "embedding.ngrams")],
+)
+def test_features_without_a_family_are_named(changes, key):
+    with pytest.raises(InvalidInput, match="No supported Hugging Face family") as caught:
+        family_for(preset("gpt-tiny", **changes))
+    assert key in caught.value.hint

@@ -1,0 +1,68 @@
+"""Data directory, runs by name, newest undamaged checkpoint."""
+
+import shutil
+
+import pytest
+
+from peasy.checkpoint import paths
+from peasy.errors import InvalidInput, UsageError
+
+
+def test_data_directory_per_platform(tmp_path, monkeypatch):
+    assert paths.data_dir() == tmp_path / "home"
+    monkeypatch.delenv("PEASY_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(paths.sys, "platform", "linux")
+    assert paths.data_dir() == tmp_path / "data" / "peasy"
+    monkeypatch.setattr(paths.sys, "platform", "darwin")
+    assert paths.data_dir().parts[-2:] == ("Application Support", "peasy")
+    monkeypatch.setattr(paths.sys, "platform", "win32")
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
+    assert paths.data_dir() == tmp_path / "local" / "peasy"
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 200, "-flag", "a b"])
+def test_invalid_run_names(name):
+    with pytest.raises(UsageError, match="is not a valid name"):
+        paths.run_path(name)
+
+
+def test_runs_in_current_folder_take_precedence(tmp_path):
+    for folder in (
+        tmp_path / "runs" / "both",
+        tmp_path / "home" / "runs" / "both",
+        tmp_path / "home" / "runs" / "other",
+    ):
+        folder.mkdir(parents=True)
+    (tmp_path / "runs" / ".both.part-1").mkdir()
+    by_name = paths.find_runs()
+    assert list(by_name) == ["both", "other"]
+    assert by_name["both"].resolve() == tmp_path / "runs" / "both"
+
+
+@pytest.fixture
+def run(saved, tmp_path):
+    for step in (2, 10, 9):
+        shutil.copytree(saved, tmp_path / "run" / "checkpoints" / f"step-{step:06}")
+    return tmp_path / "run"
+
+
+def test_latest_is_the_highest_step(run):
+    newest, skipped = paths.latest_checkpoint(run)
+    assert (newest.name, skipped) == ("step-000010", [])
+
+
+def test_damaged_newest_checkpoint_is_skipped(run):
+    (run / "checkpoints" / "step-000010" / "config.json").write_text("{}")
+    newest, skipped = paths.latest_checkpoint(run)
+    assert (newest.name, [path.name for path in skipped]) == ("step-000009", ["step-000010"])
+
+
+def test_all_checkpoints_damaged_or_none(run, tmp_path):
+    for folder in (run / "checkpoints").iterdir():
+        (folder / "config.json").unlink()
+    with pytest.raises(InvalidInput, match=r"All checkpoints of .* are damaged"):
+        paths.latest_checkpoint(run)
+    (tmp_path / "new").mkdir()
+    with pytest.raises(InvalidInput, match="no checkpoint yet"):
+        paths.latest_checkpoint(tmp_path / "new")

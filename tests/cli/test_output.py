@@ -1,0 +1,39 @@
+"""Under torchrun only rank 0 prints, except when a rank is lost."""
+
+import io
+import sys
+
+import pytest
+
+from peasy.training.distributed import RankLost
+
+
+@pytest.fixture
+def rank(monkeypatch):
+    """Set the rank of this process, of two; muted streams are restored."""
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    monkeypatch.setattr(sys, "__stderr__", io.StringIO())
+
+    def set_rank(number: int) -> None:
+        monkeypatch.setenv("RANK", str(number))
+        monkeypatch.setenv("WORLD_SIZE", "2")
+
+    return set_rank
+
+
+@pytest.mark.parametrize(("number", "prints"), [(0, True), (1, False)])
+def test_only_rank_0_prints(number, prints, rank, peasy):
+    rank(number)
+    ran = peasy("version")
+    assert ran.code == 0
+    assert bool(ran.out) == prints
+    assert bool(peasy("versoin").err) == prints
+
+
+def test_lost_rank_is_reported_by_the_others(rank, peasy, raising):
+    rank(1)
+    raising(RankLost("Process 0 of 2 is gone."))
+    ran = peasy("greet")
+    assert ran.code == 6
+    assert "Process 0 of 2 is gone." in sys.__stderr__.getvalue()

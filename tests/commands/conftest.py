@@ -1,0 +1,46 @@
+"""Fixtures: small models of each family, saved once, and an isolated data directory."""
+
+import pytest
+
+from peasy.checkpoint.huggingface import write_folder
+from peasy.checkpoint.model import save_model
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.tokenization import train_tokenizer
+
+TEXTS = ["The pizza came out of the oven and it tasted good."] * 9
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    """Keep the user's runs and downloads out of the tests."""
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return train_tokenizer(TEXTS, "bpe", 280)
+
+
+@pytest.fixture(scope="session")
+def decoder(tokenizer, tmp_path_factory):
+    model = build(preset("gpt-tiny", vocabulary=280, d_model=16, stack={"feedforward": {"width": 32}}), seed=1)
+    return save_model(tmp_path_factory.mktemp("models") / "decoder", model, tokenizer)
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory):
+    tokenizer = train_tokenizer(TEXTS, "wordpiece", 200, add_bos_eos=True)
+    settings = preset("encoder-tiny", vocabulary=len(tokenizer), d_model=16, context=12)
+    return save_model(tmp_path_factory.mktemp("models") / "encoder", build(settings, seed=2), tokenizer)
+
+
+@pytest.fixture(scope="session")
+def foreign(tokenizer, tmp_path_factory):
+    """A Hugging Face folder."""
+    shape = {"layers": 2, "attention": {"heads": 2}, "feedforward": {"width": 32}}
+    settings = preset("gpt2", vocabulary=280, d_model=16, context=32, stack=shape)
+    where = tmp_path_factory.mktemp("models") / "tiny-gpt2"
+    return write_folder(where, settings, build(settings, seed=3).state_dict(), tokenizer)

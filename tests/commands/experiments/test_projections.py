@@ -1,0 +1,30 @@
+"""Projections of a trained head group words by class, and similar words are not the likely next words."""
+
+from peasy.commands.experiments import projections
+from peasy.commands.experiments.model_variants import untrained
+from peasy.commands.load import load
+
+
+def test_untrained_model_changes_verdict():
+    stories = load("stories")
+    result = projections.run(model=stories, probes=6)
+    assert result.holds, result.verdict
+    assert not projections.run(model=untrained(stories, 3), probes=2).holds
+
+
+def spaces(kin, kept=0.5):
+    return {
+        name: projections.SpaceStatistics(8, kin, 3.0, 1.0 if name == "normed" else kept) for name in projections.SPACES
+    }
+
+
+def concluded(kin=1.0, shared=0.0, kept=0.5):
+    sides = projections.WordNeighbours({"the": ("a",)}, {"the": ("pizza",)}, shared)
+    return projections.conclude((1, 0), spaces(kin, kept), spaces(0.2), sides, (), 0.14, 0)
+
+
+def test_verdict_follows_the_numbers():
+    assert concluded().holds
+    assert "NOT learned" in concluded(kin=0.2).verdict
+    assert "NOT two spaces" in concluded(shared=0.8).verdict
+    assert not concluded(kept=1.0).holds

@@ -1,0 +1,63 @@
+"""The built-in model resolves "it" by a few heads; an untrained model changes the verdict."""
+
+import pytest
+
+from peasy.commands.experiments import pronoun
+from peasy.commands.experiments.model_variants import untrained
+from peasy.commands.load import load
+
+
+@pytest.fixture(scope="module")
+def stories():
+    return load("stories")
+
+
+def carried(left=0.5, control=1.0, whole=1.0):
+    shares = {"whole": whole, "left": left, "control": control}
+    return pronoun.HeadAblation(((1, 0),), shares, dict.fromkeys(shares, 1.2), (), 9)
+
+
+def concluded(stories, heads, learned=()):
+    weights = {(0, 0): (0.1, 0.1), (1, 0): (0.9, 0.1)}
+    return pronoun.conclude(pronoun.pronoun_attention(stories), weights, heads, learned, 8, 0)
+
+
+def test_ablation_finds_responsible_heads(stories):
+    result = pronoun.run(model=stories, probes=24, search_probes=16, steps=0)
+    assert result.holds, result.verdict
+    right = result.numbers["carried"]["right"]
+    assert right["whole"] > 0.9 > 0.7 > right["left"]
+    assert right["control"] > 0.85
+
+
+def test_untrained_model_changes_verdict(stories):
+    result = pronoun.run(model=untrained(stories, 3), probes=6, search_probes=4, steps=0)
+    assert not result.holds
+    assert "no small set of heads is responsible alone" in result.verdict
+
+
+def test_verdict_follows_the_numbers(stories):
+    assert concluded(stories, carried()).holds
+    assert not concluded(stories, carried(left=0.95)).holds
+    assert not concluded(stories, carried(control=0.55)).holds
+
+
+def test_training_without_improvement_changes_verdict(stories):
+    first, last = pronoun.CheckpointResult(100, 0.5, 0.1, 0.1), pronoun.CheckpointResult(900, 0.95, 0.8, 0.1)
+    assert "is learned from examples" in concluded(stories, carried(), [first, last]).verdict
+    assert not concluded(stories, carried(), [last, first]).holds
+
+
+def test_search_stops_at_chance_or_half_of_the_heads():
+    heads = [(0, head) for head in range(6)]
+    needs = {(0, 1), (0, 4)}
+    chosen, _ = pronoun.search_heads(heads, lambda off: 0.5 if needs <= set(off) else 0.9 - 0.1 * len(needs & set(off)))
+    assert set(chosen) == needs
+    never, _ = pronoun.search_heads(heads, lambda off: 1.0)
+    assert len(never) == 3
+
+
+def test_checkpoints_of_a_short_training(tmp_path):
+    moments = pronoun.train_from_scratch(0, 8, pronoun.pronoun_stories(4, 0), pronoun.ignore_status)
+    assert [moment.stories for moment in moments] == sorted(moment.stories for moment in moments)
+    assert moments

@@ -1,0 +1,227 @@
+"""`evaluate`: each measure against a second computation: validation batches, manual sums, models that know texts."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from peasy.checkpoint.model import save_model
+from peasy.commands import metrics
+from peasy.commands.evaluate import evaluate, find_sts_file
+from peasy.commands.load import LoadedModel
+from peasy.datasets import open_corpus, prepare_shards, sequential_windows
+from peasy.errors import InvalidInput
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.tokenization import train_tokenizer as train_tokenizer
+from peasy.training.setup import special_ids
+
+LINES = "The pizza came out of the oven and it tasted good.\nThe oven baked the pizza — it was switched off.\n" * 40
+
+
+@pytest.fixture
+def book(tmp_path):
+    path = tmp_path / "book.txt"
+    path.write_text(LINES, encoding="utf-8")
+    return path
+
+
+def small(kind: str, tokenizer, **changes) -> LoadedModel:
+    from peasy import config
+
+    special = config.to_plain(special_ids(tokenizer))
+    settings = preset(f"{kind}-tiny", vocabulary=len(tokenizer), d_model=16, special=special, **changes)
+    return LoadedModel(kind, build(settings, seed=1), tokenizer)
+
+
+def test_every_validation_token_counts_once(book, tmp_path):
+    """Second computation: windows of token shards, as in the training loop's validation."""
+    corpus = open_corpus(book)
+    tokenizer = train_tokenizer(corpus.texts("train"), kind="characters")
+    loaded = small("gpt", tokenizer)
+    result = evaluate(loaded, book, context=7)
+    total, count = 0.0, 0
+    column = prepare_shards(corpus, tokenizer, tmp_path / "shards").column("valid")
+    for batch in sequential_windows(column, 7, 5):
+        with torch.inference_mode():
+            logits = loaded.model(torch.from_numpy(batch.inputs), padding_mask=torch.from_numpy(batch.padding_mask))
+        logprobs = logits.log_softmax(-1).gather(2, torch.from_numpy(batch.targets)[..., None])[..., 0]
+        total -= float(logprobs[torch.from_numpy(batch.padding_mask)].double().sum())
+        count += int(batch.padding_mask.sum())
+    assert result["loss"] == pytest.approx(total / count, abs=1e-5)
+    assert result.facts.sample_count == f"{count:,} tokens"
+    text = "".join(map(str, corpus.documents("valid")))
+    assert result["bits per byte"] == pytest.approx(total / math.log(2) / len(text[1:].encode()), abs=1e-5)
+    assert result["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
+
+
+def test_windows_do_not_depend_on_how_the_text_is_split():
+    tokenizer = train_tokenizer([LINES], kind="characters")
+    loaded = small("gpt", tokenizer)
+    whole, _ = metrics.text_loss(loaded, [(LINES[:500], False)], 16, lambda done: None)
+    parts, _ = metrics.text_loss(loaded, [(letter, False) for letter in LINES[:500]], 16, lambda done: None)
+    assert (whole.tokens, whole.correct, whole.bytes) == (parts.tokens, parts.correct, parts.bytes)
+    assert whole.nats == pytest.approx(parts.nats, rel=1e-6)
+
+
+def test_whole_texts_are_evaluated_one_by_one():
+    """Second computation: each text alone, after eos, with its own eos predicted."""
+    tokenizer = train_tokenizer([LINES], kind="characters")
+    loaded, texts = small("gpt", tokenizer), ["it tasted good.", "The oven", "The pizza came out of the oven"]
+    result, _ = metrics.text_loss(loaded, [(text, True) for text in texts], 64, lambda done: None, per_text=True)
+    nats, eos = 0.0, tokenizer.special_tokens.eos
+    for text in texts:
+        ids = torch.tensor([[eos, *tokenizer.encode(text, add_special_tokens=False).ids, eos]])
+        with torch.inference_mode():
+            logprobs = loaded.model(ids[:, :-1]).log_softmax(-1).gather(2, ids[:, 1:, None])
+        nats -= float(logprobs.double().sum())
+    assert result.nats == pytest.approx(nats, rel=1e-5)
+    assert result.tokens == sum(map(len, texts)) + len(texts)
+    assert result.bytes == sum(map(len, texts))
+
+
+class _KnownTextModel:
+    """Model that knows some texts: logit 5 for the next token of a known text, else 0."""
+
+    def __init__(self, loaded, texts):
+        self.model, self.tokenizer = loaded.model, loaded.tokenizer
+        self.known = {tuple(ids[: i + 1]): ids[i + 1] for ids in texts for i in range(len(ids) - 1)}
+
+    def __call__(self, ids, padding_mask=None):
+        logits = torch.zeros(*ids.shape, len(self.tokenizer))
+        for row, position in np.ndindex(*ids.shape):
+            next_id = self.known.get(tuple(ids[row, : position + 1].tolist()))
+            if next_id is not None:
+                logits[row, position, next_id] = 5
+        return logits
+
+
+@pytest.mark.parametrize(("taught", "share"), [("right", 1.0), ("wrong", 0.0)])
+def test_the_likelier_ending_is_the_choice(taught, share, monkeypatch):
+    corpus = open_corpus("stories", size=50, held_out=6)
+    tokenizer = train_tokenizer(list(corpus.texts("train")), kind="words")
+    loaded = small("gpt", tokenizer)
+    bos = loaded.model.config.special_tokens.bos
+    probes = list(corpus.probes("valid"))
+    texts = {"right": [p.text for p in probes], "wrong": [p.prompt + p.wrong for p in probes]}[taught]
+    known = _KnownTextModel(
+        loaded, [[bos, *ids] for ids in tokenizer.encode_batch_ids(texts, add_special_tokens=False)]
+    )
+    monkeypatch.setattr(type(loaded.model), "forward", lambda self, ids, padding_mask=None: known(ids))
+    assert metrics.ending_accuracy(loaded, probes, None, lambda done: None).accuracy == share
+
+
+@pytest.mark.parametrize(("taught", "share"), [(True, 1.0), (False, 0.0)])
+def test_an_ending_without_an_alternative_must_be_generated(taught, share, monkeypatch):
+    corpus = open_corpus("copy:3", size=50, held_out=6)
+    tokenizer = train_tokenizer(list(corpus.texts("train")), kind="words")
+    loaded = small("gpt", tokenizer)
+    bos, probes = loaded.model.config.special_tokens.bos, list(corpus.probes("valid"))
+    rows = (
+        [[bos, *ids] for ids in tokenizer.encode_batch_ids([p.text for p in probes], add_special_tokens=False)]
+        if taught
+        else []
+    )
+    known = _KnownTextModel(loaded, rows)
+    monkeypatch.setattr(type(loaded.model), "forward", lambda self, ids, padding_mask=None: known(ids))
+    assert metrics.ending_accuracy(loaded, probes, None, lambda done: None).accuracy == share
+
+
+def test_translations_are_compared_with_their_references(monkeypatch):
+    corpus = open_corpus("locales:en-fr", size=300)
+    tokenizer = train_tokenizer(list(corpus.texts("train")), "bpe", 400)
+    loaded = small("translator", tokenizer)
+    answers = {pair.source: pair.target for pair in corpus.documents("valid")}
+    dates = {pair.source for pair in corpus.documents("valid") if pair.category == "date"}
+    monkeypatch.setattr(
+        metrics, "translate_greedy", lambda loaded, sources: [answers[s] if s in dates else "non" for s in sources]
+    )
+    result = evaluate(loaded, corpus)
+    by_category = {name: (correct, count) for name, correct, count in result.facts.categories}
+    assert by_category["date"] == (len(dates), len(dates))
+    assert all(correct == 0 for name, (correct, _) in by_category.items() if name != "date")
+    assert result["exact match"] == pytest.approx(len(dates) / len(answers))
+    assert 0 < result["BLEU"] < 100
+    assert "version:" in result.data()["says"]["BLEU"]
+    assert 0 < len(result.facts.errors) <= 5
+
+
+def test_limit_counts_pairs():
+    corpus = open_corpus("locales:en-fr", size=200)
+    tokenizer = train_tokenizer(list(corpus.texts("train")), "bpe", 400)
+    result = evaluate(small("translator", tokenizer), corpus, limit=4)
+    assert result.facts.sample_count == "4 pairs"
+    assert result["loss"] > 1
+
+
+def test_sts_correlation_with_human_scores(encoder, tmp_path, monkeypatch):
+    path = tmp_path / "sts.tsv"
+    path.write_text("one\ttwo\t0\none\tone\t5\none\tthree\t2.5\nbad row\n", encoding="utf-8")
+    vectors = {"one": [1.0, 0.0], "two": [0.0, 1.0], "three": [1.0, 1.0]}
+    monkeypatch.setattr(LoadedModel, "embed", lambda self, texts: np.array([vectors[t] for t in texts]))
+    result = evaluate(encoder, path)
+    assert result["STS Spearman"] == pytest.approx(1)
+    assert "1 rows could not be used" in result.text().replace("\n", " ")
+    monkeypatch.setitem(vectors, "three", [-1.0, 0.0])
+    assert evaluate(encoder, path)["STS Spearman"] == pytest.approx(0.5)
+
+
+def test_sts_files_are_distinguished_from_pairs(tmp_path):
+    for name, text, scored in [
+        ("a.tsv", "one\ttwo\t3.5\n", True),
+        ("b.tsv", "one\ttwo\n", False),
+        ("c.jsonl", '{"source": "a", "target": "b", "score": 1}\n', True),
+        ("d.jsonl", '{"source": "a", "target": "b"}\n', False),
+        ("e.txt", "one\ttwo\t3.5\n", False),
+    ]:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert (find_sts_file(tmp_path / name) is not None) == scored, name
+
+
+def test_an_encoder_is_evaluated_on_pairs_labels_and_masked_tokens(encoder, book, tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    words = ("pizza", "came", "out", "oven", "tasted good", "it", "and the")
+    pairs.write_text("".join(f"{word}\t{word}\n" for word in words), encoding="utf-8")
+    assert evaluate(encoder, pairs, split="all")["partner found"] == 1.0
+    labelled = tmp_path / "labels.jsonl"
+    rows = [f'{{"text": "{word} {i}", "label": "{word}"}}' for i in range(4) for word in ("pizza", "oven")]
+    labelled.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    assert 0 <= evaluate(encoder, labelled, split="all")["label found"] <= 1
+    tokenizer = train_tokenizer([LINES], kind="words")
+    assert evaluate(small("encoder", tokenizer), book)["loss"] > 1
+
+
+def test_unsuitable_data_and_options_are_refused(decoder, encoder, book):
+    with pytest.raises(InvalidInput, match="pairs"):
+        evaluate(decoder, "locales")
+    with pytest.raises(InvalidInput, match="no split"):
+        evaluate(decoder, book, split="vlaid")
+    with pytest.raises(InvalidInput, match="context"):
+        evaluate(decoder, book, context=100_000)
+    with pytest.raises(InvalidInput, match="limit"):
+        evaluate(decoder, book, limit=0)
+
+
+def test_progress_reaches_the_total(decoder, book):
+    calls = []
+    result = evaluate(decoder, book, split="all", progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1][0] == calls[-1][1] == len(LINES)
+    assert result.data()["split"] == "all"
+    assert "loss" in repr(result)
+
+
+def test_a_saved_ngram_model_has_the_same_loss(tmp_path):
+    tokenizer = train_tokenizer([LINES], kind="words")
+    loaded = small_ngram(tokenizer)
+    loaded.model.observe(torch.tensor(tokenizer.encode_batch_ids([LINES])))
+    folder = save_model(tmp_path / "ngram", loaded.model, tokenizer)
+    text = tmp_path / "t.txt"
+    text.write_text(LINES, encoding="utf-8")
+    assert evaluate(folder, text)["loss"] == pytest.approx(evaluate(loaded, text)["loss"])
+
+
+def small_ngram(tokenizer) -> LoadedModel:
+    from peasy.models.config import NGramConfig
+
+    return LoadedModel("ngram", build(NGramConfig(len(tokenizer), special_tokens=special_ids(tokenizer))), tokenizer)

@@ -1,0 +1,348 @@
+"""`look`: captures, analyses and interventions, on every kind of model, with labels on every axis."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import peasy
+from peasy.checkpoint.model import save_model
+from peasy.commands.attention_history import attention_history
+from peasy.commands.effect import intervened_model
+from peasy.commands.look_dataset import save_activations
+from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
+from peasy.inspection.activation_store import read_activations
+from peasy.inspection.results import CAVEAT
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.training.attention_snapshots import TrackedSentence, write_snapshot
+
+TEXT = "The pizza came out of the oven and it tasted good."
+
+
+@pytest.fixture
+def model(decoder):
+    return peasy.load(decoder)
+
+
+@pytest.fixture(scope="session", params=["translator-tiny", "rnn-translator-tiny"])
+def translator(request, tokenizer, tmp_path_factory):
+    special = {"start": 0, "end": [1]}
+    settings = preset(request.param, vocabulary=280, d_model=16, special=special)
+    return save_model(tmp_path_factory.mktemp("models") / request.param, build(settings, seed=3), tokenizer)
+
+
+def test_weights_by_layer_and_head_with_their_tokens(model):
+    x = model.look(TEXT, layers=[1], heads=[0, 1])
+    grid = x.weights[1, 0]
+    assert grid.rows == grid.columns == x.look.tokens.pieces
+    assert np.asarray(x.weights).shape == (1, 2, len(grid), len(grid))
+    np.testing.assert_allclose(np.asarray(grid).sum(-1), 1, atol=1e-5)
+    assert x.text == TEXT
+    assert "pizza" in x.weights.by_words[1, 0].rows
+    np.testing.assert_allclose(x.contributions[1, 0], np.asarray(grid) * x.look.captures[0].sizes[0], rtol=1e-5)
+    for wrong in (x.weights.__getitem__, lambda at: x.cross[at]):
+        with pytest.raises(NotFound):
+            wrong((0, 0))
+    with pytest.raises(NotFound, match="Head 5"):
+        x.weights[1, 5]
+    with pytest.raises(InvalidInput, match="by layer and head"):
+        x.weights[1]
+
+
+def test_names_folders_loaded_models_and_objects_give_the_same_weights(foreign):
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(foreign)
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(foreign / "tokenizer.json"))
+    results = [
+        peasy.look(foreign, TEXT), peasy.look(str(foreign), TEXT), peasy.load(foreign).look(TEXT),
+        peasy.look(theirs, TEXT, tokenizer=tokenizer), peasy.look(peasy.load(foreign).model, list(prompt_ids(foreign))),
+    ]  # fmt: skip
+    for other in results[1:]:
+        np.testing.assert_allclose(np.asarray(other.weights), np.asarray(results[0].weights), atol=1e-6)
+    with pytest.raises(InvalidInput, match="not a model that peasy can inspect"):
+        peasy.look(object(), TEXT)
+
+
+def prompt_ids(folder):
+    return peasy.load(folder).encode_prompt(TEXT)
+
+
+def test_largest_weights_of_a_query_word(model):
+    x = model.look(TEXT)
+    lines = x.heads(query="it", top=3).heads
+    assert [(line.place.layer, line.head) for line in lines] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    grid = x.weights.by_words[1, 1]
+    row = grid.values[grid.rows.index("it")]
+    word, weight = lines[-1].looked[0]
+    assert weight == pytest.approx(row.max())
+    assert word == grid.columns[row.argmax()]
+    page = str(x.heads("it"))
+    assert '"it" attends to' in page
+    assert CAVEAT[1:40] in " ".join(page.split())
+    assert max(map(len, page.splitlines())) <= 80
+    only = model.look(TEXT, rows=["it"]).heads("it", top=3).heads
+    assert [line.looked[0][0] for line in only] == [line.looked[0][0] for line in lines]
+    with pytest.raises(InvalidInput, match='"them" is not in the text'):
+        x.heads("them")
+    with pytest.raises(NotFound, match="not among the captured rows"):
+        model.look(TEXT, rows=[2]).heads("it")
+
+
+def test_every_step_and_the_residual_stream(model):
+    steps = ["scores", "scaled", "masked", "weights", "context", "query", "key", "value", "residual", "activation"]
+    x = model.look(TEXT, steps=steps)
+    q, k = (np.asarray(x.step(name)[1, 0], dtype=np.float64) for name in ("query", "key"))
+    np.testing.assert_allclose(x.step("scores")[1, 0], q @ k.T, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        np.asarray(x.weights[1, 0]) @ np.asarray(x.step("value")[1, 0]), x.step("context")[1, 0], atol=1e-4
+    )
+    assert x.stream("residual", 2).shape == (len(q), 16)
+    assert x.stream("activation", 1, "feedforward").shape == (len(q), 32)
+    with pytest.raises(NotFound):
+        x.stream("normed")
+    with pytest.raises(NotFound, match="No weights"):
+        _ = model.look(TEXT, steps="residual").weights[0, 0]
+
+
+def test_captures_over_the_budget_are_refused_before_the_run(model, monkeypatch):
+    monkeypatch.setattr(model.model, "hidden", lambda *args, **kwargs: pytest.fail("the model ran"))
+    with pytest.raises(ResourceUnavailable, match=r"[\d.]+ KiB in float16, but the budget is 1000 bytes") as error:
+        model.look(TEXT, budget=1000)
+    assert "overview" in str(error.value.hint)
+
+
+def test_float16_storage_is_chosen_if_needed_and_shown(model):
+    count = len(model.prompt(TEXT))
+    x = model.look(TEXT, budget=4 * count * count * 3)
+    assert x.look.storage == "float16"
+    assert "float16" in str(x)
+    assert model.look(TEXT).look.storage == "float32"
+
+
+def test_an_intervention_is_named_in_every_view_and_its_effect_measured(model):
+    x = model.look(TEXT)
+    y = model.look(x.text, edit=peasy.off(layer=1, head=0))
+    for shown in (str(y), str(y.heads("it")), y.html(), str(y.brief())):
+        assert "layer 1, head 0 ablated" in " ".join(shown.split())
+    effect = x.against(y, words=["good"])
+    assert effect.divergence > 0
+    assert effect.scores == pytest.approx(np.abs(x.scores - y.scores).max())
+    (word, before, after) = effect.words[0]
+    assert (word, before != after) == ("good", True)
+    probabilities = torch.softmax(torch.from_numpy(x.scores), -1)
+    assert effect.before[0].chance == pytest.approx(float(probabilities.max()), abs=1e-6)
+    assert x.against(model.look(TEXT)).divergence == 0
+    with pytest.raises(InvalidInput, match="same text"):
+        x.against(model.look("The oven"))
+
+
+def test_cut_patch_and_uniform_attention(model):
+    x = model.look(TEXT)
+    y = model.look(TEXT, edit=peasy.cut("it", "pizza", layer=0))
+    assert y.weights.by_words[0, 1].values[x.weights.by_words[0, 1].rows.index("it"), 2] == 0
+    z = model.look(TEXT, edit=[peasy.patch(TEXT, 1), peasy.even(0, 1)])
+    assert len(z.look.edits) == 2
+    assert "attends uniformly" in z.look.edits[1]
+
+
+def test_loss_on_data_under_an_intervention(model, tmp_path):
+    (tmp_path / "validation.txt").write_text((TEXT + "\n") * 30)
+    x, y = model.look("The pizza"), model.look("The pizza", edit=peasy.off(0))
+    effect = x.against(y, data=str(tmp_path / "validation.txt"), split="all")
+    loss = next(measure for measure in effect.measures if measure[0] == "loss")
+    assert loss[1] != loss[2]
+    plain = peasy.evaluate(model, str(tmp_path / "validation.txt"), split="all")
+    assert loss[1] == pytest.approx(plain["loss"])
+    assert intervened_model(x) is model
+
+
+def test_logit_lens_rollout_and_steps_of_one_head(model):
+    x = model.look(TEXT)
+    assert x.lens(rows=["it"]).layers == (0, 1, 2)
+    assert "top prediction" in str(x.lens())
+    np.testing.assert_allclose(np.asarray(x.rollout()).sum(1), 1, atol=1e-5)
+    page = str(x.work(1, 0, query="it"))
+    assert "Softmax" in page
+
+
+def test_heads_are_ranked(model):
+    result = model.heads([TEXT, "The oven tasted good"], by="previous")
+    ranked = [score.previous for score in result.ranked("previous")]
+    assert ranked == sorted(ranked, reverse=True)
+    assert result.sentences == 2
+    assert "Attention heads of" in str(result)
+    with pytest.raises(InvalidInput, match="cannot be ranked"):
+        model.heads(TEXT, by="previus")
+
+
+def test_a_trace_of_generation(model):
+    result = model.trace("The pizza", max_tokens=4, top=3)
+    assert result.text == model.generate("The pizza", max_tokens=4)
+    assert [step.reused for step in result.steps][1:] == [len(result.prompt) + n for n in range(len(result.steps) - 1)]
+    assert all(step.candidates[0].id == step.id for step in result.steps)
+    assert result.steps[0].looked[0].keys.shape == (2, 3)
+    beams = model.trace("The pizza", max_tokens=4, beam=3)
+    assert len(beams.beams) == 3
+    assert beams.beams[0].steps[-1].score >= beams.beams[-1].steps[-1].score - 1e-9
+    assert json.dumps(result.data())
+
+
+def test_cross_attention_and_alignment_of_translators(translator):
+    model = peasy.load(translator)
+    x = model.look("The pizza came out", "it tasted good")
+    assert x.cross_attention.layers
+    grid = x.cross_attention[x.cross_attention.layers[-1], 0]
+    assert grid.columns == x.record.tokens.pieces
+    assert len(grid.rows) == len(x.labelled_input.outputs)
+    result = x.alignment()
+    assert result.weights.shape == (len(x.labelled_input.outputs.words), len(x.record.tokens.words))
+    np.testing.assert_allclose(result.weights.sum(1), 1, atol=1e-4)
+    assert "Alignment" in str(result)
+    without_target = model.look("The pizza came out")
+    assert without_target.record.target is not None
+    assert model.trace("The pizza", max_tokens=3).source is not None
+    y = model.look("The pizza came out", "it tasted good", edit=peasy.off(0, 0, part="cross_attention"))
+    assert x.compare(y).divergence > 0
+    assert str(x.summary())
+
+
+def test_known_links_choose_the_head(translator):
+    model = peasy.load(translator)
+    x = model.look("The pizza came", "it tasted good")
+    result = x.alignment(known=[(0, 0), (1, 1), (2, 2)])
+    assert result.scores[0].right is not None
+    assert result.scores[0].right == max(score.right for score in result.scores)
+    assert len(result.known) == 3
+
+
+def test_bleu_under_an_intervention(translator, tmp_path):
+    """Both columns equal separate evaluations: of the model, and of the model under the intervention."""
+    model = peasy.load(translator)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("The pizza\tit tasted\nThe oven\tcame out of it\n")
+    edit = peasy.off(0, 0, part="cross_attention")
+    x, y = model.look("The pizza", "it tasted"), model.look("The pizza", "it tasted", edit=edit)
+    measures = {name: rest for name, *rest in x.compare(y, data=str(pairs), split="all").measures}
+    assert "BLEU" in measures
+    for column, evaluated in enumerate((model, intervened_model(y))):
+        expected = peasy.evaluate(evaluated, str(pairs), split="all")
+        assert {name: values[column] for name, values in measures.items()} == {
+            name: pytest.approx(expected[name]) for name in measures
+        }
+    assert measures["loss"][0] != measures["loss"][1], "the intervention has an effect"
+
+
+def test_encoders_attend_in_both_directions_and_explain_similarity(encoder):
+    model = peasy.load(encoder)
+    x = model.look("The pizza came out")
+    assert np.asarray(x.weights)[0, 0, 0, -1] > 0
+    assert x.record.next_tokens == ()
+    result = model.explain_similarity("The pizza came out", "it tasted good")
+    first, second = model.embed(["The pizza came out", "it tasted good"])
+    assert result.cosine == pytest.approx(float(first @ second), abs=1e-6)
+    assert result.pairs.sum() == pytest.approx(result.cosine, abs=1e-6)
+    assert "pizza" in str(result)
+
+
+def test_long_texts_in_tiles_and_exact_rows(model):
+    whole = model.look(TEXT)
+    result = model.look(TEXT, overview="max", tile=4, rows=["it"], layers=[1])
+    (overview,) = result.overviews
+    matrix = np.asarray(whole.weights)[0, 1] if whole.weights.layers == (1,) else np.asarray(whole.weights)[1, 1]
+    assert overview.tiles[1, 0, 0] == pytest.approx(matrix[:4, :4].max(), abs=1e-6)
+    (rows,) = result.rows
+    np.testing.assert_allclose(rows.array[1], matrix[list(rows.rows)], atol=1e-6)
+    assert "tokens" in str(result)
+    with pytest.raises(ResourceUnavailable):
+        model.look(TEXT, overview="mean", tile=1, budget=100)
+
+
+def test_activations_of_a_data_set_in_shards(model, tmp_path):
+    kept = save_activations(model, [TEXT, "The oven"], tmp_path / "looks", layers=[1])
+    assert kept.texts == 2
+    (first, arrays), _ = read_activations(tmp_path / "looks")
+    assert first.ids == tuple(model.prompt(TEXT))
+    assert [place.layer for place, step in arrays if step == "weights"] == [1]
+
+
+def test_attention_over_training(model, tmp_path, tmp_path_factory):
+    ids = tuple(model.prompt("The pizza"))
+    pieces = tuple(model.tokenizer.piece(id) for id in ids)
+    for step in (1, 5):
+        write_snapshot(tmp_path, step, model.model, TrackedSentence(ids, pieces))
+    result = attention_history(tmp_path)
+    assert [frame.step for frame in result.frames] == [1, 5]
+    expected = np.asarray(model.look("The pizza").weights)[1]
+    np.testing.assert_allclose(result.frames[1].weights["decoder", 1, "attention"], expected, atol=1e-3)
+    assert "The pizza" in str(result)
+    with pytest.raises(NotFound, match="no attention"):
+        attention_history(tmp_path_factory.mktemp("empty"))
+
+
+def test_files_and_data(model, tmp_path):
+    x = model.look(TEXT, layers=[1])
+    for name in ("x.html", "x.svg", "x.json", "x.csv", "x.md"):
+        assert x.save(tmp_path / name).stat().st_size > 100
+    data = json.loads((tmp_path / "x.json").read_text())
+    assert data["captures"][0]["place"] == {"stack": "decoder", "layer": 1, "part": "attention"}
+    assert data["tokens"]["pieces"] == list(x.look.tokens.pieces)
+    assert data["caveat"] == CAVEAT
+    assert "LookResult" in repr(x)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (" ", {}, "text is empty"),
+        (TEXT, {"layers": [7]}, "no layer 7"),
+        (TEXT, {"heads": 9}, "no head 9"),
+        (TEXT, {"rows": ["them"]}, "not in the text"),
+        (TEXT, {"steps": ["wieghts"]}, "wieghts"),
+        (TEXT, {"target": "x"}, "has a target"),
+        (TEXT, {"budget": "lots"}, "not a number of bytes"),
+        (TEXT, {"overview": "median"}, "median"),
+        (TEXT, {"edit": peasy.off(9)}, "no layer 9"),
+    ],
+)
+def test_invalid_arguments_are_refused(model, text, options, message):
+    loaded = replace(model, tokenizer=model.tokenizer)
+    with pytest.raises(InvalidInput, match=message):
+        loaded.look(text, **options)
+
+
+def test_captured_logits_equal_the_model_output(decoder, translator):
+    """They are captured whichever layers are selected, labelled by tokens, and counted in the budget."""
+    model = peasy.load(decoder)
+    x = model.look("The pizza came out", steps=["logits"], layers=[0], rows=[0, -1])
+    grid = x.activations("logits")
+    expected = model.model(torch.tensor([x.record.tokens.ids]))[0, [0, -1]]
+    np.testing.assert_allclose(np.asarray(grid), expected.detach().numpy(), atol=1e-5)
+    assert grid.columns[x.record.next_tokens[0].id] == x.record.next_tokens[0].piece
+    assert "logits" in str(x)
+    with pytest.raises(ResourceUnavailable):
+        model.look("The pizza came out", steps=["logits"], budget="1KB", storage="float32")
+    translated = peasy.load(translator).look("The pizza", "it tasted", steps=["logits"])
+    assert translated.activations("logits").shape[0] == len(translated.record.target)
+    with pytest.raises(NotFound, match="No logits was"):
+        model.look("The pizza").activations("logits")
+
+
+def test_a_map_has_queries_and_keys_if_they_were_captured(decoder):
+    from peasy.formula import unnormalised_weights
+
+    model = peasy.load(decoder)
+    x = model.look("The pizza came out", steps=("weights", "query", "key"))
+    maps = next(part for part in x.document().parts if hasattr(part, "vectors"))
+    count = maps.values.shape[-1]
+    for index in np.ndindex(*maps.values.shape[:2]):
+        powers, total = unnormalised_weights(
+            maps.vectors.query[index], maps.vectors.key[index], mask=np.tril(np.ones((count, count), bool)),
+            scale=maps.vectors.scale,
+        )  # fmt: skip
+        np.testing.assert_allclose(powers / total, np.nan_to_num(maps.values[index]), atol=1e-5)
+    plain = next(part for part in model.look("The pizza").document().parts if hasattr(part, "vectors"))
+    assert plain.vectors is None
+    assert plain.command.endswith("'The pizza'")

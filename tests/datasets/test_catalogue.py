@@ -1,0 +1,140 @@
+"""Opening corpora: built-in names, files, folders; helpful errors for misspelt or ambiguous input."""
+
+import subprocess
+import sys
+
+import pytest
+
+from peasy.datasets import BUILT_IN, open_corpus
+from peasy.errors import InvalidInput, NotFound
+
+SMALL = {
+    "stories": {"size": 50, "held_out": 10},
+    "stdlib": {"part": "topics"},
+    "locales": {"size": 500},
+    "copy": {"size": 50, "held_out": 10},
+    "recall": {"size": 50, "held_out": 10},
+    "opinions": {"size": 50, "held_out": 10},
+}
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_corpora_are_consistent(name):
+    """The card matches the catalogue, and reading is repeatable: same documents, same hash."""
+    corpus, again = (open_corpus(name, seed=1, **SMALL[name]) for _ in range(2))
+    assert corpus.kind == corpus.card.kind == BUILT_IN[name].kind
+    assert corpus.card.licence
+    assert len(corpus.card.hash) == 64
+    assert len(corpus.card.examples) == 5
+    for split in corpus.splits:
+        documents = list(corpus.documents(split))
+        assert documents == list(corpus.documents(split)) == list(again.documents(split))
+        assert len(documents) == corpus.card.sizes[split].documents > 0
+    assert corpus.card.hash == again.card.hash
+    assert not set(corpus.documents("train")) & set(corpus.documents("valid"))
+
+
+@pytest.mark.parametrize("name", ["stories", "opinions", "locales", "copy", "recall"])
+def test_seed_changes_documents(name):
+    one, other = (open_corpus(name, seed=seed, **SMALL[name]) for seed in (1, 2))
+    assert one.card.hash != other.card.hash
+
+
+def test_hashes_are_equal_in_another_process():
+    code = "from peasy.datasets import open_corpus; print(open_corpus('stories', size=50, held_out=9).card.hash)"
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert hashes == {open_corpus("stories", size=50, held_out=9).card.hash + "\n"}
+
+
+def test_corpora_need_no_torch():
+    code = "import sys, peasy.datasets as c; c.open_corpus('locales', size=100).card; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "said"),
+    [
+        ("storys", {}, "Did you mean stories?"),
+        ("locals:en-fr", {}, "Did you mean locales?"),
+        ("nothing/of/the/kind", {}, "Built in: stories"),
+    ],
+)
+def test_unknown_data_suggests_the_nearest(data, options, said):
+    with pytest.raises(NotFound) as error:
+        open_corpus(data, **options)
+    assert said in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "said"),
+    [
+        ("copy", {"lenght": 3}, r"copy\.lenght"),
+        ("copy:1", {}, "between 2 and 10,000"),
+        ("copy:many", {}, "whole number"),
+        ("recall", {"distance": 3}, "between 9 and 100,000"),
+        ("stdlib:sauce", {}, "docstrings"),
+        ("stories:animals", {}, "things"),
+        ("locales:en", {}, "pair of languages"),
+        ("locales:en-en", {}, "same language"),
+        ("locales:en-xx", {}, "no language"),
+        ([], {}, "No data"),
+    ],
+)
+def test_invalid_options_are_rejected(data, options, said):
+    with pytest.raises(InvalidInput, match=said):
+        open_corpus(data, **options)
+
+
+def test_corpus_object_is_returned():
+    corpus = open_corpus("copy")
+    assert open_corpus(corpus) is corpus
+
+
+def test_unknown_split_is_rejected():
+    with pytest.raises(InvalidInput, match='no split "vaild"') as error:
+        open_corpus("copy").documents("vaild")
+    assert error.value.hint == "Did you mean valid?"
+
+
+def test_built_in_names_take_precedence_over_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copy").write_text("a file that has the name of a corpus\n")
+    assert open_corpus("copy").card.licence != "yours"
+    assert open_corpus("./copy").card.licence == "yours"
+
+
+def test_folder_of_text_and_records_is_ambiguous(tmp_path):
+    (tmp_path / "a.txt").write_text("running text of some length\n")
+    (tmp_path / "b.tsv").write_text("cat\tchat\ndog\tchien\n")
+    with pytest.raises(InvalidInput, match="both plain text") as error:
+        open_corpus(tmp_path)
+    assert "suffix" in error.value.hint
+    assert open_corpus(tmp_path, suffix="tsv").kind == "pairs"
+
+
+def test_readme_and_licence_are_not_data(tmp_path):
+    (tmp_path / "LICENCE-NOTE.txt").write_text("not to be learned from, please\n")
+    (tmp_path / ".hidden.txt").write_text("nor is this, which is hidden\n")
+    (tmp_path / "train.tsv").write_text("cat\tchat\ndog\tchien\n")
+    assert open_corpus(tmp_path).kind == "pairs"
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.txt.gz"])
+def test_unsupported_file_types_are_rejected_with_a_hint(tmp_path, name):
+    (tmp_path / name).write_text("something")
+    with pytest.raises(InvalidInput) as error:
+        open_corpus(tmp_path / name)
+    assert error.value.hint
+
+
+def test_folder_without_training_files_is_rejected(tmp_path):
+    with pytest.raises(InvalidInput, match="contains no file"):
+        open_corpus(tmp_path)
+    (tmp_path / "valid.txt").write_text("held out, and nothing else here\n")
+    with pytest.raises(InvalidInput, match="no training files"):
+        open_corpus(tmp_path)

@@ -1,0 +1,60 @@
+"""`peasy.look` on a transformers model shows the same attention as transformers, for every family, to 1e-5."""
+
+import numpy as np
+import torch
+
+from peasy.commands.look import look
+
+CLOSE = {"atol": 1e-5, "rtol": 0}
+IDS, TARGET = [7, 31, 5, 5, 44, 12, 9], [4, 17, 30, 8]
+
+
+def ids(values: list[int]) -> torch.Tensor:
+    return torch.tensor([values])
+
+
+def test_decoders(decoder):
+    with torch.no_grad():
+        expected = decoder.theirs(ids(IDS), output_attentions=True).attentions
+    found = look(decoder.theirs, IDS)
+    assert found.weights.layers == tuple(range(len(expected)))
+    for layer, weights in enumerate(expected):
+        for head in range(weights.shape[1]):
+            np.testing.assert_allclose(found.weights[layer, head], weights[0, head].numpy(), **CLOSE)
+
+
+def test_encoders(encoder):
+    with torch.no_grad():
+        expected = encoder.theirs(ids(IDS), output_attentions=True).attentions
+    found = look(encoder.theirs, IDS)
+    np.testing.assert_allclose(np.asarray(found.weights), torch.stack(expected)[:, 0].numpy(), **CLOSE)
+
+
+def test_translators(translator):
+    """All three kinds of attention; the target is given as ids, so that nothing is generated first."""
+    from peasy.commands.look import _load_any
+    from peasy.inspection.capture_spec import CaptureSpec
+    from peasy.inspection.forward import ModelInput, forward_logits
+    from peasy.inspection.recorder import Recorder
+
+    loaded = _load_any(translator.theirs, None)
+    reading = ModelInput(tuple(IDS), tuple(TARGET))
+    recorder = Recorder(CaptureSpec(), reading.lengths(loaded.model))
+    forward_logits(loaded.model, reading, recorder.tap())
+    with torch.no_grad():
+        expected = translator.theirs(input_ids=ids(IDS), decoder_input_ids=ids(TARGET), output_attentions=True)
+    for capture in recorder.captures():
+        stack, layer, part = capture.path
+        theirs = expected.cross_attentions if part == "cross_attention" else getattr(expected, f"{stack}_attentions")
+        np.testing.assert_allclose(capture.array, theirs[layer][0].numpy(), **CLOSE)
+
+
+def test_weights_are_shared_without_copies(anyone, monkeypatch):
+    """For every family the tensors share memory, as views where they are transposed or split."""
+    from peasy.commands.load import load
+
+    monkeypatch.setattr(type(anyone.theirs), "save_pretrained", lambda *given, **how: 1 / 0)
+    ours = load(anyone.theirs).model
+    held = {tensor.untyped_storage().data_ptr() for tensor in anyone.theirs.state_dict().values()}
+    own = [tensor.untyped_storage().data_ptr() in held for tensor in ours.state_dict().values()]
+    assert sum(own) >= len(own) - 1, "at most a bias that no layer of theirs has is made anew"

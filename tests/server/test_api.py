@@ -1,0 +1,222 @@
+"""Command API: the same results as in Python, rendered or as files, and no client path is opened."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+import peasy
+from peasy.commands.tokenize import TokenizeResult
+from peasy.render.json import to_plain
+
+
+def ask(client, verb, **body):
+    return client.post(f"/api/{verb}", json=body)
+
+
+def result(client, verb, **body):
+    found = ask(client, verb, **body)
+    assert found.status_code == 200, found.text
+    told = found.json()
+    assert (told["ok"], told["command"], told["schema"]) == (True, verb, 1)
+    return told["result"]
+
+
+def without_time(data):
+    return {key: value for key, value in data.items() if "second" not in key}
+
+
+def same(found, truth):
+    """Assert equality except for times; numbers as in JSON."""
+    assert without_time(found) == json.loads(json.dumps(to_plain(without_time(truth))))
+
+
+def test_worked_examples_match_python(client):
+    how = {"what": "i-love-ai", "query": "AI", "causal": True}
+    same(result(client, "explain", **how), peasy.explain(**how).data())
+    opened = peasy.explain("easy peasy", cell=("weights", 0, 1))
+    same(result(client, "explain", what="easy peasy", cell=["weights", 0, 1]), opened.data())
+    same(result(client, "exercise", size="3x2", seed=7), peasy.exercise("3x2", seed=7).data())
+    assert len(result(client, "examples")["examples"]) > 5
+
+
+def test_own_example_as_json(client):
+    own = {"title": "mine", "tokens": ["a", "b"], "x": [[1, 0], [0, 1]]}
+    same(result(client, "explain", what=own), peasy.explain(own).data())
+
+
+def test_check_accepts_text(client, tmp_path):
+    same(result(client, "check", name="003-i-love-ai"), peasy.check("003-i-love-ai").data())
+    text = "| | 0 |\n|-|-|\n| a | 3 |\n\n: X\n\n| | a |\n|-|-|\n| a | 8 |\n\nTable: Attention scores\n"
+    file = tmp_path / "notes.md"
+    file.write_text(text)
+    truth = peasy.check(file).data()
+    same(result(client, "check", text=text) | {"title": truth["title"]}, truth)
+    assert not truth["passed"]
+    assert ask(client, "check").status_code == 400
+
+
+def test_large_examples_are_refused(client):
+    many = [str(each) for each in range(300)]
+    for verb, body in [
+        ("explain", {"what": " ".join(many)}),
+        ("explain", {"what": "a" * 5000}),
+        ("explain", {"what": {"title": "t", "tokens": many, "x": [[1]] * 300}}),
+        ("check", {"example": {"title": "t", "tokens": many, "x": [[1]] * 300}}),
+        ("check", {"text": "X\n" + "1\n" * 300, "kind": "csv"}),
+    ]:
+        found = ask(client, verb, **body)
+        assert found.status_code == 400
+        assert "At most" in found.json()["error"]["hint"]
+
+
+def test_inference_commands_match_python(client, folders):
+    writer, _, translator, encoder = map(peasy.load, folders)
+    tokens = TokenizeResult(writer.tokenizer.encode("the pizza"), writer.tokenizer, "writer")
+    same(result(client, "tokenize", model="writer", text="the pizza"), tokens.data())
+    found = result(client, "generate", model="writer", text="the pizza", max_tokens=5, logprobs=2, weights="float32")
+    truth = peasy.generate(writer, "the pizza", max_tokens=5, logprobs=2, weights="float32").data()
+    same(found, truth | {"model": "writer"})
+    found = result(client, "translate", model="translator", text="the pizza", align=True, beam=2)
+    truth = peasy.translate(translator, "the pizza", align=True, beam=2)
+    assert [each["text"] for each in found["translations"]] == truth.texts
+    weights = found["translations"][0]["alignment"]["weights"]
+    np.testing.assert_allclose(weights, truth.alignments[0].weights, atol=1e-5)
+    found = result(client, "embed", model="encoder", texts=["the pizza", "hello"])
+    np.testing.assert_allclose(found["vectors"], encoder.embed(["the pizza", "hello"]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {}, {"layers": [1], "heads": [0]}, {"view": "brief"}, {"view": "heads", "query": "pizza"}, {"view": "lens"},
+        {"view": "work", "layers": [0], "heads": [1]}, {"view": "rank"}, {"overview": "mean", "tile": 2},
+        {"view": "effect", "edit": [{"kind": "off", "layer": 0, "head": 1}]},
+        {"edit": [{"kind": "cut", "query": "pizza", "key": "the"}]},
+    ],
+)  # fmt: skip
+def test_look_views(client, how):
+    assert result(client, "look", model="writer", text="the pizza came out", **how)
+
+
+def test_look_matches_python(client, folders):
+    loaded = peasy.load(folders[0])
+    same(
+        result(client, "look", model="writer", text="the pizza", layers=[0]),
+        loaded.look("the pizza", layers=[0]).data() | {"model": "writer"},
+    )
+    edit = [{"kind": "off", "layer": 0, "head": 1}]
+    found = result(client, "look", model="writer", text="the pizza", view="effect", edit=edit)
+    before, after = loaded.look("the pizza"), loaded.look("the pizza", edit=peasy.off(0, 1))
+    same(found, before.compare(after).data() | {"model": "writer"})
+
+
+def test_binary_array_payload(client, folders):
+    how = {"model": "writer", "text": "the pizza came", "layers": [1], "heads": [1, 0], "rows": [1]}
+    said = ask(client, "look", block=True, **how).content
+    size = int.from_bytes(said[:4], "little")
+    header, numbers = json.loads(said[4 : 4 + size]), said[4 + size :]
+    seen = peasy.load(folders[0]).look("the pizza came", layers=[1], heads=[1, 0], rows=[1]).record
+    assert header["tokens"] == list(seen.tokens.pieces)
+    for told, capture in zip(header["arrays"], seen.captures, strict=True):
+        count = int(np.prod(told["shape"]))
+        array = np.frombuffer(numbers, "<f4", count, told["start"]).reshape(told["shape"])
+        np.testing.assert_array_equal(array, capture.array)
+        assert (told["layer"], told["step"], told["rows"]) == (capture.path.layer, capture.step, [1])
+    assert ask(client, "look", block=True, view="lens", **how).status_code == 400
+
+
+def test_trace_and_why(client):
+    assert result(client, "trace", model="writer", text="the pizza", max_tokens=3)["steps"]
+    assert result(client, "why", model="encoder", first="the pizza", second="hello there")
+
+
+def test_data_experiments_runs_and_models_are_listed(client):
+    assert "stories" in {each["name"] for each in result(client, "data")["corpora"]}
+    assert ask(client, "data", what="storys").json()["error"]["hint"] == "Did you mean stories?"
+    assert result(client, "experiment")["experiments"]
+    assert "runs" in result(client, "runs")
+    assert {card["name"] for card in result(client, "models")["models"]} >= {"writer", "encoder"}
+    assert result(client, "models", name="writer")["boxes"]
+
+
+def test_results_as_html_and_files(client):
+    drawn = ask(client, "explain", what="i-love-ai", html=True).json()
+    assert drawn["html"].startswith("<main>")
+    assert "<table>" in drawn["html"]
+    assert "on" + "click" not in drawn["html"]
+    assert drawn["arithmetic"]
+    truth = peasy.explain("i-love-ai")
+    for format, text in (("md", truth.markdown()), ("tex", truth.latex()), ("html", truth.html())):
+        found = ask(client, "explain", what="i-love-ai", format=format)
+        assert found.text == text
+        assert found.headers["content-disposition"] == f'attachment; filename="explain.{format}"'
+    arrays = np.load(io.BytesIO(ask(client, "explain", what="i-love-ai", format="npz").content))
+    assert arrays.files
+    assert ask(client, "explain", what="i-love-ai", format="png").content.startswith(b"\x89PNG")
+
+
+HOSTILE = ["/etc/passwd", "../../etc/passwd", "..", "/", "~", "file:///etc/passwd", "\0", "C:\\x", ".", "%2e%2e/"]
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_client_paths_are_never_opened(client, path, monkeypatch):
+    opened = []
+    import sys
+
+    watched = [False]
+
+    def hear(event, given):
+        if watched[0] and event == "open" and isinstance(given[0], str) and ("passwd" in given[0] or given[0] == path):
+            opened.append(given[0])
+
+    sys.addaudithook(hear)
+    watched[0] = True
+    for verb, body in [
+        ("tokenize", {"model": path, "text": "a"}),
+        ("generate", {"model": path, "text": "a"}),
+        ("embed", {"model": path, "texts": "a"}),
+        ("translate", {"model": path, "text": "a"}),
+        ("look", {"model": path, "text": "a b"}),
+        ("models", {"name": path}),
+        ("runs", {"name": path}),
+        ("data", {"what": path}),
+        ("experiment", {"name": path}),
+        ("check", {"name": path}),
+        ("check", {"text": path, "kind": "toml"}),
+        ("explain", {"what": path}),
+    ]:
+        found = ask(client, verb, **body)
+        assert found.status_code in (400, 404) or verb == "explain", (verb, found.text)
+        assert "root:" not in found.text
+    for model in ("completions", "chat/completions", "embeddings"):
+        assert client.post(f"/v1/{model}", json={"model": path}).status_code in (400, 404)
+    watched[0] = False
+    assert not opened
+
+
+def test_unknown_fields_and_malformed_bodies_are_refused(client):
+    found = ask(client, "explain", what="i-love-ai", decimal=3)
+    assert found.status_code == 400
+    assert found.json() == {
+        "ok": False,
+        "error": {"code": "malformed", "message": "decimal: Extra inputs are not permitted.", "hint": None},
+        "exit": 4,
+    }
+    assert ask(client, "generate", model="writer", text="a", max_tokens="5").status_code == 400
+    for torn in (b"{" * 100_000, b"[" * 100_000, b'{"what": "a', b"\xff", b"1e999", b'"\\ud800"', b"null", b""):
+        found = client.post("/api/explain", content=torn, headers={"content-type": "application/json"})
+        assert found.status_code == 400
+        assert found.json()["error"]["message"]
+
+
+def test_beam_search_refuses_sampling_parameters(client):
+    """And a seed may be as large as the schema allows, however a client rounds it."""
+    given = {"model": "writer", "text": "the pizza", "max_tokens": 2}
+    refused = client.post("/api/trace", json=given | {"beam": 2, "top_p": 0.5})
+    assert refused.status_code == 400
+    assert "does not sample: top_p" in refused.json()["error"]["message"]
+    assert client.post("/api/trace", json=given | {"beam": 2}).status_code == 200
+    seed = client.get("/openapi.json").json()["components"]["schemas"]["Trace"]["properties"]["seed"]
+    assert seed["exclusiveMaximum"] == 2**53, "a number that every client can write"

@@ -1,0 +1,103 @@
+"""Background jobs: one at a time, progress, stop with saving; uploads."""
+
+import pytest
+from tests.server.tiny_server import until
+
+from peasy.commands.runs import open_run
+from peasy.errors import InvalidInput, NotFound
+from peasy.server import upload
+from peasy.server.jobs import JobRunner
+from peasy.training.lock import RunLocked
+
+
+@pytest.fixture
+def job_runner(data_dir):
+    runner = JobRunner()
+    yield runner
+    runner.close()
+
+
+def test_one_job_at_a_time(job_runner):
+    with pytest.raises(NotFound, match="No job is running"):
+        job_runner.stop()
+    job = job_runner.start("version", ["--json"], "Telling the version")
+    with pytest.raises(RunLocked, match="already running: Telling the version"):
+        job_runner.start("version", ["--json"], "Another")
+    until(lambda: not job.running, 60)
+    assert job.state == "done"
+    assert job.data()["result"]["peasy"]
+    assert job_runner.start("version", ["--json"], "Another").id != job.id
+
+
+@pytest.mark.slow
+def test_shutdown_saves_and_stops_the_job(job_runner, data_dir):
+    words = ["gpt", "--data", "copy", "--preset", "tiny", "--minutes", "5", "--run", "shop", "--json"]
+    job = job_runner.start("train", words, "Training shop", ["shop"])
+    until(lambda: job.last is not None, 120)
+    told = job.data()
+    assert told["state"] == "running"
+    assert told["last"]["event"] == "step"
+    job_runner.close()  # as when the server ends
+    until(lambda: not job.running, 60)
+    assert job.state == "stopped"
+    assert job.process.returncode == 130
+    run = open_run(data_dir / "runs" / "shop")
+    assert "continue with --resume" in run.facts().state
+    assert run.facts().step >= told["last"]["step"]
+    assert job.data()["next"] == [run.resume_command()]
+
+
+def test_failed_job_has_an_error(job_runner):
+    job = job_runner.start("explain", ["no-such-example", "--json"], "Explaining nothing")
+    until(lambda: not job.running, 60)
+    assert job.state == "failed"
+    assert "no-such-example" in job.data()["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a b.txt", "x.tsv", "…", "", "CON", "a/b\\c.jsonl", "\0"])
+def test_uploads_get_generated_names(data_dir, name):
+    id = upload.new_upload_id(name)
+    assert upload.append_text(id, "one ") == 4
+    assert upload.append_text(id, "two \ud800") == upload.upload_path(id).stat().st_size
+    assert upload.upload_path(id).parent == data_dir / "uploads"
+    assert upload.upload_path(id).read_text(encoding="utf-8").startswith("one two ")
+
+
+@pytest.mark.parametrize("id", ["../x.txt", "0123456789abcdef-x.py", "/etc/passwd", "", "0123456789abcdef-a/b.txt"])
+def test_invalid_upload_ids_are_refused(data_dir, id):
+    with pytest.raises(InvalidInput, match="not the id of an upload"):
+        upload.upload_path(id)
+
+
+def test_missing_and_too_large_uploads(data_dir, monkeypatch):
+    with pytest.raises(NotFound, match="no longer exists"):
+        upload.upload_path("0123456789abcdef-gone.txt")
+    monkeypatch.setattr(upload, "MAX_TOTAL_BYTES", 10)
+    with pytest.raises(Exception, match="10 bytes together"):
+        upload.append_text(upload.new_upload_id("a.txt"), "x" * 11)
+
+
+PATHS = ["/etc/passwd", "../../etc/passwd", "./stories", "file:///etc/passwd", "C:\\x.txt"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_training_never_opens_a_client_path(client, data_dir, path):
+    for body in ({"data": path}, {"upload": path}):
+        answer = client.post("/api/train", json={"kind": "gpt", "preset": "tiny", "steps": 1, **body})
+        assert answer.status_code in (400, 404), answer.text
+    assert client.post("/api/metrics", json={"name": path}).status_code == 404
+    assert client.post("/api/film", json={"name": path}).status_code == 404
+    assert client.post("/api/train", json={"run": path, "resume": True}).status_code in (400, 404, 422)
+    assert client.post("/api/import", json={"model": path, "yes": True}).status_code == 404
+    assert client.post("/api/experiments/last", json={"name": path}).status_code == 404
+    assert client.post("/api/job", json={}).json()["result"] == {"job": None}
+
+
+def test_serve_has_no_job_routes(registry):
+    from fastapi.testclient import TestClient
+
+    from peasy.server.app import build_app
+
+    api = TestClient(build_app(registry, pages=False), base_url="http://localhost")
+    for verb in ("train", "compare", "job", "upload", "import", "experiments/run"):
+        assert api.post(f"/api/{verb}", json={}).status_code == 404

@@ -1,0 +1,92 @@
+"""Metrics and access log: no prompts unless requested."""
+
+import json
+import logging
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.server.tiny_server import LOCAL
+
+from peasy.server.app import build_app
+from peasy.server.metrics import LOG, JsonFormatter, _labels
+
+SECRET = "xyzzy-the-secret-words"
+
+
+@pytest.fixture
+def lines(caplog):
+    LOG.propagate = True
+    with caplog.at_level(logging.INFO, logger="peasy.server"):
+        yield lambda: [
+            json.loads(JsonFormatter().format(record)) for record in caplog.records if record.name == LOG.name
+        ]
+
+
+def say(client):
+    client.post("/v1/completions", json={"model": "writer", "prompt": SECRET, "max_tokens": 2})
+    client.post("/v1/completions", json={"model": "writer", "prompt": SECRET, "max_tokens": 2, "stream": True})
+    client.post("/v1/completions", json={"model": SECRET, "prompt": "a"})
+    client.post("/v1/embeddings", json={"model": "encoder", "input": SECRET})
+    client.post("/api/explain", json={"what": f"{SECRET} and more"})
+    client.get(f"/v1/models/{SECRET}")
+    client.get(f"/{SECRET}?x={SECRET}")
+    client.request(SECRET.upper(), "/health")
+
+
+def test_metrics_and_log_contain_no_prompts(registry, lines):
+    app = build_app(registry, pages=False)
+    client = TestClient(app, base_url=LOCAL)
+    say(client)
+    told = client.get("/metrics").text
+    assert SECRET not in told.lower()
+    assert SECRET not in json.dumps(lines()).lower()
+    assert len(lines()) == 9
+    first = lines()[0]
+    assert first["route"] == "/v1/completions"
+    assert (first["status"], first["model"], first["completion_tokens"]) == (200, "writer", 2)
+    assert first["id"]
+    assert first["ms"] > 0
+
+
+def test_log_prompts_writes_prompts(registry, lines):
+    say(TestClient(build_app(registry, pages=False, log_prompts=True), base_url=LOCAL))
+    assert lines()[0]["prompt"] == SECRET
+
+
+def test_metrics_count_requests_and_tokens(registry):
+    client = TestClient(build_app(registry, pages=False), base_url=LOCAL)
+    before = _numbers(client.get("/metrics").text)
+    for _ in range(3):
+        client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 5, "temperature": 0})
+    client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 0})
+    after = _numbers(client.get("/metrics").text)
+    written = 'peasy_engine_written_tokens_total{model="writer"}'
+    assert after[written] - before.get(written, 0) == 15
+    route = 'route="/v1/completions",method="POST"'
+    assert after[f'peasy_requests_total{{{route},status="200"}}'] == 3
+    assert after[f'peasy_requests_total{{{route},status="400"}}'] == 1
+    assert after['peasy_request_seconds_count{route="/v1/completions"}'] == 4
+    assert after['peasy_engine_running{model="writer"}'] == 0
+    assert after["process_open_fds"] > 0
+
+
+def _numbers(text):
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            assert re.fullmatch(r"# (HELP|TYPE) [a-z_:]+ .+", line)
+        else:
+            matched = re.fullmatch(r'([a-z_]+(?:\{(?:[a-z]+="(?:[^"\\]|\\.)*",?)*\})?) ([-+0-9.e]+)', line)
+            assert matched, line
+            found[matched[1]] = float(matched[2])
+    return found
+
+
+def test_labels_are_escaped():
+    assert _labels(model='a"b\\c\nd') == '{model="a\\"b\\\\c\\nd"}'
+
+
+def test_every_response_has_a_request_id(client):
+    first, second = client.get("/health"), client.get("/health")
+    assert first.headers["x-request-id"] != second.headers["x-request-id"]

@@ -1,0 +1,115 @@
+"""Page Generate: tokens, next-token probabilities, KV cache."""
+
+from urllib.parse import quote
+
+import pytest
+from tests.render.conftest import HOSTILE
+from tests.server.browser_window import serious_violations
+
+pytestmark = pytest.mark.browser
+
+TEXT = "the pizza came out of"
+
+
+def tokens(page):
+    return page.locator(".tokens button.token:not(.caret)").all_inner_texts()
+
+
+def chances(page):
+    return [each.split(" → ") for each in page.locator("ol.chances .number").all_inner_texts()]
+
+
+def test_tokens_with_their_attention(open_window):
+    window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=6")
+    page = window.page
+    truth = window.request("trace", model="writer", text=TEXT, max_tokens=6, top=8)
+    page.get_by_role("button", name="One token").click()
+    page.locator(".tokens button.token:not(.caret)").first.wait_for()
+    window.wait_until_idle()
+    assert tokens(page) == [truth["steps"][0]["piece"]]
+    page.get_by_role("button", name="Generate", exact=True).click()
+    page.get_by_text("With and without the KV cache").wait_for()
+    window.wait_until_idle()
+    assert tokens(page) == [each["piece"] for each in truth["steps"]]
+    page.locator(".tokens button.token").nth(2).click()
+    window.wait_until_idle()
+    seen = page.get_by_role("region", name="Attention", exact=True)
+    shown = seen.locator("ol .number").all_inner_texts()
+    assert shown == [f"{each:.4f}" for each in truth["steps"][2]["looked"][0]["weights"][0]]
+    window.press("]")
+    assert seen.locator("ol .number").all_inner_texts() == [
+        f"{each:.4f}" for each in truth["steps"][2]["looked"][1]["weights"][0]
+    ]
+    assert "not why the model answered" in seen.inner_text()
+    cache = page.get_by_role("region", name="KV cache")
+    assert "1 token computed in every layer" in cache.inner_text()
+    assert "The logits differ by at most" in page.locator("main").inner_text()
+    window.screenshot("generate")
+
+
+def test_sampling_sliders_change_the_probabilities(open_window):
+    window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=1")
+    page = window.page
+    plain = window.request("chances", model="writer", text=TEXT, temperature=1.0)
+    assert [each[0] for each in chances(page)] == [f"{each['chance']:.3f}" for each in plain["choices"]]
+    page.get_by_label("temperature").focus()
+    window.press(*["ArrowLeft"] * 10)
+    page.get_by_label("top-k").focus()
+    window.press(*["ArrowRight"] * 3)
+    assert (window.state["temp"], window.state["topk"]) == ("0.5", "3")
+    bent = window.request("chances", model="writer", text=TEXT, temperature=0.5, top_k=3)
+    wanted = ["cut" if each["bent"] == 0 else f"{each['bent']:.3f}" for each in bent["choices"]]
+    assert [each[1] for each in chances(page)] == wanted
+    assert wanted.count("cut") == len(wanted) - bent["kept"]
+    assert f"{bent['kept']:,} of 300 tokens" in page.locator(".kept").inner_text()
+
+
+@pytest.mark.slow
+def test_user_chooses_the_token(open_window):
+    window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=3")
+    page = window.page
+    third = window.request("chances", model="writer", text=TEXT, temperature=0.0)["choices"][2]
+    page.locator("ol.chances button").nth(2).click()
+    page.locator(".tokens button.token:not(.caret)").first.wait_for()
+    window.wait_until_idle()
+    assert tokens(page) == [third["piece"]]
+    after = window.request("chances", model="writer", text=TEXT, temperature=0.0, written=[third["id"]])["choices"]
+    assert page.locator("ol.chances bdi").all_inner_texts() == [each["piece"] for each in after]
+
+
+@pytest.mark.slow
+def test_keyboard_and_reload(open_window):
+    window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=5")
+    page = window.page
+    window.press("n", "n")
+    page.locator(".tokens button.token:not(.caret)").nth(1).wait_for()
+    window.wait_until_idle()
+    first = tokens(page)
+    window.press("ArrowLeft")
+    assert page.locator(".tokens button[aria-pressed=true]").inner_text() == first[-1]
+    page.reload()
+    window.wait_until_idle()
+    page.locator(".tokens button.token:not(.caret)").nth(1).wait_for()
+    assert tokens(page) == first
+    window.press(" ")
+    page.locator(".tokens button.token:not(.caret)").nth(4).wait_for()
+    window.press("g", "w")
+    assert page.evaluate("location.pathname") == "/work", "leaving ends what was going on"
+
+
+@pytest.mark.slow
+def test_accessibility(open_window):
+    window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=3&at=3", bypass_csp=True)
+    window.wait_until_idle()
+    assert serious_violations(window.page) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("some", [500])
+def test_hostile_prompts_are_inert(open_window, some):
+    window = open_window("/generate?m=writer&t=a+word")
+    window.expected_errors = ("status of 4",)
+    for words in [each for each in HOSTILE if each.strip()][:some]:
+        window.navigate(f"/generate?m=writer&t={quote(words[:400], errors='replace')}&n=2&at=2")
+        assert window.page.locator("#place script, #place img, #place iframe").count() == 0
+    assert window.page.evaluate("window.hacked") is None

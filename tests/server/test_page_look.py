@@ -1,0 +1,189 @@
+"""Page Look: all heads, one head, one row; head ranking and ablation."""
+
+import re
+from urllib.parse import quote
+
+import pytest
+from tests.render.conftest import HOSTILE
+from tests.server.browser_window import serious_violations
+
+pytestmark = pytest.mark.browser
+
+TEXT = "the pizza came out of the oven and it tasted good"
+
+
+def maps(page):
+    """Return the interactive map once it is ready."""
+    page.wait_for_selector("peasy-maps[data-ready]")
+    return page.locator("peasy-maps")
+
+
+def shown_number(page):
+    return float(re.search(r"(-?[\d.]+)$", maps(page).locator(".read").inner_text().strip())[1])
+
+
+def weights(found, layer, head):
+    return next(each for each in found["captures"] if each["place"]["layer"] == layer)["array"][head]
+
+
+def test_all_heads_to_one_number(open_window):
+    window = open_window("/look?m=writer")
+    page = window.page
+    page.keyboard.press("/")
+    page.keyboard.type(TEXT)
+    page.keyboard.press("Enter")
+    window.wait_until_idle()
+    assert maps(page).locator(".overview button").count() == 4, "two layers of two heads"
+    truth = window.request("look", model="writer", text=TEXT)
+    maps(page).get_by_role("button", name="layer 1, head 1").click()
+    window.wait_until_idle()
+    assert (window.state["l"], window.state["h"]) == ("1", "1")
+    last = len(truth["tokens"]["pieces"]) - 1
+    for row, column in ((last, 0), (last, last), (3, 1)):
+        page.evaluate(f"document.querySelector('peasy-maps').selectCell({row}, {column})")
+        assert shown_number(page) == pytest.approx(weights(truth, 1, 1)[row][column], abs=1e-4)
+    chances = [f"{each['chance']:.2f}".lstrip("0").replace(".00", "<.01") for each in truth["next"]]
+    assert page.locator(".next .chip b").all_inner_texts() == chances
+    assert page.get_by_text("not why the model answered").count() >= 1
+    window.screenshot("look")
+
+
+@pytest.mark.slow
+def test_link_restores_the_view_and_back_works(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=1&h=0&q=4&k=2")
+    page = window.page
+    read = maps(page).locator(".read").inner_text()
+    pieces = window.request("look", model="writer", text=TEXT)["tokens"]["pieces"]
+    assert read.startswith(f"layer 1, head 0: query {pieces[4]} → key {pieces[2]}: ")
+    page.get_by_role("tab", name="Logit lens").click()
+    window.wait_until_idle()
+    page.get_by_role("tab", name="Heads").click()
+    window.wait_until_idle()
+    page.get_by_role("button", name="Layer 0, head 1: show it").click()
+    window.wait_until_idle()
+    assert maps(page).locator(".read").inner_text().startswith("layer 0, head 1")
+    page.go_back()
+    window.wait_until_idle()
+    assert page.get_by_role("tab", name="Heads").get_attribute("aria-selected") == "true"
+
+
+@pytest.mark.slow
+def test_row_step_by_step_has_the_heads_numbers(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=0&h=1&q=5")
+    page = window.page
+    maps(page)
+    page.get_by_role("button", name="This row step by step").click()
+    window.wait_until_idle()
+    page.get_by_text("Layer 0, head 1").first.wait_for()
+    table = page.locator("figure.matrix", has=page.locator("caption b", has_text=re.compile("^weights$")))
+    truth = weights(window.request("look", model="writer", text=TEXT), 0, 1)[5][:6]
+    shown = [float(each) for each in table.locator("tbody td").all_inner_texts()]
+    assert sum(shown) == pytest.approx(1, abs=1e-3)
+    if page.get_by_text("the same weights to within").count():
+        assert shown == pytest.approx(truth, abs=2e-3)
+    table.locator("tbody td").first.focus()
+    assert "weights" in page.get_by_role("tooltip").inner_text(), "a cell opens to its arithmetic"
+
+
+def test_ablated_head_changes_the_next_token(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=1&h=1")
+    page = window.page
+    maps(page)
+    page.get_by_role("button", name="Switch layer 1, head 1 off").click()
+    window.wait_until_idle()
+    assert window.state["off"] == "1.1"
+    edit = [{"kind": "off", "layer": 1, "head": 1}]
+    truth = window.request("look", model="writer", text=TEXT, view="effect", edit=edit)
+    page.locator("ol.effect li").first.wait_for()
+    first = page.locator("ol.effect li").first.inner_text()
+    assert truth["before"][0]["piece"] in first
+    assert f"{truth['before'][0]['chance']:.3f}".lstrip("0") in first
+    window.press("o")
+    assert "off" not in window.state, "the key switches it on again"
+
+
+@pytest.mark.slow
+def test_head_ranking_and_logit_lens(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}&tab=heads")
+    page = window.page
+    truth = window.request("look", model="writer", text=TEXT, view="rank")["heads"]
+    best = sorted(truth, key=lambda head: -head["previous"])[0]
+    page.get_by_label("rank by").select_option("previous")
+    row = page.locator("figure.table tbody tr").first
+    assert row.get_by_role("button").inner_text() == f"{best['place']['layer']}.{best['head']}"
+    assert f"{best['previous']:.2f}" in row.locator("td").all_inner_texts()
+    page.get_by_role("tab", name="Logit lens").click()
+    window.wait_until_idle()
+    lens = window.request("look", model="writer", text=TEXT, view="lens")
+    cells = page.locator("figure.matrix tbody tr").first.locator("td").all_inner_texts()
+    assert [each.removesuffix(" (marked)").strip() for each in cells] == [
+        best[0].strip() for best in lens["pieces"][-1]
+    ]
+
+
+@pytest.mark.slow
+def test_long_text_has_a_tiled_overview(open_window):
+    long = " ".join([TEXT] * 20)
+    window = open_window(f"/look?m=writer&t={quote(long)}")
+    page = window.page
+    assert maps(page).evaluate("(each) => each.data.tile") > 1
+    assert "overview in tiles" in page.locator(".note").first.inner_text()
+    page.evaluate("document.querySelector('peasy-maps').selectCell(5, 2)")
+    maps(page).locator(".large canvas").click(position={"x": 150, "y": 150})
+    window.wait_until_idle()
+    maps(page)
+    assert int(window.state["q"]) > 0
+    assert page.locator("peasy-maps .top li").count() > 0, "the rows of that tile were asked for in full"
+
+
+@pytest.mark.slow
+def test_keyboard(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=0&h=0&q=3&k=0")
+    page = window.page
+    maps(page)
+    window.press("]", ".")
+    assert (window.state["l"], window.state["h"]) == ("1", "1")
+    before = maps(page).locator(".read").inner_text()
+    window.press("ArrowDown")
+    assert maps(page).locator(".read").inner_text() != before
+    window.press("s")
+    assert page.get_by_role("tab", name="Step by step").get_attribute("aria-selected") == "true"
+    page.get_by_role("tab", name="Step by step").focus()
+    window.press("ArrowRight")
+    assert page.get_by_role("tab", name="Heads").evaluate("(each) => each === document.activeElement")
+
+
+@pytest.mark.slow
+def test_export(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}")
+    maps(window.page)
+    for kind, sign in (("SVG", b"<svg"), ("CSV", b"")):
+        with window.page.expect_download() as saved:
+            window.press("e")
+            window.page.get_by_role("menuitem", name=kind).click()
+        assert saved.value.path().read_bytes().lstrip().startswith(sign)
+
+
+def test_accessibility(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}&off=0.0", bypass_csp=True, color_scheme="dark")
+    maps(window.page)
+    assert serious_violations(window.page) == []
+
+
+@pytest.mark.slow
+def test_accessibility_of_all_tabs(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}", bypass_csp=True)
+    for tab in ("Heads", "Logit lens", "Step by step"):
+        window.page.get_by_role("tab", name=tab).click()
+        window.wait_until_idle()
+        assert serious_violations(window.page) == [], tab
+
+
+@pytest.mark.parametrize("some", [1, pytest.param(500, marks=pytest.mark.slow)])
+def test_hostile_sentences_are_inert(open_window, some):
+    window = open_window("/look?m=writer&t=a+word")
+    window.expected_errors = ("status of 4",)
+    for words in [each for each in HOSTILE if each.strip()][:some]:
+        window.navigate(f"/look?m=writer&t={quote(words[:400], errors='replace')}")
+        assert window.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0
+    assert window.page.evaluate("window.hacked") is None

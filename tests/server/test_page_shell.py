@@ -1,0 +1,115 @@
+"""Application shell: navigation, keys, URL, themes, window sizes, file sizes."""
+
+import re
+
+import pytest
+from tests.server.browser_window import serious_violations
+
+from peasy.server.static import PAGES, list_files
+
+pytestmark = pytest.mark.browser
+
+LETTERS = dict(zip(PAGES, "wlgtmero", strict=True))
+
+
+def test_navigation_keys_and_back_button(open_window):
+    window = open_window("/work")
+    page = window.page
+    for name in PAGES:
+        window.press("g", LETTERS[name])
+        page.wait_for_selector("#place h1")
+        assert page.evaluate("location.pathname") == f"/{name}"
+        assert page.locator("#rail [aria-current=page]").inner_text().split()[0].lower() == name
+        assert page.title().lower().startswith(name)
+    page.go_back()
+    window.wait_until_idle()
+    assert page.evaluate("location.pathname") == "/train"
+    page.locator("#rail a", has_text="Look").click()
+    window.wait_until_idle()
+    assert page.evaluate("location.pathname") == "/look"
+
+
+@pytest.mark.slow
+def test_key_list_themes_and_link(open_window):
+    window = open_window("/work?s=5")
+    page = window.page
+    window.press("?")
+    listed_keys = page.get_by_role("dialog", name="Keys")
+    assert {"g w", "g o", "/", "e", "c", "t", "?", "space", "[", "]"} <= set(
+        listed_keys.locator("kbd").all_inner_texts()
+    )
+    window.press("Escape")
+    seen = []
+    for _ in range(4):
+        window.press("t")
+        seen.append(
+            page.evaluate("[document.documentElement.dataset.theme, getComputedStyle(document.body).backgroundColor]")
+        )
+    assert [name for name, _ in seen] == ["light", "dark", "contrast", None]
+    assert seen[0][1] != seen[1][1]
+    window.press("t", "t")
+    page.reload()
+    window.wait_until_idle()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark", "the choice is kept on this machine"
+    window.press("c")
+    page.get_by_role("menuitem", name="Link to this view").click()
+    page.get_by_text("Copied: link.").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    window.press("Tab")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "what has the focus can be seen"
+
+
+@pytest.mark.parametrize("width", [360, pytest.param(3840, marks=pytest.mark.slow)])
+def test_narrow_and_wide_windows(open_window, width):
+    window = open_window(width=width, height=800)
+    for path in ("/work?s=3", "/look?m=writer&t=the+pizza+came", "/generate?m=writer&t=the+pizza&temp=0&n=2&at=2"):
+        window.open(path)
+        assert window.page.evaluate("document.documentElement.scrollWidth") <= width, f"{path} scrolls sideways"
+        window.screenshot(f"{path[1:].partition('?')[0]}-{width}")
+
+
+@pytest.mark.slow
+def test_server_error_is_shown_and_other_pages_open(open_window):
+    window = open_window()
+    window.expected_errors = ("status of 404",)
+    window.open("/look?m=no-such-model&t=a+word")
+    alert = window.page.get_by_role("alert").first
+    alert.wait_for()
+    assert 'No model "no-such-model"' in alert.inner_text()
+    window.press("g", "w")
+    assert window.page.get_by_role("alert").count() == 0
+
+
+@pytest.mark.slow
+def test_reduced_motion(open_window):
+    page = open_window("/work", reduced_motion="reduce").page
+    assert page.evaluate("getComputedStyle(document.body, '::before').animationName") == "none"
+
+
+@pytest.mark.slow
+def test_accessibility_in_high_contrast(open_window):
+    window = open_window("/work", bypass_csp=True)
+    window.press("t", "t", "t")
+    assert serious_violations(window.page) == []
+
+
+def test_files_are_small_and_load_nothing_external(client):
+    files = {name: file.read_bytes() for name, file in list_files().items()}
+    assert sum(map(len, files.values())) < 310_000
+    for name, content in files.items():
+        text = content.decode()
+        assert not re.search(r"""(src|href|from|import)\s*[=(]?\s*["'](https?:)?//""", text), f"{name} reaches outside"
+        assert "innerHTML" not in text, f"{name} makes markup of text"
+        assert name.endswith(".html") or "eval(" not in text
+
+
+def test_pages_match_the_navigation_rail():
+    files = {name: file.read_text(encoding="utf-8") for name, file in list_files().items()}
+    rail = re.findall(r'name: "(\w+)", title: "(\w+)", letter: "(\w)"', files["/pages.js"])
+    assert {name: letter for name, _, letter in rail} == LETTERS
+    assert tuple(name for name, _, _ in rail) == tuple(LETTERS)
+    for name, title, letter in rail:
+        assert (
+            f'export const page = {{ name: "{name}", title: "{title}", letter: "{letter}"' in files[f"/page/{name}.js"]
+        )

@@ -1,0 +1,126 @@
+"""Page Train: start, follow, reload, stop, resume; uploads; comparison."""
+
+import json
+
+import pytest
+from tests.server.browser_window import serious_violations
+
+from peasy.commands.runs import open_run
+from peasy.training.lock import is_locked
+
+pytestmark = pytest.mark.browser
+
+OWN = "the cat sat on the mat and the dog sat under the old tree.\n" * 120
+
+
+def settings(page, **given):
+    for label, value in given.items():
+        page.get_by_label(label, exact=True).fill(str(value))
+
+
+def curves(page):
+    """Return the chart's table as (step, loss) by curve."""
+    page.locator("figure.chart summary").click()
+    page.locator("figure.chart table tbody tr").first.wait_for()  # filled by the toggle event, after the click
+    rows = page.locator("figure.chart table tbody tr").evaluate_all(
+        "(rows) => rows.map((row) => [...row.cells].map((c) => c.textContent))"
+    )
+    page.locator("figure.chart summary").click()
+    found = {}
+    for name, step, loss in rows:
+        found.setdefault(name, []).append((int(step.replace(",", "")), loss))
+    return found
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("texts") / "my book.txt"
+    path.write_text(OWN, encoding="utf-8")
+    return path
+
+
+def test_run_on_an_uploaded_text_is_followed_stopped_and_resumed(open_tiny_studio, data_dir, text):
+    window = open_tiny_studio("/train")
+    page = window.page
+    page.get_by_label("data").select_option("")
+    page.get_by_label("your text").set_input_files(text)
+    settings(page, minutes=5, name="own-text")
+    page.get_by_text("More", exact=True).click()
+    settings(page, **{"sentence whose attention is recorded at every checkpoint": "the cat sat on the mat"})
+    page.get_by_role("button", name="Start").click()
+    page.get_by_text("tokens/s").wait_for()
+    folder = data_dir / "runs" / "own-text"
+    assert is_locked(folder)
+    assert window.state["run"] == "own-text"
+    page.reload()  # while training
+    live = page.get_by_role("region", name="Job")
+    live.get_by_text("Training own-text is running").wait_for()
+    page.get_by_text("· training").wait_for()
+    assert page.get_by_role("button", name="Start").is_disabled()
+    window.screenshot("train-live")
+    live.get_by_role("button", name="Stop and save").click()
+    live.get_by_text("was stopped and saved").wait_for()
+    assert not is_locked(folder)
+    assert list((folder / "checkpoints").iterdir())
+    window.wait_until_idle()
+    recipe = json.loads((folder / "recipe.json").read_text())
+    assert recipe["sentence"] == "the cat sat on the mat"
+    assert "uploads" in recipe["data"]
+    events = window.request("metrics", name="own-text")["events"]
+    steps = [(each["step"], f"{each['loss']:.4f}") for each in events if each["event"] == "step"]
+    shown = curves(page)["own-text, training"]
+    assert shown[-1] == steps[-1]
+    assert len(steps) > 100 or shown == steps
+    page.get_by_label("total minutes").fill("0.001")
+    page.get_by_role("button", name="Resume").click()
+    live.get_by_text("is done").wait_for()
+    assert "finished" in open_run(folder).facts().state
+    page.get_by_text("· finished").wait_for()
+
+
+def test_attention_film_slider_and_keys(open_tiny_studio, data_dir):
+    from peasy.commands.train import train
+
+    train("gpt", "copy", preset="tiny", steps=6, run=data_dir / "runs" / "filmed", settings={"save": 3, "batch": 2})
+    window = open_tiny_studio("/train?run=filmed")
+    page = window.page
+    film = window.request("film", name="filmed")
+    assert len(film["steps"]) >= 3
+    page.get_by_label("after step", exact=True).first.focus()
+    page.keyboard.press("ArrowLeft")
+    window.wait_until_idle()
+    assert window.state["step"] == str(film["steps"][-2])
+    assert page.locator("peasy-maps").evaluate("(maps) => maps.mapColumn") == len(film["steps"]) - 2
+    page.reload()
+    window.wait_until_idle()
+    page.wait_for_function("(at) => document.querySelector('peasy-maps')?.mapColumn === at", arg=len(film["steps"]) - 2)
+    page.locator("h1").click()
+    page.keyboard.press("ArrowLeft")
+    assert page.locator("peasy-maps").evaluate("(maps) => maps.mapColumn") == len(film["steps"]) - 3
+    window.screenshot("train")
+
+
+def test_accessibility_wide_and_narrow(open_tiny_studio, data_dir):
+    window = open_tiny_studio("/train?run=filmed", width=360, bypass_csp=True, color_scheme="dark")
+    assert serious_violations(window.page) == []
+    assert window.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.slow
+def test_compare_kinds_of_models(open_tiny_studio):
+    window = open_tiny_studio("/train")
+    page = window.page
+    page.get_by_role("radio", name="several kinds, compared").check()
+    for kind in ("cnn", "ngram"):
+        page.get_by_label(kind, exact=True).uncheck()
+    page.get_by_label("data").select_option("copy")
+    settings(page, steps=10, name="duel")
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("region", name="Job").get_by_text("Comparing gpt, rnn is done").wait_for(timeout=180_000)
+    window.wait_until_idle()
+    assert window.state["with"] == "duel-rnn"
+    result = window.request("job")["job"]["result"]
+    page.get_by_text("the best on").wait_for()
+    rows = page.locator("table", has_text="the best on").locator("tbody tr td:first-child").all_inner_texts()
+    assert rows == [each["kind"] for each in result["contenders"]]
+    assert {"duel-gpt, validation", "duel-rnn, validation"} <= set(curves(page))

@@ -1,0 +1,127 @@
+"""Page Translate: two models side by side, alignment, heads, beam search tree."""
+
+import csv
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+import pytest
+from tests.render.conftest import HOSTILE
+from tests.server.browser_window import serious_violations
+
+pytestmark = pytest.mark.browser
+
+TEXT = "the dog sat under the tree"
+PATH = f"/translate?a=then&b=now&t={quote(TEXT)}"
+
+
+def side(page, letter):
+    return page.get_by_role("region", name=f"Translator {letter}")
+
+
+def cells(table):
+    return table.locator("tbody tr").evaluate_all(
+        "(rows) => rows.map((row) => [...row.cells].map((c) => c.textContent))"
+    )
+
+
+def test_two_models_with_the_servers_numbers(open_tiny_studio):
+    window = open_tiny_studio(PATH)
+    page = window.page
+    for letter, model in (("a", "then"), ("b", "now")):
+        tree = window.request("beams", model=model, text=TEXT, beam=4)
+        answer = tree["found"][0]["text"]
+        found = window.request("align", model=model, text=TEXT, answer=answer)
+        home = side(page, letter)
+        assert home.locator(".result-text").inner_text() == (answer or "(nothing)")
+        facts = home.locator(".facts li").all_inner_texts()
+        assert facts[:2] == found["says"]
+        links = home.locator("peasy-links").evaluate(
+            "async (links) => { await links.ready; const n = links.numbers;"
+            " return Array.from(n.codes, (_, at) => n.at(at)); }"
+        )
+        flat = [
+            found["weights"][t][s] for s in range(len(found["source"]["words"])) for t in range(len(found["weights"]))
+        ]
+        assert links == pytest.approx(flat, abs=1e-4)
+        branches = cells(home.locator("figure.table", has_text="Every branch").last)
+        assert [row[3] for row in branches] == [f"{each['logprob']:.4f}" for each in tree["branches"]]
+        assert home.locator("svg.tree text").count() >= len(tree["found"])
+    assert "one attention with one head" in side(page, "a").inner_text()
+    window.screenshot("translate")
+
+
+def test_head_selection_is_stored_in_the_url(open_tiny_studio):
+    window = open_tiny_studio(PATH)
+    page, home = window.page, side(window.page, "b")
+    best = home.locator("button.best")
+    assert best.count() == 1
+    assert best.get_attribute("aria-pressed") == "true"
+    home.get_by_role("button", name="layer 0, head 1").first.click()
+    window.wait_until_idle()
+    assert (window.state["lb"], window.state["hb"]) == ("0", "1")
+    assert "layer 0, head 1" in home.locator("peasy-links h3").inner_text()
+    window.press(",")
+    assert "layer 0, head 0" in home.locator("peasy-links h3").inner_text()
+    page.reload()
+    window.wait_until_idle()
+    assert "layer 0, head 0" in home.locator("peasy-links h3").inner_text()
+    page.keyboard.press("b")
+    window.wait_until_idle()
+    assert "lb" not in window.state
+    assert best.get_attribute("aria-pressed") == "true"
+
+
+def test_new_text_beams_and_back(open_tiny_studio):
+    window = open_tiny_studio(PATH)
+    page = window.page
+    before = side(page, "b").locator(".result-text").inner_text()
+    page.get_by_role("link", name="3 days ago").click()
+    window.wait_until_idle()
+    assert window.state["t"] == "3 days ago"
+    page.go_back()
+    window.wait_until_idle()
+    assert side(page, "b").locator(".result-text").inner_text() == before
+    page.get_by_role("slider", name="beams").focus()
+    page.keyboard.press("ArrowLeft")
+    page.get_by_role("heading", name="3 beams").first.wait_for()
+    assert window.state["beam"] == "3"
+    page.locator("#text").fill("")
+    page.locator("#text").press("Enter")
+    window.wait_until_idle()
+    assert side(page, "b").locator(".result-text").count() == 1
+
+
+def test_accessibility_wide_and_narrow(open_tiny_studio):
+    window = open_tiny_studio(PATH, width=360, bypass_csp=True, color_scheme="dark")
+    assert window.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert serious_violations(window.page) == []
+    window.page.set_viewport_size({"width": 1440, "height": 900})
+    assert serious_violations(window.page) == []
+
+
+@pytest.mark.parametrize("some", [2, pytest.param(500, marks=pytest.mark.slow)])
+def test_hostile_texts_are_inert(open_tiny_studio, some):
+    window = open_tiny_studio()
+    window.expected_errors = ("status of 400",)
+    for words in [each for each in HOSTILE if each.strip()][:some]:
+        window.open(f"/translate?a=then&b=now&t={quote(words[:300], errors='replace')}")
+        assert window.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0
+    assert window.page.evaluate("window.hacked") is None
+
+
+def test_tree_export_as_svg_and_csv(open_tiny_studio):
+    window = open_tiny_studio(PATH)
+    home = side(window.page, "b")
+    saved = {}
+    for kind in ("SVG", "CSV"):
+        with window.page.expect_download() as told:
+            home.get_by_role("button", name=f"Save beams as {kind}").click()
+        saved[kind] = told.value.path().read_text(encoding="utf-8")
+    root = ElementTree.fromstring(saved["SVG"])
+    words = [each for each in root.iter() if each.tag.endswith("text")]
+    assert len(words) == home.locator("svg.tree text").count()
+    assert all(each.get("fill", "").startswith("rgb") and each.get("font-size") for each in words)
+    rows = list(csv.reader(saved["CSV"].splitlines()))
+    branches = cells(home.locator("figure.table", has_text="Every branch").last)
+    assert rows[0] == ["token", "hypothesis", "probability", "log-probability", "outcome"]
+    assert [row[3] for row in rows[1:]] == [row[3] for row in branches]

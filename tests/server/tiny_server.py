@@ -1,0 +1,103 @@
+"""Small models and a real server on a socket, for the server tests."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import uvicorn
+
+from peasy.checkpoint.model import save_model
+from peasy.models.build import build as build_model
+from peasy.models.config import DecoderConfig
+from peasy.models.preset import preset
+from peasy.nn import config as nn_config
+from peasy.server import http_timeouts
+from peasy.server.server import GracefulServer, bind
+from peasy.tokenization import Tokenizer, train_tokenizer
+
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
+TEXTS = ["user: hello there\nassistant: hello you\nthe pizza came out of the oven and it tasted good\n"] * 9
+LOCAL = "http://localhost"
+
+
+def save_models(folder):
+    """Save two decoders (the second with a chat template), a translator and an encoder, with random weights."""
+    words = train_tokenizer(TEXTS, "bpe", 300)
+    stack = nn_config.StackConfig(2, nn_config.AttentionConfig(2), nn_config.MLPConfig(32), nn_config.LayerNormConfig())
+    writer = build_model(DecoderConfig(300, 16, stack, None, nn_config.RotaryConfig()), seed=1)
+    talker = build_model(DecoderConfig(300, 16, stack, 64, nn_config.LearnedPositionConfig()), seed=2)
+    pairs = train_tokenizer(TEXTS, "words")
+    special = {"start": 1, "end": [2]}
+    return [
+        save_model(folder / "writer", writer, words),
+        save_model(folder / "talker", talker, Tokenizer(words._data, words.config | {"chat_template": TEMPLATE})),
+        save_model(
+            folder / "translator",
+            build_model(preset("translator-tiny", vocabulary=len(pairs), special=special), seed=3),
+            pairs,
+        ),
+        save_model(folder / "encoder", build_model(preset("encoder-tiny", vocabulary=300), seed=4), words),
+    ]
+
+
+@contextlib.contextmanager
+def serving(app, drain=5.0):
+    """Run the application on a real socket; yield its port."""
+    listening = bind("127.0.0.1", 0)
+    config = uvicorn.Config(
+        app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False, lifespan="on",
+        server_header=False, timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT) or 1, timeout_graceful_shutdown=10,
+        h11_max_incomplete_event_size=http_timeouts.MAX_HEADER_BYTES,
+    )  # fmt: skip
+    server = GracefulServer(config, app, drain)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    until(lambda: server.started)
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+def until(condition, seconds=10.0):
+    """Wait until a condition is true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition did not become true in time"
+        time.sleep(0.005)
+
+
+def knock(port, rcvbuf=None):
+    """Return a socket connected to the server."""
+    link = socket.socket()
+    if rcvbuf is not None:
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+    link.settimeout(20)
+    link.connect(("127.0.0.1", port))
+    return link
+
+
+def spoken(path, body, port, **headers):
+    """Return the bytes of a POST request."""
+    text = json.dumps(body).encode()
+    fields = {"host": f"localhost:{port}", "content-type": "application/json", "content-length": len(text), **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + text
+
+
+def heard(link):
+    """Read until the server closes or resets the connection; return the bytes and the seconds it took."""
+    start, received = time.monotonic(), b""
+    with contextlib.suppress(ConnectionError):
+        while got := link.recv(65536):
+            received += got
+    return received, time.monotonic() - start
+
+
+def read_events(text):
+    """Return the events of a stream, and whether it ended with [DONE]."""
+    lines = [line[6:] for line in text.split("\n\n") if line.startswith("data: ")]
+    return [json.loads(line) for line in lines if line != "[DONE]"], bool(lines) and lines[-1] == "[DONE]"

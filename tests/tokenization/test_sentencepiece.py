@@ -1,0 +1,102 @@
+"""Sentencepiece models: our reader against the sentencepiece library."""
+
+import io
+import random
+import time
+
+import pytest
+
+from peasy.errors import InvalidInput, PeasyError
+from peasy.tokenization import from_sentencepiece
+
+from .conftest import CORPUS
+
+sentencepiece = pytest.importorskip("sentencepiece", reason="the other road needs the extra hf")
+TEXTS = [*CORPUS[:4], "  two  spaces ", "ﬁne ½ Ａ", "漢字 x", "", "é è", "a\tb\nc", "unbelievably", "…dots… — dash"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS * 4),
+        model_writer=out,
+        vocab_size=150,
+        model_type="unigram",
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def library(model):
+    return sentencepiece.SentencePieceProcessor(model_proto=model)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_ids_of_the_file(model, library, text):
+    assert list(from_sentencepiece(model).encode(text, add_special_tokens=False).ids) == library.encode(text)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_ids_of_a_separate_vocabulary(model, library, text):
+    """Other order, some pieces missing: those are split as in the file and become unknown."""
+    pieces = [library.id_to_piece(i) for i in range(len(library))]
+    rng = random.Random(3)
+    kept = [piece for piece in pieces if piece in ("<unk>", "</s>") or rng.random() < 0.9]
+    rng.shuffle(kept)
+    vocabulary = {piece: id for id, piece in enumerate([*kept, "<pad>"])}
+    tokenizer = from_sentencepiece(model, vocabulary)
+    expected = [vocabulary.get(piece, vocabulary["<unk>"]) for piece in library.encode(text, out_type=str)]
+    assert list(tokenizer.encode(text).ids) == [*expected, vocabulary["</s>"]]
+    assert tokenizer.encode_batch_ids([text], add_special_tokens=False) == [expected]
+    assert len(tokenizer) == len(vocabulary)
+
+
+def test_decodes_as_the_library(model, library):
+    tokenizer = from_sentencepiece(model)
+    for text in CORPUS[:4]:
+        ids = library.encode(text)
+        assert tokenizer.decode(ids) == library.decode(ids)
+
+
+def test_saved_and_loaded(model, tmp_path):
+    from peasy.tokenization import Tokenizer
+
+    tokenizer = from_sentencepiece(model, {piece: i for i, piece in enumerate(["<unk>", "</s>", "▁The", "▁"])})
+    tokenizer.save(tmp_path / "tokenizer.json")
+    again = Tokenizer.load(tmp_path)
+    assert (len(again), again.encode_batch_ids(TEXTS)) == (4, tokenizer.encode_batch_ids(TEXTS))
+
+
+def test_missing_names_and_odd_ids(model):
+    with pytest.raises(InvalidInput, match="</s>"):
+        from_sentencepiece(model, {"<unk>": 0})
+    with pytest.raises(InvalidInput, match="each exactly once"):
+        from_sentencepiece(model, {"<unk>": 0, "</s>": 7})
+
+
+def test_other_model_types_are_refused():
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS), model_writer=out, vocab_size=140, model_type="bpe", minloglevel=2
+    )
+    with pytest.raises(InvalidInput, match="unigram"):
+        from_sentencepiece(out.getvalue())
+
+
+def test_damaged_files_raise_peasy_errors_or_load(model):
+    rng, refused = random.Random(1), 0
+    for _ in range(200):
+        spoilt = bytearray(model[: rng.randrange(len(model))] if rng.random() < 0.5 else model)
+        for _ in range(rng.randrange(1, 6)):
+            if spoilt:
+                spoilt[rng.randrange(len(spoilt))] = rng.randrange(256)
+        start = time.perf_counter()
+        try:
+            from_sentencepiece(bytes(spoilt)).encode("The pizza")
+        except PeasyError:
+            refused += 1
+        assert time.perf_counter() - start < 1
+    assert refused > 50

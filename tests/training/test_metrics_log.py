@@ -1,0 +1,59 @@
+"""Metrics log: lines are complete or removed, and a resumed run rewrites what was lost."""
+
+import errno
+import json
+
+import pytest
+
+from peasy.errors import ResourceUnavailable
+from peasy.training.metrics_log import MetricsLog, read_log, truncate_log
+
+
+def write(path, steps):
+    with MetricsLog(path) as journal:
+        for step in steps:
+            journal.write({"event": "step", "step": step, "loss": 1 / 3})
+
+
+def test_round_trip(tmp_path):
+    write(tmp_path / "m.jsonl", [1, 2])
+    write(tmp_path / "m.jsonl", [3])
+    assert [line["step"] for line in read_log(tmp_path / "m.jsonl")] == [1, 2, 3]
+    assert next(read_log(tmp_path / "m.jsonl"))["loss"] == 1 / 3  # to the bit
+
+
+def test_partial_line_and_later_steps_are_removed(tmp_path):
+    path = tmp_path / "m.jsonl"
+    write(path, [1, 2, 3])
+    with path.open("ab") as file:
+        file.write(b'{"event": "step", "st')
+    truncate_log(path, 2)
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
+    write(path, [3])
+    assert [line["step"] for line in read_log(path)] == [1, 2, 3]
+
+
+def test_without_truncation_a_partial_line_corrupts_the_next(tmp_path):
+    path = tmp_path / "m.jsonl"
+    write(path, [1])
+    with path.open("ab") as file:
+        file.write(b'{"event": "st')
+    write(path, [2])
+    assert [line["step"] for line in read_log(path)] == [1]
+
+
+def test_missing_log_is_empty(tmp_path):
+    assert list(read_log(tmp_path / "none.jsonl")) == []
+    truncate_log(tmp_path / "none.jsonl", 5)
+
+
+def test_full_disk_is_reported(tmp_path, monkeypatch):
+    journal = MetricsLog(tmp_path / "m.jsonl")
+
+    class Full:
+        def write(self, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(journal, "_file_name", Full())
+    with pytest.raises(ResourceUnavailable, match=r"Cannot write .*m\.jsonl: the disk is full, 12 bytes are needed"):
+        journal.write({"step": 1})

@@ -1,0 +1,55 @@
+"""Signals: the first is recorded, the second ends the process."""
+
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from peasy.training.signals import stop_on_signal
+
+WAIT = """
+import time
+from peasy.training.signals import stoppable
+with stoppable() as stop:
+    print("ready", flush=True)
+    while not stop.asked:
+        time.sleep(0.01)
+    print("asked", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_signal_is_recorded(number):
+    before = signal.getsignal(number)
+    with stop_on_signal() as stop:
+        assert not stop.requested
+        signal.raise_signal(number)
+        assert stop.signal == number
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_second_signal_ends_the_process(second):
+    waiting = subprocess.Popen([sys.executable, "-c", WAIT], stdout=subprocess.PIPE, text=True)
+    assert waiting.stdout.readline() == "ready\n"
+    waiting.send_signal(signal.SIGTERM)
+    assert waiting.stdout.readline() == "asked\n"
+    waiting.send_signal(second)
+    assert waiting.wait(timeout=10) == -second
+
+
+def test_other_threads_are_unaffected():
+    before = signal.getsignal(signal.SIGINT)
+    seen = []
+
+    def run() -> None:
+        with stop_on_signal() as stop:
+            seen.append((stop.requested, signal.getsignal(signal.SIGINT)))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [(False, before)]

@@ -1,0 +1,84 @@
+"""Views of peasy.inspection records: head ranking, logit lens, trace, alignment, training, similarity, effect."""
+
+import numpy as np
+import pytest
+
+from peasy.views import CacheFigure, Curves, Links, Maps, Matrix, Table
+from peasy.views.alignment import alignment_document
+from peasy.views.attention_history import attention_history_document
+from peasy.views.effect import effect_document
+from peasy.views.logit_lens import lens_document
+from peasy.views.ranking import ranking_document
+from peasy.views.similarity import similarity_document
+from peasy.views.trace import trace_document
+
+
+def first(document, kind):
+    return next(part for part in document.parts if isinstance(part, kind))
+
+
+def test_heads_are_ranked_by_the_given_score(report):
+    table = first(ranking_document(report, "previous"), Table)
+    assert [row[0] for row in table.rows] == ["1.0", "0.0"]
+    assert table.rows[0][1] == "attends to the previous token"
+    assert [row[0] for row in first(ranking_document(report, "induction"), Table).rows] == ["0.0"]
+    lines = first(ranking_document(report), Curves).lines
+    assert lines[0][1] == ((0.0, 0.2), (1.0, 0.5), (2.0, 0.3))
+
+
+def test_lens_starts_at_the_last_layer_and_marks_agreement(lens):
+    matrix = first(lens_document(lens), Matrix)
+    assert matrix.rows == ("1", "0")
+    assert matrix.values[0] == ("·piz", "za")
+    assert matrix.shades[0] == (0.9, 0.7)
+    assert matrix.explain(1, 0).lines == ("a  0.4000", "b  0.1000")
+    assert not matrix.marks
+
+
+def test_trace_has_candidates_attention_cache_and_beams(trace):
+    document = trace_document(trace)
+    candidates = first(document, Matrix)
+    assert candidates.values[0] == ("·x 0.30", "·hot 0.50")
+    assert candidates.marks == {(0, 1), (1, 1)}
+    maps = first(document, Maps)
+    assert maps.values[0, 0, 1, 0] == pytest.approx(0.7)
+    assert maps.values[0, 1, 0, 1] == pytest.approx(0.6)
+    assert np.isnan(maps.values[0, 0, 0, 3:]).all(), "later tokens are masked"
+    cache = first(document, CacheFigure)
+    assert cache.steps == ((0, 3), (3, 1))
+    assert "4 tokens went through the model; without the cache, it would have been 7" in cache.description
+    assert len(document.parts[-2].rows) == 2
+
+
+def test_alignment_links_go_from_source_to_target(alignment):
+    document = alignment_document(alignment)
+    links = first(document, Links)
+    assert links.ribbons
+    assert links.strongest(2) == [(0, 0, 0.9), (2, 1, 0.8)]
+    assert first(document, Maps).values[0, 0, 1, 2] == 0.8
+    assert first(document, Table).rows[0][:3] == ("0", "1", 1.0)
+
+
+def test_film_maps_are_heads_by_checkpoints(film):
+    maps = first(attention_history_document(film), Maps)
+    assert maps.across == ("0", "10", "20")
+    assert maps.values.shape == (2, 3, 5, 5)
+    assert maps.values[1, 2, 0, 0] == pytest.approx(0.2)
+    assert maps.name(1, 2) == "head 1, after step 20"
+
+
+def test_contributions_of_word_pairs_sum_to_the_cosine(similarity):
+    document = similarity_document(similarity)
+    assert sum(map(sum, first(document, Matrix).values)) == pytest.approx(similarity.cosine)
+    assert first(document, Table).rows[0] == ("hot", "warm", 0.5)
+    assert "0.7500" in document.parts[0].text
+
+
+def test_effect_has_values_before_and_after(effect):
+    document = effect_document(effect)
+    tables = [part for part in document.parts if isinstance(part, Table)]
+    assert tables[0].rows[0] == ("·good", 0.9, 0.4, pytest.approx(-0.5))
+    assert tables[0].rows[1] == ("·bad", 0.05, None, None)
+    assert tables[2].rows == (("loss", 2.0, 2.5, 0.5),)
+    assert "head 1 off" in document.parts[0].text
+    assert "0.5000 bits" in document.parts[-1].text

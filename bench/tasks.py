@@ -51,7 +51,7 @@ def tatoeba() -> bool:
     for kind in ("translator", "rnn-translator"):
         found = peasy.evaluate(_train(kind, folder, 20, {"batch": 96}).folder, folder)
         scores[kind] = found["BLEU"]
-        says = found.data()["says"]["BLEU"]
+        says = found.data()["description"]["BLEU"]
         print(f"tatoeba: {kind} BLEU {found['BLEU']:.2f}, chrF {found['chrF2']:.2f} (greedy, {says})")
     return scores["translator"] > scores["rnn-translator"]
 

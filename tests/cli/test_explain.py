@@ -21,7 +21,7 @@ def test_steps_are_in_order(peasy):
         "context",
     ]
     for step in result["steps"]:
-        assert set(step) >= {"name", "tex", "says", "rows", "columns", "values"}
+        assert set(step) >= {"name", "tex", "description", "rows", "columns", "values"}
         assert len(step["values"]) == len(step["rows"])
 
 

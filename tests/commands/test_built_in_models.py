@@ -9,7 +9,7 @@ from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.commands.evaluate import evaluate
 from peasy.commands.load import load
 from peasy.commands.models import model, read_card
-from peasy.models.ready import recipes
+from peasy.models.built_in import recipes
 
 NAMES = list(recipes())
 
@@ -34,12 +34,12 @@ def test_models_are_small():
 def test_card_matches_recipe(name):
     card = read_card(built_in_models()[name])
     assert card["command"] == recipes()[name].command()
-    assert card["says"] == recipes()[name].description
+    assert card["description"] == recipes()[name].description
     assert card["limits"] == recipes()[name].limits
     assert card["figures"]
     assert card["parameters"] == load(name).model.count_parameters()
     text = str(model(name))
-    assert card["says"][:20] in text
+    assert card["description"][:20] in text
     assert read_manifest(SafeFolder(built_in_models()[name])).notes["stored"] == "float16"
 
 

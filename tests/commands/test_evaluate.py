@@ -143,7 +143,7 @@ def test_translations_are_compared_with_their_references(monkeypatch):
     assert all(correct == 0 for name, (correct, _) in by_category.items() if name != "date")
     assert result["exact match"] == pytest.approx(len(dates) / len(answers))
     assert 0 < result["BLEU"] < 100
-    assert "version:" in result.data()["says"]["BLEU"]
+    assert "version:" in result.data()["description"]["BLEU"]
     assert 0 < len(result.facts.errors) <= 5
 
 

@@ -10,4 +10,4 @@ def test_every_example_is_listed_with_its_description():
     text = " ".join(result.text().split())
     for example in result.data()["examples"]:
         assert example["name"] in text
-        assert example["says"]
+        assert example["description"]

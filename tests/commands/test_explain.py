@@ -48,7 +48,7 @@ def test_data_has_the_documented_keys():
     data = peasy.explain("i-love-ai-causal").data()
     assert data["tokens"] == ["I", "love", "AI"]
     for step in data["steps"]:
-        assert {"name", "tex", "says", "rows", "columns", "values"} <= set(step)
+        assert {"name", "tex", "description", "rows", "columns", "values"} <= set(step)
     masked = next(step for step in data["steps"] if step["name"] == "masked")
     assert masked["values"][0][1:] == [None, None]
     json.dumps(data, allow_nan=False)

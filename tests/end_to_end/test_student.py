@@ -25,7 +25,7 @@ def test_from_nothing_to_one_number(peasy):
     assert [name for name in found if name in ("scores", "scaled", "weights", "context")] == [
         "scores", "scaled", "weights", "context",
     ]  # fmt: skip
-    assert set(found["weights"]) >= {"name", "tex", "says", "rows", "columns", "values"}
+    assert set(found["weights"]) >= {"name", "tex", "description", "rows", "columns", "values"}
     for row, known in zip(found["weights"]["values"], WEIGHTS, strict=True):
         assert row == pytest.approx(known, abs=1e-4)
 

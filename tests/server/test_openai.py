@@ -146,7 +146,7 @@ def test_completion_with_an_encoder_decoder(ask, folders):
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "says"),
+    ("asked", "error", "description"),
     [
         ({"model": "nobody"}, openai.NotFoundError, 'No model "nobody"'),
         ({"model": "encoder"}, openai.BadRequestError, "/v1/embeddings"),

@@ -34,7 +34,7 @@ def test_two_models_with_the_servers_numbers(open_tiny_studio):
         home = side(page, letter)
         assert home.locator(".result-text").inner_text() == (answer or "(nothing)")
         facts = home.locator(".facts li").all_inner_texts()
-        assert facts[:2] == found["says"]
+        assert facts[:2] == found["description"]
         links = home.locator("peasy-links").evaluate(
             "async (links) => { await links.ready; const n = links.numbers;"
             " return Array.from(n.codes, (_, at) => n.at(at)); }"

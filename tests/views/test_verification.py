@@ -44,7 +44,7 @@ def test_sentence_counts_checked_equalities():
 
 def finding(name, level):
     return ImplementationFinding(
-        name, level, "says", "formula", "likely", "fix", 4, "code", FirstDifference((0,), 1.0, 2.0)
+        name, level, "description", "formula", "likely", "fix", 4, "code", FirstDifference((0,), 1.0, 2.0)
     )
 
 

@@ -26,7 +26,7 @@ class ResolvedModel:
 
 def built_in_models() -> dict[str, Path]:
     """Return the models that are shipped with peasy."""
-    parent = Path(__file__).parent.parent / "models" / "ready"
+    parent = Path(__file__).parent.parent / "models" / "built_in"
     return {folder.name: folder for folder in sorted(parent.glob("*")) if (folder / "manifest.json").is_file()}
 
 

@@ -72,7 +72,7 @@ class AlignResult(Result):
             "heads": heads,
             "weights": to_plain(alignment.weights),
             "order": to_plain(self.word_order),
-            "says": list(self.summary),
+            "description": list(self.summary),
             "caveat": alignment.caveat,
         }
 

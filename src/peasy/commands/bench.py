@@ -62,7 +62,7 @@ class BenchResult(Result):
             "model": self.name,
             "parameters": self.parameters,
             "speeds": [asdict(speed) for speed in self.throughputs],
-            "says": list(self.description),
+            "description": list(self.description),
             "machine": self.machine,
         }
 

@@ -23,7 +23,7 @@ class CatalogueResult(Result):
         """Name, kind, description and usage of each corpus."""
         return {
             "corpora": [
-                {"name": corpus.name, "kind": corpus.kind, "says": corpus.description, "usage": corpus.usage}
+                {"name": corpus.name, "kind": corpus.kind, "description": corpus.description, "usage": corpus.usage}
                 for corpus in BUILT_IN.values()
             ]
         }

@@ -59,7 +59,7 @@ class EvaluateResult(Result):
             "split": facts.split,
             "counted": facts.sample_count,
             "measures": {m.name: m.value if math.isfinite(m.value) else None for m in facts.metrics},
-            "says": {measure.name: measure.description for measure in facts.metrics},
+            "description": {measure.name: measure.description for measure in facts.metrics},
             "categories": {name: {"right": right, "asked": count} for name, right, count in facts.categories},
             "wrong": [dict(zip(("source", "wanted", "written"), row, strict=True)) for row in facts.errors],
             "notes": list(facts.notes),

@@ -27,7 +27,7 @@ class ExamplesResult(Result):
                 {
                     "name": name,
                     "title": example.title,
-                    "says": example.description,
+                    "description": example.description,
                     "source": example.source,
                     "tokens": list(example.tokens),
                 }

@@ -223,7 +223,7 @@ def _resolve_cell(worked: WorkedExample, cell: str | tuple[str, int | str, int |
 def _step_data(step: WorkedStep) -> dict[str, Any]:
     values = [[None if value == -np.inf else value for value in row] for row in step.values.tolist()]
     return {
-        "name": step.name, "tex": step.tex, "says": step.description,
+        "name": step.name, "tex": step.tex, "description": step.description,
         "rows": list(step.rows), "columns": list(step.columns), "values": values,
         "row_axis": step.row_axis, "column_axis": step.column_axis,
     }  # fmt: skip

@@ -111,7 +111,7 @@ def model(name: str | Path, *, offline: bool = False, ask: Confirm | None = None
 
 def read_card(folder: Path | None) -> dict[str, Any] | None:
     """Read the model card (`card.json`) of a folder; None without one."""
-    from peasy.models.ready import CARD_FILE
+    from peasy.models.built_in import CARD_FILE
 
     return SafeFolder(folder).read_json(CARD_FILE) if folder is not None and (folder / CARD_FILE).is_file() else None
 
@@ -120,7 +120,7 @@ def box_data(box: "Box") -> dict[str, Any]:
     """Return a box and its inner boxes as plain data."""
     return {
         "name": box.name,
-        "says": box.description,
+        "description": box.description,
         "times": box.times,
         "parameters": box.parameters,
         "bytes": box.bytes,
@@ -138,7 +138,7 @@ def _card_parts(card: Mapping[str, Any]) -> tuple[DocumentPart, ...]:
         ("cannot", card["limits"]),
         ("licence", card["licence"]),
     )
-    return Paragraph(card["says"]), Table(("", ""), rows), Table(("on the validation split", ""), figures)
+    return Paragraph(card["description"]), Table(("", ""), rows), Table(("on the validation split", ""), figures)
 
 
 def _build_without_weights(folder: Path) -> Any:

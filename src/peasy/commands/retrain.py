@@ -20,14 +20,14 @@ from peasy.commands.runs import RECIPE
 from peasy.commands.train import train_events
 from peasy.datasets import open_corpus
 from peasy.extras import require_extra
-from peasy.models.ready import CARD_FILE, BuiltinModelRecipe, recipe
+from peasy.models.built_in import CARD_FILE, BuiltinModelRecipe, recipe
 from peasy.views.document import Cell, Document, Paragraph, Table
 
 if TYPE_CHECKING:
     from peasy.training.event import Event
 
 WEIGHTS = "model.safetensors"
-READY = "ready"
+BUILT_IN_RUNS = "built-in"
 _TOLERANCE = 0.02
 """Tolerance for figures of another machine: absolute for fractions, relative for larger numbers."""
 
@@ -118,7 +118,7 @@ def retrain(
         if hear is not None:
             hear(event)
     assert folder is not None
-    stored, shipped = _save_ready(load(folder, device="cpu"), folder / READY, ready_recipe), built_in_models().get(name)
+    stored, shipped = _save_ready(load(folder, device="cpu"), folder / BUILT_IN_RUNS, ready_recipe), built_in_models().get(name)
     same = shipped is not None and _weights_hash(stored) == _weights_hash(shipped)
     return RetrainResult(name, stored, read_card(stored) or {}, read_card(shipped), same)
 
@@ -151,12 +151,12 @@ def _make_card(loaded: LoadedModel, ready_recipe: BuiltinModelRecipe) -> dict[st
     figures = evaluate(loaded, corpus).measures
     alignment_head = find_alignment_head(loaded, corpus)
     return {
-        "says": ready_recipe.description,
+        "description": ready_recipe.description,
         "limits": ready_recipe.limits,
         "command": ready_recipe.command(),
         "data": {
             "name": corpus.name,
-            "says": corpus.description,
+            "description": corpus.description,
             "licence": corpus.licence,
             "sha256": corpus.card.hash,
         },

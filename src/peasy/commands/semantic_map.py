@@ -84,7 +84,7 @@ class WordMapResult(Result):
             "seed": self.seed,
             "exact": self.is_exact_init,
         }
-        return {"model": self.model, **sides, **details, "says": self.summary}
+        return {"model": self.model, **sides, **details, "description": self.summary}
 
     def __repr__(self) -> str:
         return f"WordsResult({self.model}: {len(self.after)} words)"

@@ -68,7 +68,7 @@ class DatasetCard:
         return {
             "name": self.name,
             "kind": self.kind,
-            "says": self.description,
+            "description": self.description,
             "licence": self.licence,
             "hash": self.hash,
             "sizes": {split: {"documents": s.documents, "characters": s.characters} for split, s in self.sizes.items()},

@@ -53,7 +53,7 @@ def _maps(maps: Maps, decimals: int) -> dict[str, Any]:
     numbers = quantise(maps.values)
     data = {
         "title": sanitize.one_line(maps.title),
-        "says": sanitize.one_line(maps.description),
+        "description": sanitize.one_line(maps.description),
         "rows": _labels(maps.rows),
         "columns": _labels(maps.columns),
         "down": _labels(maps.down),
@@ -88,7 +88,7 @@ def _links(links: Links, decimals: int) -> dict[str, Any]:
     numbers = quantise(links.weights)
     return {
         "title": sanitize.one_line(links.title),
-        "says": sanitize.one_line(links.description),
+        "description": sanitize.one_line(links.description),
         "left": _labels(links.left),
         "right": _labels(links.right),
         "leftAxis": sanitize.one_line(links.left_axis),

@@ -87,7 +87,7 @@ WIDGET_STYLE = (
 INLINE_STYLES = {
     "<figure": '<figure style="display:inline-block;vertical-align:top;margin:0 2em 1em 0"',
     "<caption>": '<caption style="caption-side:top;text-align:left;padding:0 0 .4em;max-width:26em">',
-    ' class="says"': ' style="display:block;opacity:.75;font-size:.9em"',
+    ' class="description"': ' style="display:block;opacity:.75;font-size:.9em"',
     ' class="corner"': ' style="text-align:left;opacity:.75;font-size:.85em;padding:.2em .6em .2em 0"',
     "<td>": '<td style="text-align:right;padding:.2em .6em">',
     ' class="gap"': ' style="text-align:right;padding:.2em .6em"',
@@ -178,7 +178,7 @@ class _PageRenderer:
         if matrix.tex:
             head += f' <span class="formula">{self.formula(matrix.tex)}</span>'
         if matrix.description:
-            head += f'<span class="says">{_escape_line(matrix.description)}</span>'
+            head += f'<span class="description">{_escape_line(matrix.description)}</span>'
         return (
             f'<figure class="matrix"><table><caption>{head}</caption>'
             f"<thead>{self._header(grid)}</thead><tbody>{''.join(self._row(grid, row) for row in grid.rows)}</tbody>"

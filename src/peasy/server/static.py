@@ -30,7 +30,7 @@ def suffix(name: str) -> str:
 
 def list_files() -> dict[str, Traversable]:
     """Return every static file by its URL path."""
-    own = dict(_list_folder(files("peasy.server") / "web", "/"))
+    own = dict(_list_folder(files("peasy.server") / "studio", "/"))
     return own | dict(_list_folder(files("peasy.render") / "web", "/web/render/"))
 
 

@@ -1,7 +1,7 @@
 // Words in two columns, joined by lines or ribbons as strong as their weight. Hovering or focusing a word leaves only
 // its own links.
 
-import { Figure, define, make } from "./base.js";
+import { Figure, define, make } from "./figure.js";
 import { CATEGORY_COLOURS } from "./colour.js";
 import { unpackNumbers, writeNumber } from "./numbers.js";
 
@@ -159,7 +159,7 @@ class PeasyLinks extends Figure {
     this.status = make("p", { class: "read", role: "status" });
     this.words = make("div", { class: "words" });
     const parts = [make("h3", {}, data.title), this.words, this.status];
-    if (data.says) parts.push(make("p", { class: "quiet" }, data.says));
+    if (data.description) parts.push(make("p", { class: "quiet" }, data.description));
     this.fillShadowRoot(make("div", { class: "frame" }, ...parts));
     this.repaint();
   }

@@ -1,8 +1,8 @@
 // Grid of attention heat maps: thumbnails of all, one large, its tokens with links or shaded text, every number on hover.
 
-import { Figure, define, make, makeSelect } from "./base.js";
-import { explainWeight } from "./cell.js";
-import { HeatMap } from "./chart.js";
+import { Figure, define, make, makeSelect } from "./figure.js";
+import { explainWeight } from "./weight.js";
+import { HeatMap } from "./heatmap.js";
 import { paintCells, rampOf, shrinkMap } from "./colour.js";
 import { drawLinks } from "./links.js";
 import { rangeOf, rangeOfAll, unpackFloats, unpackNumbers, writeNumber } from "./numbers.js";
@@ -64,7 +64,7 @@ class PeasyMaps extends Figure {
     const groups = columns.map((parts) => make("div", { class: "side-by-side" }, ...parts));
     const body = make("div", { class: several ? "body" : "body one" }, ...groups);
     const keysHint = several ? `${KEYS_HINT} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : "";
-    const notes = [data.says, this.precisionNote(data), this.canExplain ? CELL_HINT : "", keysHint];
+    const notes = [data.description, this.precisionNote(data), this.canExplain ? CELL_HINT : "", keysHint];
     const quiet = notes.filter(Boolean).map((sentence) => make("p", { class: "quiet" }, sentence));
     this.fillShadowRoot(make("div", { class: "frame" }, make("h3", {}, data.title), this.makeToolbar(data, several), body, ...quiet));
     this.onkeydown = (event) => this.onKeyDown(event);

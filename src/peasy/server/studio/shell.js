@@ -1,0 +1,235 @@
+// Application shell: navigation rail, top bar, keyboard shortcuts, and the URL that holds all state.
+//
+// A page is a module page/<name>.js with `export const page = {name, title, letter, model?, text?}` and
+// `export async function open(place, state, shell)`, which returns a function that closes it. `model` selects the
+// models of the page's model list (a list of kinds such as ["gpt"], a predicate, or true for all), `text` is the
+// placeholder of the text field. Pages use the public methods of class Shell below.
+
+import { fetchFile, request, stream } from "./api.js";
+import { element } from "./element.js";
+import { KeyBindings } from "./keys.js";
+import { PAGES } from "./pages.js";
+import { TopBar } from "./topbar.js";
+import { nextTheme } from "./theme.js";
+
+class Shell {
+  #closePage = null;
+  #abortController = new AbortController();
+  #stateListener = null;
+  #openCount = 0;
+
+  constructor() {
+    this.place = document.getElementById("place");
+    this.liveRegion = document.getElementById("live-region");
+    this.element = element;
+    this.keys = new KeyBindings();
+    this.bar = new TopBar(this, document.getElementById("bar"));
+    this.rail = document.getElementById("rail");
+    this.menuItems = { exports: () => [], copies: () => [] };
+  }
+
+  /** Name of the open page, from the URL. */
+  get name() {
+    return location.pathname.split("/")[1] || "work";
+  }
+
+  /** Parameters of the URL. */
+  get state() {
+    return Object.fromEntries(new URLSearchParams(location.search));
+  }
+
+  /** Aborted when the page is left: cancels all its requests. */
+  get signal() {
+    return this.#abortController.signal;
+  }
+
+  /**
+   * Change parameters of the URL; null or "" removes one. Replaces the history entry unless `push`.
+   * The page's state listener is not called: the page made the change.
+   */
+  setState(changes, { push = false } = {}) {
+    const url = this.#url(this.name, { ...this.state, ...changes });
+    if (url === location.pathname + location.search) return;
+    history[push ? "pushState" : "replaceState"](null, "", url);
+    this.bar.show(this.state);
+  }
+
+  /** Open another page with these parameters, as a new history entry. */
+  navigate(name, state = {}) {
+    history.pushState(null, "", this.#url(name, state));
+    return this.open();
+  }
+
+  /** Listen to state changes from outside (back button, model, text); without a listener the page is reopened. */
+  onStateChange(listener) {
+    this.#stateListener = listener;
+  }
+
+  request(command, body, options = {}) {
+    return request(command, body, { signal: this.signal, ...options });
+  }
+
+  stream(path, body, onEvent, options = {}) {
+    return stream(path, body, onEvent, { signal: this.signal, ...options });
+  }
+
+  /** Name of the model in the URL, or the first that fits the page; throws if there is none. */
+  async modelName(filter = true) {
+    const name = this.state.m ?? (await this.bar.listModels(filter))[0]?.name;
+    if (!name) throw Object.assign(new Error("There is no model for this page yet."), { hint: "Train one (g r), or import one: peasy import." });
+    return name;
+  }
+
+  /** Announce a text to screen readers. */
+  announce(text) {
+    this.liveRegion.textContent = text;
+  }
+
+  /** Show an error and its hint, in `container` or on top of the page; aborted requests are ignored. */
+  showError(error, container = null) {
+    if (error?.name === "AbortError") return;
+    const box = element("div", { class: "refusal", role: "alert" }, element("strong", {}, "✗ ", error.message), error.hint && element("p", {}, error.hint));
+    if (container) container.replaceChildren(box);
+    else {
+      this.clearError();
+      this.place.prepend(box);
+    }
+    if (!error.hint && !error.status) console.error(error);
+  }
+
+  /** Remove the error on top of the page. */
+  clearError() {
+    this.place.querySelector(":scope > .refusal")?.remove();
+  }
+
+  /** Set the items of the export menu: a command whose result is saved as a file, and others as `{label, run}`. */
+  setExports(getRequest, moreItems = () => []) {
+    this.menuItems.exports = () => [...(getRequest ? this.#fileItems(getRequest) : []), ...moreItems()];
+  }
+
+  /** Set the items of the copy menu: `{label, text}`, where text is a string or a (possibly async) function. */
+  setCopyItems(getItems) {
+    this.menuItems.copies = () => getItems().map(({ label, text }) => ({ label, run: () => this.copyText(text, label) }));
+  }
+
+  async copyText(text, label = "") {
+    try {
+      await navigator.clipboard.writeText(typeof text === "function" ? await text() : text);
+      this.bar.showNote(`Copied${label ? `: ${label}` : ""}.`);
+    } catch (error) {
+      this.showError(error.name === "NotAllowedError" ? new Error("The browser did not allow copying.") : error);
+    }
+  }
+
+  #fileItems(getRequest) {
+    const formats = [["SVG", "svg"], ["PNG", "png"], ["HTML", "html"], ["CSV", "csv"], ["LaTeX", "tex"], ["Markdown", "md"], ["JSON", "json"]];
+    return formats.map(([label, format]) => ({ label, run: () => this.#saveFile(getRequest, format) }));
+  }
+
+  async #saveFile(getRequest, format) {
+    const { command, body } = getRequest();
+    this.bar.showNote(`Rendering ${format} …`);
+    try {
+      const { blob, name } = await fetchFile(`/api/${command}`, { ...body, format }, { signal: this.signal });
+      const { saveBlob } = await import("./document.js");
+      saveBlob(blob, name);
+      this.bar.showNote(`Saved ${name}.`);
+    } catch (error) {
+      this.showError(error);
+    }
+  }
+
+  #url(name, state) {
+    const query = new URLSearchParams(Object.entries(state).filter(([, value]) => value !== null && value !== undefined && value !== ""));
+    return `/${name}${query.size ? `?${query}` : ""}`;
+  }
+
+  /** Call the page's state listener, or reopen the page if it has none. */
+  notifyState() {
+    this.bar.show(this.state);
+    if (this.#stateListener) this.#stateListener(this.state);
+    else this.open();
+  }
+
+  /** Open the page of the URL. */
+  async open() {
+    const turn = (this.#openCount += 1);
+    this.#leave();
+    const known = PAGES.find(({ name }) => name === this.name);
+    this.#markCurrent(known);
+    if (!known) return this.showError(Object.assign(new Error(`There is no page "${this.name}".`), { hint: "Choose a page from the list." }));
+    try {
+      const module = await import(`./page/${known.name}.js`);
+      if (turn !== this.#openCount) return undefined;
+      this.bar.configure(module.page, this.state);
+      const close = await module.open(this.place, this.state, this);
+      if (turn === this.#openCount) this.#closePage = close;
+      else close?.();
+    } catch (error) {
+      if (turn === this.#openCount) this.showError(error);
+    }
+    return undefined;
+  }
+
+  #leave() {
+    this.#closePage?.();
+    this.#closePage = null;
+    this.#stateListener = null;
+    this.#abortController.abort();
+    this.#abortController = new AbortController();
+    this.keys.clearPageKeys();
+    this.menuItems = { exports: () => [], copies: () => [] };
+    this.place.replaceChildren();
+  }
+
+  #markCurrent(known) {
+    document.title = known ? `${known.title} · peasy studio` : "peasy studio";
+    this.openPage = known?.name;
+    for (const link of this.rail.querySelectorAll("a[data-page]")) {
+      if (link.dataset.page === known?.name) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    this.announce(known?.title ?? "");
+  }
+
+  start() {
+    this.rail.append(element("a", { class: "brand", href: "/work", "aria-label": "peasy studio" }, element("b", {}, "peasy")), element("ul", {}, PAGES.map((page) => this.#railLink(page))));
+    // Links between pages change the view without reloading the document.
+    document.addEventListener("click", (event) => this.#onLinkClick(event));
+    window.addEventListener("popstate", () => (this.openPage === this.name ? this.notifyState() : this.open()));
+    this.keys.addGlobalKeys(this.#globalKeys());
+    this.keys.addNavigationKeys(PAGES.map(({ name, title, letter }) => ({ key: letter, label: title, run: () => this.navigate(name, this.sharedState()) })));
+    this.open();
+  }
+
+  #railLink({ name, title, letter }) {
+    return element("li", {}, element("a", { href: `/${name}`, "data-page": name, "aria-keyshortcuts": `g ${letter}` }, title, element("kbd", { "aria-hidden": "true" }, `g ${letter}`)));
+  }
+
+  /** State shared between pages: the text. A model may not fit the next page. */
+  sharedState() {
+    return this.state.t ? { t: this.state.t } : {};
+  }
+
+  #onLinkClick(event) {
+    const link = event.target.closest?.("a[href]");
+    if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.origin !== location.origin || link.hasAttribute("download") || link.hash) return;
+    const name = link.pathname.split("/")[1];
+    if (!PAGES.some((page) => page.name === name)) return;
+    event.preventDefault();
+    this.navigate(name, link.dataset.page ? this.sharedState() : Object.fromEntries(new URLSearchParams(link.search)));
+    this.place.focus({ preventScroll: false });
+  }
+
+  #globalKeys() {
+    return [
+      { key: "/", label: "Go to the text field", run: () => this.bar.focusText() },
+      { key: "e", label: "Export", run: () => this.bar.exportMenu.open() },
+      { key: "c", label: "Copy", run: () => this.bar.copyMenu.open() },
+      { key: "t", label: "Theme: light, dark, high contrast, system", run: () => this.bar.showNote(`Theme: ${nextTheme()}`) },
+      { key: "?", label: "Show this list", run: () => this.keys.show() },
+    ];
+  }
+}
+
+new Shell().start();

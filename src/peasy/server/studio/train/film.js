@@ -1,0 +1,119 @@
+// Attention on one sentence at every checkpoint of a run, with a slider over the checkpoints.
+
+import { renderDocument } from "../document.js";
+import { button, element, field, select, slider } from "../element.js";
+
+const FRAME_TIME = 700; // milliseconds per checkpoint
+
+export class AttentionFilm {
+  constructor(shell) {
+    Object.assign(this, { shell, run: null, playTimer: 0 });
+    this.bar = element("div", { class: "row end" });
+    this.container = element("div", {});
+    this.element = element("section", { "aria-label": "Attention during training" }, element("h3", {}, "Attention during training"), this.bar, this.container);
+  }
+
+  clear() {
+    this.close();
+    [this.run, this.maps, this.result] = [null, null, null];
+    [this.bar, this.container].forEach((part) => part.replaceChildren());
+  }
+
+  async show(run, state) {
+    this.run = run;
+    this.modulePath = state.place ?? null;
+    this.chosenStep = state.step === undefined ? null : Number(state.step);
+    await this.update();
+  }
+
+  /** Request the frames again: there may be another checkpoint. The last one is shown unless one was chosen. */
+  async update() {
+    if (!this.run) return;
+    try {
+      const response = await this.shell.request("film", { name: this.run, html: true, ...(this.modulePath ? { place: this.modulePath } : {}) });
+      if (!response.result.steps.length) return this.showEmpty();
+      const unchanged = this.result && JSON.stringify(this.result) === JSON.stringify(response.result);
+      if (!unchanged) this.draw(response);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      this.showEmpty();
+      this.shell.showError(error, this.container);
+    }
+  }
+
+  showEmpty() {
+    [this.maps, this.result] = [null, null];
+    this.bar.replaceChildren();
+    this.container.replaceChildren(element("p", { class: "quiet" }, "Nothing recorded yet. Models with attention are recorded at every checkpoint; other models have none."));
+  }
+
+  draw(response) {
+    const { steps, places, place, text, caveat } = response.result;
+    this.result = response.result;
+    const rendered = renderDocument(response);
+    this.maps = rendered.querySelector("peasy-maps");
+    const last = steps.length - 1;
+    const frame = this.chosenStep === null ? last : Math.min(Math.max(steps.indexOf(this.chosenStep), 0), last);
+    this.slider = slider("after step", { min: 0, max: last, step: 1, value: frame, write: (index) => steps[index].toLocaleString("en") }, (index) => this.showFrame(index));
+    this.playButton = button("Play", () => this.play());
+    const attention = field("attention", select(places.map((path) => [path, describePath(path)]), place, (path) => {
+      this.modulePath = path;
+      this.shell.setState({ place: path });
+      this.update();
+    }));
+    this.bar.replaceChildren(attention, this.slider, this.playButton);
+    [...rendered.children].filter((child) => child.matches("p.note") && child.textContent.toLowerCase() === caveat.toLowerCase()).forEach((child) => child.remove());
+    this.container.replaceChildren(element("p", { class: "sentence" }, element("bdi", {}, text)), rendered, element("p", { class: "quiet" }, caveat.charAt(0).toUpperCase() + caveat.slice(1)));
+    this.maps?.addEventListener("peasy-select", ({ detail }) => this.showStep(detail.mapColumn));
+    this.maps?.ready?.then(() => frame !== last && this.maps.selectMap(this.maps.mapRow, frame));
+  }
+
+  /** Show the frame of one checkpoint. */
+  showFrame(index) {
+    this.maps?.selectMap(this.maps.mapRow, index);
+    this.showStep(index);
+  }
+
+  /** Show the step of a frame on the slider and in the URL. */
+  showStep(index) {
+    const input = this.slider.querySelector("input");
+    const step = this.result.steps[index];
+    input.value = index;
+    this.slider.querySelector("output").textContent = step.toLocaleString("en");
+    input.setAttribute("aria-valuetext", `step ${step}`);
+    this.chosenStep = index === this.result.steps.length - 1 ? null : step;
+    this.shell.setState({ step: this.chosenStep });
+  }
+
+  moveFrame(change) {
+    if (!this.maps) return;
+    this.showFrame(Math.min(Math.max(this.maps.mapColumn + change, 0), this.result.steps.length - 1));
+  }
+
+  play() {
+    if (!this.maps) return;
+    if (this.playTimer) return this.pause();
+    this.playButton.textContent = "Pause";
+    if (this.maps.mapColumn === this.result.steps.length - 1) this.showFrame(0);
+    this.playTimer = setInterval(() => {
+      if (!this.maps || this.maps.mapColumn >= this.result.steps.length - 1) return this.pause();
+      return this.moveFrame(1);
+    }, FRAME_TIME);
+    return undefined;
+  }
+
+  pause() {
+    clearInterval(this.playTimer);
+    this.playTimer = 0;
+    if (this.playButton) this.playButton.textContent = "Play";
+  }
+
+  close() {
+    this.pause();
+  }
+}
+
+function describePath(path) {
+  const [stack, layer, part] = path.split(".");
+  return `${stack}, layer ${layer}${part === "attention" ? "" : `, ${part.replaceAll("_", " ")}`}`;
+}

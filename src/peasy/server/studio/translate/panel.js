@@ -1,0 +1,152 @@
+// Panel of one translation model: its translation, word alignment of one head, all heads, and its beam search tree.
+
+import { renderDocument } from "../document.js";
+import { element, field, select } from "../element.js";
+import { drawTree } from "./tree.js";
+
+const BEAM_DELAY = 150; // milliseconds after the last move of the slider before the request
+
+export class TranslatorPanel {
+  constructor(letter, models, shell, onModelChange) {
+    Object.assign(this, { letter, shell });
+    this.modelSelect = select(models.map(({ name }) => name), "", (name) => {
+      shell.setState({ [letter]: name, ...this.headState(null, null) }, { push: true });
+      [this.model, this.layer, this.head] = [name, null, null];
+      onModelChange();
+    });
+    this.kindLabel = element("span", { class: "quiet" });
+    this.translation = element("p", { class: "result-text", "aria-live": "polite" });
+    this.heads = element("div", {});
+    this.picture = element("div", {});
+    this.tree = element("section", { "aria-label": "Beams" });
+    this.element = element("section", { class: "side card", "aria-label": `Translator ${letter}` },
+      element("div", { class: "row end" }, field(letter === "a" ? "left" : "right", this.modelSelect), this.kindLabel), this.translation, this.heads, this.picture, this.tree);
+  }
+
+  /** URL parameters of the chosen head. */
+  headState(layer, head) {
+    return { [`l${this.letter}`]: layer, [`h${this.letter}`]: head };
+  }
+
+  show(state, defaultModel, text, numBeams) {
+    const number = (value) => (value === undefined ? null : Number(value));
+    this.model = state[this.letter] ?? defaultModel;
+    if (![...this.modelSelect.options].some(({ value }) => value === this.model)) this.model = defaultModel;
+    this.modelSelect.value = this.model;
+    [this.layer, this.head] = [number(state[`l${this.letter}`]), number(state[`h${this.letter}`])];
+    return this.translate(text, numBeams);
+  }
+
+  alignBody(text) {
+    const head = this.head === null ? {} : { layer: this.layer, head: this.head };
+    return { model: this.model, text, ...(this.answer === null || this.answer === undefined ? {} : { answer: this.answer }), ...head };
+  }
+
+  /** Find the best translation by beam search, then align its words. */
+  async translate(text, numBeams) {
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    this.element.classList.add("busy");
+    try {
+      const { result } = await this.shell.request("beams", { model: this.model, text, beam: numBeams });
+      if (turn !== this.turn) return;
+      this.text = text;
+      this.answer = result.found[0].text;
+      this.drawTree(result);
+      await this.align(turn);
+    } catch (error) {
+      if (turn !== this.turn) return;
+      this.answer = null;
+      [this.translation, this.heads, this.tree].forEach((part) => part.replaceChildren());
+      this.shell.showError(error, this.picture);
+    } finally {
+      if (turn === this.turn) this.element.classList.remove("busy");
+    }
+  }
+
+  translateSoon(text, numBeams) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.translate(text, numBeams), BEAM_DELAY);
+  }
+
+  async align(turn = this.turn) {
+    const response = await this.shell.request("align", { ...this.alignBody(this.text), html: true });
+    if (turn !== this.turn) return;
+    const { result } = response;
+    [this.layer, this.head] = [result.layer, result.head];
+    this.kindLabel.textContent = result.kind === "encoder-decoder" ? "Transformer" : "recurrent with attention (2015)";
+    this.translation.replaceChildren(element("bdi", {}, result.answer.text || "(nothing)"));
+    this.heads.replaceChildren(...this.headGrid(result));
+    this.drawAlignment(response);
+  }
+
+  /** The ribbons first; the map, the ranking and all numbers in a closed <details>. */
+  drawAlignment(response) {
+    const { result } = response;
+    const rendered = [...renderDocument(response).children];
+    const ribbons = rendered.find((child) => child.querySelector("peasy-links"));
+    const rest = rendered.filter((child) => child !== ribbons && !(child.matches("p.plain") && result.description.includes(child.textContent)));
+    const caveat = capitalize(result.caveat);
+    this.picture.replaceChildren(ribbons,
+      element("ul", { class: "facts" }, this.facts(result).map((fact) => element("li", {}, fact))),
+      element("p", { class: "quiet" }, caveat),
+      element("details", { class: "more" }, element("summary", {}, "As a heat map, and all heads ranked by alignment"), rest.filter((child) => child.textContent !== caveat)));
+  }
+
+  facts({ description, order, source, answer }) {
+    const quote = (indices, words) => indices.map((index) => `“${words[index]}”`).join(", ");
+    const facts = [...description];
+    if (order.left.length) facts.push(`Not aligned: ${quote(order.left, source.words)}.`);
+    if (order.shared.length) facts.push(`Aligned with several words: ${quote(order.shared, source.words)}.`);
+    if (!answer.text) facts.push("The translation is empty.");
+    return facts;
+  }
+
+  headGrid({ heads, best }) {
+    const layers = [...new Set(heads.map(({ layer }) => layer))].sort((a, b) => a - b);
+    const numHeads = Math.max(...heads.map(({ head }) => head)) + 1;
+    [this.layers, this.numHeads] = [layers, numHeads];
+    if (heads.length === 1) return [element("p", { class: "quiet" }, "This model has one attention with one head.")];
+    const grid = element("div", { class: "heads-grid", role: "group", "aria-label": "Layer and head; the star marks the head that aligns best" });
+    grid.style.gridTemplateColumns = `auto repeat(${numHeads}, auto)`;
+    for (const layer of layers) {
+      grid.append(element("span", {}, `layer ${layer}`), ...Array.from({ length: numHeads }, (_, head) => {
+        const isBest = best.layer === layer && best.head === head;
+        const isChosen = this.layer === layer && this.head === head;
+        return element("button", { type: "button", class: isBest ? "best" : null, "aria-pressed": String(isChosen), "aria-label": `layer ${layer}, head ${head}${isBest ? ", aligns best" : ""}`, onclick: () => this.chooseHead(layer, head) }, isBest ? `★ ${head}` : String(head));
+      }));
+    }
+    return [element("p", { class: "quiet" }, "Choose a head; the star marks the one that aligns best."), grid];
+  }
+
+  async chooseHead(layer, head) {
+    [this.layer, this.head] = [layer, head];
+    this.shell.setState(this.headState(layer, head));
+    const label = document.activeElement?.getAttribute("aria-label");
+    try {
+      await this.align();
+      if (label) this.heads.querySelector(`button[aria-label="${CSS.escape(label)}"]`)?.focus();
+    } catch (error) {
+      this.shell.showError(error, this.picture);
+    }
+  }
+
+  moveHead(layerStep, headStep) {
+    if (!this.layers || this.layers.length * this.numHeads < 2) return;
+    const layerIndex = Math.min(Math.max(this.layers.indexOf(this.layer) + layerStep, 0), this.layers.length - 1);
+    this.chooseHead(this.layers[layerIndex], Math.min(Math.max(this.head + headStep, 0), this.numHeads - 1));
+  }
+
+  chooseBestHead() {
+    this.shell.setState(this.headState(null, null));
+    [this.layer, this.head] = [null, null];
+    return this.align().catch((error) => this.shell.showError(error, this.picture));
+  }
+
+  drawTree(result) {
+    this.tree.replaceChildren(element("h2", {}, result.width === 1 ? "One beam" : `${result.width} beams`), ...drawTree(result));
+  }
+}
+
+function capitalize(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,87 @@
+// Beam search as a tree: hypotheses from left to right, the best one highlighted.
+
+import { element, table, tableDetails } from "../element.js";
+import { downloadButtons } from "../download.js";
+
+const [ROW_HEIGHT, GAP, FONT_SIZE] = [27, 26, 13];
+let measuringContext;
+
+/** @param {{branches: object[], found: object[]}} result of /api/beams */
+export function drawTree({ branches, found, width }) {
+  const roots = groupTokens(branches);
+  let numLeaves = 0;
+  const layOut = (group, x) => {
+    group.x = x;
+    group.textWidth = measureText(group.text, group.won);
+    group.width = group.textWidth + (group.mark ? measureText(group.mark, group.won) : 0);
+    group.children.forEach((child) => layOut(child, x + group.width + GAP));
+    group.y = group.children.length ? (group.children[0].y + group.children.at(-1).y) / 2 : 14 + ROW_HEIGHT * numLeaves++;
+  };
+  const root = { text: "", mark: "", children: roots, won: true };
+  layOut(root, 6);
+  const groups = roots.flatMap(flattenGroup);
+  const size = [Math.max(...groups.map((group) => group.x + group.width)) + 12, numLeaves * ROW_HEIGHT + 6];
+  const svg = element("svg", { class: "tree", width: size[0], height: size[1], viewBox: `0 0 ${size.join(" ")}`, role: "img", "aria-label": `Beam search with ${width} beams: ${found.map(({ text }) => text).join("; ")}` },
+    [root, ...groups].flatMap(drawEdges), element("circle", { cx: root.x + 3, cy: root.y, r: 4, fill: "currentColor" }), groups.map(drawNode));
+  const rows = branches.map((branch) => [String(branch.step), hypothesisText(branches, branch), branch.chance.toFixed(4), branch.logprob.toFixed(4), outcome(branch)]);
+  const columns = ["token", "hypothesis", "probability", "log-probability", "outcome"];
+  return [
+    element("div", { class: "tree-home", tabindex: 0, role: "group", "aria-label": "Beam search tree" }, svg),
+    element("p", { class: "quiet" }, "● a finished hypothesis with its rank; × a hypothesis dropped because others were likelier. Thick lines are likely tokens."),
+    tableDetails(element("div", {}, table("Hypotheses", ["", "text", "score"], found.map(({ text, score }, index) => [String(index + 1), text, score.toFixed(4)])), table("Every branch", columns, rows)), "The tree as a table"),
+    downloadButtons("beams", () => svg, () => [columns, ...rows]),
+  ];
+}
+
+/** Join tokens that follow each other without branching into one group. */
+function groupTokens(branches) {
+  const children = branches.map(() => []);
+  branches.forEach((branch, index) => branch.parent >= 0 && children[branch.parent].push(index));
+  const byLogprob = (one, other) => other.bestLogprob - one.bestLogprob;
+  const build = (first) => {
+    const chain = [first];
+    while (children[chain.at(-1)].length === 1) chain.push(children[chain.at(-1)][0]);
+    const last = branches[chain.at(-1)];
+    const childGroups = children[chain.at(-1)].map(build).sort(byLogprob);
+    return {
+      text: chain.map((index) => branches[index].piece).join(""), tokens: chain.map((index) => branches[index]), children: childGroups, won: branches[first].best, last,
+      mark: last.fate === "ended" ? `● ${last.rank + 1}.` : last.fate === "dropped" ? "×" : "", bestLogprob: Math.max(last.logprob, ...childGroups.map(({ bestLogprob }) => bestLogprob)),
+    };
+  };
+  return branches.flatMap((branch, index) => (branch.parent < 0 ? [build(index)] : [])).sort(byLogprob);
+}
+
+function flattenGroup(group) {
+  return [group, ...group.children.flatMap(flattenGroup)];
+}
+
+function drawEdges(group) {
+  return group.children.map((child) => {
+    const [startX, endX] = [group.x + group.width + 3, child.x - 4];
+    const middleX = (startX + endX) / 2;
+    const strokeWidth = 0.8 + 3.4 * child.tokens[0].chance;
+    return element("path", { class: child.won ? "branch won" : "branch", "stroke-width": strokeWidth, d: `M${startX} ${group.y}C${middleX} ${group.y} ${middleX} ${child.y} ${endX} ${child.y}` });
+  });
+}
+
+function drawNode(group) {
+  const probabilities = group.tokens.map(({ piece, chance }) => `${piece} ${chance.toFixed(3)}`).join(", ");
+  return element("g", { class: group.won ? "won" : group.mark === "×" ? "gone" : null },
+    element("title", {}, `${probabilities}; log-probability ${group.last.logprob.toFixed(4)}; ${outcome(group.last)}`),
+    element("text", { class: "word", x: group.x, y: group.y + 4.5 }, group.text),
+    group.mark && element("text", { x: group.x + group.textWidth, y: group.y + 4.5 }, group.mark));
+}
+
+function outcome({ fate, rank }) {
+  return rank === null ? fate : rank === 0 ? "best" : `finished, rank ${rank + 1}`;
+}
+
+function hypothesisText(branches, branch) {
+  return branch.parent < 0 ? branch.piece : hypothesisText(branches, branches[branch.parent]) + branch.piece;
+}
+
+function measureText(text, bold) {
+  measuringContext ??= document.createElement("canvas").getContext("2d");
+  measuringContext.font = `${bold ? "bold " : ""}${FONT_SIZE}px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif`;
+  return measuringContext.measureText(text).width + 4;
+}

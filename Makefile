@@ -1,10 +1,10 @@
-# The two commands of the first screen: `make demo` and `make test`. A clean clone needs Python 3.11, pip and make.
+# The README's two commands: `make demo` and `make test`. A clean clone needs Python 3.11, pip and make.
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
-# Debian takes ensurepip out of Python: there the pip of the system fills the new environment.
+# Debian removes ensurepip from Python: there the system's pip installs pip into the new environment.
 WITHOUT_ENSUREPIP = { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install -qq pip; }
 
 .DEFAULT_GOAL := help
@@ -13,15 +13,15 @@ WITHOUT_ENSUREPIP = { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHO
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-demo: $(VENV)/.all ## Install peasy with all its parts into .venv and show a worked result
+demo: $(VENV)/.all ## Install peasy with all extras into .venv and show a worked example
 	@$(BIN)/peasy demo
 	@echo; $(BIN)/peasy look stories "The pizza came out of the oven and it tasted good" --query it
-	@echo; echo "All of it on a page: $(BIN)/peasy studio"
+	@echo; echo "In the browser: $(BIN)/peasy studio"
 
-test: $(VENV)/.dev browser ## Install what the tests need too, and run them
+test: $(VENV)/.dev browser ## Install the test dependencies and run the tests
 	@status=0; $(BIN)/python -m pytest -n $(JOBS) || status=$$?; $(BIN)/python tests/system.py; exit $$status
 
-check: $(VENV)/.dev ## All that a change must pass: format, lint, types, floors, docs, tests
+check: $(VENV)/.dev ## Everything a change must pass: format, lint, types, import layers, docs, tests
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -29,28 +29,28 @@ check: $(VENV)/.dev ## All that a change must pass: format, lint, types, floors,
 	$(BIN)/python docs/generate.py --check
 	@$(MAKE) --no-print-directory test
 
-fix: $(VENV)/.dev ## Format, repair what can be repaired, and write the generated pages anew
+fix: $(VENV)/.dev ## Format, fix lint errors and regenerate the generated pages
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 	@$(MAKE) --no-print-directory docs
 
-docs: $(VENV)/.all ## Write the generated pages and pictures anew
+docs: $(VENV)/.all ## Regenerate the generated pages and pictures
 	$(BIN)/python docs/generate.py
 
-faults: $(VENV)/.dev ## Kills, full disks, mutations by the thousand
+faults: $(VENV)/.dev ## Fault injection: kills, full disks, thousands of mutations
 	$(BIN)/python -m pytest -m faults
 
-bench: $(VENV)/.dev ## Measurements, side by side
-	@for each in $(filter-out __init__ measure,$(basename $(notdir $(wildcard bench/*.py)))); do \
-		echo "== $$each"; $(BIN)/python -m bench.$$each || exit 1; done
+bench: $(VENV)/.dev ## Benchmarks against other libraries
+	@for name in $(filter-out __init__ measure,$(basename $(notdir $(wildcard bench/*.py)))); do \
+		echo "== $$name"; $(BIN)/python -m bench.$$name || exit 1; done
 
 browser: $(VENV)/.dev
 	@$(BIN)/python tests/system.py --install
 
-clean: ## Remove what make made
+clean: ## Remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .import_linter_cache
 
-# Stamps: nothing is installed again until one of these two files changes.
+# Stamp files: nothing is installed again until one of these two files changes.
 $(VENV)/.all: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "peasy needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -60,6 +60,6 @@ $(VENV)/.all: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.all
-	@echo "Installing what the tests need ..."
+	@echo "Installing the test dependencies ..."
 	@$(INSTALL) --editable ".[dev]"
 	@touch $@

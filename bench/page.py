@@ -1,11 +1,11 @@
-"""How fast pages of looking are in Chromium: all heads of a GPT-2 shape, a long text, an answer to the pointer.
+"""Attention pages in Chromium: time to show all heads of a GPT-2 shape or a long text, hover latency, memory.
 
     python -m bench.page
 
-Each page is opened five times, in a browser of its own, with the network off. "Shown" is from the start of navigation
-to the first frame after the picture is complete, and what an empty page takes for that is said first; memory is that of
-the page's renderer process; hover is from the event to the next frame.
-A bound that is broken is exit code 1.
+Each page is opened five times, in a new browser, with the network off. "Shown" is the time from the start of navigation
+to the first frame after the figure is complete; an empty page is measured first. Memory is that of the page's renderer
+process; hover is the time from the event to the next frame.
+A missed bound is exit code 1.
 """
 
 import statistics
@@ -22,48 +22,48 @@ from peasy.cli.doctor import find_chromium
 from peasy.views import Document, Maps, Rows
 
 ROUNDS = 5
-BOUNDS = {"drawn": 500.0, "opened": 2000.0, "memory": 500.0, "hover": 50.0}
+BOUNDS = {"short": 500.0, "long": 2000.0, "memory": 500.0, "hover": 50.0}
 
-DRAWN = """async () => {
+PAINT_TIMES = """async () => {
     const maps = document.querySelector("peasy-maps");
     await maps.ready;
-    const built = performance.now();
+    const start = performance.now();
     maps.repaint();
-    const again = performance.now() - built;
+    const repaint = performance.now() - start;
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-    return { again, shown: window.__shown };
+    return { repaint, shown: window.__shown };
 }"""
 
-SHOWN = """new Promise((done) => document.addEventListener("DOMContentLoaded", done)).then(async () => {
+SHOWN_TIMER = """new Promise((done) => document.addEventListener("DOMContentLoaded", done)).then(async () => {
     await document.querySelector("peasy-maps")?.ready;
     requestAnimationFrame(() => setTimeout(() => { window.__shown = performance.now(); }));
 });"""
 
 HOVER = """async () => {
     const maps = document.querySelector("peasy-maps");
-    const { chart } = maps;
-    const took = [];
-    for (let turn = 0; turn < 40; turn++) {
-        const box = chart.canvas.getBoundingClientRect();
-        const [row, column] = [(turn * 7) % maps.rows, (turn * 3) % maps.columns];
-        const clientX = box.left + chart.left + chart.cell * (column + 0.5);
-        const clientY = box.top + chart.top + chart.cell * (row + 0.5);
+    const { heatMap } = maps;
+    const latencies = [];
+    for (let round = 0; round < 40; round++) {
+        const box = heatMap.canvas.getBoundingClientRect();
+        const [row, column] = [(round * 7) % maps.rows, (round * 3) % maps.columns];
+        const clientX = box.left + heatMap.left + heatMap.cellSize * (column + 0.5);
+        const clientY = box.top + heatMap.top + heatMap.cellSize * (row + 0.5);
         const start = performance.now();
-        chart.canvas.dispatchEvent(new PointerEvent("pointermove", { clientX, clientY, bubbles: true }));
+        heatMap.canvas.dispatchEvent(new PointerEvent("pointermove", { clientX, clientY, bubbles: true }));
         await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-        took.push(performance.now() - start);
+        latencies.push(performance.now() - start);
     }
-    return took;
+    return latencies;
 }"""
 
 
 def softmax_maps(layers: int, heads: int, count: int) -> Document:
     rng = np.random.default_rng(0)
-    seen = np.tril(np.ones((count, count), bool))
-    scores = np.where(seen, rng.normal(size=(layers, heads, count, count)) * 2, -np.inf)
-    raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights = np.where(seen, raised / raised.sum(axis=-1, keepdims=True), np.nan)
-    words = tuple(f"·word{place}" for place in range(count))
+    visible = np.tril(np.ones((count, count), bool))
+    scores = np.where(visible, rng.normal(size=(layers, heads, count, count)) * 2, -np.inf)
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = np.where(visible, exponentials / exponentials.sum(axis=-1, keepdims=True), np.nan)
+    words = tuple(f"·word{position}" for position in range(count))
     names = tuple(map(str, range(layers))), tuple(map(str, range(heads)))
     return Document("All heads", (Maps("Attention weights", weights, words, words, *names),))
 
@@ -75,7 +75,7 @@ def long_text(count: int = 4096, tile: int = 16, heads: int = 12, rows: int = 10
     )
     exact = Rows(tuple(range(40, count, count // rows)), rng.dirichlet(np.full(count, 0.01), size=(1, heads, rows)))
     exact = Rows(exact.positions[:rows], exact.values[:, :, : len(exact.positions)])
-    words = tuple(f"·word{place}" for place in range(count))
+    words = tuple(f"·word{position}" for position in range(count))
     names = ("0",), tuple(map(str, range(heads)))
     return Document(
         "A long text",
@@ -91,23 +91,25 @@ PAGES = {
 
 
 def memory_of(page) -> float:
-    """Megabytes of JavaScript and of the picture buffers that the page holds, as Chromium counts them."""
+    """Return the megabytes of the JavaScript heap and of canvas buffers, as counted by Chromium."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable")
-    counted = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
     pixels = page.evaluate(
         "(() => { const all = []; const walk = (root) => root.querySelectorAll('*').forEach((e) => {"
         " if (e.localName === 'canvas') all.push(4 * e.width * e.height); if (e.shadowRoot) walk(e.shadowRoot); });"
         " walk(document); return all.reduce((a, b) => a + b, 0); })()"
     )
-    return (counted["JSHeapTotalSize"] + pixels) / 1e6
+    return (metrics["JSHeapTotalSize"] + pixels) / 1e6
 
 
 def resident(browser) -> float:
-    """Megabytes of the largest renderer process, from the system."""
+    """Return the resident megabytes of the largest renderer process."""
     session = browser.new_browser_cdp_session()
     pids = [
-        each["id"] for each in session.send("SystemInfo.getProcessInfo")["processInfo"] if each["type"] == "renderer"
+        process["id"]
+        for process in session.send("SystemInfo.getProcessInfo")["processInfo"]
+        if process["type"] == "renderer"
     ]
     sizes = [
         int(line.split()[1])
@@ -119,12 +121,12 @@ def resident(browser) -> float:
 
 
 def open_page(browser, path: Path):
-    """The page, once all of it is shown, and after how many milliseconds that was."""
+    """Open the page and wait until all of it is shown."""
     context = browser.new_context(offline=True, viewport={"width": 1280, "height": 1000})
-    context.add_init_script(SHOWN)
+    context.add_init_script(SHOWN_TIMER)
     page = context.new_page()
     page.goto(path.as_uri())
-    while page.evaluate("window.__shown === undefined"):  # the page's policy forbids waiting for a function of ours
+    while page.evaluate("window.__shown === undefined"):  # the page's security policy forbids wait_for_function
         page.wait_for_timeout(5)
     return page
 
@@ -133,24 +135,24 @@ def measure(browser, path: Path) -> dict[str, float]:
     page = open_page(browser, path)
     if path.stem == "empty":
         return {"shown": page.evaluate("window.__shown")}
-    found = page.evaluate(DRAWN)
-    took = page.evaluate(HOVER)
+    times = page.evaluate(PAINT_TIMES)
+    latencies = page.evaluate(HOVER)
     return {
-        "shown": found["shown"], "repaint": found["again"], "hover": statistics.median(took), "worst hover": max(took),
-        "heap MB": memory_of(page), "process MB": resident(browser),
+        "shown": times["shown"], "repaint": times["repaint"], "hover": statistics.median(latencies),
+        "worst hover": max(latencies), "heap MB": memory_of(page), "process MB": resident(browser),
     }  # fmt: skip
 
 
 def main() -> None:
     print(machine())
-    failed = False
+    missed = False
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         for name, document in PAGES.items():
             path = Path(folder) / ("page.html" if document else "empty.html")
             if document:
                 render.save(document(), path)
             else:
-                path.write_text("<!doctype html><title>Nothing</title>")
+                path.write_text("<!doctype html><title>Empty</title>")
             print(f"{name}: {path.stat().st_size / 1e6:.2f} MB")
             rounds = []
             for _ in range(ROUNDS):
@@ -158,14 +160,14 @@ def main() -> None:
                 rounds.append(measure(browser, path))
                 browser.close()
             for key in rounds[0]:
-                each = sorted(one[key] for one in rounds)
+                values = sorted(result[key] for result in rounds)
                 unit = "" if key.endswith("MB") else " ms"
-                print(f"  {key:<14} {statistics.median(each):8.1f}{unit}   from {each[0]:.1f} to {each[-1]:.1f}")
-            middle = {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
-            bounds = {"shown": BOUNDS["drawn" if name.startswith("12") else "opened"], "hover": BOUNDS["hover"]}
+                print(f"  {key:<14} {statistics.median(values):8.1f}{unit}   from {values[0]:.1f} to {values[-1]:.1f}")
+            medians = {key: statistics.median(result[key] for result in rounds) for key in rounds[0]}
+            bounds = {"shown": BOUNDS["short" if name.startswith("12") else "long"], "hover": BOUNDS["hover"]}
             bounds["process MB"] = BOUNDS["memory"]
-            failed |= any(middle[key] > most for key, most in bounds.items() if key in middle)
-    sys.exit(failed)
+            missed |= any(medians[key] > maximum for key, maximum in bounds.items() if key in medians)
+    sys.exit(missed)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Look-up speculation beside plain greedy decoding: a trained model continues prompts that repeat a passage.
+"""Speculative decoding with n-gram drafts against plain greedy decoding, on prompts that repeat a passage.
 
     python -m bench.speculation [MODEL] [rounds]
 
-MODEL is a run, a folder or a name; without one, a small gpt learns from the standard library for three minutes first.
+MODEL is a run, a folder or a name; without one, a small gpt is trained on the standard library for three minutes first.
 Five passages of the corpus, each three times in a row, are continued by 256 tokens, one prompt at a time. The tokens
-must be the same; speculation must be at least 1.5 times as fast over all five. A broken bound is exit code 1.
+must be the same; speculation must be at least 1.5 times as fast over all five. A missed bound is exit code 1.
 """
 
 import sys
@@ -22,48 +22,50 @@ from peasy.generation.decode import Token, decode
 from peasy.generation.sampling import SamplingParams
 from peasy.generation.speculative_decoding import SpeculationStats, speculative_decode
 
-LEAST, TOKENS, PASSAGES, LENGTH = 1.5, 256, 5, 40
+MIN_SPEEDUP, NEW_TOKENS, NUM_PASSAGES, PASSAGE_TOKENS = 1.5, 256, 5, 40
 
 
 def passages(loaded: Any, data: str) -> list[list[int]]:
-    """The beginnings of the first texts of the corpus that are long enough, as ids, each three times."""
-    cut = (list(loaded.tokenizer.encode(text[:2000]).ids[:LENGTH]) for text in open_corpus(data).texts())
-    return [ids * 3 for ids in islice((ids for ids in cut if len(ids) == LENGTH), PASSAGES)]
+    """Return the first tokens of the first long enough texts of the corpus, each repeated three times."""
+    prefixes = (list(loaded.tokenizer.encode(text[:2000]).ids[:PASSAGE_TOKENS]) for text in open_corpus(data).texts())
+    return [ids * 3 for ids in islice((ids for ids in prefixes if len(ids) == PASSAGE_TOKENS), NUM_PASSAGES)]
 
 
-def write(decoding: Any, model: Any, prompts: list[list[int]], guessed: list[SpeculationStats]) -> list[list[int]]:
-    """What is written after each prompt, one after the other."""
-    written = []
+def generate(decode_fn: Any, model: Any, prompts: list[list[int]], stats: list[SpeculationStats]) -> list[list[int]]:
+    """Continue the prompts one after the other; return the generated ids and append the statistics."""
+    generated = []
     for prompt in prompts:
         ids = []
-        for event in decoding(model, [prompt], SamplingParams(max_tokens=TOKENS)):
+        for event in decode_fn(model, [prompt], SamplingParams(max_tokens=NEW_TOKENS)):
             if isinstance(event, Token):
                 ids.append(event.sampled.id)
             elif isinstance(event, SpeculationStats):
-                guessed.append(event)
-        written.append(ids)
-    return written
+                stats.append(event)
+        generated.append(ids)
+    return generated
 
 
 def measure(loaded: Any, data: str, rounds: int) -> bool:
-    """Is the bound broken, or are the tokens not the same?"""
-    model, prompts, guessed = loaded.model.eval(), passages(loaded, data), list[SpeculationStats]()
-    plain, fast = (write(how, model, prompts, guessed) for how in (decode, speculative_decode))
-    print(f"{loaded!r}: {len(prompts)} prompts of {len(prompts[0])} tokens, {TOKENS} new ones each, greedy")
-    for event in guessed:
+    """Return True if the bound is missed or the tokens differ."""
+    model, prompts, stats = loaded.model.eval(), passages(loaded, data), list[SpeculationStats]()
+    plain, fast = (generate(decode_fn, model, prompts, stats) for decode_fn in (decode, speculative_decode))
+    print(f"{loaded!r}: {len(prompts)} prompts of {len(prompts[0])} tokens, {NEW_TOKENS} new tokens each, greedy")
+    for event in stats:
         print(" ", event.summary())
     if plain != fast:
-        print("the tokens differ   BROKEN")
+        print("the tokens differ   MISSED")
         return True
-    took = alternate(
+    timings = alternate(
         rounds,
-        plain=lambda: write(decode, model, prompts, []),
-        speculation=lambda: write(speculative_decode, model, prompts, []),
+        plain=lambda: generate(decode, model, prompts, []),
+        speculation=lambda: generate(speculative_decode, model, prompts, []),
     )
-    print(*took.values(), sep="\n")
-    ratio = took["plain"].over(took["speculation"])
-    print(f"equal tokens, {ratio:.2f} times as fast, at least {LEAST}{'' if ratio >= LEAST else '   BROKEN'}")
-    return ratio < LEAST
+    print(*timings.values(), sep="\n")
+    ratio = timings["plain"].ratio_to(timings["speculation"])
+    print(
+        f"equal tokens, {ratio:.2f} times as fast, at least {MIN_SPEEDUP}{'' if ratio >= MIN_SPEEDUP else '   MISSED'}"
+    )
+    return ratio < MIN_SPEEDUP
 
 
 def main() -> int:

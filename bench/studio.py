@@ -1,11 +1,11 @@
-"""How fast the studio is in Chromium: first paint, a typed sentence to all heads of a six-layer model, its size.
+"""Studio in Chromium: first paint, time from a typed sentence to all heads of a six-layer model, front-end size.
 
     python -m bench.studio
 
-A server on a loopback socket, a fresh browser context each round. "Painted" is the browser's first contentful paint,
-"drawn" the first page complete. "Seen" is from the last letter of a 12-word sentence to the first frame with all heads
-of it, the pause after typing included; "entered" the same with the Enter key, which waits for nothing. A bound that is
-broken is exit code 1.
+A server on a loopback socket, a new browser context each round. "first paint" is the browser's first contentful paint,
+"complete" the first page complete. "typed" is the time from the last letter of a 12-word sentence to the first frame
+with all its heads, including the pause after typing; "entered" the same with the Enter key, without a pause. A missed
+bound is exit code 1.
 """
 
 import statistics
@@ -29,20 +29,20 @@ from peasy.server.static import list_files
 from peasy.tokenization import train_tokenizer
 
 ROUNDS = 5
-BOUNDS = {"painted": 1000.0, "seen": 1000.0}
+BOUNDS = {"first paint": 1000.0, "typed": 1000.0}
 SENTENCES = (
     "the pizza came out of the oven and it tasted very good",
     "the dog ran to the park and she was happy all day",
 )
 
-DRAWN = """async () => {
-    while (!document.querySelector("#place h1")) await new Promise((done) => requestAnimationFrame(done));
-    const drawn = performance.now();
-    const paint = performance.getEntriesByType("paint").find((each) => each.name === "first-contentful-paint");
-    return { painted: paint.startTime, drawn };
+PAINT_TIMES = """async () => {
+    while (!document.querySelector("main h1")) await new Promise((done) => requestAnimationFrame(done));
+    const complete = performance.now();
+    const paint = performance.getEntriesByType("paint").find((entry) => entry.name === "first-contentful-paint");
+    return { "first paint": paint.startTime, complete };
 }"""
 
-SEEN = """async ([text, enter]) => {
+UPDATE_TIME = """async ([text, enter]) => {
     const field = document.getElementById("text");
     const before = document.querySelector("peasy-maps");
     field.focus();
@@ -60,28 +60,28 @@ SEEN = """async ([text, enter]) => {
 }"""
 
 
-def six_layers() -> LoadedModel:
-    """A decoder of 6 layers of 8 heads, 256 wide, with random weights."""
-    words = train_tokenizer([*SENTENCES] * 9, "words")
+def six_layer_model() -> LoadedModel:
+    """Return a decoder with 6 layers, 8 heads, d_model 256 and random weights."""
+    tokenizer = train_tokenizer([*SENTENCES] * 9, "words")
     stack = nn_config.StackConfig(
         6, nn_config.AttentionConfig(8), nn_config.MLPConfig(1024), nn_config.LayerNormConfig()
     )
     return LoadedModel(
-        "six", build_model(DecoderConfig(len(words), 256, stack, None, nn_config.RotaryConfig()), seed=1), words
+        "six", build_model(DecoderConfig(len(tokenizer), 256, stack, None, nn_config.RotaryConfig()), seed=1), tokenizer
     )
 
 
-def measure(browser, home: str) -> dict[str, float]:
+def measure(browser, url: str) -> dict[str, float]:
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     page = context.new_page()
-    page.goto(f"{home}/work")
-    found = page.evaluate(DRAWN)
-    page.goto(f"{home}/look?m=six&t=a+first+sentence")
+    page.goto(f"{url}/work")
+    times = page.evaluate(PAINT_TIMES)
+    page.goto(f"{url}/look?m=six&t=a+first+sentence")
     page.wait_for_selector("peasy-maps[data-ready]")
-    found["seen"] = page.evaluate(SEEN, [SENTENCES[0], False])
-    found["entered"] = page.evaluate(SEEN, [SENTENCES[1], True])
+    times["typed"] = page.evaluate(UPDATE_TIME, [SENTENCES[0], False])
+    times["entered"] = page.evaluate(UPDATE_TIME, [SENTENCES[1], True])
     context.close()
-    return found
+    return times
 
 
 def main() -> None:
@@ -89,7 +89,7 @@ def main() -> None:
     size = sum(len(file.read_bytes()) for file in list_files().values())
     print(f"front end: {size / 1e3:.1f} kB in {len(list_files())} files")
     listening = bind("127.0.0.1", 0)
-    config = uvicorn.Config(build_app(ModelRegistry([six_layers()]), pages=True), log_config=None, lifespan="on")
+    config = uvicorn.Config(build_app(ModelRegistry([six_layer_model()]), pages=True), log_config=None, lifespan="on")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
@@ -102,9 +102,10 @@ def main() -> None:
     server.should_exit = True
     thread.join(10)
     for key in rounds[0]:
-        each = sorted(one[key] for one in rounds)
-        print(f"  {key:<8} {statistics.median(each):8.1f} ms   from {each[0]:.1f} to {each[-1]:.1f}")
-    sys.exit(size >= 300_000 or any(statistics.median(o[k] for o in rounds) > most for k, most in BOUNDS.items()))
+        values = sorted(result[key] for result in rounds)
+        print(f"  {key:<12} {statistics.median(values):8.1f} ms   from {values[0]:.1f} to {values[-1]:.1f}")
+    medians = {key: statistics.median(result[key] for result in rounds) for key in BOUNDS}
+    sys.exit(size >= 300_000 or any(medians[key] > maximum for key, maximum in BOUNDS.items()))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""peasy beside BertViz and TransformerLens: the same GPT-2-small weights, each in a process of its own.
+"""Attention capture and pages against BertViz and TransformerLens: the same GPT-2-small weights, own processes.
 
     BENCH_PEERS=/path/to/python python -m bench.viewers [tokens ...]
 
-`BENCH_PEERS` is an interpreter that has transformers, bertviz and transformer_lens (they need not be where peasy is).
-Weights must be equal to 1e-5. Then for each length: seconds, peak of memory over what was held before, and whether it
-went at all. BertViz draws what transformers' eager attention gives it, so its time holds both; its page is text of
-which every weight is a part. peasy looks at all heads and writes its page as well.
+`BENCH_PEERS` is an interpreter with transformers, bertviz and transformer_lens (peasy need not be installed there).
+Attention weights must agree to 1e-5. Printed for each length: seconds, peak memory over the resident size before, or
+the error. BertViz draws the output of transformers' eager attention, so its time includes both; its page contains every
+weight as text. peasy captures all heads and writes its page as well.
 """
 
 import json
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 LENGTHS = (128, 256, 512, 1024)
-SECONDS = 120
+TIMEOUT = 120
 
 
 def ids(length: int) -> Any:
@@ -38,8 +38,8 @@ def peasy(folder: str) -> Any:
     loaded = load(folder)
 
     def run(length: int) -> tuple[Any, int]:
-        found = loaded.look(ids(length)[0].tolist(), budget="2GB")
-        return found.weights, len(found.html())
+        result = loaded.look(ids(length)[0].tolist(), max_memory="2GB")
+        return result.weights, len(result.html())
 
     return run
 
@@ -53,30 +53,30 @@ def bertviz(folder: str) -> Any:
 
     def run(length: int) -> tuple[Any, int]:
         with torch.inference_mode():
-            found = model(ids(length), output_attentions=True, use_cache=False).attentions
-        page = head_view(found, [str(i) for i in range(length)], html_action="return")
-        return found, len(page.data)
+            attentions = model(ids(length), output_attentions=True, use_cache=False).attentions
+        page = head_view(attentions, [str(i) for i in range(length)], html_action="return")
+        return attentions, len(page.data)
 
     return run
 
 
 def transformer_lens(folder: str) -> Any:
-    """Version 4 wraps transformers' own model; it insists on a tokenizer, of which nothing is asked here."""
+    """Version 4 wraps the model of transformers; it needs a tokenizer, which is not used here."""
     import torch
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from transformer_lens.model_bridge import TransformerBridge
     from transformers import GPT2LMHeadModel, PreTrainedTokenizerFast
 
-    end = "<|endoftext|>"
-    words = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(WordLevel({end: 0}, unk_token=end)), bos_token=end, eos_token=end, unk_token=end,
-        pad_token=end,
+    eos = "<|endoftext|>"
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({eos: 0}, unk_token=eos)), bos_token=eos, eos_token=eos, unk_token=eos,
+        pad_token=eos,
     )  # fmt: skip
-    words.save_pretrained(f"{folder}/words")
-    words = PreTrainedTokenizerFast.from_pretrained(f"{folder}/words")
-    theirs = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").eval()
-    model = TransformerBridge.boot_transformers(folder, hf_model=theirs, tokenizer=words, device="cpu")
+    tokenizer.save_pretrained(f"{folder}/tokenizer")
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(f"{folder}/tokenizer")
+    hf_model = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").eval()
+    model = TransformerBridge.boot_transformers(folder, hf_model=hf_model, tokenizer=tokenizer, device="cpu")
 
     def run(length: int) -> tuple[Any, int]:
         with torch.inference_mode():
@@ -87,7 +87,7 @@ def transformer_lens(folder: str) -> Any:
 
 
 def child(name: str, folder: str, length: int) -> None:
-    """One candidate at one length: its figures as a line of JSON, its weights as a file beside the model."""
+    """Run one candidate at one length: print its figures as JSON, save its weights beside the model."""
     import numpy as np
 
     run = globals()[name](folder)
@@ -98,20 +98,20 @@ def child(name: str, folder: str, length: int) -> None:
     weights, page = run(length)
     seconds, peak = time.perf_counter() - start, resident("VmHWM") - before
     if length == LENGTHS[0]:
-        first = np.asarray(weights) if name == "peasy" else np.stack([np.asarray(each[0]) for each in weights])
-        np.save(Path(folder) / f"{name}.npy", first.astype(np.float32))
+        array = np.asarray(weights) if name == "peasy" else np.stack([np.asarray(layer[0]) for layer in weights])
+        np.save(Path(folder) / f"{name}.npy", array.astype(np.float32))
     print(json.dumps({"seconds": seconds, "peak": peak, "page": page}))
 
 
-def measured(name: str, folder: str, length: int, python: str) -> dict[str, Any]:
+def measure(name: str, folder: str, length: int, python: str) -> dict[str, Any]:
     command = [python, "-m", "bench.viewers", name, folder, str(length)]
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
-        return {"error": f"more than {SECONDS} s"}
-    if ran.returncode:
-        return {"error": (ran.stderr.strip().splitlines() or ["killed"])[-1][:100]}
-    return json.loads(ran.stdout.splitlines()[-1])
+        return {"error": f"more than {TIMEOUT} s"}
+    if finished.returncode:
+        return {"error": (finished.stderr.strip().splitlines() or ["killed"])[-1][:100]}
+    return json.loads(finished.stdout.splitlines()[-1])
 
 
 def main() -> int:
@@ -121,25 +121,26 @@ def main() -> int:
 
     python = os.environ.get("BENCH_PEERS", sys.executable)
     torch.manual_seed(0)
-    wrong = False
+    missed = False
     with tempfile.TemporaryDirectory() as folder:
         GPT2LMHeadModel(GPT2Config()).save_pretrained(folder)
         for length in map(int, sys.argv[1:] or LENGTHS):
             for name in ("peasy", "bertviz", "transformer_lens"):
-                found = measured(name, folder, length, sys.executable if name == "peasy" else python)
-                told = found.get("error") or (
-                    f"{found['seconds']:.2f} s, {found['peak'] / 2**20:,.0f} MiB, page {found['page'] / 2**20:.1f} MiB"
+                figures = measure(name, folder, length, sys.executable if name == "peasy" else python)
+                summary = figures.get("error") or (
+                    f"{figures['seconds']:.2f} s, {figures['peak'] / 2**20:,.0f} MiB, "
+                    f"page {figures['page'] / 2**20:.1f} MiB"
                 )
-                print(f"{length:>6} tokens  {name:<17} {told}", flush=True)
+                print(f"{length:>6} tokens  {name:<17} {summary}", flush=True)
         for name in ("bertviz", "transformer_lens"):
-            if not all(Path(f"{folder}/{each}.npy").exists() for each in ("peasy", name)):
+            if not all(Path(f"{folder}/{tool}.npy").exists() for tool in ("peasy", name)):
                 print(f"{name}: not compared at these lengths")
                 continue
-            ours = np.load(f"{folder}/peasy.npy")
-            apart = float(np.abs(ours - np.load(f"{folder}/{name}.npy")).max())
-            wrong |= apart > 1e-5
-            print(f"{name}: weights differ by at most {apart:.1e}, at most 1e-05 is asked")
-    return int(wrong)
+            weights = np.load(f"{folder}/peasy.npy")
+            difference = float(np.abs(weights - np.load(f"{folder}/{name}.npy")).max())
+            missed |= difference > 1e-5
+            print(f"{name}: weights differ by at most {difference:.1e}, at most 1e-05 is allowed")
+    return int(missed)
 
 
 if __name__ == "__main__":

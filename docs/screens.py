@@ -1,6 +1,6 @@
-"""Pictures of the studio for the README: `python docs/screens.py` opens every page in a real browser and looks at it.
+"""Screenshots of the studio for the README: `python docs/screens.py` opens every page in Chromium.
 
-It needs chromium and the development extras, and takes the models that come with peasy.
+Needs Chromium and the extra `dev`; uses the built-in models.
 """
 
 import os
@@ -29,25 +29,25 @@ PAGES = {
 
 
 def main() -> None:
-    """Start the studio in a home of its own, look at every page, end it."""
+    """Start the studio in a temporary home, take the screenshots, stop it."""
     with tempfile.TemporaryDirectory() as home:
         environment = os.environ | {"PEASY_HOME": home, "HF_HUB_CACHE": f"{home}/hub"}
         command = [sys.executable, "-m", "peasy", "studio", "--no-browser"]
         studio = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         try:
             assert studio.stderr is not None
-            found = re.search(r"http://\S+", studio.stderr.readline())
-            assert found, "the studio did not open"
-            look(found[0].rstrip("/"))
+            address = re.search(r"http://\S+", studio.stderr.readline())
+            assert address, "the studio did not open"
+            take_screenshots(address[0].rstrip("/"))
         finally:
             studio.terminate()
             studio.wait(30)
 
 
-def look(address: str) -> None:
-    """One picture of each page, at the size of a small laptop."""
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+def take_screenshots(address: str) -> None:
+    """Save a screenshot of each page, at the size of a small laptop."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 860})
         for name, state in PAGES.items():
             page.goto(f"{address}/{name}?{state}")
@@ -59,7 +59,7 @@ def look(address: str) -> None:
 
 
 def settle(page: Page, name: str) -> None:
-    """Wait until the page has said what it has to say."""
+    """Wait until the page has loaded its results."""
     if name == "generate":
         page.get_by_role("button", name="Write on").click()
     page.wait_for_timeout(4_000)

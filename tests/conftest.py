@@ -1,4 +1,4 @@
-"""What every test stands on: one thread, no network, no colours, 80 columns, nobody's own settings or models."""
+"""Environment of all tests: one thread, no network, no colours, 80 columns, no settings or models of the user."""
 
 import io
 import json
@@ -8,9 +8,9 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
-_home = tempfile.TemporaryDirectory(prefix="peasy-tests-")  # kept by name until Python ends
-_OURS = {
-    "OMP_NUM_THREADS": "1",  # two workers on two cores: threads on top only make them wait for each other
+_home = tempfile.TemporaryDirectory(prefix="peasy-tests-")  # kept alive until Python exits
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",  # two pytest workers on two cores: more threads would only contend
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
@@ -21,7 +21,7 @@ _OURS = {
     "XDG_DATA_HOME": f"{_home.name}/data",
     "HF_HOME": f"{_home.name}/hub",
 }
-os.environ.update(_OURS)  # before anything imports numpy or torch, which read these once
+os.environ.update(_ENVIRONMENT)  # before anything imports numpy or torch, which read these once
 for _name in [name for name in os.environ if name.startswith("PEASY_")]:
     del os.environ[_name]
 
@@ -32,13 +32,13 @@ _LOCAL = ("127.0.0.1", "::1", "localhost", "0.0.0.0")
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_network():
-    """Nothing in the tests may leave this machine; what tries, fails here by name."""
-    real = socket.socket.connect
+    """Fail every connection to another machine, naming it."""
+    original_connect = socket.socket.connect
 
     def connect(self, address):
         if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in _LOCAL:
             raise AssertionError(f"a test tried to reach {address[0]}")
-        return real(self, address)
+        return original_connect(self, address)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket.socket, "connect", connect)
@@ -47,7 +47,7 @@ def _no_network():
 
 @pytest.fixture(scope="session")
 def chromium():
-    """The path of a Chromium, or the test is skipped and `make test` says so in its last lines."""
+    """Path of Chromium; without it the test is skipped, and `make test` reports that in its last lines."""
     from peasy.cli.doctor import find_chromium
 
     return find_chromium() or pytest.skip("Chromium is not installed")
@@ -55,7 +55,7 @@ def chromium():
 
 @pytest.fixture(scope="session")
 def browser(chromium):
-    """One browser for all tests of a process: its driver has one event loop, and a second beside it is refused."""
+    """One browser for all tests of a process: Playwright refuses a second event loop."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -65,8 +65,8 @@ def browser(chromium):
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a command line did."""
+class CliResult:
+    """Exit code and output of a command line."""
 
     code: int
     out: str
@@ -84,10 +84,10 @@ def peasy(capfd, tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
 
-    def command(*words: str, stdin: str = "") -> Ran:
+    def command(*words: str, stdin: str = "") -> CliResult:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8", "surrogateescape"))))
         capfd.readouterr()
         code = run([str(word) for word in words])
-        return Ran(code, *capfd.readouterr())
+        return CliResult(code, *capfd.readouterr())
 
     return command

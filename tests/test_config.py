@@ -78,11 +78,11 @@ def test_defaults_and_whole_numbers_for_floats():
 
 
 WRONG = {
-    "unknown key": ({"layerz": 4}, "model.layerz: there is no such key.", "Did you mean layers?"),
-    "unknown key, nothing near": ({"qqq": 4}, "model.qqq: there is no such key.", "Known here: layers, position"),
+    "unknown key": ({"layerz": 4}, "model.layerz: unknown key.", "Did you mean layers?"),
+    "unknown key, nothing near": ({"qqq": 4}, "model.qqq: unknown key.", "Known keys: layers, position"),
     "unknown key deeper": (
         {"position": {"kind": "rotary", "bases": 1}},
-        "model.position.bases: there is no such key.",
+        "model.position.bases: unknown key.",
         "base?",
     ),
     "missing": ({}, "model.layers is missing.", None),
@@ -174,7 +174,7 @@ class TestFiles:
         assert load(self.write(tmp_path, "a.toml", "\ufefflayers = 4")) == {"layers": 4}
 
     def test_the_file_is_named(self, tmp_path):
-        with pytest.raises(InvalidInput, match=r"run.toml.model.layerz: there is no such key"):
+        with pytest.raises(InvalidInput, match=r"run.toml.model.layerz: unknown key"):
             read_file(Run, self.write(tmp_path, "run.toml", "[model]\nlayers = 1\nlayerz = 4"))
 
     def test_no_file(self, tmp_path):

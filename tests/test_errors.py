@@ -10,8 +10,10 @@ from peasy.errors import InvalidInput, PeasyError, did_you_mean, lookup
 
 def test_every_error_has_its_own_code_and_exit_code():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, PeasyError)]
-    assert sorted(kind.exit_code for kind in kinds) == [1, 2, 3, 4, 5, 6, 7]
-    assert len({kind.code for kind in kinds}) == len(kinds)
+    codes = {(kind.exit_code, kind.code) for kind in kinds}
+    assert sorted(exit_code for exit_code, _ in codes) == [1, 2, 3, 4, 5, 6, 7]
+    assert len({code for _, code in codes}) == len(codes)
+    assert [kind for kind in kinds if "code" not in vars(kind)] == [errors.UnknownKeyword], "a kind of UsageError"
 
 
 def test_an_error_has_a_message_and_a_hint():
@@ -34,7 +36,7 @@ def test_did_you_mean(word, meant):
     assert did_you_mean(word, []) is None
 
 
-def test_named():
+def test_lookup():
     known = {"journey": 1, "pizza": 2}
     assert lookup("pizza", known, "example") == 2
     assert lookup(7, known, "example") == 7
@@ -44,3 +46,42 @@ def test_named():
     with pytest.raises(InvalidInput) as error:
         lookup("xylophone", known, "example")
     assert error.value.hint == "Known: journey, pizza."
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "meant"),
+    [
+        ("max_new_tokens", ["max_tokens", "min_p"], "max_tokens"),
+        ("--num-return-sequences", ["-n", "--seed"], "-n"),
+        ("--learning-rate", ["--lr", "--steps"], "--lr"),
+        ("epochs", ["steps", "minutes"], "steps or minutes"),
+        ("num_epochs", ["steps", "seed"], "steps"),
+        ("do_sample", ["temperature", "top_p"], "temperature"),
+        ("beam_size", ["batch_size", "num_beams"], "num_beams"),
+        ("context_length", ["length", "seq_len"], "seq_len"),
+        ("prompt_lookup_num_tokens", ["max_tokens", "speculative"], "speculative"),
+    ],
+)
+def test_names_of_other_tools_are_known(word, known, meant):
+    assert did_you_mean(word, known) == f"Did you mean {meant}?"
+
+
+def test_synonyms_are_not_parameters_of_peasy():
+    ours = {name for meant in errors.SYNONYMS.values() for name in meant.split(" or ")}
+    assert not ours & errors.SYNONYMS.keys()
+
+
+def test_unknown_keywords_are_rejected():
+    checked = errors.with_checked_keywords(lookup)
+    assert checked("pizza", known={"pizza": 2}, kind="example") == 2
+    with pytest.raises(TypeError, match=r"^lookup has no parameter knwon\. Did you mean known\?$"):
+        checked("pizza", knwon={}, kind="example")
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        checked("pizza", kind="example")
+    with pytest.raises(errors.UsageError, match=r"has no parameter zebra\. It has name, known, kind\.$"):
+        checked("pizza", zebra=1)
+
+    def open_ended(**options):
+        return options
+
+    assert errors.with_checked_keywords(open_ended) is open_ended

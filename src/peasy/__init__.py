@@ -1,5 +1,6 @@
 """peasy: a Transformer workbench. Calculate attention by hand, train, run and inspect models."""
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,14 @@ def __getattr__(name: str) -> Any:
         return import_module(f"peasy.{name}")
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'peasy' has no attribute {name!r}")
-    return getattr(import_module(_MODULE_OF_NAME[name]), name)
+    module = _MODULE_OF_NAME[name]
+    public = getattr(import_module(module), name)
+    return _with_checked_keywords(public) if module.startswith("peasy.commands.") else public
+
+
+@cache
+def _with_checked_keywords(function: Any) -> Any:
+    return import_module("peasy.errors").with_checked_keywords(function)
 
 
 def __dir__() -> list[str]:

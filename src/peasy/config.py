@@ -129,8 +129,8 @@ def _read_dataclass(kind: type, data: Any, where: str) -> Any:
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
     for key in table:
         if key not in fields:
-            hint = did_you_mean(str(key), fields) or f"Known here: {', '.join(fields)}."
-            raise InvalidInput(f"{_join_path(where, key)}: there is no such key.", hint=hint)
+            hint = did_you_mean(str(key), fields) or f"Known keys: {', '.join(fields)}."
+            raise InvalidInput(f"{_join_path(where, key)}: unknown key.", hint=hint)
     for name, field in fields.items():
         if name not in table and field.default is field.default_factory is dataclasses.MISSING:
             raise InvalidInput(f"{_join_path(where, name)} is missing.")

@@ -87,7 +87,7 @@ def test_missing_vectors_and_bias_are_mentioned(show):
     page.locator("peasy-maps .large canvas").focus()
     page.evaluate("document.querySelector('peasy-maps').selectCell(2, 1)")
     page.keyboard.press("Enter")
-    assert "peasy look m 'The' --layer 0 --head 0 --query 'came' --steps" in said(page)
+    assert "peasy look m 'The' --layer 0 --head 0 --query 'came' --step-by-step" in said(page)
 
 
 def test_cells_in_the_notebook_widget(browser, tmp_path):

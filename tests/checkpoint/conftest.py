@@ -19,7 +19,7 @@ def tokenizer():
 
 @pytest.fixture(scope="session")
 def model(tokenizer):
-    return build(preset("gpt-tiny", vocabulary=len(tokenizer), d_model=16, stack={"feedforward": {"width": 32}}))
+    return build(preset("gpt-tiny", vocab_size=len(tokenizer), d_model=16, stack={"feedforward": {"d_ff": 32}}))
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +42,7 @@ def _home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def put(tmp_path):
+def cache_model(tmp_path):
     """Return a function that puts a model into the hub cache, as huggingface_hub would."""
 
     def make(id, *, weights=True):

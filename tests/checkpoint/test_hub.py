@@ -11,18 +11,18 @@ from peasy.errors import NeedsNetwork, NotFound, UsageError
 
 
 @pytest.fixture
-def online(monkeypatch, put):
+def online(monkeypatch, cache_model):
     """A mocked hub with one model of 1.5 MB that records its calls."""
     calls = []
     files = [("config.json", 500_000), ("model.safetensors", 1_000_000), ("pytorch_model.bin", 9_000_000)]
 
-    def info(self, id, **how):
+    def info(self, id, **kwargs):
         calls.append(("info", id))
         return SimpleNamespace(siblings=[SimpleNamespace(rfilename=name, size=size) for name, size in files])
 
-    def download(id, **how):
-        calls.append(("download", id, tuple(how["allow_patterns"])))
-        return str(put(id))
+    def download(id, **kwargs):
+        calls.append(("download", id, tuple(kwargs["allow_patterns"])))
+        return str(cache_model(id))
 
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", info)
@@ -54,24 +54,24 @@ def test_cache_dir_matches_huggingface_hub(monkeypatch, tmp_path):
         assert hub.cache_dir().as_posix() == expected
 
 
-def test_cached_models(put):
-    snapshot = put("me/model")
-    put("me/settings-only", weights=False)
+def test_cached_models(cache_model):
+    snapshot = cache_model("me/model")
+    cache_model("me/settings-only", weights=False)
     assert hub.find_cached("me/model") == snapshot
     assert hub.find_cached("me/settings-only") is None
     assert hub.find_cached("me/other") is None
     assert hub.list_cached() == {"me/model": snapshot}
 
 
-def test_ref_outside_the_snapshots_is_ignored(put):
-    snapshot = put("me/model")
+def test_ref_outside_the_snapshots_is_ignored(cache_model):
+    snapshot = cache_model("me/model")
     (snapshot.parent.parent / "refs" / "main").write_text("../../../elsewhere")
     assert hub.find_cached("me/model") is None
 
 
-def test_cached_model_needs_no_confirmation(put, online):
-    snapshot = put("me/model")
-    assert hub.fetch_model("me/model", lambda question: pytest.fail("asked")) == snapshot
+def test_cached_model_needs_no_confirmation(cache_model, online):
+    snapshot = cache_model("me/model")
+    assert hub.fetch_model("me/model", lambda question: pytest.fail("confirmation requested")) == snapshot
     assert online.calls == []
 
 
@@ -95,11 +95,11 @@ def test_model_without_safetensors_is_refused(online):
         hub.fetch_model("me/model", lambda question: True)
 
 
-@pytest.mark.parametrize("how", [{"offline": True}, {}])
-def test_offline_error(monkeypatch, how):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0" if how else "1")
+@pytest.mark.parametrize("kwargs", [{"offline": True}, {}])
+def test_offline_error(monkeypatch, kwargs):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0" if kwargs else "1")
     with pytest.raises(NeedsNetwork, match="me/model is not in the cache, and peasy is offline") as caught:
-        hub.fetch_model("me/model", lambda question: pytest.fail("asked"), **how)
+        hub.fetch_model("me/model", lambda question: pytest.fail("confirmation requested"), **kwargs)
     assert caught.value.exit_code == 7
 
 
@@ -107,7 +107,7 @@ RESPONSE = SimpleNamespace(headers={}, request=None, status_code=404)
 
 
 @pytest.mark.parametrize(
-    ("raised", "kind", "message"),
+    ("raised", "expected", "message"),
     [
         (errors.RepositoryNotFoundError("x", response=RESPONSE), NotFound, "has no model"),
         (errors.GatedRepoError("x", response=RESPONSE), NotFound, "is gated"),
@@ -117,11 +117,11 @@ RESPONSE = SimpleNamespace(headers={}, request=None, status_code=404)
         (ConnectionError("no route"), NeedsNetwork, "does not answer"),
     ],
 )
-def test_network_errors(monkeypatch, online, raised, kind, message):
-    def fail(self, id, **how):
+def test_network_errors(monkeypatch, online, raised, expected, message):
+    def fail(self, id, **kwargs):
         raised.__traceback__ = None
         raise raised
 
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", fail)
-    with pytest.raises(kind, match=message):
+    with pytest.raises(expected, match=message):
         hub.fetch_model("me/model", lambda question: True)

@@ -41,7 +41,7 @@ BERT = EncoderConfig(
     d_model=12,
     max_seq_len=16,
     stack=nn_config.StackConfig(
-        2, nn_config.AttentionConfig(3), nn_config.MLPConfig(20), nn_config.LayerNormConfig("after", 1e-12)
+        2, nn_config.AttentionConfig(3), nn_config.MLPConfig(20), nn_config.LayerNormConfig("post", 1e-12)
     ),
     embedding=nn_config.EmbeddingConfig(segments=2, norm=True),
     lm_head=nn_config.LMHeadConfig(bias=True, transform="gelu"),
@@ -52,10 +52,10 @@ MARIAN = EncoderDecoderConfig(
     d_model=12,
     max_seq_len=16,
     encoder=nn_config.StackConfig(
-        1, nn_config.AttentionConfig(3), nn_config.MLPConfig(20), nn_config.LayerNormConfig("after")
+        1, nn_config.AttentionConfig(3), nn_config.MLPConfig(20), nn_config.LayerNormConfig("post")
     ),
     decoder=nn_config.StackConfig(
-        2, nn_config.AttentionConfig(2), nn_config.MLPConfig(24), nn_config.LayerNormConfig("after")
+        2, nn_config.AttentionConfig(2), nn_config.MLPConfig(24), nn_config.LayerNormConfig("post")
     ),
     position=nn_config.SinusoidalPositionConfig("halves"),
     lm_head=nn_config.LMHeadConfig(bias=True),
@@ -71,18 +71,18 @@ def write(folder, config=GPT2, **settings):
     """Write a folder with random weights; `settings` go into its config.json."""
     write_folder(folder, config, build(config, seed=1).state_dict())
     if settings:
-        change(folder, **settings)
+        change_config(folder, **settings)
     return folder
 
 
-def change(folder, **settings):
+def change_config(folder, **settings):
     data = json.loads((folder / "config.json").read_text()) | settings
     (folder / "config.json").write_text(json.dumps(data))
 
 
-def store(folder, more=None, less=()):
+def change_weights(folder, added=None, removed=()):
     tensors = load_file(folder / "model.safetensors")
-    tensors = {name: tensor.clone() for name, tensor in tensors.items() if name not in less} | (more or {})
+    tensors = {name: tensor.clone() for name, tensor in tensors.items() if name not in removed} | (added or {})
     (folder / "model.safetensors").unlink()
     save_file(tensors, folder / "model.safetensors")
 
@@ -105,7 +105,7 @@ def test_unsupported_architecture_error_lists_the_supported_ones(tmp_path):
     with pytest.raises(InvalidInput, match="'mamba' is not supported") as caught:
         read_folder(folder)
     assert "llama" in caught.value.hint
-    change(folder, model_type="gpt2", architectures=["GPT2ForSequenceClassification"])
+    change_config(folder, model_type="gpt2", architectures=["GPT2ForSequenceClassification"])
     with pytest.raises(InvalidInput, match="GPT2ForSequenceClassification") as caught:
         read_folder(folder)
     assert "GPT2LMHeadModel" in caught.value.hint
@@ -137,7 +137,7 @@ def test_unsupported_architecture_error_lists_the_supported_ones(tmp_path):
         (LLAMA, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
         (LLAMA, {"rope_interleaved": True}, "rope_interleaved is True"),
         (LLAMA, {"sliding_window": 4}, "sliding_window is 4"),
-        (LLAMA, {"num_key_value_heads": 3}, "cannot share 3 key heads"),
+        (LLAMA, {"num_key_value_heads": 3}, "cannot share 3 KV heads"),
         (BERT, {"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
         (BERT, {"is_decoder": True}, "is_decoder is True"),
         (MARIAN, {"normalize_before": True}, "normalize_before is True"),
@@ -168,33 +168,33 @@ def test_legacy_rope_settings(tmp_path):
 
 def test_missing_and_unexpected_tensors_are_named(tmp_path):
     folder = write(tmp_path / "m")
-    store(folder, less=["transformer.ln_f.bias"])
+    change_weights(folder, removed=["transformer.ln_f.bias"])
     with pytest.raises(InvalidInput, match=r"is missing the weights transformer\.ln_f\.bias"):
         read_folder(folder)
     folder = write(tmp_path / "n")
-    store(folder, {"transformer.h.2.ln_1.weight": torch.zeros(12), "score.weight": torch.zeros(2)})
+    change_weights(folder, {"transformer.h.2.ln_1.weight": torch.zeros(12), "score.weight": torch.zeros(2)})
     with pytest.raises(InvalidInput, match=r"has unexpected weights score\.weight, transformer\.h\.2\.ln_1\.weight"):
         read_folder(folder)
 
 
 def test_shapes_and_dtypes_are_checked(tmp_path):
     folder = write(tmp_path / "m")
-    store(folder, {"transformer.h.0.attn.c_attn.weight": torch.zeros(36, 12)})
+    change_weights(folder, {"transformer.h.0.attn.c_attn.weight": torch.zeros(36, 12)})
     with pytest.raises(InvalidInput, match=r"c_attn\.weight has shape \[36, 12\]; config\.json requires \[12, 36\]"):
         read_folder(folder)
     folder = write(tmp_path / "n")
-    store(folder, {"transformer.ln_f.bias": torch.zeros(12, dtype=torch.int64)})
+    change_weights(folder, {"transformer.ln_f.bias": torch.zeros(12, dtype=torch.int64)})
     with pytest.raises(InvalidInput, match="has dtype int64"):
         read_folder(folder)
     folder = write(tmp_path / "o")
-    store(folder, {"transformer.ln_f.bias": torch.full((12,), torch.nan)})
+    change_weights(folder, {"transformer.ln_f.bias": torch.full((12,), torch.nan)})
     with pytest.raises(InvalidInput, match="NaN"):
         assert read_folder(folder).tensors
 
 
 def test_derived_buffers_are_ignored(tmp_path):
     folder = write(tmp_path / "m")
-    store(folder, {
+    change_weights(folder, {
         "transformer.h.0.attn.bias": torch.ones(1, 1, 16, 16, dtype=torch.bool),
         "transformer.h.1.attn.masked_bias": torch.tensor(-torch.inf),
     })  # fmt: skip
@@ -202,36 +202,38 @@ def test_derived_buffers_are_ignored(tmp_path):
     assert checkpoint.unused == ()
     assert set(checkpoint.tensors) == set(build(GPT2, seed=None).state_dict())
     folder = write(tmp_path / "n", BERT)
-    store(folder, {"bert.embeddings.position_ids": torch.arange(16)[None]})
+    change_weights(folder, {"bert.embeddings.position_ids": torch.arange(16)[None]})
     assert read_folder(folder).config == BERT
 
 
 def test_unused_weights_are_reported(tmp_path):
     folder = write(tmp_path / "m", BERT)
-    store(folder, {"cls.seq_relationship.weight": torch.zeros(2, 12), "cls.seq_relationship.bias": torch.zeros(2)})
+    change_weights(
+        folder, {"cls.seq_relationship.weight": torch.zeros(2, 12), "cls.seq_relationship.bias": torch.zeros(2)}
+    )
     assert set(read_folder(folder).unused) == {"cls.seq_relationship.weight", "cls.seq_relationship.bias"}
 
 
 def test_tied_head_may_be_stored_twice(tmp_path):
     folder = write(tmp_path / "m")
     embedding = load_file(folder / "model.safetensors")["transformer.wte.weight"]
-    store(folder, {"lm_head.weight": embedding.clone()})
+    change_weights(folder, {"lm_head.weight": embedding.clone()})
     assert read_folder(folder).config.lm_head.tied
-    store(folder, less=["transformer.wte.weight"])
+    change_weights(folder, removed=["transformer.wte.weight"])
     assert torch.equal(read_folder(folder).tensors["embedding.token.weight"], embedding)
 
 
 def test_head_with_other_values_is_untied(tmp_path):
     folder = write(tmp_path / "m")
-    store(folder, {"lm_head.weight": torch.randn(31, 12)})
+    change_weights(folder, {"lm_head.weight": torch.randn(31, 12)})
     checkpoint = read_folder(folder)
     assert not checkpoint.config.lm_head.tied
-    assert "head.weight" in checkpoint.tensors
+    assert "lm_head.weight" in checkpoint.tensors
 
 
 def test_tied_copy_that_differs_is_refused(tmp_path):
     folder = write(tmp_path / "m", BERT)
-    store(folder, {"cls.predictions.decoder.bias": torch.ones(31)})
+    change_weights(folder, {"cls.predictions.decoder.bias": torch.ones(31)})
     with pytest.raises(InvalidInput, match=r"cls\.predictions\.decoder\.bias should equal"):
         read_folder(folder)
 
@@ -239,13 +241,13 @@ def test_tied_copy_that_differs_is_refused(tmp_path):
 def test_legacy_norm_names(tmp_path):
     folder = write(tmp_path / "m", BERT)
     tensors = load_file(folder / "model.safetensors")
-    old = {
+    legacy = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor.clone()
         for name, tensor in tensors.items()
     }
     expected = read_folder(folder).tensors
     (folder / "model.safetensors").unlink()
-    save_file(old, folder / "model.safetensors")
+    save_file(legacy, folder / "model.safetensors")
     checkpoint = read_folder(folder)
     assert checkpoint.config == BERT
     assert all(torch.equal(tensor, expected[name]) for name, tensor in checkpoint.tensors.items())
@@ -254,7 +256,7 @@ def test_legacy_norm_names(tmp_path):
 def test_mixed_dtypes_are_promoted(tmp_path):
     folder = write(tmp_path / "m")
     tensors = load_file(folder / "model.safetensors")
-    store(folder, {name: tensor.bfloat16() for name, tensor in tensors.items() if "ln" not in name})
+    change_weights(folder, {name: tensor.bfloat16() for name, tensor in tensors.items() if "ln" not in name})
     checkpoint = read_folder(folder)
     assert {tensor.dtype for tensor in checkpoint.tensors.values()} == {torch.float32, torch.bfloat16}
     assert load_model(checkpoint)(torch.tensor([[1, 2]])).dtype == torch.float32
@@ -277,7 +279,7 @@ def test_loading_is_memory_mapped(tmp_path):
         ("llama", LLAMA),
         ("mistral", with_attention(LLAMA, window=4)),
         ("qwen2", with_attention(LLAMA, bias=True)),
-        ("qwen3", with_attention(LLAMA, norm_heads=True)),
+        ("qwen3", with_attention(LLAMA, qk_norm=True)),
         ("bert", BERT),
         ("roberta", dataclasses.replace(BERT, position=nn_config.LearnedPositionConfig(2))),
         ("marian", MARIAN),
@@ -288,16 +290,14 @@ def test_family_for_config(name, config):
 
 
 def test_dropout_and_context_do_not_affect_the_family():
-    assert family_for(dataclasses.replace(LLAMA, dropout=0.2, context=None)).name == "llama"
+    assert family_for(dataclasses.replace(LLAMA, dropout=0.2, max_seq_len=None)).name == "llama"
 
 
 def test_error_for_no_family_lists_the_differences():
-    post_norm = dataclasses.replace(
-        GPT2, stack=dataclasses.replace(GPT2.stack, norm=nn_config.LayerNormConfig("after"))
-    )
+    post_norm = dataclasses.replace(GPT2, stack=dataclasses.replace(GPT2.stack, norm=nn_config.LayerNormConfig("post")))
     with pytest.raises(InvalidInput) as caught:
         family_for(post_norm)
-    assert "gpt2: stack.norm.place." in caught.value.hint
+    assert "gpt2: stack.norm.placement." in caught.value.hint
     with pytest.raises(InvalidInput, match="ngram"):
         family_for(NGramConfig(vocab_size=5))
 
@@ -336,7 +336,7 @@ def test_loading_does_not_import_torch_dynamo(tmp_path):
 
 def test_names_are_checked_before_weights_are_read(tmp_path, monkeypatch):
     folder = write(tmp_path / "m")
-    store(folder, {"score.weight": torch.zeros(2)})
+    change_weights(folder, {"score.weight": torch.zeros(2)})
     monkeypatch.setattr(TensorFile, "tensor", lambda self, name: pytest.fail(f"{name} was read"))
     with pytest.raises(InvalidInput, match=r"has unexpected weights score\.weight"):
         read_folder(folder)

@@ -134,7 +134,7 @@ def test_presets_equal_published_configs(name):
     data, weights = PUBLISHED[name]
     actual, expected = _normalized(read(data, weights)), _normalized(preset(name))
     if actual.kind == "encoder":  # head and pooler depend on the file
-        actual = dataclasses.replace(actual, head=expected.head, pooler=expected.pooler)
+        actual = dataclasses.replace(actual, lm_head=expected.lm_head, pooler=expected.pooler)
     assert actual == expected
 
 
@@ -167,13 +167,13 @@ def test_unknown_field_is_refused(name):
     ("kind", "family"), [("gpt", "arcee"), ("encoder", "roberta-prelayernorm"), ("translator", "pegasus")]
 )
 def test_default_architectures_can_be_exported(kind, family, size):
-    changes = {"stack": {"shift": False}, "embedding": {"ngrams": 1}} if kind == "gpt" else {}
+    changes = {"stack": {"token_shift": False}, "embedding": {"max_ngram": 1}} if kind == "gpt" else {}
     assert family_for(preset(f"{kind}-{size}", **changes)).name == family
 
 
 @pytest.mark.parametrize(
     ("changes", "key"),
-    [({"stack": {"shift": True}}, "stack.shift"), ({"embedding": {"ngrams": 2}}, "embedding.ngrams")],
+    [({"stack": {"token_shift": True}}, "stack.token_shift"), ({"embedding": {"max_ngram": 2}}, "embedding.max_ngram")],
 )
 def test_features_without_a_family_are_named(changes, key):
     with pytest.raises(InvalidInput, match="No supported Hugging Face family") as caught:

@@ -30,10 +30,10 @@ MARIAN = EncoderDecoderConfig(
     d_model=12,
     max_seq_len=9,
     encoder=nn_config.StackConfig(
-        1, nn_config.AttentionConfig(2), nn_config.MLPConfig(20), nn_config.LayerNormConfig("after")
+        1, nn_config.AttentionConfig(2), nn_config.MLPConfig(20), nn_config.LayerNormConfig("post")
     ),
     decoder=nn_config.StackConfig(
-        1, nn_config.AttentionConfig(2), nn_config.MLPConfig(20), nn_config.LayerNormConfig("after")
+        1, nn_config.AttentionConfig(2), nn_config.MLPConfig(20), nn_config.LayerNormConfig("post")
     ),
     position=nn_config.SinusoidalPositionConfig("halves"),
 )
@@ -42,7 +42,7 @@ BERT = EncoderConfig(
     d_model=12,
     max_seq_len=9,
     stack=nn_config.StackConfig(
-        1, nn_config.AttentionConfig(2), nn_config.MLPConfig(20), nn_config.LayerNormConfig("after")
+        1, nn_config.AttentionConfig(2), nn_config.MLPConfig(20), nn_config.LayerNormConfig("post")
     ),
     embedding=nn_config.EmbeddingConfig(segments=2, norm=True),
 )

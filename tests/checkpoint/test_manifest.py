@@ -31,7 +31,7 @@ def test_manifest_lists_files_with_size_hash_and_versions(folder):
         ({"version": 2}, "version 2"),
         ({"files": [1]}, "files should be a table"),
         ({"files": {"a": {"bytes": "1", "sha256": ""}}}, r"files.a.bytes should be a whole number"),
-        ({"extra": 1}, "extra: there is no such key"),
+        ({"extra": 1}, "extra: unknown key"),
     ],
 )
 def test_invalid_manifest(folder, changes, message):

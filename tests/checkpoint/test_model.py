@@ -88,22 +88,22 @@ def test_integer_weights_are_refused(modified):
         ("d_model", 17, "d_model"),
         ("d_model", "16", "d_model should be a whole number"),
         ("d_model", 2**40, "d_model is 1099511627776; the maximum here is 2,147,483,647"),
-        ("vocabulary", 281, r"\[281, 16\]"),
-        ("stack.layers", 10**9, r"stack.layers is 1000000000; the maximum here is \d+"),
-        ("stack.layers", 3, "is missing the weights"),
-        ("stack.layers", 1, "has unexpected weights"),
+        ("vocab_size", 281, r"\[281, 16\]"),
+        ("stack.num_layers", 10**9, r"stack.num_layers is 1000000000; the maximum here is \d+"),
+        ("stack.num_layers", 3, "is missing the weights"),
+        ("stack.num_layers", 1, "has unexpected weights"),
         ("kind", "transformer", "kind"),
         ("stack.norm.kind", "batch", "stack.norm.kind"),
-        ("dropuot", 0.1, "dropuot: there is no such key"),
+        ("dropuot", 0.1, "dropuot: unknown key"),
         ("dropout", 7.0, "dropout"),
-        ("special.end", "x", "special.end"),
+        ("special_tokens.eos", "x", "special_tokens.eos"),
     ],
 )
 def test_invalid_config_is_named_with_value_and_range(modified, model, path, value, message):
     data = to_plain(model.config)
-    *above, last = path.split(".")
+    *parents, last = path.split(".")
     inner = data
-    for key in above:
+    for key in parents:
         inner = inner[key]
     inner[last] = value
     with pytest.raises(InvalidInput, match=message):

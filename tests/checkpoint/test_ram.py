@@ -58,7 +58,7 @@ load_model(read_checkpoint(sys.argv[2]))  # warm-up: torch's lazy initialization
 before = peak()
 checkpoint = read_checkpoint(sys.argv[1])
 model = load_model(checkpoint)
-print((peak() - before) / checkpoint.tensors.bytes)
+print((peak() - before) / checkpoint.tensors.nbytes)
 """
 
 

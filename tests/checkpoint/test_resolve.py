@@ -18,10 +18,10 @@ def run(saved, tmp_path):
     return make
 
 
-def test_resolution_order(tmp_path, run, put, monkeypatch):
+def test_resolution_order(tmp_path, run, cache_model, monkeypatch):
     """Path, exact run, built-in, prefix of a run, hub cache: each only if none before it matches."""
-    monkeypatch.setattr(resolve_module, "built_in_models", lambda: {"gpt2": tmp_path / "ready"})
-    cached = put("gpt2")
+    monkeypatch.setattr(resolve_module, "built_in_models", lambda: {"gpt2": tmp_path / "built-in"})
+    cached = cache_model("gpt2")
     longer, exact = run("gpt2-mine"), run("gpt2")
     local = shutil.copytree(exact, tmp_path / "gpt2")
     assert resolve_model("gpt2").kind == "path"

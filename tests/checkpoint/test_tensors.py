@@ -30,22 +30,22 @@ def entry(start=0, end=8, shape=(2,), dtype="F32"):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_reads_files_of_the_safetensors_library(tmp_path, dtype):
-    given = {"a": torch.arange(6).reshape(2, 3).to(dtype), "b.c": torch.ones(()).to(dtype), "none": torch.zeros(0, 4)}
-    save_file(given, tmp_path / WEIGHTS_FILE)
+    tensors = {"a": torch.arange(6).reshape(2, 3).to(dtype), "b.c": torch.ones(()).to(dtype), "none": torch.zeros(0, 4)}
+    save_file(tensors, tmp_path / WEIGHTS_FILE)
     loaded = open_tensors(SafeFolder(tmp_path))
-    assert set(loaded) == set(given)
-    for name, tensor in given.items():
+    assert set(loaded) == set(tensors)
+    for name, tensor in tensors.items():
         assert loaded[name].dtype == tensor.dtype
         assert torch.equal(loaded[name], tensor)
         assert loaded.info(name).shape == tuple(tensor.shape)
-    assert loaded.nbytes == sum(tensor.nbytes for tensor in given.values())
+    assert loaded.nbytes == sum(tensor.nbytes for tensor in tensors.values())
 
 
 def test_safetensors_library_reads_our_files(tmp_path):
-    given = {"a": torch.randn(3, 4), "transposed": torch.randn(4, 3).T, "half": torch.randn(5).half()}
-    assert write_tensors(tmp_path, given) == [WEIGHTS_FILE]
+    tensors = {"a": torch.randn(3, 4), "transposed": torch.randn(4, 3).T, "half": torch.randn(5).half()}
+    assert write_tensors(tmp_path, tensors) == [WEIGHTS_FILE]
     reloaded = load_file(tmp_path / WEIGHTS_FILE)
-    assert all(torch.equal(reloaded[name], tensor) for name, tensor in given.items())
+    assert all(torch.equal(reloaded[name], tensor) for name, tensor in tensors.items())
 
 
 def test_unaligned_tensor_is_copied(tmp_path):
@@ -58,12 +58,12 @@ def test_unaligned_tensor_is_copied(tmp_path):
 
 
 def test_large_weights_are_written_in_shards(tmp_path):
-    given = {f"w{i}": torch.randn(100) for i in range(5)}
-    names = write_tensors(tmp_path, given, shard_bytes=900)
+    tensors = {f"w{i}": torch.randn(100) for i in range(5)}
+    names = write_tensors(tmp_path, tensors, shard_bytes=900)
     assert names == [*(f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)), INDEX_FILE]
     loaded = open_tensors(SafeFolder(tmp_path))
-    assert list(loaded) == list(given)
-    assert all(torch.equal(loaded[name], tensor) for name, tensor in given.items())
+    assert list(loaded) == list(tensors)
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
     assert json.loads((tmp_path / INDEX_FILE).read_text())["metadata"]["total_size"] == 2000
 
 
@@ -104,7 +104,7 @@ def test_large_finite_numbers_are_not_mistaken_for_infinity(tmp_path):
 
 def test_without_the_check_nan_would_pass(tmp_path, monkeypatch):
     save_file({"a": torch.tensor([math.nan])}, tmp_path / WEIGHTS_FILE)
-    monkeypatch.setattr(tensors_module, "check_finite", lambda tensor, what: None)
+    monkeypatch.setattr(tensors_module, "check_finite", lambda tensor, name: None)
     assert open_tensors(SafeFolder(tmp_path))["a"].isnan().all()
 
 
@@ -138,12 +138,12 @@ MALFORMED = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_malformed_files_are_refused_before_mapping(tmp_path, name, monkeypatch):
-    given, message = MALFORMED[name]
+    arguments, message = MALFORMED[name]
     path = tmp_path / WEIGHTS_FILE
-    if given is None:
+    if arguments is None:
         path.write_bytes(b"1234")
     else:
-        write_raw(path, **given)
+        write_raw(path, **arguments)
     monkeypatch.setattr(tensors_module.mmap, "mmap", lambda *a, **k: pytest.fail("mapped"))
     with pytest.raises(InvalidInput, match=message) as caught:
         TensorFile(SafeFolder(tmp_path))

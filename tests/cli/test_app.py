@@ -34,11 +34,21 @@ def test_help_lists_every_command_with_examples_first(peasy):
 def test_version_flag(peasy):
     from peasy import __version__
 
-    assert peasy("--version").out.strip() == __version__
+    assert peasy("--version").out.strip() == peasy("-V").out.strip() == __version__
+
+
+def test_help_has_short_parallel_summaries():
+    """Every summary is one sentence that starts with a verb and fits on one line of 80 columns."""
+    from peasy.cli.command_table import COMMANDS, all_commands
+
+    summaries = [command.summary for command in all_commands(COMMANDS)]
+    assert not [line for line in summaries if not (line[0].isupper() and line.endswith(".") and line.count(".") == 1)]
+    assert not [line for line in summaries if line.split()[0].endswith("s") and line.split()[0] != "Compress"]
+    assert max(len(line) for line in summaries) <= 64
 
 
 def test_result_on_stdout_and_rest_on_stderr(peasy, register, answer):
-    register(_answering(CommandOutput(answer.shown, suggestions=["peasy greet Grace"])))
+    register(_answering(CommandOutput(answer.result, suggestions=["peasy greet Grace"])))
     ran = peasy("greet")
     assert ran.out == "Greeting\n\nHello Ada.\n"
     assert ran.err == "\nNext:\n  peasy greet Grace\n"
@@ -46,7 +56,7 @@ def test_result_on_stdout_and_rest_on_stderr(peasy, register, answer):
 
 
 def test_json_envelope(peasy, register, answer):
-    register(_answering(CommandOutput(answer.shown, suggestions=["peasy greet Grace"], files=["a.txt"])))
+    register(_answering(CommandOutput(answer.result, suggestions=["peasy greet Grace"], files=["a.txt"])))
     ran = peasy("greet", "--json")
     assert ran.json == {
         "ok": True,
@@ -67,7 +77,7 @@ def test_json_is_valid_with_nan_and_inf(peasy, register):
 
 
 def test_failed_check_has_exit_code_8(peasy, register, answer):
-    register(_answering(CommandOutput(answer.shown, exit_code=8)))
+    register(_answering(CommandOutput(answer.result, exit_code=8)))
     ran = peasy("greet", "--json")
     assert (ran.code, ran.json["ok"]) == (8, True)
 
@@ -78,16 +88,16 @@ def test_failed_check_has_exit_code_8(peasy, register, answer):
         (errors.UsageError("so"), 2, "usage"),
         (errors.NotFound("so"), 3, "not-found"),
         (errors.InvalidInput("so"), 4, "invalid-input"),
-        (errors.MissingExtra("so"), 5, "missing-part"),
-        (errors.ResourceUnavailable("so"), 6, "no-room"),
+        (errors.MissingExtra("so"), 5, "missing-extra"),
+        (errors.ResourceUnavailable("so"), 6, "resource-unavailable"),
         (errors.NeedsNetwork("so"), 7, "needs-network"),
-        (MemoryError(), 6, "no-room"),
-        (OSError(errno.ENOSPC, "No space left on device"), 6, "no-room"),
-        (OSError(errno.EADDRINUSE, "Address already in use"), 6, "no-room"),
+        (MemoryError(), 6, "resource-unavailable"),
+        (OSError(errno.ENOSPC, "No space left on device"), 6, "resource-unavailable"),
+        (OSError(errno.EADDRINUSE, "Address already in use"), 6, "resource-unavailable"),
         (PermissionError(errno.EACCES, "Permission denied", "notes.md"), 4, "invalid-input"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "notes.md"), 3, "not-found"),
         (OSError("no file, no number: ours"), 1, "bug"),
-        (ModuleNotFoundError("No module named 'torch'", name="torch"), 5, "missing-part"),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), 5, "missing-extra"),
         (ZeroDivisionError("division by zero"), 1, "bug"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
@@ -198,6 +208,100 @@ def test_usage_errors_have_a_hint(peasy, words, message):
     assert peasy(*words, "--json").json["exit"] == 2
 
 
+@pytest.mark.parametrize(
+    ("command", "flag", "suggestion"),
+    [
+        ("generate", "--max-new-tokens", "--max-tokens"),
+        ("generate", "--num-return-sequences", "-n"),
+        ("generate", "--output", "--out"),
+        ("generate", "--temp", "--temperature"),
+        ("generate", "--lookup", "--speculative"),
+        ("train", "--learning-rate", "--lr"),
+        ("train", "--epochs", "--steps or --minutes"),
+        ("train", "--batch", "--batch-size"),
+        ("train", "--from-pretrained", "--init-from"),
+        ("translate", "--beam", "--num-beams"),
+        ("translate", "--beam-size", "--num-beams"),
+        ("look", "--off", "--ablate"),
+        ("look", "--logit-lens", "--lens"),
+        ("evaluate", "--limit", "--max-samples"),
+        ("evaluate", "--context-length", "--seq-len"),
+        ("export", "--to", "--format"),
+        ("runs list", "--output", "--out"),
+    ],
+)
+def test_unknown_flag_is_understood_by_meaning(peasy, command, flag, suggestion):
+    ran = peasy(*command.split(), flag, "1")
+    assert ran.code == 2
+    assert f"{command} has no flag {flag}." in ran.err
+    assert f"Did you mean {suggestion}?" in ran.err
+
+
+@pytest.mark.parametrize(("typed", "command"), [("eval", "evaluate"), ("inspect", "look"), ("verify", "prove")])
+def test_unknown_command_is_understood_by_meaning(peasy, typed, command):
+    assert f"Did you mean {command}?" in peasy(typed).err
+
+
+def test_synonyms_lead_to_flags_that_exist():
+    from peasy.errors import SYNONYMS
+
+    names = {name.lstrip("-").replace("-", "_") for name, *_ in _all_flags()}
+    names |= {command.name for command in _all_commands()}
+    assert not [word for word, ours in SYNONYMS.items() if not set(ours.split(" or ")) & names]
+    ambiguous = [word for word, ours in SYNONYMS.items() if word in ours.split(" or ")]
+    assert not ambiguous
+
+
+def test_a_flag_has_one_type_in_all_commands():
+    """`--steps` is a number of steps and `--prompt` is a text, whatever the command."""
+    types: dict[str, dict[str, list[str]]] = {}
+    for name, kind, command in _all_flags():
+        types.setdefault(name, {}).setdefault(kind, []).append(command)
+    assert {"--steps", "--prompt", "--max-tokens", "--seed"} <= types.keys()
+    assert not {name: kinds for name, kinds in types.items() if len(kinds) > 1}
+
+
+def _all_commands():
+    from peasy.cli.command_table import COMMANDS, all_commands
+
+    return list(all_commands(COMMANDS))
+
+
+def _all_flags():
+    """(flag, element type, command) of every command and subcommand, by introspection."""
+    from peasy.cli.app import build_cli
+
+    for command in _all_commands():
+        app = build_cli(*command.path.split())
+        for name in command.path.split():
+            app = app[name]
+        for argument in app.assemble_argument_collection():
+            for name in argument.names:
+                if name.startswith("--"):
+                    yield name, _element_type(argument.hint), command.path
+
+
+def _element_type(hint) -> str:
+    """Type of one value: without None, list and tuple; choices are texts, and so are paths."""
+    from pathlib import Path
+    from typing import Literal, get_args, get_origin
+
+    if get_origin(hint) is Literal:
+        return "str"
+    inner = [kind for kind in get_args(hint) if kind not in (type(None), ...)]
+    if inner and get_origin(hint) is not None:
+        return _element_type(inner[0])
+    if hasattr(hint, "__metadata__"):
+        return _element_type(hint.__origin__)
+    return "str" if hint is Path else hint.__name__
+
+
+def test_out_has_a_short_form(peasy, register, answer, tmp_path):
+    register(_answering(answer))
+    assert peasy("-o", "hello.md", "greet").code == 0
+    assert (tmp_path / "hello.md").is_file()
+
+
 def test_missing_argument_is_named(peasy, register):
     def greet(text: TextArg, *, flags: Flags = Flags()) -> CommandOutput:
         raise AssertionError
@@ -221,7 +325,7 @@ def test_dash_reads_stdin(peasy, register):
 
 
 def test_out_saves_by_suffix(peasy, register, answer, tmp_path):
-    register(_answering(CommandOutput(answer.shown, summary="One greeting.")))
+    register(_answering(CommandOutput(answer.result, summary="One greeting.")))
     ran = peasy("greet", "--out", "hello.md")
     assert "Hello Ada." in (tmp_path / "hello.md").read_text()
     assert (ran.out, ran.err) == ("One greeting.\n", "Saved hello.md\n")

@@ -2,7 +2,7 @@
 
 
 def test_speed_table(peasy):
-    ran = peasy("bench", "stories", "--prompt", "4", "--tokens", "2", "--batch", "1", "--rounds", "1")
+    ran = peasy("bench", "stories", "--prompt-tokens", "4", "--max-tokens", "2", "--batch-size", "1", "--repeats", "1")
     assert ran.code == 0
     assert "tokens/s" in ran.out
     assert "int8" in ran.out

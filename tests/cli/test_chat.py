@@ -16,7 +16,7 @@ TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}as
 def folder(tmp_path):
     plain = train_tokenizer(["user: hello there\nassistant: hello you\n"] * 9, "bpe", 280)
     words = Tokenizer(plain._data, plain.config | {"chat_template": TEMPLATE})
-    return save_model(tmp_path / "talker", build(preset("gpt-tiny", vocabulary=280, d_model=16), seed=2), words)
+    return save_model(tmp_path / "talker", build(preset("gpt-tiny", vocab_size=280, d_model=16), seed=2), words)
 
 
 OPTIONS = ("--max-tokens", "5", "--temperature", "0")

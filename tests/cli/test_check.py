@@ -32,7 +32,7 @@ def test_wrong_tables_have_exit_code_8(peasy, notes, written):
 
 def test_truncated_numbers_pass(peasy, notes):
     ran = peasy("check", notes(NOTES.replace("| a | 2 |", "| a | 1.3 |").format("1.6")), "--json")
-    assert [cell["verdict"] for cell in ran.json["result"]["cells"]] == ["cut"]
+    assert [cell["verdict"] for cell in ran.json["result"]["cells"]] == ["truncated"]
     assert ran.code == 0
 
 

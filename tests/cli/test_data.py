@@ -6,10 +6,10 @@ import sys
 
 def test_list_and_card(peasy):
     assert "stories" in peasy("data").out
-    shown = peasy("data", "copy:4", "--set", "size=30", "--seed", "2")
+    shown = peasy("data", "copy:4", "--set", "num_train=30", "--seed", "2")
     assert shown.code == 0
     assert "30" in shown.out
-    result = peasy("data", "copy:4", "--set", "size=30", "--seed", "2", "--json").json["result"]
+    result = peasy("data", "copy:4", "--set", "num_train=30", "--seed", "2", "--json").json["result"]
     assert result["notes"]["length"] == "4"
     assert result["hash"][:16] in shown.out
 
@@ -20,6 +20,13 @@ def test_files_and_pairs_of_files(peasy, tmp_path):
     assert peasy("data", "a.en", "a.fr", "--json").json["result"]["kind"] == "pairs"
     (tmp_path / "names.txt").write_text("emma\nolivia\nava\n")
     assert peasy("data", "names.txt", "--set", "lines=true", "--json").json["result"]["examples"][0] == "emma"
+
+
+def test_columns_of_a_table_can_be_named(peasy, tmp_path):
+    (tmp_path / "a.csv").write_text("english,french\ncat,chat\ndog,chien\n")
+    ran = peasy("data", "a.csv", "--set", "source=french", "--set", "target=english", "--json")
+    assert ran.code == 0, ran.out
+    assert ran.json["result"]["examples"][0]["source"] == "chat"
 
 
 def test_invalid_rows_are_listed_and_strict_rejects_them(peasy, tmp_path):
@@ -48,7 +55,7 @@ def test_works_without_torch():
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from peasy.cli.app import run\n"
-        "sys.exit(run(['data', 'recall', '--set', 'size=10']))"
+        "sys.exit(run(['data', 'recall', '--set', 'num_train=10']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

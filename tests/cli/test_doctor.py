@@ -11,7 +11,7 @@ def test_complete_installation_passes(peasy):
     ran = peasy("doctor", "--json")
     assert ran.code == 0
     assert ran.json["result"]["passed"] is True
-    parts = {finding["part"] for finding in ran.json["result"]["findings"]}
+    parts = {check["name"] for check in ran.json["result"]["checks"]}
     assert {"python", "numpy", "torch", "chromium", "settings folder", "network"} <= parts
 
 
@@ -38,15 +38,15 @@ def test_missing_extra_is_no_failure_but_has_a_fix(peasy, without):
     assert 'pip install "peasy[models]"' in ran.out
 
 
-@pytest.mark.parametrize(("error", "seen"), [(ModuleNotFoundError, "not installed"), (OSError, "broken: OSError")])
-def test_missing_or_broken_dependency_fails_with_a_fix(peasy, without, error, seen):
+@pytest.mark.parametrize(("error", "details"), [(ModuleNotFoundError, "not installed"), (OSError, "broken: OSError")])
+def test_missing_or_broken_dependency_fails_with_a_fix(peasy, without, error, details):
     without("numpy", error)
     ran = peasy("doctor", "--json")
     assert ran.code == 8
-    finding = next(item for item in ran.json["result"]["findings"] if item["part"] == "numpy")
-    assert finding["seen"].startswith(seen)
-    assert finding["fix"].startswith("pip install peasy")
-    assert finding["fix"] in ran.json["next"]
+    check = next(item for item in ran.json["result"]["checks"] if item["name"] == "numpy")
+    assert check["details"].startswith(details)
+    assert check["fix"].startswith("pip install peasy")
+    assert check["fix"] in ran.json["next"]
 
 
 def test_read_only_folder(peasy, monkeypatch):

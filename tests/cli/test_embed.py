@@ -13,7 +13,7 @@ from peasy.tokenization import train_tokenizer
 def folder(tmp_path):
     words = train_tokenizer(["the cat sat on the mat"] * 9, "words")
     return save_model(
-        tmp_path / "cats", build(preset("encoder-tiny", vocabulary=len(words), d_model=16), seed=3), words
+        tmp_path / "cats", build(preset("encoder-tiny", vocab_size=len(words), d_model=16), seed=3), words
     )
 
 

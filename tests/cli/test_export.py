@@ -9,7 +9,7 @@ from peasy.models.preset import preset
 
 @pytest.fixture
 def model(tmp_path):
-    return save_model(tmp_path / "mine", build(preset("llama-tiny", d_model=48, vocabulary=40)))
+    return save_model(tmp_path / "mine", build(preset("llama-tiny", d_model=48, vocab_size=40)))
 
 
 def test_hugging_face_folder(peasy, model, tmp_path):
@@ -23,8 +23,8 @@ def test_hugging_face_folder(peasy, model, tmp_path):
     [
         (["nope", "out"], 3, 'No model "nope"'),
         (["mine", "mine"], 4, "never overwrites"),
-        (["mine", "out", "--to", "onx"], 2, "onnx"),
-        (["mine", "out", "--numbers", "f16"], 2, "Only gguf"),
+        (["mine", "out", "--format", "onx"], 2, "onnx"),
+        (["mine", "out", "--dtype", "f16"], 2, "Only gguf"),
     ],
 )
 def test_errors(peasy, model, words, code, message):

@@ -14,7 +14,7 @@ def test_stdout_has_only_the_generated_text(peasy, model_folder):
     *events, last = map(json.loads, result.out.splitlines())
     assert ran.out == last["result"]["texts"][0]["text"] + "\n"
     assert "4 tokens" in ran.err
-    assert [event["event"] for event in events] == ["token"] * 4 + ["ended"]
+    assert [event["event"] for event in events] == ["token"] * 4 + ["finished"]
     assert "".join(event["text"] for event in events).strip() == ran.out.strip()
 
 
@@ -53,10 +53,10 @@ def test_saved_to_a_file(peasy, model_folder, tmp_path):
     [
         (["I love", "--top-p", "3"], 4, "top_p is 3"),
         (["I love", "--tempersture", "1"], 2, "--temperature"),
-        (["I love", "--n", "0"], 4, "n is 0"),
+        (["I love", "-n", "0"], 4, "n is 0"),
         (["", "--max-tokens", "2"], 4, "prompt is empty"),
         (["I love " * 20], 4, "reads at most 16"),
-        (["I love", "--lookup", "--no-cache"], 4, "cache"),
+        (["I love", "--speculative", "--no-cache"], 4, "cache"),
         (["I love", "--stop", ""], 4, "stop string is empty"),
     ],
 )
@@ -68,7 +68,7 @@ def test_errors(peasy, model_folder, words, code, message):
 
 
 def test_long_prompt_can_be_truncated(peasy, model_folder):
-    assert peasy("generate", model_folder, "I love " * 20, "--long", "last", *OPTIONS).code == 0
+    assert peasy("generate", model_folder, "I love " * 20, "--truncate", "left", *OPTIONS).code == 0
 
 
 def test_interruption_keeps_the_generated_text(peasy, model_folder, monkeypatch):
@@ -84,10 +84,10 @@ def test_interruption_keeps_the_generated_text(peasy, model_folder, monkeypatch)
                 raise KeyboardInterrupt
 
     whole = peasy("generate", model_folder, "I love", *OPTIONS).out
-    monkeypatch.setattr(GenerationJob, "num_events", interrupted)
+    monkeypatch.setattr(GenerationJob, "events", interrupted)
     ran = peasy("generate", model_folder, "I love", *OPTIONS)
     assert ran.code == 130
     assert ran.out.strip()
     assert whole.startswith(ran.out.strip())
     last = json.loads(peasy("generate", model_folder, "I love", *OPTIONS, "--json").out.splitlines()[-1])
-    assert last["result"]["texts"][0]["reason"] == "interrupted"
+    assert last["result"]["texts"][0]["finish_reason"] == "cancelled"

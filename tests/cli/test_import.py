@@ -14,8 +14,8 @@ from peasy.models.preset import preset
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
-    shape = {"layers": 1, "attention": {"heads": 2}, "feedforward": {"width": 32}}
-    settings = preset("gpt2", vocabulary=40, d_model=16, context=8, stack=shape)
+    shape = {"num_layers": 1, "attention": {"num_heads": 2}, "feedforward": {"d_ff": 32}}
+    settings = preset("gpt2", vocab_size=40, d_model=16, max_seq_len=8, stack=shape)
     return write_folder(tmp_path / "tiny", settings, build(settings).state_dict())
 
 

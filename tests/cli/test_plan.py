@@ -9,11 +9,21 @@ def test_plan_for_other_hardware(peasy):
 
 
 def test_plan_for_this_machine(peasy):
-    words = ("--steps", "5", "--set", "batch=2", "--set", "context=16", "--set", "short=null", "--json")
+    words = ("--steps", "5", "--set", "batch_size=2", "--set", "seq_len=16", "--set", "seq_len_warmup=null", "--json")
     ran = peasy("plan", "gpt", "--data", "copy:3", "--preset", "tiny", *words)
     assert ran.code == 0, ran.err
     assert ran.json["result"]["numbers"]["steps"] == 5
-    assert ran.json["next"][0].startswith("peasy train gpt --data copy:3")
+    assert ran.json["next"][0].startswith("peasy train gpt --data copy:3 --preset tiny --steps 5")
+
+
+def test_settings_change_the_plan(peasy):
+    hardware = ("--accelerators", "8", "--flops", "312T", "--memory", "80GB", "--bandwidth", "300GB/s", "--json")
+
+    def numbers(*words):
+        return peasy("plan", "gpt", *hardware, *words).json["result"]["numbers"]
+
+    assert numbers("--batch-size", "64") == numbers("--set", "batch_size=64") != numbers("--batch-size", "32")
+    assert numbers("--mfu", "0.2")["seconds_per_step_ddp"] >= numbers("--mfu", "0.4")["seconds_per_step_ddp"]
 
 
 def test_incomplete_hardware(peasy):

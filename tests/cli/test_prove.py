@@ -14,7 +14,7 @@ def test_model_is_verified(peasy, model_folder, tmp_path):
     ran = peasy("prove", model_folder, "I love pizza", "--prompt", tmp_path / "prompts.txt", "--prompt", "AI", "--json")
     assert ran.code == 0
     output = ran.json
-    assert (output["ok"], output["result"]["passed"], output["result"]["texts"]) == (True, True, 4)
+    assert (output["ok"], output["result"]["passed"], output["result"]["num_sequences"]) == (True, True, 4)
     shown = peasy("prove", model_folder, "I love pizza")
     assert "✓ holds" in shown.out
     assert max(map(len, shown.out.splitlines())) <= 80
@@ -24,7 +24,7 @@ def test_mistake_in_a_file_is_named(peasy, tmp_path):
     (tmp_path / "mine.py").write_text(WRONG, encoding="utf-8")
     ran = peasy("prove", f"{tmp_path}/mine.py:attention")
     assert ran.code == 8
-    assert "scale d_k instead of its root" in ran.out
+    assert "scale by d_k" in ran.out
     assert "in a separate process" in ran.err
     assert "your line 5" in ran.out
 
@@ -33,10 +33,10 @@ def test_failed_check_is_no_error(peasy, tmp_path):
     (tmp_path / "mine.py").write_text(WRONG, encoding="utf-8")
     ran = peasy("prove", f"{tmp_path}/mine.py:attention", "--call", "attention(q, k, v)", "--json")
     assert (ran.code, ran.json["ok"], ran.json["result"]["passed"]) == (8, True, False)
-    assert ran.json["result"]["mistakes"] == ["scale d_k instead of its root"]
+    assert ran.json["result"]["mistakes"] == ["scale by d_k"]
 
 
 def test_missing_model_and_file(peasy, tmp_path):
     assert peasy("prove", "no-such-model", "--offline").code in (3, 7)
     assert peasy("prove", f"{tmp_path}/none.py:attention").code == 3
-    assert peasy("prove", "model", "--tokens", "0").code == 2
+    assert peasy("prove", "model", "--max-tokens", "0").code == 2

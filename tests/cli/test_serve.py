@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from tests.server.tiny_server import heard, knock, spoken
+from tests.server.tiny_server import connect, post_bytes, read_all
 
 from peasy.errors import MissingExtra
 
@@ -65,7 +65,7 @@ def test_port_in_use(peasy, model_folder):
 
 def test_invalid_settings(peasy, model_folder):
     assert peasy("serve", model_folder, "--max-queue", 0).code == 4
-    assert peasy("serve", model_folder, "--memory", "much").code == 4
+    assert peasy("serve", model_folder, "--max-memory", "much").code == 4
     assert peasy("serve", model_folder, "--api-key", "two words").code == 2
 
 
@@ -73,7 +73,7 @@ def test_without_torch_it_shows_the_install_command(peasy, monkeypatch):
     def missing(module, **_):
         raise MissingExtra("This needs torch, which is not installed.", hint='pip install "peasy[models]"')
 
-    monkeypatch.setattr("peasy.cli.serve.need", missing)
+    monkeypatch.setattr("peasy.cli.serve.require_extra", missing)
     done = peasy("serve")
     assert done.code == 5
     assert 'pip install "peasy[models]"' in done.err
@@ -83,12 +83,12 @@ def test_sigterm_lets_running_requests_finish(process, model_folder):
     running, port = process("serve", str(model_folder), "--port", "0", "--api-key", "s3cret")
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models")
-    responses, links = {}, [knock(port) for _ in range(4)]
+    responses, links = {}, [connect(port) for _ in range(4)]
     body = {"model": "tiny", "prompt": "I love", "max_tokens": 14, "n": 8, "temperature": 1, "stream": True}
     for link in links:
-        link.sendall(spoken("/v1/completions", body, port, authorization="Bearer s3cret"))
+        link.sendall(post_bytes("/v1/completions", body, port, authorization="Bearer s3cret"))
     assert all(link.recv(1, socket.MSG_PEEK) for link in links)  # all requests are running
-    threads = [threading.Thread(target=lambda at=at: responses.update({at: heard(links[at])[0]})) for at in range(4)]
+    threads = [threading.Thread(target=lambda at=at: responses.update({at: read_all(links[at])[0]})) for at in range(4)]
     for thread in threads:
         thread.start()
     running.send_signal(signal.SIGTERM)

@@ -44,6 +44,36 @@ def test_table_of_a_command(greet, peasy):
     assert greet()["result"] == {"loud": 7, "seed": 9, "device": "cpu"}
 
 
+def test_tables_of_subcommands(peasy, tmp_path, monkeypatch):
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
+    Path("peasy.toml").write_text("[runs]\njson = true\n[runs.list]\nquiet = true\n[models.retrain]\nrun = 'x'\n")
+    assert peasy("runs").json["command"] == "runs"
+    assert peasy("runs", "list").json["command"] == "runs list"
+    assert peasy("runs", "show", "fox").json["exit"] == 3, "the table of a command holds for its subcommands"
+    assert peasy("models").out.startswith("Models")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[runs]\nyse = true", "runs.yse: unknown key. Did you mean yes?"),
+        ("[runs.lst]\nquiet = true", "runs.lst: unknown key. Did you mean list?"),
+        ("[models]\nrun = 'x'", "models.run: unknown key."),
+        ("[runs.show]\nrun = 'x'", "runs.show.run: unknown key."),
+    ],
+)
+def test_unknown_key_of_a_subcommand(peasy, text, message):
+    Path("peasy.toml").write_text(text)
+    output = peasy("runs", "show", "fox", "--json").json
+    assert output["exit"] == 4
+    assert message in f"{output['error']['message']} {output['error']['hint']}"
+
+
+def test_lists_in_files(peasy):
+    Path("peasy.toml").write_text('[look]\nablate = ["1.0", "0"]\n')
+    assert "layer 1, head 0 ablated" in peasy("look", "stories", "The pizza").out
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -5,10 +5,11 @@ import json
 import pytest
 
 LINES = ["the cat sat on the mat", "a bird sang in the tree", "it tasted good", "he walks to the old town"] * 20
-SMALL = [
-    "--preset", "tiny", "--set", "tokenizer.by=characters", "--set", "model.d_model=16", "--set", "context=8",
-    "--set", "short=null", "--set", "batch=2", "--set", "validate=1", "--set", "sample=1", "--set", "save=1",
-]  # fmt: skip
+SETTINGS = (
+    "tokenizer.algorithm=characters", "model.d_model=16", "seq_len=8", "seq_len_warmup=null", "batch_size=2",
+    "num_validations=1", "num_samplings=1", "num_saves=1",
+)  # fmt: skip
+SMALL = ["--preset", "tiny", *(word for setting in SETTINGS for word in ("--set", setting))]
 
 
 @pytest.fixture
@@ -45,6 +46,34 @@ def test_finished_run_can_be_extended(command):
     assert "finished after 3 steps" in ran.out
 
 
+def _recipe(tmp_path):
+    return json.loads((tmp_path / "home" / "runs" / "fox" / "recipe.json").read_text())
+
+
+def test_settings_by_flag_file_and_set(command, tmp_path):
+    """The preset < --config < --lr and --batch-size < --set."""
+    (tmp_path / "mine.toml").write_text("batch_size = 8\nseq_len = 4\ngrad_clip = 0.5\n[optimizer]\nlr = 0.5\n")
+    small = ("--preset", "tiny", "--set", "model.d_model=16", "--set", "seq_len=8", "--set", "seq_len_warmup=null")
+    flags = ("--config", "mine.toml", "--lr", "0.001", "--batch-size", "2", "--steps", "1", "--run", "fox")
+    ran = command("train", "gpt", "--data", "lines.txt", *small, *flags)
+    assert ran.code == 0, ran.err
+    recipe = _recipe(tmp_path)
+    assert (recipe["optimizer"]["lr"], recipe["batch_size"]) == (0.001, 2)
+    assert (recipe["seq_len"], recipe["grad_clip"]) == (8, 0.5)
+
+
+def test_dry_run_prints_the_plan_and_trains_nothing(command, tmp_path):
+    words = ("gpt", "--data", "lines.txt", "--steps", "3", "--seed", "1", *SMALL)
+    ran = command("train", *words, "--dry-run", "--run", "fox")
+    assert ran.code == 0, ran.err
+    assert "tokens per second" in ran.out
+    assert "peasy train gpt --data lines.txt --preset tiny --steps 3 --set tokenizer.algorithm=characters" in ran.err
+    assert not (tmp_path / "home" / "runs").exists()
+    planned = command("plan", *words, "--json").json["result"]["numbers"]
+    shown = command("train", *words, "--dry-run", "--json").json["result"]["numbers"]
+    assert (shown["steps"], shown["parameters"]) == (planned["steps"], planned["parameters"])
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -54,6 +83,10 @@ def test_finished_run_can_be_extended(command):
         (["gpt", "--data", "lines.txt", "--set", "optimiser.lr=1"], 4, "recipe.optimiser"),
         (["gpt", "--data", "lines.txt", "--set", "lr"], 4, "key=value"),
         (["gpt", "--run", "no-such-run", "--resume"], 2, "needs data"),
+        (["gpt", "--data", "lines.txt", "--lr", "1", "--set", "optimizer.lr=2"], 2, "are the same setting"),
+        (["gpt", "--data", "lines.txt", "--config", "no.toml"], 3, "no.toml"),
+        (["gpt", "--run", "fox", "--resume", "--dry-run"], 2, "--dry-run does not support --resume"),
+        (["gpt", "--data", "lines.txt", "--num-processes", "2", "--dry-run"], 2, "does not support --num-processes"),
     ],
 )
 def test_errors(command, words, code, message):

@@ -13,7 +13,9 @@ from peasy.tokenization import train_tokenizer
 @pytest.fixture
 def folder(tmp_path):
     words = train_tokenizer(["the cat sat on the mat"] * 9, "words")
-    settings = preset("translator-tiny", vocabulary=len(words), d_model=16, special={"start": 1, "end": [2]})
+    settings = preset(
+        "translator-tiny", vocab_size=len(words), d_model=16, special_tokens={"decoder_start": 1, "eos": [2]}
+    )
     return save_model(tmp_path / "cats", build(settings, seed=3), words)
 
 
@@ -21,11 +23,11 @@ OPTIONS = ("--max-tokens", "5")
 
 
 def test_one_text(peasy, folder):
-    ran = peasy("translate", folder, "the cat sat", "--beam", "3", "--n", "2", *OPTIONS)
+    ran = peasy("translate", folder, "the cat sat", "--num-beams", "3", "-n", "2", *OPTIONS)
     assert ran.code == 0
     assert "log-probability" in ran.out
-    result = peasy("translate", folder, "the cat sat", "--beam", "3", "--n", "2", *OPTIONS, "--json").json["result"]
-    assert len(result["translations"][0]["found"]) == 2
+    result = peasy("translate", folder, "the cat sat", "--num-beams", "3", "-n", "2", *OPTIONS, "--json").json["result"]
+    assert len(result["translations"][0]["hypotheses"]) == 2
     assert result["translations"][0]["text"] in ran.out
 
 
@@ -53,10 +55,10 @@ def test_alignment(peasy, folder, tmp_path):
     assert "sat" in ran.out
     assert peasy("translate", folder, "the cat sat", "--align", *OPTIONS, "--out", "a.html").code == 0
     assert "<svg" in (tmp_path / "a.html").read_text()
-    ran = peasy("translate", folder, "the cat sat", "--known", "0-0 1-1", *OPTIONS)
+    ran = peasy("translate", folder, "the cat sat", "--gold", "0-0 1-1", *OPTIONS)
     assert ran.code == 0
     assert "alignment accuracy" in ran.out or "head 0" in ran.out
-    wrong = peasy("translate", folder, "the cat sat", "--known", "0:0", *OPTIONS)
+    wrong = peasy("translate", folder, "the cat sat", "--gold", "0:0", *OPTIONS)
     assert (wrong.code, "not a pair of word numbers" in wrong.err) == (4, True)
     data = json.loads(peasy("translate", folder, "the cat sat", "--align", *OPTIONS, "--json").out)
     assert len(data["result"]["translations"][0]["alignment"]["weights"][0]) == 3
@@ -66,4 +68,4 @@ def test_errors(peasy, folder, model_folder):
     assert "does not translate" in peasy("translate", model_folder, "I love").err
     ran = peasy("translate", folder, "")
     assert ran.code == 4
-    assert peasy("translate", folder, "the", "--beam", "0").code == 4
+    assert peasy("translate", folder, "the", "--num-beams", "0").code == 4

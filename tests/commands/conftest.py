@@ -26,21 +26,21 @@ def tokenizer():
 
 @pytest.fixture(scope="session")
 def decoder(tokenizer, tmp_path_factory):
-    model = build(preset("gpt-tiny", vocabulary=280, d_model=16, stack={"feedforward": {"width": 32}}), seed=1)
+    model = build(preset("gpt-tiny", vocab_size=280, d_model=16, stack={"feedforward": {"d_ff": 32}}), seed=1)
     return save_model(tmp_path_factory.mktemp("models") / "decoder", model, tokenizer)
 
 
 @pytest.fixture(scope="session")
 def encoder(tmp_path_factory):
     tokenizer = train_tokenizer(TEXTS, "wordpiece", 200, add_bos_eos=True)
-    settings = preset("encoder-tiny", vocabulary=len(tokenizer), d_model=16, context=12)
+    settings = preset("encoder-tiny", vocab_size=len(tokenizer), d_model=16, max_seq_len=12)
     return save_model(tmp_path_factory.mktemp("models") / "encoder", build(settings, seed=2), tokenizer)
 
 
 @pytest.fixture(scope="session")
 def foreign(tokenizer, tmp_path_factory):
     """A Hugging Face folder."""
-    shape = {"layers": 2, "attention": {"heads": 2}, "feedforward": {"width": 32}}
-    settings = preset("gpt2", vocabulary=280, d_model=16, context=32, stack=shape)
-    where = tmp_path_factory.mktemp("models") / "tiny-gpt2"
-    return write_folder(where, settings, build(settings, seed=3).state_dict(), tokenizer)
+    shape = {"num_layers": 2, "attention": {"num_heads": 2}, "feedforward": {"d_ff": 32}}
+    settings = preset("gpt2", vocab_size=280, d_model=16, max_seq_len=32, stack=shape)
+    folder = tmp_path_factory.mktemp("models") / "tiny-gpt2"
+    return write_folder(folder, settings, build(settings, seed=3).state_dict(), tokenizer)

@@ -27,9 +27,9 @@ def tokens(*words):
     return Tokens(" ".join(words), tuple(range(len(words))), words, words, groups, numbers)
 
 
-def alignment(source, answer, weights):
+def alignment(source, target, weights):
     score = AlignmentScore(ModulePath("decoder", 0, "cross_attention"), 0, None, 0.0, 0.0, 0.0)
-    return Alignment("m", source, answer, np.array(weights), score.path, 0, (score,))
+    return Alignment("m", source, target, np.array(weights), score.path, 0, (score,))
 
 
 def test_reordered_words_cross():
@@ -40,9 +40,9 @@ def test_reordered_words_cross():
 
 
 def test_punctuation_and_eos_are_not_aligned_and_unaligned_and_shared_words_are_found():
-    source, answer = tokens("3", ",", "ago", "now"), tokens("il", "a", "3", "<eos>")
+    source, target = tokens("3", ",", "ago", "now"), tokens("il", "a", "3", "<eos>")
     weights = [[0.1, 0.6, 0.3, 0], [0.2, 0.1, 0.7, 0], [0.9, 0.1, 0, 0], [0, 1.0, 0, 0]]
-    order = word_order(alignment(source, answer, weights))
+    order = word_order(alignment(source, target, weights))
     assert order.links == ((2, 0), (2, 1), (0, 2))
     assert order.crossings == ((0, 2), (1, 2))
     assert (order.unaligned, order.multiply_aligned) == ((3,), (2,))
@@ -55,7 +55,9 @@ def test_words_that_occur_once_on_both_sides_are_anchors():
 @pytest.fixture(scope="module", params=["transformer", "recurrent"])
 def loaded(request):
     tokenizer = train_tokenizer(["the cat sat on the mat", "the dog"] * 9, "words")
-    settings = preset("translator-tiny", vocabulary=len(tokenizer), d_model=16, special={"start": 1, "end": [2]})
+    settings = preset(
+        "translator-tiny", vocab_size=len(tokenizer), d_model=16, special_tokens={"decoder_start": 1, "eos": [2]}
+    )
     if request.param == "recurrent":
         settings = RecurrentTranslatorConfig(
             len(tokenizer), 16, special_tokens=SpecialTokensConfig(decoder_start=1, eos=(2,))
@@ -64,23 +66,23 @@ def loaded(request):
 
 
 def test_weights_equal_those_of_look_and_every_head_can_be_chosen(loaded):
-    answer = "the mat sat"
-    best = align(loaded, "the dog sat on the mat", answer)
+    target = "the mat sat"
+    best = align(loaded, "the dog sat on the mat", target)
     data = best.data()
     assert json.dumps(data)
-    assert (data["layer"], data["head"]) == (data["best"]["layer"], data["best"]["head"])
+    assert (data["layer"], data["head"]) == (data["best_head"]["layer"], data["best_head"]["head"])
     for head in data["heads"]:
-        one = align(loaded, "the dog sat on the mat", answer, layer=head["layer"], head=head["head"])
-        other = look(loaded, "the dog sat on the mat", answer).alignment(layer=head["layer"], head=head["head"])
+        one = align(loaded, "the dog sat on the mat", target, layer=head["layer"], head=head["head"])
+        other = look(loaded, "the dog sat on the mat", target).alignment(layer=head["layer"], head=head["head"])
         np.testing.assert_allclose(one.alignment.weights, other.weights)
-        assert one.data()["best"] == data["best"]
+        assert one.data()["best_head"] == data["best_head"]
     assert best.summary[0].startswith("6 words became 3 words")
     assert best.summary[0] in best.text().replace("\n", " ")
 
 
 def test_only_translators_align():
     tokenizer = train_tokenizer(["the cat"] * 9, "words")
-    decoder = LoadedModel("decoder", build(preset("gpt-tiny", vocabulary=len(tokenizer))), tokenizer)
+    decoder = LoadedModel("decoder", build(preset("gpt-tiny", vocab_size=len(tokenizer))), tokenizer)
     with pytest.raises(InvalidInput, match="does not translate"):
         align(decoder, "the cat")
 
@@ -91,13 +93,13 @@ def test_the_card_head_is_preferred_to_scores_of_one_text(tmp_path):
     result = align(loaded, "Sunday, November 15, 2026")
     assert (result.alignment.path.layer, result.alignment.head) == read_alignment_head(loaded)
     assert result.word_order.crossings
-    assert result.data()["best"] == {"layer": result.alignment.path.layer, "head": result.alignment.head}
+    assert result.data()["best_head"] == {"layer": result.alignment.path.layer, "head": result.alignment.head}
     without_card = align(replace(loaded, folder=None), "Sunday, November 15, 2026")
     assert (without_card.alignment.path.layer, without_card.alignment.head) != read_alignment_head(loaded)
     assert read_alignment_head(replace(loaded, folder=tmp_path)) is None
 
 
-def test_known_links_are_preferred_to_the_card():
+def test_gold_links_are_preferred_to_the_card():
     result = load("locales-fr").look("Sunday, November 15, 2026")
     scores = result.alignment([(0, 0)]).record.scores
     assert [score.score for score in scores] == sorted((score.score for score in scores), reverse=True)

@@ -10,16 +10,16 @@ from peasy.errors import InvalidInput
 
 
 def test_every_weight_format_is_timed_in_prefill_and_decode():
-    result = bench("stories", prompt=4, tokens=3, batch=2, rounds=1)
-    timed = {(speed.weight_format, speed.phase, speed.batch_size) for speed in result.throughputs}
-    assert timed == set(product(("as it is", "float32", "int8"), ("reads", "writes"), (1, 2)))
+    result = bench("stories", prompt_tokens=4, max_tokens=3, batch_size=2, repeats=1)
+    timed = {(row.weight_format, row.phase, row.batch_size) for row in result.throughputs}
+    assert timed == set(product(("original", "float32", "int8"), ("prefill", "decode"), (1, 2)))
     assert all(0 < s.minimum <= s.median <= s.maximum for s in result.throughputs)
     assert json.dumps(result.data())
     assert "tokens/s" in str(result)
 
 
-def test_rounds_give_minimum_and_maximum():
-    result = bench("stories", prompt=2, tokens=2, batch=1, rounds=3)
+def test_repeats_give_minimum_and_maximum():
+    result = bench("stories", prompt_tokens=2, max_tokens=2, batch_size=1, repeats=3)
     assert any(s.minimum < s.maximum for s in result.throughputs)
     assert {s.batch_size for s in result.throughputs} == {1}
 
@@ -28,8 +28,8 @@ def test_rounds_give_minimum_and_maximum():
     ("model", "options", "message"),
     [
         ("locales-fr", {}, "models that continue a text"),
-        ("stories", {"tokens": 0}, "at least 1"),
-        ("stories", {"tokens": 10**6}, "has a context of"),
+        ("stories", {"max_tokens": 0}, "at least 1"),
+        ("stories", {"max_tokens": 10**6}, "has a context of"),
     ],
 )
 def test_unsuitable_models_and_counts_are_refused(model, options, message):

@@ -35,8 +35,8 @@ def test_card_matches_recipe(name):
     card = read_card(built_in_models()[name])
     assert card["command"] == recipes()[name].command()
     assert card["description"] == recipes()[name].description
-    assert card["limits"] == recipes()[name].limits
-    assert card["figures"]
+    assert card["limitations"] == recipes()[name].limitations
+    assert card["metrics"]
     assert card["parameters"] == load(name).model.count_parameters()
     text = str(model(name))
     assert card["description"][:20] in text
@@ -46,26 +46,25 @@ def test_card_matches_recipe(name):
 @pytest.mark.parametrize(
     ("name", "data", "measure", "least", "options"),
     [
-        ("stories", "stories", "endings", 0.98, {"held_out": 60}),
-        ("sentences", "opinions", "label found", 0.9, {"held_out": 100}),
+        ("stories", "stories", "ending accuracy", 0.98, {"num_valid": 60}),
+        ("sentences", "opinions", "nearest-neighbour accuracy", 0.9, {"num_valid": 100}),
     ],
 )
-def test_card_figures_are_reproduced(name, data, measure, least, options):
+def test_card_metrics_are_reproduced(name, data, measure, least, options):
     """Evaluated on the first validation samples; the card used all of them."""
-    told = read_card(built_in_models()[name])["figures"][measure]
-    found = evaluate(name, data, limit=40, options=options)[measure]
-    assert told >= least
-    assert abs(found - told) < 0.1
+    on_card = read_card(built_in_models()[name])["metrics"][measure]
+    measured = evaluate(name, data, max_samples=40, options=options)[measure]
+    assert on_card >= least
+    assert abs(measured - on_card) < 0.1
 
 
 @pytest.mark.parametrize("name", ["locales-fr", "locales-fr-2015"])
 def test_dates_units_and_money_are_translated(name):
-    told = read_card(built_in_models()[name])["figures"]
-    assert told["exact match"] > 0.9
-    found = evaluate(name, "locales:en-fr", limit=60, options={"size": 600}).data()["categories"]
-    right, asked = (sum(found[kind][key] for kind in ("date", "unit", "money")) for key in ("right", "asked"))
-    assert asked > 30
-    assert right / asked >= 0.97
+    assert read_card(built_in_models()[name])["metrics"]["exact match"] > 0.9
+    categories = evaluate(name, "locales:en-fr", max_samples=60, options={"num_pairs": 600}).data()["categories"]
+    correct, count = (sum(categories[name][key] for name in ("date", "unit", "money")) for key in ("correct", "count"))
+    assert count > 30
+    assert correct / count >= 0.97
 
 
 def test_pronoun_decides_the_ending():

@@ -17,7 +17,7 @@ TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}as
 def chat_model(tmp_path_factory):
     plain = train_tokenizer(["user: hello there\nassistant: hello you\nsystem: be kind\n"] * 9, "bpe", 300)
     tokenizer = Tokenizer(plain._data, plain.config | {"chat_template": TEMPLATE})
-    settings = preset("gpt-tiny", vocabulary=300, d_model=16, context=48)
+    settings = preset("gpt-tiny", vocab_size=300, d_model=16, max_seq_len=48)
     return save_model(tmp_path_factory.mktemp("models") / "chat-model", build(settings, seed=2), tokenizer)
 
 

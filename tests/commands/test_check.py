@@ -22,7 +22,7 @@ NOTES = {
 
 
 def test_check_is_a_public_name():
-    assert peasy.check is check
+    assert peasy.check.__wrapped__ is check
     assert isinstance(peasy.check(NOTES), CheckResult)
 
 
@@ -30,11 +30,20 @@ def test_data_are_plain_and_complete():
     data = json.loads(json.dumps(check(NOTES).data()))
     assert data["passed"] is False
     wrong = [cell for cell in data["cells"] if cell["verdict"] == "wrong"]
-    assert [{key: cell[key] for key in ("table", "row", "column", "written", "right", "why")} for cell in wrong] == [
-        {"table": "scores", "row": "love", "column": "AI", "written": "5", "right": 1.0, "why": "0·1 + 1·1 = 1, not 5."}
+    assert [
+        {key: cell[key] for key in ("table", "row", "column", "written", "expected", "reason")} for cell in wrong
+    ] == [
+        {
+            "table": "scores",
+            "row": "love",
+            "column": "AI",
+            "written": "5",
+            "expected": 1.0,
+            "reason": "0·1 + 1·1 = 1, not 5.",
+        }
     ]
-    assert {cell["verdict"] for cell in data["cells"]} <= {"right", "wrong", "follows", "cut"}
-    assert [(cell["row"], cell["column"]) for cell in data["unanswered"]] == [("AI", "I")]
+    assert {cell["verdict"] for cell in data["cells"]} <= {"right", "wrong", "follows", "truncated"}
+    assert [(cell["row"], cell["column"]) for cell in data["blank"]] == [("AI", "I")]
 
 
 def test_rows_name_table_row_finding_and_why():
@@ -43,7 +52,7 @@ def test_rows_name_table_row_finding_and_why():
         ("weights", "Your", "length"),
         ("weights", "Your", "sum"),
     ]
-    assert all(row["why"] for row in rows)
+    assert all(row["reason"] for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -68,18 +77,18 @@ def test_the_document_shows_every_table_with_its_marks():
 
 def test_tables_taken_as_given_are_reported():
     result = check("000-easy-peasy")
-    assert [table["table"] for table in result.data()["taken"]] == []
+    assert [table["table"] for table in result.data()["unverified"]] == []
     notes = {
         "title": "t",
         "tokens": ["a"],
         "written": [{"table": "V", "cells": [["1"]]}, {"table": "X", "cells": [["1"]]}],
     }
-    assert [table["table"] for table in check(notes).data()["taken"]] == ["V"]
+    assert [table["table"] for table in check(notes).data()["unverified"]] == ["V"]
     assert "V: taken as given, because its inputs are not in the file." in check(notes).text()
 
 
 def test_a_table_with_a_missing_row_is_not_reported_as_taken():
-    assert check("003-i-love-ai").data()["taken"] == []
+    assert check("003-i-love-ai").data()["unverified"] == []
 
 
 def test_scores_without_d_k_report_what_is_missing():
@@ -104,7 +113,7 @@ def test_percentages_are_corrected_in_percent():
     notes = {"title": "t", "tokens": ["a", "b"], "scoring": "dot", "x": [[1, 0], [0, 1]]}
     result = check(notes | {"written": [{"table": "weights", "cells": [["73.1 %", "26,9%"], ["30 %", "73.1 %"]]}]})
     wrong = [cell for cell in result.data()["cells"] if cell["verdict"] == "wrong"]
-    assert [cell["right"] for cell in wrong] == [pytest.approx(0.2689, abs=1e-4)]
+    assert [cell["expected"] for cell in wrong] == [pytest.approx(0.2689, abs=1e-4)]
     assert "30 %     27 %" in result.text()
 
 
@@ -147,13 +156,13 @@ SHEETS = [(topic, suffix) for topic in TOPICS for suffix in ("md", "tex", "csv")
 @pytest.mark.parametrize(("topic", "suffix"), SHEETS)
 def test_worksheets_are_checked(topic, suffix, tmp_path):
     sheet = exercise("3x2", seed=7, topic=topic)
-    asked = sum(step.values.size for step in sheet.exercise.solution)
+    to_compute = sum(step.values.size for step in sheet.exercise.solution)
     empty = marked(sheet, suffix, tmp_path)
     assert empty.passed
-    assert len(empty.data()["unanswered"]) == asked
+    assert len(empty.data()["blank"]) == to_compute
     key = marked(sheet.key(), suffix, tmp_path)
     assert key.passed, key.text()
-    assert len(key.data()["cells"]) == asked
+    assert len(key.data()["cells"]) == to_compute
 
 
 @pytest.mark.parametrize("topic", ["plain", "masked", "cosine", "two-heads"])

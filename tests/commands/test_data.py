@@ -14,11 +14,11 @@ def test_every_corpus_is_listed_with_its_usage():
     assert all(name in text for name in BUILT_IN)
     for corpus in corpora:
         assert corpus["usage"].startswith(corpus["name"])
-    assert peasy.data is data
+    assert peasy.data is data  # it takes any option of the corpus
 
 
 def test_a_card_has_sizes_licence_hash_and_examples():
-    result = data("recall", seed=3, size=100, held_out=10, distance=12)
+    result = data("recall", seed=3, num_train=100, num_valid=10, distance=12)
     card = result.data()
     assert card["sizes"]["train"]["documents"] == 100
     assert card["sizes"]["valid"]["documents"] == 10
@@ -33,7 +33,7 @@ def test_a_card_has_sizes_licence_hash_and_examples():
 
 
 def test_pairs_show_both_sides_and_their_category():
-    text = data("locales", size=400).text()
+    text = data("locales", num_pairs=400).text()
     assert "source" in text
     assert "category" in text
     assert "English to French" in text
@@ -72,12 +72,14 @@ def test_long_examples_are_truncated_and_line_ends_shown(tmp_path):
 
 
 def test_a_card_can_be_saved(tmp_path):
-    result = data("copy", size=10, held_out=5)
+    result = data("copy", num_train=10, num_valid=5)
     for suffix in ("html", "md", "json", "tex"):
         assert result.save(tmp_path / f"card.{suffix}").stat().st_size > 100
 
 
 def test_a_card_has_the_suggested_settings():
     result = data("stories")
-    assert result.data()["suggests"] == {"rows": "documents", "context": 64, "short": None, "batch": 48}
-    assert "rows=documents, context=64, short=null, batch=48" in result.text()
+    settings = {"sample_unit": "documents", "seq_len": 64, "seq_len_warmup": None, "batch_size": 48}
+    assert result.data()["suggested_settings"] == settings
+    shown = "sample_unit=documents, seq_len=64, seq_len_warmup=null, batch_size=48"
+    assert shown in " ".join(result.text().split())

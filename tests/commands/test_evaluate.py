@@ -14,7 +14,7 @@ from peasy.datasets import open_corpus, prepare_shards, sequential_windows
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.tokenization import train_tokenizer as train_tokenizer
+from peasy.tokenization import train_tokenizer
 from peasy.training.setup import special_ids
 
 LINES = "The pizza came out of the oven and it tasted good.\nThe oven baked the pizza — it was switched off.\n" * 40
@@ -31,7 +31,7 @@ def small(kind: str, tokenizer, **changes) -> LoadedModel:
     from peasy import config
 
     special = config.to_plain(special_ids(tokenizer))
-    settings = preset(f"{kind}-tiny", vocabulary=len(tokenizer), d_model=16, special=special, **changes)
+    settings = preset(f"{kind}-tiny", vocab_size=len(tokenizer), d_model=16, special_tokens=special, **changes)
     return LoadedModel(kind, build(settings, seed=1), tokenizer)
 
 
@@ -40,7 +40,7 @@ def test_every_validation_token_counts_once(book, tmp_path):
     corpus = open_corpus(book)
     tokenizer = train_tokenizer(corpus.texts("train"), kind="characters")
     loaded = small("gpt", tokenizer)
-    result = evaluate(loaded, book, context=7)
+    result = evaluate(loaded, book, seq_len=7)
     total, count = 0.0, 0
     column = prepare_shards(corpus, tokenizer, tmp_path / "shards").column("valid")
     for batch in sequential_windows(column, 7, 5):
@@ -99,7 +99,7 @@ class _KnownTextModel:
 
 @pytest.mark.parametrize(("taught", "share"), [("right", 1.0), ("wrong", 0.0)])
 def test_the_likelier_ending_is_the_choice(taught, share, monkeypatch):
-    corpus = open_corpus("stories", size=50, held_out=6)
+    corpus = open_corpus("stories", num_train=50, num_valid=6)
     tokenizer = train_tokenizer(list(corpus.texts("train")), kind="words")
     loaded = small("gpt", tokenizer)
     bos = loaded.model.config.special_tokens.bos
@@ -114,7 +114,7 @@ def test_the_likelier_ending_is_the_choice(taught, share, monkeypatch):
 
 @pytest.mark.parametrize(("taught", "share"), [(True, 1.0), (False, 0.0)])
 def test_an_ending_without_an_alternative_must_be_generated(taught, share, monkeypatch):
-    corpus = open_corpus("copy:3", size=50, held_out=6)
+    corpus = open_corpus("copy:3", num_train=50, num_valid=6)
     tokenizer = train_tokenizer(list(corpus.texts("train")), kind="words")
     loaded = small("gpt", tokenizer)
     bos, probes = loaded.model.config.special_tokens.bos, list(corpus.probes("valid"))
@@ -129,7 +129,7 @@ def test_an_ending_without_an_alternative_must_be_generated(taught, share, monke
 
 
 def test_translations_are_compared_with_their_references(monkeypatch):
-    corpus = open_corpus("locales:en-fr", size=300)
+    corpus = open_corpus("locales:en-fr", num_pairs=300)
     tokenizer = train_tokenizer(list(corpus.texts("train")), "bpe", 400)
     loaded = small("translator", tokenizer)
     answers = {pair.source: pair.target for pair in corpus.documents("valid")}
@@ -147,10 +147,10 @@ def test_translations_are_compared_with_their_references(monkeypatch):
     assert 0 < len(result.facts.errors) <= 5
 
 
-def test_limit_counts_pairs():
-    corpus = open_corpus("locales:en-fr", size=200)
+def test_max_samples_counts_pairs():
+    corpus = open_corpus("locales:en-fr", num_pairs=200)
     tokenizer = train_tokenizer(list(corpus.texts("train")), "bpe", 400)
-    result = evaluate(small("translator", tokenizer), corpus, limit=4)
+    result = evaluate(small("translator", tokenizer), corpus, max_samples=4)
     assert result.facts.sample_count == "4 pairs"
     assert result["loss"] > 1
 
@@ -183,11 +183,11 @@ def test_an_encoder_is_evaluated_on_pairs_labels_and_masked_tokens(encoder, book
     pairs = tmp_path / "pairs.tsv"
     words = ("pizza", "came", "out", "oven", "tasted good", "it", "and the")
     pairs.write_text("".join(f"{word}\t{word}\n" for word in words), encoding="utf-8")
-    assert evaluate(encoder, pairs, split="all")["partner found"] == 1.0
+    assert evaluate(encoder, pairs, split="all")["retrieval accuracy"] == 1.0
     labelled = tmp_path / "labels.jsonl"
     rows = [f'{{"text": "{word} {i}", "label": "{word}"}}' for i in range(4) for word in ("pizza", "oven")]
     labelled.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    assert 0 <= evaluate(encoder, labelled, split="all")["label found"] <= 1
+    assert 0 <= evaluate(encoder, labelled, split="all")["nearest-neighbour accuracy"] <= 1
     tokenizer = train_tokenizer([LINES], kind="words")
     assert evaluate(small("encoder", tokenizer), book)["loss"] > 1
 
@@ -197,15 +197,15 @@ def test_unsuitable_data_and_options_are_refused(decoder, encoder, book):
         evaluate(decoder, "locales")
     with pytest.raises(InvalidInput, match="no split"):
         evaluate(decoder, book, split="vlaid")
-    with pytest.raises(InvalidInput, match="context"):
-        evaluate(decoder, book, context=100_000)
-    with pytest.raises(InvalidInput, match="limit"):
-        evaluate(decoder, book, limit=0)
+    with pytest.raises(InvalidInput, match="windows of"):
+        evaluate(decoder, book, seq_len=100_000)
+    with pytest.raises(InvalidInput, match="max_samples"):
+        evaluate(decoder, book, max_samples=0)
 
 
 def test_progress_reaches_the_total(decoder, book):
     calls = []
-    result = evaluate(decoder, book, split="all", progress=lambda done, total: calls.append((done, total)))
+    result = evaluate(decoder, book, split="all", on_progress=lambda done, total: calls.append((done, total)))
     assert calls[-1][0] == calls[-1][1] == len(LINES)
     assert result.data()["split"] == "all"
     assert "loss" in repr(result)
@@ -214,7 +214,7 @@ def test_progress_reaches_the_total(decoder, book):
 def test_a_saved_ngram_model_has_the_same_loss(tmp_path):
     tokenizer = train_tokenizer([LINES], kind="words")
     loaded = small_ngram(tokenizer)
-    loaded.model.observe(torch.tensor(tokenizer.encode_batch_ids([LINES])))
+    loaded.model.add_counts(torch.tensor(tokenizer.encode_batch_ids([LINES])))
     folder = save_model(tmp_path / "ngram", loaded.model, tokenizer)
     text = tmp_path / "t.txt"
     text.write_text(LINES, encoding="utf-8")

@@ -18,7 +18,7 @@ def test_an_empty_sheet_and_the_key_pass_check(tmp_path, topic, suffix, size, se
     checked = peasy.check(key)
     assert checked.passed, checked.text()
     tables = {(cell["table"]) for cell in checked.data()["cells"] if cell["verdict"] == "right"}
-    assert tables >= set(sheet.data()["asked"]), "every requested table is checked"
+    assert tables >= set(sheet.data()["to_compute"]), "every requested table is checked"
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -24,7 +24,7 @@ def test_a_typo_gets_a_suggestion():
 
 
 def test_a_result_shows_question_verdict_and_caveat():
-    result = experiment("matrix-form", tokens=8, rounds=1)
+    result = experiment("matrix-form", tokens=8, repeats=1)
     shown = " ".join(result.text().split())
     assert all(text in shown for text in (result.question, result.verdict, result.caveat))
     assert result.data()["holds"] is True

@@ -125,6 +125,11 @@ def test_settings_change_the_example():
     np.testing.assert_allclose(
         peasy.explain("apple-orange", normalise="sum").weights[0, :2], [0.5858, 0.4142], atol=1e-4
     )
+    np.testing.assert_array_equal(
+        peasy.explain("apple-orange", normalize="sum").weights, peasy.explain("apple-orange", normalise="sum").weights
+    )
+    with pytest.raises(UsageError, match="the same setting"):
+        peasy.explain("apple-orange", normalise="sum", normalize="softmax")
     assert peasy.explain("apple-orange", scoring="dot").scores[0, 1] == 6
     assert peasy.explain("i-love-ai-causal", causal=False).weights[0, 1] > 0
     assert not peasy.explain("apple-orange", normalise="sum").variants
@@ -160,17 +165,17 @@ def test_files_and_typos(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.toml").write_text('title = "mine"\ntokens = ["a", "b"]\nx = [[1, 0], [0, 1]]\n')
     assert peasy.explain("mine.toml").tokens == peasy.explain(tmp_path / "mine.toml").tokens == ("a", "b")
-    for what, hint in (("i-love-ia", "Did you mean i-love-ai?"), ("zzzz", "peasy examples")):
+    for source, hint in (("i-love-ia", "Did you mean i-love-ai?"), ("zzzz", "peasy examples")):
         with pytest.raises(NotFound) as caught:
-            peasy.explain(what)
+            peasy.explain(source)
         assert hint in caught.value.hint
     with pytest.raises(NotFound, match="no file"):
         peasy.explain("nowhere.toml")
     for name, hint in (("notes.md", "peasy check notes.md"), ("words.txt", "peasy explain - < words.txt")):
         (tmp_path / name).write_text("the cat sat")
-        for what in (name, Path(name)):
+        for source in (name, Path(name)):
             with pytest.raises(InvalidInput, match=f"{name} is not an example") as caught:
-                peasy.explain(what)
+                peasy.explain(source)
             assert hint in caught.value.hint
     for empty in ("", "   ", "\n"):
         with pytest.raises(UsageError):

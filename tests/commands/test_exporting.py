@@ -35,23 +35,23 @@ def test_a_chat_template_is_exported(foreign, tmp_path):
 
 
 def test_onnx(foreign, tmp_path):
-    peasy.export_model(foreign, tmp_path / "out", to="onnx")
+    peasy.export_model(foreign, tmp_path / "out", format="onnx")
     assert (tmp_path / "out" / "model.onnx").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("numbers", [None, "f32"])
-def test_gguf(foreign, tmp_path, numbers):
-    result = peasy.export_model(foreign, tmp_path / "out", to="gguf", numbers=numbers)
+@pytest.mark.parametrize("dtype", [None, "f32"])
+def test_gguf(foreign, tmp_path, dtype):
+    result = peasy.export_model(foreign, tmp_path / "out", format="gguf", dtype=dtype)
     assert dict(result.files)["model.gguf"] > 1000
 
 
 def test_bad_arguments_are_refused_before_the_model_is_loaded(foreign, tmp_path, monkeypatch):
-    monkeypatch.setattr("peasy.commands.exporting.open_found", lambda found: pytest.fail("the model was loaded"))
+    monkeypatch.setattr("peasy.commands.exporting.open_resolved", lambda resolved: pytest.fail("the model was loaded"))
     with pytest.raises(UsageError, match='no format "onx"') as caught:
-        peasy.export_model(foreign, tmp_path / "out", to="onx")
+        peasy.export_model(foreign, tmp_path / "out", format="onx")
     assert caught.value.hint == "Did you mean onnx?"
     with pytest.raises(UsageError, match="Only gguf"):
-        peasy.export_model(foreign, tmp_path / "out", numbers="f16")
+        peasy.export_model(foreign, tmp_path / "out", dtype="f16")
     (tmp_path / "out").mkdir()
     with pytest.raises(InvalidInput, match="never overwrites"):
         peasy.export_model(foreign, tmp_path / "out")

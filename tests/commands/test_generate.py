@@ -21,7 +21,7 @@ def loaded(decoder):
 def test_a_batch_gives_the_same_texts_as_single_prompts(loaded):
     texts = ["The pizza came out", "it", "of the oven and it tasted", "The"] * 3
     result = generate(loaded, texts, temperature=1.0, seed=4, **OPTIONS)
-    assert [writing.prompt for writing in result.completions] == texts
+    assert [completion.prompt for completion in result.completions] == texts
     for text in set(texts):
         alone = generate(loaded, text, temperature=1.0, seed=4, **OPTIONS)
         assert result.texts[texts.index(text)] == alone.texts[0]
@@ -31,8 +31,8 @@ def test_a_wrong_order_of_outputs_would_be_noticed(loaded, monkeypatch):
     texts = ["The pizza came out of the oven", "it", "of the"]
     right = generate(loaded, texts, logprobs=0, **OPTIONS)
     monkeypatch.setattr("peasy.commands.generate.replace", lambda event, **changed: event)
-    assert [writing.tokens for writing in generate(loaded, texts, logprobs=0, **OPTIONS).completions] != [
-        writing.tokens for writing in right.completions
+    assert [completion.tokens for completion in generate(loaded, texts, logprobs=0, **OPTIONS).completions] != [
+        completion.tokens for completion in right.completions
     ]
 
 
@@ -45,7 +45,7 @@ def test_more_prompts_than_one_batch(loaded):
 
 def test_samples_of_one_prompt_have_different_seeds(loaded):
     result = generate(loaded, ["The", "it"], n=3, temperature=1.5, seed=7, **OPTIONS)
-    assert [writing.seed for writing in result.completions] == [7, 8, 9] * 2
+    assert [completion.seed for completion in result.completions] == [7, 8, 9] * 2
     alone = [generate(loaded, "it", temperature=1.5, seed=seed, **OPTIONS).texts[0] for seed in (7, 8, 9)]
     assert result.texts[3:] == alone
     assert len(set(alone)) > 1
@@ -53,7 +53,7 @@ def test_samples_of_one_prompt_have_different_seeds(loaded):
 
 def test_an_invalid_prompt_does_not_affect_the_others(loaded):
     result = generate(loaded, ["The pizza", "half a \ud800 character", "it"], **OPTIONS)
-    assert [writing.finish_reason for writing in result.completions] == ["length", "error", "length"]
+    assert [completion.finish_reason for completion in result.completions] == ["length", "error", "length"]
     assert "half a character" in result.completions[1].error
     assert result.texts[0] == generate(loaded, "The pizza", **OPTIONS).texts[0]
     assert "half a character" in result.text()
@@ -88,7 +88,7 @@ def test_cache_steps_are_counted_and_shown(loaded):
     assert "reused" in result.html()
 
 
-@pytest.mark.parametrize("options", [{"cached": False}, {"lookup": True}, {"weights": "int8"}])
+@pytest.mark.parametrize("options", [{"use_cache": False}, {"speculative": True}, {"weights": "int8"}])
 def test_other_execution_paths_give_the_same_text(loaded, options):
     result = generate(loaded, "The pizza came out of the oven", **(OPTIONS | options))
     assert len(result.completions[0].tokens) == 6
@@ -124,7 +124,7 @@ def test_closing_keeps_the_generated_tokens(loaded):
         next(events)
     events.close()
     result = job.result()
-    assert result.completions[0].finish_reason == "interrupted"
+    assert result.completions[0].finish_reason == "cancelled"
     assert 0 < len(result.completions[0].tokens) < 50
 
 
@@ -135,7 +135,7 @@ def test_invalid_arguments_are_refused(loaded, encoder):
         generate(loaded, [])
     with pytest.raises(InvalidInput, match="cannot generate text"):
         peasy.load(encoder).generate("The")
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"no parameter tempersture\. Did you mean temperature\?"):
         generate(loaded, "The", tempersture=1)
 
 
@@ -146,7 +146,7 @@ def test_unknown_words_are_counted(tmp_path):
     from peasy.tokenization import train_tokenizer
 
     tokenizer = train_tokenizer(["the cat sat"] * 9, "words")
-    model = build(preset("gpt-tiny", vocabulary=len(tokenizer), d_model=16), seed=1)
+    model = build(preset("gpt-tiny", vocab_size=len(tokenizer), d_model=16), seed=1)
     save_model(tmp_path / "cats", model, tokenizer)
     result = generate(tmp_path / "cats", "the zebra sat", max_tokens=2)
     assert result.completions[0].num_unknown == 1

@@ -105,7 +105,7 @@ def test_an_unsupported_architecture_is_named_with_the_supported_ones(tmp_path):
 
 
 def test_a_hugging_face_model_larger_than_memory_is_refused_before_reading(foreign, monkeypatch):
-    monkeypatch.setattr(load_module.memory, "available_ram", lambda: 1000)
+    monkeypatch.setattr(load_module.ram, "available_ram", lambda: 1000)
     with pytest.raises(peasy.PeasyError, match="needs about"):
         peasy.load(foreign)
 

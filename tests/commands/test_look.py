@@ -29,21 +29,21 @@ def model(decoder):
 
 @pytest.fixture(scope="session", params=["translator-tiny", "rnn-translator-tiny"])
 def translator(request, tokenizer, tmp_path_factory):
-    special = {"start": 0, "end": [1]}
-    settings = preset(request.param, vocabulary=280, d_model=16, special=special)
+    special_tokens = {"decoder_start": 0, "eos": [1]}
+    settings = preset(request.param, vocab_size=280, d_model=16, special_tokens=special_tokens)
     return save_model(tmp_path_factory.mktemp("models") / request.param, build(settings, seed=3), tokenizer)
 
 
 def test_weights_by_layer_and_head_with_their_tokens(model):
     x = model.look(TEXT, layers=[1], heads=[0, 1])
     grid = x.weights[1, 0]
-    assert grid.rows == grid.columns == x.look.tokens.pieces
+    assert grid.rows == grid.columns == x.record.tokens.pieces
     assert np.asarray(x.weights).shape == (1, 2, len(grid), len(grid))
     np.testing.assert_allclose(np.asarray(grid).sum(-1), 1, atol=1e-5)
     assert x.text == TEXT
     assert "pizza" in x.weights.by_words[1, 0].rows
-    np.testing.assert_allclose(x.contributions[1, 0], np.asarray(grid) * x.look.captures[0].sizes[0], rtol=1e-5)
-    for wrong in (x.weights.__getitem__, lambda at: x.cross[at]):
+    np.testing.assert_allclose(x.contributions[1, 0], np.asarray(grid) * x.record.captures[0].value_norms[0], rtol=1e-5)
+    for wrong in (x.weights.__getitem__, lambda at: x.cross_attention[at]):
         with pytest.raises(NotFound):
             wrong((0, 0))
     with pytest.raises(NotFound, match="Head 5"):
@@ -73,22 +73,22 @@ def prompt_ids(folder):
 def test_largest_weights_of_a_query_word(model):
     x = model.look(TEXT)
     lines = x.heads(query="it", top=3).heads
-    assert [(line.place.layer, line.head) for line in lines] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [(line.path.layer, line.head) for line in lines] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     grid = x.weights.by_words[1, 1]
     row = grid.values[grid.rows.index("it")]
-    word, weight = lines[-1].looked[0]
+    word, weight = lines[-1].top_words[0]
     assert weight == pytest.approx(row.max())
     assert word == grid.columns[row.argmax()]
     page = str(x.heads("it"))
     assert '"it" attends to' in page
     assert CAVEAT[1:40] in " ".join(page.split())
     assert max(map(len, page.splitlines())) <= 80
-    only = model.look(TEXT, rows=["it"]).heads("it", top=3).heads
-    assert [line.looked[0][0] for line in only] == [line.looked[0][0] for line in lines]
+    only = model.look(TEXT, queries=["it"]).heads("it", top=3).heads
+    assert [line.top_words[0][0] for line in only] == [line.top_words[0][0] for line in lines]
     with pytest.raises(InvalidInput, match='"them" is not in the text'):
         x.heads("them")
-    with pytest.raises(NotFound, match="not among the captured rows"):
-        model.look(TEXT, rows=[2]).heads("it")
+    with pytest.raises(NotFound, match="not among the captured queries"):
+        model.look(TEXT, queries=[2]).heads("it")
 
 
 def test_every_step_and_the_residual_stream(model):
@@ -99,10 +99,10 @@ def test_every_step_and_the_residual_stream(model):
     np.testing.assert_allclose(
         np.asarray(x.weights[1, 0]) @ np.asarray(x.step("value")[1, 0]), x.step("context")[1, 0], atol=1e-4
     )
-    assert x.stream("residual", 2).shape == (len(q), 16)
-    assert x.stream("activation", 1, "feedforward").shape == (len(q), 32)
+    assert x.activations("residual", 2).shape == (len(q), 16)
+    assert x.activations("activation", 1, "feedforward").shape == (len(q), 32)
     with pytest.raises(NotFound):
-        x.stream("normed")
+        x.activations("normed")
     with pytest.raises(NotFound, match="No weights"):
         _ = model.look(TEXT, steps="residual").weights[0, 0]
 
@@ -110,33 +110,33 @@ def test_every_step_and_the_residual_stream(model):
 def test_captures_over_the_budget_are_refused_before_the_run(model, monkeypatch):
     monkeypatch.setattr(model.model, "hidden", lambda *args, **kwargs: pytest.fail("the model ran"))
     with pytest.raises(ResourceUnavailable, match=r"[\d.]+ KiB in float16, but the budget is 1000 bytes") as error:
-        model.look(TEXT, budget=1000)
+        model.look(TEXT, max_memory=1000)
     assert "overview" in str(error.value.hint)
 
 
 def test_float16_storage_is_chosen_if_needed_and_shown(model):
-    count = len(model.prompt(TEXT))
-    x = model.look(TEXT, budget=4 * count * count * 3)
-    assert x.look.storage == "float16"
+    count = len(model.encode_prompt(TEXT))
+    x = model.look(TEXT, max_memory=4 * count * count * 3)
+    assert x.record.storage == "float16"
     assert "float16" in str(x)
-    assert model.look(TEXT).look.storage == "float32"
+    assert model.look(TEXT).record.storage == "float32"
 
 
 def test_an_intervention_is_named_in_every_view_and_its_effect_measured(model):
     x = model.look(TEXT)
     y = model.look(x.text, edit=peasy.off(layer=1, head=0))
-    for shown in (str(y), str(y.heads("it")), y.html(), str(y.brief())):
+    for shown in (str(y), str(y.heads("it")), y.html(), str(y.summary())):
         assert "layer 1, head 0 ablated" in " ".join(shown.split())
-    effect = x.against(y, words=["good"])
-    assert effect.divergence > 0
-    assert effect.scores == pytest.approx(np.abs(x.scores - y.scores).max())
-    (word, before, after) = effect.words[0]
+    effect = x.compare(y, words=["good"])
+    assert effect.kl_divergence > 0
+    assert effect.max_logit_change == pytest.approx(np.abs(x.logits - y.logits).max())
+    (word, before, after) = effect.tracked_words[0]
     assert (word, before != after) == ("good", True)
-    probabilities = torch.softmax(torch.from_numpy(x.scores), -1)
-    assert effect.before[0].chance == pytest.approx(float(probabilities.max()), abs=1e-6)
-    assert x.against(model.look(TEXT)).divergence == 0
+    probabilities = torch.softmax(torch.from_numpy(x.logits), -1)
+    assert effect.before[0].probability == pytest.approx(float(probabilities.max()), abs=1e-6)
+    assert x.compare(model.look(TEXT)).kl_divergence == 0
     with pytest.raises(InvalidInput, match="same text"):
-        x.against(model.look("The oven"))
+        x.compare(model.look("The oven"))
 
 
 def test_cut_patch_and_uniform_attention(model):
@@ -144,15 +144,15 @@ def test_cut_patch_and_uniform_attention(model):
     y = model.look(TEXT, edit=peasy.cut("it", "pizza", layer=0))
     assert y.weights.by_words[0, 1].values[x.weights.by_words[0, 1].rows.index("it"), 2] == 0
     z = model.look(TEXT, edit=[peasy.patch(TEXT, 1), peasy.even(0, 1)])
-    assert len(z.look.edits) == 2
-    assert "attends uniformly" in z.look.edits[1]
+    assert len(z.record.interventions) == 2
+    assert "attends uniformly" in z.record.interventions[1]
 
 
 def test_loss_on_data_under_an_intervention(model, tmp_path):
     (tmp_path / "validation.txt").write_text((TEXT + "\n") * 30)
     x, y = model.look("The pizza"), model.look("The pizza", edit=peasy.off(0))
-    effect = x.against(y, data=str(tmp_path / "validation.txt"), split="all")
-    loss = next(measure for measure in effect.measures if measure[0] == "loss")
+    effect = x.compare(y, data=str(tmp_path / "validation.txt"), split="all")
+    loss = next(measure for measure in effect.metrics if measure[0] == "loss")
     assert loss[1] != loss[2]
     plain = peasy.evaluate(model, str(tmp_path / "validation.txt"), split="all")
     assert loss[1] == pytest.approx(plain["loss"])
@@ -161,10 +161,10 @@ def test_loss_on_data_under_an_intervention(model, tmp_path):
 
 def test_logit_lens_rollout_and_steps_of_one_head(model):
     x = model.look(TEXT)
-    assert x.lens(rows=["it"]).layers == (0, 1, 2)
-    assert "top prediction" in str(x.lens())
+    assert x.logit_lens(queries=["it"]).layers == (0, 1, 2)
+    assert "top prediction" in str(x.logit_lens())
     np.testing.assert_allclose(np.asarray(x.rollout()).sum(1), 1, atol=1e-5)
-    page = str(x.work(1, 0, query="it"))
+    page = str(x.steps(1, 0, query="it"))
     assert "Softmax" in page
 
 
@@ -181,12 +181,14 @@ def test_heads_are_ranked(model):
 def test_a_trace_of_generation(model):
     result = model.trace("The pizza", max_tokens=4, top=3)
     assert result.text == model.generate("The pizza", max_tokens=4)
-    assert [step.reused for step in result.steps][1:] == [len(result.prompt) + n for n in range(len(result.steps) - 1)]
+    assert [step.num_cached for step in result.steps][1:] == [
+        len(result.prompt) + n for n in range(len(result.steps) - 1)
+    ]
     assert all(step.candidates[0].id == step.id for step in result.steps)
-    assert result.steps[0].looked[0].keys.shape == (2, 3)
-    beams = model.trace("The pizza", max_tokens=4, beam=3)
+    assert result.steps[0].attention[0].keys.shape == (2, 3)
+    beams = model.trace("The pizza", max_tokens=4, num_beams=3)
     assert len(beams.beams) == 3
-    assert beams.beams[0].steps[-1].score >= beams.beams[-1].steps[-1].score - 1e-9
+    assert beams.beams[0].steps[-1].cumulative_logprob >= beams.beams[-1].steps[-1].cumulative_logprob - 1e-9
     assert json.dumps(result.data())
 
 
@@ -205,17 +207,17 @@ def test_cross_attention_and_alignment_of_translators(translator):
     assert without_target.record.target is not None
     assert model.trace("The pizza", max_tokens=3).source is not None
     y = model.look("The pizza came out", "it tasted good", edit=peasy.off(0, 0, part="cross_attention"))
-    assert x.compare(y).divergence > 0
+    assert x.compare(y).kl_divergence > 0
     assert str(x.summary())
 
 
-def test_known_links_choose_the_head(translator):
+def test_gold_links_choose_the_head(translator):
     model = peasy.load(translator)
     x = model.look("The pizza came", "it tasted good")
-    result = x.alignment(known=[(0, 0), (1, 1), (2, 2)])
-    assert result.scores[0].right is not None
-    assert result.scores[0].right == max(score.right for score in result.scores)
-    assert len(result.known) == 3
+    result = x.alignment(gold=[(0, 0), (1, 1), (2, 2)])
+    assert result.scores[0].accuracy is not None
+    assert result.scores[0].accuracy == max(score.accuracy for score in result.scores)
+    assert len(result.gold) == 3
 
 
 def test_bleu_under_an_intervention(translator, tmp_path):
@@ -225,7 +227,7 @@ def test_bleu_under_an_intervention(translator, tmp_path):
     pairs.write_text("The pizza\tit tasted\nThe oven\tcame out of it\n")
     edit = peasy.off(0, 0, part="cross_attention")
     x, y = model.look("The pizza", "it tasted"), model.look("The pizza", "it tasted", edit=edit)
-    measures = {name: rest for name, *rest in x.compare(y, data=str(pairs), split="all").measures}
+    measures = {name: rest for name, *rest in x.compare(y, data=str(pairs), split="all").metrics}
     assert "BLEU" in measures
     for column, evaluated in enumerate((model, intervened_model(y))):
         expected = peasy.evaluate(evaluated, str(pairs), split="all")
@@ -249,34 +251,34 @@ def test_encoders_attend_in_both_directions_and_explain_similarity(encoder):
 
 def test_long_texts_in_tiles_and_exact_rows(model):
     whole = model.look(TEXT)
-    result = model.look(TEXT, overview="max", tile=4, rows=["it"], layers=[1])
+    result = model.look(TEXT, overview="max", tile_size=4, queries=["it"], layers=[1])
     (overview,) = result.overviews
     matrix = np.asarray(whole.weights)[0, 1] if whole.weights.layers == (1,) else np.asarray(whole.weights)[1, 1]
     assert overview.tiles[1, 0, 0] == pytest.approx(matrix[:4, :4].max(), abs=1e-6)
-    (rows,) = result.rows
-    np.testing.assert_allclose(rows.array[1], matrix[list(rows.rows)], atol=1e-6)
+    (exact,) = result.exact_rows
+    np.testing.assert_allclose(exact.array[1], matrix[list(exact.rows)], atol=1e-6)
     assert "tokens" in str(result)
     with pytest.raises(ResourceUnavailable):
-        model.look(TEXT, overview="mean", tile=1, budget=100)
+        model.look(TEXT, overview="mean", tile_size=1, max_memory=100)
 
 
 def test_activations_of_a_data_set_in_shards(model, tmp_path):
-    kept = save_activations(model, [TEXT, "The oven"], tmp_path / "looks", layers=[1])
-    assert kept.texts == 2
-    (first, arrays), _ = read_activations(tmp_path / "looks")
-    assert first.ids == tuple(model.prompt(TEXT))
-    assert [place.layer for place, step in arrays if step == "weights"] == [1]
+    store = save_activations(model, [TEXT, "The oven"], tmp_path / "activations", layers=[1])
+    assert store.num_sequences == 2
+    (first, arrays), _ = read_activations(tmp_path / "activations")
+    assert first.ids == tuple(model.encode_prompt(TEXT))
+    assert [path.layer for path, step in arrays if step == "weights"] == [1]
 
 
 def test_attention_over_training(model, tmp_path, tmp_path_factory):
-    ids = tuple(model.prompt("The pizza"))
+    ids = tuple(model.encode_prompt("The pizza"))
     pieces = tuple(model.tokenizer.piece(id) for id in ids)
     for step in (1, 5):
         write_snapshot(tmp_path, step, model.model, TrackedSentence(ids, pieces))
     result = attention_history(tmp_path)
-    assert [frame.step for frame in result.frames] == [1, 5]
+    assert [frame.step for frame in result.checkpoints] == [1, 5]
     expected = np.asarray(model.look("The pizza").weights)[1]
-    np.testing.assert_allclose(result.frames[1].weights["decoder", 1, "attention"], expected, atol=1e-3)
+    np.testing.assert_allclose(result.checkpoints[1].weights["decoder", 1, "attention"], expected, atol=1e-3)
     assert "The pizza" in str(result)
     with pytest.raises(NotFound, match="no attention"):
         attention_history(tmp_path_factory.mktemp("empty"))
@@ -287,8 +289,8 @@ def test_files_and_data(model, tmp_path):
     for name in ("x.html", "x.svg", "x.json", "x.csv", "x.md"):
         assert x.save(tmp_path / name).stat().st_size > 100
     data = json.loads((tmp_path / "x.json").read_text())
-    assert data["captures"][0]["place"] == {"stack": "decoder", "layer": 1, "part": "attention"}
-    assert data["tokens"]["pieces"] == list(x.look.tokens.pieces)
+    assert data["captures"][0]["path"] == {"stack": "decoder", "layer": 1, "part": "attention"}
+    assert data["tokens"]["pieces"] == list(x.record.tokens.pieces)
     assert data["caveat"] == CAVEAT
     assert "LookResult" in repr(x)
 
@@ -299,10 +301,10 @@ def test_files_and_data(model, tmp_path):
         (" ", {}, "text is empty"),
         (TEXT, {"layers": [7]}, "no layer 7"),
         (TEXT, {"heads": 9}, "no head 9"),
-        (TEXT, {"rows": ["them"]}, "not in the text"),
+        (TEXT, {"queries": ["them"]}, "not in the text"),
         (TEXT, {"steps": ["wieghts"]}, "wieghts"),
         (TEXT, {"target": "x"}, "has a target"),
-        (TEXT, {"budget": "lots"}, "not a number of bytes"),
+        (TEXT, {"max_memory": "lots"}, "not a number of bytes"),
         (TEXT, {"overview": "median"}, "median"),
         (TEXT, {"edit": peasy.off(9)}, "no layer 9"),
     ],
@@ -316,14 +318,14 @@ def test_invalid_arguments_are_refused(model, text, options, message):
 def test_captured_logits_equal_the_model_output(decoder, translator):
     """They are captured whichever layers are selected, labelled by tokens, and counted in the budget."""
     model = peasy.load(decoder)
-    x = model.look("The pizza came out", steps=["logits"], layers=[0], rows=[0, -1])
+    x = model.look("The pizza came out", steps=["logits"], layers=[0], queries=[0, -1])
     grid = x.activations("logits")
     expected = model.model(torch.tensor([x.record.tokens.ids]))[0, [0, -1]]
     np.testing.assert_allclose(np.asarray(grid), expected.detach().numpy(), atol=1e-5)
     assert grid.columns[x.record.next_tokens[0].id] == x.record.next_tokens[0].piece
     assert "logits" in str(x)
     with pytest.raises(ResourceUnavailable):
-        model.look("The pizza came out", steps=["logits"], budget="1KB", storage="float32")
+        model.look("The pizza came out", steps=["logits"], max_memory="1KB", storage="float32")
     translated = peasy.load(translator).look("The pizza", "it tasted", steps=["logits"])
     assert translated.activations("logits").shape[0] == len(translated.record.target)
     with pytest.raises(NotFound, match="No logits was"):

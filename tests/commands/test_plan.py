@@ -11,19 +11,19 @@ from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.training.objective import NextToken
 
-SMALL = {"batch": 2, "context": 16, "short": None, "corpus": {"size": 300, "held_out": 20}}
+SMALL = {"batch_size": 2, "seq_len": 16, "seq_len_warmup": None, "data_options": {"num_train": 300, "num_valid": 20}}
 PAPER = {"accelerators": 4, "flops": "1T", "memory": "1GB", "bandwidth": "1GB/s"}
 
 
 @pytest.mark.parametrize(("kind", "data"), [("gpt", "copy:4"), ("rnn", "copy:4"), ("encoder", "copy:4")])
 def test_plan_for_this_machine(kind, data, tmp_path):
-    found = plan(kind, data, preset="tiny", steps=7, settings=SMALL)
-    numbers = found.numbers
+    result = plan(kind, data, preset="tiny", steps=7, settings=SMALL)
+    numbers = result.numbers
     assert numbers["steps"] == 7
     assert numbers["seconds"] == pytest.approx(7 * numbers["seconds_per_step"])
     assert numbers["tokens_per_second"] == pytest.approx(numbers["tokens_per_step"] / numbers["seconds_per_step"])
     assert numbers["tokens_per_step"] == 2 * 16
-    assert numbers["memory"] == sum(numbers[each] for each in ("weights", "gradients", "optimizer", "activations"))
+    assert numbers["memory"] == sum(numbers[name] for name in ("weights", "gradients", "optimizer", "activations"))
     assert numbers["activations"] > 0
     assert not paths.find_runs()
     assert not (paths.data_dir() / "shards").exists()
@@ -36,18 +36,18 @@ def test_minutes_are_converted_to_steps():
 
 
 def test_ngram_reads_the_data_once():
-    numbers = plan("ngram", "copy:4", preset="tiny", settings={"batch": 2, "context": 16}).numbers
+    numbers = plan("ngram", "copy:4", preset="tiny", settings={"batch_size": 2, "seq_len": 16}).numbers
     assert numbers["epochs"] == 1
     assert "optimizer" not in numbers
 
 
 def test_plan_for_a_translator():
-    settings = {"batch": 2, "context": 16, "corpus": {"size": 300}}
+    settings = {"batch_size": 2, "seq_len": 16, "data_options": {"num_pairs": 300}}
     assert plan("translator", "locales", preset="tiny", steps=2, settings=settings).numbers["tokens_per_step"] > 4
 
 
 def test_activations_grow_with_the_batch():
-    model = build(preset("gpt-tiny", vocabulary=40), seed=1).train()
+    model = build(preset("gpt-tiny", vocab_size=40), seed=1).train()
     one, two = (
         measure_activations(model, NextToken(), {"ids": ids, "targets": ids}, "float32")
         for ids in (torch.zeros(2, 16, dtype=torch.int64), torch.zeros(4, 16, dtype=torch.int64))
@@ -56,9 +56,9 @@ def test_activations_grow_with_the_batch():
 
 
 def test_calculated_plan_shows_formulas():
-    found = plan("gpt", preset="tiny", **PAPER)
-    assert {"memory_ddp", "memory_fsdp", "tokens_per_day_ddp", "cache"} <= found.numbers.keys()
-    text = found.text()
+    result = plan("gpt", preset="tiny", **PAPER)
+    assert {"memory_ddp", "memory_fsdp", "tokens_per_day_ddp", "kv_cache"} <= result.numbers.keys()
+    text = result.text()
     assert "Calculated" in text
     assert "optimizer = 4 bytes" in text
     assert "nothing was measured" in text
@@ -72,7 +72,7 @@ def test_incomplete_machine_is_rejected():
 
 
 def test_truncated_corpus_is_a_prefix():
-    corpus = open_corpus("copy:4", size=100, held_out=10)
+    corpus = open_corpus("copy:4", num_train=100, num_valid=10)
     some = list(TruncatedCorpus(corpus, 50).documents("train"))
     assert "".join(some) == "".join(list(corpus.documents("train"))[: len(some)])[: sum(map(len, some))]
     assert len(some) < 10

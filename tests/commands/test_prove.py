@@ -18,8 +18,8 @@ from peasy.verification import equality
 @pytest.fixture
 def brief(monkeypatch):
     """Skip equalities that these tests do not check."""
-    for trial in ("_chunked", "_fused", "_packed", "_saved"):
-        monkeypatch.setattr(equality, trial, lambda question: [])
+    for check in ("_check_chunked", "_check_fused", "_check_packed", "_check_saved"):
+        monkeypatch.setattr(equality, check, lambda inputs: [])
 
 
 def attention(q, k, v):
@@ -28,7 +28,7 @@ def attention(q, k, v):
 
 
 def test_prove_is_public():
-    assert peasy.prove is prove
+    assert peasy.prove.__wrapped__ is prove
 
 
 def test_model_on_given_prompts(foreign, brief):
@@ -37,9 +37,9 @@ def test_model_on_given_prompts(foreign, brief):
     assert result.passed
     assert result.proof["exported = original"].distance < 1e-6
     data = json.loads(json.dumps(result.data()))
-    assert (data["passed"], data["texts"], data["kind"]) == (True, 2, "decoder")
+    assert (data["passed"], data["num_sequences"], data["model_kind"]) == (True, 2, "decoder")
     assert data["verdict"].endswith("all hold.")
-    assert {each["name"] for each in data["equalities"]} >= {"cached = uncached", "padded = unpadded"}
+    assert {equality["name"] for equality in data["equalities"]} >= {"cached = uncached", "padded = unpadded"}
 
 
 def test_default_prompts_are_truncated(encoder, brief):
@@ -64,14 +64,14 @@ def test_failing_equality_is_named(decoder, brief, monkeypatch):
 
     right = Decoder.forward_varlen
     monkeypatch.setattr(
-        Decoder, "forward_varlen", lambda self, *args, **how: [-each for each in right(self, *args, **how)]
+        Decoder, "forward_varlen", lambda self, *args, **options: [-logits for logits in right(self, *args, **options)]
     )
     result = prove(load(decoder), "The pizza came out")
     assert not result.passed
-    failed = next(each for each in result.data()["equalities"] if each["verdict"] == "fails")
-    assert failed["name"] == "alone = in a batch"
-    assert failed["where"]["position"] == 0
-    assert "alone = in a batch fails" in result.verdict
+    failed = next(equality for equality in result.data()["equalities"] if equality["verdict"] == "fails")
+    assert failed["name"] == "single = batched"
+    assert failed["divergence"]["position"] == 0
+    assert "single = batched fails" in result.verdict
     assert "position 0" in result.text()
 
 

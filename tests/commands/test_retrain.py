@@ -19,24 +19,24 @@ def again(tmp_path_factory):
 
 
 def test_same_recipe_gives_identical_weights(again):
-    first, second = ((found.folder / "model.safetensors").read_bytes() for found in again)
+    first, second = ((result.folder / "model.safetensors").read_bytes() for result in again)
     assert first == second
     assert again[0].card == again[1].card
 
 
 def test_shorter_run_differs_from_shipped_model(again):
-    found = again[0]
-    assert not found.same
-    assert not found.passed
-    assert "DIFFER" in found.verdict
-    assert json.dumps(found.data())
+    result = again[0]
+    assert not result.identical
+    assert not result.passed
+    assert "DIFFER" in result.verdict
+    assert json.dumps(result.data())
 
 
-def test_figures_within_two_percent_pass(again):
-    shipped = {"figures": {name: value * 1.01 for name, value in again[0].card["figures"].items()}}
-    near = replace(again[0], shipped=shipped)
+def test_metrics_within_two_percent_pass(again):
+    shipped = {"metrics": {name: value * 1.01 for name, value in again[0].card["metrics"].items()}}
+    near = replace(again[0], shipped_card=shipped)
     assert near.passed
-    shipped["figures"]["loss"] *= 1.02
+    shipped["metrics"]["loss"] *= 1.02
     assert not near.passed
 
 
@@ -54,4 +54,4 @@ def test_typo_suggests_the_name(tmp_path):
 
 
 def test_model_without_card():
-    assert "is new" in RetrainResult("x", None, {"figures": {}}, None, False).verdict
+    assert "is new" in RetrainResult("x", None, {"metrics": {}}, None, False).verdict

@@ -11,14 +11,16 @@ from peasy.training.lock import RunLocked, run_lock
 
 def write(folder, *, lr: float = 0.1, finished: bool = True) -> None:
     (folder / "checkpoints").mkdir(parents=True)
-    recipe = {"trains": "gpt", "preset": "tiny", "data": "stories", "seed": 3, "steps": 4, "optimizer": {"lr": lr}}
+    recipe = {"model_kind": "gpt", "preset": "tiny", "data": "stories", "seed": 3, "steps": 4, "optimizer": {"lr": lr}}
     (folder / "recipe.json").write_text(json.dumps(recipe))
-    lines = [{"event": "started", "step": 0, "parameters": 10}]
+    lines = [{"event": "started", "step": 0, "num_parameters": 10}]
     for step in range(1, 5 if finished else 3):
-        lines.append({"event": "step", "step": step, "loss": 4.0 - step, "tokens": 8 * step, "elapsed": step / 2})
+        lines.append(
+            {"event": "step", "step": step, "loss": 4.0 - step, "tokens": 8 * step, "elapsed_seconds": step / 2}
+        )
     lines.append({"event": "validated", "step": 2, "loss": 2.5})
     if finished:
-        lines.append({"event": "finished", "step": 4, "sha256": "ab" * 32, "elapsed": 2.5})
+        lines.append({"event": "finished", "step": 4, "sha256": "ab" * 32, "elapsed_seconds": 2.5})
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / "metrics.jsonl").write_text(text + '{"event": "st')
     sampled = {"event": "sampled", "step": 2, "prompts": ["The"], "texts": [" cat"], "ids": [[1]]}
@@ -26,7 +28,7 @@ def write(folder, *, lr: float = 0.1, finished: bool = True) -> None:
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def run_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("PEASY_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "runs" / "fox")
@@ -35,12 +37,12 @@ def place(tmp_path, monkeypatch):
     return tmp_path / "runs"
 
 
-def test_list_has_training_runs_only(place):
-    found = runs()
-    assert [run.name for run in found.runs] == ["fox", "owl"]
-    states = [run["state"] for run in found.data()["runs"]]
+def test_list_has_training_runs_only(run_folders):
+    result = runs()
+    assert [run.name for run in result.runs] == ["fox", "owl"]
+    states = [run["state"] for run in result.data()["runs"]]
     assert states == ["finished after 4 steps", "stopped at step 2 of 4; continue with --resume"]
-    assert found.document().title == "Runs"
+    assert result.document().title == "Runs"
 
 
 def test_empty_list_says_how_to_start(tmp_path, monkeypatch):
@@ -48,31 +50,31 @@ def test_empty_list_says_how_to_start(tmp_path, monkeypatch):
     assert "peasy train" in runs().document().parts[0].text
 
 
-def test_show_run(place):
+def test_show_run(run_folders):
     facts = show_run("fox").run.facts()
     assert (facts.step, facts.loss, facts.validation_loss, facts.elapsed) == (4, 0.0, 2.5, 2.5)
     assert facts.train_losses == ((1, 3.0), (2, 2.0), (3, 1.0), (4, 0.0))
     assert facts.samples == (("The", " cat"),)
-    assert show_run(place / "fox").data()["recipe"]["optimizer"] == {"lr": 0.1}
+    assert show_run(run_folders / "fox").data()["recipe"]["optimizer"] == {"lr": 0.1}
 
 
-def test_diff_lists_settings(place):
-    found = diff_runs("fox", "owl").data()
-    assert found["settings"] == {"optimizer.lr": ["0.1", "0.2"]}
+def test_diff_lists_settings(run_folders):
+    result = diff_runs("fox", "owl").data()
+    assert result["settings"] == {"optimizer.lr": ["0.1", "0.2"]}
     assert diff_runs("fox", "fox").document().parts[0].text == "No differences."
 
 
-def test_delete_asks_first_and_refuses_a_running_one(place):
+def test_delete_asks_first_and_refuses_a_running_one(run_folders):
     with pytest.raises(UsageError, match="not confirmed"):
         remove_run("fox")
-    with run_lock(place / "fox"), pytest.raises(RunLocked):
+    with run_lock(run_folders / "fox"), pytest.raises(RunLocked):
         remove_run("fox", yes=True)
-    assert (place / "fox").is_dir()
-    remove_run("fox", ask=lambda question: "fox" in question)
+    assert (run_folders / "fox").is_dir()
+    remove_run("fox", confirm=lambda question: "fox" in question)
     assert [run.name for run in runs().runs] == ["owl"]
 
 
-def test_unknown_runs(place):
+def test_unknown_runs(run_folders):
     with pytest.raises(NotFound, match='No run "fix"') as error:
         open_run("fix")
     assert "Did you mean fox?" in error.value.hint
@@ -80,6 +82,6 @@ def test_unknown_runs(place):
         open_run("imported")
 
 
-def test_damaged_recipe_does_not_hide_other_runs(place):
-    (place / "owl" / "recipe.json").write_text("{")
+def test_damaged_recipe_does_not_hide_other_runs(run_folders):
+    (run_folders / "owl" / "recipe.json").write_text("{")
     assert [run.name for run in runs().runs] == ["fox"]

@@ -8,11 +8,11 @@ from peasy.errors import UsageError
 
 
 def test_weights_equal_plain_numpy():
-    found, random = scale(16, seed=3), np.random.default_rng(3)
+    result, random = scale(16, seed=3), np.random.default_rng(3)
     scores = random.standard_normal((1, 16)) @ random.standard_normal((NUM_KEYS, 16)).T
     for name, by in (("without", 1.0), ("with", 0.25)):
         raised = np.exp(scores[0] * by)
-        np.testing.assert_allclose(found.weights[name], raised / raised.sum(), rtol=1e-12)
+        np.testing.assert_allclose(result.weights[name], raised / raised.sum(), rtol=1e-12)
 
 
 def test_without_scale_variance_grows_and_gradient_vanishes():
@@ -23,8 +23,8 @@ def test_without_scale_variance_grows_and_gradient_vanishes():
 
 
 def test_scale_has_no_effect_at_width_one():
-    found = scale(1)
-    assert found.weights["with"] == found.weights["without"]
+    result = scale(1)
+    assert result.weights["with"] == result.weights["without"]
 
 
 @pytest.mark.parametrize("width", [0, -1, 5000])

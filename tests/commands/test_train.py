@@ -9,7 +9,8 @@ import pytest
 import peasy
 from peasy.checkpoint.model import save_model
 from peasy.checkpoint.paths import data_dir
-from peasy.commands.train import train, train_events
+from peasy.commands.plan import PlanResult
+from peasy.commands.train import TrainOptions, train, train_events
 from peasy.datasets import open_corpus, open_shards, shards_fingerprint
 from peasy.errors import InvalidInput, NotFound, UsageError
 from peasy.tokenization import Tokenizer
@@ -18,8 +19,8 @@ from peasy.training.event import Finished, Started, TrainStep
 
 LINES = ["the cat sat on the mat", "a bird sang in the tree", "it tasted good", "he walks to the old town"] * 30
 SMALL = {
-    "tokenizer": {"by": "characters"}, "context": 8, "short": None, "batch": 2, "validate": 1, "sample": 1,
-    "save": 2, "valid_tokens": 40,
+    "tokenizer": {"algorithm": "characters"}, "seq_len": 8, "seq_len_warmup": None, "batch_size": 2,
+    "num_validations": 1, "num_samplings": 1, "num_saves": 2, "validation_tokens": 40,
 }  # fmt: skip
 TINY = {"d_model": 16}
 
@@ -44,32 +45,32 @@ def small(kind: str, data: str, run: str = "fox", **more):
 
 
 @pytest.mark.parametrize(
-    ("kind", "data", "is_a", "objective"),
+    ("kind", "data", "model_type", "objective"),
     [
         ("gpt", "lines.txt", "decoder", "next-token"),
         ("rnn", "lines.txt", "recurrent", "next-token"),
         ("cnn", "lines.txt", "convolution", "next-token"),
         ("words", "lines.txt", "words", "next-token"),
-        ("ngram", "lines.txt", "ngram", "counting"),
+        ("ngram", "lines.txt", "ngram", "ngram-counting"),
         ("encoder", "lines.txt", "encoder", "masked-token"),
         ("encoder", "pairs.tsv", "encoder", "contrastive"),
         ("encoder", "rows.jsonl", "encoder", "contrastive"),
-        ("translator", "pairs.tsv", "encoder-decoder", "source-to-target"),
-        ("rnn-translator", "pairs.tsv", "recurrent-translator", "source-to-target"),
+        ("translator", "pairs.tsv", "encoder-decoder", "seq2seq"),
+        ("rnn-translator", "pairs.tsv", "recurrent-translator", "seq2seq"),
     ],
 )
-def test_every_kind_trains_and_loads(place, kind, data, is_a, objective):
-    found = small(kind, data)
-    assert found.folder == place / "home" / "runs" / "fox"
-    assert found.run.recipe()["objective"]["kind"] == objective
+def test_every_kind_trains_and_loads(place, kind, data, model_type, objective):
+    result = small(kind, data)
+    assert result.folder == place / "home" / "runs" / "fox"
+    assert result.run.recipe()["objective"]["kind"] == objective
     loaded = peasy.load("fox")
-    assert loaded.kind == is_a
+    assert loaded.kind == model_type
     assert loaded.tokenizer is not None
-    steps = [line for line in found.metrics if line["event"] == "step"]
+    steps = [line for line in result.metrics if line["event"] == "step"]
     assert [line["step"] for line in steps] == [1, 2, 3]
-    assert found.run.facts().validation_loss is not None
-    assert bool(found.run.samples()) == (kind not in ("encoder", "words"))
-    assert bool(read_snapshots(found.folder)) == (kind in ("gpt", "encoder", "translator", "rnn-translator"))
+    assert result.run.facts().validation_loss is not None
+    assert bool(result.run.samples()) == (kind not in ("encoder", "words"))
+    assert bool(read_snapshots(result.folder)) == (kind in ("gpt", "encoder", "translator", "rnn-translator"))
 
 
 def test_run_folder_records_versions_and_hashes(place):
@@ -118,7 +119,7 @@ def test_existing_run_is_not_overwritten_or_changed(place):
     assert "--resume" in error.value.hint
     with pytest.raises(InvalidInput, match=r"started with another optimizer\.lr"):
         train("gpt", run="fox", resume=True, settings={"optimizer": {"lr": 0.5}})
-    with pytest.raises(InvalidInput, match="started with another trains"):
+    with pytest.raises(InvalidInput, match="started with another model_kind"):
         train("rnn", run="fox", resume=True)
     longer = train("gpt", run="fox", resume=True, steps=5)
     assert longer.run.facts().step == 5
@@ -131,18 +132,20 @@ def test_resume_translator_with_two_tokenizers(place):
     turned = {letter: first.tokenizer.id(other) for letter, other in zip(letters, letters[::-1], strict=True)}
     data = json.loads((first.folder / "tokenizer.json").read_text(encoding="utf-8"))
     data["model"]["vocab"] |= turned
-    answers = Tokenizer(data, first.tokenizer.config)
-    save_model(place / "two", first.model, first.tokenizer, target_tokenizer=answers)
-    second = small("translator", "pairs.tsv", "second", from_=place / "two", settings=SMALL)
-    assert second.model.target_tokenizer.encode("cat").ids == answers.encode("cat").ids
-    again = small("translator", "pairs.tsv", "second", from_=place / "two", settings=SMALL, steps=5, resume=True)
+    target_tokenizer = Tokenizer(data, first.tokenizer.config)
+    save_model(place / "two", first.model, first.tokenizer, target_tokenizer=target_tokenizer)
+    second = small("translator", "pairs.tsv", "second", init_from=place / "two", settings=SMALL)
+    assert second.model.target_tokenizer.encode("cat").ids == target_tokenizer.encode("cat").ids
+    again = small("translator", "pairs.tsv", "second", init_from=place / "two", settings=SMALL, steps=5, resume=True)
     assert (
-        again.model.target_tokenizer.encode("cat").ids == answers.encode("cat").ids != first.tokenizer.encode("cat").ids
+        again.model.target_tokenizer.encode("cat").ids
+        == target_tokenizer.encode("cat").ids
+        != first.tokenizer.encode("cat").ids
     )
     (shards,) = set((place / "home" / "shards").iterdir()) - {_shards_of(first)}
     target = open_shards(shards).column("train", "target").document(0).tolist()
     pair = next(open_corpus(place / "pairs.tsv").documents("train"))
-    assert target == list(answers.encode(pair.target, add_special_tokens=False).ids)
+    assert target == list(target_tokenizer.encode(pair.target, add_special_tokens=False).ids)
 
 
 def _shards_of(loaded):
@@ -151,37 +154,80 @@ def _shards_of(loaded):
 
 def test_train_has_the_signature_of_training():
     """One list of parameters for both, visible to inspect.signature."""
-    taken, events = inspect.signature(train), inspect.signature(train_events)
-    assert taken.parameters == events.parameters
-    assert taken.return_annotation is not events.return_annotation
+    signature, events = inspect.signature(train), inspect.signature(train_events)
+    assert list(signature.parameters) == [*events.parameters, "dry_run"]
+    assert [*events.parameters][2:] == [*TrainOptions.__annotations__], "and to type checkers"
+    assert signature.return_annotation is not events.return_annotation
 
 
 def test_explicit_settings_override_corpus_suggestions(place):
-    little = {"model": TINY, "validate": 0, "sample": 0, "corpus": {"size": 60, "held_out": 5}}
+    little = {
+        "model": TINY,
+        "num_validations": 0,
+        "num_samplings": 0,
+        "data_options": {"num_train": 60, "num_valid": 5},
+    }
     recipe = small("gpt", "stories", "one", settings=little).run.recipe()
-    assert (recipe["rows"], recipe["context"], recipe["short"]) == ("documents", 64, None)
-    recipe = small("gpt", "stories", "two", settings=little | {"rows": "windows", "context": 16}).run.recipe()
-    assert (recipe["rows"], recipe["context"], recipe["batch"]) == ("windows", 16, 48)
-    assert small("ngram", "stories", "three", settings={"corpus": little["corpus"]}).run.recipe()["rows"] == "windows"
+    assert (recipe["sample_unit"], recipe["seq_len"], recipe["seq_len_warmup"]) == ("documents", 64, None)
+    recipe = small("gpt", "stories", "two", settings=little | {"sample_unit": "windows", "seq_len": 16}).run.recipe()
+    assert (recipe["sample_unit"], recipe["seq_len"], recipe["batch_size"]) == ("windows", 16, 48)
+    assert (
+        small("ngram", "stories", "three", settings={"data_options": little["data_options"]}).run.recipe()[
+            "sample_unit"
+        ]
+        == "windows"
+    )
+
+
+def test_lr_batch_size_and_config_change_the_recipe(place):
+    (place / "mine.toml").write_text("batch_size = 4\nseq_len = 6\n[optimizer]\nlr = 0.5\nweight_decay = 0.25\n")
+    recipe = small("gpt", "lines.txt", "one", lr=0.25, config="mine.toml").run.recipe()
+    assert (recipe["optimizer"]["lr"], recipe["optimizer"]["weight_decay"]) == (0.25, 0.25)
+    assert (recipe["batch_size"], recipe["seq_len"]) == (SMALL["batch_size"], SMALL["seq_len"]), "settings win"
+    assert small("gpt", "lines.txt", "two", batch_size=3).run.recipe()["batch_size"] == 3
+    (place / "list.json").write_text("[1]")
+    with pytest.raises(InvalidInput, match=r"list\.json does not contain settings"):
+        small("gpt", "lines.txt", "three", config="list.json")
+
+
+def test_a_dry_run_is_a_plan(place):
+    result = small("gpt", "lines.txt", dry_run=True, batch_size=4, lr=0.1)
+    assert isinstance(result, PlanResult)
+    assert result.numbers["steps"] == 3
+    assert result.numbers["tokens_per_step"] == 4 * SMALL["seq_len"]
+    assert not (place / "home" / "runs").exists()
+    with pytest.raises(UsageError, match="cannot resume"):
+        train("gpt", "lines.txt", run="fox", resume=True, dry_run=True)
+    with pytest.raises(UsageError, match="needs data"):
+        train("gpt", dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [("learning_rate", "lr"), ("epochs", "steps or minutes"), ("nproc_per_node", "num_processes")],
+)
+def test_unknown_keywords_get_a_suggestion(place, name, suggestion):
+    with pytest.raises(UsageError, match=rf"^train has no parameter {name}\. Did you mean {suggestion}\?$"):
+        peasy.train("gpt", "lines.txt", **{name: 1})
 
 
 def test_corpus_object_is_rejected_with_processes(place):
     with pytest.raises(InvalidInput, match="cannot be shared with other processes"):
-        small("gpt", open_corpus("lines.txt"), processes=2)
+        small("gpt", open_corpus("lines.txt"), num_processes=2)
 
 
 def test_initialize_from_another_model(place):
     first = small("gpt", "lines.txt", "first")
-    second = small("gpt", "lines.txt", "second", from_="first", settings=SMALL)
-    assert second.run.recipe()["origin"] == "first"
+    second = small("gpt", "lines.txt", "second", init_from="first", settings=SMALL)
+    assert second.run.recipe()["init_from"] == "first"
     assert peasy.load("second").tokenizer.vocab_size == peasy.load("first").tokenizer.vocab_size
     assert second.metrics[1]["loss"] < first.metrics[1]["loss"]
     with pytest.raises(InvalidInput, match="first is a decoder model, but rnn trains a recurrent"):
-        small("rnn", "lines.txt", "third", from_="first", settings=SMALL)
+        small("rnn", "lines.txt", "third", init_from="first", settings=SMALL)
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "said"),
+    ("given", "error", "message"),
     [
         ({"kind": "gtp", "data": "lines.txt"}, NotFound, 'no model kind "gtp"'),
         ({"kind": "gpt", "data": None}, UsageError, "needs data"),
@@ -192,16 +238,16 @@ def test_initialize_from_another_model(place):
         ({"kind": "gpt", "data": "lines.txt", "steps": 0}, InvalidInput, "steps is 0"),
     ],
 )
-def test_invalid_arguments(place, given, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments(place, given, error, message):
+    with pytest.raises(error, match=message):
         train(**{"preset": "tiny", "run": "fox", "steps": 1} | given)
     assert not (place / "home" / "runs" / "fox").exists()
 
 
 def test_default_run_name(place):
-    found = small("ngram", "lines.txt", None)
-    assert found.name.replace("-", "").isalpha()
-    assert found.folder.parent == place / "home" / "runs"
+    result = small("ngram", "lines.txt", None)
+    assert result.name.replace("-", "").isalpha()
+    assert result.folder.parent == place / "home" / "runs"
 
 
 def test_minutes_are_a_budget(place):
@@ -210,7 +256,7 @@ def test_minutes_are_a_budget(place):
     )
     assert isinstance(events[0], Started)
     assert isinstance(events[-1], Finished)
-    assert events[-1].elapsed >= 3
+    assert events[-1].elapsed_seconds >= 3
     rates = [event.lr for event in events if isinstance(event, TrainStep)]
     assert rates[-1] < max(rates) / 2
 
@@ -234,7 +280,7 @@ def test_bad_lines_are_reported(place):
 
 
 def test_result_display(place):
-    found = small("gpt", "lines.txt")
-    assert "fox" in found.html()
-    assert found.data()["resume"] == "peasy train gpt --run fox --resume"
-    assert "finished after 3 steps" in repr(found)
+    result = small("gpt", "lines.txt")
+    assert "fox" in result.html()
+    assert result.data()["resume"] == "peasy train gpt --run fox --resume"
+    assert "finished after 3 steps" in repr(result)

@@ -22,28 +22,30 @@ TEXTS = ["the cat", "the dog sat on the mat", "sat", "on the mat"]
 @pytest.fixture(scope="module", params=["transformer", "recurrent"])
 def loaded(request, tmp_path_factory):
     words = train_tokenizer(["the cat sat on the mat", "the dog"] * 9, "words")
-    ends = SpecialTokensConfig(decoder_start=1, eos=(2,))
+    special_tokens = SpecialTokensConfig(decoder_start=1, eos=(2,))
     if request.param == "transformer":
-        settings = preset("translator-tiny", vocabulary=len(words), d_model=16, special={"start": 1, "end": [2]})
+        settings = preset(
+            "translator-tiny", vocab_size=len(words), d_model=16, special_tokens={"decoder_start": 1, "eos": [2]}
+        )
     else:
-        settings = RecurrentTranslatorConfig(len(words), 16, special_tokens=ends)
-    place = tmp_path_factory.mktemp("models") / request.param
-    save_model(place, build(settings, seed=3), words)
-    return peasy.load(place)
+        settings = RecurrentTranslatorConfig(len(words), 16, special_tokens=special_tokens)
+    folder = tmp_path_factory.mktemp("models") / request.param
+    save_model(folder, build(settings, seed=3), words)
+    return peasy.load(folder)
 
 
 def test_translations_equal_beam_search(loaded):
-    found = translate(loaded, TEXTS, beam=3, n=2, max_tokens=6)
-    for text, one in zip(TEXTS, found.translations, strict=True):
+    result = translate(loaded, TEXTS, num_beams=3, n=2, max_tokens=6)
+    for text, one in zip(TEXTS, result.translations, strict=True):
         ids = list(loaded.tokenizer.encode(text).ids)
         best = beam_search(loaded.model, params=BeamSearchParams(3, 6, n=2), source=[ids])[0].hypotheses
-        assert [each.ids for each in one.hypotheses] == [each.ids for each in best]
+        assert [hypothesis.ids for hypothesis in one.hypotheses] == [hypothesis.ids for hypothesis in best]
         assert one.source == text
         assert one.text == loaded.tokenizer.decode(best[0].ids)
         assert one.score == pytest.approx(best[0].score, rel=1e-6)
-        assert [each.ids for each in one.others] == [best[1].ids]
-    assert json.dumps(found.data())
-    assert found.texts[0] in found.text()
+        assert [hypothesis.ids for hypothesis in one.others] == [best[1].ids]
+    assert json.dumps(result.data())
+    assert result.texts[0] in result.text()
 
 
 def test_one_beam_equals_generate(loaded):
@@ -51,30 +53,30 @@ def test_one_beam_equals_generate(loaded):
 
 
 def test_alignment_is_cross_attention(loaded):
-    found = loaded.translate("the dog sat on the mat", beam=2, max_tokens=5)
-    aligned = found.alignment()
+    result = loaded.translate("the dog sat on the mat", num_beams=2, max_tokens=5)
+    aligned = result.alignment()
     assert aligned.weights.shape == (len(aligned.target.words), 6)
     np.testing.assert_allclose(np.asarray(aligned).sum(axis=1), 1, atol=1e-5)
     assert aligned.source.words == ("the", "dog", "sat", "on", "the", "mat")
-    assert aligned.target.ids == found.found[0].ids, "the generated ids, not the text tokenized again"
+    assert aligned.target.ids == result.hypotheses[0].ids, "the generated ids, not the text tokenized again"
     assert [word for word, _ in aligned.best()] == list(aligned.target.words)
     assert "sat" in str(aligned)
     assert json.dumps(aligned.data())
     with pytest.raises(InvalidInput, match="no layer 9"):
-        found.alignment(layer=9)
+        result.alignment(layer=9)
     with pytest.raises(InvalidInput, match="no head 9"):
-        found.alignment(head=9)
+        result.alignment(head=9)
 
 
-def test_known_alignments_rank_heads(loaded):
-    found = translate(loaded, ["the dog sat", "the cat"], known=[[(0, 0), (1, 1)], [(0, 0)]], max_tokens=5)
-    first = found.alignments[0]
-    assert first.scores[0].right == max(score.right for score in first.scores)
-    assert first.known == ((0, 0), (1, 1))
-    with pytest.raises(InvalidInput, match="2 texts and 1 known"):
-        translate(loaded, ["the dog", "the cat"], known=[[(0, 0)]], max_tokens=3)
+def test_gold_alignments_rank_heads(loaded):
+    result = translate(loaded, ["the dog sat", "the cat"], gold=[[(0, 0), (1, 1)], [(0, 0)]], max_tokens=5)
+    first = result.alignments[0]
+    assert first.scores[0].accuracy == max(score.accuracy for score in first.scores)
+    assert first.gold == ((0, 0), (1, 1))
+    with pytest.raises(InvalidInput, match="2 texts and 1 gold"):
+        translate(loaded, ["the dog", "the cat"], gold=[[(0, 0)]], max_tokens=3)
     with pytest.raises(InvalidInput, match="source has no word 9"):
-        translate(loaded, ["the dog"], known=[[(9, 0)]], max_tokens=3)
+        translate(loaded, ["the dog"], gold=[[(9, 0)]], max_tokens=3)
 
 
 def test_alignment_row_belongs_to_generated_token(loaded):
@@ -82,24 +84,24 @@ def test_alignment_row_belongs_to_generated_token(loaded):
     from peasy.inspection.words import merge_words
     from peasy.nn.tap import Tap
 
-    found = loaded.translate("the dog sat", max_tokens=4)
-    aligned, model, rows = found.alignment(), loaded.model, []
+    result = loaded.translate("the dog sat", max_tokens=4)
+    aligned, model, rows = result.alignment(), loaded.model, []
     seen = []
     tap = Tap(seen.append, steps=["weights"], parts=["cross_attention"], heads=[aligned.head])
     with torch.inference_mode():
-        memory = model.new_state(source=torch.tensor([loaded.prompt("the dog sat")]))
-        for id in (1, *found.found[0].ids[:-1]):
+        state = model.new_state(source=torch.tensor([loaded.encode_prompt("the dog sat")]))
+        for id in (1, *result.hypotheses[0].ids[:-1]):
             seen.clear()
-            model.forward_varlen([[id]], [memory], tap=tap)
-            rows.append(next(s.array[0, 0, -1] for s in seen if s.place.layer == aligned.layer))
+            model.forward_varlen([[id]], [state], tap=tap)
+            rows.append(next(s.array[0, 0, -1] for s in seen if s.path.layer == aligned.path.layer))
     expected = merge_words(torch.stack(rows).numpy(), aligned.target, aligned.source)
     np.testing.assert_allclose(aligned.weights, expected, atol=1e-5)
 
 
 def test_one_failure_does_not_affect_others(loaded):
-    found = translate(loaded, ["the cat", "", "sat"], max_tokens=4)
-    assert [one.error is None for one in found.translations] == [True, False, True]
-    assert found.texts[2] == loaded.translate("sat", max_tokens=4).text
+    result = translate(loaded, ["the cat", "", "sat"], max_tokens=4)
+    assert [one.error is None for one in result.translations] == [True, False, True]
+    assert result.texts[2] == loaded.translate("sat", max_tokens=4).text
     with pytest.raises(InvalidInput, match="nothing to translate"):
         loaded.translate("")
 

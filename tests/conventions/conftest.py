@@ -1,4 +1,4 @@
-"""The house as the rules see it: every source file with its tree, and the program that writes the generated pages."""
+"""Fixtures of the convention tests: every source file with its syntax tree, and docs/generate.py as a module."""
 
 import ast
 import importlib.util
@@ -18,7 +18,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """Its path below the package: `formula/attention.py`."""
+        """Path below src/peasy: `formula/attention.py`."""
         return self.path.relative_to(ROOT / "src" / "peasy").as_posix()
 
 

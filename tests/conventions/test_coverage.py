@@ -1,4 +1,4 @@
-"""Every row of the coverage says what is so: the command is one, the test is there, the page is there."""
+"""docs/coverage.toml is correct: every command parses, every test and every tour page exists."""
 
 import ast
 import shlex
@@ -13,78 +13,82 @@ from peasy.cli.command_table import COMMANDS
 from peasy.commands.experiment import EXPERIMENTS
 from peasy.worked.example import example_names
 
-COUNTS = {"000": 10, "001": 8, "002": 9, "003": 4, "004": 4}
-NUMBERS = [f"{document}.{number}" for document, count in COUNTS.items() for number in range(1, count + 1)]
+TOPICS_PER_DOCUMENT = {"000": 10, "001": 8, "002": 9, "003": 4, "004": 4}
+TOPIC_IDS = [
+    f"{document}.{number}" for document, count in TOPICS_PER_DOCUMENT.items() for number in range(1, count + 1)
+]
 
 
 @pytest.fixture(scope="module")
 def rows(generate):
-    return generate.covered()
+    return generate.coverage_rows()
 
 
 @cache
-def door(verb: str):
-    """The command line, built once for each verb."""
-    return build_cli(verb)
+def cached_cli(command: str):
+    """Return the command line app, built once per command."""
+    return build_cli(command)
 
 
 @cache
 def functions(file: Path) -> set[str]:
-    """The names of all functions in a file; none where there is no such file."""
+    """Return the names of all functions in a file; the empty set if there is no such file."""
     tree = ast.parse(file.read_text(encoding="utf-8")) if file.exists() else ast.Module([], [])
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 @cache
-def wrong_with(command: str) -> str | None:
-    """What is wrong with a command line; None for one that could be run."""
-    name, verb, *rest = shlex.split(command)
-    if name != "peasy" or verb not in {each.name for each in COMMANDS}:
-        return f"{command}: no verb"
-    if verb == "experiment" and rest[0] not in {each.name for each in EXPERIMENTS}:
-        return f"{command}: no experiment"
-    if verb == "explain" and rest[0] not in example_names():
-        return f"{command}: no example"
+def command_error(line: str) -> str | None:
+    """Return what is wrong with a command line, or None if it parses."""
+    program, command, *arguments = shlex.split(line)
+    if program != "peasy" or command not in {known.name for known in COMMANDS}:
+        return f"{line}: no such command"
+    if command == "experiment" and arguments[0] not in {experiment.name for experiment in EXPERIMENTS}:
+        return f"{line}: no such experiment"
+    if command == "explain" and arguments[0] not in example_names():
+        return f"{line}: no such example"
     try:
-        door(verb).parse_args([verb, *rest], exit_on_error=False, print_error=False)
+        cached_cli(command).parse_args([command, *arguments], exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        return f"{command}: {error}"
+        return f"{line}: {error}"
     return None
 
 
-def test_every_number_has_its_row(rows):
-    assert list(rows) == NUMBERS
+def test_every_topic_has_a_row(rows):
+    assert list(rows) == TOPIC_IDS
 
 
-def test_every_command_can_be_typed(rows):
-    assert not [wrong for row in rows.values() for command in row["commands"] if (wrong := wrong_with(command))]
+def test_every_command_parses(rows):
+    assert not [error for row in rows.values() for line in row["commands"] if (error := command_error(line))]
 
 
-def test_every_test_is_there(rows, root):
+def test_every_test_exists(rows, root):
     tests = [test.partition("::") for row in rows.values() for test in row["tests"]]
     missing = [f"{file}::{name}" for file, _, name in tests if name not in functions(root / file)]
     assert not missing
 
 
-def test_every_page_is_there(rows, root):
+def test_every_page_exists(rows, root):
     pages = [page for row in rows.values() for page in row["pages"]]
     assert not [page for page in pages if not (root / "docs" / "tour" / page).is_file()]
 
 
-def test_every_experiment_shows_what_it_says_it_shows(rows):
-    """Two roads: the claims that an experiment names are the rows that name the experiment."""
-    for each in EXPERIMENTS:
-        named = [number for number, row in rows.items() if f"peasy experiment {each.name}" in row["commands"]]
-        assert set(each.claims) <= set(named), each.name
+def test_claims_of_experiments_are_rows_that_name_them(rows):
+    """Checked in both places: the topics that an experiment claims are rows that name the experiment."""
+    for experiment in EXPERIMENTS:
+        line = f"peasy experiment {experiment.name}"
+        assert set(experiment.claims) <= {topic for topic, row in rows.items() if line in row["commands"]}, line
 
 
-def test_every_experiment_has_its_page(root):
-    assert {page.stem for page in (root / "docs/tour/experiments").glob("*.md")} == {each.name for each in EXPERIMENTS}
+def test_every_experiment_has_a_page(root):
+    assert {page.stem for page in (root / "docs/tour/experiments").glob("*.md")} == {
+        experiment.name for experiment in EXPERIMENTS
+    }
 
 
 @pytest.mark.parametrize(
-    "command",
+    "line",
     ["peasy explian i-love-ai", "peasy explain i-love-aj", "peasy experiment itt", "peasy explain journey --qery x"],
 )
-def test_a_command_that_is_none_is_noticed(command):
-    assert wrong_with(command)
+def test_an_invalid_command_line_is_noticed(line):
+    assert command_error(line)

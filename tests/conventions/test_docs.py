@@ -1,4 +1,4 @@
-"""What is generated is fresh, and what is linked is there."""
+"""Generated pages are fresh, links lead to existing files, and CONTRIBUTING names existing files."""
 
 import re
 
@@ -11,7 +11,9 @@ PAGES = [
     "docs/cli.md",
     "docs/configuration.md",
     "docs/coverage.md",
+    "docs/glossary.md",
     "docs/python.md",
+    "docs/settings.md",
     "docs/pictures/i-love-ai.svg",
 ]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -22,16 +24,16 @@ def test_generated_pages_are_fresh(page, root, generate):
     assert (root / page).read_text(encoding="utf-8") == generate.PAGES[page](), "run `make docs`"
 
 
-def test_every_generated_page_is_looked_at(generate):
+def test_every_generated_page_is_checked(generate):
     assert list(generate.PAGES) == PAGES
 
 
-def test_a_changed_card_makes_the_map_stale(generate, monkeypatch):
-    monkeypatch.setattr(generate, "headline", lambda room: "SOMETHING ELSE: new.")
-    assert "README.md" in [name for name in ("README.md",) if generate.readme() != (generate.ROOT / name).read_text()]
+def test_a_changed_package_docstring_makes_the_readme_stale(generate, monkeypatch):
+    monkeypatch.setattr(generate, "summary", lambda package: "Something else.")
+    assert generate.readme() != (generate.ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_links_lead_somewhere(root):
+def test_links_lead_to_existing_files(root):
     pages = [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
     assert len(pages) > 5
     broken = [
@@ -43,15 +45,15 @@ def test_links_lead_somewhere(root):
     assert not broken
 
 
-def test_where_do_i_add_x_names_real_places(root):
-    """Every folder of CONTRIBUTING's table is there, and so is every file to imitate in it."""
+def test_contributing_names_existing_files(root):
+    """Every folder of CONTRIBUTING's table exists, and so does every example file."""
     text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert text.startswith("# Where do I add X?\n")
     rows = [line.split("|")[2:4] for line in text.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 10
-    for places, imitate in rows:
-        folders = [root / name for name in re.findall(r"`([^`]+)`", places)]
+    for targets, examples in rows:
+        folders = [root / name for name in re.findall(r"`([^`]+)`", targets)]
         assert not [folder for folder in folders if not folder.exists()]
-        homes = [folder if folder.is_dir() else folder.parent for folder in folders] + [root / "src/peasy"]
-        files = re.findall(r"`([\w/.-]+\.(?:py|toml))`", imitate)
-        assert not [name for name in files if not any((home / name).exists() for home in homes)]
+        parents = [folder if folder.is_dir() else folder.parent for folder in folders] + [root / "src/peasy"]
+        files = re.findall(r"`([\w/.-]+\.(?:py|toml))`", examples)
+        assert not [name for name in files if not any((parent / name).exists() for parent in parents)]

@@ -1,16 +1,16 @@
-"""Small files, small functions, rooms with names, and nobody prints but the terminal door."""
+"""Small files, small functions, descriptive module names, and only the CLI prints."""
 
 import ast
 
 import pytest
 
-FILE, FUNCTION = 400, 60
-NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc", "shared"}
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 60
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "shared"}
 
 
 def long_functions(tree: ast.AST) -> list[str]:
     functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-    return [node.name for node in functions if (node.end_lineno or 0) - node.lineno >= FUNCTION]
+    return [node.name for node in functions if (node.end_lineno or 0) - node.lineno >= MAX_FUNCTION_LINES]
 
 
 def prints(tree: ast.AST) -> bool:
@@ -19,31 +19,31 @@ def prints(tree: ast.AST) -> bool:
 
 
 def test_files_are_short(sources):
-    assert not {s.name: lines for s in sources if (lines := s.text.count("\n")) > FILE}
+    assert not {s.name: lines for s in sources if (lines := s.text.count("\n")) > MAX_FILE_LINES}
 
 
 def test_functions_are_short(sources):
-    assert not {s.name: found for s in sources if (found := long_functions(s.tree))}
+    assert not {s.name: names for s in sources if (names := long_functions(s.tree))}
 
 
-def test_no_room_is_nameless(sources):
-    assert not [s.name for s in sources if NAMELESS & {s.path.stem, *s.path.relative_to(s.path.parents[2]).parts}]
+def test_no_module_has_a_vague_name(sources):
+    assert not [s.name for s in sources if VAGUE_NAMES & {s.path.stem, *s.path.relative_to(s.path.parents[2]).parts}]
 
 
-def test_only_the_terminal_door_prints(sources):
+def test_only_the_cli_prints(sources):
     assert not [s.name for s in sources if prints(s.tree) and not s.name.startswith("cli/")]
 
 
-def test_no_debts_are_left_in_the_source(sources):
+def test_no_todo_is_left_in_the_source(sources):
     assert not [s.name for s in sources for word in ("TODO", "FIXME", "XXX", "NotImplementedError") if word in s.text]
 
 
 @pytest.mark.parametrize(
-    ("found", "code"),
+    ("rule", "code"),
     [
-        (long_functions, "def f():\n" + "    x = 1\n" * FUNCTION),
+        (long_functions, "def f():\n" + "    x = 1\n" * MAX_FUNCTION_LINES),
         (prints, "def f():\n    print(1)"),
     ],
 )
-def test_the_rules_can_be_broken(found, code):
-    assert found(ast.parse(code))
+def test_the_rules_can_be_broken(rule, code):
+    assert rule(ast.parse(code))

@@ -9,12 +9,12 @@ from peasy.datasets import BUILT_IN, open_corpus
 from peasy.errors import InvalidInput, NotFound
 
 SMALL = {
-    "stories": {"size": 50, "held_out": 10},
+    "stories": {"num_train": 50, "num_valid": 10},
     "stdlib": {"part": "topics"},
-    "locales": {"size": 500},
-    "copy": {"size": 50, "held_out": 10},
-    "recall": {"size": 50, "held_out": 10},
-    "opinions": {"size": 50, "held_out": 10},
+    "locales": {"num_pairs": 500},
+    "copy": {"num_train": 50, "num_valid": 10},
+    "recall": {"num_train": 50, "num_valid": 10},
+    "opinions": {"num_train": 50, "num_valid": 10},
 }
 
 
@@ -41,37 +41,40 @@ def test_seed_changes_documents(name):
 
 
 def test_hashes_are_equal_in_another_process():
-    code = "from peasy.datasets import open_corpus; print(open_corpus('stories', size=50, held_out=9).card.hash)"
+    code = "from peasy.datasets import open_corpus; print(open_corpus('stories', num_train=50, num_valid=9).card.hash)"
     hashes = {
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}
         ).stdout
         for seed in ("1", "2")
     }
-    assert hashes == {open_corpus("stories", size=50, held_out=9).card.hash + "\n"}
+    assert hashes == {open_corpus("stories", num_train=50, num_valid=9).card.hash + "\n"}
 
 
 def test_corpora_need_no_torch():
-    code = "import sys, peasy.datasets as c; c.open_corpus('locales', size=100).card; assert 'torch' not in sys.modules"
+    code = (
+        "import sys; from peasy.datasets import open_corpus; open_corpus('locales', num_pairs=100).card; "
+        "assert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(
-    ("data", "options", "said"),
+    ("data", "options", "message"),
     [
         ("storys", {}, "Did you mean stories?"),
         ("locals:en-fr", {}, "Did you mean locales?"),
         ("nothing/of/the/kind", {}, "Built in: stories"),
     ],
 )
-def test_unknown_data_suggests_the_nearest(data, options, said):
+def test_unknown_data_suggests_the_nearest(data, options, message):
     with pytest.raises(NotFound) as error:
         open_corpus(data, **options)
-    assert said in error.value.hint
+    assert message in error.value.hint
 
 
 @pytest.mark.parametrize(
-    ("data", "options", "said"),
+    ("data", "options", "message"),
     [
         ("copy", {"lenght": 3}, r"copy\.lenght"),
         ("copy:1", {}, "between 2 and 10,000"),
@@ -85,8 +88,8 @@ def test_unknown_data_suggests_the_nearest(data, options, said):
         ([], {}, "No data"),
     ],
 )
-def test_invalid_options_are_rejected(data, options, said):
-    with pytest.raises(InvalidInput, match=said):
+def test_invalid_options_are_rejected(data, options, message):
+    with pytest.raises(InvalidInput, match=message):
         open_corpus(data, **options)
 
 

@@ -18,7 +18,7 @@ EN, FR, DE = Locale("en"), Locale("fr"), Locale("de")
 
 @pytest.fixture(scope="module")
 def corpus():
-    return open_corpus("locales", size=4000)
+    return open_corpus("locales", num_pairs=4000)
 
 
 def words(text):
@@ -44,13 +44,13 @@ def test_every_category_is_in_both_splits(corpus):
 
 def test_validation_words_occur_in_training():
     """Values are split, not templates: every word and nearly every digit group occurs in training."""
-    corpus = open_corpus("locales", size=10_000)
+    corpus = open_corpus("locales", num_pairs=10_000)
     known = {word for pair in corpus.documents("train") for word in words(f"{pair.source} {pair.target}")}
-    held = [pair for pair in corpus.documents("valid") if pair.category in ("date", "unit", "money")]
-    unknown = [word for pair in held for word in words(f"{pair.source} {pair.target}") if word not in known]
-    assert len(held) > 500
+    validation = [pair for pair in corpus.documents("valid") if pair.category in ("date", "unit", "money")]
+    unknown = [word for pair in validation for word in words(f"{pair.source} {pair.target}") if word not in known]
+    assert len(validation) > 500
     assert not [word for word in unknown if not word.isdigit()]
-    assert len(unknown) < 0.02 * len(held)
+    assert len(unknown) < 0.02 * len(validation)
 
 
 def test_dates_and_money_match_babel():
@@ -99,7 +99,7 @@ def test_only_plain_spaces(corpus):
 
 @pytest.mark.parametrize("languages", ["en-de", "fr-en", "en-ja", "de-ar", "en_GB-pt_BR", "hi-ru", "en-zh_Hant"])
 def test_many_language_pairs(languages):
-    corpus = open_corpus(f"locales:{languages}", size=400)
+    corpus = open_corpus(f"locales:{languages}", num_pairs=400)
     assert corpus.name == f"locales:{languages}" or "zh_Hant" in languages
     assert len(list(corpus.documents())) > 200
     assert all(pair.source.strip() and pair.target.strip() for pair in corpus.documents())

@@ -8,7 +8,7 @@ from peasy.datasets import open_corpus
 from peasy.datasets.opinions import opinion_words
 from peasy.errors import InvalidInput
 
-SMALL = {"size": 600, "held_out": 200}
+SMALL = {"num_train": 600, "num_valid": 200}
 
 
 def test_text_matches_its_label():
@@ -24,14 +24,14 @@ def test_text_matches_its_label():
 def test_praise_follows_good_and_bad_news():
     moods = {
         sample.label.split(": ")[1]
-        for sample in open_corpus("opinions", sentences=1, **SMALL).documents("train")
+        for sample in open_corpus("opinions", max_sentences=1, **SMALL).documents("train")
         if sample.text.endswith("great.")
     }
     assert moods == {"good", "bad"}
 
 
 def test_splits_are_disjoint():
-    corpus = open_corpus("opinions", sentences=1, size=3000, held_out=300)
+    corpus = open_corpus("opinions", max_sentences=1, num_train=3000, num_valid=300)
     cores = [{_core(sample) for sample in corpus.documents(split)} for split in corpus.splits]
     assert not cores[0] & cores[1]
 
@@ -52,7 +52,7 @@ def test_text_depends_only_on_seed_and_number():
 
 def test_zero_sentences_is_rejected():
     with pytest.raises(InvalidInput, match="at least 1"):
-        open_corpus("opinions", sentences=0)
+        open_corpus("opinions", max_sentences=0)
 
 
 def test_unlabelled_texts_end_with_eos(tmp_path):
@@ -60,7 +60,7 @@ def test_unlabelled_texts_end_with_eos(tmp_path):
     from peasy.datasets import UnlabelledCorpus, prepare_shards
     from peasy.tokenization import train_tokenizer
 
-    corpus = UnlabelledCorpus(open_corpus("opinions", size=20, held_out=5))
+    corpus = UnlabelledCorpus(open_corpus("opinions", num_train=20, num_valid=5))
     tokenizer = train_tokenizer(corpus.texts(), kind="words", vocab_size=300)
     shards = prepare_shards(corpus, tokenizer, tmp_path / "shards")
     column = shards.column("train")

@@ -62,17 +62,17 @@ def test_validation_file_can_be_given(tmp_path):
     assert list(corpus.documents("valid")) == ["a text to be held out then\n"]
 
 
-@pytest.mark.parametrize(("text", "said"), [("", "is empty"), ("short\n", "has only 6 characters")])
-def test_too_little_text_is_rejected(tmp_path, text, said):
+@pytest.mark.parametrize(("text", "message"), [("", "is empty"), ("short\n", "has only 6 characters")])
+def test_too_little_text_is_rejected(tmp_path, text, message):
     (tmp_path / "tiny.txt").write_text(text)
-    with pytest.raises(InvalidInput, match=said) as error:
+    with pytest.raises(InvalidInput, match=message) as error:
         open_corpus(tmp_path / "tiny.txt").card  # noqa: B018
     assert "are needed" in error.value.hint
 
 
 def test_small_text_has_a_note(tmp_path):
     (tmp_path / "small.txt").write_text("a few words in a row\n" * 10)
-    assert "210 characters" in open_corpus(tmp_path / "small.txt").card.notes["small"]
+    assert "210 characters" in open_corpus(tmp_path / "small.txt").card.notes["size note"]
 
 
 def test_hash_depends_on_bytes(tmp_path):

@@ -20,7 +20,7 @@ def test_copy_distance(length, seed):
 @given(st.integers(2, 12), st.integers(0, 40), st.integers(0, 9))
 def test_recall_distance(pairs, more, number):
     distance = 2 * pairs + 1 + more
-    probe = open_corpus("recall", distance=distance, pairs=pairs).probe(number, "valid")
+    probe = open_corpus("recall", distance=distance, num_pairs=pairs).probe(number, "valid")
     words = probe.text.split()
     key, value = words[-2], words[-1]
     assert words[-1 - distance] == value
@@ -33,6 +33,6 @@ def test_recall_distance(pairs, more, number):
 
 @pytest.mark.parametrize("name", ["copy", "recall"])
 def test_probes_are_the_documents(name):
-    corpus = open_corpus(name, size=20, held_out=20)
+    corpus = open_corpus(name, num_train=20, num_valid=20)
     assert [probe.text for probe in corpus.probes("valid")] == list(corpus.documents("valid"))
     assert corpus.probe(10**9).text  # unlimited

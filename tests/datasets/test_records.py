@@ -130,9 +130,9 @@ def test_lines_can_be_documents(tmp_path):
     assert everything(corpus) == ["emma", "olivia", "ava"]
 
 
-@pytest.mark.parametrize(("rows", "said"), [([], "has no rows"), (["a\tb"], "only one row")])
-def test_too_few_records_are_rejected(tmp_path, rows, said):
-    with pytest.raises(InvalidInput, match=said):
+@pytest.mark.parametrize(("rows", "message"), [([], "has no rows"), (["a\tb"], "only one row")])
+def test_too_few_records_are_rejected(tmp_path, rows, message):
+    with pytest.raises(InvalidInput, match=message):
         open_corpus(write(tmp_path / "a.tsv", *rows)).card  # noqa: B018
 
 

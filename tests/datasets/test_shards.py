@@ -22,7 +22,7 @@ from peasy.tokenization import train_tokenizer
 
 def test_texts_round_trip_with_eos(texts, tokenizer, tmp_path):
     shards = prepare_shards(texts, tokenizer, tmp_path / "shards")
-    end = tokenizer.special.eos
+    end = tokenizer.special_tokens.eos
     column = shards.column("train")
     assert shards.num_documents("train") == 57
     assert tokenizer.decode(column.document(13)[:-1]) == "text 13"
@@ -42,7 +42,10 @@ def test_separate_target_tokenizer(pairs, tokenizer, tmp_path):
     words = train_tokenizer(pairs.texts("train"), kind="words")
     shards = prepare_shards(pairs, tokenizer, tmp_path / "shards", target_tokenizer=words)
     pair = next(pairs.documents("train"))
-    assert shards.column("train", "source").document(0).tolist() == tokenizer.ids([pair.source], special=False)[0]
+    assert (
+        shards.column("train", "source").document(0).tolist()
+        == tokenizer.encode_batch_ids([pair.source], add_special_tokens=False)[0]
+    )
     assert (
         shards.column("train", "target").document(0).tolist()
         == words.encode_batch_ids([pair.target], add_special_tokens=False)[0]
@@ -173,7 +176,7 @@ def test_failure_leaves_no_files(given, tokenizer, tmp_path):
                 raise RuntimeError("the reader broke")
 
     corpus = Breaking("text", train=[], valid=[])
-    corpus.surveyed = given("text", train=["fine"], valid=["fine"]).surveyed
+    corpus.cached_survey = given("text", train=["fine"], valid=["fine"]).cached_survey
     with pytest.raises(RuntimeError):
         prepare_shards(corpus, tokenizer, tmp_path / "shards")
     assert not list(tmp_path.iterdir())
@@ -193,10 +196,12 @@ def test_leftovers_of_killed_writer_are_removed(tmp_path):
     """Killed while writing: there is nothing to open, and writing again works."""
     (tmp_path / "book.txt").write_text("the cat sat on the mat.\n" * 20_000)
     code = (
-        "import time; from peasy.datasets import open_corpus, prepare; from peasy.tokenization import train\n"
+        "import time\nfrom peasy.datasets import open_corpus, prepare_shards\n"
+        "from peasy.tokenization import train_tokenizer\n"
         "def wait(done, total): print('writing', flush=True); time.sleep(60)\n"
-        f"prepare(open_corpus({str(tmp_path / 'book.txt')!r}), train(['the cat sat on the mat.\\n'], 'characters'), "
-        f"{str(tmp_path / 'out' / 'shards')!r}, wait)"
+        "tokenizer = train_tokenizer(['the cat sat on the mat.\\n'], 'characters')\n"
+        f"corpus = open_corpus({str(tmp_path / 'book.txt')!r})\n"
+        f"prepare_shards(corpus, tokenizer, {str(tmp_path / 'out' / 'shards')!r}, wait)"
     )
     writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert writer.stdout.readline() == "writing\n"

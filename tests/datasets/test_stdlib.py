@@ -14,9 +14,9 @@ from peasy.datasets import stdlib as module
 def library(tmp_path, monkeypatch):
     """Small fake library, so that reading it takes no time."""
     for number in range(30):
-        says = f'"""Module number {number} says what it does."""\n\n\n'
-        told = f'def f():\n    """Function {number} has a docstring."""\n'
-        (tmp_path / f"m{number:02}.py").write_text(says + told)
+        module_text = f'"""Module number {number} says what it does."""\n\n\n'
+        function_text = f'def f():\n    """Function {number} has a docstring."""\n'
+        (tmp_path / f"m{number:02}.py").write_text(module_text + function_text)
     (tmp_path / "broken.py").write_text("def (:\n")
     (tmp_path / "latin.py").write_bytes(b"# \xe9\n")
     (tmp_path / "test").mkdir()

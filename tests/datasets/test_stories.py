@@ -53,7 +53,7 @@ def accuracy(corpus):
 
 @pytest.fixture(scope="module")
 def corpus():
-    return open_corpus("stories", size=6000, held_out=2000)
+    return open_corpus("stories", num_train=6000, num_valid=2000)
 
 
 def test_five_gram_model_is_at_chance(corpus):
@@ -63,11 +63,12 @@ def test_five_gram_model_is_at_chance(corpus):
 
 def test_five_gram_model_detects_a_local_cue(monkeypatch):
     """The inverse: if the referent were always the last noun, a 5-gram model would find it."""
-    clauses = [StoryClause(frame.template, 2) for frame in story_words().clauses]
-    short = module.StoryWords(**vars(story_words()) | {"frames": tuple(clauses), "closings": ("and",), "scenes": ()})
+    clauses = [StoryClause(clause.template, 2) for clause in story_words().clauses]
+    changes = {"clauses": tuple(clauses), "closings": ("and",), "clause_groups": ()}
+    short = module.StoryWords(**vars(story_words()) | changes)
     monkeypatch.setattr(module, "story_words", lambda: short)
     monkeypatch.setattr(module, "_SCENE_PROB", 0.0)
-    corpus = open_corpus("stories", size=6000, held_out=1000, fillers=0)
+    corpus = open_corpus("stories", num_train=6000, num_valid=1000, max_fillers=0)
     assert accuracy(corpus) > 0.75
 
 
@@ -105,16 +106,16 @@ def test_endings_belong_to_referent_and_distractor(corpus):
 
 def test_clause_alone_determines_the_referent(corpus):
     """The generator's referent equals the one found by matching the clause templates."""
-    frames = [*story_words().clauses, *(frame for scene in story_words().clause_groups for frame in scene.clauses)]
+    clauses = [*story_words().clauses, *(clause for group in story_words().clause_groups for clause in group.clauses)]
     for probe in list(corpus.probes("valid"))[:300]:
         nouns = sorted((probe.referent, probe.other), key=lambda noun: probe.prompt.index(f" {noun} "))
-        referents = {nouns[f.referent - 1] for f in frames if fits(f.template, probe.prompt, nouns)}
+        referents = {nouns[f.referent - 1] for f in clauses if fits(f.template, probe.prompt, nouns)}
         assert referents == {probe.referent}
 
 
-def fits(frame, prompt, nouns):
+def fits(clause, prompt, nouns):
     words = split(prompt.lower())
-    before, between, _ = (part.split() for part in frame.replace("{1}", "|").replace("{2}", "|").split("|"))
+    before, between, _ = (part.split() for part in clause.replace("{1}", "|").replace("{2}", "|").split("|"))
     first, second = words.index(nouns[0]), words.index(nouns[1])
     opening, middle = words[: first - 1], words[first + 1 : second - 1]
     return any(
@@ -131,12 +132,12 @@ def test_classes_share_no_noun_or_ending():
 
 
 def test_clauses_are_balanced_between_nouns():
-    assert sum(frame.referent == 1 for frame in story_words().clauses) * 2 == len(story_words().clauses)
-    for scene in story_words().clause_groups:
-        assert sorted(frame.referent for frame in scene.clauses) == [1, 2]
-    met = Counter(name for scene in story_words().clause_groups for name in scene.classes)
+    assert sum(clause.referent == 1 for clause in story_words().clauses) * 2 == len(story_words().clauses)
+    for group in story_words().clause_groups:
+        assert sorted(clause.referent for clause in group.clauses) == [1, 2]
+    met = Counter(name for group in story_words().clause_groups for name in group.classes)
     meant = Counter(
-        scene.classes[frame.referent - 1] for scene in story_words().clause_groups for frame in scene.clauses
+        group.classes[clause.referent - 1] for group in story_words().clause_groups for clause in group.clauses
     )
     assert meant == met
 
@@ -155,7 +156,7 @@ def meaning_of(corpus, split, number):
 
 def test_pizza_example_is_included():
     """The well-known example sentence and its counterpart can be generated."""
-    templates = {frame.template for scene in story_words().clause_groups for frame in scene.clauses}
+    templates = {clause.template for group in story_words().clause_groups for clause in group.clauses}
     assert {"{1} came out of {2}", "{1} baked {2}"} <= templates
     assert "pizza" in story_words().noun_classes["food"].nouns
     assert "tasted good" in story_words().noun_classes["food"].endings
@@ -165,7 +166,7 @@ def test_pizza_example_is_included():
 
 @pytest.mark.parametrize("topic", ["things", "people"])
 def test_topic_limits_the_classes(topic):
-    corpus = open_corpus(f"stories:{topic}", held_out=200)
+    corpus = open_corpus(f"stories:{topic}", num_valid=200)
     assert {probe.pronoun for probe in corpus.probes()} == ({"it"} if topic == "things" else {"he", "she"})
 
 

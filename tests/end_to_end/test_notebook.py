@@ -1,4 +1,4 @@
-"""A person in a notebook just looks at what peasy gives back."""
+"""Results of peasy displayed in a notebook."""
 
 import nbclient
 import nbformat
@@ -15,14 +15,14 @@ CELLS = (
 
 @pytest.fixture(scope="module")
 def outputs():
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in CELLS])
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in CELLS])
     nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     return [cell.outputs for cell in notebook.cells]
 
 
-@pytest.mark.parametrize("place", range(len(CELLS)))
-def test_a_cell_shows_its_result_once_and_without_scripts(outputs, place):
-    [shown] = outputs[place]
+@pytest.mark.parametrize("index", range(len(CELLS)))
+def test_a_cell_shows_its_result_once_and_without_scripts(outputs, index):
+    [shown] = outputs[index]
     assert {"text/plain", "text/html"} <= set(shown["data"])
     page = shown["data"]["text/html"].lower()
     assert "<table" in page

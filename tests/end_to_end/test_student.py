@@ -1,4 +1,4 @@
-"""A learner's path: from `peasy` alone to the arithmetic of one number, with slips on the way."""
+"""A student's session: from `peasy` without arguments to the arithmetic of one number, with typing mistakes."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ def steps(ran) -> dict:
     return {step["name"]: step for step in ran.json["result"]["steps"]}
 
 
-def test_from_nothing_to_one_number(peasy):
+def test_from_the_first_command_to_one_number(peasy):
     assert "peasy demo" in peasy().out
     assert peasy("demo").code == 0
 
@@ -45,11 +45,11 @@ def test_the_same_word_has_the_same_vector(peasy):
     assert x[0] != x[1]
 
 
-def test_a_sentence_from_a_pipe(peasy):
+def test_a_sentence_from_stdin(peasy):
     assert peasy("explain", "-", "--json", stdin="I love AI\n").json["result"]["tokens"] == ["I", "love", "AI"]
 
 
-def test_slips_on_the_way(peasy):
+def test_typing_mistakes(peasy):
     ran = peasy("explain", "i-love-ia")
     assert ran.code == 3
     assert "Did you mean i-love-ai?" in ran.err
@@ -61,7 +61,7 @@ def test_slips_on_the_way(peasy):
     assert peasy("explain", "empty.toml").code == 4
 
 
-def test_hostile_words_stay_words(peasy):
+def test_hostile_words_are_escaped(peasy):
     ran = peasy("explain", "<script>alert(1)</script> \\input{x} [red]bold[/red] \x1b[31m", "--out", "page.html")
     assert ran.code == 0
     assert "<script>alert" not in Path("page.html").read_text(encoding="utf-8")

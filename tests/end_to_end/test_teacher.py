@@ -1,4 +1,4 @@
-"""A teacher's path: old notes with a wrong cell, a report for the class, mended notes, tables for the slides."""
+"""A lecturer's session: notes with a wrong cell, a report, corrected notes, tables for the slides, a worksheet."""
 
 import re
 from pathlib import Path
@@ -56,7 +56,7 @@ NOTES = """# I love AI
 WRONG_ROW = "| love | 0.71 | 0.71 | 0.71 |"
 
 
-def test_notes_are_checked_reported_and_mended(peasy):
+def test_notes_are_checked_and_corrected(peasy):
     Path("notes.md").write_text(NOTES, encoding="utf-8")
 
     ran = peasy("check", "notes.md", "--json")
@@ -83,8 +83,8 @@ def test_tables_for_slides(peasy):
     assert "0.4011" in Path("love.md").read_text(encoding="utf-8")
 
 
-def test_a_worksheet_comes_back_filled_in(peasy):
+def test_an_empty_worksheet_has_no_mistakes(peasy):
     sheet = peasy("exercise", "--seed", "5", "--out", "sheet.md")
     assert sheet.code == 0
     assert Path("sheet.md").exists()
-    assert peasy("check", "sheet.md").code == 0, "an empty worksheet has no mistakes in it"
+    assert peasy("check", "sheet.md").code == 0

@@ -1,27 +1,27 @@
-"""The path of somebody who installed peasy alone: paper works without torch, and a model says what to install."""
+"""peasy installed without torch: worked examples work, and a model command says what to install."""
 
 import subprocess
 import sys
 
 import pytest
 
-ALONE = """
+WITHOUT_TORCH = """
 import sys
 
-class Absent:
+class BlockTorch:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] == "torch":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-sys.meta_path.insert(0, Absent())
+sys.meta_path.insert(0, BlockTorch())
 from peasy.cli.app import run
 
 sys.exit(run(sys.argv[1:]))
 """
 
 
-def alone(*words: str, folder) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", ALONE, *words], cwd=folder, capture_output=True, text=True)
+def run_without_torch(*words: str, folder) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", WITHOUT_TORCH, *words], cwd=folder, capture_output=True, text=True)
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ def alone(*words: str, folder) -> subprocess.CompletedProcess[str]:
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_paper_needs_no_torch(words, code, tmp_path):
-    done = alone(*words, folder=tmp_path)
-    assert done.returncode == code, done.stderr
+def test_worked_examples_need_no_torch(words, code, tmp_path):
+    process = run_without_torch(*words, folder=tmp_path)
+    assert process.returncode == code, process.stderr
 
 
-def test_a_model_says_what_to_install(tmp_path):
-    done = alone("import", "./somewhere", folder=tmp_path)
-    assert done.returncode == 5
-    assert 'pip install "peasy[models]"' in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_model_command_says_what_to_install(tmp_path):
+    process = run_without_torch("import", "./somewhere", folder=tmp_path)
+    assert process.returncode == 5
+    assert 'pip install "peasy[models]"' in process.stderr
+    assert "Traceback" not in process.stderr

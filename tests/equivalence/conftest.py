@@ -26,8 +26,14 @@ SMALL_MARIAN |= {"decoder_ffn_dim": 48, "pad_token_id": 60, "decoder_start_token
 SMALL_T5 = {"vocab_size": 61, "d_model": 24, "d_kv": 10, "d_ff": 40, "num_layers": 2, "num_decoder_layers": 3}
 SMALL_T5 |= {"num_heads": 3, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12}
 SMALL_T5 |= {"decoder_start_token_id": 0}
-BANDS = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-BANDS |= {"original_max_position_embeddings": 16}
+LLAMA3_SCALING = {
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
+LLAMA3_SCALING |= {"original_max_position_embeddings": 16}
 LINEAR = {"rope_type": "linear", "rope_theta": 1000.0, "factor": 3.0}
 WINDOWS = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1, "num_key_value_heads": 2}
 
@@ -52,7 +58,11 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
             "LlamaConfig",
             SMALL_LLAMA | {"attention_bias": True, "mlp_bias": True, "num_key_value_heads": 1, "hidden_act": "gelu"},
         ),
-        "llama-bands": ("LlamaForCausalLM", "LlamaConfig", SMALL_LLAMA | {"rope_parameters": BANDS, "head_dim": 10}),
+        "llama-bands": (
+            "LlamaForCausalLM",
+            "LlamaConfig",
+            SMALL_LLAMA | {"rope_parameters": LLAMA3_SCALING, "head_dim": 10},
+        ),
         "llama-linear": ("LlamaForCausalLM", "LlamaConfig", SMALL_LLAMA | {"rope_parameters": LINEAR}),
         "mistral": (
             "MistralForCausalLM",
@@ -177,20 +187,20 @@ def _enlarge_weights(model: Any) -> None:
 @pytest.fixture(scope="session")
 def case_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
     """Return the case of a name."""
-    made: dict[str, Case] = {}
+    cases_by_name: dict[str, Case] = {}
     known = {name: case for cases in CASES.values() for name, case in cases.items()}
 
     def find(name: str) -> Case:
-        if name not in made:
-            made[name] = Case(name, *known[name], home=tmp_path_factory.mktemp(name))
-        return made[name]
+        if name not in cases_by_name:
+            cases_by_name[name] = Case(name, *known[name], home=tmp_path_factory.mktemp(name))
+        return cases_by_name[name]
 
     return find
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests with a `decoder`, `encoder`, `translator` or `anyone` fixture on every case of that kind."""
-    groups = CASES | {"anyone": {name: case for cases in CASES.values() for name, case in cases.items()}}
+    """Run tests with a `decoder`, `encoder`, `translator` or `family` fixture on every case of that kind."""
+    groups = CASES | {"family": {name: case for cases in CASES.values() for name, case in cases.items()}}
     for kind, cases in groups.items():
         if kind in metafunc.fixturenames:
             metafunc.parametrize(kind, list(cases), indirect=True)
@@ -203,4 +213,4 @@ def _case(request: pytest.FixtureRequest, case_of: Callable[[str], Case]) -> Cas
 decoder = pytest.fixture(_case, name="decoder")
 encoder = pytest.fixture(_case, name="encoder")
 translator = pytest.fixture(_case, name="translator")
-anyone = pytest.fixture(_case, name="anyone")
+family = pytest.fixture(_case, name="family")

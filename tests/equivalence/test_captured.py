@@ -2,40 +2,50 @@
 
 import pytest
 import torch
-from tests.models.tiny_models import DECODERS, EVERYONE, RECURRENT_TRANSLATORS, TRANSFORMERS, make, some_ids, source_of
+from tests.models.tiny_models import (
+    ALL_MODELS,
+    DECODERS,
+    RECURRENT_TRANSLATORS,
+    TRANSFORMERS,
+    make,
+    some_ids,
+    source_of,
+)
 
-from peasy.nn import capture as watching
+from peasy.nn import capture as capture_module
 from peasy.nn.tap import KNOWN_STEPS, Tap
 
+MODEL_ARGUMENTS = ("padding_mask", "cache", "source", "source_padding_mask")
 
-def capture(model, ids, **asked):
-    more = {name: asked.pop(name) for name in ("padding_mask", "cache", "source", "source_padding_mask") if name in asked}
-    seen = []
+
+def capture(model, ids, **options):
+    model_options = {name: options.pop(name) for name in MODEL_ARGUMENTS if name in options}
+    captured = []
     with torch.inference_mode():
-        scores = model(ids, tap=Tap(seen.append, **asked), **more)
-    return scores, seen
+        logits = model(ids, tap=Tap(captured.append, **options), **model_options)
+    return logits, captured
 
 
-@pytest.mark.parametrize("name", EVERYONE)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_tap_changes_no_bit(name):
-    model = make(EVERYONE[name])
+    model = make(ALL_MODELS[name])
     ids, source = some_ids(), source_of(model)
     with torch.inference_mode():
-        alone = model(ids, **source)
-    watched, seen = capture(model, ids, steps=KNOWN_STEPS, **source)
-    assert torch.equal(alone, watched)
-    assert seen or name == "ngram"
+        plain = model(ids, **source)
+    tapped, captured = capture(model, ids, steps=KNOWN_STEPS, **source)
+    assert torch.equal(plain, tapped)
+    assert captured or name == "ngram"
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_tap_with_padding_changes_no_bit(name):
     model = make(TRANSFORMERS[name])
     ids, source = some_ids(), source_of(model)
-    real = torch.ones_like(ids, dtype=torch.bool)
-    real[0, :4] = False
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    mask[0, :4] = False
     with torch.inference_mode():
-        alone = model(ids, padding_mask=real, **source)
-    assert torch.equal(alone, capture(model, ids, padding_mask=real, steps=KNOWN_STEPS, **source)[0])
+        plain = model(ids, padding_mask=mask, **source)
+    assert torch.equal(plain, capture(model, ids, padding_mask=mask, steps=KNOWN_STEPS, **source)[0])
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
@@ -43,20 +53,20 @@ def test_captured_weights_times_values_equal_the_context(name):
     """The formula's weights times the values equal the kernel's context."""
     model = make(TRANSFORMERS[name])
     ids = some_ids()
-    _, seen = capture(model, ids, steps=("weights", "value", "context"), **source_of(model))
-    at = {(one.place, one.step): one.array for one in seen}
-    places = {place for place, _ in at}
-    assert len(places) >= 3
-    for place in places:
-        found = at[place, "weights"] @ at[place, "value"]
-        torch.testing.assert_close(found, at[place, "context"], atol=2e-5, rtol=0)
-        torch.testing.assert_close(at[place, "weights"].sum(-1), torch.ones_like(at[place, "weights"][..., 0]))
+    _, captured = capture(model, ids, steps=("weights", "value", "context"), **source_of(model))
+    arrays = {(activation.path, activation.step): activation.array for activation in captured}
+    paths = {path for path, _ in arrays}
+    assert len(paths) >= 3
+    for path in paths:
+        actual = arrays[path, "weights"] @ arrays[path, "value"]
+        torch.testing.assert_close(actual, arrays[path, "context"], atol=2e-5, rtol=0)
+        torch.testing.assert_close(arrays[path, "weights"].sum(-1), torch.ones_like(arrays[path, "weights"][..., 0]))
 
 
 def test_wrong_captured_weights_are_detected(monkeypatch):
     """Inverse: with another scale in the formula they differ."""
-    real = watching.attend
-    monkeypatch.setattr(watching, "attend", lambda *given, **how: real(*given, **how | {"scale": 0.9}))
+    original = capture_module.attend
+    monkeypatch.setattr(capture_module, "attend", lambda *args, **kwargs: original(*args, **kwargs | {"scale": 0.9}))
     with pytest.raises(AssertionError):
         test_captured_weights_times_values_equal_the_context("rotary")
 
@@ -67,37 +77,39 @@ def test_wrong_captured_weights_are_detected(monkeypatch):
 def test_selected_rows_and_heads_equal_those_of_all(name, rows, heads):
     model, ids = make(DECODERS[name], double=True), some_ids()
     steps = ("query", "key", "value", "scores", "scaled", "masked", "weights", "context")
-    _, whole = capture(model, ids, steps=steps, layers=[1])
+    _, full = capture(model, ids, steps=steps, layers=[1])
     _, some = capture(model, ids, steps=steps, layers=[1], rows=rows, heads=heads)
-    assert [one.step for one in whole] == [one.step for one in some]
-    for all_of_it, one in zip(whole, some, strict=True):
-        expected = all_of_it.array if heads is None else all_of_it.array[:, heads]
-        if one.step not in ("key", "value"):
+    assert [activation.step for activation in full] == [activation.step for activation in some]
+    for full_activation, activation in zip(full, some, strict=True):
+        expected = full_activation.array if heads is None else full_activation.array[:, heads]
+        if activation.step not in ("key", "value"):
             expected = expected if rows is None else expected[:, :, rows]
-        torch.testing.assert_close(one.array, expected, atol=1e-9, rtol=0)
+        torch.testing.assert_close(activation.array, expected, atol=1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("name", RECURRENT_TRANSLATORS)
 def test_alignments_of_the_recurrent_translator(name):
     model, ids = make(RECURRENT_TRANSLATORS[name]), some_ids(2, 6)
     source = source_of(model)
-    real = torch.ones(2, 9, dtype=torch.bool)
-    real[1, 6:] = False
-    _, (weights,) = capture(model, ids, source_padding_mask=real, **source)
-    assert weights.place == ("decoder", 0, "cross_attention")
+    mask = torch.ones(2, 9, dtype=torch.bool)
+    mask[1, 6:] = False
+    _, (weights,) = capture(model, ids, source_padding_mask=mask, **source)
+    assert weights.path == ("decoder", 0, "cross_attention")
     assert weights.array.shape == (2, 1, 6, 9)
     assert not weights.array[1, 0, :, 6:].any()
     torch.testing.assert_close(weights.array.sum(-1), torch.ones(2, 1, 6))
-    _, (some,) = capture(model, ids, rows=[-1], source_padding_mask=real, **source)
+    _, (some,) = capture(model, ids, rows=[-1], source_padding_mask=mask, **source)
     assert torch.equal(some.array, weights.array[:, :, -1:])
 
 
 def test_only_requested_steps_are_computed(monkeypatch):
     """With one layer captured, the formula is called once, for the requested rows and heads."""
     calls = []
-    real = watching.attend
+    original = capture_module.attend
     monkeypatch.setattr(
-        watching, "attend", lambda query, *rest, **how: calls.append(query.shape) or real(query, *rest, **how)
+        capture_module,
+        "attend",
+        lambda query, *rest, **kwargs: calls.append(query.shape) or original(query, *rest, **kwargs),
     )
     capture(make(DECODERS["learned"]), some_ids(), layers=[2], heads=[1], rows=[4, 5])
     assert calls == [(2, 1, 2, 8)]
@@ -108,21 +120,21 @@ def test_only_requested_steps_are_computed(monkeypatch):
 
 def test_steps_arrive_in_blocks_of_rows():
     model, ids = make(DECODERS["window"]), some_ids()
-    _, (whole,) = capture(model, ids, layers=[1])
-    _, pieces = capture(model, ids, layers=[1], block=5)
+    _, (full,) = capture(model, ids, layers=[1])
+    _, pieces = capture(model, ids, layers=[1], rows_per_block=5)
     assert [len(piece.rows) for piece in pieces] == [5, 5, 5, 2]
-    torch.testing.assert_close(torch.cat([piece.array for piece in pieces], dim=2), whole.array)
+    torch.testing.assert_close(torch.cat([piece.array for piece in pieces], dim=2), full.array)
 
 
 def test_residual_stream_adds_up():
     """The input of a block plus the outputs of its sublayers is the input of the next."""
     model, ids = make(DECODERS["rotary"]), some_ids()
-    _, seen = capture(model, ids, steps=("residual", "output"))
-    at = {(*one.place, one.step): one.array for one in seen}
+    _, captured = capture(model, ids, steps=("residual", "output"))
+    arrays = {(*activation.path, activation.step): activation.array for activation in captured}
     for layer in range(3):
-        added = sum(at["decoder", layer, part, "output"] for part in ("attention", "feedforward"))
+        added = sum(arrays["decoder", layer, part, "output"] for part in ("attention", "feedforward"))
         torch.testing.assert_close(
-            at["decoder", layer, "stream", "residual"] + added, at["decoder", layer + 1, "stream", "residual"]
+            arrays["decoder", layer, "stream", "residual"] + added, arrays["decoder", layer + 1, "stream", "residual"]
         )
 
 
@@ -130,15 +142,15 @@ def test_ablating_a_head_removes_its_contribution():
     """Zeroing the context of one head removes its contribution through W_O."""
     model, ids = make(DECODERS["learned"]), some_ids()
 
-    def off(place, context):
+    def ablate(path, context):
         keep = torch.ones(4)
         keep[2] = 0.0
-        return context * keep[:, None, None] if place.layer == 1 else context
+        return context * keep[:, None, None] if path.layer == 1 else context
 
-    seen, edited = [], []
+    captured, ablated = [], []
     with torch.inference_mode():
-        model(ids, tap=Tap(seen.append, steps=("output", "context"), layers=[1], parts=["attention"]))
-        model(ids, tap=Tap(edited.append, steps=("output",), layers=[1], parts=["attention"]), edit=off)
-        context, output = seen
+        model(ids, tap=Tap(captured.append, steps=("output", "context"), layers=[1], parts=["attention"]))
+        model(ids, tap=Tap(ablated.append, steps=("output",), layers=[1], parts=["attention"]), intervention=ablate)
+        context, output = captured
         weight = model.decoder.blocks[1].attention.output.weight[:, 16:24]
-        torch.testing.assert_close(edited[0].array, output.array - context.array[:, 2] @ weight.T, atol=1e-5, rtol=0)
+        torch.testing.assert_close(ablated[0].array, output.array - context.array[:, 2] @ weight.T, atol=1e-5, rtol=0)

@@ -27,19 +27,19 @@ SMALL = DecoderConfig(
 )
 
 
-def exported(case, tmp_path, numbers):
+def exported(case, tmp_path, tensor_type):
     model = case.ours
-    out = write_gguf(tmp_path / "out", model.config, model.state_dict(), tensor_type=numbers)
+    out = write_gguf(tmp_path / "out", model.config, model.state_dict(), tensor_type=tensor_type)
     return model, gguf.GGUFReader(out / "model.gguf")
 
 
-def run_by_transformers(path, **unread):
-    """Load the file with transformers; `unread` are settings of the file that transformers ignores."""
+def run_by_transformers(path, **ignored):
+    """Load the file with transformers; `ignored` are settings of the file that transformers ignores."""
     from transformers import AutoConfig, AutoModelForCausalLM
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-    told = load_gguf_checkpoint(str(path), return_tensors=False)["config"]
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**told | unread)).eval()
+    settings = load_gguf_checkpoint(str(path), return_tensors=False)["config"]
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**settings | ignored)).eval()
     tensors = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)["tensors"]
     missing, extra = model.load_state_dict(tensors, strict=False)
     assert not extra
@@ -56,12 +56,12 @@ def value(reader, key):
 
 def read_back(reader, config) -> dict[str, torch.Tensor]:
     """Return the file's tensors under our names, dequantised."""
-    stored = {each.name: torch.tensor(gguf.quants.dequantize(each.data, each.tensor_type)) for each in reader.tensors}
+    stored = {t.name: torch.tensor(gguf.quants.dequantize(t.data, t.tensor_type)) for t in reader.tensors}
     stored.pop("rope_freqs.weight", None)
     pairs = pair_weights(
         weight_map(config, ARCHITECTURES[family_for(config).name]), build(config, seed=None).state_dict()
     )
-    assert {name for each in pairs for name in each.external} == set(stored)
+    assert {name for pair in pairs for name in pair.external} == set(stored)
     return import_weights(pairs, stored)
 
 
@@ -89,7 +89,7 @@ def test_int8_error_is_within_half_a_step(tmp_path):
     weights = build(config, seed=2).state_dict()
     reader = gguf.GGUFReader(write_gguf(tmp_path / "q", config, weights, tensor_type="q8_0") / "model.gguf")
     assert value(reader, "general.file_type") == 7
-    kinds = {each.name: each.tensor_type.name for each in reader.tensors}
+    kinds = {t.name: t.tensor_type.name for t in reader.tensors}
     assert kinds["blk.0.attn_qkv.weight"] == kinds["token_embd.weight"] == "Q8_0"
     assert kinds["position_embd.weight"] == kinds["blk.0.attn_norm.weight"] == "F32"
     coarse = 0
@@ -108,7 +108,7 @@ def test_int8_error_is_within_half_a_step(tmp_path):
 
 def test_rows_that_are_no_multiple_of_the_block_keep_precision(case_of, tmp_path):
     _, reader = exported(case_of("llama"), tmp_path, "q8_0")
-    kinds = {each.name: each.tensor_type.name for each in reader.tensors}
+    kinds = {t.name: t.tensor_type.name for t in reader.tensors}
     assert kinds["blk.0.attn_q.weight"] == "F16"
 
 
@@ -123,10 +123,10 @@ def test_settings(case_of, tmp_path):
     }  # fmt: skip
     assert {key: value(reader, key) for key in expected} == expected
     assert value(reader, "llama.attention.layer_norm_rms_epsilon") == pytest.approx(1e-6)
-    slowed = next(each for each in reader.tensors if each.name == "rope_freqs.weight").data
-    assert slowed.shape == (5,)
-    assert 1 < slowed[0] < 2  # a high frequency is almost unscaled
-    assert slowed[-1] == pytest.approx(model.config.position.scaling.factor)
+    rope_factors = next(t for t in reader.tensors if t.name == "rope_freqs.weight").data
+    assert rope_factors.shape == (5,)
+    assert 1 < rope_factors[0] < 2  # a high frequency is almost unscaled
+    assert rope_factors[-1] == pytest.approx(model.config.position.scaling.factor)
 
 
 def test_window_shortens_the_context(case_of, tmp_path):
@@ -138,8 +138,8 @@ def test_window_shortens_the_context(case_of, tmp_path):
 def test_transformers_runs_the_file(case_of, tmp_path, name):
     """transformers reads tensor names, row order and settings from the file."""
     model, _ = exported(case_of(name), tmp_path, "f32")
-    unread = {"qwen3": {"head_dim": 10}, "gpt2": {"vocab_size": 61, "n_positions": 40}}
-    theirs = run_by_transformers(tmp_path / "out" / "model.gguf", **unread.get(name, {}))
+    ignored = {"qwen3": {"head_dim": 10}, "gpt2": {"vocab_size": 61, "n_positions": 40}}
+    theirs = run_by_transformers(tmp_path / "out" / "model.gguf", **ignored.get(name, {}))
     ids = torch.randint(3, 57, (2, 9), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         torch.testing.assert_close(theirs(ids).logits, model(ids), atol=1e-4, rtol=0)
@@ -155,26 +155,26 @@ def tokenizer():
 
 
 def test_pieces_and_merges(tmp_path, tokenizer):
-    config = preset("gpt-tiny", vocabulary=len(tokenizer) + 3)
+    config = preset("gpt-tiny", vocab_size=len(tokenizer) + 3)
     out = write_gguf(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer, tensor_type="q8_0")
     reader = gguf.GGUFReader(out / "model.gguf")
     assert value(reader, "general.architecture") == "arcee"
     assert value(reader, "tokenizer.ggml.model") == "gpt2"
-    assert value(reader, "tokenizer.ggml.pre") == "smollm", "digits stand alone"
+    assert value(reader, "tokenizer.ggml.pre") == "smollm", "single digits"
     data = json.loads((out / "tokenizer.json").read_text())
     tokens, types = value(reader, "tokenizer.ggml.tokens"), value(reader, "tokenizer.ggml.token_type")
     assert {piece: id for id, piece in enumerate(tokens[: len(tokenizer)])} == data["model"]["vocab"]
     assert tokens[len(tokenizer) :] == [f"[PAD{len(tokenizer) + i}]" for i in range(3)]
     assert types[:6] == [3, 3, 3, 3, 3, 1]
     assert types[-3:] == [5, 5, 5]
-    assert value(reader, "tokenizer.ggml.merges") == [" ".join(each) for each in data["model"]["merges"]]
+    assert value(reader, "tokenizer.ggml.merges") == [" ".join(pair) for pair in data["model"]["merges"]]
     assert value(reader, "tokenizer.ggml.bos_token_id") == data["model"]["vocab"]["<bos>"]
     assert value(reader, "tokenizer.ggml.eos_token_id") == data["model"]["vocab"]["<eos>"]
     assert value(reader, "tokenizer.ggml.add_bos_token") is True
 
 
 def test_special_ids_of_the_model_come_first(tmp_path, tokenizer):
-    config = preset("gpt-tiny", vocabulary=len(tokenizer), special={"begin": 7, "end": [8, 9]})
+    config = preset("gpt-tiny", vocab_size=len(tokenizer), special_tokens={"bos": 7, "eos": [8, 9]})
     assert config.special_tokens == SpecialTokensConfig(bos=7, eos=(8, 9))
     out = write_gguf(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer)
     reader = gguf.GGUFReader(out / "model.gguf")
@@ -186,21 +186,21 @@ def test_special_ids_of_the_model_come_first(tmp_path, tokenizer):
 @pytest.mark.parametrize("kind", ["characters", "unigram"])
 def test_unsupported_tokenizer_is_refused(tmp_path, kind):
     other = train_tokenizer(["The pizza came out of the oven."] * 9, kind=kind, vocab_size=60)
-    config = preset("gpt-tiny", vocabulary=len(other))
+    config = preset("gpt-tiny", vocab_size=len(other))
     with pytest.raises(InvalidInput, match="GGUF does not support"):
         write_gguf(tmp_path / "out", config, build(config, seed=1).state_dict(), other)
     assert not (tmp_path / "out").exists()
 
 
 def test_vocabulary_larger_than_the_model_is_refused(tmp_path, tokenizer):
-    config = preset("gpt-tiny", vocabulary=280)
+    config = preset("gpt-tiny", vocab_size=280)
     with pytest.raises(InvalidInput, match="vocabulary size is 280"):
         write_gguf(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer)
 
 
 def test_lowercasing_is_refused(tmp_path):
     other = train_tokenizer(["The pizza"] * 9, kind="bpe", vocab_size=270, lowercase=True)
-    config = preset("gpt-tiny", vocabulary=len(other))
+    config = preset("gpt-tiny", vocab_size=len(other))
     with pytest.raises(InvalidInput, match="Lowercase"):
         write_gguf(tmp_path / "out", config, build(config, seed=1).state_dict(), other)
 
@@ -209,7 +209,7 @@ def test_lowercasing_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("gpt2-unscaled", "activation relu"),
         ("llama-biases", "activation gelu"),
@@ -219,9 +219,9 @@ def test_lowercasing_is_refused(tmp_path):
         ("t5", "kind encoder-decoder"),
     ],
 )
-def test_refused(case_of, tmp_path, name, said):
+def test_refused(case_of, tmp_path, name, message):
     model = case_of(name).ours
-    with pytest.raises(InvalidInput, match=said):
+    with pytest.raises(InvalidInput, match=message):
         write_gguf(tmp_path / "out", model.config, model.state_dict())
 
 

@@ -21,32 +21,32 @@ SHAPES = [(1, 1), (2, 5), (3, 12), (1, 20)]
 def session_of(case_of, tmp_path_factory):
     """Export each case once, as it takes seconds, and return its onnxruntime session."""
     runtime = pytest.importorskip("onnxruntime")
-    made = {}
+    sessions = {}
 
     def find(name):
-        if name not in made:
+        if name not in sessions:
             folder = write_onnx(tmp_path_factory.mktemp("onnx") / "out", case_of(name).ours)
-            made[name] = runtime.InferenceSession(folder / "model.onnx")
-        return made[name]
+            sessions[name] = runtime.InferenceSession(folder / "model.onnx")
+        return sessions[name]
 
     return find
 
 
 def texts(batch: int, time: int, side: str = "left"):
     ids = torch.randint(2, 58, (batch, time), generator=torch.Generator().manual_seed(time))
-    real = torch.ones(batch, time, dtype=torch.int64)
+    mask = torch.ones(batch, time, dtype=torch.int64)
     if time > 4:
-        real[-1, slice(0, 3) if side == "left" else slice(-3, None)] = 0
-    return ids, real
+        mask[-1, slice(0, 3) if side == "left" else slice(-3, None)] = 0
+    return ids, mask
 
 
 def run(session, *inputs):
-    names = [each.name for each in session.get_inputs()]
+    names = [node.name for node in session.get_inputs()]
     assert len(names) == len(inputs)
     outputs = session.run(None, {name: array.numpy() for name, array in zip(names, inputs, strict=True)})
     return {
-        each.name: torch.from_numpy(np.asarray(array))
-        for each, array in zip(session.get_outputs(), outputs, strict=True)
+        node.name: torch.from_numpy(np.asarray(array))
+        for node, array in zip(session.get_outputs(), outputs, strict=True)
     }
 
 
@@ -55,45 +55,45 @@ def test_decoder(case_of, session_of, name):
     session, model = session_of(name), case_of(name).ours
     for batch, time in SHAPES:
         for side in ("left", "right"):
-            ids, real = texts(batch, time, side)
+            ids, mask = texts(batch, time, side)
             with torch.no_grad():
-                expected = model(ids, padding_mask=real)
-            found = run(session, ids, real)["logits"]
-            torch.testing.assert_close(found[real.bool()], expected[real.bool()], **CLOSE)
+                expected = model(ids, padding_mask=mask)
+            outputs = run(session, ids, mask)["logits"]
+            torch.testing.assert_close(outputs[mask.bool()], expected[mask.bool()], **CLOSE)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta-masked"])
 def test_encoder(case_of, session_of, name):
     session, model = session_of(name), case_of(name).ours
     for batch, time in SHAPES:
-        ids, real = texts(batch, time, "right")
-        found = run(session, ids, real)
+        ids, mask = texts(batch, time, "right")
+        outputs = run(session, ids, mask)
         with torch.no_grad():
-            hidden = model.hidden(ids, padding_mask=real)
-            torch.testing.assert_close(found["sentence_embedding"], model.pool(hidden, real), **CLOSE)
-        torch.testing.assert_close(found["last_hidden_state"][real.bool()], hidden[real.bool()], **CLOSE)
-        assert ("logits" in found) == (model.head is not None)
-        if model.head is not None:
+            hidden = model.hidden(ids, padding_mask=mask)
+            torch.testing.assert_close(outputs["sentence_embedding"], model.pool(hidden, mask), **CLOSE)
+        torch.testing.assert_close(outputs["last_hidden_state"][mask.bool()], hidden[mask.bool()], **CLOSE)
+        assert ("logits" in outputs) == (model.lm_head is not None)
+        if model.lm_head is not None:
             with torch.no_grad():
                 expected = model.logits(hidden)
-            torch.testing.assert_close(found["logits"][real.bool()], expected[real.bool()], **CLOSE)
+            torch.testing.assert_close(outputs["logits"][mask.bool()], expected[mask.bool()], **CLOSE)
 
 
 @pytest.mark.parametrize("name", ["marian-two-vocabularies", "t5-gated"])
 def test_encoder_decoder(case_of, session_of, name):
     session, model = session_of(name), case_of(name).ours
     for (batch, time), target_time in zip(SHAPES, (1, 4, 9, 2), strict=True):
-        (source, real), (target, _) = texts(batch, time, "right"), texts(batch, target_time)
+        (source, mask), (target, _) = texts(batch, time, "right"), texts(batch, target_time)
         with torch.no_grad():
-            expected = model(target, source=source, source_padding_mask=real)
-        torch.testing.assert_close(run(session, source, real, target)["logits"], expected, **CLOSE)
+            expected = model(target, source=source, source_padding_mask=mask)
+        torch.testing.assert_close(run(session, source, mask, target)["logits"], expected, **CLOSE)
 
 
 def test_another_model_is_detected(case_of, session_of):
-    ids, real = texts(2, 5)
+    ids, mask = texts(2, 5)
     with torch.no_grad():
-        other = build(case_of("qwen2-windows").ours.config, seed=3)(ids, padding_mask=real)
-    assert (run(session_of("qwen2-windows"), ids, real)["logits"] - other)[real.bool()].abs().max() > 1e-2
+        other = build(case_of("qwen2-windows").ours.config, seed=3)(ids, padding_mask=mask)
+    assert (run(session_of("qwen2-windows"), ids, mask)["logits"] - other)[mask.bool()].abs().max() > 1e-2
 
 
 def test_bfloat16_is_exported_as_float32(case_of, tmp_path):
@@ -101,11 +101,11 @@ def test_bfloat16_is_exported_as_float32(case_of, tmp_path):
     model = copy.deepcopy(case_of("llama").ours).to(torch.bfloat16)
     write_onnx(tmp_path / "out", model)
     assert next(model.parameters()).dtype == torch.bfloat16  # the caller's model is unchanged
-    ids, real = texts(2, 5)
+    ids, mask = texts(2, 5)
     with torch.no_grad():
-        expected = copy.deepcopy(model).float()(ids, padding_mask=real)
-    found = run(runtime.InferenceSession(tmp_path / "out" / "model.onnx"), ids, real)["logits"]
-    torch.testing.assert_close(found[real.bool()], expected[real.bool()], **CLOSE)
+        expected = copy.deepcopy(model).float()(ids, padding_mask=mask)
+    outputs = run(runtime.InferenceSession(tmp_path / "out" / "model.onnx"), ids, mask)["logits"]
+    torch.testing.assert_close(outputs[mask.bool()], expected[mask.bool()], **CLOSE)
 
 
 def test_unsupported_kinds_are_refused(tmp_path):
@@ -124,11 +124,11 @@ def test_missing_extra_names_the_install_command(case_of, tmp_path, monkeypatch)
 def test_token_shift_and_ngram_embeddings(tmp_path):
     """With padding on either side."""
     runtime = pytest.importorskip("onnxruntime")
-    more = {"stack": {"layers": 1, "shift": True}, "embedding": {"ngrams": 3, "buckets": 50}}
-    model = build(preset("gpt-tiny", vocabulary=60, d_model=16, **more), seed=1)
+    changes = {"stack": {"num_layers": 1, "token_shift": True}, "embedding": {"max_ngram": 3, "ngram_buckets": 50}}
+    model = build(preset("gpt-tiny", vocab_size=60, d_model=16, **changes), seed=1)
     session = runtime.InferenceSession(write_onnx(tmp_path / "out", model) / "model.onnx")
     for side in ("left", "right"):
-        ids, real = texts(3, 9, side)
+        ids, mask = texts(3, 9, side)
         with torch.no_grad():
-            expected = model(ids, padding_mask=real)
-        torch.testing.assert_close(run(session, ids, real)["logits"][real.bool()], expected[real.bool()], **CLOSE)
+            expected = model(ids, padding_mask=mask)
+        torch.testing.assert_close(run(session, ids, mask)["logits"][mask.bool()], expected[mask.bool()], **CLOSE)

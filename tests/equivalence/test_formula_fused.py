@@ -11,33 +11,33 @@ from peasy.nn.attention import attend_fused
 from peasy.nn.capture import AttentionInputs
 from peasy.nn.mask import AttentionMask, MaskSpec
 
-LIMIT = {torch.float32: 2e-6, torch.float64: 1e-12, torch.bfloat16: 2e-2}
+TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12, torch.bfloat16: 2e-2}
 
 
-def by_kernel(*look):
-    return attend_fused(AttentionInputs(*look))
+def by_kernel(*inputs):
+    return attend_fused(AttentionInputs(*inputs))
 
 
-def arrays(seed, heads, key_heads, n_query, n_key, dtype=torch.float64):
-    draw = torch.Generator().manual_seed(seed)
-    sizes = ((heads, n_query), (key_heads, n_key), (key_heads, n_key))
-    return [torch.randn(2, *size, 8, generator=draw, dtype=dtype, requires_grad=True) for size in sizes]
+def arrays(seed, heads, kv_heads, n_query, n_key, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    sizes = ((heads, n_query), (kv_heads, n_key), (kv_heads, n_key))
+    return [torch.randn(2, *size, 8, generator=generator, dtype=dtype, requires_grad=True) for size in sizes]
 
 
 def attention_mask(kind, n_query, n_key, heads, dtype):
-    draw = torch.Generator().manual_seed(n_key)
+    generator = torch.Generator().manual_seed(n_key)
     if kind == "mask":
-        return AttentionMask(torch.rand(2, 1, n_query, n_key, generator=draw) > 0.3)
+        return AttentionMask(torch.rand(2, 1, n_query, n_key, generator=generator) > 0.3)
     if kind == "bias":
-        return AttentionMask(bias=torch.randn(1, heads, n_query, n_key, generator=draw, dtype=dtype))
+        return AttentionMask(bias=torch.randn(1, heads, n_query, n_key, generator=generator, dtype=dtype))
     if kind == "both":
         return AttentionMask(
-            torch.rand(2, 1, n_query, n_key, generator=draw) > 0.3,
-            torch.randn(1, heads, n_query, n_key, generator=draw, dtype=dtype),
+            torch.rand(2, 1, n_query, n_key, generator=generator) > 0.3,
+            torch.randn(1, heads, n_query, n_key, generator=generator, dtype=dtype),
         )
     if kind == "causal":
-        places = torch.arange(n_key)[None]
-        return MaskSpec(places[:, n_key - n_query :], places, causal=True).attention_mask(None, n_key)
+        positions = torch.arange(n_key)[None]
+        return MaskSpec(positions[:, n_key - n_query :], positions, causal=True).attention_mask(None, n_key)
     return AttentionMask()
 
 
@@ -51,36 +51,36 @@ def attention_mask(kind, n_query, n_key, heads, dtype):
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )
 def test_values_and_gradients(kind, heads, n_query, more, scale, dtype):
-    visible = attention_mask(kind, n_query, n_query + more, heads[0], dtype)
+    mask = attention_mask(kind, n_query, n_query + more, heads[0], dtype)
     fused, formula = (arrays(n_query, *heads, n_query, n_query + more, dtype) for _ in range(2))
-    one = by_kernel(*fused, visible, scale)
-    other = AttentionInputs(*formula, visible, scale).compute_steps().context
-    torch.testing.assert_close(one, other, atol=LIMIT[dtype], rtol=LIMIT[dtype])
+    one = by_kernel(*fused, mask, scale)
+    other = AttentionInputs(*formula, mask, scale).compute_steps().context
+    torch.testing.assert_close(one, other, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
     upstream = torch.randn(one.shape, dtype=dtype, generator=torch.Generator().manual_seed(1))
     one.backward(upstream)
     other.backward(upstream)
     for a, b in zip(fused, formula, strict=True):
-        torch.testing.assert_close(a.grad, b.grad, atol=20 * LIMIT[dtype], rtol=20 * LIMIT[dtype])
+        torch.testing.assert_close(a.grad, b.grad, atol=20 * TOLERANCE[dtype], rtol=20 * TOLERANCE[dtype])
 
 
 def test_half_precision():
-    visible = attention_mask("mask", 7, 9, 4, torch.float32)
-    query, key, value = (each.detach().bfloat16() for each in arrays(0, 4, 2, 7, 9))
-    fused = by_kernel(query, key, value, visible, 8**-0.5)
+    mask = attention_mask("mask", 7, 9, 4, torch.float32)
+    query, key, value = (array.detach().bfloat16() for array in arrays(0, 4, 2, 7, 9))
+    fused = by_kernel(query, key, value, mask, 8**-0.5)
     assert fused.dtype == torch.bfloat16
-    exact = AttentionInputs(query.double(), key.double(), value.double(), visible, 8**-0.5).compute_steps().context
-    torch.testing.assert_close(fused.double(), exact, atol=LIMIT[torch.bfloat16], rtol=0)
+    exact = AttentionInputs(query.double(), key.double(), value.double(), mask, 8**-0.5).compute_steps().context
+    torch.testing.assert_close(fused.double(), exact, atol=TOLERANCE[torch.bfloat16], rtol=0)
 
 
 def relative_errors(compute):
     """Return the largest error of `compute(query, key, value)` for each input, in units of the a-priori bound."""
-    places, mask = torch.arange(128)[None], causal_mask(128, 128)
-    visible = MaskSpec(places, places, causal=True).attention_mask(None, 128)
+    positions, boolean_mask = torch.arange(128)[None], causal_mask(128, 128)
+    mask = MaskSpec(positions, positions, causal=True).attention_mask(None, 128)
     for seed in range(20):
         query, key, value = (array.detach() for array in arrays(seed, 4, 4, 128, 128, torch.float32))
-        exact = AttentionInputs(query.double(), key.double(), value.double(), visible, 8**-0.5).compute_steps().context
-        bound = attention_error_bound(query, key, value, mask, 8**-0.5)
-        yield ((compute(query, key, value, visible) - exact).abs() / bound).max().item()
+        exact = AttentionInputs(query.double(), key.double(), value.double(), mask, 8**-0.5).compute_steps().context
+        bound = attention_error_bound(query, key, value, boolean_mask, 8**-0.5)
+        yield ((compute(query, key, value, mask) - exact).abs() / bound).max().item()
 
 
 def test_fused_error_is_within_the_rounding_bound():
@@ -124,5 +124,5 @@ def test_whole_models_by_the_formula(name, monkeypatch):
 
 def test_gradients_match_numerical_gradients():
     query, key, value = arrays(2, 4, 2, 3, 5)
-    visible = attention_mask("both", 3, 5, 4, torch.float64)
-    assert torch.autograd.gradcheck(lambda q, k, v: by_kernel(q, k, v, visible, 0.4), (query, key, value))
+    mask = attention_mask("both", 3, 5, 4, torch.float64)
+    assert torch.autograd.gradcheck(lambda q, k, v: by_kernel(q, k, v, mask, 0.4), (query, key, value))

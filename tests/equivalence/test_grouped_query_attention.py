@@ -10,7 +10,7 @@ from peasy.models.build import build
 
 
 def repeated(config):
-    attention = replace(config.stack.attention, key_heads=None)
+    attention = replace(config.stack.attention, num_kv_heads=None)
     return replace(config, stack=replace(config.stack, attention=attention))
 
 
@@ -20,19 +20,20 @@ def copy_heads(name: str, weight: torch.Tensor, d_head: int, times: int) -> torc
     return weight.unflatten(0, (-1, d_head)).repeat_interleave(times, dim=0).flatten(0, 1)
 
 
-@pytest.mark.parametrize("name", ["grouped", "one-key-head"])
+@pytest.mark.parametrize("name", ["grouped", "multi-query"])
 def test_gqa_equals_repeated_kv_heads(name):
     config = DECODERS[name]
-    grouped, alone = make(config), build(repeated(config))
+    grouped, ungrouped = make(config), build(repeated(config))
     times = config.stack.attention.num_heads // config.stack.attention.num_kv_heads
     copied = {key: copy_heads(key, weight, 8, times) for key, weight in grouped.state_dict().items()}
-    alone.load_state_dict(copied)
+    ungrouped.load_state_dict(copied)
     ids = some_ids()
-    real = torch.ones_like(ids, dtype=torch.bool)
-    real[1, :3] = False
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    mask[1, :3] = False
     with torch.inference_mode():
-        torch.testing.assert_close(grouped(ids), alone(ids), atol=2e-5, rtol=0)
-        torch.testing.assert_close(grouped(ids, padding_mask=real)[real], alone(ids, padding_mask=real)[real], atol=2e-5, rtol=0)
+        torch.testing.assert_close(grouped(ids), ungrouped(ids), atol=2e-5, rtol=0)
+        padded, expected = grouped(ids, padding_mask=mask), ungrouped(ids, padding_mask=mask)
+        torch.testing.assert_close(padded[mask], expected[mask], atol=2e-5, rtol=0)
 
 
 def test_groups_are_contiguous_not_interleaved():

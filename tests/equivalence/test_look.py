@@ -16,18 +16,18 @@ def ids(values: list[int]) -> torch.Tensor:
 def test_decoders(decoder):
     with torch.no_grad():
         expected = decoder.theirs(ids(IDS), output_attentions=True).attentions
-    found = look(decoder.theirs, IDS)
-    assert found.weights.layers == tuple(range(len(expected)))
+    result = look(decoder.theirs, IDS)
+    assert result.weights.layers == tuple(range(len(expected)))
     for layer, weights in enumerate(expected):
         for head in range(weights.shape[1]):
-            np.testing.assert_allclose(found.weights[layer, head], weights[0, head].numpy(), **CLOSE)
+            np.testing.assert_allclose(result.weights[layer, head], weights[0, head].numpy(), **CLOSE)
 
 
 def test_encoders(encoder):
     with torch.no_grad():
         expected = encoder.theirs(ids(IDS), output_attentions=True).attentions
-    found = look(encoder.theirs, IDS)
-    np.testing.assert_allclose(np.asarray(found.weights), torch.stack(expected)[:, 0].numpy(), **CLOSE)
+    result = look(encoder.theirs, IDS)
+    np.testing.assert_allclose(np.asarray(result.weights), torch.stack(expected)[:, 0].numpy(), **CLOSE)
 
 
 def test_translators(translator):
@@ -38,9 +38,9 @@ def test_translators(translator):
     from peasy.inspection.recorder import Recorder
 
     loaded = _load_any(translator.theirs, None)
-    reading = ModelInput(tuple(IDS), tuple(TARGET))
-    recorder = Recorder(CaptureSpec(), reading.lengths(loaded.model))
-    forward_logits(loaded.model, reading, recorder.tap())
+    inputs = ModelInput(tuple(IDS), tuple(TARGET))
+    recorder = Recorder(CaptureSpec(), inputs.lengths(loaded.model))
+    forward_logits(loaded.model, inputs, recorder.tap())
     with torch.no_grad():
         expected = translator.theirs(input_ids=ids(IDS), decoder_input_ids=ids(TARGET), output_attentions=True)
     for capture in recorder.captures():
@@ -49,12 +49,12 @@ def test_translators(translator):
         np.testing.assert_allclose(capture.array, theirs[layer][0].numpy(), **CLOSE)
 
 
-def test_weights_are_shared_without_copies(anyone, monkeypatch):
+def test_weights_are_shared_without_copies(family, monkeypatch):
     """For every family the tensors share memory, as views where they are transposed or split."""
     from peasy.commands.load import load
 
-    monkeypatch.setattr(type(anyone.theirs), "save_pretrained", lambda *given, **how: 1 / 0)
-    ours = load(anyone.theirs).model
-    held = {tensor.untyped_storage().data_ptr() for tensor in anyone.theirs.state_dict().values()}
-    own = [tensor.untyped_storage().data_ptr() in held for tensor in ours.state_dict().values()]
-    assert sum(own) >= len(own) - 1, "at most a bias that no layer of theirs has is made anew"
+    monkeypatch.setattr(type(family.theirs), "save_pretrained", lambda *args, **kwargs: 1 / 0)
+    ours = load(family.theirs).model
+    pointers = {tensor.untyped_storage().data_ptr() for tensor in family.theirs.state_dict().values()}
+    shared = [tensor.untyped_storage().data_ptr() in pointers for tensor in ours.state_dict().values()]
+    assert sum(shared) >= len(shared) - 1, "at most a bias that no layer of theirs has is made anew"

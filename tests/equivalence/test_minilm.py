@@ -20,7 +20,7 @@ SENTENCES = [
     "",
     "word " * 300,
 ]
-LONGEST = 256
+MAX_LENGTH = 256
 """Length to which sentence-transformers truncates texts for this model."""
 
 
@@ -31,29 +31,29 @@ def theirs():
 
 
 @pytest.fixture(scope="module")
-def arrival():
+def imported():
     return read_folder(packaged.get_model_path())
 
 
 @pytest.fixture(scope="module")
-def vectors(arrival):
-    return embed(load_model(arrival), arrival.folder.file("tokenizer.json"))
+def vectors(imported):
+    return embed(load_model(imported), imported.folder.resolve_file("tokenizer.json"))
 
 
-def embed(model, tokenizer):
-    cutter = Tokenizer.from_file(str(tokenizer))
-    cutter.enable_truncation(LONGEST)
-    cutter.enable_padding()
-    batch = cutter.encode_batch(SENTENCES)
-    ids = torch.tensor([each.ids for each in batch])
-    real = torch.tensor([each.attention_mask for each in batch], dtype=torch.bool)
+def embed(model, tokenizer_file):
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    tokenizer.enable_truncation(MAX_LENGTH)
+    tokenizer.enable_padding()
+    batch = tokenizer.encode_batch(SENTENCES)
+    ids = torch.tensor([encoding.ids for encoding in batch])
+    mask = torch.tensor([encoding.attention_mask for encoding in batch], dtype=torch.bool)
     with torch.no_grad():
-        return model.embed(ids, padding_mask=real)
+        return model.embed(ids, padding_mask=mask)
 
 
-def test_pooling_is_read_from_the_config_files(arrival):
-    assert (arrival.config.pooling, arrival.config.normalise, arrival.config.pooler) == ("mean", True, True)
-    assert arrival.config.longest == LONGEST
+def test_pooling_is_read_from_the_config_files(imported):
+    assert (imported.config.pooling, imported.config.normalise, imported.config.pooler) == ("mean", True, True)
+    assert imported.config.max_length == MAX_LENGTH
 
 
 def test_vectors(theirs, vectors):
@@ -66,36 +66,36 @@ def test_similarities(theirs, vectors):
     assert (vectors @ vectors.T)[2, 3] > 0.4  # eating food, having a meal
 
 
-def test_other_pooling_is_detected(arrival, theirs):
-    first = load_model(dataclasses.replace(arrival, config=dataclasses.replace(arrival.config, pooling="first")))
+def test_other_pooling_is_detected(imported, theirs):
+    first = load_model(dataclasses.replace(imported, config=dataclasses.replace(imported.config, pooling="first")))
     expected = theirs.encode(SENTENCES, convert_to_tensor=True).cpu()
-    assert (embed(first, arrival.folder.file("tokenizer.json")) - expected).abs().max() > 1e-2
+    assert (embed(first, imported.folder.resolve_file("tokenizer.json")) - expected).abs().max() > 1e-2
 
 
-def test_sentence_transformers_loads_what_we_write(arrival, vectors, tmp_path):
+def test_sentence_transformers_loads_what_we_write(imported, vectors, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    write_folder(tmp_path / "out", arrival.config, arrival.tensors, arrival.folder.file("tokenizer.json"))
+    write_folder(tmp_path / "out", imported.config, imported.tensors, imported.folder.resolve_file("tokenizer.json"))
     again = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    assert again.max_seq_length == LONGEST
+    assert again.max_seq_length == MAX_LENGTH
     torch.testing.assert_close(again.encode(SENTENCES, convert_to_tensor=True).cpu(), vectors, atol=1e-5, rtol=0)
 
 
-def test_long_texts_are_truncated_alike(theirs, arrival):
+def test_long_texts_are_truncated_alike(theirs, imported):
     from peasy.checkpoint.tokenizer import read_tokenizer
     from peasy.commands.text_vectors import embed_texts
 
     texts = ["word " * 300 + "pizza", SENTENCES[0]]
-    found = embed_texts(load_model(arrival), read_tokenizer(arrival.folder), texts)
+    found = embed_texts(load_model(imported), read_tokenizer(imported.folder), texts)
     expected = theirs.encode(texts, convert_to_tensor=True).cpu()
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
 
 
-def test_bfloat16_products_keep_the_direction(theirs, arrival):
+def test_bfloat16_products_keep_the_direction(theirs, imported):
     from peasy.checkpoint.tokenizer import read_tokenizer
     from peasy.commands.text_vectors import embed_texts
 
-    said = [text for text in SENTENCES if text]
-    found = embed_texts(load_model(arrival), read_tokenizer(arrival.folder), said, bfloat16=True)
-    exact = torch.from_numpy(theirs.encode(said))
+    texts = [text for text in SENTENCES if text]
+    found = embed_texts(load_model(imported), read_tokenizer(imported.folder), texts, bfloat16=True)
+    exact = torch.from_numpy(theirs.encode(texts))
     nearest = torch.nn.functional.cosine_similarity(torch.from_numpy(found), exact).min()
     assert 0.9999 <= nearest < 0.9999999, "not in half precision, or too far"

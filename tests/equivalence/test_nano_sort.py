@@ -47,20 +47,20 @@ def published():
 @pytest.fixture(scope="module")
 def ours(model, published):
     """Return all published tensors by name, captured by a tap or computed from a captured one."""
-    ids, seen = published["idx"].long(), {}
+    ids, captured = published["idx"].long(), {}
     steps = {step for _, _, step in TAPPED.values()} | {"context"}
-    tap = Tap(lambda it: seen.__setitem__((it.path.layer, it.path.part, it.step), it.array), steps=steps)
+    tap = Tap(lambda a: captured.__setitem__((a.path.layer, a.path.part, a.step), a.array), steps=steps)
     with torch.no_grad():
         logits = model(ids, tap=tap)
-        found = {name: seen[place] for name, place in TAPPED.items()}
-        found["y"] = seen[0, "attention", "context"].transpose(1, 2).flatten(2)
-        found["qkv"] = torch.cat([found[part].transpose(1, 2).flatten(2) for part in "qkv"], dim=-1)
-        found["attnResid"] = found["x"] + found["yProj"]
-        found["fc"] = model.decoder.blocks[0].feedforward.up(found["ln2"])
-        found["tok_emb"] = model.embedding.token(ids)
-        found["pos_emb"] = model.embedding.position.weight[None]
-        found |= {"lm_head": logits, "probs": logits.softmax(-1), "idx": ids.float()}
-    return found
+        tensors = {name: captured[key] for name, key in TAPPED.items()}
+        tensors["y"] = captured[0, "attention", "context"].transpose(1, 2).flatten(2)
+        tensors["qkv"] = torch.cat([tensors[part].transpose(1, 2).flatten(2) for part in "qkv"], dim=-1)
+        tensors["attnResid"] = tensors["x"] + tensors["yProj"]
+        tensors["fc"] = model.decoder.blocks[0].feedforward.up(tensors["ln2"])
+        tensors["tok_emb"] = model.embedding.token(ids)
+        tensors["pos_emb"] = model.embedding.position.weight[None]
+        tensors |= {"lm_head": logits, "probs": logits.softmax(-1), "idx": ids.float()}
+    return tensors
 
 
 def test_every_published_tensor_is_compared(ours, published):
@@ -78,10 +78,10 @@ def test_intermediate_tensors(ours, published, name):
 
 def test_sorts_all_729(model):
     inputs = torch.tensor(list(product(range(3), repeat=6)))
-    cache, ids, written = model.new_state(batch=len(inputs)), inputs, []
+    cache, ids, generated = model.new_state(batch=len(inputs)), inputs, []
     with torch.no_grad():
         for _ in range(6):
             ids = model(ids, cache=cache, last_only=True).argmax(-1)
-            written.append(ids)
-    right = (torch.cat(written, dim=1) == inputs.sort(dim=1).values).all(dim=1)
+            generated.append(ids)
+    right = (torch.cat(generated, dim=1) == inputs.sort(dim=1).values).all(dim=1)
     assert int(right.sum()) == 729

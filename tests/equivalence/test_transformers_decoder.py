@@ -12,12 +12,12 @@ def some_ids(rows: int, length: int, vocabulary: int = 61) -> torch.Tensor:
     return torch.randint(2, vocabulary - 2, (rows, length), generator=torch.Generator().manual_seed(length))
 
 
-def capture(model, ids, **more):
-    seen = {}
-    tap = Tap(lambda it: seen.__setitem__((*it.path, it.step), it.array), steps=("weights", "residual", "final"))
+def capture(model, ids, **options):
+    captured = {}
+    tap = Tap(lambda a: captured.__setitem__((*a.path, a.step), a.array), steps=("weights", "residual", "final"))
     with torch.no_grad():
-        scores = model(ids, tap=tap, **more)
-    return scores, seen
+        logits = model(ids, tap=tap, **options)
+    return logits, captured
 
 
 def their_logits(theirs, out):
@@ -28,26 +28,30 @@ def test_logits_streams_and_weights(decoder):
     ids = some_ids(3, 13)
     with torch.no_grad():
         expected = decoder.theirs(ids, output_hidden_states=True, output_attentions=True)
-    scores, seen = capture(decoder.ours, ids)
-    torch.testing.assert_close(scores, their_logits(decoder.theirs, expected), **CLOSE)
+    logits, captured = capture(decoder.ours, ids)
+    torch.testing.assert_close(logits, their_logits(decoder.theirs, expected), **CLOSE)
     layers = len(expected.attentions)
     for layer in range(layers):
-        torch.testing.assert_close(seen["decoder", layer, "stream", "residual"], expected.hidden_states[layer], **CLOSE)
-        torch.testing.assert_close(seen["decoder", layer, "attention", "weights"], expected.attentions[layer], **CLOSE)
-    torch.testing.assert_close(seen["decoder", layers, "stream", "final"], expected.hidden_states[layers], **CLOSE)
+        torch.testing.assert_close(
+            captured["decoder", layer, "stream", "residual"], expected.hidden_states[layer], **CLOSE
+        )
+        torch.testing.assert_close(
+            captured["decoder", layer, "attention", "weights"], expected.attentions[layer], **CLOSE
+        )
+    torch.testing.assert_close(captured["decoder", layers, "stream", "final"], expected.hidden_states[layers], **CLOSE)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_padding_on_either_side(decoder, side):
-    ids, real = some_ids(3, 11), torch.ones(3, 11, dtype=torch.bool)
+    ids, mask = some_ids(3, 11), torch.ones(3, 11, dtype=torch.bool)
     for row, missing in enumerate((0, 3, 6)):
         if missing:
-            real[row, slice(0, missing) if side == "left" else slice(-missing, None)] = False
-    places = (real.cumsum(1) - 1).clamp(min=0)
+            mask[row, slice(0, missing) if side == "left" else slice(-missing, None)] = False
+    positions = (mask.cumsum(1) - 1).clamp(min=0)
     with torch.no_grad():
-        expected = decoder.theirs(ids, attention_mask=real.long(), position_ids=places)
-        scores = decoder.ours(ids, padding_mask=real)
-    torch.testing.assert_close(scores[real], their_logits(decoder.theirs, expected)[real], **CLOSE)
+        expected = decoder.theirs(ids, attention_mask=mask.long(), position_ids=positions)
+        logits = decoder.ours(ids, padding_mask=mask)
+    torch.testing.assert_close(logits[mask], their_logits(decoder.theirs, expected)[mask], **CLOSE)
 
 
 def test_chunks_with_a_cache(decoder):

@@ -17,11 +17,11 @@ def base(theirs):
 
 
 def padded(side: str, rows: int = 3, length: int = 11) -> torch.Tensor:
-    real = torch.ones(rows, length, dtype=torch.bool)
+    mask = torch.ones(rows, length, dtype=torch.bool)
     for row, missing in enumerate((0, 2, 5)):
         if missing:
-            real[row, slice(0, missing) if side == "left" else slice(-missing, None)] = False
-    return real
+            mask[row, slice(0, missing) if side == "left" else slice(-missing, None)] = False
+    return mask
 
 
 def test_streams_and_weights(encoder):
@@ -31,37 +31,41 @@ def test_streams_and_weights(encoder):
         segments = torch.zeros_like(segments)
     with torch.no_grad():
         expected = base(encoder.theirs)(ids, token_type_ids=segments, output_hidden_states=True, output_attentions=True)
-    seen = {}
-    tap = Tap(lambda it: seen.__setitem__((*it.path, it.step), it.array), steps=("weights", "residual", "final"))
+    captured = {}
+    tap = Tap(lambda a: captured.__setitem__((*a.path, a.step), a.array), steps=("weights", "residual", "final"))
     with torch.no_grad():
         hidden = encoder.ours.hidden(ids, segments=segments, tap=tap)
     torch.testing.assert_close(hidden, expected.last_hidden_state, **CLOSE)
     layers = len(expected.attentions)
     for layer in range(layers):
-        torch.testing.assert_close(seen["encoder", layer, "stream", "residual"], expected.hidden_states[layer], **CLOSE)
-        torch.testing.assert_close(seen["encoder", layer, "attention", "weights"], expected.attentions[layer], **CLOSE)
-    torch.testing.assert_close(seen["encoder", layers, "stream", "final"], expected.hidden_states[layers], **CLOSE)
+        torch.testing.assert_close(
+            captured["encoder", layer, "stream", "residual"], expected.hidden_states[layer], **CLOSE
+        )
+        torch.testing.assert_close(
+            captured["encoder", layer, "attention", "weights"], expected.attentions[layer], **CLOSE
+        )
+    torch.testing.assert_close(captured["encoder", layers, "stream", "final"], expected.hidden_states[layers], **CLOSE)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_padding_on_either_side(encoder, side):
-    ids, real = some_ids(3, 11), padded(side)
+    ids, mask = some_ids(3, 11), padded(side)
     offset = encoder.ours.config.position.offset
-    places = (real.cumsum(1) - 1).clamp(min=0) + offset
+    positions = (mask.cumsum(1) - 1).clamp(min=0) + offset
     with torch.no_grad():
-        expected = base(encoder.theirs)(ids, attention_mask=real.long(), position_ids=places).last_hidden_state
-        hidden = encoder.ours.hidden(ids, padding_mask=real)
-    torch.testing.assert_close(hidden[real], expected[real], **CLOSE)
+        expected = base(encoder.theirs)(ids, attention_mask=mask.long(), position_ids=positions).last_hidden_state
+        hidden = encoder.ours.hidden(ids, padding_mask=mask)
+    torch.testing.assert_close(hidden[mask], expected[mask], **CLOSE)
 
 
 def test_roberta_position_offset(case_of):
     case = case_of("roberta")
-    ids, real = some_ids(3, 11), padded("left")
-    ids[~real] = case.theirs.config.pad_token_id
+    ids, mask = some_ids(3, 11), padded("left")
+    ids[~mask] = case.theirs.config.pad_token_id
     with torch.no_grad():
-        expected = case.theirs(ids, attention_mask=real.long()).last_hidden_state
-        hidden = case.ours.hidden(ids, padding_mask=real)
-    torch.testing.assert_close(hidden[real], expected[real], **CLOSE)
+        expected = case.theirs(ids, attention_mask=mask.long()).last_hidden_state
+        hidden = case.ours.hidden(ids, padding_mask=mask)
+    torch.testing.assert_close(hidden[mask], expected[mask], **CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -87,4 +91,4 @@ def test_pooler(case_of, name):
 
 def test_without_pooler(case_of):
     assert not case_of("bert-masked").ours.config.pooler
-    assert case_of("bert").ours.config.head is None
+    assert case_of("bert").ours.config.lm_head is None

@@ -1,4 +1,4 @@
-"""Equal to transformers' generate: greedy and beam search, with and without a cache, alone and in a batch."""
+"""Equal to transformers' generate: greedy and beam search, with and without a cache, one text and a batch."""
 
 from dataclasses import replace
 
@@ -15,13 +15,13 @@ LENGTHS = (9, 3, 6)
 
 
 def some_texts() -> list[list[int]]:
-    draw = torch.Generator().manual_seed(5)
-    return [torch.randint(3, 57, (length,), generator=draw).tolist() for length in LENGTHS]
+    generator = torch.Generator().manual_seed(5)
+    return [torch.randint(3, 57, (length,), generator=generator).tolist() for length in LENGTHS]
 
 
-def until_end(ids: list[int], ends: tuple[int, ...]) -> list[int]:
+def until_eos(ids: list[int], eos_ids: tuple[int, ...]) -> list[int]:
     """Cut after the first eos id."""
-    stop = next((i for i, id in enumerate(ids) if id in ends), len(ids))
+    stop = next((i for i, id in enumerate(ids) if id in eos_ids), len(ids))
     return ids[: stop + 1]
 
 
@@ -29,7 +29,7 @@ def greedy(theirs, **inputs) -> list[list[int]]:
     theirs.generation_config.forced_eos_token_id = None
     padding = theirs.config.pad_token_id if theirs.config.pad_token_id is not None else 0
     with torch.no_grad():
-        found = theirs.generate(
+        output = theirs.generate(
             **inputs,
             max_new_tokens=NEW,
             do_sample=False,
@@ -37,7 +37,7 @@ def greedy(theirs, **inputs) -> list[list[int]]:
             pad_token_id=padding,
             use_cache=not theirs.config.is_encoder_decoder,  # transformers fails if the decoder has more layers
         )
-    return found.tolist()
+    return output.tolist()
 
 
 def with_head(theirs):
@@ -58,34 +58,34 @@ def padded(texts: list[list[int]], side: str) -> dict[str, torch.Tensor]:
     return {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks)}
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_decoder(decoder, cached):
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_decoder(decoder, use_cache):
     theirs = decoder.theirs if decoder.theirs.can_generate() else with_head(decoder.theirs)
-    texts, ends = some_texts(), decoder.ours.config.special.end
-    alone = [greedy(theirs, input_ids=torch.tensor([text]))[0][len(text) :] for text in texts]
-    together = [row[max(LENGTHS) :] for row in greedy(theirs, **padded(texts, "left"))]
-    written = generate(decoder.ours, texts, SamplingParams(NEW), cached=cached)
-    assert written == [until_end(ids, ends) for ids in alone]
-    assert written == [until_end(ids, ends) for ids in together]
-    for text, expected in zip(texts, written, strict=True):
-        assert generate(decoder.ours, [text], SamplingParams(NEW), cached=cached) == [expected]
+    texts, eos_ids = some_texts(), decoder.ours.config.special_tokens.eos
+    single = [greedy(theirs, input_ids=torch.tensor([text]))[0][len(text) :] for text in texts]
+    batched = [row[max(LENGTHS) :] for row in greedy(theirs, **padded(texts, "left"))]
+    generated = generate(decoder.ours, texts, SamplingParams(NEW), use_cache=use_cache)
+    assert generated == [until_eos(ids, eos_ids) for ids in single]
+    assert generated == [until_eos(ids, eos_ids) for ids in batched]
+    for text, expected in zip(texts, generated, strict=True):
+        assert generate(decoder.ours, [text], SamplingParams(NEW), use_cache=use_cache) == [expected]
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_translator(translator, cached):
-    texts, ends = some_texts(), translator.ours.config.special.end
-    alone = [greedy(translator.theirs, input_ids=torch.tensor([text]))[0][1:] for text in texts]
-    together = [row[1:] for row in greedy(translator.theirs, **padded(texts, "right"))]
-    written = generate(translator.ours, None, SamplingParams(NEW), source=texts, cached=cached)
-    assert written == [until_end(ids, ends) for ids in alone]
-    assert written == [until_end(ids, ends) for ids in together]
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_translator(translator, use_cache):
+    texts, eos_ids = some_texts(), translator.ours.config.special_tokens.eos
+    single = [greedy(translator.theirs, input_ids=torch.tensor([text]))[0][1:] for text in texts]
+    batched = [row[1:] for row in greedy(translator.theirs, **padded(texts, "right"))]
+    generated = generate(translator.ours, None, SamplingParams(NEW), source=texts, use_cache=use_cache)
+    assert generated == [until_eos(ids, eos_ids) for ids in single]
+    assert generated == [until_eos(ids, eos_ids) for ids in batched]
 
 
 def test_continuations_are_not_constant(case_of):
     """A model that repeats one token would make the tests above trivial."""
-    written = generate(case_of("llama-bands").ours, some_texts(), SamplingParams(NEW))
-    assert len({tuple(ids) for ids in written}) == len(LENGTHS)
-    assert all(len(set(ids)) > 2 for ids in written)
+    generated = generate(case_of("llama-bands").ours, some_texts(), SamplingParams(NEW))
+    assert len({tuple(ids) for ids in generated}) == len(LENGTHS)
+    assert all(len(set(ids)) > 2 for ids in generated)
 
 
 def test_wrong_rotation_is_detected(case_of, monkeypatch):
@@ -97,49 +97,53 @@ def test_wrong_rotation_is_detected(case_of, monkeypatch):
     assert generate(case.ours, texts, SamplingParams(NEW)) != right
 
 
-ENDS = tuple(range(1, 61, 6))
+EOS_IDS = tuple(range(1, 61, 6))
 """Many eos ids, so that beams end at different lengths."""
 
 
-def their_beams(theirs, text, patience, penalty, width=4):
+def their_beams(theirs, text, early_stopping, penalty, num_beams=4):
     theirs.generation_config.forced_eos_token_id = None
     with torch.no_grad():
-        found = theirs.generate(
-            input_ids=torch.tensor([text]), max_new_tokens=NEW, do_sample=False, num_beams=width,
-            eos_token_id=list(ENDS), num_return_sequences=width, length_penalty=penalty, pad_token_id=60,
-            early_stopping={"first": True, "likely": False, "sure": "never"}[patience],
+        output = theirs.generate(
+            input_ids=torch.tensor([text]), max_new_tokens=NEW, do_sample=False, num_beams=num_beams,
+            eos_token_id=list(EOS_IDS), num_return_sequences=num_beams, length_penalty=penalty, pad_token_id=60,
+            early_stopping={"always": True, "heuristic": False, "never": "never"}[early_stopping],
             return_dict_in_generate=True, output_scores=True, use_cache=not theirs.config.is_encoder_decoder,
         )  # fmt: skip
     start = 1 if theirs.config.is_encoder_decoder else len(text)
-    rows = [until_end(row[start:], ENDS) for row in found.sequences.tolist()]
-    return rows, found.sequences_scores.tolist()
+    rows = [until_eos(row[start:], EOS_IDS) for row in output.sequences.tolist()]
+    return rows, output.sequences_scores.tolist()
 
 
-def our_beams(ours, text, patience, penalty, width=4):
-    special = ours.config.special
-    ours.config = replace(ours.config, special=replace(special, end=ENDS))
-    beams = BeamSearchParams(width, NEW, penalty, n=width, early_stopping=patience)
-    given = {"source": [text]} if ours.reads_source else {"prompts": [text]}
+def our_beams(ours, text, early_stopping, penalty, num_beams=4):
+    special_tokens = ours.config.special_tokens
+    ours.config = replace(ours.config, special_tokens=replace(special_tokens, eos=EOS_IDS))
+    params = BeamSearchParams(num_beams, NEW, penalty, n=num_beams, early_stopping=early_stopping)
+    inputs = {"source": [text]} if ours.is_encoder_decoder else {"prompts": [text]}
     try:
-        best = beam_search(ours, params=beams, **given)[0].hypotheses
+        best = beam_search(ours, params=params, **inputs)[0].hypotheses
     finally:
-        ours.config = replace(ours.config, special=special)
+        ours.config = replace(ours.config, special_tokens=special_tokens)
     return [list(one.ids) for one in best], [one.score for one in best]
 
 
-@pytest.mark.parametrize(("patience", "penalty"), [("likely", 1.0), ("first", 0.6), ("sure", 2.0), ("likely", 0.0)])
+@pytest.mark.parametrize(
+    ("early_stopping", "penalty"), [("heuristic", 1.0), ("always", 0.6), ("never", 2.0), ("heuristic", 0.0)]
+)
 @pytest.mark.parametrize("name", ["marian", "t5", "llama-bands"])
-def test_beams(case_of, name, patience, penalty):
+def test_beams(case_of, name, early_stopping, penalty):
     case = case_of(name)
     for text in some_texts():
-        rows, scores = their_beams(case.theirs, text, patience, penalty)
-        found, ours = our_beams(case.ours, text, patience, penalty)
-        assert found == rows
+        rows, scores = their_beams(case.theirs, text, early_stopping, penalty)
+        output, ours = our_beams(case.ours, text, early_stopping, penalty)
+        assert output == rows
         assert ours == pytest.approx(scores, abs=1e-4)
 
 
 def test_beams_end_at_different_lengths(case_of):
     """Beams that never end would make the test above trivial."""
     cases = [case_of(name).ours for name in ("marian", "t5", "llama-bands")]
-    lengths = {len(ids) for ours in cases for text in some_texts() for ids in our_beams(ours, text, "likely", 0.0)[0]}
+    lengths = {
+        len(ids) for ours in cases for text in some_texts() for ids in our_beams(ours, text, "heuristic", 0.0)[0]
+    }
     assert len(lengths) > 2

@@ -21,52 +21,52 @@ def some_ids(rows: int, length: int) -> torch.Tensor:
 
 def run(model) -> list[torch.Tensor]:
     ids = some_ids(2, 9)
-    more = {"decoder_input_ids": some_ids(2, 6)} if model.config.is_encoder_decoder else {}
+    inputs = {"decoder_input_ids": some_ids(2, 6)} if model.config.is_encoder_decoder else {}
     with torch.no_grad():
-        out = model(ids, **more)
+        out = model(ids, **inputs)
     return [
         value for name, value in out.items() if isinstance(value, torch.Tensor) and name != "seq_relationship_logits"
     ]
 
 
-def again(anyone, tmp_path):
-    arrival = read_folder(anyone.folder)
-    write_folder(tmp_path / "out", arrival.config, arrival.tensors)
-    return arrival, tmp_path / "out"
+def roundtrip(family, tmp_path):
+    imported = read_folder(family.folder)
+    write_folder(tmp_path / "out", imported.config, imported.tensors)
+    return imported, tmp_path / "out"
 
 
-def test_same_bytes_of_every_tensor(anyone, tmp_path):
-    arrival, out = again(anyone, tmp_path)
-    before, after = load_file(anyone.folder / "model.safetensors"), load_file(out / "model.safetensors")
-    if anyone.name == "gpt2-bare":
+def test_same_bytes_of_every_tensor(family, tmp_path):
+    imported, out = roundtrip(family, tmp_path)
+    before, after = load_file(family.folder / "model.safetensors"), load_file(out / "model.safetensors")
+    if family.name == "gpt2-bare":
         before = {f"transformer.{name}": tensor for name, tensor in before.items()}
     computed = {name for name in before if "embed_positions" in name}
-    assert before.keys() - set(arrival.unused) - computed == after.keys()
+    assert before.keys() - set(imported.unused) - computed == after.keys()
     for name, tensor in after.items():
         assert tensor.dtype == before[name].dtype
         assert tensor.shape == before[name].shape
         assert raw(tensor) == raw(before[name]), name
 
 
-def test_transformers_loads_it_with_equal_outputs(anyone, tmp_path):
-    arrival, out = again(anyone, tmp_path)
+def test_transformers_loads_it_with_equal_outputs(family, tmp_path):
+    imported, out = roundtrip(family, tmp_path)
     kind = getattr(transformers, json.loads((out / "config.json").read_text())["architectures"][0])
-    theirs, told = kind.from_pretrained(out, output_loading_info=True, attn_implementation="eager")
-    assert not told["unexpected_keys"]
-    assert not told["mismatched_keys"]
+    theirs, info = kind.from_pretrained(out, output_loading_info=True, attn_implementation="eager")
+    assert not info["unexpected_keys"]
+    assert not info["mismatched_keys"]
     missing = {
-        name for name in told["missing_keys"] if "embed_positions" not in name
+        name for name in info["missing_keys"] if "embed_positions" not in name
     }  # sinusoidal positions are recomputed
-    assert missing <= set(arrival.unused)
-    if anyone.name == "gpt2-bare":  # exported with a tied LM head
+    assert missing <= set(imported.unused)
+    if family.name == "gpt2-bare":  # exported with a tied LM head
         theirs = theirs.transformer
-    for ours, expected in zip(run(theirs.eval()), run(anyone.theirs), strict=True):
+    for ours, expected in zip(run(theirs.eval()), run(family.theirs), strict=True):
         torch.testing.assert_close(ours, expected, atol=0, rtol=0)
 
 
-def test_settings_survive(anyone, tmp_path):
-    arrival, out = again(anyone, tmp_path)
-    assert read_folder(out).config == arrival.config
+def test_settings_survive(family, tmp_path):
+    imported, out = roundtrip(family, tmp_path)
+    assert read_folder(out).config == imported.config
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama-grouped", "bert", "t5"])
@@ -74,10 +74,10 @@ def test_shards(case_of, tmp_path, name):
     case = case_of(name)
     case.theirs.save_pretrained(tmp_path / "in", max_shard_size="20KB")
     assert (tmp_path / "in" / "model.safetensors.index.json").exists()
-    arrival = read_folder(tmp_path / "in")
+    imported = read_folder(tmp_path / "in")
     for key, tensor in read_folder(case.folder).tensors.items():
-        assert raw(arrival.tensors[key]) == raw(tensor)
-    write_folder(tmp_path / "out", arrival.config, arrival.tensors, shard_bytes=20_000)
+        assert raw(imported.tensors[key]) == raw(tensor)
+    write_folder(tmp_path / "out", imported.config, imported.tensors, shard_bytes=20_000)
     assert (tmp_path / "out" / "model.safetensors.index.json").exists()
     theirs = type(case.theirs).from_pretrained(tmp_path / "out", attn_implementation="eager").eval()
     for ours, expected in zip(run(theirs), run(case.theirs), strict=True):
@@ -92,13 +92,13 @@ def test_half_precision_keeps_its_bytes(case_of, tmp_path, dtype):
     stored = {name: tensor.to(dtype) for name, tensor in load_file(case.folder / "model.safetensors").items()}
     save_file(stored, source / "model.safetensors")
     (source / "config.json").write_text((case.folder / "config.json").read_text())
-    arrival = read_folder(source)
-    write_folder(tmp_path / "out", arrival.config, arrival.tensors)
+    imported = read_folder(source)
+    write_folder(tmp_path / "out", imported.config, imported.tensors)
     for name, tensor in load_file(tmp_path / "out" / "model.safetensors").items():
         assert raw(tensor) == raw(stored[name])
     assert json.loads((tmp_path / "out" / "config.json").read_text())["dtype"] == str(dtype).removeprefix("torch.")
     with torch.no_grad():
-        assert load_model(arrival)(some_ids(1, 5)).dtype == dtype
+        assert load_model(imported)(some_ids(1, 5)).dtype == dtype
 
 
 # Inverse: with a changed weight map, the outputs must differ.
@@ -132,14 +132,14 @@ def test_swapped_weights_are_detected(case_of, monkeypatch, name, module, one, o
 @pytest.mark.parametrize("field", ["rope_parameters", "rms_norm_eps", "num_key_value_heads"])
 def test_missing_settings_are_detected(case_of, tmp_path, field):
     case = case_of("llama-bands" if field == "rope_parameters" else "llama-grouped")
-    told = json.loads((case.folder / "config.json").read_text())
-    del told[field]
-    (tmp_path / "config.json").write_text(json.dumps(told))
+    info = json.loads((case.folder / "config.json").read_text())
+    del info[field]
+    (tmp_path / "config.json").write_text(json.dumps(info))
     (tmp_path / "model.safetensors").write_bytes((case.folder / "model.safetensors").read_bytes())
     if field == "num_key_value_heads":
         with pytest.raises(InvalidInput, match=r"k_proj\.weight has shape"):
             read_folder(tmp_path)
         return
     with torch.no_grad():
-        scores = load_model(read_folder(tmp_path))(some_ids(2, 9))
-        assert (scores - case.theirs(some_ids(2, 9)).logits).abs().max() > 1e-3
+        logits = load_model(read_folder(tmp_path))(some_ids(2, 9))
+        assert (logits - case.theirs(some_ids(2, 9)).logits).abs().max() > 1e-3

@@ -16,7 +16,7 @@ TEXTS = ["The pizza came out of the oven and it tasted good.", "Ünïcödé 東�
 @pytest.mark.parametrize("kind", ["bpe", "characters", "words", "unigram"])
 def test_texts_are_tokenized_alike(tmp_path, kind):
     tokenizer = train_tokenizer(TEXTS * 9, kind=kind, vocab_size=300)
-    config = preset("llama-tiny", vocabulary=len(tokenizer), special={"begin": 2, "end": [3], "padding": 0})
+    config = preset("llama-tiny", vocab_size=len(tokenizer), special_tokens={"bos": 2, "eos": [3], "pad": 0})
     write_folder(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer)
     theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
     for text in TEXTS:
@@ -31,11 +31,11 @@ def test_generated_text_is_equal(tmp_path):
     from peasy.generation.decode import SamplingParams, generate
 
     tokenizer = train_tokenizer(TEXTS * 9, kind="bpe", vocab_size=300)
-    config = preset("gpt-tiny", vocabulary=len(tokenizer))
+    config = preset("gpt-tiny", vocab_size=len(tokenizer))
     write_folder(tmp_path / "out", config, build(config, seed=1).state_dict(), tokenizer)
     theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
-    cut = AutoTokenizer.from_pretrained(tmp_path / "out")
-    found = theirs.generate(**cut("The pizza", return_tensors="pt"), max_new_tokens=12, do_sample=False)
+    their_tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    found = theirs.generate(**their_tokenizer("The pizza", return_tensors="pt"), max_new_tokens=12, do_sample=False)
     ours = load_model(read_folder(tmp_path / "out"))
     ids = list(tokenizer.encode("The pizza").ids)
     assert found[0].tolist() == ids + generate(ours, [ids], SamplingParams(12))[0]
@@ -45,11 +45,11 @@ def test_encoder_is_equal_in_sentence_transformers(tmp_path):
     from sentence_transformers import SentenceTransformer
 
     tokenizer = train_tokenizer(TEXTS * 9, kind="wordpiece", vocab_size=300, add_bos_eos=True)
-    config = preset("encoder-tiny", vocabulary=len(tokenizer), pooling="first", special={"padding": 0})
+    config = preset("encoder-tiny", vocab_size=len(tokenizer), pooling="first", special_tokens={"pad": 0})
     model = build(config, seed=1)
     write_folder(tmp_path / "out", config, model.state_dict(), tokenizer)
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu")
-    found = model.embed_many([tokenizer.encode(text).ids for text in TEXTS])
+    found = model.embed_batch([tokenizer.encode(text).ids for text in TEXTS])
     torch.testing.assert_close(found, theirs.encode(TEXTS, convert_to_tensor=True).cpu(), atol=1e-5, rtol=0)
     assert read_folder(tmp_path / "out").config.pooling == "first"
 
@@ -57,7 +57,7 @@ def test_encoder_is_equal_in_sentence_transformers(tmp_path):
 def test_translator_is_equal_in_transformers(tmp_path):
     from peasy.generation.decode import SamplingParams, generate
 
-    config = preset("translator-tiny", vocabulary=80, special={"padding": 0, "start": 2, "end": [3]})
+    config = preset("translator-tiny", vocab_size=80, special_tokens={"pad": 0, "decoder_start": 2, "eos": [3]})
     model = build(config, seed=1)
     write_folder(tmp_path / "out", config, model.state_dict())
     theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()

@@ -22,10 +22,11 @@ from peasy.commands.train import train_events
 from peasy.training import metrics_log
 
 SETTINGS = {
-    "model": {"d_model": 16, "stack": {"layers": 1}, "dropout": 0.1},
-    "tokenizer": {"by": "characters"},
-    "context": 8, "short": {"context": 4, "until": 0.5}, "batch": 2,
-    "validate": 2, "sample": 2, "save": 4, "valid_tokens": 64, "keep": 2, "precision": "float32",
+    "model": {"d_model": 16, "stack": {"num_layers": 1}, "dropout": 0.1},
+    "tokenizer": {"algorithm": "characters"},
+    "seq_len": 8, "seq_len_warmup": {"seq_len": 4, "until_fraction": 0.5}, "batch_size": 2,
+    "num_validations": 2, "num_samplings": 2, "num_saves": 4, "validation_tokens": 64, "keep_checkpoints": 2,
+    "precision": "float32",
 }  # fmt: skip
 STEPS = 8
 LINES = ["the cat sat on the mat", "a bird sang in the tree", "it tasted good", "he walks to the old town"] * 8
@@ -52,16 +53,16 @@ def in_child(act) -> int:
     os._exit(0)
 
 
-ACTS = [(os, "fsync"), (os, "rename"), (os, "replace"), (os, "mkdir"), (metrics_log.MetricsLog, "write")]
+WRITES = [(os, "fsync"), (os, "rename"), (os, "replace"), (os, "mkdir"), (metrics_log.MetricsLog, "write")]
 
 
 def interfere(at: int, act) -> list[int]:
     """Replace the `at`-th durable write of this process by `act`; return a counter of the writes."""
     done = [0]
-    for owner, name in ACTS:
+    for owner, name in WRITES:
         real = getattr(owner, name)
 
-        def instead(*given, padding_mask=real, **more):
+        def instead(*given, real=real, **more):
             done[0] += 1
             if done[0] == at:
                 act()
@@ -85,7 +86,7 @@ def fail(number: int):
 def outcome(run: Path) -> dict:
     metrics = list(metrics_log.read_log(run / "metrics.jsonl"))
     steps = [line for line in metrics if line["event"] == "step"]
-    assert [line["step"] for line in steps] == list(range(1, STEPS + 1)), "a step is missing, or told twice"
+    assert [line["step"] for line in steps] == list(range(1, STEPS + 1)), "a step is missing, or logged twice"
     return {
         "losses": [line["loss"].hex() for line in steps],
         "valid": [[line["step"], line["loss"].hex()] for line in metrics if line["event"] == "validated"],
@@ -98,13 +99,13 @@ STRIDE = 37
 """A prime: a full sweep hits each write first once, and a short one is spread over all of them."""
 
 
-def trial(folder: Path, mode: str, number: int, chance: random.Random, seconds: float, acts: int) -> None:
+def trial(folder: Path, mode: str, number: int, rng: random.Random, seconds: float, writes: int) -> None:
     name = f"{mode}-{number}"
     committed: set[str] = set()
-    for again in range(chance.randint(1, 3) if mode != "fail" else 1):
+    for again in range(rng.randint(1, 3) if mode != "fail" else 1):
         before = _committed(folder / name)
-        at = chance.randint(1, acts) if again else 1 + STRIDE * number % acts
-        interrupted(folder, name, mode, at, chance, seconds)
+        at = rng.randint(1, writes) if again else 1 + STRIDE * number % writes
+        interrupted(folder, name, mode, at, rng, seconds)
         committed = _committed(folder / name)
         lost = {step for step in before if step not in committed and step > max(committed, default="")}
         assert not lost, f"{name}: {lost} was lost"
@@ -112,7 +113,7 @@ def trial(folder: Path, mode: str, number: int, chance: random.Random, seconds: 
     assert code == 0, f"{name}: the restart ended with {code}"
 
 
-def interrupted(folder: Path, name: str, mode: str, at: int, chance: random.Random, seconds: float) -> None:
+def interrupted(folder: Path, name: str, mode: str, at: int, rng: random.Random, seconds: float) -> None:
     if mode == "time":
         pid = os.fork()
         if not pid:
@@ -120,18 +121,18 @@ def interrupted(folder: Path, name: str, mode: str, at: int, chance: random.Rand
                 run_once(folder, name)
             finally:
                 os._exit(0)
-        time.sleep(chance.uniform(0, 1.2 * seconds))
+        time.sleep(rng.uniform(0, 1.2 * seconds))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         return
-    act = die if mode == "kill" else fail(chance.choice([errno.ENOSPC, errno.EIO]))
+    act = die if mode == "kill" else fail(rng.choice([errno.ENOSPC, errno.EIO]))
 
     def child() -> None:
         interfere(at, act)
         try:
             run_once(folder, name)
         except Exception as error:
-            if type(error).__name__ not in ("NoRoom", "InvalidInput", "OSError"):
+            if type(error).__name__ not in ("ResourceUnavailable", "InvalidInput", "OSError"):
                 raise
 
     in_child(child)
@@ -141,7 +142,7 @@ def _committed(run: Path) -> set[str]:
     return {folder.name for folder in (run / "checkpoints").glob("step-*")}
 
 
-def main(folder: Path, asked: str, count: int, seed: int) -> None:
+def main(folder: Path, requested_mode: str, count: int, seed: int) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     os.environ["PEASY_HOME"] = str(folder / "home")
@@ -150,21 +151,21 @@ def main(folder: Path, asked: str, count: int, seed: int) -> None:
     def counting() -> None:
         done = interfere(0, die)
         run_once(folder, "whole")
-        (folder / "acts").write_text(str(done[0]))
+        (folder / "writes").write_text(str(done[0]))
 
     start = time.monotonic()
     assert in_child(counting) == 0
-    seconds, acts = time.monotonic() - start, int((folder / "acts").read_text())
-    wanted, wrong = outcome(folder / "whole"), []
+    seconds, writes = time.monotonic() - start, int((folder / "writes").read_text())
+    expected, wrong = outcome(folder / "whole"), []
     for number in range(count):
-        mode = ("kill", "fail", "time")[number % 3] if asked == "mixed" else asked
+        mode = ("kill", "fail", "time")[number % 3] if requested_mode == "mixed" else requested_mode
         try:
-            trial(folder, mode, number, random.Random(f"{seed} {number}"), seconds, acts)
-            found = outcome(folder / f"{mode}-{number}")
-            wrong += [f"{mode}-{number}: {key} differ" for key in wanted if found[key] != wanted[key]]
+            trial(folder, mode, number, random.Random(f"{seed} {number}"), seconds, writes)
+            actual = outcome(folder / f"{mode}-{number}")
+            wrong += [f"{mode}-{number}: {key} differ" for key in expected if actual[key] != expected[key]]
         except Exception as error:
             wrong.append(f"{mode}-{number}: {error!r}")
-    sys.stdout.write(json.dumps({"trials": count, "acts": acts, "wrong": wrong}) + "\n")
+    sys.stdout.write(json.dumps({"trials": count, "writes": writes, "wrong": wrong}) + "\n")
 
 
 if __name__ == "__main__":

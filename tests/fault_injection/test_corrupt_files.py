@@ -67,7 +67,7 @@ class Watched:
 def own(tmp_path_factory):
     """A small checkpoint of peasy."""
     tokenizer = train_tokenizer(["The pizza came out of the oven"] * 9, "bpe", 270)
-    settings = preset("gpt-tiny", vocabulary=270, d_model=8, context=16, stack={"feedforward": {"width": 16}})
+    settings = preset("gpt-tiny", vocab_size=270, d_model=8, max_seq_len=16, stack={"feedforward": {"d_ff": 16}})
     return save_model(tmp_path_factory.mktemp("own") / "tiny", build(settings), tokenizer)
 
 
@@ -75,8 +75,8 @@ def own(tmp_path_factory):
 def foreign(tmp_path_factory):
     """A small Hugging Face folder."""
     tokenizer = train_tokenizer(["The pizza came out of the oven"] * 9, "bpe", 270)
-    shape = {"layers": 2, "attention": {"heads": 2}, "feedforward": {"width": 16}}
-    settings = preset("gpt2", vocabulary=270, d_model=8, context=16, stack=shape)
+    shape = {"num_layers": 2, "attention": {"num_heads": 2}, "feedforward": {"d_ff": 16}}
+    settings = preset("gpt2", vocab_size=270, d_model=8, max_seq_len=16, stack=shape)
     where = tmp_path_factory.mktemp("foreign") / "tiny"
     return write_folder(where, settings, build(settings).state_dict(), tokenizer)
 
@@ -150,21 +150,21 @@ def sweep(count: int, folder: Path, most_seconds: float, spoil: Callable, load: 
     for seed in range(-20, 0):  # warm up lazy imports first
         spoil(random.Random(seed))
         attempt(load)
-    refused = slowest = 0
+    rejected = slowest = 0
     for seed in range(count):
         spoil(random.Random(seed))
         start = time.process_time()
         with Watched(folder) as watched:
             error = attempt(load)
         slowest = max(slowest, time.process_time() - start)
-        refused += error is not None
+        rejected += error is not None
         assert watched.seen == [], f"seed {seed}"
         if error is not None:
             named = (str(folder), "config.json", "is missing the weights", "has unexpected weights")
             assert any(name in error.message for name in named), f"seed {seed}: {error.message}"
             assert len(error.message) < 2000, f"seed {seed}"
     assert slowest < most_seconds
-    return refused, count - refused
+    return rejected, count - rejected
 
 
 def attempt(load):
@@ -195,8 +195,8 @@ def test_mutated_safetensors(foreign_copy, times, spoil_one):
             assert tuple(tensor.shape) == tensors.info(name).shape
             assert not tensor.is_floating_point() or torch.isfinite(tensor).all()
 
-    refused, loaded = sweep(167 * times, foreign_copy, 0.1, lambda rng: path.write_bytes(spoil_one(data, rng)), load)
-    assert refused > 100
+    rejected, loaded = sweep(167 * times, foreign_copy, 0.1, lambda rng: path.write_bytes(spoil_one(data, rng)), load)
+    assert rejected > 100
     assert loaded > 0  # a flipped bit inside a weight is only detected with a manifest
 
 
@@ -213,33 +213,33 @@ def test_mutated_safetensors_of_a_checkpoint_never_load(own_copy, times):
         spoilt = spoil_bytes(data, rng)
         path.write_bytes(spoilt if spoilt != data else data[:-1])
 
-    refused, loaded = sweep(100 * times, own_copy, 0.1, spoil, lambda: load_model(read_checkpoint(own_copy)))
-    assert (refused, loaded) == (100 * times, 0)
+    rejected, loaded = sweep(100 * times, own_copy, 0.1, spoil, lambda: load_model(read_checkpoint(own_copy)))
+    assert (rejected, loaded) == (100 * times, 0)
 
 
 @pytest.mark.parametrize(
     "times",
     [pytest.param(1, id="sample"), pytest.param(10, id="whole", marks=[pytest.mark.faults, pytest.mark.timeout(1800)])],
 )
-@pytest.mark.parametrize("whose", ["own", "foreign"])
-def test_mutated_configs(own_copy, foreign_copy, whose, times):
+@pytest.mark.parametrize("origin", ["own", "foreign"])
+def test_mutated_configs(own_copy, foreign_copy, origin, times):
     """1,000 in the full run. A config.json that still loads gives a model that still runs."""
-    folder = own_copy if whose == "own" else foreign_copy
+    folder = own_copy if origin == "own" else foreign_copy
     path = folder / "config.json"
     data = json.loads(path.read_text())
 
     def spoil(rng):
         path.write_text(json.dumps(spoil_value(data, rng)))
-        if whose == "own":
+        if origin == "own":
             write_manifest(folder)
 
     def load():
-        model = load_model(read_checkpoint(folder)) if whose == "own" else load_foreign(read_folder(folder))
+        model = load_model(read_checkpoint(folder)) if origin == "own" else load_foreign(read_folder(folder))
         with torch.inference_mode():
             model(torch.tensor([[1, 2, 3]]))
 
-    refused, loaded = sweep(100 * times, folder, 2.0, spoil, load)
-    assert refused > 40
+    rejected, loaded = sweep(100 * times, folder, 2.0, spoil, load)
+    assert rejected > 40
     assert loaded > 0
 
 
@@ -248,15 +248,15 @@ def test_remote_code_is_never_run(foreign_copy):
     marker = foreign_copy.parent / "was-run"
     (foreign_copy / "modeling_x.py").write_text(f"open({str(marker)!r}, 'w')")
     (foreign_copy / "pytorch_model.bin").write_bytes(b"\x80\x04cposix\nsystem\n(V touch was-run\ntR.")
-    found = ResolvedModel("path", "tiny", foreign_copy)
-    open_resolved(found)
+    resolved = ResolvedModel("path", "tiny", foreign_copy)
+    open_resolved(resolved)
     with Watched(foreign_copy) as watched:
-        assert open_resolved(found).kind == "decoder"
+        assert open_resolved(resolved).kind == "decoder"
     assert watched.seen == []
     path = foreign_copy / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"auto_map": {"AutoModel": "modeling_x.Evil"}}))
     with Watched(foreign_copy) as watched, pytest.raises(PeasyError, match="auto_map"):
-        open_resolved(found)
+        open_resolved(resolved)
     assert watched.seen == []
     assert not marker.exists()
 

@@ -15,8 +15,9 @@ import pytest
 HARNESS = Path(__file__).with_name("harness.py")
 LINES = ["the cat sat on the mat", "a bird sang in the tree", "it tasted good", "he walks to the old town"] * 40
 SMALL = [
-    "--preset", "tiny", "--seed", "5", "--set", "tokenizer.by=characters", "--set", "model.d_model=16",
-    "--set", 'model.stack={"layers": 1}', "--set", "context=8", "--set", "short=null", "--set", "batch=2",
+    "--preset", "tiny", "--seed", "5", "--set", "tokenizer.algorithm=characters", "--set", "model.d_model=16",
+    "--set", 'model.stack={"num_layers": 1}', "--set", "seq_len=8", "--set", "seq_len_warmup=null",
+    "--set", "batch_size=2",
 ]  # fmt: skip
 
 
@@ -29,9 +30,9 @@ def sweep(folder: Path, mode: str, count: int, seed: int) -> dict:
 
 
 def test_interrupted_runs_equal_the_uninterrupted_run(tmp_path):
-    found = sweep(tmp_path, "mixed", 3, seed=11)
-    assert found["acts"] > 50
-    assert found["wrong"] == []
+    result = sweep(tmp_path, "mixed", 3, seed=11)
+    assert result["writes"] > 50
+    assert result["wrong"] == []
 
 
 @pytest.mark.faults
@@ -39,19 +40,21 @@ def test_interrupted_runs_equal_the_uninterrupted_run(tmp_path):
 @pytest.mark.parametrize("mode", ["kill", "fail", "time"])
 def test_full_sweep(tmp_path, mode):
     """Every durable write is the k-th once, and a hundred random times."""
-    acts = sweep(tmp_path, "kill", 0, seed=0)["acts"]
-    assert acts % 37, "the stride of the harness would skip writes"
+    writes = sweep(tmp_path, "kill", 0, seed=0)["writes"]
+    assert writes % 37, "the stride of the harness would skip writes"
     folder = tmp_path / "sweep"
     folder.mkdir()
-    found = sweep(folder, mode, max(acts, 100), seed=1)
-    assert found["wrong"] == []
+    result = sweep(folder, mode, max(writes, 100), seed=1)
+    assert result["wrong"] == []
 
 
 def test_sweep_detects_a_different_run(tmp_path, monkeypatch):
     """The inverse: a run that does not restore its optimizer is detected."""
     spoiled = HARNESS.read_text(encoding="utf-8").replace(
         "def run_once(",
-        "from peasy.training.optimizer import Optimizer\nOptimizer.restore = lambda self, state: None\n\ndef run_once(",
+        "from peasy.training.optimizer import Optimizer\n"
+        "Optimizer.load_state_dict = lambda self, state: None\n\n"
+        "def run_once(",
     )
     (tmp_path / "harness.py").write_text(spoiled, encoding="utf-8")
     monkeypatch.setattr(sys.modules[__name__], "HARNESS", tmp_path / "harness.py")
@@ -106,7 +109,8 @@ def test_signal_saves_fifty_times(tmp_path, number, code):
 
 
 def signalled(folder: Path, number: int, code: int) -> None:
-    trainer = Trainer(folder, "--steps", "1000000", "--set", "save=0", "--set", "validate=0", "--set", "sample=0")
+    quiet = ["--set", "num_saves=0", "--set", "num_validations=0", "--set", "num_samplings=0"]
+    trainer = Trainer(folder, "--steps", "1000000", *quiet)
     trainer.wait_for_steps()
     trainer.process.send_signal(number)
     exit_code, _, err = trainer.end()
@@ -117,10 +121,10 @@ def signalled(folder: Path, number: int, code: int) -> None:
 
 
 def test_second_process_on_one_run_is_rejected(tmp_path):
-    first = Trainer(tmp_path, "--steps", "1000000", "--set", "save=0")
+    first = Trainer(tmp_path, "--steps", "1000000", "--set", "num_saves=0")
     try:
         first.wait_for_steps(1)
-        second = Trainer(tmp_path, "--steps", "1000000", "--set", "save=0", "--resume")
+        second = Trainer(tmp_path, "--steps", "1000000", "--set", "num_saves=0", "--resume")
         code, _, err = second.end()
     finally:
         first.process.kill()
@@ -137,10 +141,11 @@ def test_killed_at_system_calls(tmp_path):
     probe = subprocess.run([strace, "-f", "-o", "/dev/null", "true"], capture_output=True)
     if probe.returncode:
         pytest.skip("this machine does not let a process be traced")
-    more = ["--steps", "8", "--set", "save=4", "--set", "validate=2", "--set", "sample=2", "--resume", "-q"]
+    more = ["--steps", "8", "--set", "num_saves=4", "--set", "num_validations=2", "--set", "num_samplings=2"]
+    more += ["--resume", "-q"]
     whole = Trainer(tmp_path, *more)
     assert whole.end()[0] == 0
-    wanted = logged_results(whole.run)
+    expected = logged_results(whole.run)
     for call in ("fsync", "rename", "mkdir", "write"):
         for at in itertools.count(1):
             folder = tmp_path / f"{call}-{at}"
@@ -153,7 +158,7 @@ def test_killed_at_system_calls(tmp_path):
             killed = subprocess.run([*injected, *command], capture_output=True, env=env).returncode
             done = subprocess.run(command, capture_output=True, text=True, env=env)
             assert done.returncode == 0, f"killed at {call} {at}: {done.stderr}"
-            assert logged_results(folder / "run") == wanted, f"killed at {call} {at}"
+            assert logged_results(folder / "run") == expected, f"killed at {call} {at}"
             shutil.rmtree(folder)
             if killed == 0:  # fewer calls than `at`
                 assert at > 10

@@ -13,7 +13,7 @@ X = [[1, 0], [0, 1], [1, 1]]
 W_Q = [[1, 0], [1, 1]]
 W_K = [[0, 1], [1, 0]]
 W_V = [[1, 2], [0, 1]]
-JOURNEY = [
+SIX_TOKENS = [
     [0.43, 0.15, 0.89],
     [0.55, 0.87, 0.66],
     [0.57, 0.85, 0.64],
@@ -28,15 +28,15 @@ def close(library, array, expected):
     np.testing.assert_allclose(library.numpy(array), expected, rtol=0, atol=1e-4)
 
 
-def love(library, **options):
-    return attend_with_weights(*(library.array(each) for each in (X, W_Q, W_K, W_V)), **options)
+def example_steps(library, **options):
+    return attend_with_weights(*(library.array(a) for a in (X, W_Q, W_K, W_V)), **options)
 
 
 class TestWorkedNumbers:
     """The numbers of the lecture notes, recomputed."""
 
     def test_i_love_ai(self, library):
-        steps = love(library)
+        steps = example_steps(library)
         close(library, steps.query, [[1, 0], [1, 1], [2, 1]])
         close(library, steps.key, [[0, 1], [1, 0], [1, 1]])
         close(library, steps.value, [[1, 2], [0, 1], [1, 3]])
@@ -46,23 +46,23 @@ class TestWorkedNumbers:
         close(library, steps.context, [[0.5989, 2.0], [0.7517, 2.2552], [0.7160, 2.2920]])
 
     def test_causal(self, library):
-        steps = love(library, causal=True)
+        steps = example_steps(library, causal=True)
         close(library, steps.weights, [[1, 0, 0], [0.5, 0.5, 0], [0.1400, 0.2840, 0.5760]])
         close(library, steps.context, [[1, 2], [0.5, 1.5], [0.7160, 2.2920]])
 
     def test_two_heads(self, library):
-        steps = love(library, heads=2)
+        steps = example_steps(library, heads=2)
         close(library, steps.context, [[[0.5777], [0.5777], [0.5317]], [[2.0], [2.2670], [2.2670]]])
         close(library, steps.concat, [[0.5777, 2.0], [0.5777, 2.2670], [0.5317, 2.2670]])
 
     def test_source_target(self, library):
         x, source = library.array([[1, 0], [1, 1]]), library.array([[0, 1], [1, 1]])
-        steps = attend_with_weights(x, *(library.array(each) for each in (W_Q, W_K, W_V)), source=source)
+        steps = attend_with_weights(x, *(library.array(w) for w in (W_Q, W_K, W_V)), source=source)
         close(library, steps.weights, [[0.5, 0.5], [0.3302, 0.6698]])
         close(library, steps.context, [[0.5, 2], [0.6698, 2.3395]])
 
-    def test_journey(self, library):
-        x = library.array(JOURNEY)
+    def test_six_token_example(self, library):
+        x = library.array(SIX_TOKENS)
         steps = attend(x, x, x, scoring="dot")
         close(library, steps.weights[0, ...], [0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452])
         close(library, steps.context[0, ...], [0.4421, 0.5931, 0.5790])
@@ -122,7 +122,7 @@ class TestSettings:
     @pytest.mark.parametrize("kind", ["float32", "list"])
     def test_additive_weights_follow_the_query(self, library, kind):
         w, u, v = [[1.0], [2.0]], [[0.5], [0.25]], [3.0]
-        put = (lambda each: each) if kind == "list" else (lambda each: library.array(each, "float32"))
+        put = (lambda values: values) if kind == "list" else (lambda values: library.array(values, "float32"))
         x = library.array(X, "float64")
         steps = attend(x, x, x, scoring=Additive(put(w), put(u), put(v)))
         assert steps.scores.dtype == x.dtype
@@ -200,10 +200,10 @@ class TestSettings:
 
 
 class TestContributions:
-    def test_they_sum_to_the_context(self, library):
-        steps = love(library, heads=2, causal=True)
-        brought = library.numpy(steps.contributions)
-        np.testing.assert_allclose(brought.sum(axis=-2), library.numpy(steps.context))
+    def test_contributions_sum_to_the_context(self, library):
+        steps = example_steps(library, heads=2, causal=True)
+        contributions = library.numpy(steps.contributions)
+        np.testing.assert_allclose(contributions.sum(axis=-2), library.numpy(steps.context))
         assert steps.step("contributions").axes_of(steps.contributions) == ("head", "query", "key", "d_value")
 
     def test_with_shared_heads(self):
@@ -241,7 +241,7 @@ class TestSteps:
         options = dict(SETTINGS[name])
         if "source" in options:
             options["source"] = np.broadcast_to(options["source"], (*batch, 4, 3))
-        weights = {each: options.pop(each, np.ones((6, 4))) for each in ("w_q", "w_k", "w_v")}
+        weights = {name: options.pop(name, np.ones((6, 4))) for name in ("w_q", "w_k", "w_v")}
         x = np.random.default_rng(0).normal(size=(*batch, 3, 6))
         steps = attend_with_weights(x, **weights, **options)
         sizes = {}
@@ -292,7 +292,7 @@ REFUSED = {
     "mask ragged": ({"mask": [[True], [True, False]]}, "mask has rows of different lengths", "same length"),
     "bias too wide": ({"bias": np.zeros((3, 4))}, "bias is 3x4, but the scores are 3x3", None),
     "bias of text": ({"bias": [["a", "b", "c"]]}, "bias contains something that is not a number", None),
-    "window of nothing": ({"window": 0}, "window should be a whole number above 0", "attends at most"),
+    "window of zero": ({"window": 0}, "window should be a whole number above 0", "attends at most"),
     "window of text": ({"window": "wide"}, "window should be a whole number above 0", None),
     "window backwards": ({"window": (-1, 2)}, "window should be a whole number above 0", None),
 }  # fmt: skip
@@ -309,8 +309,8 @@ class TestRefusals:
 
     def test_inner_dimensions(self):
         """Wording of the lecture notes: inner dimensions should match."""
-        wanted = "inner dimensions should match: 3x2 · 3x2 is not defined, 3x2 · 2x3 is"
-        with pytest.raises(InvalidInput, match=wanted) as error:
+        expected = "inner dimensions should match: 3x2 · 3x2 is not defined, 3x2 · 2x3 is"
+        with pytest.raises(InvalidInput, match=expected) as error:
             attend_with_weights(X, [[1, 0], [1, 1], [0, 1]], W_K, W_V)
         assert str(error.value).startswith("x is 3x2 and w_q is 3x2")
         assert error.value.hint == "Transpose w_q."
@@ -337,8 +337,8 @@ class TestRefusals:
             (((3, 2), (3, 2), (4, 2)), "every key needs exactly one value"),
             (((2, 3, 2), (1, 3, 2), (1, 3, 2)), "batch sizes differ"),
             (((2, 4, 3, 2), (1, 4, 3, 2), (1, 4, 3, 2)), "batch sizes differ"),
-            (((1, 5, 3, 2), (1, 2, 3, 2), (1, 2, 3, 2)), "5 query heads cannot share 2 key heads"),
-            (((1, 4, 3, 2), (1, 0, 3, 2), (1, 0, 3, 2)), "4 query heads cannot share 0 key heads"),
+            (((1, 5, 3, 2), (1, 2, 3, 2), (1, 2, 3, 2)), "5 query heads cannot share 2 KV heads"),
+            (((1, 4, 3, 2), (1, 0, 3, 2), (1, 0, 3, 2)), "4 query heads cannot share 0 KV heads"),
             (((3, 0), (3, 0), (3, 2)), "its vectors are empty"),
         ],
     )
@@ -360,7 +360,7 @@ class TestRefusals:
             with pytest.raises(InvalidInput, match=r"query (has dtype|contains)"):
                 attend(strange, X, X)
 
-    def test_a_sum_of_zero(self, library):
+    def test_row_sum_of_zero(self, library):
         x = library.array([[1, 0], [0, 1]])
         key = library.array([[1, 0], [-1, 0]])
         with pytest.raises(InvalidInput, match="unmasked scores of a row sum to 0") as error:
@@ -369,7 +369,7 @@ class TestRefusals:
         steps = attend(x, key, x, scoring="dot", normalise="sum", mask=library.array([[1, 0], [0, 0]], "bool"))
         assert library.numpy(steps.weights).tolist() == [[1, 0], [0, 0]]
 
-    def test_a_sum_of_zero_up_to_rounding(self):
+    def test_row_sum_of_zero_up_to_rounding(self):
         assert 0.1 + 0.2 - 0.3 != 0
         with pytest.raises(InvalidInput, match="sum to 0"):
             attend([[1.0]], [[0.1], [0.2], [-0.3]], [[1.0]] * 3, scoring="dot", normalise="sum")
@@ -395,23 +395,23 @@ class TestRefusals:
 def test_without_nan_safe_products_masked_nan_spreads(monkeypatch):
     """Inverse: zero times NaN is NaN, which violates the property in `test_properties.py`."""
     value = np.array([[1.0], [NAN]])
-    hidden = {"mask": [True, False]}
-    assert attend(np.ones((1, 2)), np.ones((2, 2)), value, **hidden).context.tolist() == [[1]]
+    options = {"mask": [True, False]}
+    assert attend(np.ones((1, 2)), np.ones((2, 2)), value, **options).context.tolist() == [[1]]
     monkeypatch.setattr(nan_safe, "zero_nonfinite", lambda xp, array: (array, None))
-    assert np.isnan(attend(np.ones((1, 2)), np.ones((2, 2)), value, **hidden).context).all()
+    assert np.isnan(attend(np.ones((1, 2)), np.ones((2, 2)), value, **options).context).all()
 
 
-@pytest.mark.parametrize("name", ["plain", "scale", "softcap", "mask", "bias", "hidden row"])
+@pytest.mark.parametrize("name", ["plain", "scale", "softcap", "mask", "bias", "masked row"])
 def test_unnormalised_weights_equal_attend(library, name):
-    draw = np.random.default_rng(5)
-    query, key = (library.array(draw.normal(size=size)) for size in ((1, 4, 3, 2), (1, 2, 5, 2)))
-    seen = draw.random((3, 5)) > 0.4
-    seen[:, 0] = True
+    rng = np.random.default_rng(5)
+    query, key = (library.array(rng.normal(size=size)) for size in ((1, 4, 3, 2), (1, 2, 5, 2)))
+    mask = rng.random((3, 5)) > 0.4
+    mask[:, 0] = True
     options = {
         "plain": {}, "scale": {"scale": 0.3}, "softcap": {"softcap": 0.7},
-        "mask": {"mask": library.array(seen, "bool")},
-        "bias": {"bias": library.array(np.where(seen, draw.normal(size=(3, 5)), -np.inf))},
-        "hidden row": {"mask": library.array(seen & (np.arange(3) != 1)[:, None], "bool")},
+        "mask": {"mask": library.array(mask, "bool")},
+        "bias": {"bias": library.array(np.where(mask, rng.normal(size=(3, 5)), -np.inf))},
+        "masked row": {"mask": library.array(mask & (np.arange(3) != 1)[:, None], "bool")},
     }  # fmt: skip
     expected = library.numpy(attend(query, key, key, **options[name]).weights)
     powers, total = unnormalised_weights(query, key, **options[name])

@@ -13,7 +13,7 @@ CALCULATIONS = {
     "plain": lambda: attend(X, X, X),
     "capped": lambda: attend(X, X, X, causal=True, softcap=3.0, scale=0.2),
     "by sum": lambda: attend(X, X, X, scoring="cosine", normalise="sum"),
-    "as they are": lambda: attend(X, X, X, scoring="dot", normalise="none", causal=True),
+    "unnormalised": lambda: attend(X, X, X, scoring="dot", normalise="none", causal=True),
     "additive": lambda: attend(X, X, X, scoring=Additive(W, W, np.ones(4))),
     "heads": lambda: attend_with_weights(X, W, W, W, W, heads=2, source=X),
     "sinusoidal": lambda: sinusoidal(3, 4),
@@ -28,13 +28,13 @@ CALCULATIONS = {
 @pytest.mark.parametrize("name", CALCULATIONS)
 def test_every_caption_renders(name):
     steps = CALCULATIONS[name]()
-    captions = [step for step, _ in steps.numbered()]
+    captions = [step for step, _ in steps.step_arrays()]
     if "weights" in steps:
         captions.append(steps.step("contributions"))
     for step in captions:
         assert mathml(step.tex)
         assert to_plain_text(step.tex)
-        assert step.says[0].isupper()
+        assert step.description[0].isupper()
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_every_caption_renders(name):
     [
         ("plain", "softmax(QKᵀ / √d_k) V"),
         ("capped", "softmax(3 tanh((0.2 · QKᵀ) / 3) + M) V"),
-        ("as they are", "(QKᵀ + M) V"),
+        ("unnormalised", "(QKᵀ + M) V"),
         ("additive", "softmax(vᵀ tanh(W q_i + U k_j)) V"),
     ],
 )

@@ -13,9 +13,9 @@ from peasy.formula import layer_norm, rms_norm
 @pytest.mark.parametrize("learned", [True, False])
 def test_layer_norm_equals_torch(shape, learned):
     x = torch.randn(shape) * 5 + 3
-    gain, shift = (torch.randn(4), torch.randn(4)) if learned else (None, None)
-    steps = layer_norm(x, gain, shift)
-    torch.testing.assert_close(steps.output, F.layer_norm(x, (4,), gain, shift), rtol=1e-5, atol=1e-5)
+    weight, bias = (torch.randn(4), torch.randn(4)) if learned else (None, None)
+    steps = layer_norm(x, weight, bias)
+    torch.testing.assert_close(steps.output, F.layer_norm(x, (4,), weight, bias), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(steps.normalised, F.layer_norm(x, (4,)), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(steps.mean, x.mean(-1))
     torch.testing.assert_close(steps.variance, x.var(-1, correction=0), rtol=1e-4, atol=1e-5)
@@ -26,11 +26,11 @@ def test_rms_norm_equals_torch_and_llama(learned):
     from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
     x = torch.randn(2, 3, 4) * 5 + 3
-    gain = torch.randn(4) if learned else None
-    steps = rms_norm(x, gain, eps=1e-3)
-    torch.testing.assert_close(steps.output, F.rms_norm(x, (4,), gain, eps=1e-3), rtol=1e-5, atol=1e-5)
+    weight = torch.randn(4) if learned else None
+    steps = rms_norm(x, weight, eps=1e-3)
+    torch.testing.assert_close(steps.output, F.rms_norm(x, (4,), weight, eps=1e-3), rtol=1e-5, atol=1e-5)
     llama = LlamaRMSNorm(4, eps=1e-3)
-    torch.nn.init.constant_(llama.weight, 1) if gain is None else llama.weight.data.copy_(gain)
+    torch.nn.init.constant_(llama.weight, 1) if weight is None else llama.weight.data.copy_(weight)
     torch.testing.assert_close(steps.output, llama(x), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(steps.mean_square, (x * x).mean(-1))
 
@@ -59,14 +59,14 @@ def test_half_precision_is_computed_in_float32():
 
 
 def test_gradients():
-    x, gain, shift = (torch.randn(size, dtype=torch.float64, requires_grad=True) for size in ((3, 4), (4,), (4,)))
-    assert torch.autograd.gradcheck(lambda *given: layer_norm(*given).output, (x, gain, shift))
-    assert torch.autograd.gradcheck(lambda *given: rms_norm(*given).output, (x, gain))
+    x, weight, bias = (torch.randn(size, dtype=torch.float64, requires_grad=True) for size in ((3, 4), (4,), (4,)))
+    assert torch.autograd.gradcheck(lambda *inputs: layer_norm(*inputs).output, (x, weight, bias))
+    assert torch.autograd.gradcheck(lambda *inputs: rms_norm(*inputs).output, (x, weight))
 
 
 @pytest.mark.parametrize("norm", [layer_norm, rms_norm])
 def test_invalid_input_is_refused(norm):
-    with pytest.raises(InvalidInput, match="gain is 3, but the vectors have width 4"):
+    with pytest.raises(InvalidInput, match="weight is 3, but the vectors have width 4"):
         norm(np.ones((2, 4)), np.ones(3))
     with pytest.raises(InvalidInput, match="x has 1 axes"):
         norm([1.0, 2.0])

@@ -14,10 +14,10 @@ from peasy.formula.positions import alibi_slopes
 
 def check_captions(steps):
     sizes = {}
-    for step, array in steps.numbered():
+    for step, array in steps.step_arrays():
         axes = step.axes_of(array)
         assert step.tex
-        assert step.says.endswith(".")
+        assert step.description.endswith(".")
         assert len(axes) == array.ndim, step.name
         for axis, size in zip(axes, array.shape, strict=True):
             assert sizes.setdefault(axis, size) == size, step.name
@@ -79,15 +79,15 @@ class TestRotary:
 
     @settings(max_examples=30, deadline=None, derandomize=True)
     @given(st.integers(0, 1000), st.integers(0, 1000), st.sampled_from(["halves", "interleaved"]))
-    def test_scores_depend_on_distance_only(self, place, apart, layout):
-        rng = np.random.default_rng(place)
+    def test_scores_depend_on_distance_only(self, position, distance, layout):
+        rng = np.random.default_rng(position)
         q, k = rng.normal(size=(1, 6)), rng.normal(size=(1, 6))
 
         def score(first, second):
-            turned = [rotary(x, positions=[at], layout=layout).rotated for x, at in ((q, first), (k, second))]
-            return attend(*turned, k).scores.item()
+            rotated = [rotary(x, positions=[p], layout=layout).rotated for x, p in ((q, first), (k, second))]
+            return attend(*rotated, k).scores.item()
 
-        assert score(place, place + apart) == pytest.approx(score(0, apart), abs=1e-9)
+        assert score(position, position + distance) == pytest.approx(score(0, distance), abs=1e-9)
 
     def test_norm_is_kept_and_position_zero_is_identity(self, library):
         x = library.array(np.random.default_rng(0).normal(size=(3, 4, 6)))
@@ -101,7 +101,7 @@ class TestRotary:
     def test_invalid_input_is_refused(self):
         with pytest.raises(InvalidInput, match="A width of 3 cannot be split into pairs"):
             rotary(np.ones((2, 3)))
-        with pytest.raises(InvalidInput, match="places is 3, but x has 2 tokens"):
+        with pytest.raises(InvalidInput, match="positions is 3, but x has 2 tokens"):
             rotary(np.ones((2, 4)), positions=[0, 1, 2])
         with pytest.raises(InvalidInput, match='There is no layout "halfs"') as error:
             rotary(np.ones((2, 4)), layout="halfs")

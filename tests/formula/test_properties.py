@@ -19,7 +19,7 @@ EXACT = {"rtol": 1e-11, "atol": 1e-12}
 BAD = [np.nan, np.inf, -np.inf]
 SCORINGS = ["dot", "cosine", "scaled-dot"]
 
-held = settings(max_examples=40, deadline=None, derandomize=True)
+reproducible = settings(max_examples=40, deadline=None, derandomize=True)
 sizes = st.integers(1, 6)
 seeds = st.integers(0, 2**32 - 1)
 
@@ -35,10 +35,10 @@ def tokens(draw, n_query=None, n_key=None):
     return rng, query, rng.normal(size=(*leading, n_key, d_key)), rng.normal(size=(*leading, n_key, d_value))
 
 
-@held
+@reproducible
 @given(tokens(), st.sampled_from(SCORINGS))
-def test_key_order_does_not_matter(given_tokens, scoring):
-    rng, q, k, v = given_tokens
+def test_key_order_does_not_matter(qkv, scoring):
+    rng, q, k, v = qkv
     order = rng.permutation(k.shape[-2])
     steps = attend(q, k, v, scoring=scoring)
     moved = attend(q, k[..., order, :], v[..., order, :], scoring=scoring)
@@ -46,10 +46,10 @@ def test_key_order_does_not_matter(given_tokens, scoring):
     np.testing.assert_allclose(moved.weights, steps.weights[..., order], **EXACT)
 
 
-@held
+@reproducible
 @given(tokens(), st.sampled_from(SCORINGS), st.sampled_from(["softmax", "none"]))
-def test_masked_key_equals_removed_key(given_tokens, scoring, normalisation):
-    rng, q, k, v = given_tokens
+def test_masked_key_equals_removed_key(qkv, scoring, normalisation):
+    rng, q, k, v = qkv
     kept = rng.random(k.shape[-2]) < 0.6
     options = {"scoring": scoring, "normalise": normalisation}
     masked = attend(q, k, v, mask=kept, **options)
@@ -59,67 +59,67 @@ def test_masked_key_equals_removed_key(given_tokens, scoring, normalisation):
     assert not masked.weights[..., ~kept].any()
 
 
-@held
+@reproducible
 @given(tokens(n_query=6, n_key=6), st.integers(1, 6))
-def test_a_causal_prefix_does_not_know_what_follows(given_tokens, n):
-    _, q, k, v = given_tokens
+def test_causal_prefix_does_not_depend_on_later_tokens(qkv, n):
+    _, q, k, v = qkv
     whole = attend(q, k, v, causal=True).context
     prefix = attend(q[..., :n, :], k[..., :n, :], v[..., :n, :], causal=True).context
     np.testing.assert_allclose(whole[..., :n, :], prefix, **EXACT)
 
 
-@held
+@reproducible
 @given(tokens(n_key=6), st.integers(0, 6))
-def test_cached_queries_equal_the_last_rows(given_tokens, n):
+def test_cached_queries_equal_the_last_rows(qkv, n):
     """With fewer queries than keys, the rows equal the last rows of the whole."""
-    _, _, k, v = given_tokens
+    _, _, k, v = qkv
     whole = attend(k, k, v, causal=True).context
     end = attend(k[..., n:, :], k, v, causal=True).context
     np.testing.assert_allclose(whole[..., n:, :], end, **EXACT)
 
 
-@held
+@reproducible
 @given(seeds, st.integers(1, 3), st.integers(1, 4))
-def test_shared_heads_equal_repeated_heads(seed, key_heads, group):
+def test_shared_heads_equal_repeated_heads(seed, kv_heads, group):
     rng = np.random.default_rng(seed)
-    q = rng.normal(size=(2, key_heads * group, 4, 3))
-    k, v = rng.normal(size=(2, key_heads, 5, 3)), rng.normal(size=(2, key_heads, 5, 2))
+    q = rng.normal(size=(2, kv_heads * group, 4, 3))
+    k, v = rng.normal(size=(2, kv_heads, 5, 3)), rng.normal(size=(2, kv_heads, 5, 2))
     shared = attend(q, k, v, causal=True)
-    for head in range(key_heads * group):
+    for head in range(kv_heads * group):
         own = attend(q[:, head], k[:, head // group], v[:, head // group], causal=True)
         np.testing.assert_allclose(shared.context[:, head], own.context, **EXACT)
         np.testing.assert_allclose(shared.contributions[:, head], own.contributions, **EXACT)
 
 
-@held
+@reproducible
 @given(tokens(), st.integers(0, 4) | st.none(), st.integers(0, 4) | st.none())
-def test_window_equals_mask(given_tokens, back, ahead):
-    _, q, k, v = given_tokens
+def test_window_equals_mask(qkv, back, ahead):
+    _, q, k, v = qkv
     n_query, n_key = q.shape[-2], k.shape[-2]
     mask = np.zeros((n_query, n_key), bool)
     for i in range(n_query):
         for j in range(n_key):
-            place = i + n_key - n_query
-            mask[i, j] = (back is None or place - j <= back) and (ahead is None or j - place <= ahead)
+            position = i + n_key - n_query
+            mask[i, j] = (back is None or position - j <= back) and (ahead is None or j - position <= ahead)
     np.testing.assert_array_equal(attend(q, k, v, window=(back, ahead)).context, attend(q, k, v, mask=mask).context)
     if back is not None and back == ahead:
         np.testing.assert_array_equal(attend(q, k, v, window=back + 1).context, attend(q, k, v, mask=mask).context)
 
 
-@held
+@reproducible
 @given(tokens())
-def test_a_bias_of_minus_infinity_is_a_mask(given_tokens):
-    rng, q, k, v = given_tokens
+def test_bias_of_minus_infinity_is_a_mask(qkv):
+    rng, q, k, v = qkv
     mask = rng.random((q.shape[-2], k.shape[-2])) < 0.6
     by_bias, by_mask = attend(q, k, v, bias=np.where(mask, 0, -np.inf)), attend(q, k, v, mask=mask)
     np.testing.assert_array_equal(by_bias.weights, by_mask.weights)
     np.testing.assert_array_equal(by_bias.context, by_mask.context)
 
 
-@held
+@reproducible
 @given(tokens(), st.sampled_from(["softmax", "sum", "none"]))
-def test_fully_masked_query_gets_zeros(given_tokens, normalisation):
-    _, q, k, v = given_tokens
+def test_fully_masked_query_gets_zeros(qkv, normalisation):
+    _, q, k, v = qkv
     steps = attend(np.abs(q), np.abs(k), v, mask=np.zeros(k.shape[-2], bool), normalise=normalisation)
     assert not steps.weights.any()
     assert not steps.context.any()
@@ -129,8 +129,8 @@ def test_no_keys_and_no_queries(library):
     def put(*size):
         return library.array(np.ones(size))
 
-    nothing_to_see = attend(put(2, 3), put(0, 3), put(0, 4), causal=True)
-    assert library.numpy(nothing_to_see.context).tolist() == [[0] * 4] * 2
+    no_keys = attend(put(2, 3), put(0, 3), put(0, 4), causal=True)
+    assert library.numpy(no_keys.context).tolist() == [[0] * 4] * 2
     assert tuple(attend(put(0, 3), put(2, 3), put(2, 4)).context.shape) == (0, 4)
     assert tuple(attend(put(0, 3), put(0, 3), put(0, 4), causal=True).context.shape) == (0, 4)
     assert library.numpy(attend(put(2, 3), put(0, 3), put(0, 4), normalise="sum").context).tolist() == [[0] * 4] * 2
@@ -144,53 +144,53 @@ def poisoned(rng, q, k, v, bad):
     mask = rng.random((q.shape[-2], k.shape[-2])) < 0.7
     mask[:, rng.integers(k.shape[-2])] = False
     mask[rng.integers(q.shape[-2])] = False
-    seen_key, seeing_query = mask.any(axis=0), mask.any(axis=1)
+    attended_key, attending_query = mask.any(axis=0), mask.any(axis=1)
     q, k, v = q.copy(), k.copy(), v.copy()
-    q[..., ~seeing_query, :], k[..., ~seen_key, :], v[..., ~seen_key, :] = bad, bad, bad
+    q[..., ~attending_query, :], k[..., ~attended_key, :], v[..., ~attended_key, :] = bad, bad, bad
     return mask, q, k, v
 
 
-@held
+@reproducible
 @given(tokens(), st.sampled_from(BAD), st.sampled_from([*SCORINGS, "additive"]))
-def test_masked_nonfinite_numbers_change_no_bit(given_tokens, bad, scoring):
-    rng, q, k, v = given_tokens
+def test_masked_nonfinite_numbers_change_no_bit(qkv, bad, scoring):
+    rng, q, k, v = qkv
     if scoring == "additive":
         d_key = q.shape[-1]
         scoring = Additive(rng.normal(size=(d_key, 3)), rng.normal(size=(d_key, 3)), rng.normal(size=3))
-    mask, *spoilt = poisoned(rng, q, k, v, bad)
-    clean, dirty = attend(q, k, v, mask=mask, scoring=scoring), attend(*spoilt, mask=mask, scoring=scoring)
+    mask, *poisoned_inputs = poisoned(rng, q, k, v, bad)
+    clean, dirty = attend(q, k, v, mask=mask, scoring=scoring), attend(*poisoned_inputs, mask=mask, scoring=scoring)
     np.testing.assert_array_equal(dirty.weights, clean.weights)
     np.testing.assert_array_equal(dirty.context, clean.context)
     np.testing.assert_array_equal(dirty.contributions, clean.contributions)
 
 
-@held
+@reproducible
 @given(tokens(n_query=5, n_key=5), st.sampled_from(BAD), st.integers(1, 4))
-def test_nonfinite_token_reaches_only_queries_that_attend_to_it(given_tokens, bad, place):
-    _, q, k, v = given_tokens
+def test_nonfinite_token_reaches_only_queries_that_attend_to_it(qkv, bad, position):
+    _, q, k, v = qkv
     clean = attend(q, k, v, causal=True).context
-    for spoilt_key in (True, False):
-        spoilt_k, spoilt_v = k.copy(), v.copy()
-        (spoilt_k if spoilt_key else spoilt_v)[..., place, :] = bad
-        dirty = attend(q, spoilt_k, spoilt_v, causal=True).context
-        np.testing.assert_array_equal(dirty[..., :place, :], clean[..., :place, :])
-        assert np.isnan(dirty[..., place:, :]).all()
+    for poison_key in (True, False):
+        poisoned_k, poisoned_v = k.copy(), v.copy()
+        (poisoned_k if poison_key else poisoned_v)[..., position, :] = bad
+        dirty = attend(q, poisoned_k, poisoned_v, causal=True).context
+        np.testing.assert_array_equal(dirty[..., :position, :], clean[..., :position, :])
+        assert np.isnan(dirty[..., position:, :]).all()
 
 
 def masked_gradients(bad, seed, scoring="scaled-dot", softcap=None):
     rng = np.random.default_rng(seed)
     shape = (2, 4, 3)
-    mask, *spoilt = poisoned(rng, *(rng.normal(size=shape) for _ in range(3)), bad)
-    inputs = [torch.tensor(each, requires_grad=True) for each in spoilt]
+    mask, *poisoned_inputs = poisoned(rng, *(rng.normal(size=shape) for _ in range(3)), bad)
+    inputs = [torch.tensor(array, requires_grad=True) for array in poisoned_inputs]
     steps = attend(*inputs, mask=torch.tensor(mask), scoring=scoring, softcap=softcap)
     (steps.context.sum() + steps.contributions.sum()).backward()
-    return [each.grad for each in inputs]
+    return [array.grad for array in inputs]
 
 
-@held
+@reproducible
 @given(seeds, st.sampled_from(BAD), st.sampled_from(SCORINGS), st.sampled_from([None, 2.0]))
 def test_masked_gradients_are_finite(seed, bad, scoring, softcap):
-    assert all(torch.isfinite(each).all() for each in masked_gradients(bad, seed, scoring, softcap))
+    assert all(torch.isfinite(array).all() for array in masked_gradients(bad, seed, scoring, softcap))
 
 
 @pytest.mark.parametrize("bad", BAD)
@@ -198,12 +198,12 @@ def test_without_nan_safe_products_sums_and_gradients_are_nan(monkeypatch, bad):
     """Inverse: the two properties above need `zero_nonfinite`."""
     rng = np.random.default_rng(0)
     q, k, v = (rng.normal(size=(4, 3)) for _ in range(3))
-    mask, *spoilt = poisoned(rng, q, k, v, bad)
+    mask, *poisoned_inputs = poisoned(rng, q, k, v, bad)
     monkeypatch.setattr(nan_safe, "zero_nonfinite", lambda xp, array: (array, None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        assert not np.array_equal(attend(*spoilt, mask=mask).context, attend(q, k, v, mask=mask).context)
-    assert not all(torch.isfinite(each).all() for each in masked_gradients(bad, 0))
+        assert not np.array_equal(attend(*poisoned_inputs, mask=mask).context, attend(q, k, v, mask=mask).context)
+    assert not all(torch.isfinite(array).all() for array in masked_gradients(bad, 0))
 
 
 def test_plain_softmax_gives_nan_for_fully_masked_rows(monkeypatch):
@@ -265,19 +265,19 @@ def test_error_is_within_the_rounding_bound(library, dtype, size, causal):
         assert ((context - exact).abs() <= bound).all()
 
 
-@pytest.mark.parametrize("slip", ["half precision", "scale"])
-def test_larger_errors_exceed_the_rounding_bound(slip):
+@pytest.mark.parametrize("error", ["half precision", "scale"])
+def test_larger_errors_exceed_the_rounding_bound(error):
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 8, 64, 64) for _ in range(3))
     exact = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
-    context = attend(q * 1.01, k, v).context if slip == "scale" else attend(q, k, v.bfloat16().float()).context
+    context = attend(q * 1.01, k, v).context if error == "scale" else attend(q, k, v.bfloat16().float()).context
     assert not ((context - exact).abs() <= attention_error_bound(q, k, v, causal_mask(64, 64, False), 1 / 8)).all()
 
 
-@held
+@reproducible
 @given(tokens())
-def test_the_libraries_agree(given_tokens):
-    _, q, k, v = given_tokens
+def test_libraries_agree(qkv):
+    _, q, k, v = qkv
     on_numpy = attend(q, k, v, causal=True, softcap=3.0)
     on_torch = attend(*map(torch.tensor, (q, k, v)), causal=True, softcap=3.0)
     for name in on_numpy:

@@ -20,13 +20,13 @@ PROMPT = tuple(i % 9 + 1 for i in range(PAGE_SIZE + 8))
 @torch.inference_mode()
 def weights_alone(model, ids, source=None) -> dict[tuple[str, int, int], list[float]]:
     """Return the last token's weights of every head from one full pass."""
-    seen = []
-    given = {} if source is None else {"source": torch.tensor([source])}
-    model(torch.tensor([ids]), tap=Tap(seen.append, rows=[-1], stacks=["decoder"]), **given)
+    activations = []
+    source_argument = {} if source is None else {"source": torch.tensor([source])}
+    model(torch.tensor([ids]), tap=Tap(activations.append, rows=[-1], stacks=["decoder"]), **source_argument)
     return {
-        (one.place.part, one.place.layer, head): row[-1].tolist()
-        for one in seen
-        for head, row in zip(one.heads, one.array[0], strict=True)
+        (activation.path.part, activation.path.layer, head): row[-1].tolist()
+        for activation in activations
+        for head, row in zip(activation.heads, activation.array[0], strict=True)
     }
 
 
@@ -40,16 +40,16 @@ def test_every_token_event_has_its_top_attention(kind):
     response = engine.submit(Request(prompt, SamplingParams(5), source, attention_query=AttentionQuery(top_k=4)))
     run(engine)
     events = [event for event in response.pop_all() if isinstance(event, Token)]
-    written = token_ids(events)
-    assert written == alone(kind, prompt, source, 5)
+    generated = token_ids(events)
+    assert generated == alone(kind, prompt, source, 5)
     for event in events:
-        expected = weights_alone(model, [*prompt, *written[: event.index]], source)
-        assert {(one.part, one.layer, one.head) for one in event.attention} == expected.keys()
-        for one in event.attention:
-            weights = expected[one.part, one.layer, one.head]
+        expected = weights_alone(model, [*prompt, *generated[: event.index]], source)
+        assert {(head.part, head.layer, head.head) for head in event.attention} == expected.keys()
+        for head in event.attention:
+            weights = expected[head.part, head.layer, head.head]
             best = sorted(weights, reverse=True)[:4]
-            assert [weight for _, weight in one.keys] == pytest.approx([w for w in best if w > 0], abs=1e-9)
-            assert all(weights[place] == pytest.approx(weight, abs=1e-9) for place, weight in one.keys)
+            assert [weight for _, weight in head.keys] == pytest.approx([w for w in best if w > 0], abs=1e-9)
+            assert all(weights[position] == pytest.approx(weight, abs=1e-9) for position, weight in head.keys)
 
 
 def test_positions_are_absolute_after_window_eviction():
@@ -59,32 +59,31 @@ def test_positions_are_absolute_after_window_eviction():
     run(engine)
     for event in response.pop_all():
         if isinstance(event, Token):
-            (one,) = event.attention
+            (head,) = event.attention
             last = 7 * len(PROMPT) + event.index - 1
-            assert {place for place, _ in one.keys} <= set(range(last - 4, last + 1))
+            assert {position for position, _ in head.keys} <= set(range(last - 4, last + 1))
 
 
 def test_only_requested_layers_and_heads_are_reported():
     engine = Engine(model_of("decoder"))
-    watching = engine.submit(Request((1, 2), SamplingParams(3), n=2, attention_query=AttentionQuery((1,), (0,), 1)))
+    queried = engine.submit(Request((1, 2), SamplingParams(3), n=2, attention_query=AttentionQuery((1,), (0,), 1)))
     other = engine.submit(Request((1, 2), SamplingParams(3)))
     run(engine)
-    for event in watching.pop_all():
+    for event in queried.pop_all():
         if isinstance(event, Token):
-            assert [(one.part, one.layer, one.head, len(one.keys)) for one in event.attention] == [
-                ("attention", 1, 0, 1)
-            ]
+            (head,) = event.attention
+            assert (head.part, head.layer, head.head, len(head.keys)) == ("attention", 1, 0, 1)
     assert not [event for event in other.pop_all() if isinstance(event, Token) and event.attention]
 
 
 @pytest.mark.parametrize(
-    ("kind", "watch", "message"),
+    ("kind", "query", "message"),
     [
         ("decoder", AttentionQuery(layers=(2,)), "no layer 2"),
         ("decoder", AttentionQuery(heads=(-1,)), "no head -1"),
         ("lstm", AttentionQuery(layers=(0,)), "no layer 0"),
     ],
 )
-def test_missing_layers_and_heads_are_rejected(kind, watch, message):
+def test_missing_layers_and_heads_are_rejected(kind, query, message):
     with pytest.raises(InvalidInput, match=message):
-        Engine(model_of(kind)).submit(Request((1,), attention_query=watch))
+        Engine(model_of(kind)).submit(Request((1,), attention_query=query))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.models.tiny_models import DECODERS, SOURCED, WRITERS, make
+from tests.models.tiny_models import DECODERS, GENERATIVE_MODELS, SEQ2SEQ_MODELS, make
 
 from peasy.errors import InvalidInput
 from peasy.generation.beam_search import BeamSearchParams, beam_search
@@ -18,25 +18,29 @@ from peasy.nn import config as nn_config
 SOURCES = [[4, 8, 15, 16], [23], [42, 4, 8]]
 PROMPTS = [[5, 9, 2], [7], [3, 3, 8, 1, 4, 9]]
 TINY = kinds.DecoderConfig(
-    4, 16, nn_config.StackConfig(2, nn_config.AttentionConfig(2), nn_config.MLPConfig(24)), 16, special_tokens=kinds.SpecialTokensConfig(eos=(0,))
-)  # fmt: skip
+    4,
+    16,
+    nn_config.StackConfig(2, nn_config.AttentionConfig(2), nn_config.MLPConfig(24)),
+    16,
+    special_tokens=kinds.SpecialTokensConfig(eos=(0,)),
+)
 
 
 def inputs_for(model):
-    return {"source": SOURCES} if model.reads_source else {"prompts": PROMPTS}
+    return {"source": SOURCES} if model.is_encoder_decoder else {"prompts": PROMPTS}
 
 
-def ends_at(model, end):
-    model.config = replace(model.config, special=replace(model.config.special, end=end))
+def with_eos(model, eos):
+    model.config = replace(model.config, special_tokens=replace(model.config.special_tokens, eos=eos))
     return model
 
 
-def exhaustive(model, prompt, length, penalty, end=0):
+def exhaustive(model, prompt, length, penalty, eos=0):
     """Score every sequence up to a length by a full forward pass; best first."""
     results = []
     for size in range(1, length + 1):
-        for ids in itertools.product(range(model.config.vocabulary), repeat=size):
-            if end in ids[:-1] or (size < length and ids[-1] != end):
+        for ids in itertools.product(range(model.config.vocab_size), repeat=size):
+            if eos in ids[:-1] or (size < length and ids[-1] != eos):
                 continue
             with torch.inference_mode():
                 logprobs = torch.log_softmax(model(torch.tensor([[*prompt, *ids]]))[0].double(), -1)
@@ -50,52 +54,52 @@ def exhaustive(model, prompt, length, penalty, end=0):
 def test_wide_beams_match_exhaustive_search(penalty, seed):
     model = make(TINY, seed=seed, double=True)
     best = exhaustive(model, [1, 2], 4, penalty)[:5]
-    beams = BeamSearchParams(num_beams=400, max_tokens=4, length_penalty=penalty, n=5, early_stopping="sure")
-    results = beam_search(model, [[1, 2]], beams)[0].hypotheses
+    params = BeamSearchParams(num_beams=400, max_tokens=4, length_penalty=penalty, n=5, early_stopping="never")
+    results = beam_search(model, [[1, 2]], params)[0].hypotheses
     assert [hypothesis.ids for hypothesis in results] == [ids for _, ids in best]
     assert [hypothesis.score for hypothesis in results] == pytest.approx([score for score, _ in best])
 
 
 def test_a_narrow_beam_can_miss_the_best():
     """The inverse of the test above: not every search finds the best."""
+    params = BeamSearchParams(num_beams=1, max_tokens=3, length_penalty=0.0)
     models = (make(TINY, seed=seed, double=True) for seed in range(20))
     assert any(
-        beam_search(model, [[1, 2]], BeamSearchParams(num_beams=1, max_tokens=3, length_penalty=0.0))[0]
-        .hypotheses[0]
-        .ids
-        != exhaustive(model, [1, 2], 3, 0.0)[0][1]
+        beam_search(model, [[1, 2]], params)[0].hypotheses[0].ids != exhaustive(model, [1, 2], 3, 0.0)[0][1]
         for model in models
     )
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", GENERATIVE_MODELS)
 def test_one_beam_is_greedy(name):
-    model = make(WRITERS[name], double=True)
-    given = inputs_for(model)
+    model = make(GENERATIVE_MODELS[name], double=True)
+    inputs = inputs_for(model)
     results = [
-        list(hypothesis.hypotheses[0].ids)
-        for hypothesis in beam_search(model, params=BeamSearchParams(num_beams=1, max_tokens=8), **given)
+        list(result.hypotheses[0].ids)
+        for result in beam_search(model, params=BeamSearchParams(num_beams=1, max_tokens=8), **inputs)
     ]
-    assert results == generate(model, sampling=SamplingParams(8), **given)
+    assert results == generate(model, sampling=SamplingParams(8), **inputs)
 
 
-@pytest.mark.parametrize("name", ["rotary", "window", "lstm", "ngram", "both", "recurrent-translator"])
+@pytest.mark.parametrize("name", ["rotary", "window", "lstm", "ngram", "seq2seq", "recurrent-translator"])
 def test_batched_search_equals_single_searches(name):
-    model = ends_at(make(WRITERS[name], double=True), (3, 11))
-    given, beams = inputs_for(model), BeamSearchParams(num_beams=3, max_tokens=7, n=3)
-    together = beam_search(model, params=beams, **given)
+    model = with_eos(make(GENERATIVE_MODELS[name], double=True), (3, 11))
+    inputs, params = inputs_for(model), BeamSearchParams(num_beams=3, max_tokens=7, n=3)
+    together = beam_search(model, params=params, **inputs)
     for row, results in enumerate(together):
-        alone = beam_search(model, params=beams, **{key: [value[row]] for key, value in given.items()})[0]
+        alone = beam_search(model, params=params, **{key: [value[row]] for key, value in inputs.items()})[0]
         assert [hypothesis.ids for hypothesis in alone.hypotheses] == [
             hypothesis.ids for hypothesis in results.hypotheses
         ]
 
 
-@pytest.mark.parametrize("name", ["rotary", "lstm", "both"])
+@pytest.mark.parametrize("name", ["rotary", "lstm", "seq2seq"])
 def test_scores_equal_those_of_a_full_forward_pass(name):
-    model = ends_at(make(WRITERS[name], double=True), (3,))
-    given = inputs_for(model)
-    for row, results in enumerate(beam_search(model, params=BeamSearchParams(num_beams=4, max_tokens=6, n=4), **given)):
+    model = with_eos(make(GENERATIVE_MODELS[name], double=True), (3,))
+    inputs = inputs_for(model)
+    for row, results in enumerate(
+        beam_search(model, params=BeamSearchParams(num_beams=4, max_tokens=6, n=4), **inputs)
+    ):
         assert [hypothesis.score for hypothesis in results.hypotheses] == sorted(
             (hypothesis.score for hypothesis in results.hypotheses), reverse=True
         )
@@ -116,34 +120,26 @@ def test_beams_sharing_a_state_would_be_detected(monkeypatch):
     """The inverse: a fork that returns the same state."""
     from peasy.nn.kv_cache import KVCache
 
-    model, beams = make(DECODERS["rotary"], double=True), BeamSearchParams(num_beams=4, max_tokens=6, n=4)
-    right = beam_search(model, PROMPTS, beams)
+    model, params = make(DECODERS["rotary"], double=True), BeamSearchParams(num_beams=4, max_tokens=6, n=4)
+    expected = beam_search(model, PROMPTS, params)
     monkeypatch.setattr(KVCache, "fork", lambda self: self)
-    assert beam_search(model, PROMPTS, beams) != right
+    assert beam_search(model, PROMPTS, params) != expected
 
 
 def test_the_source_is_encoded_once(monkeypatch):
-    model, read = make(SOURCED["both"]), []
+    model, calls = make(SEQ2SEQ_MODELS["seq2seq"]), []
     encode = type(model).encode
-    monkeypatch.setattr(type(model), "encode", lambda self, *a, **k: read.append(1) or encode(self, *a, **k))
+    monkeypatch.setattr(type(model), "encode", lambda self, *a, **k: calls.append(1) or encode(self, *a, **k))
     beam_search(model, params=BeamSearchParams(num_beams=4, max_tokens=6), source=SOURCES)
-    assert len(read) == len(SOURCES)
+    assert len(calls) == len(SOURCES)
 
 
 def test_length_penalty_prefers_long_or_short_sequences():
-    model = ends_at(make(DECODERS["rotary"], double=True), tuple(range(0, 61, 4)))
-    lengths = [
-        len(
-            beam_search(
-                model,
-                [[5]],
-                BeamSearchParams(num_beams=8, max_tokens=12, length_penalty=penalty, early_stopping="sure"),
-            )[0]
-            .hypotheses[0]
-            .ids
-        )
-        for penalty in (-2.0, 0.0, 4.0)
-    ]
+    model = with_eos(make(DECODERS["rotary"], double=True), tuple(range(0, 61, 4)))
+    lengths = []
+    for penalty in (-2.0, 0.0, 4.0):
+        params = BeamSearchParams(num_beams=8, max_tokens=12, length_penalty=penalty, early_stopping="never")
+        lengths.append(len(beam_search(model, [[5]], params)[0].hypotheses[0].ids))
     assert lengths == sorted(lengths)
     assert lengths[0] < lengths[-1]
 
@@ -152,16 +148,17 @@ def test_a_failing_prompt_does_not_affect_the_others():
     model = make(DECODERS["learned"])
     results = beam_search(model, [[5, 9], [], [61], [1] * 65], BeamSearchParams(max_tokens=4))
     assert results[0] == beam_search(model, [[5, 9]], BeamSearchParams(max_tokens=4))[0]
-    assert [one.error is None for one in results] == [True, False, False, False]
+    assert [result.error is None for result in results] == [True, False, False, False]
     with torch.no_grad():
         model.embedding.token.weight[7] = math.nan
     assert "not finite" in beam_search(model, [[5]], BeamSearchParams(max_tokens=2))[0].error.message
 
 
 def test_invalid_parameters_are_rejected():
-    for wrong in ({"width": 0}, {"n": 5}, {"length_penalty": math.nan}, {"patience": "never"}, {"max_tokens": 0}):
+    invalid = {"num_beams": 0, "n": 5, "length_penalty": math.nan, "early_stopping": "sure", "max_tokens": 0}
+    for name, value in invalid.items():
         with pytest.raises(InvalidInput):
-            BeamSearchParams(**wrong)
+            BeamSearchParams(**{name: value})
     with pytest.raises(InvalidInput, match="prompt is empty"):
         beam_search(make(DECODERS["learned"]))
 

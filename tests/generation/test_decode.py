@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.models.tiny_models import BASELINES, DECODERS, ENCODERS, SOURCED, WRITERS, make, some_ids
+from tests.models.tiny_models import BASELINES, DECODERS, ENCODERS, GENERATIVE_MODELS, SEQ2SEQ_MODELS, make, some_ids
 
 from peasy.errors import InvalidInput
 from peasy.generation import decode as decode_module
@@ -21,72 +21,72 @@ SOURCES = [[4, 8, 15, 16], [23], [42, 4, 8]]
 
 
 def inputs_for(model):
-    return {"source": SOURCES} if model.reads_source else {"prompts": PROMPTS}
+    return {"source": SOURCES} if model.is_encoder_decoder else {"prompts": PROMPTS}
 
 
-def single_input(given, row):
-    return {key: [value[row]] for key, value in given.items()}
+def single_input(inputs, row):
+    return {key: [value[row]] for key, value in inputs.items()}
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", GENERATIVE_MODELS)
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_cached_equals_uncached(name, temperature):
-    model = make(WRITERS[name], double=True)
+    model = make(GENERATIVE_MODELS[name], double=True)
     sampling = SamplingParams(12, temperature, seed=7)
-    given = inputs_for(model)
-    assert generate(model, sampling=sampling, **given) == generate(model, sampling=sampling, cached=False, **given)
+    inputs = inputs_for(model)
+    assert generate(model, sampling=sampling, **inputs) == generate(model, sampling=sampling, use_cache=False, **inputs)
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", GENERATIVE_MODELS)
 def test_batched_decoding_equals_single_sequences(name):
-    model = make(WRITERS[name], double=True)
-    given = inputs_for(model)
-    together = generate(model, sampling=SamplingParams(10, 0.9, seed=3), **given)
-    for row, text in enumerate(together):
-        assert generate(model, sampling=SamplingParams(10, 0.9, seed=3 + row), **single_input(given, row)) == [text]
+    model = make(GENERATIVE_MODELS[name], double=True)
+    inputs = inputs_for(model)
+    together = generate(model, sampling=SamplingParams(10, 0.9, seed=3), **inputs)
+    for row, ids in enumerate(together):
+        assert generate(model, sampling=SamplingParams(10, 0.9, seed=3 + row), **single_input(inputs, row)) == [ids]
 
 
 @pytest.mark.parametrize("name", DECODERS | BASELINES)
 def test_greedy_takes_the_argmax(name):
     model = make((DECODERS | BASELINES)[name], double=True)
-    text = list(PROMPTS[0])
-    for new in generate(model, [text], SamplingParams(8))[0]:
+    ids = list(PROMPTS[0])
+    for new in generate(model, [ids], SamplingParams(8))[0]:
         with torch.inference_mode():
-            assert new == int(model(torch.tensor([text]))[0, -1].argmax())
-        text.append(new)
+            assert new == int(model(torch.tensor([ids]))[0, -1].argmax())
+        ids.append(new)
 
 
 def test_tokens_with_probability_zero_are_never_sampled():
     model = make(DECODERS["learned-offset"])
     with torch.no_grad():
-        model.head.bias[::2] = -torch.inf
-    drawn = generate(model, [[5]] * 64, SamplingParams(20, 5.0))
-    assert all(new % 2 for text in drawn for new in text)
+        model.lm_head.bias[::2] = -torch.inf
+    samples = generate(model, [[5]] * 64, SamplingParams(20, 5.0))
+    assert all(new % 2 for ids in samples for new in ids)
 
 
 def test_eos_ends_only_its_own_sequence():
     model = make(DECODERS["rotary"])
     free = generate(model, PROMPTS, SamplingParams(15))
     end = free[1][4]
-    model.config = replace(model.config, special=replace(model.config.special_tokens, end=(end,)))
-    for text, all_of_it in zip(generate(model, PROMPTS, SamplingParams(15)), free, strict=True):
-        stop = all_of_it.index(end) + 1 if end in all_of_it else 15
-        assert text == all_of_it[:stop]
+    model.config = replace(model.config, special_tokens=replace(model.config.special_tokens, eos=(end,)))
+    for ids, unlimited in zip(generate(model, PROMPTS, SamplingParams(15)), free, strict=True):
+        length = unlimited.index(end) + 1 if end in unlimited else 15
+        assert ids == unlimited[:length]
 
 
 def test_closing_the_iterator_stops_decoding():
     model = make(DECODERS["rotary"])
-    steps = decode(model, PROMPTS, SamplingParams(1000))
-    assert isinstance(next(steps), Pass)
-    assert next(steps).sampled.id >= 0
-    steps.close()
-    assert list(steps) == []
+    events = decode(model, PROMPTS, SamplingParams(1000))
+    assert isinstance(next(events), Pass)
+    assert next(events).sampled.id >= 0
+    events.close()
+    assert list(events) == []
 
 
 def test_the_seed_determines_the_output():
     model = make(DECODERS["rotary"])
-    one, same, other = (generate(model, PROMPTS, SamplingParams(20, 1.0, seed)) for seed in (1, 1, 2))
-    assert one == same != other
+    first, same, other = (generate(model, PROMPTS, SamplingParams(20, 1.0, seed)) for seed in (1, 1, 2))
+    assert first == same != other
 
 
 def test_missing_prompts_are_rejected():
@@ -95,25 +95,24 @@ def test_missing_prompts_are_rejected():
         with pytest.raises(InvalidInput, match="prompt is empty"):
             generate(model, prompts)
     with pytest.raises(InvalidInput, match="3 sources and 1 prompts"):
-        generate(make(SOURCED["both"]), [[1]], source=SOURCES)
+        generate(make(SEQ2SEQ_MODELS["seq2seq"]), [[1]], source=SOURCES)
     with pytest.raises(InvalidInput, match="cannot generate text"):
         generate(make(ENCODERS["encoder"]), [[1]])
     with pytest.raises(InvalidInput, match="temperature is -1"):
         SamplingParams(temperature=-1.0)
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_learned_positions_limit_the_length(cached):
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_learned_positions_limit_the_length(use_cache):
     model = make(DECODERS["learned"])
-    written = generate(model, some_ids(2, 60).tolist(), SamplingParams(20), cached=cached)
-    assert [len(text) for text in written] == [5, 5]
+    generated = generate(model, some_ids(2, 60).tolist(), SamplingParams(20), use_cache=use_cache)
+    assert [len(ids) for ids in generated] == [5, 5]
     with pytest.raises(InvalidInput, match="has 65 tokens; this model reads at most 64"):
-        generate(model, some_ids(1, 65).tolist(), SamplingParams(20), cached=cached)
+        generate(model, some_ids(1, 65).tolist(), SamplingParams(20), use_cache=use_cache)
 
 
 def test_inference_mode_does_not_leak_between_steps():
-    steps = decode(make(DECODERS["rotary"]), PROMPTS, SamplingParams(3))
-    for _ in steps:
+    for _ in decode(make(DECODERS["rotary"]), PROMPTS, SamplingParams(3)):
         assert not torch.is_inference_mode_enabled()
 
 
@@ -126,13 +125,13 @@ def test_no_gradients_are_kept():
 # Prefill: in chunks, once for shared prompts, with NaN in unused capacity.
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", GENERATIVE_MODELS)
 @pytest.mark.parametrize("chunk", [1, 2, 4])
 def test_chunked_prefill_equals_full_prefill(name, chunk):
-    model = make(WRITERS[name], double=True)
-    given = inputs_for(model)
-    assert generate(model, sampling=SamplingParams(6), chunk=chunk, **given) == generate(
-        model, sampling=SamplingParams(6), **given
+    model = make(GENERATIVE_MODELS[name], double=True)
+    inputs = inputs_for(model)
+    assert generate(model, sampling=SamplingParams(6), prefill_chunk=chunk, **inputs) == generate(
+        model, sampling=SamplingParams(6), **inputs
     )
 
 
@@ -142,7 +141,7 @@ def test_short_prompts_decode_during_chunked_prefill():
     first = next(event for event in events if isinstance(event, Token))
     passes = [event for event in events if isinstance(event, Pass)]
     assert first.choice == 1
-    assert [{n: new for n, new, _ in one.sequences} for one in passes[:3]] == [{0: 3, 1: 1}] * 3
+    assert [{n: new for n, new, _ in forward.sequences} for forward in passes[:3]] == [{0: 3, 1: 1}] * 3
     assert passes[0].sequences == ((0, 3, 0), (1, 1, 0))
 
 
@@ -159,16 +158,16 @@ def test_equal_prompts_are_prefilled_once():
 
 def agree(model, prompts, seed):
     """True if cached decoding with a random prefill chunk equals uncached decoding."""
-    draw = torch.Generator().manual_seed(seed)
-    chunk = int(torch.randint(1, 9, (), generator=draw))
-    cached = generate(model, prompts, SamplingParams(6), chunk=chunk)
-    return cached == generate(model, prompts, SamplingParams(6), cached=False)
+    generator = torch.Generator().manual_seed(seed)
+    chunk = int(torch.randint(1, 9, (), generator=generator))
+    cached = generate(model, prompts, SamplingParams(6), prefill_chunk=chunk)
+    return cached == generate(model, prompts, SamplingParams(6), use_cache=False)
 
 
 def some_prompts(count, seed):
-    draw = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(1, 24, (count,), generator=draw).tolist()
-    return [torch.randint(1, 61, (length,), generator=draw).tolist() for length in lengths]
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 24, (count,), generator=generator).tolist()
+    return [torch.randint(1, 61, (length,), generator=generator).tolist() for length in lengths]
 
 
 @pytest.fixture
@@ -208,7 +207,7 @@ def test_a_cache_exposing_unused_capacity_would_be_detected(poisoned, monkeypatc
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     monkeypatch.setattr(LayerKVCache, "extend", extend_too_far)
-    model = make(DECODERS["nowhere"], double=True)
+    model = make(DECODERS["no-position"], double=True)
     with pytest.raises((AssertionError, RuntimeError, InvalidInput)):
         assert agree(model, some_prompts(2, 1), 1)
 
@@ -237,62 +236,64 @@ def test_an_invalid_prompt_does_not_affect_the_others():
 
 def test_an_empty_prompt_starts_with_bos():
     model = make(DECODERS["rotary"])
-    model.config = replace(model.config, special=replace(model.config.special_tokens, begin=7))
+    model.config = replace(model.config, special_tokens=replace(model.config.special_tokens, bos=7))
     assert generate(model, [[]], SamplingParams(5)) == generate(model, [[7]], SamplingParams(5))
 
 
 def test_truncation_keeps_the_last_tokens():
     model = make(DECODERS["learned"])
     text = some_ids(1, 90).tolist()[0]
-    generated = generate(model, [text], SamplingParams(10), long="last")[0]
+    generated = generate(model, [text], SamplingParams(10), truncation="left")[0]
     assert len(generated) == 10
     assert generated == generate(model, [text[-55:]], SamplingParams(10))[0]
-    assert len(generate(model, [text], SamplingParams(1000), long="last")[0]) == 64
+    assert len(generate(model, [text], SamplingParams(1000), truncation="left")[0]) == 64
 
 
-class Sick(torch.nn.Module):
-    """A model whose logits become NaN after the token 9, for that sequence alone."""
+class NanAfterNine(torch.nn.Module):
+    """Model whose logits become NaN after the token 9, for that sequence alone."""
 
     def __init__(self, model):
         super().__init__()
-        self.inner, self.config, self.reads_source = model, model.config, False
+        self.inner, self.config, self.is_encoder_decoder = model, model.config, False
 
     device = property(lambda self: torch.device("cpu"))
 
-    def start(self, **how):
-        return self.inner.new_state(**how)
+    def new_state(self, **options):
+        return self.inner.new_state(**options)
 
-    def read(self, texts, memories, **how):
-        logits = self.inner.forward_varlen(texts, memories, **how)
-        return [torch.full_like(row, torch.nan) if 9 in ids else row for ids, row in zip(texts, logits, strict=True)]
+    def forward_varlen(self, sequences, states, **options):
+        logits = self.inner.forward_varlen(sequences, states, **options)
+        return [
+            torch.full_like(row, torch.nan) if 9 in ids else row for ids, row in zip(sequences, logits, strict=True)
+        ]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_nan_logits_end_only_their_sequence(temperature):
     model = make(DECODERS["rotary"])
     prompts, sampling = [[5, 3], [9], [4]], SamplingParams(6, temperature, seed=1)
-    events = list(decode(Sick(model), prompts, sampling))
+    events = list(decode(NanAfterNine(model), prompts, sampling))
     last = final_events(events)
     assert (last[1].reason, last[1].num_tokens) == ("error", 0)
     assert isinstance(last[1].error, NoValidToken)
     for row in (0, 2):
-        got = [e.sampled.id for e in events if isinstance(e, Token) and e.choice == row]
-        whole = generate(model, [prompts[row]], replace(sampling, seed=1 + row))[0]
-        assert got == whole[: whole.index(9) + 1 if 9 in whole else None]
+        actual = [e.sampled.id for e in events if isinstance(e, Token) and e.choice == row]
+        expected = generate(model, [prompts[row]], replace(sampling, seed=1 + row))[0]
+        assert actual == expected[: expected.index(9) + 1 if 9 in expected else None]
     with pytest.raises(NoValidToken):
-        generate(Sick(model), prompts, sampling)
+        generate(NanAfterNine(model), prompts, sampling)
 
 
 def test_without_the_check_nan_would_be_sampled(monkeypatch):
     from peasy.generation import sampling
 
-    monkeypatch.setattr(sampling, "_argmax_finite", lambda scores: int(scores.argmax()))
-    events = list(decode(Sick(make(DECODERS["rotary"])), [[9]], SamplingParams(1)))
+    monkeypatch.setattr(sampling, "_argmax_finite", lambda logits: int(logits.argmax()))
+    events = list(decode(NanAfterNine(make(DECODERS["rotary"])), [[9]], SamplingParams(1)))
     assert final_events(events)[0].reason == "length"
 
 
 def test_encoder_decoder_models_need_a_source():
-    model = make(SOURCED["both"])
+    model = make(SEQ2SEQ_MODELS["seq2seq"])
     events = list(decode(model, None, SamplingParams(3), source=[[4, 8], [], [99]]))
     last = final_events(events)
     assert last[0].error is None
@@ -304,61 +305,61 @@ def test_encoder_decoder_models_need_a_source():
 
 
 @pytest.fixture(scope="module")
-def words():
+def tokenizer():
     return train_tokenizer(["the pizza came out of the oven, naïve café 日本語 🍕🍕"] * 9, "bpe", 300)
 
 
-class Script(torch.nn.Module):
-    """A model that generates the ids of a script, whatever its input."""
+class ScriptedModel(torch.nn.Module):
+    """Model that generates the ids of a script, whatever its input."""
 
-    reads_source = False
+    is_encoder_decoder = False
     device = property(lambda self: torch.device("cpu"))
 
-    def __init__(self, ids, vocabulary):
+    def __init__(self, ids, vocab_size):
         super().__init__()
-        self.ids, self.config = ids, preset("gpt-tiny", vocabulary=vocabulary)
-        self.vocabulary = vocabulary
+        self.ids, self.config = ids, preset("gpt-tiny", vocab_size=vocab_size)
 
-    def start(self, **how):
+    def new_state(self, **options):
         return [0]
 
-    def read(self, texts, memories, **how):
+    def forward_varlen(self, sequences, states, **options):
         all_logits = []
-        for state in memories:
-            logits = torch.zeros(self.vocabulary)
+        for state in states:
+            logits = torch.zeros(self.config.vocab_size)
             logits[self.ids[state[0]]] = 9.0
             state[0] += 1
             all_logits.append(logits)
         return all_logits
 
 
-def script_events(words, text, **how):
-    ids = words.ids([text])[0]
-    events = list(decode(Script(ids, len(words)), [[1]], SamplingParams(len(ids), **how), tokenizer=words))
+def script_events(tokenizer, text, **options):
+    ids = tokenizer.encode_batch_ids([text])[0]
+    model, sampling = ScriptedModel(ids, len(tokenizer)), SamplingParams(len(ids), **options)
+    events = list(decode(model, [[1]], sampling, tokenizer=tokenizer))
     pieces = [event.text for event in events if isinstance(event, Token | Ended)]
     return pieces, final_events(events)[0]
 
 
-def test_text_never_contains_partial_characters(words):
+def test_text_never_contains_partial_characters(tokenizer):
     text = "naïve café 日本語 🍕 ok"
-    pieces, last = script_events(words, text)
+    pieces, last = script_events(tokenizer, text)
     assert "".join(pieces) == text
     assert not any("\ufffd" in piece for piece in pieces)
     assert last.reason == "length"
-    assert len(words.ids(["日"])[0]) > 1 or len(words.ids(["🍔"])[0]) > 1
+    assert len(tokenizer.encode_batch_ids(["日"])[0]) > 1 or len(tokenizer.encode_batch_ids(["🍔"])[0]) > 1
 
 
 @pytest.mark.parametrize("cut", range(1, 18))
-def test_stop_strings_are_removed_wherever_they_start(words, cut):
+def test_stop_strings_are_removed_wherever_they_start(tokenizer, cut):
     text = "the pizza came out of the oven"
     stop = text[cut : cut + 5]
-    pieces, last = script_events(words, text, stop=("zzz", stop))
+    pieces, last = script_events(tokenizer, text, stop=("zzz", stop))
     assert "".join(pieces) == text[: text.index(stop)]
     assert last.reason == "stop"
 
 
-def test_partial_matches_of_stop_strings_are_released(words):
-    pieces, last = script_events(words, "the pizza came out", stop=("came in", "outside"))
+def test_partial_matches_of_stop_strings_are_released(tokenizer):
+    pieces, last = script_events(tokenizer, "the pizza came out", stop=("came in", "outside"))
     assert "".join(pieces) == "the pizza came out"
     assert last.reason == "length"
 
@@ -368,9 +369,9 @@ def test_stop_strings_need_a_tokenizer():
         generate(make(DECODERS["rotary"]), [[1]], SamplingParams(3, stop=("x",)))
 
 
-def test_events_carry_log_probabilities(words):
-    model = build(preset("gpt-tiny", vocabulary=len(words)), seed=1)
-    events = list(decode(model, [[5, 9]], SamplingParams(3, logprobs=4), tokenizer=words))
+def test_events_carry_log_probabilities(tokenizer):
+    model = build(preset("gpt-tiny", vocab_size=len(tokenizer)), seed=1)
+    events = list(decode(model, [[5, 9]], SamplingParams(3, logprobs=4), tokenizer=tokenizer))
     tokens = [event for event in events if isinstance(event, Token)]
     with torch.inference_mode():
         expected = torch.log_softmax(model(torch.tensor([[5, 9]]))[0, -1].double(), -1)
@@ -380,11 +381,11 @@ def test_events_carry_log_probabilities(words):
 
 def test_sampling_parameters_per_sequence():
     model = make(DECODERS["rotary"], double=True)
-    ways = [SamplingParams(3), SamplingParams(6, 1.0, seed=5)]
-    together = generate(model, [[5, 9], [5, 9]], ways)
-    assert together == [generate(model, [[5, 9]], [way])[0] for way in ways]
+    params = [SamplingParams(3), SamplingParams(6, 1.0, seed=5)]
+    together = generate(model, [[5, 9], [5, 9]], params)
+    assert together == [generate(model, [[5, 9]], [own])[0] for own in params]
     with pytest.raises(InvalidInput, match="2 sequences but 1 sampling parameters"):
-        generate(model, [[5], [9]], ways[:1])
+        generate(model, [[5], [9]], params[:1])
 
 
 def test_a_shared_random_generator_would_be_detected(monkeypatch):
@@ -392,11 +393,11 @@ def test_a_shared_random_generator_would_be_detected(monkeypatch):
     import random
 
     shared = random.Random(0)
-    plain = Sampler.__init__
+    original = Sampler.__init__
 
-    def init(self, sampling, prompt=()):
-        plain(self, sampling, prompt)
-        self.chance = shared
+    def init(self, params, prompt=()):
+        original(self, params, prompt)
+        self.rng = shared
 
     model = make(DECODERS["rotary"])
     alone = [generate(model, [prompt], SamplingParams(8, 1.0, seed=3 + row))[0] for row, prompt in enumerate(PROMPTS)]

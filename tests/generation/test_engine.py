@@ -28,7 +28,7 @@ SHARED = tuple(random.Random(0).randrange(1, 7) for _ in range(3 * PAGE_SIZE))
 
 
 def some_request(rng: random.Random, sourced: bool) -> Request:
-    """A random request; prompts often share a prefix, sources are often equal."""
+    """Return a random request; prompts often share a prefix, sources are often equal."""
     prompt = SHARED[: rng.choice([1, 3, PAGE_SIZE - 1, PAGE_SIZE, PAGE_SIZE + 1, 2 * PAGE_SIZE + 5])]
     prompt += tuple(rng.randrange(1, 7) for _ in range(rng.randrange(4)))
     sampling = SamplingParams(
@@ -39,7 +39,7 @@ def some_request(rng: random.Random, sourced: bool) -> Request:
     return Request(prompt[:10] if sourced else prompt, sampling, source, n=rng.choice([1, 1, 1, 3]))
 
 
-def play(kind: str, seed: int, limits: EngineLimits = SMALL) -> tuple[Engine, int]:
+def run_randomly(kind: str, seed: int, limits: EngineLimits = SMALL) -> tuple[Engine, int]:
     """Submit, read and cancel requests at random; compare each with its output alone."""
     rng, engine = random.Random(seed), Engine(model_of(kind), limits=limits)
     pending = [some_request(rng, engine.model.is_encoder_decoder) for _ in range(12)]
@@ -54,12 +54,16 @@ def play(kind: str, seed: int, limits: EngineLimits = SMALL) -> tuple[Engine, in
         engine.step()
         for response in running:
             if rng.random() < 0.5:
-                events[response] += response.take()
+                events[response] += response.pop_all()
     for response, request in running.items():
-        events[response] += response.take()
-        for choice, text in enumerate(choices_alone(kind, request)):
+        events[response] += response.pop_all()
+        for choice, expected in enumerate(choices_alone(kind, request)):
             generated, end = token_ids(events[response], choice), final_events(events[response])[choice]
-            assert generated == (text if end.reason == "length" else text[: end.num_tokens]), (kind, seed, request)
+            assert generated == (expected if end.reason == "length" else expected[: end.num_tokens]), (
+                kind,
+                seed,
+                request,
+            )
             assert end.reason in ("length", "cancelled")
             checked += end.reason == "length"
     assert engine.running == []
@@ -71,39 +75,39 @@ def play(kind: str, seed: int, limits: EngineLimits = SMALL) -> tuple[Engine, in
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(2))
 def test_output_does_not_depend_on_the_batch(kind, seed):
-    engine, checked = play(kind, seed)
+    engine, checked = run_randomly(kind, seed)
     assert checked > 8
-    assert engine.stats.cached_tokens > 0 or engine.model.is_encoder_decoder
+    assert engine.stats.prefix_cache_hit_tokens > 0 or engine.model.is_encoder_decoder
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_output_does_not_depend_on_the_batch_at_length(kind):
-    assert sum(play(kind, seed)[1] for seed in range(100, 160)) > 600
+    assert sum(run_randomly(kind, seed)[1] for seed in range(100, 160)) > 600
 
 
 def test_a_prefix_cache_keyed_by_length_would_be_detected(monkeypatch):
     """The inverse: were pages found by their length alone, outputs would differ."""
     from peasy.generation.prefix_cache import PrefixCache
 
-    def careless(self, chain, ids):
+    def find_by_length(self, chain, ids):
         return next((page for page in self.pages.values() if len(page.key[1]) == len(ids)), None)
 
-    monkeypatch.setattr(PrefixCache, "find", careless)
+    monkeypatch.setattr(PrefixCache, "find", find_by_length)
     with pytest.raises(AssertionError):
-        deque((play("decoder", seed) for seed in range(8)), maxlen=0)
+        deque((run_randomly("decoder", seed) for seed in range(8)), maxlen=0)
 
 
 def test_decoding_continues_during_prefill():
     engine = Engine(model_of("decoder"), limits=EngineLimits(prefill_chunk=PAGE_SIZE))
-    writing = engine.submit(Request((1, 2), SamplingParams(max_tokens=50)))
+    decoding = engine.submit(Request((1, 2), SamplingParams(max_tokens=50)))
     engine.step()
-    reading = engine.submit(Request(SHARED, SamplingParams(max_tokens=3)))
+    prefilling = engine.submit(Request(SHARED, SamplingParams(max_tokens=3)))
     for step in range(2, 5):
         engine.step()
-        assert len(token_ids(writing.pop_all())) == (2 if step == 2 else 1)
+        assert len(token_ids(decoding.pop_all())) == (2 if step == 2 else 1)
         # three pages in three steps, the first token with the last
-        assert len(token_ids(reading.pop_all())) == (step == 4)
+        assert len(token_ids(prefilling.pop_all())) == (step == 4)
 
 
 def test_a_shared_prefix_is_prefilled_once():
@@ -136,9 +140,9 @@ def test_choices_are_forks_of_one_prefill():
     response = engine.submit(Request(SHARED, SamplingParams(6, 1.0, seed=4), n=4))
     run(engine)
     events = response.pop_all()
-    texts = [token_ids(events, choice) for choice in range(4)]
-    assert texts == [alone("decoder", SHARED, None, 6, temperature=1.0, seed=4 + i) for i in range(4)]
-    assert len({tuple(text) for text in texts}) > 1
+    choices = [token_ids(events, choice) for choice in range(4)]
+    assert choices == [alone("decoder", SHARED, None, 6, temperature=1.0, seed=4 + i) for i in range(4)]
+    assert len({tuple(ids) for ids in choices}) > 1
     assert engine.stats.prompt_tokens == len(SHARED)
 
 
@@ -174,16 +178,16 @@ def test_kv_cache_stays_within_its_budget():
     from peasy.generation.footprint import tensor_bytes
 
     model = model_of("window")
-    one = Engine(model).footprint.max_bytes(300)
-    engine = Engine(model, limits=EngineLimits(kv_cache_bytes=2 * one + 1, prefix_cache_bytes=0))
+    per_sequence = Engine(model).footprint.max_bytes(300)
+    engine = Engine(model, limits=EngineLimits(kv_cache_bytes=2 * per_sequence + 1, prefix_cache_bytes=0))
     responses = [engine.submit(Request(SHARED * 2, SamplingParams(max_tokens=300 - 2 * len(SHARED)))) for _ in range(4)]
-    most = 0
+    peak = 0
     while engine.step():
         assert len(engine.running) <= 2
-        held = sum(tensor_bytes(row.state) for row in engine.running)
+        held = sum(tensor_bytes(sequence.state) for sequence in engine.running)
         assert held <= sum(engine.reserved_bytes.values()) <= engine.limits.kv_cache_bytes
-        most = max(most, held)
-    assert most > one / 4
+        peak = max(peak, held)
+    assert peak > per_sequence / 4
     assert {final_events(response.pop_all())[0].reason for response in responses} == {"length"}
     with pytest.raises(ResourceUnavailable, match="bytes of memory; the engine has"):
         engine.submit(Request((1,), SamplingParams(max_tokens=100_000), n=9))
@@ -196,13 +200,13 @@ def test_cancelling_frees_memory_before_the_next_pass(when, monkeypatch):
     response = engine.submit(Request(SHARED, SamplingParams(max_tokens=50), n=2))
     for _ in range(when):
         engine.step()
-    memories = [weakref.ref(row.state) for row in engine.running]
-    assert bool(memories) == (when > 0)
+    states = [weakref.ref(sequence.state) for sequence in engine.running]
+    assert bool(states) == (when > 0)
     response.close()
     monkeypatch.setattr(engine.model, "forward_varlen", None)  # a pass would fail
     assert not engine.step()
     gc.collect()
-    assert not any(memory() for memory in memories)
+    assert not any(state() for state in states)
     assert engine.reserved_bytes == {}
     assert [end.reason for end in final_events(response.pop_all()).values()] == ["cancelled"] * 2
 
@@ -214,38 +218,39 @@ class Clock:
         return self.now
 
 
-def test_deadlines_apply_while_queued_prefilling_and_decoding():
+def test_timeouts_apply_while_queued_prefilling_and_decoding():
     clock = Clock()
     engine = Engine(model_of("decoder"), limits=EngineLimits(max_num_seqs=2, prefill_chunk=PAGE_SIZE), clock=clock)
     requests = (((1,), 5), (SHARED, 3), ((1,), 4))
-    writing, reading, waiting = (
-        engine.submit(Request(prompt, SamplingParams(max_tokens=100), deadline=seconds)) for prompt, seconds in requests
+    decoding, prefilling, queued = (
+        engine.submit(Request(prompt, SamplingParams(max_tokens=100), timeout=seconds)) for prompt, seconds in requests
     )
     engine.step()
     clock.now += 3.5
     engine.step()
-    assert final_events(reading.pop_all())[0].reason == "deadline"
-    assert not final_events(writing.pop_all())
+    assert final_events(prefilling.pop_all())[0].reason == "timeout"
+    assert not final_events(decoding.pop_all())
     clock.now += 1
     engine.step()
-    assert final_events(waiting.pop_all())[0].reason == "deadline"
+    assert final_events(queued.pop_all())[0].reason == "timeout"
     clock.now += 1
     engine.step()
-    assert final_events(writing.pop_all())[0].reason == "deadline"
+    assert final_events(decoding.pop_all())[0].reason == "timeout"
     assert engine.idle
 
 
-def faulty(monkeypatch, model, wrong, when):
+def inject_fault(monkeypatch, model, corrupt, when):
     """Make the forward pass fail for sequences that contain the token 60."""
-    plain = model.read
+    original = model.forward_varlen
 
-    def read(texts, memories, **how):
-        all_logits = plain(texts, memories, **how)
+    def forward_varlen(sequences, states, **options):
+        all_logits = original(sequences, states, **options)
         return [
-            wrong(logits) if 60 in ids and when() else logits for ids, logits in zip(texts, all_logits, strict=True)
+            corrupt(logits) if 60 in ids and when() else logits
+            for ids, logits in zip(sequences, all_logits, strict=True)
         ]
 
-    monkeypatch.setattr(model, "forward_varlen", read)
+    monkeypatch.setattr(model, "forward_varlen", forward_varlen)
 
 
 def raising(logits):
@@ -253,10 +258,10 @@ def raising(logits):
 
 
 @pytest.mark.parametrize("kind", ["decoder", "window", "lstm", "ngram", "convolution"])
-@pytest.mark.parametrize("wrong", [lambda logits: logits * torch.nan, raising])
-def test_an_error_ends_only_its_own_request(kind, wrong, monkeypatch):
+@pytest.mark.parametrize("corrupt", [lambda logits: logits * torch.nan, raising])
+def test_an_error_ends_only_its_own_request(kind, corrupt, monkeypatch):
     engine = Engine(model_of(kind), limits=EngineLimits(prefill_chunk=PAGE_SIZE))
-    faulty(monkeypatch, engine.model, wrong, lambda: True)
+    inject_fault(monkeypatch, engine.model, corrupt, lambda: True)
     requests = [Request((5, 9, 2)), Request((*SHARED[:40], 60), n=2), Request(SHARED[:50], SamplingParams(20, 0.8))]
     responses = [engine.submit(request) for request in requests]
     run(engine)
@@ -271,13 +276,13 @@ def test_an_error_ends_only_its_own_request(kind, wrong, monkeypatch):
 def test_without_the_retry_one_error_would_reach_the_caller(monkeypatch):
     """The inverse: a failing pass would reach the caller."""
 
-    def bare(self, turns):
-        for turn, scores in zip(turns, self._pass(turns), strict=True):
-            self._advance(turn, scores)
+    def execute_without_retry(self, scheduled):
+        for entry, logits in zip(scheduled, self._forward_pass(scheduled), strict=True):
+            self._advance(entry, logits)
 
-    monkeypatch.setattr(Engine, "_execute", bare)
+    monkeypatch.setattr(Engine, "_execute", execute_without_retry)
     engine = Engine(model_of("decoder"))
-    faulty(monkeypatch, engine.model, raising, lambda: True)
+    inject_fault(monkeypatch, engine.model, raising, lambda: True)
     for prompt in ((1,), (60,)):
         engine.submit(Request(prompt))
     with pytest.raises(RuntimeError, match="a pass broke"):
@@ -286,30 +291,30 @@ def test_without_the_retry_one_error_would_reach_the_caller(monkeypatch):
 
 def test_reported_errors_keep_no_state_alive(monkeypatch):
     engine = Engine(model_of("decoder"), limits=EngineLimits(prefix_cache_bytes=0))
-    faulty(monkeypatch, engine.model, raising, lambda: len(engine.running[0].ids) > 3)
+    inject_fault(monkeypatch, engine.model, raising, lambda: len(engine.running[0].ids) > 3)
     response = engine.submit(Request((1, 60)))
     engine.step()
-    memory = weakref.ref(engine.running[0].state)
+    state = weakref.ref(engine.running[0].state)
     engine.running[0].ids.extend([60, 60])
     run(engine)
     gc.collect()
-    assert memory() is None
+    assert state() is None
     assert "RuntimeError: a pass broke" in str(final_events(response.pop_all())[0].error)
 
 
 def test_finished_requests_leave_nothing_in_memory():
     engine = Engine(model_of("decoder"))
-    rows = []
+    references = []
     for seed in range(3):
         response = engine.submit(Request(SHARED, SamplingParams(4, 1.0, seed), n=3))
         for _ in range(3):
             engine.step()
-            rows += [weakref.ref(thing) for row in engine.running for thing in (row, row.state)]
+            references += [weakref.ref(item) for seq in engine.running for item in (seq, seq.state)]
         run(engine)
         response.pop_all()
     gc.collect()
-    assert len(rows) > 10
-    assert not [ref for ref in rows if ref() is not None]
+    assert len(references) > 10
+    assert not [ref for ref in references if ref() is not None]
 
 
 def test_a_slow_client_pauses_only_its_request_and_times_out():
@@ -329,7 +334,7 @@ def test_a_slow_client_pauses_only_its_request_and_times_out():
     engine.step()
     rest = slow.pop_all()
     assert token_ids(first + rest) == alone("decoder", (1,), None, 12)[:8]
-    assert final_events(rest)[0].reason == "slow"
+    assert final_events(rest)[0].reason == "slow_client"
     assert engine.idle
 
 
@@ -366,24 +371,24 @@ def test_invalid_requests_are_rejected_at_submission(request_, message):
     assert engine.stats.submitted == 0
 
 
-def test_a_deadline_is_a_number_above_zero():
+def test_a_timeout_is_a_number_above_zero():
     for wrong in (0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(InvalidInput, match="deadline is"):
-            Request((1,), deadline=wrong)
+        with pytest.raises(InvalidInput, match="timeout is"):
+            Request((1,), timeout=wrong)
 
 
 def test_stats_count_requests_and_tokens():
     engine = Engine(model_of("decoder"))
     response = engine.submit(Request(SHARED, SamplingParams(max_tokens=5), n=2))
-    assert engine.snapshot()["waiting"] == 1
-    assert engine.snapshot()["waiting_tokens"] == len(SHARED) + 10
+    assert engine.snapshot()["queued_requests"] == 1
+    assert engine.snapshot()["queued_tokens"] == len(SHARED) + 10
     engine.step()
     now = engine.snapshot()
-    assert (now["running"], now["waiting"]) == (2, 0)
+    assert (now["running_sequences"], now["queued_requests"]) == (2, 0)
     assert now["reserved_bytes"] == 2 * engine.footprint.max_bytes(len(SHARED) + 5)
     run(engine)
     now = engine.snapshot()
-    assert (now["prompt_tokens"], now["written_tokens"], now["steps"]) == (len(SHARED), 10, 5)
-    assert now["ended"] == {"length": 2}
+    assert (now["prompt_tokens"], now["generated_tokens"], now["steps"]) == (len(SHARED), 10, 5)
+    assert now["finished"] == {"length": 2}
     assert now["step_seconds"] >= now["longest_step"] > 0
     assert sum(isinstance(event, Token | Ended) for event in response.pop_all()) == 12

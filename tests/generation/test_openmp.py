@@ -9,12 +9,12 @@ from peasy.generation.openmp import gomp_parallel
 
 pytestmark = pytest.mark.skipif(gomp_parallel() is None, reason="only libgomp's workers can be released")
 
-BEGIN = """
+SETUP = """
 import os, time, torch
-from peasy.generation.openmp import disband
+from peasy.generation.openmp import release_openmp_threads
 from peasy.generation.engine import Engine
 from peasy.generation.request import Request
-from peasy.generation.engine_thread import Runner
+from peasy.generation.engine_thread import EngineThread
 from peasy.models.build import build
 from peasy.models.preset import preset
 
@@ -32,13 +32,14 @@ first = count()
 
 
 def run_program(program):
-    done = subprocess.run([sys.executable, "-c", BEGIN + program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", SETUP + program], capture_output=True, text=True, check=True)
     return [int(word) for word in done.stdout.split()]
 
 
 def test_openmp_workers_are_released_and_recreated():
     first, working, alone, again = run_program(
-        "work(); working = count(); disband(); alone = count(); work(); print(first, working, alone, count())"
+        "work(); working = count(); release_openmp_threads(); alone = count(); work()\n"
+        "print(first, working, alone, count())"
     )
     assert working >= first + 3
     assert alone == first
@@ -48,8 +49,8 @@ def test_openmp_workers_are_released_and_recreated():
 def test_starting_and_idle_engines_hold_no_openmp_workers():
     first, working, started, idle = run_program(
         "model = build(preset('gpt-tiny', d_model=512), seed=1); work(); working = count()\n"
-        "with Runner(Engine(model)) as runner:\n"
-        "    started = count(); list(runner.submit(Request(tuple(range(1, 200)))))\n"
+        "with EngineThread(Engine(model)) as thread:\n"
+        "    started = count(); list(thread.submit(Request(tuple(range(1, 200)))))\n"
         "    print(first, working, started, count())"
     )
     assert working >= first + 3

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.generation.batch_trials import one_trial
-from tests.models.tiny_models import DECODERS, EVERYONE, TRANSLATORS, make, some_ids, source_of
+from tests.models.tiny_models import ALL_MODELS, DECODERS, TRANSLATORS, make, some_ids, source_of
 
 from peasy.errors import InvalidInput, MissingExtra
 from peasy.generation import batch_invariance, packed, packed_linear
@@ -26,7 +26,7 @@ from peasy.nn.attention import Attention
 
 pytestmark = pytest.mark.skipif(not packed_linear.has_int8(), reason="this build of torch has no int8 linear layers")
 
-INVARIANT = ["learned", "rotary", "alibi", "relative", "grouped", "windowed-layers", "softcap", "both"]
+INVARIANT = ["learned", "rotary", "alibi", "relative", "grouped", "windowed-layers", "softcap", "seq2seq"]
 
 
 @pytest.fixture(autouse=True)
@@ -49,18 +49,20 @@ def error(output: torch.Tensor, expected: torch.Tensor) -> float:
     return float((output - expected).norm() / expected.norm())
 
 
-NEAR = {"float32": 5e-6, "int8": 0.3, "int8-tensor": 0.3, "bfloat16": 0.1}
-SOME = ["learned", "rotary", "both", "encoder"]
+TOLERANCE = {"float32": 5e-6, "int8": 0.3, "int8-tensor": 0.3, "bfloat16": 0.1}
+FEW_MODELS = ["learned", "rotary", "seq2seq", "encoder"]
 
 
-@pytest.mark.parametrize(("name", "kind"), [(n, k) for k in NEAR for n in (EVERYONE if k == "int8" else SOME)])
+@pytest.mark.parametrize(
+    ("name", "kind"), [(n, k) for k in TOLERANCE for n in (ALL_MODELS if k == "int8" else FEW_MODELS)]
+)
 @torch.inference_mode()
 def test_packed_models_give_the_same_logits(name: str, kind: Any) -> None:
-    model = make(EVERYONE[name])
+    model = make(ALL_MODELS[name])
     source = source_of(model)
     before = model(some_ids(), **source)
     twin = pack(model, kind, deterministic=False, kernel=False)
-    assert error(twin(some_ids(), **source), before) <= NEAR[kind]
+    assert error(twin(some_ids(), **source), before) <= TOLERANCE[kind]
     assert torch.equal(model(some_ids(), **source), before)
 
 
@@ -69,7 +71,7 @@ def test_other_parameters_are_shared() -> None:
     twin = pack(model, "int8", deterministic=False)
     assert twin.embedding.token.weight is model.embedding.token.weight
     assert twin.decoder.blocks[0].attention_norm.weight is model.decoder.blocks[0].attention_norm.weight
-    assert model.decoder.blocks[0].attention.joined is None
+    assert model.decoder.blocks[0].attention.qkv_proj is None
     assert packing_of(model) is None
 
 
@@ -81,9 +83,9 @@ def test_captured_steps_of_a_packed_model_equal_the_original() -> None:
     pack(model, "float32", deterministic=False)(some_ids(), tap=Tap(steps.append, steps=KNOWN_STEPS))
     expected: list[Any] = []
     model(some_ids(), tap=Tap(expected.append, steps=KNOWN_STEPS))
-    for one, other in zip(steps, expected, strict=True):
-        assert (one.place, one.step) == (other.place, other.step)
-        torch.testing.assert_close(one.array, other.array, atol=1e-4, rtol=1e-4)
+    for actual, other in zip(steps, expected, strict=True):
+        assert (actual.path, actual.step) == (other.path, other.step)
+        torch.testing.assert_close(actual.array, other.array, atol=1e-4, rtol=1e-4)
 
 
 # Linear layers.
@@ -96,26 +98,26 @@ def extreme(rows: int, width: int, seed: int = 0) -> torch.Tensor:
     return signs * (1 - torch.rand(rows, width, generator=draw) * 0.02)
 
 
-@pytest.mark.parametrize("make_product", [Int8PerRow, Int8PerRowAsymmetric])
+@pytest.mark.parametrize("make_linear", [Int8PerRow, Int8PerRowAsymmetric])
 @pytest.mark.parametrize("width", [31, 64, 200])
-def test_int8_products_are_exact(make_product: Any, width: int) -> None:
+def test_int8_linear_layers_are_exact(make_linear: Any, width: int) -> None:
     """Reference: the same codes in 64-bit integers; nothing overflows."""
     weight, rows = extreme(40, width + width % 2)[:, :width], extreme(9, width + width % 2, seed=1)[:, :width]
-    product = make_product(weight, torch.arange(40.0))
-    assert error(product(rows), _in_whole_numbers(product, weight, rows)) < 1e-6
+    linear = make_linear(weight, torch.arange(40.0))
+    assert error(linear(rows), _in_integers(linear, weight, rows)) < 1e-6
 
 
-def _in_whole_numbers(product: Int8PerRow, weight: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+def _in_integers(linear: Int8PerRow, weight: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     scale = channel_scales(weight).double()
-    whole = (weight / scale[:, None]).round().long()
-    if type(product) is Int8PerRow:
-        least, size = 0.0, rows.abs().amax(dim=1, keepdim=True).double()
+    weight_codes = (weight / scale[:, None]).round().long()
+    if type(linear) is Int8PerRow:
+        size = rows.abs().amax(dim=1, keepdim=True).double()
         codes = (rows / size.float() * 127).round().long() + 128
-        exact = (codes - 128) @ whole.T * size / 127
+        exact = (codes - 128) @ weight_codes.T * size / 127
     else:
-        least, most = rows.aminmax(dim=1, keepdim=True)
-        codes = ((rows - least) / (most - least) * 255).round().long()
-        exact = codes @ whole.T * (most - least).double() / 255 + least.double() * whole.sum(dim=1)
+        low, high = rows.aminmax(dim=1, keepdim=True)
+        codes = ((rows - low) / (high - low) * 255).round().long()
+        exact = codes @ weight_codes.T * (high - low).double() / 255 + low.double() * weight_codes.sum(dim=1)
     return (exact * scale + torch.arange(40.0)).float()
 
 
@@ -125,44 +127,44 @@ def test_the_usual_int8_scale_would_saturate(monkeypatch: pytest.MonkeyPatch) ->
     usual = lambda weight: weight.abs().amax(dim=1) / 127  # noqa: E731
     monkeypatch.setattr(packed_linear, "channel_scales", usual)
     weight, rows = extreme(40, 64).abs(), extreme(9, 64, seed=1).abs()
-    product = Int8PerRow(weight, None)
-    assert error(product(rows), rows @ weight.T) > 0.05
+    linear = Int8PerRow(weight, None)
+    assert error(linear(rows), rows @ weight.T) > 0.05
 
 
 def test_pair_sums_fit_sixteen_bits() -> None:
     for weight in (extreme(40, 64), torch.randn(40, 63), torch.zeros(3, 8)):
-        whole = torch.nn.functional.pad((weight / channel_scales(weight)[:, None]).round(), (0, weight.shape[1] % 2))
-        pairs = whole.unflatten(1, (-1, 2))
-        assert whole.abs().max() <= 127
+        codes = torch.nn.functional.pad((weight / channel_scales(weight)[:, None]).round(), (0, weight.shape[1] % 2))
+        pairs = codes.unflatten(1, (-1, 2))
+        assert codes.abs().max() <= 127
         assert 255 * pairs.clamp(min=0).sum(-1).max() < 2**15
         assert 255 * -pairs.clamp(max=0).sum(-1).min() < 2**15
 
 
-@pytest.mark.parametrize("make_product", [OneDNNLinear, Int8PerRow, Int8PerRowAsymmetric])
-def test_rows_are_independent(make_product: Any) -> None:
-    product, rows = make_product(torch.randn(48, 40), torch.randn(48)), torch.randn(5, 40)
-    alone = [product(row[None])[0] for row in rows]
+@pytest.mark.parametrize("make_linear", [OneDNNLinear, Int8PerRow, Int8PerRowAsymmetric])
+def test_rows_are_independent(make_linear: Any) -> None:
+    linear, rows = make_linear(torch.randn(48, 40), torch.randn(48)), torch.randn(5, 40)
+    alone = [linear(row[None])[0] for row in rows]
     rows[3] *= 1e6
     for index in (0, 1, 2, 4):
-        assert torch.equal(product(rows)[index], alone[index])
+        assert torch.equal(linear(rows)[index], alone[index])
     rows[3] = torch.nan
-    assert product(rows)[3].isnan().all()
-    assert torch.equal(product(rows)[4], alone[4])
+    assert linear(rows)[3].isnan().all()
+    assert torch.equal(linear(rows)[4], alone[4])
 
 
 def test_a_scale_per_tensor_couples_rows() -> None:
     """The inverse: with one scale per tensor, a large row changes the others."""
-    product, rows = Int8PerTensor(torch.randn(48, 40), None), torch.randn(5, 40)
-    alone = product(rows[:1])
+    linear, rows = Int8PerTensor(torch.randn(48, 40), None), torch.randn(5, 40)
+    alone = linear(rows[:1])
     rows[3] *= 1e6
-    assert not torch.equal(product(rows)[:1], alone)
+    assert not torch.equal(linear(rows)[:1], alone)
 
 
 @pytest.mark.parametrize("row", [torch.zeros(1, 40), torch.full((1, 40), 2.5), torch.full((1, 40), -1e-30)])
-@pytest.mark.parametrize("make_product", [Int8PerRow, Int8PerRowAsymmetric])
-def test_constant_rows(make_product: Any, row: torch.Tensor) -> None:
+@pytest.mark.parametrize("make_linear", [Int8PerRow, Int8PerRowAsymmetric])
+def test_constant_rows(make_linear: Any, row: torch.Tensor) -> None:
     weight = torch.randn(48, 40)
-    torch.testing.assert_close(make_product(weight, None)(row), row @ weight.T, atol=0.3, rtol=0.03)
+    torch.testing.assert_close(make_linear(weight, None)(row), row @ weight.T, atol=0.3, rtol=0.03)
 
 
 # Batch invariance.
@@ -173,8 +175,8 @@ def test_constant_rows(make_product: Any, row: torch.Tensor) -> None:
 @torch.inference_mode()
 def test_batch_invariance(name: str, kind: Any) -> None:
     model, draw = packed_model(name, kind), random.Random(0)
-    held = packing_of(model).batch_invariance
-    if held is None or not held.holds:
+    invariance = packing_of(model).batch_invariance
+    if invariance is None or not invariance.holds:
         pytest.skip("not batch-invariant for these shapes on this CPU, and peasy reports it")
     assert all(one_trial(model, draw) for _ in range(3))
 
@@ -194,16 +196,16 @@ def test_batch_invariance_in_a_thousand_trials(kind: Any, threads: int) -> None:
 def test_missing_invariance_is_detected_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """The inverse, twice: attention that is not row-wise, and linear layers that are not packed."""
     together = pack(make(DECODERS["learned"]), "float32", deterministic=True)
-    for part in together.modules():
-        if isinstance(part, Attention):
-            part.batch_invariant = False
+    for module in together.modules():
+        if isinstance(module, Attention):
+            module.batch_invariant = False
     assert not all(one_trial(together, random.Random(seed)) for seed in range(20))
     assert not ensure_batch_invariance(together).holds
     monkeypatch.setattr(packed_linear, "has_onednn", lambda: False)
     plain = pack(make(DECODERS["learned"]), "float32", deterministic=True)
-    held = packing_of(plain).batch_invariance
-    assert held.holds == all(one_trial(plain, random.Random(seed)) for seed in range(20))
-    assert held.summary().startswith("batch-invariant") == held.holds
+    invariance = packing_of(plain).batch_invariance
+    assert invariance.holds == all(one_trial(plain, random.Random(seed)) for seed in range(20))
+    assert invariance.summary().startswith("batch-invariant") == invariance.holds
 
 
 def test_small_batches_are_padded_where_needed() -> None:
@@ -213,10 +215,10 @@ def test_small_batches_are_padded_where_needed() -> None:
         def multiply(self, rows: torch.Tensor) -> torch.Tensor:
             return rows[:, :4] * (1.0 if len(rows) < 3 else 1.0000001)
 
-    product = Odd(torch.randn(4, 8), None)
-    assert find_min_rows(product) == 4
-    product.min_rows = 4
-    assert product(torch.ones(1, 8)).shape == (1, 4)
+    linear = Odd(torch.randn(4, 8), None)
+    assert find_min_rows(linear) == 4
+    linear.min_rows = 4
+    assert linear(torch.ones(1, 8)).shape == (1, 4)
 
     class Hopeless(TorchLinear):
         def multiply(self, rows: torch.Tensor) -> torch.Tensor:

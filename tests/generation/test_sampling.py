@@ -49,9 +49,9 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", CASES)
-def test_probabilities_equal_transformers(way):
-    ours, processors = CASES[way]
+@pytest.mark.parametrize("case", CASES)
+def test_probabilities_equal_transformers(case):
+    ours, processors = CASES[case]
     for seed in range(20):
         logits, prompt = some_logits(seed).double(), [seed, seed + 7, 2 * seed + 1, 5]
         results = Sampler(SamplingParams(**ours), prompt).probabilities(logits)
@@ -109,7 +109,7 @@ def test_input_logits_are_not_modified():
 
 
 def draws(sampler, logits, count):
-    return torch.bincount(torch.tensor([sampler.choose(logits).id for _ in range(count)]), minlength=len(logits))
+    return torch.bincount(torch.tensor([sampler.sample(logits).id for _ in range(count)]), minlength=len(logits))
 
 
 def logits_with_impossible(size=SIZE):
@@ -129,12 +129,8 @@ def test_samples_follow_the_probabilities():
 
 
 def test_tokens_with_probability_zero_are_never_sampled():
-    probabilities, ways = (
-        None,
-        (SamplingParams(temperature=5.0), SamplingParams(temperature=2.0, top_k=20, top_p=0.9, min_p=0.01)),
-    )
-    for way in ways:
-        sampler = Sampler(way)
+    for params in (SamplingParams(temperature=5.0), SamplingParams(temperature=2.0, top_k=20, top_p=0.9, min_p=0.01)):
+        sampler = Sampler(params)
         probabilities = sampler.probabilities(logits_with_impossible())
         counts = draws_at_once(probabilities, 50_000, seed=1)
         assert not counts[probabilities == 0].any()
@@ -154,7 +150,7 @@ def draws_at_once(probabilities, count, seed):
     u = torch.rand(count, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     cumulative = probabilities.cumsum(0)
     results = torch.searchsorted(cumulative, u * cumulative[-1], right=True)
-    assert results[:500].tolist() == [draw_index(probabilities, float(one)) for one in u[:500]]
+    assert results[:500].tolist() == [draw_index(probabilities, float(value)) for value in u[:500]]
     return torch.bincount(results, minlength=len(probabilities))
 
 
@@ -177,20 +173,18 @@ def test_an_off_by_one_draw_would_be_detected(monkeypatch):
 def test_only_the_seed_determines_the_samples():
     logits = [some_logits(seed) for seed in range(30)]
 
-    def write(seed, others=0):
-        sampler, rest = (
-            Sampler(SamplingParams(temperature=1.0, seed=seed)),
-            [Sampler(SamplingParams(temperature=1.0))] * others,
-        )
+    def sample_all(seed, num_others=0):
+        sampler = Sampler(SamplingParams(temperature=1.0, seed=seed))
+        others = [Sampler(SamplingParams(temperature=1.0))] * num_others
         results = []
         for row in logits:
-            for other in rest:
+            for other in others:
                 other.sample(row)
             results.append(sampler.sample(row).id)
         return results
 
-    assert write(1) == write(1) == write(1, others=3)
-    assert write(1) != write(2)
+    assert sample_all(1) == sample_all(1) == sample_all(1, num_others=3)
+    assert sample_all(1) != sample_all(2)
 
 
 def test_tiny_and_huge_logits_give_finite_probabilities():

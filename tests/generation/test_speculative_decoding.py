@@ -20,8 +20,8 @@ PASSAGE = [5, 9, 2, 7, 7, 3, 1, 8]
 PROMPTS = [PASSAGE * 3, [1, 2], [4, 4, 4, 4]]
 CASES = {
     "greedy": SamplingParams(24),
-    "drawn": SamplingParams(24, 1.0, seed=5),
-    "cool": SamplingParams(24, 0.2, seed=2, top_k=5, logprobs=2),
+    "sampled": SamplingParams(24, 1.0, seed=5),
+    "low-temperature": SamplingParams(24, 0.2, seed=2, top_k=5, logprobs=2),
     "penalties": SamplingParams(24, 0.3, repetition_penalty=1.2, frequency_penalty=0.3, logprobs=0),
 }
 
@@ -37,11 +37,11 @@ def rounded(event):
     if not isinstance(event, Token) or event.sampled.logprob is None:
         return event
     candidates = tuple((id, round(logprob, 10)) for id, logprob in event.sampled.top_logprobs)
-    return replace(event, chosen=SampledToken(event.sampled.id, round(event.sampled.logprob, 10), candidates))
+    return replace(event, sampled=SampledToken(event.sampled.id, round(event.sampled.logprob, 10), candidates))
 
 
 def repetitive_model(config, seed=0):
-    """A model with sharp logits that soon repeats itself, so that drafts are accepted."""
+    """Return a model with sharp logits that soon repeats itself, so that drafts are accepted."""
     model = make(config, seed, double=True)
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -50,14 +50,14 @@ def repetitive_model(config, seed=0):
     return model.eval()
 
 
-MATRIX = [(name, way) for name in DECODERS for way in ("greedy", "penalties")] + [("rotary", way) for way in CASES]
+MATRIX = [(name, case) for name in DECODERS for case in ("greedy", "penalties")] + [("rotary", case) for case in CASES]
 
 
-@pytest.mark.parametrize(("name", "way"), MATRIX)
-def test_speculative_decoding_gives_the_same_events(name, way):
+@pytest.mark.parametrize(("name", "case"), MATRIX)
+def test_speculative_decoding_gives_the_same_events(name, case):
     model = repetitive_model(DECODERS[name])
-    plain = without_passes(decode(model, PROMPTS, CASES[way]))
-    *events, last = speculative_decode(model, PROMPTS, CASES[way])
+    plain = without_passes(decode(model, PROMPTS, CASES[case]))
+    *events, last = speculative_decode(model, PROMPTS, CASES[case])
     assert without_passes(events) == plain
     assert last.num_generated == sum(isinstance(event, Token) for event in plain)
     assert last.num_passes == sum(isinstance(event, Pass) for event in events)
@@ -73,7 +73,7 @@ def test_encoder_decoder_models_give_the_same_events(name):
 
 
 def test_repetitive_text_needs_fewer_passes():
-    model = repetitive_model(DECODERS["nowhere"])
+    model = repetitive_model(DECODERS["no-position"])
     plain = [event.sampled.id for event in decode(model, [PASSAGE], SamplingParams(80)) if isinstance(event, Token)]
     *events, last = speculative_decode(model, [PASSAGE], SamplingParams(80))
     assert [event.sampled.id for event in events if isinstance(event, Token)] == plain
@@ -94,23 +94,23 @@ def test_rejection_after_sliding_window_eviction():
 def test_keeping_rejected_drafts_in_the_cache_would_be_detected(monkeypatch):
     """The inverse: without cropping, rejected drafts stay in the cache."""
     model = repetitive_model(DECODERS["rotary"])
-    plain = without_passes(decode(model, [PASSAGE * 3], CASES["drawn"]))
+    plain = without_passes(decode(model, [PASSAGE * 3], CASES["sampled"]))
     monkeypatch.setattr("peasy.nn.kv_cache.KVCache.crop", lambda self, length: None)
-    assert without_passes(speculative_decode(model, [PASSAGE * 3], CASES["drawn"])) != plain
+    assert without_passes(speculative_decode(model, [PASSAGE * 3], CASES["sampled"])) != plain
 
 
-def sample_counts(decoding, model, count: int) -> Counter[tuple[int, ...]]:
+def sample_counts(decode_fn, model, count: int) -> Counter[tuple[int, ...]]:
     """Count the sampled triples of tokens over many seeds."""
-    found: dict[int, list[int]] = {}
-    prompts, ways = [[1, 2, 0, 1, 2]] * count, [SamplingParams(3, 1.0, seed=seed) for seed in range(count)]
-    for event in decoding(model, prompts, ways):
+    generated: dict[int, list[int]] = {}
+    prompts, params = [[1, 2, 0, 1, 2]] * count, [SamplingParams(3, 1.0, seed=seed) for seed in range(count)]
+    for event in decode_fn(model, prompts, params):
         if isinstance(event, Token):
-            found.setdefault(event.choice, []).append(event.sampled.id)
-    return Counter(map(tuple, found.values()))
+            generated.setdefault(event.choice, []).append(event.sampled.id)
+    return Counter(map(tuple, generated.values()))
 
 
 def tiny_model():
-    """A model with three tokens and an uneven distribution: some drafts are accepted, some rejected."""
+    """Return a model with three tokens and an uneven distribution: some drafts are accepted, some rejected."""
     from peasy.models import config as kinds
     from peasy.nn import config as nn_config
 
@@ -131,39 +131,39 @@ def true_probabilities(model) -> dict[tuple[int, ...], float]:
     return probabilities
 
 
-def chi_square(found: Counter, probabilities: dict, count: int) -> float:
+def chi_square(counts: Counter, probabilities: dict, count: int) -> float:
     """Chi-square with 26 degrees of freedom: about 26 if samples follow the probabilities, above 54 once in 1,000."""
     return sum(
-        (found[row] - count * probability) ** 2 / (count * probability) for row, probability in probabilities.items()
+        (counts[row] - count * probability) ** 2 / (count * probability) for row, probability in probabilities.items()
     )
 
 
 def test_samples_follow_the_probabilities_with_drafts():
     """All 27 triples, 1,500 samples, with drafts accepted and rejected."""
     model, count = tiny_model(), 1500
-    seen = []
+    stats = []
 
-    def watching(*given):
-        for event in speculative_decode(*given):
+    def decode_with_stats(*args):
+        for event in speculative_decode(*args):
             if isinstance(event, SpeculationStats):
-                seen.append(event)
+                stats.append(event)
             yield event
 
-    assert chi_square(sample_counts(watching, model, count), true_probabilities(model), count) < 54.05
-    assert 0.05 < seen[0].rate < 0.95
+    assert chi_square(sample_counts(decode_with_stats, model, count), true_probabilities(model), count) < 54.05
+    assert 0.05 < stats[0].acceptance_rate < 0.95
 
 
 def test_biased_acceptance_would_be_detected(monkeypatch):
     """The inverse: a sampler biased towards the draft fails the same test."""
-    plain = speculative_decoding.DecodingSequence.sample_next
+    original = speculative_decoding.DecodingSequence.sample_next
 
-    def trusting(self, scores, end):
-        if self.written and self.chooser.chance.random() < 0.5:
-            scores = scores.clone()
-            scores[2] += 1.5
-        yield from plain(self, scores, end)
+    def biased(self, logits, eos):
+        if self.num_generated and self.sampler.rng.random() < 0.5:
+            logits = logits.clone()
+            logits[2] += 1.5
+        yield from original(self, logits, eos)
 
-    monkeypatch.setattr(speculative_decoding.DecodingSequence, "verify", trusting)
+    monkeypatch.setattr(speculative_decoding.DecodingSequence, "sample_next", biased)
     model, count = tiny_model(), 1500
     assert chi_square(sample_counts(speculative_decode, model, count), true_probabilities(model), count) > 54.05
 
@@ -189,9 +189,9 @@ def test_an_invalid_prompt_does_not_affect_the_others():
 
 
 def test_drafts_copy_the_last_continuation():
-    lookup = NgramProposer([1, 2, 3, 1, 2, 4, 1, 2])
-    assert lookup.propose(2) == [4, 1]  # 4 followed the last 1 2
-    assert lookup.propose(5) == [4, 1, 2, 4, 1]  # periodic continuation
+    proposer = NgramProposer([1, 2, 3, 1, 2, 4, 1, 2])
+    assert proposer.propose(2) == [4, 1]  # 4 followed the last 1 2
+    assert proposer.propose(5) == [4, 1, 2, 4, 1]  # periodic continuation
     assert NgramProposer([1, 2, 3]).propose(4) == []
     assert NgramProposer([]).propose(4) == []
     assert NgramProposer([7, 7, 7]).propose(3) == [7, 7, 7]
@@ -203,17 +203,17 @@ def test_a_windowed_cache_crops_only_within_the_window():
     """Cropping into the window after the evicted keys would leave fewer keys than the window needs."""
     model = make(rotary_decoder(window=5), double=True).eval()
     ids = (PASSAGE * 40)[:270]
-    memory = model.new_state()
+    state = model.new_state()
     for new in ids:
-        model.forward_varlen([[new]], [memory])
-    dropped = memory.layers[0].dropped
-    assert dropped
-    for length in (dropped + 5, dropped + 4):
-        memory.crop(length)
-        (found,), (expected,) = (
-            model.forward_varlen([[1]], [memory.fork()]),
+        model.forward_varlen([[new]], [state])
+    evicted = state.layers[0].num_evicted
+    assert evicted
+    for length in (evicted + 5, evicted + 4):
+        state.crop(length)
+        (actual,), (expected,) = (
+            model.forward_varlen([[1]], [state.fork()]),
             model(torch.tensor([[*ids[:length], 1]]))[:, -1],
         )
-        torch.testing.assert_close(found, expected)
-    with pytest.raises(InvalidInput, match=f"cannot be cropped to {dropped + 3} tokens"):
-        memory.crop(dropped + 3)
+        torch.testing.assert_close(actual, expected)
+    with pytest.raises(InvalidInput, match=f"cannot be cropped to {evicted + 3} tokens"):
+        state.crop(evicted + 3)

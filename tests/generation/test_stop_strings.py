@@ -18,7 +18,7 @@ PROMPT = tuple(TOKENIZER.encode("the cat").ids)
 
 @pytest.fixture(scope="module")
 def model():
-    return make(replace(rotary_decoder(), vocabulary=len(TOKENIZER)), double=True).eval()
+    return make(replace(rotary_decoder(), vocab_size=len(TOKENIZER)), double=True).eval()
 
 
 def by_engine(model, sampling: SamplingParams) -> list:
@@ -45,19 +45,19 @@ def test_engine_gives_the_same_text_as_decode(model):
 
 def test_log_probabilities_are_reported(model):
     actual, expected = (run_path(model, SamplingParams(5, logprobs=3)) for run_path in (by_engine, by_decode))
-    for one, other in zip(actual, expected, strict=True):
-        if isinstance(one, Token):
-            assert one.sampled.logprob == pytest.approx(other.chosen.logprob)
-            assert len(one.sampled.top_logprobs) == 3
+    for event, other in zip(actual, expected, strict=True):
+        if isinstance(event, Token):
+            assert event.sampled.logprob == pytest.approx(other.sampled.logprob)
+            assert len(event.sampled.top_logprobs) == 3
 
 
 def test_stop_strings_are_found_across_tokens(model):
     sampling = SamplingParams(30, 0.9, seed=2)
-    whole = text_of(by_decode(model, sampling))
-    for start in range(0, len(whole) - 3, 5):
-        stop = whole[start : start + 3]
+    full_text = text_of(by_decode(model, sampling))
+    for start in range(0, len(full_text) - 3, 5):
+        stop = full_text[start : start + 3]
         events = by_engine(model, replace(sampling, stop=(stop,)))
-        assert text_of(events) == whole[: whole.index(stop)]
+        assert text_of(events) == full_text[: full_text.index(stop)]
         assert isinstance(events[-1], Ended)
         assert events[-1].reason == "stop"
         assert events == by_decode(model, replace(sampling, stop=(stop,)))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cache
 
 import torch
-from tests.models.tiny_models import RECURRENT_TRANSLATORS, TRANSLATORS, WRITERS, make
+from tests.models.tiny_models import GENERATIVE_MODELS, RECURRENT_TRANSLATORS, TRANSLATORS, make
 
 from peasy.generation.engine import Engine
 from peasy.generation.request import Ended, Token
@@ -16,7 +16,7 @@ VOCABULARY = 61
 
 
 def rotary_decoder(**attention) -> kinds.DecoderConfig:
-    """A decoder without a maximum length."""
+    """Return the config of a decoder without a maximum length."""
     stack = nn_config.StackConfig(
         2, nn_config.AttentionConfig(2, **attention), nn_config.MLPConfig(24), nn_config.LayerNormConfig()
     )
@@ -26,10 +26,10 @@ def rotary_decoder(**attention) -> kinds.DecoderConfig:
 KINDS = {
     "decoder": rotary_decoder(),
     "window": rotary_decoder(window=5),
-    "lstm": WRITERS["lstm"],
-    "convolution": WRITERS["convolution"],
-    "ngram": WRITERS["ngram"],
-    "translator": TRANSLATORS["both-relative"],
+    "lstm": GENERATIVE_MODELS["lstm"],
+    "convolution": GENERATIVE_MODELS["convolution"],
+    "ngram": GENERATIVE_MODELS["ngram"],
+    "translator": TRANSLATORS["seq2seq-relative"],
     "recurrent-translator": RECURRENT_TRANSLATORS["recurrent-translator"],
 }
 
@@ -40,29 +40,29 @@ def model_of(kind: str):
 
 
 @cache
-def alone(kind: str, prompt: tuple[int, ...], source: tuple[int, ...] | None, count: int, **how) -> list[int]:
+def alone(kind: str, prompt: tuple[int, ...], source: tuple[int, ...] | None, count: int, **options) -> list[int]:
     """Generate a sequence alone."""
-    return write_alone(model_of(kind), prompt, source, SamplingParams(max_tokens=count, **how))
+    return generate_alone(model_of(kind), prompt, source, SamplingParams(max_tokens=count, **options))
 
 
 @torch.inference_mode()
-def write_alone(model, prompt, source, sampling: SamplingParams) -> list[int]:
+def generate_alone(model, prompt, source, sampling: SamplingParams) -> list[int]:
     source_argument = {} if source is None else {"source": torch.tensor([source])}
-    ids = list(prompt) or [model.config.special.start]
+    ids = list(prompt) or [model.config.special_tokens.decoder_start]
     sampler, generated = Sampler(sampling, ids), []
     for _ in range(sampling.max_tokens):
         new = sampler.sample(model(torch.tensor([ids + generated]), **source_argument)[0, -1]).id
         generated.append(new)
-        if new in model.config.special.end:
+        if new in model.config.special_tokens.eos:
             break
     return generated
 
 
 def choices_alone(kind: str, request) -> list[list[int]]:
     """Generate every choice of a request alone."""
-    how = {"temperature": request.sampling.temperature, "repetition_penalty": request.sampling.repetition_penalty}
+    options = {"temperature": request.sampling.temperature, "repetition_penalty": request.sampling.repetition_penalty}
     count, seed = request.sampling.max_tokens, request.sampling.seed
-    return [alone(kind, request.prompt, request.source, count, seed=seed + i, **how) for i in range(request.n)]
+    return [alone(kind, request.prompt, request.source, count, seed=seed + i, **options) for i in range(request.n)]
 
 
 def run(engine: Engine) -> int:
@@ -83,5 +83,5 @@ def final_events(events) -> dict[int, Ended]:
 
 
 def with_end(model, *ids: int):
-    model.config = replace(model.config, special=replace(model.config.special, end=ids))
+    model.config = replace(model.config, special_tokens=replace(model.config.special_tokens, eos=ids))
     return model

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.inspection.test_recorder import keep
+from tests.inspection.test_recorder import capture
 from tests.models.tiny_models import DECODERS, ENCODERS, TRANSFORMERS, make, some_ids
 
 from peasy.errors import InvalidInput
@@ -25,12 +25,12 @@ IDS = tuple(some_ids(1, 9)[0].tolist())
 CROSS = ModulePath("decoder", 0, "cross_attention")
 
 
-@pytest.mark.parametrize("name", ["learned", "after", "rotary", "softcap", "encoder", "both"])
+@pytest.mark.parametrize("name", ["learned", "post-norm", "rotary", "softcap", "encoder", "seq2seq"])
 def test_the_last_lens_layer_is_the_model_output(name):
     model = make(TRANSFORMERS[name])
-    reading = ModelInput(IDS, IDS[:4]) if model.is_encoder_decoder else ModelInput(IDS)
-    table = logit_lens(model, reading, label_ids(reading.output_ids), None)
-    expected = torch.softmax(forward_logits(model, reading, all_positions=True).float(), -1).topk(3)
+    model_input = ModelInput(IDS, IDS[:4]) if model.is_encoder_decoder else ModelInput(IDS)
+    table = logit_lens(model, model_input, label_ids(model_input.output_ids), None)
+    expected = torch.softmax(forward_logits(model, model_input, all_positions=True).float(), -1).topk(3)
     np.testing.assert_allclose(table.probabilities[-1], expected.values.numpy(), atol=1e-6)
     assert table.final == tuple(f"#{id}" for id in expected.indices[:, 0].tolist())
     assert table.layers == (0, 1, 2, 3)
@@ -49,15 +49,15 @@ def test_a_lens_layer_equals_a_truncated_model():
 def test_word_pairs_sum_to_the_cosine(name):
     model = make(ENCODERS[name])
     tokens = [Tokens("", ids, ("x",) * 5, ("a", "b", "c"), ((0,), (1, 2, 3), (4,))) for ids in (IDS[:5], IDS[4:9])]
-    found = explain_similarity(model, *tokens)
+    similarity = explain_similarity(model, *tokens)
     with torch.inference_mode():
-        first, second = (model.embed(torch.tensor([each.ids])) for each in tokens)
+        first, second = (model.embed(torch.tensor([sentence.ids])) for sentence in tokens)
     cosine = float(torch.nn.functional.cosine_similarity(first, second))
-    assert found.cosine == pytest.approx(cosine, abs=1e-6)
-    assert found.pairs.sum() == pytest.approx(cosine, abs=1e-6)
-    assert found.pairs.shape == (3, 3)
-    assert found.token_pairs[1:4, 0].sum() == pytest.approx(found.pairs[1, 0], abs=1e-9)
-    left_out = found.pairs.copy()
+    assert similarity.cosine == pytest.approx(cosine, abs=1e-6)
+    assert similarity.pairs.sum() == pytest.approx(cosine, abs=1e-6)
+    assert similarity.pairs.shape == (3, 3)
+    assert similarity.token_pairs[1:4, 0].sum() == pytest.approx(similarity.pairs[1, 0], abs=1e-9)
+    left_out = similarity.pairs.copy()
     left_out[1, 1] = 0
     assert abs(left_out.sum() - cosine) > 1e-6, "the inverse: a missing pair is detected"
 
@@ -72,44 +72,47 @@ def test_only_mean_pooling_can_be_decomposed():
         explain_similarity(model, label_ids(IDS), label_ids(IDS))
 
 
-def words(text: str) -> Tokens:
-    each = tuple(text.split())
-    return Tokens(
-        text, tuple(range(len(each))), each, each, tuple((i,) for i in range(len(each))), tuple(range(len(each)))
-    )
+def label_words(text: str) -> Tokens:
+    pieces = tuple(text.split())
+    positions = tuple(range(len(pieces)))
+    return Tokens(text, positions, pieces, pieces, tuple((position,) for position in positions), positions)
 
 
-def looked(*tables) -> AttentionRecord:
+def cross_attention_record(*tables) -> AttentionRecord:
     capture = Capture(CROSS, "weights", np.array(tables, np.float32), tuple(range(len(tables))), (0, 1, 2))
-    return AttentionRecord("it", "encoder-decoder", words("a b c"), words("<s> x y"), (capture,), ())
+    return AttentionRecord("it", "encoder-decoder", label_words("a b c"), label_words("<s> x y"), (capture,), ())
 
 
 def test_alignment_ranks_heads():
     straight, stuck = np.eye(3) * 0.8 + 0.1, np.tile([[0.0, 0.0, 1.0]], (3, 1))
     swapped = straight[[1, 0, 2]]
-    found = align(looked(stuck, swapped, straight), words("x y z"))
-    assert (found.head, found.scores[-1].head) == (2, 0)
-    assert found.scores[-1].monotonicity == 0, "a head that never moves is sharp but aligns nothing"
-    known = align(looked(stuck, swapped, straight), words("x y z"), gold=[(1, 0), (0, 1), (2, 2)])
-    assert (known.head, known.scores[0].accuracy) == (1, 1.0)
-    assert {(s, t) for s, t, _ in known.links(0.5)} == {(1, 0), (0, 1), (2, 2)}
-    assert align(looked(stuck, swapped), words("x y z"), head=0).head == 0
+    alignment = align(cross_attention_record(stuck, swapped, straight), label_words("x y z"))
+    assert (alignment.head, alignment.scores[-1].head) == (2, 0)
+    assert alignment.scores[-1].monotonicity == 0, "a head that never moves is sharp but aligns nothing"
+    with_gold = align(
+        cross_attention_record(stuck, swapped, straight), label_words("x y z"), gold=[(1, 0), (0, 1), (2, 2)]
+    )
+    assert (with_gold.head, with_gold.scores[0].accuracy) == (1, 1.0)
+    assert {(s, t) for s, t, _ in with_gold.links(0.5)} == {(1, 0), (0, 1), (2, 2)}
+    assert align(cross_attention_record(stuck, swapped), label_words("x y z"), head=0).head == 0
     with pytest.raises(InvalidInput, match="no cross-attention"):
-        align(AttentionRecord("it", "decoder", words("a"), None, (), ()), words("a"))
+        align(AttentionRecord("it", "decoder", label_words("a"), None, (), ()), label_words("a"))
 
 
 def test_rollout_is_the_product_of_layers():
     model = make(ENCODERS["encoder"])
-    _, captures = keep(model, ModelInput(IDS))
-    look = AttentionRecord("it", "encoder", label_ids(IDS), None, captures, attentions_of(model))
-    found = attention_rollout(look, "encoder")
+    _, captures = capture(model, ModelInput(IDS))
+    record = AttentionRecord("it", "encoder", label_ids(IDS), None, captures, attentions_of(model))
+    rollout = attention_rollout(record, "encoder")
     expected = np.eye(9)
-    for one in captures:
-        expected = (one.array.mean(0) + np.eye(9)) / 2 @ expected
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
+    for layer in captures:
+        expected = (layer.array.mean(0) + np.eye(9)) / 2 @ expected
+    np.testing.assert_allclose(rollout, expected, atol=1e-5)
+    np.testing.assert_allclose(rollout.sum(1), 1, atol=1e-5)
     with pytest.raises(InvalidInput, match="every layer"):
-        attention_rollout(AttentionRecord("it", "encoder", look.tokens, None, captures[:1], look.attentions), "encoder")
+        attention_rollout(
+            AttentionRecord("it", "encoder", record.tokens, None, captures[:1], record.attentions), "encoder"
+        )
 
 
 def test_scores_of_synthetic_heads():
@@ -128,18 +131,18 @@ def test_scores_of_synthetic_heads():
 
 def test_head_report_equals_a_direct_computation():
     model = make(DECODERS["learned"])
-    readings = [ModelInput(tuple(some_ids(1, n, seed=n)[0].tolist())) for n in (6, 9)]
-    report = score_heads(model, readings, name="it")
+    inputs = [ModelInput(tuple(some_ids(1, n, seed=n)[0].tolist())) for n in (6, 9)]
+    report = score_heads(model, inputs, name="it")
     assert len(report.heads) == 12
     assert (report.sentences, report.tokens) == (2, 15)
-    counted = []
-    for reading in readings:
-        seen = []
-        forward_hidden(model, reading, Tap(seen.append, layers=[1], heads=[2]))
-        table = seen[0].array[0, 0].numpy()
-        counted += [table[i, i - 1] for i in range(1, len(table))]
+    weights = []
+    for model_input in inputs:
+        activations = []
+        forward_hidden(model, model_input, Tap(activations.append, layers=[1], heads=[2]))
+        table = activations[0].array[0, 0].numpy()
+        weights += [table[i, i - 1] for i in range(1, len(table))]
     score = next(s for s in report.heads if (s.path.layer, s.head) == (1, 2))
-    assert score.previous == pytest.approx(np.mean(counted), abs=1e-6)
+    assert score.previous == pytest.approx(np.mean(weights), abs=1e-6)
     ranked = [score.induction for score in report.ranked("induction")]
     assert ranked == sorted(ranked, reverse=True)
     with pytest.raises(InvalidInput, match="no sentence"):
@@ -154,14 +157,14 @@ def test_positional_score_separates_positional_from_content_heads():
             block.attention.query.weight.zero_()
             block.attention.query.bias.zero_()
     assert all(score.position > 0.999 for score in score_heads(model, [ModelInput(IDS)]).heads)
-    other = score_heads(make(DECODERS["nowhere"]), [ModelInput(IDS)])
+    other = score_heads(make(DECODERS["no-position"]), [ModelInput(IDS)])
     assert np.mean([score.position for score in other.heads]) < 0.9
 
 
 def test_merging_sums_keys_and_averages_queries():
     tokenizer = train_tokenizer(["the pizza tasted good"] * 9, "bpe", 265)
     tokens = label_tokens(tokenizer.encode("the pizza"), tokenizer, prefix_ids=[0], suffix_ids=[0])
-    assert sorted(place for group in tokens.word_positions for place in group) == list(range(len(tokens)))
+    assert sorted(position for group in tokens.word_positions for position in group) == list(range(len(tokens)))
     assert tokens.words[0] == tokens.words[-1] == tokenizer.piece(0)
     assert [n for n in tokens.word_numbers if n is not None] == [0, 1]
     array = np.random.default_rng(1).dirichlet(np.ones(len(tokens)), (2, len(tokens))).astype(np.float32)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.models.tiny_models import DECODERS, EVERYONE, TRANSFORMERS, make, some_ids
+from tests.models.tiny_models import ALL_MODELS, DECODERS, TRANSFORMERS, make, some_ids
 
 from peasy.errors import InvalidInput
 from peasy.inspection.apply_interventions import IntervenedModel, make_intervention
@@ -11,63 +11,67 @@ from peasy.inspection.interventions import cut, even, off, parse_ablations, patc
 from peasy.nn import attention
 from peasy.nn.tap import Tap
 
-READING = ModelInput(tuple(some_ids(1, 9)[0].tolist()))
-OTHER = ModelInput(tuple(some_ids(1, 9, seed=4)[0].tolist()))
+INPUT = ModelInput(tuple(some_ids(1, 9)[0].tolist()))
+OTHER_INPUT = ModelInput(tuple(some_ids(1, 9, seed=4)[0].tolist()))
 
 
-def reading_of(model) -> ModelInput:
-    return ModelInput(READING.ids, (3, 4, 5, 6)) if model.reads_source else READING
+def input_of(model) -> ModelInput:
+    return ModelInput(INPUT.ids, (3, 4, 5, 6)) if model.is_encoder_decoder else INPUT
 
 
-def weights(model, reading, change, **asked):
-    seen = []
-    forward_hidden(model, reading, Tap(seen.append, **asked), change)
-    return {one.place: one.array[0] for one in seen}
+def activations_of(model, model_input, intervention, **tap_options):
+    activations = []
+    forward_hidden(model, model_input, Tap(activations.append, **tap_options), intervention)
+    return {activation.path: activation.array[0] for activation in activations}
 
 
-@pytest.mark.parametrize("name", ["learned", "grouped", "alibi", "window", "encoder", "both-relative"])
+@pytest.mark.parametrize("name", ["learned", "grouped", "alibi", "window", "encoder", "seq2seq-relative"])
 def test_a_cut_edge_has_no_weight_and_the_rest_is_renormalised(name):
     model = make(TRANSFORMERS[name])
-    reading = reading_of(model)
+    model_input = input_of(model)
     stack = "encoder" if name == "encoder" else "decoder"
-    change = make_intervention([cut(3, 2, layer=0, head=1)], model)
-    before, after = weights(model, reading, None), weights(model, reading, change)
-    first, second = (next(w for p, w in found.items() if p == (stack, 0, "attention")) for found in (before, after))
+    intervention = make_intervention([cut(3, 2, layer=0, head=1)], model)
+    before, after = activations_of(model, model_input, None), activations_of(model, model_input, intervention)
+    first, second = (weights[stack, 0, "attention"] for weights in (before, after))
     assert second[1, 3, 2] == 0
     rest = first[1, 3].clone()
     rest[2] = 0
     torch.testing.assert_close(second[1, 3], rest / rest.sum(), atol=1e-6, rtol=0)
     untouched = [head for head in range(4) if head != 1]
     torch.testing.assert_close(first[untouched], second[untouched], atol=1e-6, rtol=0)
-    assert not torch.allclose(forward_logits(model, reading), forward_logits(model, reading, None, change))
+    assert not torch.allclose(
+        forward_logits(model, model_input), forward_logits(model, model_input, None, intervention)
+    )
 
 
 @pytest.mark.parametrize("name", ["learned", "alibi", "relative", "softcap", "window"])
-def test_a_uniform_head_gives_equal_weights(name):
+def test_a_uniform_head_gives_equal_activations_of(name):
     model = make(DECODERS[name])
-    found = weights(model, READING, make_intervention([even(1, 2)], model), layers=[1])
-    (after,) = found.values()
-    shared = (after[2] > 0).float()
-    torch.testing.assert_close(after[2], shared / shared.sum(-1, keepdim=True), atol=1e-6, rtol=0)
+    weights = activations_of(model, INPUT, make_intervention([even(1, 2)], model), layers=[1])
+    (after,) = weights.values()
+    visible = (after[2] > 0).float()
+    torch.testing.assert_close(after[2], visible / visible.sum(-1, keepdim=True), atol=1e-6, rtol=0)
 
 
 def test_without_the_hook_in_attention_the_tests_fail(monkeypatch):
-    monkeypatch.setattr(attention, "intervene_attention", lambda edit, place, look, sight: look)
+    monkeypatch.setattr(attention, "intervene_attention", lambda intervention, path, inputs, mask_spec: inputs)
     with pytest.raises(AssertionError):
         test_a_cut_edge_has_no_weight_and_the_rest_is_renormalised("learned")
     with pytest.raises(AssertionError):
-        test_a_uniform_head_gives_equal_weights("learned")
+        test_a_uniform_head_gives_equal_activations_of("learned")
 
 
-@pytest.mark.parametrize("name", ["learned", "after", "both"])
+@pytest.mark.parametrize("name", ["learned", "post-norm", "seq2seq"])
 def test_an_ablated_sublayer_adds_nothing(name):
     model = make(TRANSFORMERS[name])
-    reading = reading_of(model)
-    change = make_intervention([off(1, part="feedforward")], model)
-    found = weights(model, reading, change, steps=["output"], layers=[1], parts=["feedforward"], stacks=["decoder"])
-    assert all(not array.any() for array in found.values())
-    whole = weights(
-        model, reading, make_intervention([off(1)], model), steps=["output"], layers=[1], stacks=["decoder"]
+    model_input = input_of(model)
+    intervention = make_intervention([off(1, part="feedforward")], model)
+    outputs = activations_of(
+        model, model_input, intervention, steps=["output"], layers=[1], parts=["feedforward"], stacks=["decoder"]
+    )
+    assert all(not array.any() for array in outputs.values())
+    whole = activations_of(
+        model, model_input, make_intervention([off(1)], model), steps=["output"], layers=[1], stacks=["decoder"]
     )
     assert len(whole) >= 2
     assert all(not array.any() for array in whole.values())
@@ -75,68 +79,70 @@ def test_an_ablated_sublayer_adds_nothing(name):
 
 def test_ablating_a_head_removes_only_its_output():
     model = make(DECODERS["learned"])
-    change = make_intervention([off(0, 1)], model)
-    seen = []
-    forward_hidden(model, READING, Tap(seen.append, steps=["context", "output"], layers=[0], parts=["attention"]))
-    context, output = seen[0].array, seen[1].array
+    intervention = make_intervention([off(0, 1)], model)
+    before = []
+    forward_hidden(model, INPUT, Tap(before.append, steps=["context", "output"], layers=[0], parts=["attention"]))
+    context, output = before[0].array, before[1].array
     after = []
-    forward_hidden(model, READING, Tap(after.append, steps=["output"], layers=[0], parts=["attention"]), change)
+    forward_hidden(model, INPUT, Tap(after.append, steps=["output"], layers=[0], parts=["attention"]), intervention)
     lost = context[:, 1] @ model.decoder.blocks[0].attention.output.weight.detach()[:, 8:16].T
     torch.testing.assert_close(after[0].array, output - lost, atol=1e-5, rtol=0)
 
 
 def test_patching_from_the_same_and_from_another_text():
     model = make(DECODERS["rotary"])
-    texts = {"same": READING, "other": OTHER}
+    texts = {"same": INPUT, "other": OTHER_INPUT}
     for step in ("context", "residual", "output"):
-        change = make_intervention([patch("same", 1, step=step)], model, None, texts.__getitem__)
-        assert torch.equal(forward_logits(model, READING, None, change), forward_logits(model, READING))
-    all_of_it = make_intervention([patch("other", 0, step="residual")], model, None, texts.__getitem__)
-    torch.testing.assert_close(forward_logits(model, READING, None, all_of_it), forward_logits(model, OTHER))
+        intervention = make_intervention([patch("same", 1, step=step)], model, None, texts.__getitem__)
+        assert torch.equal(forward_logits(model, INPUT, None, intervention), forward_logits(model, INPUT))
+    everything = make_intervention([patch("other", 0, step="residual")], model, None, texts.__getitem__)
+    torch.testing.assert_close(forward_logits(model, INPUT, None, everything), forward_logits(model, OTHER_INPUT))
     one_row = make_intervention([patch("other", 2, step="residual", rows=[4])], model, None, texts.__getitem__)
-    streams = weights(model, READING, one_row, steps=["residual"], layers=[2])
-    plain, theirs = (weights(model, r, None, steps=["residual"], layers=[2]) for r in (READING, OTHER))
-    (place,) = streams
-    assert torch.equal(streams[place][4], theirs[place][4])
-    assert torch.equal(streams[place][3], plain[place][3])
+    patched = activations_of(model, INPUT, one_row, steps=["residual"], layers=[2])
+    plain, other = (activations_of(model, r, None, steps=["residual"], layers=[2]) for r in (INPUT, OTHER_INPUT))
+    (path,) = patched
+    assert torch.equal(patched[path][4], other[path][4])
+    assert torch.equal(patched[path][3], plain[path][3])
 
 
 def test_interventions_with_kv_cache_equal_full_pass():
     model = make(DECODERS["learned"])
-    change = make_intervention([off(1, 2), cut(6, 3, layer=0), even(2, 0)], model)
-    whole = forward_logits(model, READING, None, change, all_positions=True)
-    edited = IntervenedModel(model, change)
-    memory = edited.new_state()
+    intervention = make_intervention([off(1, 2), cut(6, 3, layer=0), even(2, 0)], model)
+    whole = forward_logits(model, INPUT, None, intervention, all_positions=True)
+    intervened = IntervenedModel(model, intervention)
+    state = intervened.new_state()
     with torch.inference_mode():
-        first = edited.forward_varlen([READING.ids[:5]], [memory], all_positions=True)[0]
-        rest = [edited.forward_varlen([[id]], [memory])[0] for id in READING.ids[5:]]
+        first = intervened.forward_varlen([INPUT.ids[:5]], [state], all_positions=True)[0]
+        rest = [intervened.forward_varlen([[id]], [state])[0] for id in INPUT.ids[5:]]
     torch.testing.assert_close(torch.cat([first, torch.stack(rest)]), whole, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["recurrent-translator", "recurrent-translator-lstm"])
 def test_interventions_on_recurrent_translators(name):
-    model = make(EVERYONE[name])
-    reading = reading_of(model)
-    change = make_intervention([cut(2, 5, layer=0, part="cross_attention")], model)
-    (after,) = weights(model, reading, change).values()
+    model = make(ALL_MODELS[name])
+    model_input = input_of(model)
+    intervention = make_intervention([cut(2, 5, layer=0, part="cross_attention")], model)
+    (after,) = activations_of(model, model_input, intervention).values()
     assert after[0, 2, 5] == 0
     torch.testing.assert_close(after.sum(-1), torch.ones(1, 4))
-    (flat,) = weights(model, reading, make_intervention([even(0, part="cross_attention")], model)).values()
-    torch.testing.assert_close(flat, torch.full_like(flat, 1 / 9))
-    gone = make_intervention([off(0, 0, part="cross_attention")], model)
-    assert not torch.allclose(forward_logits(model, reading), forward_logits(model, reading, None, gone))
+    (uniform,) = activations_of(
+        model, model_input, make_intervention([even(0, part="cross_attention")], model)
+    ).values()
+    torch.testing.assert_close(uniform, torch.full_like(uniform, 1 / 9))
+    ablation = make_intervention([off(0, 0, part="cross_attention")], model)
+    assert not torch.allclose(forward_logits(model, model_input), forward_logits(model, model_input, None, ablation))
 
 
 def test_a_fully_masked_query_gives_no_nan():
     model = make(DECODERS["learned"])
-    change = make_intervention([cut(0, 0)], model)
-    assert torch.isfinite(forward_logits(model, READING, None, change, all_positions=True)).all()
+    intervention = make_intervention([cut(0, 0)], model)
+    assert torch.isfinite(forward_logits(model, INPUT, None, intervention, all_positions=True)).all()
 
 
 def test_invalid_interventions_are_rejected():
     model = make(DECODERS["learned"])
     texts = {"short": ModelInput((5, 6))}
-    for edits, message in (
+    for specs, message in (
         ([off(7)], "no layer 7"),
         ([off(0, 9)], "no head 9"),
         ([off(0, part="norm")], "no part"),
@@ -145,10 +151,10 @@ def test_invalid_interventions_are_rejected():
         ([patch("short", 0, step="weights")], "cannot be patched"),
     ):
         with pytest.raises(InvalidInput, match=message):
-            make_intervention(edits, model, None, texts.__getitem__)
+            make_intervention(specs, model, None, texts.__getitem__)
     short = make_intervention([patch("short", 0)], model, None, texts.__getitem__)
     with pytest.raises(InvalidInput, match="2 tokens"):
-        forward_logits(model, READING, None, short)
+        forward_logits(model, INPUT, None, short)
     with pytest.raises(InvalidInput, match="is not a head"):
         parse_ablations(["2."])
     assert make_intervention([], model) is None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.models.tiny_models import DECODERS, EVERYONE, make, some_ids
+from tests.models.tiny_models import ALL_MODELS, DECODERS, make, some_ids
 
 from peasy.errors import InvalidInput, ResourceUnavailable
 from peasy.inspection import recorder as recording
@@ -15,71 +15,74 @@ from peasy.inspection.recorder import Recorder
 from peasy.nn.tap import KNOWN_STEPS, Tap
 
 
-def reading_of(model, length: int = 11) -> ModelInput:
+def input_of(model, length: int = 11) -> ModelInput:
     ids = tuple(some_ids(1, length)[0].tolist())
-    return ModelInput(ids, (3, 4, 5, 6)) if model.reads_source else ModelInput(ids)
+    return ModelInput(ids, (3, 4, 5, 6)) if model.is_encoder_decoder else ModelInput(ids)
 
 
-def keep(model, reading, storage="float32", **asked):
-    recorder = Recorder(CaptureSpec(**asked), reading.lengths(model), storage)
-    return forward_logits(model, reading, recorder.tap()), recorder.captures()
+def capture(model, model_input, storage="float32", **spec):
+    recorder = Recorder(CaptureSpec(**spec), model_input.lengths(model), storage)
+    return forward_logits(model, model_input, recorder.tap()), recorder.captures()
 
 
-@pytest.mark.parametrize("name", EVERYONE)
+@pytest.mark.parametrize("name", ALL_MODELS)
 def test_capture_works_for_every_family_and_changes_nothing(name):
-    model = make(EVERYONE[name])
-    reading = reading_of(model)
+    model = make(ALL_MODELS[name])
+    model_input = input_of(model)
     steps = tuple(step for step in KNOWN_STEPS if step != "logits")
-    scores, captures = keep(model, reading, steps=steps)
-    assert torch.equal(scores, forward_logits(model, reading))
-    seen = []
-    forward_logits(model, reading, Tap(seen.append, steps=steps))
-    direct = {(one.place, one.step): one.array[0].numpy() for one in seen}
+    logits, captures = capture(model, model_input, steps=steps)
+    assert torch.equal(logits, forward_logits(model, model_input))
+    activations = []
+    forward_logits(model, model_input, Tap(activations.append, steps=steps))
+    direct = {(a.path, a.step): a.array[0].numpy() for a in activations}
     assert len(captures) == len(direct)
-    for one in captures:
-        np.testing.assert_allclose(one.array, direct[one.path, one.step], atol=1e-6)
-        assert one.rows is not None or one.step in ("key", "value")
+    for captured in captures:
+        np.testing.assert_allclose(captured.array, direct[captured.path, captured.step], atol=1e-6)
+        assert captured.rows is not None or captured.step in ("key", "value")
 
 
-@pytest.mark.parametrize("name", ["learned", "grouped", "both", "recurrent-translator"])
+@pytest.mark.parametrize("name", ["learned", "grouped", "seq2seq", "recurrent-translator"])
 def test_the_estimate_equals_the_captured_size(name):
-    model = make(EVERYONE[name])
-    reading = reading_of(model)
-    for asked in ({"steps": ("weights", "query", "value")}, {"rows": (1, 2)}, {"layers": (0,), "heads": (0,)}):
-        _, captures = keep(model, reading, **asked)
-        estimate = CaptureSpec(**asked).count_values(attentions_of(model), dims_of(model), reading.lengths(model))
-        assert estimate == sum(one.array.size for one in captures)
+    model = make(ALL_MODELS[name])
+    model_input = input_of(model)
+    for spec in ({"steps": ("weights", "query", "value")}, {"rows": (1, 2)}, {"layers": (0,), "heads": (0,)}):
+        _, captures = capture(model, model_input, **spec)
+        estimate = CaptureSpec(**spec).count_values(attentions_of(model), dims_of(model), model_input.lengths(model))
+        assert estimate == sum(captured.array.size for captured in captures)
 
 
 def test_blocks_of_rows_are_concatenated(monkeypatch):
     model = make(DECODERS["rotary"])
-    reading = reading_of(model, 17)
-    _, whole = keep(model, reading)
+    model_input = input_of(model, 17)
+    _, whole = capture(model, model_input)
     monkeypatch.setattr(recording, "ROW_BLOCK", 5)
-    _, pieces = keep(model, reading)
-    for one, other in zip(whole, pieces, strict=True):
-        np.testing.assert_allclose(one.array, other.array, atol=1e-6)
-        assert one.rows == other.rows == tuple(range(17))
+    _, pieces = capture(model, model_input)
+    for expected, actual in zip(whole, pieces, strict=True):
+        np.testing.assert_allclose(actual.array, expected.array, atol=1e-6)
+        assert expected.rows == actual.rows == tuple(range(17))
 
 
 def test_float16_storage_is_close():
     model = make(DECODERS["learned"])
-    _, full = keep(model, reading_of(model))
-    _, half = keep(model, reading_of(model), "float16")
-    for one, other in zip(full, half, strict=True):
-        assert other.array.dtype == np.float16
-        np.testing.assert_allclose(one.array, other.array, atol=5e-4)
+    _, full = capture(model, input_of(model))
+    _, half = capture(model, input_of(model), "float16")
+    for expected, actual in zip(full, half, strict=True):
+        assert actual.array.dtype == np.float16
+        np.testing.assert_allclose(expected.array, actual.array, atol=5e-4)
 
 
 def test_value_norms_are_correct():
     model = make(DECODERS["grouped"])
-    _, captures = keep(model, reading_of(model), steps=("weights", "value"))
-    at = {(one.path.layer, one.step): one for one in captures}
+    _, captures = capture(model, input_of(model), steps=("weights", "value"))
+    captured = {(c.path.layer, c.step): c for c in captures}
     for layer in range(3):
-        expected = np.linalg.norm(at[layer, "value"].array, axis=-1)
-        np.testing.assert_allclose(at[layer, "weights"].value_norms, expected, rtol=1e-5)
+        expected = np.linalg.norm(captured[layer, "value"].array, axis=-1)
+        np.testing.assert_allclose(captured[layer, "weights"].value_norms, expected, rtol=1e-5)
         np.testing.assert_allclose(
-            at[layer, "weights"].value_weighted(), at[layer, "weights"].array * expected[:, None], rtol=1e-4, atol=1e-6
+            captured[layer, "weights"].value_weighted(),
+            captured[layer, "weights"].array * expected[:, None],
+            rtol=1e-4,
+            atol=1e-6,
         )
 
 
@@ -95,25 +98,27 @@ def test_a_capture_over_budget_is_rejected():
 
 def test_missing_layers_heads_and_steps_are_rejected():
     model = make(DECODERS["learned"])
-    parts, widths = attentions_of(model), dims_of(model)
-    for asked, message in (
+    attentions, dims = attentions_of(model), dims_of(model)
+    for spec, message in (
         ({"layers": (9,)}, "no layer 9"),
         ({"heads": (4,)}, "no head 4"),
         ({"steps": ("wieghts",)}, "wieghts"),
         ({"steps": ()}, "No step"),
     ):
         with pytest.raises(InvalidInput, match=message):
-            CaptureSpec(**asked).check("it", parts, widths)
-    lstm = make(EVERYONE["lstm"])
+            CaptureSpec(**spec).check("it", attentions, dims)
+    lstm = make(ALL_MODELS["lstm"])
     with pytest.raises(InvalidInput, match="no attention"):
         CaptureSpec().check("it", attentions_of(lstm), dims_of(lstm))
 
 
 def test_attention_info():
-    grouped, window, both = (attentions_of(make(EVERYONE[name])) for name in ("grouped", "windowed-layers", "both"))
+    grouped, window, seq2seq = (
+        attentions_of(make(ALL_MODELS[name])) for name in ("grouped", "windowed-layers", "seq2seq")
+    )
     assert grouped[0].kv_head == (0, 0, 1, 1)
     assert grouped[0].is_grouped
-    assert [part.window for part in window] == [None, 3, None]
-    assert [part.cross for part in both] == [False] * 3 + [False, True] * 3
-    assert not both[0].causal
-    assert both[3].causal
+    assert [info.window for info in window] == [None, 3, None]
+    assert [info.cross for info in seq2seq] == [False] * 3 + [False, True] * 3
+    assert not seq2seq[0].causal
+    assert seq2seq[3].causal

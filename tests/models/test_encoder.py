@@ -11,7 +11,7 @@ from peasy.models.build import build
 
 
 def encoder(**changes):
-    return make(replace(ENCODERS["encoder-after"], **changes))
+    return make(replace(ENCODERS["encoder-post-norm"], **changes))
 
 
 @pytest.mark.parametrize("pooling", ["mean", "first", "max", "pooler"])
@@ -20,11 +20,11 @@ def test_padding_does_not_change_vectors(pooling, side):
     model, ids = encoder(pooling=pooling), some_ids(3, 8)
     padding = torch.full((3, 3), 9)
     padded = torch.cat([padding, ids] if side == "left" else [ids, padding], dim=1)
-    real = torch.ones_like(padded, dtype=torch.bool)
-    real[:, :3] = real[:, :3] & (side == "right")
-    real[:, 8:] = real[:, 8:] & (side == "left")
+    mask = torch.ones_like(padded, dtype=torch.bool)
+    mask[:, :3] = mask[:, :3] & (side == "right")
+    mask[:, 8:] = mask[:, 8:] & (side == "left")
     with torch.inference_mode():
-        torch.testing.assert_close(model.embed(padded, padding_mask=real), model.embed(ids), atol=1e-5, rtol=0)
+        torch.testing.assert_close(model.embed(padded, padding_mask=mask), model.embed(ids), atol=1e-5, rtol=0)
 
 
 def test_pooling_by_definition():
@@ -57,18 +57,18 @@ def test_segments_change_the_output():
 
 
 def test_unsupported_operations_are_refused():
-    model = build(replace(ENCODERS["encoder"], head=None))
+    model = build(replace(ENCODERS["encoder"], lm_head=None))
     with pytest.raises(InvalidInput, match="no head for masked tokens"):
         model(some_ids())
     with pytest.raises(InvalidInput, match="cannot generate text"):
         model.new_state()
 
 
-def test_many_texts_in_any_order_are_each_text_alone():
+def test_batched_texts_equal_single_texts():
     model = encoder()
     texts = [some_ids(1, length, seed=length)[0].tolist() for length in (5, 17, 5, 1, 40, 16, 17)]
-    together = model.embed_many(texts, tokens=64)
+    together = model.embed_batch(texts, max_batch_tokens=64)
     with torch.inference_mode():
         alone = torch.cat([model.embed(torch.tensor([text])) for text in texts])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
-    assert model.embed_many([]).shape == (0, 32)
+    assert model.embed_batch([]).shape == (0, 32)

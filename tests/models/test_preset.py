@@ -8,7 +8,7 @@ from peasy.models.build import build
 from peasy.models.preset import preset, presets
 
 ROBERTA = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1}
-THEIRS = {
+TRANSFORMERS_CLASSES = {
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", {}),
     "gpt2-medium": ("GPT2LMHeadModel", "GPT2Config", {"n_embd": 1024, "n_layer": 24, "n_head": 16}),
     "gpt2-large": ("GPT2LMHeadModel", "GPT2Config", {"n_embd": 1280, "n_layer": 36, "n_head": 20}),
@@ -53,7 +53,7 @@ MARIAN = {"vocab_size": 58101, "d_model": 512, "encoder_layers": 6, "decoder_lay
 MARIAN |= {"decoder_ffn_dim": 2048, "encoder_attention_heads": 8, "decoder_attention_heads": 8, "pad_token_id": 58100}
 
 
-def their_count(architecture, config, settings) -> int:
+def transformers_count(architecture, config, settings) -> int:
     import transformers
 
     with torch.device("meta"):
@@ -61,34 +61,34 @@ def their_count(architecture, config, settings) -> int:
     return sum(weight.numel() for name, weight in model.named_parameters() if "embed_positions" not in name)
 
 
-@pytest.mark.parametrize("known", presets(), ids=lambda known: known.name)
-def test_parameter_count_is_the_published_one(known):
-    count = build(known.config, seed=None).count_parameters()
-    assert count == (known.parameters if known.parameters is not None else count)
-    assert count > 0 or known.name.startswith("ngram")
+@pytest.mark.parametrize("entry", presets(), ids=lambda entry: entry.name)
+def test_parameter_count_is_the_published_one(entry):
+    count = build(entry.config, seed=None).count_parameters()
+    assert count == (entry.parameters if entry.parameters is not None else count)
+    assert count > 0 or entry.name.startswith("ngram")
 
 
-@pytest.mark.parametrize("name", THEIRS)
+@pytest.mark.parametrize("name", TRANSFORMERS_CLASSES)
 def test_parameter_count_equals_transformers(name):
-    assert build(preset(name), seed=None).count_parameters() == their_count(*THEIRS[name])
+    assert build(preset(name), seed=None).count_parameters() == transformers_count(*TRANSFORMERS_CLASSES[name])
 
 
 def test_marian_with_its_final_bias():
     """transformers keeps the bias of the logits as a buffer, and the sinusoidal positions as weights."""
     assert (
         build(preset("marian"), seed=None).count_parameters()
-        == their_count("MarianMTModel", "MarianConfig", MARIAN) + 58101
+        == transformers_count("MarianMTModel", "MarianConfig", MARIAN) + 58101
     )
 
 
 @pytest.mark.parametrize(("name", "millions"), [("vaswani-base", 65), ("vaswani-big", 213)])
-def test_the_paper_of_2017(name, millions):
+def test_parameter_counts_of_the_2017_paper(name, millions):
     """Table 3 of the paper rounds, and gives the vocabulary only as about 37,000: within 3 %."""
     assert build(preset(name), seed=None).count_parameters() == pytest.approx(millions * 1e6, rel=0.03)
 
 
 def test_changes_are_merged_into_tables():
-    config = preset("gpt2", vocabulary=65, stack={"attention": {"heads": 6}})
+    config = preset("gpt2", vocab_size=65, stack={"attention": {"num_heads": 6}})
     assert (config.vocab_size, config.stack.attention.num_heads, config.stack.num_layers) == (65, 6, 12)
     other = preset("gpt2", position={"kind": "rotary"})
     assert other.position.base == 10_000.0
@@ -101,6 +101,6 @@ def test_unknown_preset_is_refused():
 
 
 def test_every_kind_has_three_sizes():
-    names = {known.name for known in presets()}
+    names = {entry.name for entry in presets()}
     for kind in ("gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"):
         assert {f"{kind}-{size}" for size in ("tiny", "small", "base")} <= names

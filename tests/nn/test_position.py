@@ -20,28 +20,30 @@ from peasy.nn.position import (
 @pytest.mark.parametrize("layout", ["pairs", "halves"])
 @pytest.mark.parametrize("width", [6, 7])
 def test_sinusoidal_encoding_matches_definition(layout, width):
-    found = sinusoidal_encoding(torch.arange(5), width, layout)
-    for place in range(5):
+    actual = sinusoidal_encoding(torch.arange(5), width, layout)
+    for position in range(5):
         for i in range((width + 1) // 2):
-            angle = place / 10_000 ** (2 * i / width)
+            angle = position / 10_000 ** (2 * i / width)
             columns = (2 * i, 2 * i + 1) if layout == "pairs" else (i, (width + 1) // 2 + i)
             for column, expected in zip(columns, (math.sin(angle), math.cos(angle)), strict=True):
                 if column < width:
-                    assert found[place, column] == pytest.approx(expected, abs=1e-6)
+                    assert actual[position, column] == pytest.approx(expected, abs=1e-6)
 
 
 def test_rope_keeps_norms_and_scores_depend_on_distance():
-    draw = torch.Generator().manual_seed(0)
-    query, key = (torch.randn(1, 1, 1, 8, generator=draw) for _ in range(2))
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(1, 1, 1, 8, generator=generator) for _ in range(2))
 
-    def score(at_query, at_key):
-        by = [rope_cos_sin(torch.tensor([[at]]), 8, nn_config.RotaryConfig(100.0)) for at in (at_query, at_key)]
-        return float((apply_rope(query, by[0]) * apply_rope(key, by[1])).sum())
+    def score(query_position, key_position):
+        settings = nn_config.RotaryConfig(100.0)
+        query_angles = rope_cos_sin(torch.tensor([[query_position]]), 8, settings)
+        key_angles = rope_cos_sin(torch.tensor([[key_position]]), 8, settings)
+        return float((apply_rope(query, query_angles) * apply_rope(key, key_angles)).sum())
 
     assert score(7, 3) == pytest.approx(score(104, 100), abs=1e-4)
     assert score(7, 3) != pytest.approx(score(8, 3), abs=1e-3)
-    turned = apply_rope(query, rope_cos_sin(torch.tensor([[9]]), 8, nn_config.RotaryConfig()))
-    assert float(turned.norm()) == pytest.approx(float(query.norm()), rel=1e-5)
+    rotated = apply_rope(query, rope_cos_sin(torch.tensor([[9]]), 8, nn_config.RotaryConfig()))
+    assert float(rotated.norm()) == pytest.approx(float(query.norm()), rel=1e-5)
 
 
 def test_llama3_scaling_against_transformers():
@@ -53,9 +55,9 @@ def test_llama3_scaling_against_transformers():
     config = LlamaConfig(hidden_size=2048, num_attention_heads=32, rope_parameters=rope, max_position_embeddings=131072)
     expected, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
     plain = 1 / 500000.0 ** (torch.arange(0, 64, 2).float() / 64)
-    found = scale_rope_frequency(plain, nn_config.Llama3RopeScaling(32.0, 1.0, 4.0, 8192))
-    torch.testing.assert_close(found, expected)
-    assert (found != plain).any()
+    actual = scale_rope_frequency(plain, nn_config.Llama3RopeScaling(32.0, 1.0, 4.0, 8192))
+    torch.testing.assert_close(actual, expected)
+    assert (actual != plain).any()
 
 
 @pytest.mark.parametrize("heads", [1, 2, 8, 12, 20])
@@ -73,11 +75,11 @@ def test_alibi_falls_with_distance():
 
 
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize(("buckets", "distance"), [(32, 128), (8, 12)])
-def test_relative_buckets_against_transformers(causal, buckets, distance):
+@pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (8, 12)])
+def test_relative_buckets_against_transformers(causal, num_buckets, max_distance):
     from transformers.models.t5.modeling_t5 import T5Attention
 
-    apart = torch.arange(-300, 301)[None, None]
-    ours = RelativeBias(2, nn_config.RelativeBiasConfig(buckets, distance), causal).bucket(apart)
-    theirs = T5Attention._relative_position_bucket(-apart, not causal, buckets, distance)
+    distances = torch.arange(-300, 301)[None, None]
+    ours = RelativeBias(2, nn_config.RelativeBiasConfig(num_buckets, max_distance), causal).bucket(distances)
+    theirs = T5Attention._relative_position_bucket(-distances, not causal, num_buckets, max_distance)
     assert torch.equal(ours, theirs)

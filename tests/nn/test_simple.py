@@ -11,7 +11,7 @@ W_Q, W_K, W_V = ([[1.0, 0.0], [1.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]], [[1.0, 2.0]
 CONTEXT = torch.tensor([[0.5989, 2.0000], [0.7517, 2.2552], [0.7160, 2.2920]])
 
 
-def i_love_ai(**axes) -> SelfAttention:
+def example_attention(**axes) -> SelfAttention:
     attention = SelfAttention(d_model=2, **axes)
     with torch.no_grad():
         for linear, weights in ((attention.W_q, W_Q), (attention.W_k, W_K), (attention.W_v, W_V)):
@@ -20,11 +20,11 @@ def i_love_ai(**axes) -> SelfAttention:
 
 
 def test_by_hand():
-    torch.testing.assert_close(i_love_ai()(X), CONTEXT, atol=1e-4, rtol=0)
+    torch.testing.assert_close(example_attention()(X), CONTEXT, atol=1e-4, rtol=0)
 
 
 def test_causal_mask():
-    context = i_love_ai()(X, mask=torch.ones(3, 3, dtype=torch.bool).tril())
+    context = example_attention()(X, mask=torch.ones(3, 3, dtype=torch.bool).tril())
     torch.testing.assert_close(context, torch.tensor([[1.0, 2.0], [0.5, 1.5], [0.7160, 2.2920]]), atol=1e-4, rtol=0)
 
 
@@ -43,21 +43,21 @@ def test_the_projection_of_the_pizza():
 )
 def test_batch_equals_single_sequences(row_dim, col_dim, order):
     batch = torch.randn(4, 3, 2, generator=torch.Generator().manual_seed(1))
-    alone = torch.stack([i_love_ai()(text) for text in batch])
-    found = i_love_ai(row_dim=row_dim, col_dim=col_dim)(batch.permute(order))
-    torch.testing.assert_close(found, alone.permute(order))
+    single = torch.stack([example_attention()(sequence) for sequence in batch])
+    actual = example_attention(row_dim=row_dim, col_dim=col_dim)(batch.permute(order))
+    torch.testing.assert_close(actual, single.permute(order))
 
 
 def test_steps_equal_the_formula():
-    steps = i_love_ai().steps(X)
+    steps = example_attention().steps(X)
     torch.testing.assert_close(steps.weights[0], torch.tensor([0.1978, 0.4011, 0.4011]), atol=1e-4, rtol=0)
-    torch.testing.assert_close(steps.context, i_love_ai()(X))
+    torch.testing.assert_close(steps.context, example_attention()(X))
     batch = torch.stack([X, X + 1])
-    torch.testing.assert_close(i_love_ai(row_dim=1, col_dim=2).steps(batch).context[0], steps.context)
+    torch.testing.assert_close(example_attention(row_dim=1, col_dim=2).steps(batch).context[0], steps.context)
 
 
 def test_gradients_reduce_the_loss():
-    attention = i_love_ai()
+    attention = example_attention()
     attention(X).sum().backward()
     assert all(weight.grad.abs().sum() > 0 for weight in attention.parameters())
     assert [name for name, _ in attention.named_parameters()] == ["W_q.weight", "W_k.weight", "W_v.weight"]

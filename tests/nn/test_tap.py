@@ -6,11 +6,11 @@ import torch
 from peasy.errors import InvalidInput
 from peasy.nn.tap import ModulePath, Tap, record_step
 
-HERE = ModulePath("decoder", 2, "attention")
+PATH = ModulePath("decoder", 2, "attention")
 
 
 @pytest.mark.parametrize(
-    ("asked", "wanted"),
+    ("selection", "expected"),
     [
         ({}, True),
         ({"layers": [2]}, True),
@@ -21,14 +21,14 @@ HERE = ModulePath("decoder", 2, "attention")
         ({"layers": [2], "parts": ["attention"], "stacks": ["decoder"]}, True),
     ],
 )
-def test_module_paths(asked, wanted):
-    assert Tap(print, **asked).wants(HERE) is wanted
+def test_module_paths(selection, expected):
+    assert Tap(print, **selection).wants(PATH) is expected
 
 
 def test_steps():
     tap = Tap(print, steps=["scores"])
-    assert tap.wants(HERE, "scores")
-    assert not tap.wants(HERE, "weights")
+    assert tap.wants(PATH, "scores")
+    assert not tap.wants(PATH, "weights")
 
 
 def test_unknown_step_is_refused():
@@ -48,10 +48,10 @@ def test_negative_rows_and_heads():
 
 
 def test_residual_steps_are_captured_by_row():
-    seen, stream = [], torch.arange(12.0).reshape(1, 4, 3)
-    record_step(Tap(seen.append, steps=["output"], rows=[-1]), HERE, "output", stream)
-    record_step(Tap(seen.append, steps=["output"]), HERE, "output", stream)
-    record_step(Tap(seen.append), HERE, "output", stream)
-    record_step(None, HERE, "output", stream)
-    assert [tuple(one.array.shape) for one in seen] == [(1, 1, 3), (1, 4, 3)]
-    assert seen[0].rows == (3,)
+    captured, residual = [], torch.arange(12.0).reshape(1, 4, 3)
+    record_step(Tap(captured.append, steps=["output"], rows=[-1]), PATH, "output", residual)
+    record_step(Tap(captured.append, steps=["output"]), PATH, "output", residual)
+    record_step(Tap(captured.append), PATH, "output", residual)
+    record_step(None, PATH, "output", residual)
+    assert [tuple(activation.array.shape) for activation in captured] == [(1, 1, 3), (1, 4, 3)]
+    assert captured[0].rows == (3,)

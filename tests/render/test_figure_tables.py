@@ -18,7 +18,7 @@ WEIGHTS = np.array([[1.0, np.nan, np.nan], [0.25, 0.75, np.nan], [0.2, 0.3, 0.5]
 
 
 def maps(**changes):
-    given = {"rows": WORDS, "columns": WORDS, "down": ("2",), "across": ("0", "3"), "chosen": (0, 1)}
+    given = {"rows": WORDS, "columns": WORDS, "down": ("2",), "across": ("0", "3"), "selected": (0, 1)}
     return Maps("Weights", np.stack([WEIGHTS, WEIGHTS**2])[None], **(given | changes))
 
 
@@ -27,7 +27,7 @@ def test_every_figure_is_drawn_in_every_format(format):
     assert render.draw(Document("Figures", looking()), format)
 
 
-def test_the_chosen_map_is_the_table():
+def test_the_selected_map_is_the_table():
     matrix, table = tables_of(maps())
     assert matrix.name == "layer 2, head 3"
     assert matrix.values[1] == (0.0625, 0.5625, None)
@@ -44,7 +44,7 @@ def test_tiles_are_labelled_and_exact_rows_come_first():
     assert tables_of(exact)[0].rows == ("4 love",)
 
 
-def test_links_are_listed_strongest_first_with_known_ones_marked():
+def test_links_are_listed_strongest_first_with_gold_links_marked():
     [table] = tables_of(Links("Head", WORDS, WORDS, WEIGHTS, gold=((2, 2),)))
     assert [row[2] for row in table.rows] == [1.0, 0.75, 0.5, 0.3, 0.25, 0.2]
     assert [row[3] for row in table.rows] == ["", "", "yes", "", "", ""]

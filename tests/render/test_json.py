@@ -11,7 +11,9 @@ from peasy.views import Document
 def test_all_parts_are_included(everything):
     data = json.loads(drawn_json.draw(everything))
     assert data["title"] == "Everything"
-    assert [part["kind"] for part in data["parts"]] == [type(part).__name__.lower() for part in everything.parts]
+    assert [part["kind"] for part in data["parts"]] == [
+        drawn_json.KINDS.get(type(part).__name__, type(part).__name__.lower()) for part in everything.parts
+    ]
 
 
 def test_numbers_are_exact_and_non_finite_ones_are_strings():

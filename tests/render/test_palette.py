@@ -8,7 +8,7 @@ import pytest
 from peasy.render import palette
 
 
-@pytest.mark.parametrize("name", ["by-size", "around-zero"])
+@pytest.mark.parametrize("name", ["sequential", "diverging"])
 def test_every_shade_has_enough_contrast(name):
     for level in range(palette.LEVELS + 1):
         shade = palette.Shade(name, level)
@@ -18,7 +18,7 @@ def test_every_shade_has_enough_contrast(name):
 
 
 def test_larger_numbers_are_lighter_and_readable_in_greyscale():
-    shades = [palette.Shade("by-size", level) for level in range(palette.LEVELS + 1)]
+    shades = [palette.Shade("sequential", level) for level in range(palette.LEVELS + 1)]
     assert all(palette._luminance(a.background) < palette._luminance(b.background) for a, b in pairwise(shades))
 
 
@@ -36,6 +36,6 @@ def test_non_numbers_have_no_shade():
 
 
 def test_bars_grow_with_the_level():
-    bars = [palette.Shade("by-size", level).bar for level in range(palette.LEVELS + 1)]
+    bars = [palette.Shade("sequential", level).bar for level in range(palette.LEVELS + 1)]
     assert bars == sorted(bars, key=palette.BARS.index)
     assert bars[-1] == "█"

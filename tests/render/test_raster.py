@@ -8,7 +8,7 @@ import numpy as np
 from peasy.render import palette
 from peasy.render.raster import heat_data_uri, heat_png, max_pool
 
-SCALE = palette.ColourScale(0.0, 1.0, "by-size")
+SCALE = palette.ColourScale(0.0, 1.0, "sequential")
 
 
 def read(png: bytes):

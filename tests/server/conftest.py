@@ -3,8 +3,8 @@
 import pytest
 from fastapi.testclient import TestClient
 from tests.server.browser_window import browser_windows
-from tests.server.tiny_server import LOCAL, save_models, serving
-from tests.server.trained_models import fill_hub, save_pupils
+from tests.server.tiny_server import LOCAL, running_server, save_models
+from tests.server.trained_models import fill_hub_cache, save_tiny_models
 
 from peasy.server.app import build_app
 from peasy.server.model_registry import ModelRegistry
@@ -31,14 +31,14 @@ def client(registry):
 @pytest.fixture(scope="session")
 def port(folders):
     """Port of a real server with its own models."""
-    with serving(build_app(ModelRegistry(folders, weights="float32"), pages=False)) as port:
+    with running_server(build_app(ModelRegistry(folders, weights="float32"), pages=False)) as port:
         yield port
 
 
 @pytest.fixture(scope="session")
 def studio(folders):
     """Port of a studio with pages, for the browser tests."""
-    with serving(build_app(ModelRegistry(folders, weights="float32"), pages=True)) as port:
+    with running_server(build_app(ModelRegistry(folders, weights="float32"), pages=True)) as port:
         yield port
 
 
@@ -53,7 +53,7 @@ def open_window(browser, studio):
 def temporary_root(tmp_path_factory):
     """Directory for runs and uploads, with a hub cache."""
     root = tmp_path_factory.mktemp("own")
-    fill_hub(root / "hub")
+    fill_hub_cache(root / "hub")
     return root
 
 
@@ -68,8 +68,8 @@ def data_dir(temporary_root, monkeypatch):
 @pytest.fixture(scope="session")
 def tiny_studio(temporary_root, tmp_path_factory):
     """Port of a studio with a tiny model of each kind and the models of its data directory."""
-    registry = ModelRegistry(save_pupils(tmp_path_factory.mktemp("school")), weights="float32", only_given=False)
-    with serving(build_app(registry, pages=True)) as port:
+    registry = ModelRegistry(save_tiny_models(tmp_path_factory.mktemp("school")), weights="float32", only_given=False)
+    with running_server(build_app(registry, pages=True)) as port:
         yield port
 
 

@@ -11,16 +11,16 @@ from peasy.commands.tokenize import TokenizeResult
 from peasy.render.json import to_plain
 
 
-def ask(client, verb, **body):
-    return client.post(f"/api/{verb}", json=body)
+def post(client, command, **body):
+    return client.post(f"/api/{command}", json=body)
 
 
-def result(client, verb, **body):
-    found = ask(client, verb, **body)
-    assert found.status_code == 200, found.text
-    told = found.json()
-    assert (told["ok"], told["command"], told["schema"]) == (True, verb, 1)
-    return told["result"]
+def result(client, command, **body):
+    response = post(client, command, **body)
+    assert response.status_code == 200, response.text
+    envelope = response.json()
+    assert (envelope["ok"], envelope["command"], envelope["schema"]) == (True, command, 1)
+    return envelope["result"]
 
 
 def without_time(data):
@@ -33,17 +33,17 @@ def same(found, truth):
 
 
 def test_worked_examples_match_python(client):
-    how = {"what": "i-love-ai", "query": "AI", "causal": True}
-    same(result(client, "explain", **how), peasy.explain(**how).data())
+    options = {"source": "i-love-ai", "query": "AI", "causal": True}
+    same(result(client, "explain", **options), peasy.explain(**options).data())
     opened = peasy.explain("easy peasy", cell=("weights", 0, 1))
-    same(result(client, "explain", what="easy peasy", cell=["weights", 0, 1]), opened.data())
+    same(result(client, "explain", source="easy peasy", cell=["weights", 0, 1]), opened.data())
     same(result(client, "exercise", size="3x2", seed=7), peasy.exercise("3x2", seed=7).data())
     assert len(result(client, "examples")["examples"]) > 5
 
 
 def test_own_example_as_json(client):
     own = {"title": "mine", "tokens": ["a", "b"], "x": [[1, 0], [0, 1]]}
-    same(result(client, "explain", what=own), peasy.explain(own).data())
+    same(result(client, "explain", source=own), peasy.explain(own).data())
 
 
 def test_check_accepts_text(client, tmp_path):
@@ -54,19 +54,19 @@ def test_check_accepts_text(client, tmp_path):
     truth = peasy.check(file).data()
     same(result(client, "check", text=text) | {"title": truth["title"]}, truth)
     assert not truth["passed"]
-    assert ask(client, "check").status_code == 400
+    assert post(client, "check").status_code == 400
 
 
 def test_large_examples_are_refused(client):
-    many = [str(each) for each in range(300)]
-    for verb, body in [
-        ("explain", {"what": " ".join(many)}),
-        ("explain", {"what": "a" * 5000}),
-        ("explain", {"what": {"title": "t", "tokens": many, "x": [[1]] * 300}}),
+    many = [str(item) for item in range(300)]
+    for command, body in [
+        ("explain", {"source": " ".join(many)}),
+        ("explain", {"source": "a" * 5000}),
+        ("explain", {"source": {"title": "t", "tokens": many, "x": [[1]] * 300}}),
         ("check", {"example": {"title": "t", "tokens": many, "x": [[1]] * 300}}),
-        ("check", {"text": "X\n" + "1\n" * 300, "kind": "csv"}),
+        ("check", {"text": "X\n" + "1\n" * 300, "text_format": "csv"}),
     ]:
-        found = ask(client, verb, **body)
+        found = post(client, command, **body)
         assert found.status_code == 400
         assert "At most" in found.json()["error"]["hint"]
 
@@ -75,12 +75,12 @@ def test_inference_commands_match_python(client, folders):
     writer, _, translator, encoder = map(peasy.load, folders)
     tokens = TokenizeResult(writer.tokenizer.encode("the pizza"), writer.tokenizer, "writer")
     same(result(client, "tokenize", model="writer", text="the pizza"), tokens.data())
-    found = result(client, "generate", model="writer", text="the pizza", max_tokens=5, logprobs=2, weights="float32")
+    found = result(client, "generate", model="writer", prompt="the pizza", max_tokens=5, logprobs=2, weights="float32")
     truth = peasy.generate(writer, "the pizza", max_tokens=5, logprobs=2, weights="float32").data()
     same(found, truth | {"model": "writer"})
-    found = result(client, "translate", model="translator", text="the pizza", align=True, beam=2)
-    truth = peasy.translate(translator, "the pizza", align=True, beam=2)
-    assert [each["text"] for each in found["translations"]] == truth.texts
+    found = result(client, "translate", model="translator", text="the pizza", align=True, num_beams=2)
+    truth = peasy.translate(translator, "the pizza", align=True, num_beams=2)
+    assert [item["text"] for item in found["translations"]] == truth.texts
     weights = found["translations"][0]["alignment"]["weights"]
     np.testing.assert_allclose(weights, truth.alignments[0].weights, atol=1e-5)
     found = result(client, "embed", model="encoder", texts=["the pizza", "hello"])
@@ -88,16 +88,16 @@ def test_inference_commands_match_python(client, folders):
 
 
 @pytest.mark.parametrize(
-    "how",
+    "options",
     [
-        {}, {"layers": [1], "heads": [0]}, {"view": "brief"}, {"view": "heads", "query": "pizza"}, {"view": "lens"},
-        {"view": "work", "layers": [0], "heads": [1]}, {"view": "rank"}, {"overview": "mean", "tile": 2},
+        {}, {"layers": [1], "heads": [0]}, {"view": "summary"}, {"view": "heads", "query": "pizza"}, {"view": "lens"},
+        {"view": "steps", "layers": [0], "heads": [1]}, {"view": "rank"}, {"overview": "mean", "tile_size": 2},
         {"view": "effect", "edit": [{"kind": "off", "layer": 0, "head": 1}]},
         {"edit": [{"kind": "cut", "query": "pizza", "key": "the"}]},
     ],
 )  # fmt: skip
-def test_look_views(client, how):
-    assert result(client, "look", model="writer", text="the pizza came out", **how)
+def test_look_views(client, options):
+    assert result(client, "look", model="writer", text="the pizza came out", **options)
 
 
 def test_look_matches_python(client, folders):
@@ -113,18 +113,18 @@ def test_look_matches_python(client, folders):
 
 
 def test_binary_array_payload(client, folders):
-    how = {"model": "writer", "text": "the pizza came", "layers": [1], "heads": [1, 0], "rows": [1]}
-    said = ask(client, "look", block=True, **how).content
-    size = int.from_bytes(said[:4], "little")
-    header, numbers = json.loads(said[4 : 4 + size]), said[4 + size :]
-    seen = peasy.load(folders[0]).look("the pizza came", layers=[1], heads=[1, 0], rows=[1]).record
+    options = {"model": "writer", "text": "the pizza came", "layers": [1], "heads": [1, 0], "queries": [1]}
+    payload = post(client, "look", binary=True, **options).content
+    size = int.from_bytes(payload[:4], "little")
+    header, numbers = json.loads(payload[4 : 4 + size]), payload[4 + size :]
+    seen = peasy.load(folders[0]).look("the pizza came", layers=[1], heads=[1, 0], queries=[1]).record
     assert header["tokens"] == list(seen.tokens.pieces)
-    for told, capture in zip(header["arrays"], seen.captures, strict=True):
-        count = int(np.prod(told["shape"]))
-        array = np.frombuffer(numbers, "<f4", count, told["start"]).reshape(told["shape"])
+    for entry, capture in zip(header["arrays"], seen.captures, strict=True):
+        count = int(np.prod(entry["shape"]))
+        array = np.frombuffer(numbers, "<f4", count, entry["offset"]).reshape(entry["shape"])
         np.testing.assert_array_equal(array, capture.array)
-        assert (told["layer"], told["step"], told["rows"]) == (capture.path.layer, capture.step, [1])
-    assert ask(client, "look", block=True, view="lens", **how).status_code == 400
+        assert (entry["layer"], entry["step"], entry["rows"]) == (capture.path.layer, capture.step, [1])
+    assert post(client, "look", binary=True, view="lens", **options).status_code == 400
 
 
 def test_trace_and_why(client):
@@ -133,8 +133,8 @@ def test_trace_and_why(client):
 
 
 def test_data_experiments_runs_and_models_are_listed(client):
-    assert "stories" in {each["name"] for each in result(client, "data")["corpora"]}
-    assert ask(client, "data", what="storys").json()["error"]["hint"] == "Did you mean stories?"
+    assert "stories" in {item["name"] for item in result(client, "data")["corpora"]}
+    assert post(client, "data", source="storys").json()["error"]["hint"] == "Did you mean stories?"
     assert result(client, "experiment")["experiments"]
     assert "runs" in result(client, "runs")
     assert {card["name"] for card in result(client, "models")["models"]} >= {"writer", "encoder"}
@@ -142,19 +142,19 @@ def test_data_experiments_runs_and_models_are_listed(client):
 
 
 def test_results_as_html_and_files(client):
-    drawn = ask(client, "explain", what="i-love-ai", html=True).json()
+    drawn = post(client, "explain", source="i-love-ai", html=True).json()
     assert drawn["html"].startswith("<main>")
     assert "<table>" in drawn["html"]
     assert "on" + "click" not in drawn["html"]
     assert drawn["arithmetic"]
     truth = peasy.explain("i-love-ai")
     for format, text in (("md", truth.markdown()), ("tex", truth.latex()), ("html", truth.html())):
-        found = ask(client, "explain", what="i-love-ai", format=format)
+        found = post(client, "explain", source="i-love-ai", format=format)
         assert found.text == text
         assert found.headers["content-disposition"] == f'attachment; filename="explain.{format}"'
-    arrays = np.load(io.BytesIO(ask(client, "explain", what="i-love-ai", format="npz").content))
+    arrays = np.load(io.BytesIO(post(client, "explain", source="i-love-ai", format="npz").content))
     assert arrays.files
-    assert ask(client, "explain", what="i-love-ai", format="png").content.startswith(b"\x89PNG")
+    assert post(client, "explain", source="i-love-ai", format="png").content.startswith(b"\x89PNG")
 
 
 HOSTILE = ["/etc/passwd", "../../etc/passwd", "..", "/", "~", "file:///etc/passwd", "\0", "C:\\x", ".", "%2e%2e/"]
@@ -167,28 +167,28 @@ def test_client_paths_are_never_opened(client, path, monkeypatch):
 
     watched = [False]
 
-    def hear(event, given):
+    def record_open(event, given):
         if watched[0] and event == "open" and isinstance(given[0], str) and ("passwd" in given[0] or given[0] == path):
             opened.append(given[0])
 
-    sys.addaudithook(hear)
+    sys.addaudithook(record_open)
     watched[0] = True
-    for verb, body in [
+    for command, body in [
         ("tokenize", {"model": path, "text": "a"}),
-        ("generate", {"model": path, "text": "a"}),
+        ("generate", {"model": path, "prompt": "a"}),
         ("embed", {"model": path, "texts": "a"}),
         ("translate", {"model": path, "text": "a"}),
         ("look", {"model": path, "text": "a b"}),
         ("models", {"name": path}),
         ("runs", {"name": path}),
-        ("data", {"what": path}),
+        ("data", {"source": path}),
         ("experiment", {"name": path}),
         ("check", {"name": path}),
-        ("check", {"text": path, "kind": "toml"}),
-        ("explain", {"what": path}),
+        ("check", {"text": path, "text_format": "toml"}),
+        ("explain", {"source": path}),
     ]:
-        found = ask(client, verb, **body)
-        assert found.status_code in (400, 404) or verb == "explain", (verb, found.text)
+        found = post(client, command, **body)
+        assert found.status_code in (400, 404) or command == "explain", (command, found.text)
         assert "root:" not in found.text
     for model in ("completions", "chat/completions", "embeddings"):
         assert client.post(f"/v1/{model}", json={"model": path}).status_code in (400, 404)
@@ -197,15 +197,15 @@ def test_client_paths_are_never_opened(client, path, monkeypatch):
 
 
 def test_unknown_fields_and_malformed_bodies_are_refused(client):
-    found = ask(client, "explain", what="i-love-ai", decimal=3)
+    found = post(client, "explain", source="i-love-ai", decimal=3)
     assert found.status_code == 400
     assert found.json() == {
         "ok": False,
         "error": {"code": "malformed", "message": "decimal: Extra inputs are not permitted.", "hint": None},
         "exit": 4,
     }
-    assert ask(client, "generate", model="writer", text="a", max_tokens="5").status_code == 400
-    for torn in (b"{" * 100_000, b"[" * 100_000, b'{"what": "a', b"\xff", b"1e999", b'"\\ud800"', b"null", b""):
+    assert post(client, "generate", model="writer", prompt="a", max_tokens="5").status_code == 400
+    for torn in (b"{" * 100_000, b"[" * 100_000, b'{"source": "a', b"\xff", b"1e999", b'"\\ud800"', b"null", b""):
         found = client.post("/api/explain", content=torn, headers={"content-type": "application/json"})
         assert found.status_code == 400
         assert found.json()["error"]["message"]
@@ -214,9 +214,9 @@ def test_unknown_fields_and_malformed_bodies_are_refused(client):
 def test_beam_search_refuses_sampling_parameters(client):
     """And a seed may be as large as the schema allows, however a client rounds it."""
     given = {"model": "writer", "text": "the pizza", "max_tokens": 2}
-    refused = client.post("/api/trace", json=given | {"beam": 2, "top_p": 0.5})
+    refused = client.post("/api/trace", json=given | {"num_beams": 2, "top_p": 0.5})
     assert refused.status_code == 400
     assert "does not sample: top_p" in refused.json()["error"]["message"]
-    assert client.post("/api/trace", json=given | {"beam": 2}).status_code == 200
-    seed = client.get("/openapi.json").json()["components"]["schemas"]["Trace"]["properties"]["seed"]
+    assert client.post("/api/trace", json=given | {"num_beams": 2}).status_code == 200
+    seed = client.get("/openapi.json").json()["components"]["schemas"]["TraceBody"]["properties"]["seed"]
     assert seed["exclusiveMaximum"] == 2**53, "a number that every client can write"

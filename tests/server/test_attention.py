@@ -18,14 +18,14 @@ def test_top_keys_match_look(client, folders):
     told = choice["attention"]
     ids = [loaded.tokenizer.id(loaded.tokenizer.token(each.id)) for each in _pieces(loaded)]
     seen = loaded.look([*prompt, *ids], layers=[1])
-    assert [each["place"] for each in told] == [0, 1, 2]
+    assert [each["position"] for each in told] == [0, 1, 2]
     for each in told:
-        row = len(prompt) - 1 + each["place"]
+        row = len(prompt) - 1 + each["position"]
         assert [(head["layer"], head["head"]) for head in each["heads"]] == [(1, 0), (1, 1)]
         for head in each["heads"]:
             weights = np.asarray(seen.weights[1, head["head"]])[row, : row + 1]
             best = np.argsort(-weights)[:3]
-            assert [key["place"] for key in head["keys"]] == best.tolist()
+            assert [key["position"] for key in head["keys"]] == best.tolist()
             np.testing.assert_allclose([key["weight"] for key in head["keys"]], weights[best], atol=1e-5)
 
 
@@ -39,9 +39,9 @@ def test_keys_have_their_tokens(client, folders):
         p.piece for p in _pieces(loaded)
     ]
     for each in asked(client, attention={"keys": 256}).json()["choices"][0]["attention"]:
-        assert each["token"] == pieces[len(pieces) - 3 + each["place"]]
+        assert each["token"] == pieces[len(pieces) - 3 + each["position"]]
         for head in each["heads"]:
-            assert all(key["token"] == pieces[key["place"]] for key in head["keys"])
+            assert all(key["token"] == pieces[key["position"]] for key in head["keys"])
             assert sum(key["weight"] for key in head["keys"]) == pytest.approx(1, abs=1e-4)
 
 

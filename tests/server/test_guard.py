@@ -12,7 +12,7 @@ from peasy.server.app import build_app
 from peasy.server.guard import Guard, is_loopback
 from peasy.server.model_registry import ModelRegistry
 
-EXPLAIN = {"what": "i-love-ai"}
+EXPLAIN = {"source": "i-love-ai"}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("headers", FOREIGN)
 def test_cross_site_requests_are_refused(studio, headers, monkeypatch):
-    word = {"cookie": f"peasy={studio.app.state.guard.token}"}
+    word = {"cookie": f"peasy={studio.app.state.guard.csrf_token}"}
     for method, path in (("GET", "/health"), ("GET", "/v1/models"), ("POST", "/api/explain"), ("GET", "/openapi.json")):
         assert studio.request(method, path, json=EXPLAIN, headers=headers | word).status_code == 403
     monkeypatch.setattr(Guard, "_check_origin", lambda *_: None)
@@ -127,7 +127,7 @@ def test_keys_must_fit_in_a_header():
 def test_large_bodies_and_headers_are_refused(studio, monkeypatch):
     worked = []
     monkeypatch.setattr("peasy.server.routes.explain.explain", lambda *a, **k: worked.append(a))
-    large = json.dumps({"what": "a b " * 300_000}).encode()
+    large = json.dumps({"source": "a b " * 300_000}).encode()
     assert studio.post("/api/explain", content=large, headers={"content-type": "application/json"}).status_code == 413
     pieces = (large[i : i + 1000] for i in range(0, len(large), 1000))  # without a length beforehand
     assert studio.post("/api/explain", content=pieces, headers={"content-type": "application/json"}).status_code == 413
@@ -138,9 +138,9 @@ def test_large_bodies_and_headers_are_refused(studio, monkeypatch):
 
 
 def test_without_limits_large_requests_are_read(studio, monkeypatch):
-    monkeypatch.setattr(studio.app.state.guard, "body", 10**9)
+    monkeypatch.setattr(studio.app.state.guard, "max_body_bytes", 10**9)
     monkeypatch.setattr(guards, "MAX_HEADER_BYTES", 10**9)
-    large = {"what": "a b " * 300_000}
+    large = {"source": "a b " * 300_000}
     assert "characters" in studio.post("/api/explain", json=large).json()["error"]["message"]  # it was read
     assert studio.get("/health", headers={"x": "a" * 17_000}).status_code == 200
 

@@ -1,7 +1,7 @@
 """Background jobs: one at a time, progress, stop with saving; uploads."""
 
 import pytest
-from tests.server.tiny_server import until
+from tests.server.tiny_server import wait_until
 
 from peasy.commands.runs import open_run
 from peasy.errors import InvalidInput, NotFound
@@ -20,10 +20,10 @@ def job_runner(data_dir):
 def test_one_job_at_a_time(job_runner):
     with pytest.raises(NotFound, match="No job is running"):
         job_runner.stop()
-    job = job_runner.start("version", ["--json"], "Telling the version")
-    with pytest.raises(RunLocked, match="already running: Telling the version"):
+    job = job_runner.start("version", ["--json"], "Printing the version")
+    with pytest.raises(RunLocked, match="already running: Printing the version"):
         job_runner.start("version", ["--json"], "Another")
-    until(lambda: not job.running, 60)
+    wait_until(lambda: not job.running, 60)
     assert job.state == "done"
     assert job.data()["result"]["peasy"]
     assert job_runner.start("version", ["--json"], "Another").id != job.id
@@ -31,25 +31,25 @@ def test_one_job_at_a_time(job_runner):
 
 @pytest.mark.slow
 def test_shutdown_saves_and_stops_the_job(job_runner, data_dir):
-    words = ["gpt", "--data", "copy", "--preset", "tiny", "--minutes", "5", "--run", "shop", "--json"]
-    job = job_runner.start("train", words, "Training shop", ["shop"])
-    until(lambda: job.last is not None, 120)
-    told = job.data()
-    assert told["state"] == "running"
-    assert told["last"]["event"] == "step"
+    arguments = ["gpt", "--data", "copy", "--preset", "tiny", "--minutes", "5", "--run", "shop", "--json"]
+    job = job_runner.start("train", arguments, "Training shop", ["shop"])
+    wait_until(lambda: job.last_step is not None, 120)
+    data = job.data()
+    assert data["state"] == "running"
+    assert data["last_step"]["event"] == "step"
     job_runner.close()  # as when the server ends
-    until(lambda: not job.running, 60)
+    wait_until(lambda: not job.running, 60)
     assert job.state == "stopped"
     assert job.process.returncode == 130
     run = open_run(data_dir / "runs" / "shop")
     assert "continue with --resume" in run.facts().state
-    assert run.facts().step >= told["last"]["step"]
+    assert run.facts().step >= data["last_step"]["step"]
     assert job.data()["next"] == [run.resume_command()]
 
 
 def test_failed_job_has_an_error(job_runner):
     job = job_runner.start("explain", ["no-such-example", "--json"], "Explaining nothing")
-    until(lambda: not job.running, 60)
+    wait_until(lambda: not job.running, 60)
     assert job.state == "failed"
     assert "no-such-example" in job.data()["error"]["message"]
 
@@ -82,11 +82,11 @@ PATHS = ["/etc/passwd", "../../etc/passwd", "./stories", "file:///etc/passwd", "
 
 @pytest.mark.parametrize("path", PATHS)
 def test_training_never_opens_a_client_path(client, data_dir, path):
-    for body in ({"data": path}, {"upload": path}):
+    for body in ({"data": path}, {"upload_id": path}):
         answer = client.post("/api/train", json={"kind": "gpt", "preset": "tiny", "steps": 1, **body})
         assert answer.status_code in (400, 404), answer.text
     assert client.post("/api/metrics", json={"name": path}).status_code == 404
-    assert client.post("/api/film", json={"name": path}).status_code == 404
+    assert client.post("/api/attention-history", json={"name": path}).status_code == 404
     assert client.post("/api/train", json={"run": path, "resume": True}).status_code in (400, 404, 422)
     assert client.post("/api/import", json={"model": path, "yes": True}).status_code == 404
     assert client.post("/api/experiments/last", json={"name": path}).status_code == 404
@@ -99,5 +99,5 @@ def test_serve_has_no_job_routes(registry):
     from peasy.server.app import build_app
 
     api = TestClient(build_app(registry, pages=False), base_url="http://localhost")
-    for verb in ("train", "compare", "job", "upload", "import", "experiments/run"):
-        assert api.post(f"/api/{verb}", json={}).status_code == 404
+    for command in ("train", "compare", "job", "upload", "import", "experiments/run"):
+        assert api.post(f"/api/{command}", json={}).status_code == 404

@@ -13,7 +13,7 @@ import time
 import urllib.request
 
 import pytest
-from tests.server.tiny_server import knock, read_events, spoken
+from tests.server.tiny_server import connect, post_bytes, read_events
 
 import peasy
 
@@ -59,7 +59,7 @@ async def ask(port, body):
     began = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(spoken("/v1/completions", body, port, connection="close"))
+        writer.write(post_bytes("/v1/completions", body, port, connection="close"))
         head, _, rest = (await reader.read(-1)).partition(b"\r\n\r\n")
     finally:
         writer.close()
@@ -153,9 +153,9 @@ def test_500_disconnects(folders):
     late = []
     with process(folders[0]) as (_, port):
         for number in range(500):
-            link = knock(port)
+            link = connect(port)
             body = {"model": "writer", "prompt": PROMPTS[number % 6], "max_tokens": 100_000, "stream": number % 2 == 0}
-            link.sendall(spoken("/v1/completions", body, port))
+            link.sendall(post_bytes("/v1/completions", body, port))
             if body["stream"]:
                 link.recv(1)
             else:

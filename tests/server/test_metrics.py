@@ -23,12 +23,12 @@ def lines(caplog):
         ]
 
 
-def say(client):
+def send_requests(client):
     client.post("/v1/completions", json={"model": "writer", "prompt": SECRET, "max_tokens": 2})
     client.post("/v1/completions", json={"model": "writer", "prompt": SECRET, "max_tokens": 2, "stream": True})
     client.post("/v1/completions", json={"model": SECRET, "prompt": "a"})
     client.post("/v1/embeddings", json={"model": "encoder", "input": SECRET})
-    client.post("/api/explain", json={"what": f"{SECRET} and more"})
+    client.post("/api/explain", json={"source": f"{SECRET} and more"})
     client.get(f"/v1/models/{SECRET}")
     client.get(f"/{SECRET}?x={SECRET}")
     client.request(SECRET.upper(), "/health")
@@ -37,9 +37,9 @@ def say(client):
 def test_metrics_and_log_contain_no_prompts(registry, lines):
     app = build_app(registry, pages=False)
     client = TestClient(app, base_url=LOCAL)
-    say(client)
-    told = client.get("/metrics").text
-    assert SECRET not in told.lower()
+    send_requests(client)
+    metrics = client.get("/metrics").text
+    assert SECRET not in metrics.lower()
     assert SECRET not in json.dumps(lines()).lower()
     assert len(lines()) == 9
     first = lines()[0]
@@ -50,7 +50,7 @@ def test_metrics_and_log_contain_no_prompts(registry, lines):
 
 
 def test_log_prompts_writes_prompts(registry, lines):
-    say(TestClient(build_app(registry, pages=False, log_prompts=True), base_url=LOCAL))
+    send_requests(TestClient(build_app(registry, pages=False, log_prompts=True), base_url=LOCAL))
     assert lines()[0]["prompt"] == SECRET
 
 
@@ -61,26 +61,26 @@ def test_metrics_count_requests_and_tokens(registry):
         client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 5, "temperature": 0})
     client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 0})
     after = _numbers(client.get("/metrics").text)
-    written = 'peasy_engine_written_tokens_total{model="writer"}'
-    assert after[written] - before.get(written, 0) == 15
+    generated = 'peasy_engine_generated_tokens_total{model="writer"}'
+    assert after[generated] - before.get(generated, 0) == 15
     route = 'route="/v1/completions",method="POST"'
     assert after[f'peasy_requests_total{{{route},status="200"}}'] == 3
     assert after[f'peasy_requests_total{{{route},status="400"}}'] == 1
     assert after['peasy_request_seconds_count{route="/v1/completions"}'] == 4
-    assert after['peasy_engine_running{model="writer"}'] == 0
+    assert after['peasy_engine_running_sequences{model="writer"}'] == 0
     assert after["process_open_fds"] > 0
 
 
 def _numbers(text):
-    found = {}
+    numbers = {}
     for line in text.splitlines():
         if line.startswith("#"):
             assert re.fullmatch(r"# (HELP|TYPE) [a-z_:]+ .+", line)
         else:
             matched = re.fullmatch(r'([a-z_]+(?:\{(?:[a-z]+="(?:[^"\\]|\\.)*",?)*\})?) ([-+0-9.e]+)', line)
             assert matched, line
-            found[matched[1]] = float(matched[2])
-    return found
+            numbers[matched[1]] = float(matched[2])
+    return numbers
 
 
 def test_labels_are_escaped():

@@ -3,20 +3,22 @@
 import threading
 
 import pytest
-from tests.server.tiny_server import until
+from tests.server.tiny_server import wait_until
 
 import peasy
 from peasy.checkpoint.model import save_model
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
-from peasy.server import model_registry as houses
+from peasy.server import model_registry
 from peasy.server.model_registry import ModelRegistry
 
 
 @pytest.fixture
 def counted(monkeypatch):
     loads = []
-    real = houses.open_resolved
-    monkeypatch.setattr(houses, "open_found", lambda found: loads.append(found.name) or real(found))
+    open_resolved = model_registry.open_resolved
+    monkeypatch.setattr(
+        model_registry, "open_resolved", lambda resolved: loads.append(resolved.name) or open_resolved(resolved)
+    )
     return loads
 
 
@@ -64,7 +66,7 @@ def test_eviction_stops_the_engine(folders):
     with registry.use("talker"):
         pass
     assert "writer" not in registry.loaded
-    until(lambda: runner.native_thread_id is None)
+    wait_until(lambda: runner.native_thread_id is None)
 
 
 @pytest.mark.parametrize("name", ["", "..", "/etc", "./writer", "wri", "writer/", "~"])
@@ -73,7 +75,7 @@ def test_only_exact_names_are_accepted(folders, name, monkeypatch, tmp_path):
     with pytest.raises(NotFound), ModelRegistry(folders[:1]).use(name):
         pass
     registry = ModelRegistry(folders[:1])
-    monkeypatch.setattr(registry, "check", lambda each: each)  # without the check a path would be found
+    monkeypatch.setattr(registry, "check_name", lambda name: name)  # without the check a path would be found
     if name == "./writer":
         with registry.use(name) as loaded:
             assert loaded
@@ -105,7 +107,7 @@ def test_newer_checkpoint_is_loaded(folders, tmp_path, monkeypatch, counted):
     with registry.use("learning") as newer:
         assert newer is not first
     assert len(counted) == 2
-    until(lambda: runner.native_thread_id is None)
+    wait_until(lambda: runner.native_thread_id is None)
 
 
 def test_encoder_has_no_engine(folders):

@@ -19,8 +19,8 @@ def writer(folders):
     return peasy.load(folders[0])
 
 
-def offline(loaded, text, **how):
-    return peasy.generate(loaded, text, weights="float32", **how).texts
+def offline(loaded, text, **options):
+    return peasy.generate(loaded, text, weights="float32", **options).texts
 
 
 def test_models_are_listed_and_retrieved(ask):
@@ -34,19 +34,19 @@ def test_completion_matches_offline_generation(ask, writer):
     found = ask.completions.create(model="writer", prompt="the pizza", max_tokens=12, temperature=0)
     assert found.choices[0].text == offline(writer, "the pizza", max_tokens=12)[0]
     assert found.choices[0].finish_reason == "length"
-    assert found.usage.prompt_tokens == len(writer.prompt("the pizza"))
+    assert found.usage.prompt_tokens == len(writer.encode_prompt("the pizza"))
     assert found.usage.completion_tokens == 12
     assert found.usage.total_tokens == found.usage.prompt_tokens + 12
 
 
 def test_seed_n_and_several_prompts(ask, writer):
     texts = ["the pizza", "hello"]
-    how = {"max_tokens": 9, "temperature": 0.9, "seed": 5, "top_p": 0.9}
-    found = ask.completions.create(model="writer", prompt=texts, n=3, **how)
+    options = {"max_tokens": 9, "temperature": 0.9, "seed": 5, "top_p": 0.9}
+    found = ask.completions.create(model="writer", prompt=texts, n=3, **options)
     assert [choice.index for choice in found.choices] == list(range(6))
-    assert [choice.text for choice in found.choices] == offline(writer, texts, n=3, **how)
-    again = ask.completions.create(model="writer", prompt=texts, n=3, **how)
-    other = ask.completions.create(model="writer", prompt=texts, n=3, **(how | {"seed": 6}))
+    assert [choice.text for choice in found.choices] == offline(writer, texts, n=3, **options)
+    again = ask.completions.create(model="writer", prompt=texts, n=3, **options)
+    other = ask.completions.create(model="writer", prompt=texts, n=3, **(options | {"seed": 6}))
     assert [choice.text for choice in again.choices] == [choice.text for choice in found.choices]
     assert [choice.text for choice in other.choices] != [choice.text for choice in found.choices]
 
@@ -61,11 +61,11 @@ def test_stream_has_the_same_text_and_usage(ask, writer):
     assert len(chunks) > 8
     assert [chunk.choices[0].finish_reason for chunk in chunks][-2:] == [None, "length"]
     assert not last.choices
-    assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (len(writer.prompt("the pizza")), 12)
+    assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (len(writer.encode_prompt("the pizza")), 12)
 
 
 def test_prompt_as_token_ids(ask, writer):
-    ids = writer.prompt("the pizza")
+    ids = writer.encode_prompt("the pizza")
     by_ids = ask.completions.create(model="writer", prompt=ids, max_tokens=6, temperature=0)
     by_text = ask.completions.create(model="writer", prompt="the pizza", max_tokens=6, temperature=0)
     assert by_ids.choices[0].text == by_text.choices[0].text
@@ -79,11 +79,11 @@ def test_stop_logit_bias_and_echo(ask, writer):
     found = ask.completions.create(model="writer", prompt="the pizza", max_tokens=16, temperature=0, stop=[stop])
     assert found.choices[0].text == whole[: whole.find(stop)]
     assert found.choices[0].finish_reason == "stop"
-    wanted = writer.prompt("oven")[0]
+    wanted = writer.encode_prompt("oven")[0]
     forced = ask.completions.create(
         model="writer", prompt="the", max_tokens=2, temperature=0, logit_bias={str(wanted): 100}, echo=True
     )
-    assert forced.choices[0].text == "the" + writer.answers().decode([wanted] * 2)
+    assert forced.choices[0].text == "the" + writer.output_tokenizer().decode([wanted] * 2)
 
 
 def test_logit_bias_of_minus_100_bans_a_token(ask, writer):
@@ -146,7 +146,7 @@ def test_completion_with_an_encoder_decoder(ask, folders):
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "description"),
+    ("request_fields", "error", "message"),
     [
         ({"model": "nobody"}, openai.NotFoundError, 'No model "nobody"'),
         ({"model": "encoder"}, openai.BadRequestError, "/v1/embeddings"),
@@ -162,9 +162,9 @@ def test_completion_with_an_encoder_decoder(ask, folders):
         ({"model": "talker", "prompt": "hello " * 200}, openai.BadRequestError, "reads at most 64"),
     ],
 )
-def test_error_types(ask, asked, error, says):
-    with pytest.raises(error, match=says) as caught:
-        ask.completions.create(**({"model": "writer", "prompt": "the"} | asked))
+def test_error_types(ask, request_fields, error, message):
+    with pytest.raises(error, match=message) as caught:
+        ask.completions.create(**({"model": "writer", "prompt": "the"} | request_fields))
     assert caught.value.body["type"] in ("invalid_request_error", "not_found_error")
 
 

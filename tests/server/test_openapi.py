@@ -46,7 +46,7 @@ def understood(ctx, response, case):
 def shorten(case):
     """Reduce token counts: a valid request may take minutes."""
     if isinstance(case.body, dict) and case.meta is not None and case.meta.generation.mode.is_positive:
-        for name in ("max_tokens", "max_completion_tokens", "beam", "n"):
+        for name in ("max_tokens", "max_completion_tokens", "num_beams", "n"):
             if case.body.get(name) is not None:
                 case.body[name] = min(case.body[name], 4)
 

@@ -15,8 +15,8 @@ def tokens(page):
     return page.locator(".tokens button.token:not(.caret)").all_inner_texts()
 
 
-def chances(page):
-    return [each.split(" → ") for each in page.locator("ol.chances .number").all_inner_texts()]
+def probabilities(page):
+    return [item.split(" → ") for item in page.locator("ol.candidates .number").all_inner_texts()]
 
 
 def test_tokens_with_their_attention(open_window):
@@ -30,15 +30,15 @@ def test_tokens_with_their_attention(open_window):
     page.get_by_role("button", name="Generate", exact=True).click()
     page.get_by_text("With and without the KV cache").wait_for()
     window.wait_until_idle()
-    assert tokens(page) == [each["piece"] for each in truth["steps"]]
+    assert tokens(page) == [item["piece"] for item in truth["steps"]]
     page.locator(".tokens button.token").nth(2).click()
     window.wait_until_idle()
     seen = page.get_by_role("region", name="Attention", exact=True)
     shown = seen.locator("ol .number").all_inner_texts()
-    assert shown == [f"{each:.4f}" for each in truth["steps"][2]["looked"][0]["weights"][0]]
+    assert shown == [f"{item:.4f}" for item in truth["steps"][2]["attention"][0]["weights"][0]]
     window.press("]")
     assert seen.locator("ol .number").all_inner_texts() == [
-        f"{each:.4f}" for each in truth["steps"][2]["looked"][1]["weights"][0]
+        f"{item:.4f}" for item in truth["steps"][2]["attention"][1]["weights"][0]
     ]
     assert "not why the model answered" in seen.inner_text()
     cache = page.get_by_role("region", name="KV cache")
@@ -50,31 +50,36 @@ def test_tokens_with_their_attention(open_window):
 def test_sampling_sliders_change_the_probabilities(open_window):
     window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=1")
     page = window.page
-    plain = window.request("chances", model="writer", text=TEXT, temperature=1.0)
-    assert [each[0] for each in chances(page)] == [f"{each['chance']:.3f}" for each in plain["choices"]]
+    plain = window.request("next-token", model="writer", text=TEXT, temperature=1.0)
+    assert [item[0] for item in probabilities(page)] == [f"{item['probability']:.3f}" for item in plain["choices"]]
     page.get_by_label("temperature").focus()
     window.press(*["ArrowLeft"] * 10)
     page.get_by_label("top-k").focus()
     window.press(*["ArrowRight"] * 3)
     assert (window.state["temp"], window.state["topk"]) == ("0.5", "3")
-    bent = window.request("chances", model="writer", text=TEXT, temperature=0.5, top_k=3)
-    wanted = ["cut" if each["bent"] == 0 else f"{each['bent']:.3f}" for each in bent["choices"]]
-    assert [each[1] for each in chances(page)] == wanted
-    assert wanted.count("cut") == len(wanted) - bent["kept"]
-    assert f"{bent['kept']:,} of 300 tokens" in page.locator(".kept").inner_text()
+    adjusted = window.request("next-token", model="writer", text=TEXT, temperature=0.5, top_k=3)
+    expected = [
+        "cut" if item["adjusted_probability"] == 0 else f"{item['adjusted_probability']:.3f}"
+        for item in adjusted["choices"]
+    ]
+    assert [item[1] for item in probabilities(page)] == expected
+    assert expected.count("cut") == len(expected) - adjusted["num_candidates"]
+    assert f"{adjusted['num_candidates']:,} of 300 tokens" in page.get_by_text("tokens can be sampled").inner_text()
 
 
 @pytest.mark.slow
 def test_user_chooses_the_token(open_window):
     window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=3")
     page = window.page
-    third = window.request("chances", model="writer", text=TEXT, temperature=0.0)["choices"][2]
-    page.locator("ol.chances button").nth(2).click()
+    third = window.request("next-token", model="writer", text=TEXT, temperature=0.0)["choices"][2]
+    page.locator("ol.candidates button").nth(2).click()
     page.locator(".tokens button.token:not(.caret)").first.wait_for()
     window.wait_until_idle()
     assert tokens(page) == [third["piece"]]
-    after = window.request("chances", model="writer", text=TEXT, temperature=0.0, written=[third["id"]])["choices"]
-    assert page.locator("ol.chances bdi").all_inner_texts() == [each["piece"] for each in after]
+    after = window.request("next-token", model="writer", text=TEXT, temperature=0.0, generated_ids=[third["id"]])[
+        "choices"
+    ]
+    assert page.locator("ol.candidates bdi").all_inner_texts() == [item["piece"] for item in after]
 
 
 @pytest.mark.slow
@@ -109,7 +114,7 @@ def test_accessibility(open_window):
 def test_hostile_prompts_are_inert(open_window, some):
     window = open_window("/generate?m=writer&t=a+word")
     window.expected_errors = ("status of 4",)
-    for words in [each for each in HOSTILE if each.strip()][:some]:
+    for words in [item for item in HOSTILE if item.strip()][:some]:
         window.navigate(f"/generate?m=writer&t={quote(words[:400], errors='replace')}&n=2&at=2")
         assert window.page.locator("#place script, #place img, #place iframe").count() == 0
     assert window.page.evaluate("window.hacked") is None

@@ -23,7 +23,7 @@ def shown_number(page):
 
 
 def weights(found, layer, head):
-    return next(each for each in found["captures"] if each["place"]["layer"] == layer)["array"][head]
+    return next(item for item in found["captures"] if item["path"]["layer"] == layer)["array"][head]
 
 
 def test_all_heads_to_one_number(open_window):
@@ -34,16 +34,18 @@ def test_all_heads_to_one_number(open_window):
     page.keyboard.press("Enter")
     window.wait_until_idle()
     assert maps(page).locator(".overview button").count() == 4, "two layers of two heads"
-    truth = window.request("look", model="writer", text=TEXT)
+    expected = window.request("look", model="writer", text=TEXT)
     maps(page).get_by_role("button", name="layer 1, head 1").click()
     window.wait_until_idle()
     assert (window.state["l"], window.state["h"]) == ("1", "1")
-    last = len(truth["tokens"]["pieces"]) - 1
+    last = len(expected["tokens"]["pieces"]) - 1
     for row, column in ((last, 0), (last, last), (3, 1)):
         page.evaluate(f"document.querySelector('peasy-maps').selectCell({row}, {column})")
-        assert shown_number(page) == pytest.approx(weights(truth, 1, 1)[row][column], abs=1e-4)
-    chances = [f"{each['chance']:.2f}".lstrip("0").replace(".00", "<.01") for each in truth["next"]]
-    assert page.locator(".next .chip b").all_inner_texts() == chances
+        assert shown_number(page) == pytest.approx(weights(expected, 1, 1)[row][column], abs=1e-4)
+    probabilities = [
+        f"{item['probability']:.2f}".lstrip("0").replace(".00", "<.01") for item in expected["next_tokens"]
+    ]
+    assert page.locator(".next .chip b").all_inner_texts() == probabilities
     assert page.get_by_text("not why the model answered").count() >= 1
     window.screenshot("look")
 
@@ -76,11 +78,11 @@ def test_row_step_by_step_has_the_heads_numbers(open_window):
     window.wait_until_idle()
     page.get_by_text("Layer 0, head 1").first.wait_for()
     table = page.locator("figure.matrix", has=page.locator("caption b", has_text=re.compile("^weights$")))
-    truth = weights(window.request("look", model="writer", text=TEXT), 0, 1)[5][:6]
-    shown = [float(each) for each in table.locator("tbody td").all_inner_texts()]
+    expected = weights(window.request("look", model="writer", text=TEXT), 0, 1)[5][:6]
+    shown = [float(item) for item in table.locator("tbody td").all_inner_texts()]
     assert sum(shown) == pytest.approx(1, abs=1e-3)
     if page.get_by_text("the same weights to within").count():
-        assert shown == pytest.approx(truth, abs=2e-3)
+        assert shown == pytest.approx(expected, abs=2e-3)
     table.locator("tbody td").first.focus()
     assert "weights" in page.get_by_role("tooltip").inner_text(), "a cell opens to its arithmetic"
 
@@ -93,11 +95,11 @@ def test_ablated_head_changes_the_next_token(open_window):
     window.wait_until_idle()
     assert window.state["off"] == "1.1"
     edit = [{"kind": "off", "layer": 1, "head": 1}]
-    truth = window.request("look", model="writer", text=TEXT, view="effect", edit=edit)
+    expected = window.request("look", model="writer", text=TEXT, view="effect", edit=edit)
     page.locator("ol.effect li").first.wait_for()
     first = page.locator("ol.effect li").first.inner_text()
-    assert truth["before"][0]["piece"] in first
-    assert f"{truth['before'][0]['chance']:.3f}".lstrip("0") in first
+    assert expected["before"][0]["piece"] in first
+    assert f"{expected['before'][0]['probability']:.3f}".lstrip("0") in first
     window.press("o")
     assert "off" not in window.state, "the key switches it on again"
 
@@ -106,17 +108,17 @@ def test_ablated_head_changes_the_next_token(open_window):
 def test_head_ranking_and_logit_lens(open_window):
     window = open_window(f"/look?m=writer&t={quote(TEXT)}&tab=heads")
     page = window.page
-    truth = window.request("look", model="writer", text=TEXT, view="rank")["heads"]
-    best = sorted(truth, key=lambda head: -head["previous"])[0]
+    expected = window.request("look", model="writer", text=TEXT, view="rank")["heads"]
+    best = sorted(expected, key=lambda head: -head["previous"])[0]
     page.get_by_label("rank by").select_option("previous")
     row = page.locator("figure.table tbody tr").first
-    assert row.get_by_role("button").inner_text() == f"{best['place']['layer']}.{best['head']}"
+    assert row.get_by_role("button").inner_text() == f"{best['path']['layer']}.{best['head']}"
     assert f"{best['previous']:.2f}" in row.locator("td").all_inner_texts()
     page.get_by_role("tab", name="Logit lens").click()
     window.wait_until_idle()
     lens = window.request("look", model="writer", text=TEXT, view="lens")
     cells = page.locator("figure.matrix tbody tr").first.locator("td").all_inner_texts()
-    assert [each.removesuffix(" (marked)").strip() for each in cells] == [
+    assert [item.removesuffix(" (marked)").strip() for item in cells] == [
         best[0].strip() for best in lens["pieces"][-1]
     ]
 
@@ -126,7 +128,7 @@ def test_long_text_has_a_tiled_overview(open_window):
     long = " ".join([TEXT] * 20)
     window = open_window(f"/look?m=writer&t={quote(long)}")
     page = window.page
-    assert maps(page).evaluate("(each) => each.data.tile") > 1
+    assert maps(page).evaluate("(item) => item.data.tileSize") > 1
     assert "overview in tiles" in page.locator(".note").first.inner_text()
     page.evaluate("document.querySelector('peasy-maps').selectCell(5, 2)")
     maps(page).locator(".large canvas").click(position={"x": 150, "y": 150})
@@ -150,7 +152,7 @@ def test_keyboard(open_window):
     assert page.get_by_role("tab", name="Step by step").get_attribute("aria-selected") == "true"
     page.get_by_role("tab", name="Step by step").focus()
     window.press("ArrowRight")
-    assert page.get_by_role("tab", name="Heads").evaluate("(each) => each === document.activeElement")
+    assert page.get_by_role("tab", name="Heads").evaluate("(item) => item === document.activeElement")
 
 
 @pytest.mark.slow
@@ -183,7 +185,7 @@ def test_accessibility_of_all_tabs(open_window):
 def test_hostile_sentences_are_inert(open_window, some):
     window = open_window("/look?m=writer&t=a+word")
     window.expected_errors = ("status of 4",)
-    for words in [each for each in HOSTILE if each.strip()][:some]:
+    for words in [item for item in HOSTILE if item.strip()][:some]:
         window.navigate(f"/look?m=writer&t={quote(words[:400], errors='replace')}")
         assert window.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0
     assert window.page.evaluate("window.hacked") is None

@@ -96,7 +96,7 @@ def test_accessibility_in_high_contrast(open_window):
 
 def test_files_are_small_and_load_nothing_external(client):
     files = {name: file.read_bytes() for name, file in list_files().items()}
-    assert sum(map(len, files.values())) < 310_000
+    assert sum(map(len, files.values())) < 300_000
     for name, content in files.items():
         text = content.decode()
         assert not re.search(r"""(src|href|from|import)\s*[=(]?\s*["'](https?:)?//""", text), f"{name} reaches outside"

@@ -64,10 +64,10 @@ def test_run_on_an_uploaded_text_is_followed_stopped_and_resumed(open_tiny_studi
     assert list((folder / "checkpoints").iterdir())
     window.wait_until_idle()
     recipe = json.loads((folder / "recipe.json").read_text())
-    assert recipe["sentence"] == "the cat sat on the mat"
+    assert recipe["tracked_sentence"] == "the cat sat on the mat"
     assert "uploads" in recipe["data"]
     events = window.request("metrics", name="own-text")["events"]
-    steps = [(each["step"], f"{each['loss']:.4f}") for each in events if each["event"] == "step"]
+    steps = [(item["step"], f"{item['loss']:.4f}") for item in events if item["event"] == "step"]
     shown = curves(page)["own-text, training"]
     assert shown[-1] == steps[-1]
     assert len(steps) > 100 or shown == steps
@@ -78,30 +78,39 @@ def test_run_on_an_uploaded_text_is_followed_stopped_and_resumed(open_tiny_studi
     page.get_by_text("· finished").wait_for()
 
 
-def test_attention_film_slider_and_keys(open_tiny_studio, data_dir):
+def test_attention_history_slider_and_keys(open_tiny_studio, data_dir):
     from peasy.commands.train import train
 
-    train("gpt", "copy", preset="tiny", steps=6, run=data_dir / "runs" / "filmed", settings={"save": 3, "batch": 2})
-    window = open_tiny_studio("/train?run=filmed")
+    train(
+        "gpt",
+        "copy",
+        preset="tiny",
+        steps=6,
+        run=data_dir / "runs" / "recorded",
+        settings={"num_saves": 3, "batch_size": 2},
+    )
+    window = open_tiny_studio("/train?run=recorded")
     page = window.page
-    film = window.request("film", name="filmed")
-    assert len(film["steps"]) >= 3
+    history = window.request("attention-history", name="recorded")
+    assert len(history["steps"]) >= 3
     page.get_by_label("after step", exact=True).first.focus()
     page.keyboard.press("ArrowLeft")
     window.wait_until_idle()
-    assert window.state["step"] == str(film["steps"][-2])
-    assert page.locator("peasy-maps").evaluate("(maps) => maps.mapColumn") == len(film["steps"]) - 2
+    assert window.state["step"] == str(history["steps"][-2])
+    assert page.locator("peasy-maps").evaluate("(maps) => maps.mapColumn") == len(history["steps"]) - 2
     page.reload()
     window.wait_until_idle()
-    page.wait_for_function("(at) => document.querySelector('peasy-maps')?.mapColumn === at", arg=len(film["steps"]) - 2)
+    page.wait_for_function(
+        "(at) => document.querySelector('peasy-maps')?.mapColumn === at", arg=len(history["steps"]) - 2
+    )
     page.locator("h1").click()
     page.keyboard.press("ArrowLeft")
-    assert page.locator("peasy-maps").evaluate("(maps) => maps.mapColumn") == len(film["steps"]) - 3
+    assert page.locator("peasy-maps").evaluate("(maps) => maps.mapColumn") == len(history["steps"]) - 3
     window.screenshot("train")
 
 
 def test_accessibility_wide_and_narrow(open_tiny_studio, data_dir):
-    window = open_tiny_studio("/train?run=filmed", width=360, bypass_csp=True, color_scheme="dark")
+    window = open_tiny_studio("/train?run=recorded", width=360, bypass_csp=True, color_scheme="dark")
     assert serious_violations(window.page) == []
     assert window.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -122,5 +131,5 @@ def test_compare_kinds_of_models(open_tiny_studio):
     result = window.request("job")["job"]["result"]
     page.get_by_text("the best on").wait_for()
     rows = page.locator("table", has_text="the best on").locator("tbody tr td:first-child").all_inner_texts()
-    assert rows == [each["kind"] for each in result["contenders"]]
+    assert rows == [item["kind"] for item in result["models"]]
     assert {"duel-gpt, validation", "duel-rnn, validation"} <= set(curves(page))

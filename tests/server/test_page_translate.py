@@ -28,43 +28,45 @@ def test_two_models_with_the_servers_numbers(open_tiny_studio):
     window = open_tiny_studio(PATH)
     page = window.page
     for letter, model in (("a", "then"), ("b", "now")):
-        tree = window.request("beams", model=model, text=TEXT, beam=4)
-        answer = tree["found"][0]["text"]
-        found = window.request("align", model=model, text=TEXT, answer=answer)
-        home = side(page, letter)
-        assert home.locator(".result-text").inner_text() == (answer or "(nothing)")
-        facts = home.locator(".facts li").all_inner_texts()
-        assert facts[:2] == found["description"]
-        links = home.locator("peasy-links").evaluate(
+        tree = window.request("beams", model=model, text=TEXT, num_beams=4)
+        target = tree["hypotheses"][0]["text"]
+        alignment = window.request("align", model=model, text=TEXT, target=target)
+        panel = side(page, letter)
+        assert panel.locator(".result-text").inner_text() == (target or "(nothing)")
+        facts = panel.locator(".facts li").all_inner_texts()
+        assert facts[:2] == alignment["description"]
+        links = panel.locator("peasy-links").evaluate(
             "async (links) => { await links.ready; const n = links.numbers;"
             " return Array.from(n.codes, (_, at) => n.at(at)); }"
         )
         flat = [
-            found["weights"][t][s] for s in range(len(found["source"]["words"])) for t in range(len(found["weights"]))
+            alignment["weights"][t][s]
+            for s in range(len(alignment["source"]["words"]))
+            for t in range(len(alignment["weights"]))
         ]
         assert links == pytest.approx(flat, abs=1e-4)
-        branches = cells(home.locator("figure.table", has_text="Every branch").last)
-        assert [row[3] for row in branches] == [f"{each['logprob']:.4f}" for each in tree["branches"]]
-        assert home.locator("svg.tree text").count() >= len(tree["found"])
+        branches = cells(panel.locator("figure.table", has_text="Every branch").last)
+        assert [row[3] for row in branches] == [f"{item['logprob']:.4f}" for item in tree["branches"]]
+        assert panel.locator("svg.tree text").count() >= len(tree["hypotheses"])
     assert "one attention with one head" in side(page, "a").inner_text()
     window.screenshot("translate")
 
 
 def test_head_selection_is_stored_in_the_url(open_tiny_studio):
     window = open_tiny_studio(PATH)
-    page, home = window.page, side(window.page, "b")
-    best = home.locator("button.best")
+    page, panel = window.page, side(window.page, "b")
+    best = panel.locator("button.best")
     assert best.count() == 1
     assert best.get_attribute("aria-pressed") == "true"
-    home.get_by_role("button", name="layer 0, head 1").first.click()
+    panel.get_by_role("button", name="layer 0, head 1").first.click()
     window.wait_until_idle()
     assert (window.state["lb"], window.state["hb"]) == ("0", "1")
-    assert "layer 0, head 1" in home.locator("peasy-links h3").inner_text()
+    assert "layer 0, head 1" in panel.locator("peasy-links h3").inner_text()
     window.press(",")
-    assert "layer 0, head 0" in home.locator("peasy-links h3").inner_text()
+    assert "layer 0, head 0" in panel.locator("peasy-links h3").inner_text()
     page.reload()
     window.wait_until_idle()
-    assert "layer 0, head 0" in home.locator("peasy-links h3").inner_text()
+    assert "layer 0, head 0" in panel.locator("peasy-links h3").inner_text()
     page.keyboard.press("b")
     window.wait_until_idle()
     assert "lb" not in window.state
@@ -103,7 +105,7 @@ def test_accessibility_wide_and_narrow(open_tiny_studio):
 def test_hostile_texts_are_inert(open_tiny_studio, some):
     window = open_tiny_studio()
     window.expected_errors = ("status of 400",)
-    for words in [each for each in HOSTILE if each.strip()][:some]:
+    for words in [item for item in HOSTILE if item.strip()][:some]:
         window.open(f"/translate?a=then&b=now&t={quote(words[:300], errors='replace')}")
         assert window.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0
     assert window.page.evaluate("window.hacked") is None
@@ -111,17 +113,17 @@ def test_hostile_texts_are_inert(open_tiny_studio, some):
 
 def test_tree_export_as_svg_and_csv(open_tiny_studio):
     window = open_tiny_studio(PATH)
-    home = side(window.page, "b")
+    panel = side(window.page, "b")
     saved = {}
     for kind in ("SVG", "CSV"):
         with window.page.expect_download() as told:
-            home.get_by_role("button", name=f"Save beams as {kind}").click()
+            panel.get_by_role("button", name=f"Save beams as {kind}").click()
         saved[kind] = told.value.path().read_text(encoding="utf-8")
     root = ElementTree.fromstring(saved["SVG"])
-    words = [each for each in root.iter() if each.tag.endswith("text")]
-    assert len(words) == home.locator("svg.tree text").count()
-    assert all(each.get("fill", "").startswith("rgb") and each.get("font-size") for each in words)
+    words = [item for item in root.iter() if item.tag.endswith("text")]
+    assert len(words) == panel.locator("svg.tree text").count()
+    assert all(item.get("fill", "").startswith("rgb") and item.get("font-size") for item in words)
     rows = list(csv.reader(saved["CSV"].splitlines()))
-    branches = cells(home.locator("figure.table", has_text="Every branch").last)
+    branches = cells(panel.locator("figure.table", has_text="Every branch").last)
     assert rows[0] == ["token", "hypothesis", "probability", "log-probability", "outcome"]
     assert [row[3] for row in rows[1:]] == [row[3] for row in branches]

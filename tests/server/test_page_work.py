@@ -25,14 +25,14 @@ def step(result, name):
 
 def test_steps_and_cell_arithmetic(open_window):
     window = open_window("/work")
-    page, truth = window.page, window.request("explain", what="i-love-ai")
+    page, truth = window.page, window.request("explain", source="i-love-ai")
     assert page.get_by_role("heading", level=1).inner_text() == "I love AI"
     page.get_by_role("button", name="Step 3: Scores").click()
     window.wait_until_idle()
     assert matrix_texts(page, "scores") == written(step(truth, "scores")["values"])
     page.locator('[data-matrix="scores"] td[data-at="1,2"]').click()
     window.wait_until_idle()
-    cell = window.request("explain", what="i-love-ai", cell=["scores", 1, 2])["cell"]
+    cell = window.request("explain", source="i-love-ai", cell=["scores", 1, 2])["cell"]
     assert page.get_by_role("status", name="Arithmetic").inner_text().split("\n") == [cell["title"], *cell["lines"]]
     assert page.locator('[data-matrix="query"] td.used').all_inner_texts() == ["1", "1"], "the row of the query is lit"
     assert page.locator('[data-matrix="keyᵀ"] td.used').all_inner_texts() == ["1", "1"], "and the column of the key"
@@ -54,7 +54,7 @@ def test_typed_and_pasted_numbers_are_computed_by_the_server(open_window):
     window.wait_until_idle()
     own = json.loads(window.state["d"])
     assert own["x"][0] == [2, 0]
-    assert matrix_texts(page, "weights") == written(step(window.request("explain", what=own), "weights")["values"])
+    assert matrix_texts(page, "weights") == written(step(window.request("explain", source=own), "weights")["values"])
     page.get_by_role("button", name="Step 1: Input").click()
     page.evaluate(
         "navigator.clipboard.writeText('cat\\t1\\t0\\t3\\ndog\\t0\\t1,5\\t1\\nowl\\t2\\t2\\t2\\nfox\\t1\\t1\\t1')"
@@ -83,7 +83,7 @@ def test_options_apply_at_once_and_back_undoes(open_window):
     window.wait_until_idle()
     own = json.loads(window.state["d"])
     assert (own["causal"], own["scoring"]) == (True, "cosine"), "two switches in a hurry both hold"
-    truth = step(window.request("explain", what=own), "weights")["values"]
+    truth = step(window.request("explain", source=own), "weights")["values"]
     assert truth[0][1] == 0
     assert matrix_texts(page, "weights") == written(truth)
     assert "cannot be divided by their sum" in sides.get_by_role("alert").inner_text()
@@ -106,7 +106,7 @@ def test_options_apply_at_once_and_back_undoes(open_window):
 @pytest.mark.slow
 def test_quiz_is_marked_like_check(open_window):
     window = open_window("/work?s=3&quiz=1")
-    page, truth = window.page, step(window.request("explain", what="i-love-ai"), "scores")["values"]
+    page, truth = window.page, step(window.request("explain", source="i-love-ai"), "scores")["values"]
     fields = page.locator("input.quiz")
     places = [tuple(map(int, each.get_attribute("data-at").split(","))) for each in fields.all()]
     assert 0 < len(places) < 9
@@ -140,7 +140,7 @@ def test_dimension_slider_shows_the_effect_of_scaling(open_window):
 @pytest.mark.slow
 def test_copy_and_export(open_window, tmp_path):
     window = open_window("/work?s=5")
-    page, weights = window.page, step(window.request("explain", what="i-love-ai"), "weights")["values"]
+    page, weights = window.page, step(window.request("explain", source="i-love-ai"), "weights")["values"]
     page.keyboard.press("c")
     page.get_by_role("menuitem", name="NumPy (weights)").click()
     page.get_by_text("Copied: NumPy (weights).").wait_for()

@@ -15,12 +15,12 @@ def test_threads_share_one_malloc_arena():
     """The inverse: by default the same work creates more arenas."""
     work = (
         "import ctypes, sys, threading\n"
-        "from peasy.server.server import hold_memory\n"
-        "hold_memory() if 'share' in sys.argv else None\n"
+        "from peasy.server.server import limit_memory_growth\n"
+        "limit_memory_growth() if 'share' in sys.argv else None\n"
         "held, gate = [], threading.Barrier(4)\n"
         "def take():\n    gate.wait()\n    held.extend(bytes(5000) for _ in range(2000))\n    gate.wait()\n"
         "threads = [threading.Thread(target=take) for _ in range(4)]\n"
-        "[each.start() for each in threads]\n[each.join() for each in threads]\n"
+        "[thread.start() for thread in threads]\n[thread.join() for thread in threads]\n"
         "ctypes.CDLL(None).malloc_stats()\n"
     )
     heaps = [

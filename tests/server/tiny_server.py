@@ -29,32 +29,32 @@ def save_models(folder):
     writer = build_model(DecoderConfig(300, 16, stack, None, nn_config.RotaryConfig()), seed=1)
     talker = build_model(DecoderConfig(300, 16, stack, 64, nn_config.LearnedPositionConfig()), seed=2)
     pairs = train_tokenizer(TEXTS, "words")
-    special = {"start": 1, "end": [2]}
+    special_tokens = {"decoder_start": 1, "eos": [2]}
     return [
         save_model(folder / "writer", writer, words),
         save_model(folder / "talker", talker, Tokenizer(words._data, words.config | {"chat_template": TEMPLATE})),
         save_model(
             folder / "translator",
-            build_model(preset("translator-tiny", vocabulary=len(pairs), special=special), seed=3),
+            build_model(preset("translator-tiny", vocab_size=len(pairs), special_tokens=special_tokens), seed=3),
             pairs,
         ),
-        save_model(folder / "encoder", build_model(preset("encoder-tiny", vocabulary=300), seed=4), words),
+        save_model(folder / "encoder", build_model(preset("encoder-tiny", vocab_size=300), seed=4), words),
     ]
 
 
 @contextlib.contextmanager
-def serving(app, drain=5.0):
+def running_server(app, shutdown_timeout=5.0):
     """Run the application on a real socket; yield its port."""
     listening = bind("127.0.0.1", 0)
     config = uvicorn.Config(
-        app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False, lifespan="on",
-        server_header=False, timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT) or 1, timeout_graceful_shutdown=10,
-        h11_max_incomplete_event_size=http_timeouts.MAX_HEADER_BYTES,
+        app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
+        lifespan="on", server_header=False, timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT) or 1,
+        timeout_graceful_shutdown=10, h11_max_incomplete_event_size=http_timeouts.MAX_HEADER_BYTES,
     )  # fmt: skip
-    server = GracefulServer(config, app, drain)
+    server = GracefulServer(config, app, shutdown_timeout)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    until(lambda: server.started)
+    wait_until(lambda: server.started)
     try:
         yield listening.getsockname()[1]
     finally:
@@ -62,7 +62,7 @@ def serving(app, drain=5.0):
         thread.join(20)
 
 
-def until(condition, seconds=10.0):
+def wait_until(condition, seconds=10.0):
     """Wait until a condition is true."""
     end = time.monotonic() + seconds
     while not condition():
@@ -70,7 +70,7 @@ def until(condition, seconds=10.0):
         time.sleep(0.005)
 
 
-def knock(port, rcvbuf=None):
+def connect(port, rcvbuf=None):
     """Return a socket connected to the server."""
     link = socket.socket()
     if rcvbuf is not None:
@@ -80,7 +80,7 @@ def knock(port, rcvbuf=None):
     return link
 
 
-def spoken(path, body, port, **headers):
+def post_bytes(path, body, port, **headers):
     """Return the bytes of a POST request."""
     text = json.dumps(body).encode()
     fields = {"host": f"localhost:{port}", "content-type": "application/json", "content-length": len(text), **headers}
@@ -88,7 +88,7 @@ def spoken(path, body, port, **headers):
     return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + text
 
 
-def heard(link):
+def read_all(link):
     """Read until the server closes or resets the connection; return the bytes and the seconds it took."""
     start, received = time.monotonic(), b""
     with contextlib.suppress(ConnectionError):

@@ -6,8 +6,7 @@ import pytest
 import transformers
 
 from peasy.errors import InvalidInput
-from peasy.tokenization import Tokenizer, train_tokenizer
-from peasy.tokenization import chat_template as room
+from peasy.tokenization import Tokenizer, chat_template, train_tokenizer
 from peasy.tokenization.chat_template import apply_chat_template
 
 MESSAGES = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": 'Hallo <b>&</b> "you"'}]
@@ -21,25 +20,25 @@ CHATML = (
 
 
 @pytest.fixture(scope="module")
-def words():
+def bpe():
     return train_tokenizer(["hello there"] * 9, "bpe", 280)
 
 
-def with_template(words, template):
-    return Tokenizer(words._data, words.settings | {"chat_template": template})
+def with_template(tokenizer, template):
+    return Tokenizer(tokenizer._data, tokenizer.config | {"chat_template": template})
 
 
-@pytest.mark.parametrize("answer", [True, False])
-def test_text_equals_transformers(words, answer, tmp_path):
-    tokenizer = with_template(words, CHATML)
+@pytest.mark.parametrize("add_generation_prompt", [True, False])
+def test_text_equals_transformers(bpe, add_generation_prompt, tmp_path):
+    tokenizer = with_template(bpe, CHATML)
     tokenizer.save(tmp_path / "tokenizer.json")
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
-    begin = tokenizer.token(tokenizer.special_tokens.bos) if tokenizer.special_tokens.bos is not None else ""
-    theirs.bos_token = begin or None
+    bos = tokenizer.token(tokenizer.special_tokens.bos) if tokenizer.special_tokens.bos is not None else ""
+    theirs.bos_token = bos or None
     expected = theirs.apply_chat_template(
-        MESSAGES, chat_template=CHATML, tokenize=False, add_generation_prompt=answer, bos_token=begin
+        MESSAGES, chat_template=CHATML, tokenize=False, add_generation_prompt=add_generation_prompt, bos_token=bos
     )
-    assert apply_chat_template(tokenizer, MESSAGES, add_generation_prompt=answer) == expected
+    assert apply_chat_template(tokenizer, MESSAGES, add_generation_prompt=add_generation_prompt) == expected
 
 
 HOSTILE = {
@@ -57,27 +56,27 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
-def test_malicious_templates_are_refused(words, what):
-    began = time.monotonic()
+@pytest.mark.parametrize("name", HOSTILE)
+def test_malicious_templates_are_refused(bpe, name):
+    start = time.monotonic()
     with pytest.raises(InvalidInput, match="chat template cannot be used") as caught:
         apply_chat_template(
-            with_template(words, HOSTILE[what]), MESSAGES, max_cpu_seconds=1 if what == "never ends" else 10
+            with_template(bpe, HOSTILE[name]), MESSAGES, max_cpu_seconds=1 if name == "never ends" else 10
         )
-    assert time.monotonic() - began < 130
-    if what == "refuses":
+    assert time.monotonic() - start < 130
+    if name == "refuses":
         assert "Only user and assistant roles!" in caught.value.message
 
 
-def test_larger_limit_is_enough(words, monkeypatch):
+def test_larger_limit_is_enough(bpe, monkeypatch):
     """Inverse: what exceeds one limit is rendered under a larger one."""
-    monkeypatch.setattr(room, "MAX_CHARS", 20)
+    monkeypatch.setattr(chat_template, "MAX_CHARS", 20)
     with pytest.raises(InvalidInput, match="writes 50 characters"):
-        apply_chat_template(with_template(words, "{{'x' * 50}}"), MESSAGES)
-    monkeypatch.setattr(room, "MAX_CHARS", 1000)
-    assert apply_chat_template(with_template(words, "{{'x' * 50}}"), MESSAGES) == "x" * 50
+        apply_chat_template(with_template(bpe, "{{'x' * 50}}"), MESSAGES)
+    monkeypatch.setattr(chat_template, "MAX_CHARS", 1000)
+    assert apply_chat_template(with_template(bpe, "{{'x' * 50}}"), MESSAGES) == "x" * 50
 
 
-def test_no_template(words):
+def test_no_template(bpe):
     with pytest.raises(InvalidInput, match="no chat template"):
-        apply_chat_template(words, MESSAGES)
+        apply_chat_template(bpe, MESSAGES)

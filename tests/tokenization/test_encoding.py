@@ -1,3 +1,5 @@
+"""Encoding: words of a text, and the word of each token."""
+
 import pytest
 
 from peasy.tokenization.encoding import Encoding, split_words, token_word_ids

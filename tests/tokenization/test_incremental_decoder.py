@@ -1,3 +1,5 @@
+"""Incremental decoding equals decoding at once, and never splits a character."""
+
 import random
 
 import pytest
@@ -32,22 +34,22 @@ def test_incremental_decoding_equals_decode(tokenizer, text):
 @given(text=st.text(st.characters(exclude_categories=("Cs",)), max_size=40))
 @settings(max_examples=200, deadline=None)
 def test_byte_decoder_never_splits_a_character(bpe, text):
-    said = list(bpe.decode_stream(bpe.encode(text).ids))
-    assert "".join(said) == bpe.decode(bpe.encode(text).ids)
-    assert sum(piece.count("\ufffd") for piece in said) == bpe.decode(bpe.encode(text).ids).count("\ufffd")
+    pieces = list(bpe.decode_stream(bpe.encode(text).ids))
+    assert "".join(pieces) == bpe.decode(bpe.encode(text).ids)
+    assert sum(piece.count("\ufffd") for piece in pieces) == bpe.decode(bpe.encode(text).ids).count("\ufffd")
 
 
 def test_partial_character_is_held_back(bpe):
-    stream = bpe.stream()
+    decoder = bpe.incremental_decoder()
     *first, last = bpe.encode("👍").ids
-    assert [stream.push(id) for id in first] == ["", "", ""]
-    assert stream.push(last) == "👍"
+    assert [decoder.push(id) for id in first] == ["", "", ""]
+    assert decoder.push(last) == "👍"
 
 
 def test_incomplete_character_is_flushed_at_the_end(bpe):
-    stream = bpe.stream()
-    assert stream.push(bpe.encode("é").ids[0]) == ""
-    assert stream.finish() == "\ufffd"
+    decoder = bpe.incremental_decoder()
+    assert decoder.push(bpe.encode("é").ids[0]) == ""
+    assert decoder.finish() == "\ufffd"
 
 
 def test_random_ids(tokenizer):
@@ -81,4 +83,4 @@ def test_decoding_each_id_alone_gives_replacement_characters(bpe, monkeypatch):
     """Inverse: decoding id by id gives replacement characters."""
     ids = bpe.encode("👍").ids
     assert "\ufffd" in "".join(bpe.decode([id]) for id in ids)
-    assert isinstance(bpe.stream(), IncrementalDecoder)
+    assert isinstance(bpe.incremental_decoder(), IncrementalDecoder)

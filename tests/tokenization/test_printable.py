@@ -1,3 +1,5 @@
+"""Printable tokens and the byte-level alphabet."""
+
 import pytest
 from tokenizers import pre_tokenizers
 

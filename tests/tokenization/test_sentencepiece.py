@@ -11,7 +11,7 @@ from peasy.tokenization import from_sentencepiece
 
 from .conftest import CORPUS
 
-sentencepiece = pytest.importorskip("sentencepiece", reason="the other road needs the extra hf")
+sentencepiece = pytest.importorskip("sentencepiece", reason="the package sentencepiece is not installed")
 TEXTS = [*CORPUS[:4], "  two  spaces ", "ﬁne ½ Ａ", "漢字 x", "", "é è", "a\tb\nc", "unbelievably", "…dots… — dash"]
 
 
@@ -89,13 +89,13 @@ def test_other_model_types_are_refused():
 def test_damaged_files_raise_peasy_errors_or_load(model):
     rng, refused = random.Random(1), 0
     for _ in range(200):
-        spoilt = bytearray(model[: rng.randrange(len(model))] if rng.random() < 0.5 else model)
+        damaged = bytearray(model[: rng.randrange(len(model))] if rng.random() < 0.5 else model)
         for _ in range(rng.randrange(1, 6)):
-            if spoilt:
-                spoilt[rng.randrange(len(spoilt))] = rng.randrange(256)
+            if damaged:
+                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
         start = time.perf_counter()
         try:
-            from_sentencepiece(bytes(spoilt)).encode("The pizza")
+            from_sentencepiece(bytes(damaged)).encode("The pizza")
         except PeasyError:
             refused += 1
         assert time.perf_counter() - start < 1

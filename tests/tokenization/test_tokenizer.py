@@ -1,3 +1,5 @@
+"""Tokenizer: roundtrips, offsets, words, special tokens, saving and loading."""
+
 import json
 import time
 
@@ -27,13 +29,13 @@ def bpe():
 
 @pytest.mark.parametrize("text", HARD)
 def test_bpe_roundtrip_of_hard_texts(bpe, text):
-    assert bpe.decode(bpe.encode(text).ids, special=True) == text
+    assert bpe.decode(bpe.encode(text).ids, keep_special_tokens=True) == text
 
 
 @given(text=ANY_TEXT)
 @settings(max_examples=300, deadline=None)
 def test_bpe_roundtrip_of_any_text(bpe, text):
-    assert bpe.decode(bpe.encode(text).ids, special=True) == text
+    assert bpe.decode(bpe.encode(text).ids, keep_special_tokens=True) == text
 
 
 @given(text=st.text(st.sampled_from(sorted(set("".join(CORPUS)))), max_size=60))
@@ -47,52 +49,52 @@ def test_characters_roundtrip_of_known_characters(tokenizers, text):
 @settings(max_examples=100, deadline=None)
 def test_every_kind_encodes_any_text(tokenizers, text):
     for tokenizer in tokenizers.values():
-        found = tokenizer.encode(text)
-        assert len(found.ids) == len(found.pieces) == len(found.offsets) == len(found.words)
-        assert all(0 <= id < len(tokenizer) for id in found.ids)
-        assert all(0 <= start <= end <= len(text) for start, end in found.offsets)
-        assert isinstance(tokenizer.decode(found.ids), str)
+        encoding = tokenizer.encode(text)
+        assert len(encoding.ids) == len(encoding.pieces) == len(encoding.offsets) == len(encoding.word_ids)
+        assert all(0 <= id < len(tokenizer) for id in encoding.ids)
+        assert all(0 <= start <= end <= len(text) for start, end in encoding.offsets)
+        assert isinstance(tokenizer.decode(encoding.ids), str)
 
 
 def test_offsets_point_into_the_text(tokenizer):
     text = "The pizza tasted good"
-    found = tokenizer.encode(text)
-    covered = {place for start, end in found.offsets for place in range(start, end)}
-    assert covered >= {place for place, sign in enumerate(text) if sign != " "}
-    starts = [start for start, _ in found.offsets]
+    encoding = tokenizer.encode(text)
+    covered = {i for start, end in encoding.offsets for i in range(start, end)}
+    assert covered >= {i for i, char in enumerate(text) if char != " "}
+    starts = [start for start, _ in encoding.offsets]
     assert starts == sorted(starts)
 
 
 def test_offsets_count_characters_not_bytes(bpe):
     text = "日本 été"
-    found = bpe.encode(text)
-    assert max(end for _, end in found.offsets) == len(text)
+    encoding = bpe.encode(text)
+    assert max(end for _, end in encoding.offsets) == len(text)
 
 
 def test_subwords_belong_to_their_word(tokenizer):
     text = "It's unbelievably good!"
-    words = [word for word, _ in tokenizer.encode(text).groups()]
+    words = [word for word, _ in tokenizer.encode(text).word_groups()]
     assert words == ["It's", "unbelievably", "good", "!"]
 
 
 def test_every_token_of_a_word_is_in_one_group(bpe):
-    found = bpe.encode("unbelievably pizza")
-    places = [place for _, group in found.groups() for place in group]
-    assert sorted(places) == [i for i, word in enumerate(found.words) if word is not None]
-    assert "".join(found.pieces[i] for i in found.groups()[0][1]) == "unbelievably"
+    encoding = bpe.encode("unbelievably pizza")
+    positions = [i for _, group in encoding.word_groups() for i in group]
+    assert sorted(positions) == [i for i, word in enumerate(encoding.word_ids) if word is not None]
+    assert "".join(encoding.pieces[i] for i in encoding.word_groups()[0][1]) == "unbelievably"
 
 
 def test_batch_ids_equal_encode(tokenizer):
     texts = ["The pizza", "", "日本 and more"]
-    assert tokenizer.ids(texts) == [list(tokenizer.encode(text).ids) for text in texts]
+    assert tokenizer.encode_batch_ids(texts) == [list(tokenizer.encode(text).ids) for text in texts]
 
 
 def test_save_load_roundtrip(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "tokenizer.json")
-    for place in (tmp_path, tmp_path / "tokenizer.json"):
-        again = Tokenizer.load(place)
-        assert again.special_tokens == tokenizer.special
-        assert again.encode_batch_ids(CORPUS) == tokenizer.ids(CORPUS)
+    for path in (tmp_path, tmp_path / "tokenizer.json"):
+        again = Tokenizer.load(path)
+        assert again.special_tokens == tokenizer.special_tokens
+        assert again.encode_batch_ids(CORPUS) == tokenizer.encode_batch_ids(CORPUS)
 
 
 def test_special_tokens_from_the_config(data):
@@ -116,14 +118,14 @@ def test_pieces_are_printable(bpe):
     assert bpe.encode(" the").pieces[0].startswith("·")
     assert "⏎" in bpe.encode("a\nb").pieces
     assert bpe.encode("🦄").pieces[0].startswith("<F0")
-    assert bpe.piece(bpe.special.eos) == "<eos>"
+    assert bpe.piece(bpe.special_tokens.eos) == "<eos>"
     assert bpe.piece(10**9) == "<1000000000>"
 
 
 def test_decode_skips_special_tokens_by_default(bpe):
-    ids = [bpe.special.bos, *bpe.encode("pizza").ids, bpe.special.eos]
+    ids = [bpe.special_tokens.bos, *bpe.encode("pizza").ids, bpe.special_tokens.eos]
     assert bpe.decode(ids) == "pizza"
-    assert bpe.decode(ids, special=True) == "<bos>pizza<eos>"
+    assert bpe.decode(ids, keep_special_tokens=True) == "<bos>pizza<eos>"
 
 
 def test_unpaired_surrogate_is_refused(bpe):
@@ -145,7 +147,7 @@ def test_a_million_equal_characters_take_linear_time(tokenizer):
 
     def seconds(count):
         start = time.process_time()
-        tokenizer.ids(["a" * count])
+        tokenizer.encode_batch_ids(["a" * count])
         return time.process_time() - start
 
     small = max(min(seconds(100_000) for _ in range(3)), 0.005)
@@ -155,14 +157,14 @@ def test_a_million_equal_characters_take_linear_time(tokenizer):
 def test_missing_and_empty_files(tmp_path):
     with pytest.raises(NotFound, match="nope"):
         Tokenizer.load(tmp_path / "nope.json")
-    for text, said in (
+    for text, message in (
         ("", "is empty"),
         ("[1]", "should contain a JSON object"),
         ("{", "not valid JSON"),
         ("[" * 9999, "deep"),
     ):
         (tmp_path / "tokenizer.json").write_text(text)
-        with pytest.raises(InvalidInput, match=said):
+        with pytest.raises(InvalidInput, match=message):
             Tokenizer.load(tmp_path)
 
 

@@ -24,7 +24,10 @@ LINES = [
     "my phone broke today", "the pizza came out of the oven", "it tasted good", "you love cold water",
     "she reads a long book", "he walks to the old town",
 ]  # fmt: skip
-DATA = {"precision": "float32", "validate": 2, "sample": 2, "save": 4, "context": 16, "short": None, "batch": 4}
+SETTINGS = {
+    "precision": "float32", "num_validations": 2, "num_samplings": 2, "num_saves": 4, "seq_len": 16,
+    "seq_len_warmup": None, "batch_size": 4,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -37,33 +40,34 @@ def shards(tmp_path_factory):
     return prepare_shards(corpus, tokenizer, folder / "shards"), tokenizer
 
 
-def special_of(tokenizer) -> kinds.SpecialTokensConfig:
-    special = tokenizer.special
+def special_token_ids(tokenizer) -> kinds.SpecialTokensConfig:
+    special = tokenizer.special_tokens
     return kinds.SpecialTokensConfig(special.pad, special.eos, (special.eos,), special.bos, special.mask, special.unk)
 
 
 @pytest.fixture
-def task(shards, tmp_path):
+def make_spec(shards, tmp_path):
     """Factory of training specs of a tiny decoder in a new run folder; recipe settings as keywords."""
     opened, tokenizer = shards
 
-    def write(model, step: int) -> Sampled:
-        found = generate(model, [[7, 8, 9]], SamplingParams(max_tokens=6, temperature=1.0, seed=1))
-        return Sampled(step, ("x",), (tokenizer.decode(found[0]),), tuple(map(tuple, found)))
+    def sample(model, step: int) -> Sampled:
+        sequences = generate(model, [[7, 8, 9]], SamplingParams(max_tokens=6, temperature=1.0, seed=1))
+        return Sampled(step, ("x",), (tokenizer.decode(sequences[0]),), tuple(map(tuple, sequences)))
 
-    def make(run: str = "run", *, model=None, clock=None, watched=True, sinks=(), **settings) -> TrainSpec:
-        sentence = TrackedSentence((7, 8, 9, 10), ("a", "b", "c", "d")) if watched else None
-        given = {"seed": 3, "steps": 12} | settings
+    def make(run: str = "run", *, model=None, clock=None, tracked=True, sinks=(), **settings) -> TrainSpec:
+        sentence = TrackedSentence((7, 8, 9, 10), ("a", "b", "c", "d")) if tracked else None
+        chosen = {"seed": 3, "steps": 12} | settings
         if "minutes" in settings:
-            given["steps"] = None
+            chosen["steps"] = None
         folder = tmp_path / run
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        recipe = make_recipe("gpt", "tiny", DATA | {k: v for k, v in given.items() if v is not None})
-        config = preset("gpt-tiny", vocabulary=len(tokenizer), d_model=32, dropout=0.1, stack={"layers": 1})
-        model = model or build(dataclasses.replace(config, special=special_of(tokenizer)), seed=recipe.seed)
-        feed = WindowDataLoader(opened.column("train"), opened.column("valid"), seed=recipe.seed)
+        recipe = make_recipe("gpt", "tiny", SETTINGS | {k: v for k, v in chosen.items() if v is not None})
+        config = preset("gpt-tiny", vocab_size=len(tokenizer), d_model=32, dropout=0.1, stack={"num_layers": 1})
+        config = dataclasses.replace(config, special_tokens=special_token_ids(tokenizer))
+        model = model or build(config, seed=recipe.seed)
+        data_loader = WindowDataLoader(opened.column("train"), opened.column("valid"), seed=recipe.seed)
         more = {} if clock is None else {"clock": clock}
-        return TrainSpec(folder, recipe, model, NextToken(), feed, tokenizer, write, sentence, sinks, **more)
+        return TrainSpec(folder, recipe, model, NextToken(), data_loader, tokenizer, sample, sentence, sinks, **more)
 
     return make
 
@@ -72,8 +76,8 @@ def task(shards, tmp_path):
 def finish():
     """Train to the end and return the events."""
 
-    def run(task: TrainSpec) -> list:
-        return list(train(task))
+    def run(spec: TrainSpec) -> list:
+        return list(train(spec))
 
     return run
 

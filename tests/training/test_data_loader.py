@@ -41,36 +41,37 @@ def test_targets_follow_their_tokens(shards):
 
 def test_batch_depends_only_on_position(shards):
     opened, _ = shards
-    feed = WindowDataLoader(opened.column("train"), opened.column("valid"), seed=1)
-    assert (feed.batch(8, 4, 16)["ids"] == feed.batch(8, 4, 16)["ids"]).all()
-    assert (feed.batch(8, 4, 16)["ids"] != feed.batch(12, 4, 16)["ids"]).any()
+    loader = WindowDataLoader(opened.column("train"), opened.column("valid"), seed=1)
+    assert (loader.batch(8, 4, 16)["ids"] == loader.batch(8, 4, 16)["ids"]).all()
+    assert (loader.batch(8, 4, 16)["ids"] != loader.batch(12, 4, 16)["ids"]).any()
 
 
 def test_every_validation_token_is_a_target_once(shards):
     opened, _ = shards
-    feed = WindowDataLoader(opened.column("train"), opened.column("valid"), seed=1)
-    targets = sum(int((batch["targets"] != IGNORE_INDEX).sum()) for batch in feed.validation(3, 16))
+    loader = WindowDataLoader(opened.column("train"), opened.column("valid"), seed=1)
+    targets = sum(int((batch["targets"] != IGNORE_INDEX).sum()) for batch in loader.validation(3, 16))
     assert targets == len(opened.column("valid")) - 1
 
 
 @pytest.fixture(scope="module")
 def stories(tmp_path_factory):
-    corpus = open_corpus("stories", size=64, held_out=9)
+    corpus = open_corpus("stories", num_train=64, num_valid=9)
     tokenizer = tokenization.train_tokenizer(corpus.texts("train"), kind="words")
     return corpus, prepare_shards(corpus, tokenizer, tmp_path_factory.mktemp("stories") / "shards"), tokenizer
 
 
 def test_documents_are_sequences(stories):
     corpus, shards, tokenizer = stories
-    feed = make_data_loader(shards, NextToken(), SPECIAL, SpecialTokens(), seed=1, sample_unit="documents")
-    assert isinstance(feed, DocumentDataLoader)
+    loader = make_data_loader(shards, NextToken(), SPECIAL, SpecialTokens(), seed=1, sample_unit="documents")
+    assert isinstance(loader, DocumentDataLoader)
     seen = []
-    for position in range(0, feed.num_samples(64), 2):  # one pool of batches that are sorted by length together
-        batch = feed.batch(position, 2, 64)
+    for position in range(0, loader.num_samples(64), 2):  # one pool of batches that are sorted by length together
+        batch = loader.batch(position, 2, 64)
         assert (batch["ids"][:, 0] == SPECIAL.bos).all()
         assert ((batch["targets"] != IGNORE_INDEX).sum(1) - batch["ids"].shape[1]).max() == 0, "as wide as the longest"
         seen += [tuple(id for id in row if id != IGNORE_INDEX) for row in batch["targets"].tolist()]
-    assert sorted(seen) == sorted((*tokenizer.encode(t, special=False).ids, 3) for t in corpus.texts("train"))
+    documents = ((*tokenizer.encode(text, add_special_tokens=False).ids, 3) for text in corpus.texts("train"))
+    assert sorted(seen) == sorted(documents)
 
 
 def test_long_document_is_truncated(stories):
@@ -121,9 +122,9 @@ def test_special_tokens_match_the_tokenizer(shards):
 def test_sources_get_special_tokens(pairs):
     opened, _ = pairs
     bare = PairDataLoader(opened, SPECIAL, SpecialTokens(), seed=1).batch(0, 4, 64)["source"]
-    framed = PairDataLoader(opened, SPECIAL, SpecialTokens(bos=2, eos=3), seed=1).batch(0, 4, 64)["source"]
-    assert framed.shape[1] == bare.shape[1] + 2
-    assert (framed[:, 0] == 2).all()
+    wrapped = PairDataLoader(opened, SPECIAL, SpecialTokens(bos=2, eos=3), seed=1).batch(0, 4, 64)["source"]
+    assert wrapped.shape[1] == bare.shape[1] + 2
+    assert (wrapped[:, 0] == 2).all()
 
 
 @pytest.fixture(scope="module")
@@ -141,10 +142,10 @@ def labelled(tmp_path_factory):
 
 def test_positives_share_the_label_and_differ(labelled):
     opened, tokenizer = labelled
-    feed = ContrastiveDataLoader(opened, SPECIAL, SpecialTokens(), seed=1)
+    loader = ContrastiveDataLoader(opened, SPECIAL, SpecialTokens(), seed=1)
     pairs_seen = set()
     for position in range(0, 52, 4):
-        batch = feed.batch(position, 4, 16)
+        batch = loader.batch(position, 4, 16)
         for source, positive, label in zip(batch["source"], batch["ids"], batch["label"], strict=True):
             first, second = (int(tokenizer.decode(ids.tolist())[-2:]) for ids in (source, positive))
             pairs_seen.add((first, second))

@@ -28,12 +28,12 @@ class Store(dict):
 class Second(ProcessGroup):
     """Rank 1 of two, with a fixed message from rank 0."""
 
-    def __init__(self, said):
+    def __init__(self, message):
         super().__init__(1, 2)
-        self.said = said
+        self.message = message
 
-    def agree(self, text=""):
-        return self.said
+    def broadcast_str(self, text=""):
+        return self.message
 
 
 def test_rank_0_runs_first():
@@ -51,7 +51,7 @@ def test_other_ranks_exit_silently_if_rank_0_fails():
 
 
 @pytest.fixture
-def crew(monkeypatch):
+def group(monkeypatch):
     """Rank 0 of three. Rank 1 is alive, rank 2 is not."""
     monkeypatch.setattr("peasy.training.distributed._HEARTBEAT_TIMEOUT", 0.1)
     monkeypatch.setattr("peasy.training.distributed._HEARTBEAT_INTERVAL", 0.01)
@@ -64,62 +64,62 @@ def crew(monkeypatch):
     group._heartbeat.stop()
 
 
-def test_rank_without_heartbeat_is_reported(crew):
-    with pytest.raises(RankLost, match=r"Process 2 \(pid \d+ on .*\) of 3 is gone"), crew.watched():
+def test_rank_without_heartbeat_is_reported(group):
+    with pytest.raises(RankLost, match=r"Process 2 \(pid \d+ on .*\) of 3 is gone"), group.detect_lost_ranks():
         raise RuntimeError("connection closed by peer")
 
 
-def test_only_one_rank_reports_a_lost_rank(crew):
-    crew.rank = 1
-    with pytest.raises(SystemExit), crew.watched():
+def test_only_one_rank_reports_a_lost_rank(group):
+    group.rank = 1
+    with pytest.raises(SystemExit), group.detect_lost_ranks():
         raise RuntimeError("connection closed by peer")
 
 
-def test_broadcast_str_reaches_other_ranks(crew):
-    other = ProcessGroup(1, 3, store=crew._heart.store)
-    assert crew.agree("runs/one") == "runs/one"
+def test_broadcast_str_reaches_other_ranks(group):
+    other = ProcessGroup(1, 3, store=group._heartbeat.store)
+    assert group.broadcast_str("runs/one") == "runs/one"
     assert other.broadcast_str() == "runs/one"
-    assert crew._heart.store["peasy/received/1"] == b"1"
+    assert group._heartbeat.store["peasy/received/1"] == b"1"
     other._heartbeat.stop()
 
 
-def test_silent_rank_0_is_reported(crew, monkeypatch):
-    monkeypatch.setenv("PEASY_PATIENCE", "1")
-    crew._heart.stop()
-    other = ProcessGroup(1, 3, store=crew._heart.store)
+def test_silent_rank_0_is_reported(group, monkeypatch):
+    monkeypatch.setenv("PEASY_TIMEOUT", "1")
+    group._heartbeat.stop()
+    other = ProcessGroup(1, 3, store=group._heartbeat.store)
     with pytest.raises(RankLost, match=r"Processes 0 .*, 2 .* are gone"):
         other.broadcast_str()
     other._heartbeat.stop()
 
 
-def test_waits_for_rank_0_while_its_heartbeat_goes_on(crew, monkeypatch):
+def test_waits_for_rank_0_while_its_heartbeat_goes_on(group, monkeypatch):
     """The inverse: with a heartbeat, rank 0 may take longer than the timeout."""
-    monkeypatch.setenv("PEASY_PATIENCE", "1")
-    other = ProcessGroup(1, 3, store=crew._heart.store)
-    threading.Timer(1.5, crew.agree, ["at last"]).start()
+    monkeypatch.setenv("PEASY_TIMEOUT", "1")
+    other = ProcessGroup(1, 3, store=group._heartbeat.store)
+    threading.Timer(1.5, group.broadcast_str, ["at last"]).start()
     assert other.broadcast_str() == "at last"
     other._heartbeat.stop()
 
 
-def test_timeout_without_lost_rank(crew):
-    crew._heart.size = 2  # rank 2, which is dead, is outside the group
-    with pytest.raises(RankLost, match="did not answer in time"), crew.watched():
+def test_timeout_without_lost_rank(group):
+    group._heartbeat.world_size = 2  # rank 2, which is dead, is outside the group
+    with pytest.raises(RankLost, match="did not answer in time"), group.detect_lost_ranks():
         raise RuntimeError("Timed out waiting 1000ms for recv operation to complete")
 
 
 def test_timeout_must_be_a_number(monkeypatch):
-    monkeypatch.setenv("PEASY_PATIENCE", "long")
-    with pytest.raises(InvalidInput, match="PEASY_PATIENCE is long"):
+    monkeypatch.setenv("PEASY_TIMEOUT", "long")
+    with pytest.raises(InvalidInput, match="PEASY_TIMEOUT is long"):
         _timeout()
 
 
 def test_rank_info_round_trips_through_environment():
-    post = RankInfo(1, 2, 1, "127.0.0.1", 4000)
-    assert RankInfo.from_env(post.to_env()) == post
+    info = RankInfo(1, 2, 1, "127.0.0.1", 4000)
+    assert RankInfo.from_env(info.to_env()) == info
 
 
 def test_process_count_must_be_positive():
-    with pytest.raises(InvalidInput, match="processes is 0"), process_group(0, []):
+    with pytest.raises(InvalidInput, match="num_processes is 0"), process_group(0, []):
         pass
 
 
@@ -132,7 +132,7 @@ def test_processes_option_is_rejected_under_torchrun(monkeypatch):
 
 def test_unrelated_errors_are_not_replaced(monkeypatch):
     monkeypatch.setattr("peasy.training.distributed._HEARTBEAT_TIMEOUT", 0.1)
-    alone = ProcessGroup(0, 1, store=Store())
-    with pytest.raises(RuntimeError, match="shapes"), alone.detect_lost_ranks():
+    single = ProcessGroup(0, 1, store=Store())
+    with pytest.raises(RuntimeError, match="shapes"), single.detect_lost_ranks():
         raise RuntimeError("shapes do not fit")
-    alone._heartbeat.stop()
+    single._heartbeat.stop()

@@ -10,8 +10,8 @@ from peasy.training.lock import RunLocked, is_locked, run_lock
 HOLD = """
 import sys, time
 from pathlib import Path
-from peasy.training.lock import locked
-with locked(Path(sys.argv[1])):
+from peasy.training.lock import run_lock
+with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """

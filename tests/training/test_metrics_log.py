@@ -10,9 +10,9 @@ from peasy.training.metrics_log import MetricsLog, read_log, truncate_log
 
 
 def write(path, steps):
-    with MetricsLog(path) as journal:
+    with MetricsLog(path) as log:
         for step in steps:
-            journal.write({"event": "step", "step": step, "loss": 1 / 3})
+            log.write({"event": "step", "step": step, "loss": 1 / 3})
 
 
 def test_round_trip(tmp_path):
@@ -48,12 +48,12 @@ def test_missing_log_is_empty(tmp_path):
 
 
 def test_full_disk_is_reported(tmp_path, monkeypatch):
-    journal = MetricsLog(tmp_path / "m.jsonl")
+    log = MetricsLog(tmp_path / "m.jsonl")
 
     class Full:
         def write(self, data):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(journal, "_file_name", Full())
+    monkeypatch.setattr(log, "_file", Full())
     with pytest.raises(ResourceUnavailable, match=r"Cannot write .*m\.jsonl: the disk is full, 12 bytes are needed"):
-        journal.write({"step": 1})
+        log.write({"step": 1})

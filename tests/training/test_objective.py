@@ -29,8 +29,8 @@ VOCABULARY = 30
 
 def model(name: str, **changes):
     small = {"d_model": 32} if "ngram" not in name else {}
-    config = preset(name, vocabulary=VOCABULARY, **small | changes)
-    return build(dataclasses.replace(config, special=SPECIAL), seed=4)
+    config = preset(name, vocab_size=VOCABULARY, **small | changes)
+    return build(dataclasses.replace(config, special_tokens=SPECIAL), seed=4)
 
 
 def ten(length: int = 8, seed: int = 1) -> torch.Tensor:
@@ -45,10 +45,10 @@ def next_tokens() -> dict:
 
 def pairs() -> dict:
     target = torch.cat([torch.full((10, 1), 2), ten(6, seed=2), torch.full((10, 1), 3)], dim=1)
-    real = torch.ones(10, 8, dtype=torch.bool)
-    real[::2, -2:] = False
-    source = ten(8, seed=3).masked_fill(~real, 0)
-    return {"ids": target[:, :-1], "targets": target[:, 1:], "source": source, "source_padding_mask": real}
+    padding_mask = torch.ones(10, 8, dtype=torch.bool)
+    padding_mask[::2, -2:] = False
+    source = ten(8, seed=3).masked_fill(~padding_mask, 0)
+    return {"ids": target[:, :-1], "targets": target[:, 1:], "source": source, "source_padding_mask": padding_mask}
 
 
 def overfit(it, objective, batch, *, steps=60, lr=1e-2, muon=False) -> tuple[float, float]:
@@ -61,13 +61,13 @@ def overfit(it, objective, batch, *, steps=60, lr=1e-2, muon=False) -> tuple[flo
         learner.step([batch], step, 1.0)
     it.eval()
     with torch.inference_mode():
-        return first, float(objective.total(it, batch)) / objective.count(batch)
+        return first, float(objective.loss_sum(it, batch)) / objective.num_targets(batch)
 
 
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("gpt-tiny", {"stack": {"layers": 1}}),
+        ("gpt-tiny", {"stack": {"num_layers": 1}}),
         ("rnn-tiny", {}),
         ("cnn-tiny", {}),
         ("words-small", {"window": 8}),
@@ -81,8 +81,8 @@ def test_next_token_overfits(name, changes):
 
 def test_masked_token_overfits():
     batch = {"ids": ten(8)}
-    asked = MaskedToken(mask_prob=0.3).prepare(batch, model("encoder-tiny").config, seeded_generator(1))
-    first, last = overfit(model("encoder-tiny"), MaskedToken(), asked)
+    masked = MaskedToken(mask_prob=0.3).prepare(batch, model("encoder-tiny").config, seeded_generator(1))
+    first, last = overfit(model("encoder-tiny"), MaskedToken(), masked)
     assert first > 2.5
     assert last < 0.2
 
@@ -130,11 +130,11 @@ def test_ignored_targets_do_not_count():
 
 def test_label_smoothing_applies_only_in_training():
     it, batch = model("translator-tiny"), pairs()
-    asked = batch["targets"]
-    scores = it.eval()(batch["ids"], source=batch["source"], source_padding_mask=batch["source_padding_mask"]).log_softmax(-1)
-    right = -scores.gather(2, asked[:, :, None]).sum()
+    logits = it.eval()(batch["ids"], source=batch["source"], source_padding_mask=batch["source_padding_mask"])
+    log_probs = logits.log_softmax(-1)
+    right = -log_probs.gather(2, batch["targets"][:, :, None]).sum()
     torch.testing.assert_close(Seq2Seq(0.1).loss_sum(it, batch), right)
-    smoothed = 0.9 * right - 0.1 * scores.mean(-1).sum()
+    smoothed = 0.9 * right - 0.1 * log_probs.mean(-1).sum()
     torch.testing.assert_close(Seq2Seq(0.1).loss_sum(it.train(), batch), smoothed)
 
 
@@ -147,21 +147,21 @@ def test_masking_depends_only_on_position():
 
 def test_masking_changes_only_targets():
     config, ids = model("encoder-tiny").config, ten(400)
-    found = MaskedToken().prepare({"ids": ids}, config, seeded_generator(1))
-    asked = found["targets"] != IGNORE_INDEX
-    assert torch.equal(found["ids"][~asked], ids[~asked])
-    assert torch.equal(found["targets"][asked], ids[asked])
-    assert float(asked.float().mean()) == pytest.approx(0.15, abs=0.02)
-    assert float((found["ids"][asked] == 4).float().mean()) == pytest.approx(0.8, abs=0.06)
+    masked_batch = MaskedToken().prepare({"ids": ids}, config, seeded_generator(1))
+    masked = masked_batch["targets"] != IGNORE_INDEX
+    assert torch.equal(masked_batch["ids"][~masked], ids[~masked])
+    assert torch.equal(masked_batch["targets"][masked], ids[masked])
+    assert float(masked.float().mean()) == pytest.approx(0.15, abs=0.02)
+    assert float((masked_batch["ids"][masked] == 4).float().mean()) == pytest.approx(0.8, abs=0.06)
 
 
 def test_padding_is_never_masked():
-    real = torch.zeros(10, 8, dtype=torch.bool)
-    real[:, :3] = True
-    found = MaskedToken(mask_prob=0.9).prepare(
-        {"ids": ten(), "padding_mask": real}, model("encoder-tiny").config, seeded_generator(2)
+    padding_mask = torch.zeros(10, 8, dtype=torch.bool)
+    padding_mask[:, :3] = True
+    masked_batch = MaskedToken(mask_prob=0.9).prepare(
+        {"ids": ten(), "padding_mask": padding_mask}, model("encoder-tiny").config, seeded_generator(2)
     )
-    assert not (found["targets"] != IGNORE_INDEX)[~real].any()
+    assert not (masked_batch["targets"] != IGNORE_INDEX)[~padding_mask].any()
 
 
 def test_same_label_is_no_negative():
@@ -175,10 +175,10 @@ def test_same_label_is_no_negative():
 
 def test_skip_gram_matches_manual_calculation():
     it, ids = model("words-base", task="skip-gram", window=2), torch.tensor([[5, 6, 7]])
-    chances = it(ids).log_softmax(-1)[0]
+    log_probs = it(ids).log_softmax(-1)[0]
     near = [(0, 6), (1, 7), (1, 5), (2, 6), (0, 7), (2, 5)]
     assert SkipGram(2).num_targets({"ids": ids}) == len(near)
-    torch.testing.assert_close(SkipGram(2).loss_sum(it, {"ids": ids}), -sum(chances[at, word] for at, word in near))
+    torch.testing.assert_close(SkipGram(2).loss_sum(it, {"ids": ids}), -sum(log_probs[at, word] for at, word in near))
 
 
 def test_micro_batches_equal_the_whole_batch():
@@ -198,7 +198,7 @@ def test_micro_batches_equal_the_whole_batch():
 )
 def test_wrong_model_is_rejected(objective, name):
     with pytest.raises(InvalidInput):
-        objective.total(model(name), {"ids": ten(), "source": ten()})
+        objective.loss_sum(model(name), {"ids": ten(), "source": ten()})
 
 
 def test_counting_needs_an_ngram_model():

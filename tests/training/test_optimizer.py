@@ -10,37 +10,37 @@ from peasy.training.optimizer import AdamWConfig, MuonConfig, Optimizer, linear_
 
 
 def model():
-    return build(preset("gpt-tiny", vocabulary=20, d_model=16, stack={"layers": 1}), seed=1)
+    return build(preset("gpt-tiny", vocab_size=20, d_model=16, stack={"num_layers": 1}), seed=1)
 
 
-def learn(it, optimizer, steps: int, first: int = 0) -> None:
+def train_steps(it, optimizer, steps: int, first: int = 0) -> None:
     for step in range(first, first + steps):
-        optimizer.forget_gradients()
+        optimizer.zero_grad()
         ids = torch.randint(0, 20, (2, 6), generator=torch.Generator().manual_seed(step))
         it(ids).logsumexp(-1).sum().backward()
         optimizer.step(0.5)
 
 
-@pytest.mark.parametrize("recipe", [AdamWConfig(lr=1e-2), MuonConfig()], ids=["adamw", "muon"])
-def test_restored_optimizer_is_bit_exact(recipe):
+@pytest.mark.parametrize("config", [AdamWConfig(lr=1e-2), MuonConfig()], ids=["adamw", "muon"])
+def test_restored_optimizer_is_bit_exact(config):
     uninterrupted, interrupted = model(), model()
-    one = Optimizer(uninterrupted, recipe)
-    learn(uninterrupted, one, 4)
-    two = Optimizer(interrupted, recipe)
-    learn(interrupted, two, 2)
+    one = Optimizer(uninterrupted, config)
+    train_steps(uninterrupted, one, 4)
+    two = Optimizer(interrupted, config)
+    train_steps(interrupted, two, 2)
     again = model()
     again.load_state_dict(interrupted.state_dict())
-    three = Optimizer(again, recipe)
+    three = Optimizer(again, config)
     three.load_state_dict({name: tensor.clone() for name, tensor in two.state_dict().items()})
-    learn(again, three, 2, first=2)
+    train_steps(again, three, 2, first=2)
     assert all(torch.equal(uninterrupted.state_dict()[name], value) for name, value in again.state_dict().items())
 
 
 def test_without_state_results_differ():
     uninterrupted, interrupted = model(), model()
-    learn(uninterrupted, Optimizer(uninterrupted, MuonConfig()), 4)
-    learn(interrupted, Optimizer(interrupted, MuonConfig()), 2)
-    learn(interrupted, Optimizer(interrupted, MuonConfig()), 2, first=2)
+    train_steps(uninterrupted, Optimizer(uninterrupted, MuonConfig()), 4)
+    train_steps(interrupted, Optimizer(interrupted, MuonConfig()), 2)
+    train_steps(interrupted, Optimizer(interrupted, MuonConfig()), 2, first=2)
     assert any(
         not torch.equal(uninterrupted.state_dict()[name], value) for name, value in interrupted.state_dict().items()
     )
@@ -49,7 +49,7 @@ def test_without_state_results_differ():
 def test_muon_updates_linear_weights_and_adamw_the_rest():
     it = model()
     optimizer = Optimizer(it, MuonConfig())
-    learn(it, optimizer, 1)
+    train_steps(it, optimizer, 1)
     names = optimizer.state_dict()
     assert "muon.decoder.blocks.0.attention.query.weight" in names
     assert "adam.exp_avg.embedding.token.weight" in names
@@ -64,7 +64,7 @@ def test_adamw_matches_torch():
     ours = Optimizer(one, AdamWConfig(lr=1e-2, weight_decay=0.0))
     theirs = torch.optim.AdamW(two.parameters(), lr=5e-3, betas=(0.9, 0.95), weight_decay=0.0, fused=False)
     for step in range(3):
-        learn(one, ours, 1, first=step)
+        train_steps(one, ours, 1, first=step)
         two.zero_grad()
         ids = torch.randint(0, 20, (2, 6), generator=torch.Generator().manual_seed(step))
         two(ids).logsumexp(-1).sum().backward()
@@ -87,7 +87,7 @@ def test_state_of_another_model_is_rejected():
         Optimizer(model(), MuonConfig()).load_state_dict({})
 
 
-@pytest.mark.parametrize("wrong", [{"first": 1.0}, {"lr": -1.0}])
+@pytest.mark.parametrize("wrong", [{"beta1": 1.0}, {"lr": -1.0}])
 def test_invalid_settings_are_rejected(wrong):
     with pytest.raises(InvalidInput):
         AdamWConfig(**wrong)

@@ -26,9 +26,9 @@ from peasy.training.parallel import LossModule, local_rows
 
 WORKER = Path(__file__).with_name("worker.py")
 LINES = "the cat sat on the mat\nthe dog lay on the rug\na bird sang in the tree\nmy phone broke today\n" * 30
-WAYS = ("ddp", "fsdp")
+STRATEGIES = ("ddp", "fsdp")
 STEPS = 8
-ADAM = {"optimizer": {"kind": "adamw", "lr": 0.003}, "accumulate": 2}
+ADAM = {"optimizer": {"kind": "adamw", "lr": 0.003}, "grad_accum_steps": 2}
 JOBS = [
     ("two-ddp", "ddp", STEPS, {}),
     ("two-fsdp", "fsdp", STEPS, {}),
@@ -45,7 +45,7 @@ JOBS = [
 """All in one process group, because starting one takes longer than training."""
 
 
-def start(place: Path, jobs: list) -> list[subprocess.Popen]:
+def start(folder: Path, jobs: list) -> list[subprocess.Popen]:
     """Start two workers with torchrun's environment, without the seconds that torchrun itself takes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -56,7 +56,7 @@ def start(place: Path, jobs: list) -> list[subprocess.Popen]:
             "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
         }  # fmt: skip
-        words = [sys.executable, str(WORKER), str(place), json.dumps(jobs)]
+        words = [sys.executable, str(WORKER), str(folder), json.dumps(jobs)]
         started.append(subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     return started
 
@@ -66,17 +66,17 @@ def finish(started: list[subprocess.Popen], seconds: float = 180) -> list[tuple[
     return [(process.returncode, out + err) for process, (out, err) in zip(started, ends, strict=True)]
 
 
-def task_of(*given):
+def make_spec(*given):
     sys.path.insert(0, str(WORKER.parent))
     try:
-        from worker import task_of as make
+        from worker import make_spec as make
     finally:
         sys.path.pop(0)
     return make(*given)
 
 
-def alone(folder: Path, steps: int = STEPS, **settings) -> dict[int, float]:
-    list(loop.train(task_of(folder, steps, settings)))
+def train_single(folder: Path, steps: int = STEPS, **settings) -> dict[int, float]:
+    list(loop.train(make_spec(folder, steps, settings)))
     return losses(folder)
 
 
@@ -99,13 +99,13 @@ def close(left: dict[int, float], right: dict[int, float], most: float = 1e-5) -
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def folder(tmp_path_factory):
     """A corpus, a run begun by one process, and all JOBS done by two."""
     folder = tmp_path_factory.mktemp("together")
     (folder / "lines.txt").write_text(LINES, encoding="utf-8")
     corpus = open_corpus(folder / "lines.txt")
     prepare_shards(corpus, tokenization.train_tokenizer(corpus.texts("train"), kind="characters"), folder / "shards")
-    events = loop.train(task_of(folder / "half", STEPS, {}))
+    events = loop.train(make_spec(folder / "half", STEPS, {}))
     next(event for event in events if getattr(event, "step", 0) == 4)
     events.close()
     ended = finish(start(folder, JOBS))
@@ -114,52 +114,52 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def one(place):
+def one(folder):
     """Loss curve of a single process."""
-    return alone(place / "one")
+    return train_single(folder / "one")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_two_processes_match_one(way, place, one):
-    two = place / f"two-{way}"
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_two_processes_match_one(strategy, folder, one):
+    two = folder / f"two-{strategy}"
     assert close(losses(two), one)
-    assert close(losses(two, "validated"), losses(place / "one", "validated"), 1e-4)
-    ours, theirs = tensors(two, STEPS), tensors(place / "one", STEPS)
+    assert close(losses(two, "validated"), losses(folder / "one", "validated"), 1e-4)
+    ours, theirs = tensors(two, STEPS), tensors(folder / "one", STEPS)
     assert ours.keys() == theirs.keys()
     assert max(float((ours[name] - theirs[name]).abs().max()) for name in ours) < 1e-3
 
 
-def test_other_batches_give_another_curve(place, one):
+def test_other_batches_give_another_curve(folder, one):
     """The inverse: if a rank took other rows, the curves would differ."""
-    assert not close(alone(place / "other", seed=4), one)
-    assert not close(alone(place / "half-batch", batch=2), one)
+    assert not close(train_single(folder / "other", seed=4), one)
+    assert not close(train_single(folder / "half-batch", batch_size=2), one)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_adamw_with_gradient_accumulation(way, place):
-    wanted = losses(place / "adam-one") or alone(place / "adam-one", 4, **ADAM)
-    assert close(losses(place / f"adam-{way}"), wanted)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_adamw_with_gradient_accumulation(strategy, folder):
+    wanted = losses(folder / "adam-one") or train_single(folder / "adam-one", 4, **ADAM)
+    assert close(losses(folder / f"adam-{strategy}"), wanted)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_all_ranks_stop_and_one_process_resumes(way, place, one):
-    folder = place / f"stopped-{way}"
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_all_ranks_stop_and_one_process_resumes(strategy, folder, one):
+    folder = folder / f"stopped-{strategy}"
     half = losses(folder)
     assert 4 <= max(half) < STEPS
     assert not list((folder / "checkpoints").glob(".*")), "temporary shards are deleted"
-    assert close(alone(folder), one)
+    assert close(train_single(folder), one)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_resuming_with_two_processes_is_bit_exact(way, place):
-    again, whole = place / f"again-{way}", place / f"two-{way}"
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_resuming_with_two_processes_is_bit_exact(strategy, folder):
+    again, whole = folder / f"again-{strategy}", folder / f"two-{strategy}"
     assert losses(again) == losses(whole)
     ours, theirs = tensors(again, STEPS), tensors(whole, STEPS)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
-def test_single_process_run_resumes_with_fsdp(place, one):
-    assert close(losses(place / "half"), one)
+def test_single_process_run_resumes_with_fsdp(folder, one):
+    assert close(losses(folder / "half"), one)
 
 
 def listening(pid: int) -> set[str]:
@@ -183,56 +183,60 @@ def test_listening_detects_public_server():
         assert "0.0.0.0" in listening(os.getpid()) or sys.platform != "linux"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_killed_rank_stops_the_others_and_is_reported(way, place):
-    started = start(place, [(f"killed-{way}", way, 4000, {"die": 60, "validate": 0, "sample": 0})])
-    while not losses(place / f"killed-{way}") and started[0].poll() is None:
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_killed_rank_stops_the_others_and_is_reported(strategy, folder):
+    settings = {"die": 60, "num_validations": 0, "num_samplings": 0}
+    started = start(folder, [(f"killed-{strategy}", strategy, 4000, settings)])
+    while not losses(folder / f"killed-{strategy}") and started[0].poll() is None:
         time.sleep(0.05)
     assert {address for process in started for address in listening(process.pid)} <= {"127.0.0.1"}
     started[1].wait(60)
     died = time.monotonic()
-    (code, said), _ = finish(started, 30)
+    (code, output), _ = finish(started, 30)
     assert time.monotonic() - died < 15
     assert code == 6
-    assert re.search(rf"Process 1 \(pid {started[1].pid} on .*\) of 2 is gone", said), said
+    assert re.search(rf"Process 1 \(pid {started[1].pid} on .*\) of 2 is gone", output), output
 
 
-def test_frozen_rank_is_reported(place, monkeypatch):
+def test_frozen_rank_is_reported(folder, monkeypatch):
     """It is alive and its connections stay open, but it does not answer."""
-    monkeypatch.setenv("PEASY_PATIENCE", "3")
-    started = start(place, [("frozen", "ddp", 40_000, {"validate": 0, "sample": 0})])
-    while not losses(place / "frozen") and started[0].poll() is None:
+    monkeypatch.setenv("PEASY_TIMEOUT", "3")
+    started = start(folder, [("frozen", "ddp", 40_000, {"num_validations": 0, "num_samplings": 0})])
+    while not losses(folder / "frozen") and started[0].poll() is None:
         time.sleep(0.05)
     try:
         started[1].send_signal(signal.SIGSTOP)
         since = time.monotonic()
-        code, said = finish(started[:1], 60)[0]
+        code, output = finish(started[:1], 60)[0]
         assert time.monotonic() - since < 30
     finally:
         started[1].kill()
         started[1].communicate()
     assert code == 6
-    assert re.search(rf"Process 1 \(pid {started[1].pid} on .*\) of 2 is gone", said), said
+    assert re.search(rf"Process 1 \(pid {started[1].pid} on .*\) of 2 is gone", output), output
 
 
-def test_processes_started_by_peasy(place, one):
+def test_processes_started_by_peasy(folder, one):
     """One command starts, connects and ends the other ranks; they listen on loopback only."""
-    settings = ["--preset", "tiny", "--set", "tokenizer.by=characters", "--set", "batch=4", "--set", "context=16"]
-    quick = ["--set", "short=null", "--set", "validate=0", "--set", "sample=0", "--set", "save=1"]
-    words = [sys.executable, "-m", "peasy", "train", "gpt", "--data", str(place / "lines.txt"), "--json", *quick]
-    runs = {count: place / f"started-{count}" for count in (1, 2)}
+    settings = {
+        "tokenizer.algorithm": "characters", "batch_size": 4, "seq_len": 16, "seq_len_warmup": "null",
+        "num_validations": 0, "num_samplings": 0, "num_saves": 1,
+    }  # fmt: skip
+    flags = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    words = [sys.executable, "-m", "peasy", "train", "gpt", "--data", str(folder / "lines.txt"), "--json", *flags]
+    runs = {count: folder / f"started-{count}" for count in (1, 2)}
     for count, run in runs.items():
-        more = ["--steps", "60", "--processes", str(count), "--run", str(run), *settings]
-        env = os.environ | {"OMP_NUM_THREADS": "1", "PEASY_HOME": str(place / "home")}
+        more = ["--steps", "60", "--num-processes", str(count), "--run", str(run), "--preset", "tiny"]
+        env = os.environ | {"OMP_NUM_THREADS": "1", "PEASY_HOME": str(folder / "home")}
         began = subprocess.Popen([*words, *more], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while not losses(run) and began.poll() is None:
             time.sleep(0.02)
-        crew = [began.pid, *children(began.pid)]
-        assert sys.platform != "linux" or len(crew) == count
-        assert {address for pid in crew for address in listening(pid)} <= {"127.0.0.1"}
-        ((code, said),) = finish([began])
-        assert code == 0, said
-        assert not any(Path(f"/proc/{pid}").exists() for pid in crew), "no process is left"
+        group = [began.pid, *children(began.pid)]
+        assert sys.platform != "linux" or len(group) == count
+        assert {address for pid in group for address in listening(pid)} <= {"127.0.0.1"}
+        ((code, output),) = finish([began])
+        assert code == 0, output
+        assert not any(Path(f"/proc/{pid}").exists() for pid in group), "no process is left"
     curves = [{step: loss for step, loss in losses(run).items() if step <= 8} for run in runs.values()]
     assert close(*curves)
 
@@ -251,14 +255,14 @@ class Beside(ProcessGroup):
         super().__init__(rank, 2)
         self.sent = iter(sent)
 
-    def gather(self, rows):
+    def all_gather(self, rows):
         parts = list(next(self.sent).chunk(2))
         parts[self.rank] = rows
         return torch.cat(parts)
 
 
 def test_contrastive_negatives_come_from_all_ranks():
-    model = build(preset("encoder-tiny", vocabulary=30, d_model=16), seed=1).train()
+    model = build(preset("encoder-tiny", vocab_size=30, d_model=16), seed=1).train()
     ids = torch.randint(0, 30, (2, 4, 6), generator=torch.Generator().manual_seed(1))
     batch = {"source": ids[0], "ids": ids[1], "label": torch.tensor([0, 1, 0, 2])}
     total = Contrastive().loss_sum(model, batch)
@@ -268,8 +272,8 @@ def test_contrastive_negatives_come_from_all_ranks():
     model.zero_grad()
     shares = []
     for rank in range(2):
-        crew = Beside(rank, sent)
-        shares.append(LossModule(model, Contrastive(), crew)(local_rows(batch, crew)))
+        group = Beside(rank, sent)
+        shares.append(LossModule(model, Contrastive(), group)(local_rows(batch, group)))
         shares[-1].backward()
     assert float(sum(shares).detach()) == pytest.approx(float(total.detach()), abs=1e-5)
     found = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
@@ -288,7 +292,7 @@ def test_rows_must_split_evenly():
 def test_process_group_without_torchrun_is_single(monkeypatch):
     assert not is_distributed({"WORLD_SIZE": "2"})
     assert not is_distributed({"RANK": "0", "WORLD_SIZE": "1"})
-    with process_group() as crew:
-        assert crew.is_single
-        assert crew.broadcast_str("me") == "me"
-        crew.barrier()
+    with process_group() as group:
+        assert group.is_single
+        assert group.broadcast_str("me") == "me"
+        group.barrier()

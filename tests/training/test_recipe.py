@@ -19,7 +19,7 @@ def test_every_kind_and_size_has_a_recipe_and_a_model(kind, size):
 
 
 def test_settings_override_the_preset():
-    recipe = make_recipe("gpt", "tiny", {"optimizer": {"lr": 0.5}, "tokenizer": {"by": "characters"}})
+    recipe = make_recipe("gpt", "tiny", {"optimizer": {"lr": 0.5}, "tokenizer": {"algorithm": "characters"}})
     assert isinstance(recipe.optimizer, MuonConfig)
     assert recipe.optimizer.lr == 0.5
     assert recipe.optimizer.adamw == make_recipe("gpt", "tiny").optimizer.adamw
@@ -37,18 +37,18 @@ def test_steps_replace_minutes():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"optimiser": {}}, "recipe.optimiser"),
         ({"optimizer": {"rate": 1}}, "recipe.optimizer.rate"),
-        ({"batch": "many"}, "recipe.batch should be a whole number"),
-        ({"batch": 5, "accumulate": 2}, "cannot be split into 2 equal parts"),
+        ({"batch_size": "many"}, "recipe.batch_size should be a whole number"),
+        ({"batch_size": 5, "grad_accum_steps": 2}, "cannot be split into 2 equal parts"),
         ({"steps": 1, "minutes": 1}, "steps or minutes"),
-        ({"keep": 0}, "keep is 0"),
+        ({"keep_checkpoints": 0}, "keep_checkpoints is 0"),
     ],
 )
-def test_invalid_setting_is_named(settings, said):
-    with pytest.raises(InvalidInput, match=said):
+def test_invalid_setting_is_named(settings, message):
+    with pytest.raises(InvalidInput, match=message):
         make_recipe("gpt", settings=settings)
 
 
@@ -61,12 +61,13 @@ def test_unknown_kind_or_size_is_rejected():
 
 
 def test_changed_settings_are_listed_by_path():
-    old, new = make_recipe("gpt"), make_recipe("gpt", settings={"optimizer": {"rest": {"lr": 1.0}}}, seed=4)
-    assert changed_settings(old, new) == ["optimizer.rest.lr", "seed"]
+    old, new = make_recipe("gpt"), make_recipe("gpt", settings={"optimizer": {"adamw": {"lr": 1.0}}}, seed=4)
+    assert changed_settings(old, new) == ["optimizer.adamw.lr", "seed"]
     assert changed_settings(old, old) == []
 
 
 def test_sequence_length_warmup_keeps_tokens_per_batch():
-    recipe = make_recipe("gpt", settings={"context": 64, "batch": 4, "short": {"context": 16, "until": 0.5}})
+    warmup = {"seq_len": 16, "until_fraction": 0.5}
+    recipe = make_recipe("gpt", settings={"seq_len": 64, "batch_size": 4, "seq_len_warmup": warmup})
     assert recipe.batch_shape(0.0) == (16, 16)
     assert recipe.batch_shape(0.5) == (4, 64)

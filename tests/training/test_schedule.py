@@ -30,7 +30,7 @@ def test_wsd_is_constant_then_linear():
 
 
 def test_fractions_are_checked():
-    with pytest.raises(InvalidInput, match="warm is 2"):
+    with pytest.raises(InvalidInput, match="warmup is 2"):
         CosineSchedule(warmup=2.0)
     with pytest.raises(InvalidInput, match="decay is -1"):
         WSDSchedule(decay=-1.0)

@@ -11,12 +11,12 @@ from peasy.training.signals import stop_on_signal
 
 WAIT = """
 import time
-from peasy.training.signals import stoppable
-with stoppable() as stop:
+from peasy.training.signals import stop_on_signal
+with stop_on_signal() as stop:
     print("ready", flush=True)
-    while not stop.asked:
+    while not stop.requested:
         time.sleep(0.01)
-    print("asked", flush=True)
+    print("requested", flush=True)
     time.sleep(60)
 """
 
@@ -36,7 +36,7 @@ def test_second_signal_ends_the_process(second):
     waiting = subprocess.Popen([sys.executable, "-c", WAIT], stdout=subprocess.PIPE, text=True)
     assert waiting.stdout.readline() == "ready\n"
     waiting.send_signal(signal.SIGTERM)
-    assert waiting.stdout.readline() == "asked\n"
+    assert waiting.stdout.readline() == "requested\n"
     waiting.send_signal(second)
     assert waiting.wait(timeout=10) == -second
 

@@ -6,13 +6,13 @@ from peasy.errors import InvalidInput
 from peasy.training.sink import open_sink
 
 
-def test_tensorboard_receives_curves(task, finish):
+def test_tensorboard_receives_curves(make_spec, finish):
     pytest.importorskip("tensorboard", reason="comes with the extra `tracking`")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    it = task(steps=4, sinks=["tensorboard"])
-    finish(it)
-    events = EventAccumulator(str(it.run / "tensorboard"))
+    spec = make_spec(steps=4, sinks=["tensorboard"])
+    finish(spec)
+    events = EventAccumulator(str(spec.run / "tensorboard"))
     events.Reload()
     assert [point.step for point in events.Scalars("loss")] == [1, 2, 3, 4]
     assert [point.step for point in events.Scalars("validation loss")] == [2, 4]

@@ -20,32 +20,32 @@ from peasy.training.state import Progress, latest_state, load_state, save_state,
 
 
 @pytest.fixture
-def saved(task, finish):
-    it = task(steps=6, save=3)
-    finish(it)
-    return it
+def saved(make_spec, finish):
+    spec = make_spec(steps=6, num_saves=3)
+    finish(spec)
+    return spec
 
 
 def test_checkpoint_loads_as_a_model(saved):
-    found = read_checkpoint(resolve_model(saved.run).folder)
-    assert found.config["kind"] == "decoder"
-    assert found.tokenizer_path is not None
+    checkpoint = read_checkpoint(resolve_model(saved.run).folder)
+    assert checkpoint.config["kind"] == "decoder"
+    assert checkpoint.tokenizer_path is not None
 
 
-def test_round_trip(saved, task):
-    fresh = task("other")
+def test_round_trip(saved, make_spec):
+    fresh = make_spec("other")
     optimizer = Optimizer(fresh.model, fresh.recipe.optimizer)
     folder, warning = latest_state(saved.run)
-    place = load_state(folder, fresh.model, optimizer)
+    progress = load_state(folder, fresh.model, optimizer)
     assert warning is None
-    assert (place.step, place.samples, place.seq_len) == (6, 24, 16)
+    assert (progress.step, progress.samples, progress.seq_len) == (6, 24, 16)
     assert weights_hash(fresh.model.state_dict()) == weights_hash(saved.model.state_dict())
     assert optimizer.state_dict()
 
 
-def test_loaded_weights_are_copies(saved, task):
+def test_loaded_weights_are_copies(saved, make_spec):
     """Not memory-mapped, since the file may be deleted."""
-    fresh = task("other")
+    fresh = make_spec("other")
     folder, _ = latest_state(saved.run)
     load_state(folder, fresh.model, None)
     before = weights_hash(fresh.model.state_dict())
@@ -55,9 +55,9 @@ def test_loaded_weights_are_copies(saved, task):
 
 @pytest.mark.parametrize("trial", range(30))
 def test_mutated_checkpoint_is_skipped(saved, trial):
-    chance = random.Random(trial)
+    rng = random.Random(trial)
     newest = list_checkpoints(saved.run)[0]
-    mutate(newest, chance)
+    mutate(newest, rng)
     folder, warning = latest_state(saved.run)
     assert folder.name == "step-000004"
     assert "step-000006 is damaged" in warning
@@ -76,15 +76,15 @@ def test_a_thousand_mutated_checkpoints_are_skipped(saved, tmp_path):
         shutil.rmtree(run)
 
 
-def mutate(folder, chance: random.Random) -> None:
-    path = chance.choice(sorted(folder.iterdir()))
+def mutate(folder, rng: random.Random) -> None:
+    path = rng.choice(sorted(folder.iterdir()))
     data = bytearray(path.read_bytes())
-    how = chance.choice(["flip", "cut", "grow", "gone"])
+    how = rng.choice(["flip", "cut", "grow", "gone"])
     if how == "flip":
-        at = chance.randrange(len(data))
-        data[at] ^= 1 << chance.randrange(8)
+        at = rng.randrange(len(data))
+        data[at] ^= 1 << rng.randrange(8)
     elif how == "cut":
-        data = data[: chance.randrange(len(data))]
+        data = data[: rng.randrange(len(data))]
     elif how == "grow":
         data += b"x"
     path.unlink()
@@ -112,9 +112,9 @@ def test_failing_disk_loses_no_checkpoint(saved, monkeypatch, number, at):
 
     monkeypatch.setattr(atomic_dir.os, "fsync", fsync)
     before = {folder.name for folder in list_checkpoints(saved.run)}
-    place = Progress(step=7, samples=28, seq_len=16)
+    progress = Progress(step=7, samples=28, seq_len=16)
     with pytest.raises(ResourceUnavailable, match=r"^[^\n]*step-000007[^\n]* bytes are needed\.$"):
-        save_state(saved.run, saved.model, None, place, saved.tokenizer, keep=3)
+        save_state(saved.run, saved.model, None, progress, saved.tokenizer, keep=3)
     monkeypatch.undo()
     assert before <= {folder.name for folder in list_checkpoints(saved.run)}
     folder, warning = latest_state(saved.run)
@@ -122,20 +122,20 @@ def test_failing_disk_loses_no_checkpoint(saved, monkeypatch, number, at):
     assert is_intact(folder)
 
 
-def test_run_resumes_after_full_disk(task, finish, outcome, monkeypatch):
-    whole = task("whole")
+def test_run_resumes_after_full_disk(make_spec, finish, outcome, monkeypatch):
+    whole = make_spec("whole")
     finish(whole)
-    it, real = task("cut"), os.fsync
+    spec, real = make_spec("cut"), os.fsync
 
     def full(descriptor):
-        if (it.run / "checkpoints" / "step-000003").exists():
+        if (spec.run / "checkpoints" / "step-000003").exists():
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(descriptor)
 
     monkeypatch.setattr(atomic_dir.os, "fsync", full)
     with pytest.raises(ResourceUnavailable):
-        list(train(it))
+        list(train(spec))
     monkeypatch.undo()
-    again = task("cut")
+    again = make_spec("cut")
     finish(again)
     assert outcome(again.run) == outcome(whole.run)

@@ -28,32 +28,33 @@ from peasy.training.objective import NextToken  # noqa: E402
 from peasy.training.recipe import make_recipe  # noqa: E402
 
 BASE = {
-    "precision": "float32", "validate": 2, "sample": 2, "save": 2, "context": 16, "short": None, "batch": 4, "seed": 3,
+    "precision": "float32", "num_validations": 2, "num_samplings": 2, "num_saves": 2,
+    "seq_len": 16, "seq_len_warmup": None, "batch_size": 4, "seed": 3,
 }  # fmt: skip
 
 
-def task_of(folder: Path, steps: int, settings: dict) -> TrainSpec:
+def make_spec(folder: Path, steps: int, settings: dict) -> TrainSpec:
     """Training spec of the run in `folder`; `folder.parent` holds lines.txt and its shards."""
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     corpus = open_corpus(folder.parent / "lines.txt")
     tokenizer = tokenization.train_tokenizer(corpus.texts("train"), kind="characters")
     shards = open_shards(folder.parent / "shards")
     recipe = make_recipe("gpt", "tiny", BASE | {"steps": steps} | settings)
-    model = build(preset("gpt-tiny", vocabulary=len(tokenizer), d_model=32, stack={"layers": 2}), seed=recipe.seed)
-    feed = WindowDataLoader(shards.column("train"), shards.column("valid"), seed=recipe.seed)
+    model = build(preset("gpt-tiny", vocab_size=len(tokenizer), d_model=32, stack={"num_layers": 2}), seed=recipe.seed)
+    data_loader = WindowDataLoader(shards.column("train"), shards.column("valid"), seed=recipe.seed)
     return TrainSpec(
-        folder, recipe, model, NextToken(), feed, tokenizer, lambda model, step: Sampled(step, ("a",), ("b",))
+        folder, recipe, model, NextToken(), data_loader, tokenizer, lambda model, step: Sampled(step, ("a",), ("b",))
     )
 
 
-def do(crew: ProcessGroup, folder: Path, way: str, steps: int, settings: dict) -> None:
+def train_run(group: ProcessGroup, folder: Path, strategy: str, steps: int, settings: dict) -> None:
     """Train one run."""
     die, stop = settings.pop("die", None), settings.pop("stop", None)
-    events = parallel.train(task_of(folder, steps, settings | {"parallel": way}), crew)
+    events = parallel.train(make_spec(folder, steps, settings | {"parallel": strategy}), group)
     for event in events:
-        if isinstance(event, TrainStep) and crew.rank == 1 and event.step == die:
+        if isinstance(event, TrainStep) and group.rank == 1 and event.step == die:
             os.kill(os.getpid(), signal.SIGKILL)
-        if isinstance(event, TrainStep) and crew.rank == 1 and event.step == stop:
+        if isinstance(event, TrainStep) and group.rank == 1 and event.step == stop:
             events.close()
             break
 
@@ -61,9 +62,9 @@ def do(crew: ProcessGroup, folder: Path, way: str, steps: int, settings: dict) -
 def main() -> None:
     """Do all jobs, one after the other, in one process group."""
     try:
-        with process_group() as crew:
-            for name, way, steps, settings in json.loads(sys.argv[2]):
-                do(crew, Path(sys.argv[1]) / name, way, steps, settings)
+        with process_group() as group:
+            for name, strategy, steps, settings in json.loads(sys.argv[2]):
+                train_run(group, Path(sys.argv[1]) / name, strategy, steps, settings)
     except PeasyError as error:
         sys.stderr.write(f"{error.message}\n")
         sys.exit(error.exit_code)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tests.models.tiny_models import EVERYONE, make, some_ids
+from tests.models.tiny_models import ALL_MODELS, make, some_ids
 
 from peasy.errors import InvalidInput
 from peasy.generation import packed as packing
@@ -22,10 +22,10 @@ from peasy.verification.paths import TokenSequence
 from peasy.verification.tolerance import relative_error, tolerance_for
 from peasy.verification.verdict import FAILS, HOLDS, NOT_APPLICABLE
 
-FEW = ["rotary", "window", "encoder-after", "both-two-vocabularies", "gru", "convolution", "ngram", "words"]
-MANY = [name for name in EVERYONE if name not in FEW]
-LENGTHS, SOURCES = (11, 6, 1), (7, 3, 5)
-STEEP = ["both-relative"]
+FEW = ["rotary", "window", "encoder-post-norm", "seq2seq-two-vocabularies", "gru", "convolution", "ngram", "words"]
+MANY = [name for name in ALL_MODELS if name not in FEW]
+LENGTHS, SOURCE_LENGTHS = (11, 6, 1), (7, 3, 5)
+LARGE_INT8_ERROR = ["seq2seq-relative"]
 """Untrained and unscaled: int8 weights alone change its logits by a sixth."""
 
 
@@ -41,18 +41,18 @@ def _one_thread():
 def sequences_for(model):
     rows, sources = some_ids(3, 11).tolist(), some_ids(3, 7, seed=8).tolist()
     return [
-        TokenSequence(tuple(row[:length]), tuple(source[:short]) if model.reads_source else None)
-        for row, source, length, short in zip(rows, sources, LENGTHS, SOURCES, strict=True)
+        TokenSequence(tuple(row[:length]), tuple(source[:source_length]) if model.is_encoder_decoder else None)
+        for row, source, length, source_length in zip(rows, sources, LENGTHS, SOURCE_LENGTHS, strict=True)
     ]
 
 
 def prove(model, only=None, monkeypatch=None):
     """Check all equalities, or `only` some, to save time."""
     if only is not None:
-        for check in ("_cached", "_batched", "_padded", "_chunked", "_fused", "_packed", "_exported", "_saved"):
+        for check in ("cached", "batched", "padded", "chunked", "fused", "packed", "exported", "saved"):
             if check not in only:
-                monkeypatch.setattr(equality, check, lambda question: [])
-    return prove_model(model, sequences_for(model), name="it")
+                monkeypatch.setattr(equality, f"_check_{check}", lambda inputs: [])
+    return prove_model(model, sequences_for(model), name="model")
 
 
 def verdicts(proof):
@@ -61,24 +61,28 @@ def verdicts(proof):
 
 @pytest.mark.parametrize("name", [*FEW, *(pytest.param(name, marks=pytest.mark.slow) for name in MANY)])
 def test_equalities_hold_for_every_kind(name):
-    proof = prove(make(EVERYONE[name]))
+    proof = prove(make(ALL_MODELS[name]))
     by_name = verdicts(proof)
     failed = [item.name for item in proof.equalities if item.verdict == FAILS]
-    assert failed == (["packed int8 near full"] if name in STEEP else []), failed
-    assert by_name["padded = unpadded"] == by_name["alone = in a batch"] == by_name["saved = original"] == HOLDS
+    assert failed == (["packed int8 ≈ full"] if name in LARGE_INT8_ERROR else []), failed
+    assert by_name["padded = unpadded"] == by_name["single = batched"] == by_name["saved = original"] == HOLDS
     assert (by_name["cached = uncached"] == NOT_APPLICABLE) == name.startswith("encoder")
     assert all(item.reason for item in proof.equalities if item.verdict == NOT_APPLICABLE)
     assert all(item.distance <= item.tolerance for item in proof.equalities if item.verdict == HOLDS)
 
 
-SMALL = {"layers": 2, "attention": {"heads": 4, "key_heads": None, "d_head": None}, "feedforward": {"width": 64}}
-SHARED = {"layers": 2, "attention": {"heads": 4, "key_heads": 2, "d_head": None}, "feedforward": {"width": 64}}
+SMALL = {
+    "num_layers": 2,
+    "attention": {"num_heads": 4, "num_kv_heads": None, "d_head": None},
+    "feedforward": {"d_ff": 64},
+}
+GROUPED = SMALL | {"attention": {"num_heads": 4, "num_kv_heads": 2, "d_head": None}}
 FAMILIES = {
     "gpt2": {"stack": SMALL},
-    "llama-tiny": {"stack": SHARED},
-    "mistral-7b": {"stack": SHARED},
-    "qwen2-500m": {"stack": SHARED},
-    "qwen3-600m": {"stack": SHARED},
+    "llama-tiny": {"stack": GROUPED},
+    "mistral-7b": {"stack": GROUPED},
+    "qwen2-500m": {"stack": GROUPED},
+    "qwen3-600m": {"stack": GROUPED},
     "bert-base": {"stack": SMALL},
     "roberta-base": {"stack": SMALL},
     "marian": {"encoder": SMALL, "decoder": SMALL},
@@ -90,20 +94,20 @@ FAMILIES = {
     "name", ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES if name != "gpt2")]
 )
 def test_equalities_hold_for_every_family(name):
-    config = preset(name, vocabulary=61, d_model=32, context=64, **FAMILIES[name])
+    config = preset(name, vocab_size=61, d_model=32, max_seq_len=64, **FAMILIES[name])
     proof = prove(build(config, seed=3))
     assert proof.passed, [item for item in proof.equalities if item.verdict == FAILS]
     assert proof["exported = original"].distance < 1e-6  # the same weights at other addresses
 
 
 def test_unsupported_family_is_not_applicable_with_a_reason(monkeypatch):
-    result = prove(make(EVERYONE["alibi"]), ["_exported"], monkeypatch)["exported = original"]
+    result = prove(make(ALL_MODELS["alibi"]), ["exported"], monkeypatch)["exported = original"]
     assert result.verdict == NOT_APPLICABLE
     assert "No supported Hugging Face family" in result.reason
 
 
 def test_half_precision_has_its_own_tolerance(monkeypatch):
-    proof = prove(make(EVERYONE["learned"]).bfloat16(), ["_cached", "_padded"], monkeypatch)
+    proof = prove(make(ALL_MODELS["learned"]).bfloat16(), ["cached", "padded"], monkeypatch)
     assert proof.passed
     assert proof["cached = uncached"].tolerance == tolerance_for(torch.bfloat16)
     with pytest.raises(InvalidInput, match="no tolerance"):
@@ -118,7 +122,7 @@ def test_nan_counts_as_infinite_error_and_equal_infinities_as_equal():
 
 def test_empty_sequence_is_refused():
     with pytest.raises(InvalidInput, match="no tokens"):
-        prove_model(make(EVERYONE["gru"]), [TokenSequence(())])
+        prove_model(make(ALL_MODELS["gru"]), [TokenSequence(())])
 
 
 # --- deliberate faults ---
@@ -128,17 +132,17 @@ def unshifted(monkeypatch):
     """Positions of new tokens start at 0 again, whatever the cache contains."""
     right = kv_cache.extend_positions
 
-    def wrong(held, batch, time, real, device):
-        query, key, shown = right(held, batch, time, real, device)
-        return query - query[:, :1], key, shown
+    def wrong(*args):
+        query_positions, key_positions, padding_mask = right(*args)
+        return query_positions - query_positions[:, :1], key_positions, padding_mask
 
     for module in ("peasy.models.transformer", "peasy.nn.kv_cache"):
-        monkeypatch.setattr(f"{module}.extend_places", wrong)
+        monkeypatch.setattr(f"{module}.extend_positions", wrong)
 
 
 def test_unshifted_learned_positions_are_located_in_the_residual_stream(monkeypatch):
     unshifted(monkeypatch)
-    proof = prove(make(EVERYONE["learned"]), ["_cached", "_chunked"], monkeypatch)
+    proof = prove(make(ALL_MODELS["learned"]), ["cached", "chunked"], monkeypatch)
     result = proof["cached = uncached"]
     assert (result.verdict, result.sequence) == (FAILS, 0)
     assert (result.divergence.layer, result.divergence.step, result.divergence.position) == (
@@ -146,66 +150,68 @@ def test_unshifted_learned_positions_are_located_in_the_residual_stream(monkeypa
         "residual",
         LENGTHS[0] // 2,
     )
-    assert proof["whole = in chunks"].divergence.position == 1
+    assert proof["whole = chunked"].divergence.position == 1
 
 
 def test_unshifted_rotary_positions_are_located_in_the_queries(monkeypatch):
     unshifted(monkeypatch)
-    result = prove(make(EVERYONE["rotary"]), ["_cached"], monkeypatch)["cached = uncached"]
-    where = result.divergence
-    assert (where.layer, where.part, where.step, where.head) == (0, "attention", "query", 0)
-    assert where.position == LENGTHS[0] // 2
+    result = prove(make(ALL_MODELS["rotary"]), ["cached"], monkeypatch)["cached = uncached"]
+    point = result.divergence
+    assert (point.layer, point.part, point.step, point.head) == (0, "attention", "query", 0)
+    assert point.position == LENGTHS[0] // 2
 
 
 def test_top_left_mask_fails_in_chunks(monkeypatch):
     monkeypatch.setattr(
         MaskSpec,
-        "position_distances",
-        lambda self, n_key: self.query[:, :, None] - self.query[:, :1, None] - self.key[:, None, -n_key:],
+        "distances",
+        lambda self, n_key: (
+            self.query_positions[:, :, None] - self.query_positions[:, :1, None] - self.key_positions[:, None, -n_key:]
+        ),
     )
-    proof = prove(make(EVERYONE["learned"]), ["_cached", "_chunked"], monkeypatch)
-    assert verdicts(proof) == {"cached = uncached": HOLDS, "whole = in chunks": FAILS}
-    where = proof["whole = in chunks"].divergence
-    assert (where.layer, where.part, where.step, where.head, where.position) == (0, "attention", "context", 0, 1)
+    proof = prove(make(ALL_MODELS["learned"]), ["cached", "chunked"], monkeypatch)
+    assert verdicts(proof) == {"cached = uncached": HOLDS, "whole = chunked": FAILS}
+    point = proof["whole = chunked"].divergence
+    assert (point.layer, point.part, point.step, point.head, point.position) == (0, "attention", "context", 0, 1)
 
 
-@pytest.mark.parametrize(("name", "stack"), [("encoder", "encoder"), ("nowhere", "decoder")])
+@pytest.mark.parametrize(("name", "stack"), [("encoder", "encoder"), ("no-position", "decoder")])
 def test_unmasked_padding_is_detected(name, stack, monkeypatch):
-    monkeypatch.setattr("peasy.models.transformer.normalize_padding_mask", lambda real: None)
-    proof = prove(make(EVERYONE[name]), ["_padded"], monkeypatch)
-    where = proof["padded = unpadded"].divergence
+    monkeypatch.setattr("peasy.models.transformer.normalize_padding_mask", lambda padding_mask: None)
+    proof = prove(make(ALL_MODELS[name]), ["padded"], monkeypatch)
+    point = proof["padded = unpadded"].divergence
     assert proof["padded = unpadded"].verdict == FAILS
-    assert (where.stack, where.layer) == (stack, 0)
+    assert (point.stack, point.layer) == (stack, 0)
 
 
 def test_swapped_logits_in_a_batch_are_detected(monkeypatch):
     right = Decoder.forward_varlen
-    monkeypatch.setattr(Decoder, "forward_varlen", lambda self, *args, **how: right(self, *args, **how)[::-1])
-    proof = prove(make(EVERYONE["nowhere"]), ["_cached", "_batched"], monkeypatch)
-    assert verdicts(proof) == {"cached = uncached": HOLDS, "alone = in a batch": FAILS}
+    monkeypatch.setattr(Decoder, "forward_varlen", lambda self, *args, **kwargs: right(self, *args, **kwargs)[::-1])
+    proof = prove(make(ALL_MODELS["no-position"]), ["cached", "batched"], monkeypatch)
+    assert verdicts(proof) == {"cached = uncached": HOLDS, "single = batched": FAILS}
 
 
 def test_lost_recurrent_state_is_detected(monkeypatch):
     right = RecurrentModel.hidden
 
-    def forgetful(self, ids, *, cache=None, **how):
-        return right(self, ids, cache=None if cache is None else SimpleNamespace(state=None, length=0), **how)
+    def forgetful(self, ids, *, cache=None, **kwargs):
+        return right(self, ids, cache=None if cache is None else SimpleNamespace(hidden_state=None, length=0), **kwargs)
 
-    monkeypatch.setattr(RecurrentModel, "masked", forgetful)
-    result = prove(make(EVERYONE["gru"]), ["_cached"], monkeypatch)["cached = uncached"]
+    monkeypatch.setattr(RecurrentModel, "hidden", forgetful)
+    result = prove(make(ALL_MODELS["gru"]), ["cached"], monkeypatch)["cached = uncached"]
     assert (result.verdict, result.divergence.position) == (FAILS, LENGTHS[result.sequence] // 2)
 
 
 def test_kernel_fault_in_one_head_is_located(monkeypatch):
     right = attention.attend_fused
 
-    def wrong(look):
-        context = right(look).clone()
+    def wrong(inputs):
+        context = right(inputs).clone()
         context[:, 2, 1:] *= 1.01
         return context
 
     monkeypatch.setattr(attention, "attend_fused", wrong)
-    proof = prove(make(EVERYONE["learned"]), ["_fused", "_padded"], monkeypatch)
+    proof = prove(make(ALL_MODELS["learned"]), ["fused", "padded"], monkeypatch)
     result = proof["fused = formula"]
     assert result.verdict == FAILS
     assert (result.divergence.layer, result.divergence.head, result.divergence.position) == (0, 2, 1)
@@ -220,58 +226,58 @@ def test_export_fault_is_located_by_layer_and_head(monkeypatch):
         return reloaded
 
     monkeypatch.setattr(equality, "export_roundtrip", wrong)
-    result = prove(make(EVERYONE["learned"]), ["_exported"], monkeypatch)["exported = original"]
-    where = result.divergence
-    assert (where.layer, where.part, where.step, where.head, where.position) == (1, "attention", "value", 2, 0)
+    result = prove(make(ALL_MODELS["learned"]), ["exported"], monkeypatch)["exported = original"]
+    point = result.divergence
+    assert (point.layer, point.part, point.step, point.head, point.position) == (1, "attention", "value", 2, 0)
 
 
 def test_inaccurate_packing_is_detected_and_measured(monkeypatch):
-    def wrong(model, kind, **how):
-        packed = packing.pack(model, kind, deterministic=False)
+    def wrong(model, dtype, **kwargs):
+        packed = packing.pack(model, dtype, deterministic=False)
         packed.decoder.blocks[1].feedforward = other = copy.deepcopy(model.decoder.blocks[1].feedforward)
         other.up.weight.mul_(1.5)
         return packed
 
     monkeypatch.setattr(packed_vs_full, "pack", wrong)
-    proof = prove(make(EVERYONE["learned"]), ["_packed"], monkeypatch)
-    for name in ("packed float32 = full", "packed int8 near full"):
+    proof = prove(make(ALL_MODELS["learned"]), ["packed"], monkeypatch)
+    for name in ("packed float32 = full", "packed int8 ≈ full"):
         result = proof[name]
         assert result.verdict == FAILS
         assert result.divergence.layer <= 1
         assert result.metrics["kl"] > 0.01
         assert 0 <= result.metrics["top-1"] < 1
     assert proof["packed float32 = full"].divergence.layer == 1
-    assert proof["same bits in any batch, int8"].verdict == NOT_APPLICABLE
+    assert proof["batch invariant, int8"].verdict == NOT_APPLICABLE
 
 
 def test_batch_dependent_bits_are_detected(monkeypatch):
     right = Decoder.forward_varlen
 
-    def wrong(self, texts, *args, **how):
-        return [logits + 1e-6 * (len(texts) > 2) for logits in right(self, texts, *args, **how)]
+    def wrong(self, sequences, *args, **kwargs):
+        return [logits + 1e-6 * (len(sequences) > 2) for logits in right(self, sequences, *args, **kwargs)]
 
-    model = make(EVERYONE["learned"])
+    model = make(ALL_MODELS["learned"])
     packed = packing.pack(model, "float32", deterministic=True)
-    name = "same bits in any batch"
+    name = "batch invariant"
     assert packed_vs_full.compare_batch_invariance(name, packed, sequences_for(model)).verdict == HOLDS
     monkeypatch.setattr(Decoder, "forward_varlen", wrong)
     result = packed_vs_full.compare_batch_invariance(name, packed, sequences_for(model))
     assert result.verdict == FAILS
-    assert result.metrics["differing"] > 0
+    assert result.metrics["num_differing"] > 0
 
 
 def test_pooling_over_padding_is_detected(monkeypatch):
     right = Encoder.pool
     monkeypatch.setattr(Encoder, "pool", lambda self, hidden, padding_mask=None: right(self, hidden))
-    result = prove(make(EVERYONE["encoder"]), ["_padded"], monkeypatch)["padded = unpadded"]
+    result = prove(make(ALL_MODELS["encoder"]), ["padded"], monkeypatch)["padded = unpadded"]
     assert result.verdict == FAILS
     assert "the pooled vector does not" in result.reason
 
 
 def test_nan_weight_is_located_in_its_layer(monkeypatch):
-    model = make(EVERYONE["learned"])
+    model = make(ALL_MODELS["learned"])
     with torch.no_grad():
         model.decoder.blocks[2].attention.key.bias[9] = torch.nan
-    result = prove(model, ["_cached"], monkeypatch)["cached = uncached"]
+    result = prove(model, ["cached"], monkeypatch)["cached = uncached"]
     assert result.verdict == FAILS
     assert (result.divergence.layer, result.divergence.step, result.divergence.head) == (2, "key", 1)

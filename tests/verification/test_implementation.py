@@ -46,9 +46,9 @@ def test_correct_code_passes(target):
     ("target", "convention"),
     [
         (right.torch_fused, "mask: True = may attend"),
-        (right.true_is_hidden, "mask: True = masked"),
+        (right.true_is_masked, "mask: True = masked"),
         (right.additive_mask, "added to the scores"),
-        (right.ones_are_seen, "= may attend"),
+        (right.ones_attend, "= may attend"),
         (right.with_einsum, "heads inside"),
         (right.grouped, "grouped-query attention"),
         (right.numpy_loops, "one sequence, one head"),
@@ -65,7 +65,7 @@ def test_conventions_are_reported(target, convention):
 
 
 def test_nan_on_empty_rows_is_a_caution():
-    diagnosis = diagnose(right.true_is_hidden)
+    diagnosis = diagnose(right.true_is_masked)
     assert diagnosis.cautions == ("NaN on fully masked rows",)
     assert diagnosis.passed
 
@@ -79,7 +79,7 @@ def test_two_mistakes_are_both_named():
     def two(q, k, v):
         return torch.softmax(q @ k.transpose(-2, -1) / q.size(-1), dim=-2) @ v
 
-    assert set(diagnose(two).mistakes) == {"scale d_k instead of its root", "softmax over queries"}
+    assert set(diagnose(two).mistakes) == {"scale by d_k", "softmax over queries"}
     assert not diagnose(attention).passed
 
 
@@ -161,11 +161,11 @@ def test_other_objects_are_refused():
 def test_dependence_test_without_known_weight_names():
     class Ahead(right.Odd):
         def forward(self, x):
-            seen = torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril(1)
+            visible = torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril(1)
             scores = self.alpha(x) @ self.beta(x).transpose(1, 2) / math.sqrt(x.size(-1))
-            return scores.masked_fill(~seen, float("-inf")).softmax(-1) @ self.gamma(x)
+            return scores.masked_fill(~visible, float("-inf")).softmax(-1) @ self.gamma(x)
 
-    assert diagnose(Ahead).mistakes == diagnose(Ahead(10)).mistakes == ("causal sees the next token",)
+    assert diagnose(Ahead).mistakes == diagnose(Ahead(10)).mistakes == ("causal mask off by one (future)",)
     assert diagnose(right.Odd).notes
 
 

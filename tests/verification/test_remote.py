@@ -30,7 +30,7 @@ def target(tmp_path):
     def make(text, name="attention", **limits):
         file = tmp_path / "mine.py"
         file.write_text(text, encoding="utf-8")
-        opened.append(SandboxedTarget(file, name, SandboxLimits(**{"seconds": 120.0, **limits})))
+        opened.append(SandboxedTarget(file, name, SandboxLimits(**{"timeout": 120.0, **limits})))
         return opened[-1]
 
     yield make
@@ -68,20 +68,20 @@ def test_module_of_a_file_is_instantiated_and_examined(target):
 )
 def test_errors_in_a_file_are_reported(text, message, target):
     with pytest.raises(InvalidInput, match=message):
-        target(text, seconds=3.0 if "while" in text else 120.0).describe()
+        target(text, timeout=3.0 if "while" in text else 120.0).describe()
 
 
 def test_memory_limit_is_what_stops_it(target):
     """Inverse: with more address space the same file runs."""
     text = "import numpy as np\n\nx = np.zeros(3 << 30, dtype=np.uint8)\n\ndef attention(q, k, v):\n    return v\n"
-    assert target(text, memory=16 << 30).describe().kind == "function"
+    assert target(text, memory_bytes=16 << 30).describe().kind == "function"
     with pytest.raises(InvalidInput, match="MemoryError"):
-        target(text, memory=3 << 30).describe()
+        target(text, memory_bytes=3 << 30).describe()
 
 
 def test_cpu_time_is_limited(target):
     with pytest.raises(InvalidInput, match="CPU time limit of 1 s"):
-        target("while True:\n    pass\n", processor=1).describe()
+        target("while True:\n    pass\n", cpu_seconds=1).describe()
 
 
 def test_missing_name(target):

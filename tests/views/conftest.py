@@ -52,15 +52,15 @@ def look() -> AttentionRecord:
     """Two layers of two heads, with queries, keys and values of the first layer."""
     steps = {(layer, number): head(10 * layer + number) for layer in (0, 1) for number in (0, 1)}
     weights = [
-        Capture(place, "weights", np.stack([np.asarray(steps[place.layer, h][3].weights) for h in (0, 1)]), (0, 1),
+        Capture(path, "weights", np.stack([np.asarray(steps[path.layer, h][3].weights) for h in (0, 1)]), (0, 1),
                 tuple(range(5)), value_norms=np.full((2, 5), 2.0))
-        for place in (SELF, LATER)
+        for path in (SELF, LATER)
     ]  # fmt: skip
     rest = [
         Capture(SELF, name, np.stack([steps[0, h][at] for h in (0, 1)]), (0, 1), rows)
         for at, (name, rows) in enumerate((("query", tuple(range(5))), ("key", None), ("value", None)))
     ]
-    parts = tuple(AttentionInfo(place, 2, (0, 0), causal=True) for place in (SELF, LATER))
+    parts = tuple(AttentionInfo(path, 2, (0, 0), causal=True) for path in (SELF, LATER))
     after = (TokenProbability("·and", 7, 0.6), TokenProbability(".", 8, 0.2))
     return AttentionRecord("tiny", "decoder", PIZZA, None, (*weights, *rest), parts, next_tokens=after)
 
@@ -79,8 +79,8 @@ def long_look() -> TiledAttention:
 @pytest.fixture
 def report() -> HeadReport:
     scores = [
-        HeadScore(ModulePath("decoder", number, "attention"), 0, 1.0, 0.5, share, 0.0, 0.1, 0.1, 0.0, (0.3, None)[number],
-                  0.2, 1.5, np.array([0.2, 0.5, 0.3]))
+        HeadScore(ModulePath("decoder", number, "attention"), 0, 1.0, 0.5, share, 0.0, 0.1, 0.1, 0.0,
+                  (0.3, None)[number], 0.2, 1.5, np.array([0.2, 0.5, 0.3]))
         for number, share in enumerate((0.2, 0.9))
     ]  # fmt: skip
     return HeadReport("tiny", tuple(scores), 3, 40, ("A note.",))
@@ -89,16 +89,16 @@ def report() -> HeadReport:
 @pytest.fixture
 def lens() -> LensTable:
     pieces = ((("a", "b"), ("c", "d")), (("·piz", "b"), ("za", "c")))
-    chances = np.array([[[0.4, 0.1], [0.2, 0.1]], [[0.9, 0.05], [0.7, 0.2]]])
-    return LensTable("tiny", PIZZA, (0, 1), (0, 1), pieces, chances)
+    probabilities = np.array([[[0.4, 0.1], [0.2, 0.1]], [[0.9, 0.05], [0.7, 0.2]]])
+    return LensTable("tiny", PIZZA, (0, 1), (0, 1), pieces, probabilities)
 
 
 @pytest.fixture
 def trace() -> GenerationTrace:
     def step(piece, number, reused, computed):
-        looked = LayerTopK(SELF, np.array([[0, 1], [1, 0]]), np.array([[0.7, 0.2], [0.6, 0.3]]))
+        attended = LayerTopK(SELF, np.array([[0, 1], [1, 0]]), np.array([[0.7, 0.2], [0.6, 0.3]]))
         both = (TokenProbability("·x", 1, 0.3), TokenProbability(piece, number, 0.5))
-        return TraceStep(number, piece, 0.5, -0.7, both, (looked,), computed, reused)
+        return TraceStep(number, piece, 0.5, -0.7, both, (attended,), computed, reused)
 
     steps = (step("·hot", 2, 0, 3), step(".", 3, 3, 1))
     alone = GenerationTrace("tiny", tokens("The", "·piz", "za"), None, steps, "The pizza hot.")
@@ -122,7 +122,7 @@ def alignment() -> Alignment:
 
 
 @pytest.fixture
-def film() -> AttentionHistory:
+def history() -> AttentionHistory:
     frames = tuple(CheckpointAttention(step, {SELF: np.full((2, 5, 5), step / 100)}) for step in (0, 10, 20))
     return AttentionHistory("quiet-fox", PIZZA, None, frames)
 

@@ -27,22 +27,22 @@ def test_maps_contain_every_captured_weight(look):
     maps = maps_of(attention_document(look))
     assert maps.values.shape == (2, 2, 5, 5)
     for layer, path in enumerate((SELF, LATER)):
-        assert np.allclose(np.nan_to_num(maps.values[layer]), look.of("weights")[path].array)
+        assert np.allclose(np.nan_to_num(maps.values[layer]), look.by_path("weights")[path].array)
 
 
 def test_masked_cells_are_nan_not_zero(look):
     maps = maps_of(attention_document(look))
     assert np.array_equal(np.isnan(maps.values[0, 0]), np.triu(np.ones((5, 5), bool), 1))
     assert "empty cells are masked" in maps.description
-    free = dataclasses.replace(look, parts=())
+    free = dataclasses.replace(look, attentions=())
     assert not np.isnan(maps_of(attention_document(free)).values).any()
 
 
 def test_attention_sinks_outside_the_window_are_kept(look):
-    capture = look.of("weights")[SELF]
+    capture = look.by_path("weights")[SELF]
     sunk = dataclasses.replace(capture, array=np.where(np.arange(5) == 1, 0.0, capture.array))
-    part = AttentionInfo(SELF, 2, (0, 1), window=2, causal=True)
-    other = dataclasses.replace(look, captures=(sunk,), parts=(part,))
+    info = AttentionInfo(SELF, 2, (0, 1), window=2, causal=True)
+    other = dataclasses.replace(look, captures=(sunk,), attentions=(info,))
     maps = maps_of(attention_document(other))
     assert not np.isnan(maps.values[0, 0, 4, 0]), "a sink is visible from any distance"
     assert np.isnan(maps.values[0, 0, 4, 1]), "outside the window and masked"
@@ -74,13 +74,13 @@ def test_requested_head_is_selected_and_drawn_as_links(look):
     document = attention_document(look, layer=1, head=0)
     assert maps_of(document).selected == (1, 0)
     links = next(part for part in document.parts if isinstance(part, Links))
-    assert np.allclose(np.nan_to_num(links.weights), look.of("weights")[LATER].array[0])
+    assert np.allclose(np.nan_to_num(links.weights), look.by_path("weights")[LATER].array[0])
     with pytest.raises(NotFound, match="Layer 7"):
         attention_document(look, layer=7)
 
 
 def test_only_captured_rows_are_shown(look):
-    capture = look.of("weights")[SELF]
+    capture = look.by_path("weights")[SELF]
     some = dataclasses.replace(capture, array=capture.array[:, [1, 4]], rows=(1, 4))
     maps = attention_maps(dataclasses.replace(look, captures=(some,)), [some])
     assert maps.rows == ("·piz", "·hot")
@@ -88,7 +88,7 @@ def test_only_captured_rows_are_shown(look):
 
 
 def test_interventions_are_listed(look):
-    edited = dataclasses.replace(look, edits=("layer 0, head 1 is off",))
+    edited = dataclasses.replace(look, interventions=("layer 0, head 1 is off",))
     assert any("head 1 is off" in part.text for part in attention_document(edited).parts if isinstance(part, Paragraph))
 
 
@@ -101,7 +101,7 @@ def test_table_of_one_query(look):
     document = token_attention_document(look, 4, top=2)
     table = document.parts[0]
     assert len(table.rows) == 4
-    best = int(np.argmax(look.of("weights")[SELF].array[0, 4]))
+    best = int(np.argmax(look.by_path("weights")[SELF].array[0, 4]))
     assert table.rows[0][3].startswith(PIZZA.pieces[best])
     with pytest.raises(NotFound):
         token_attention_document(look, 99)
@@ -113,5 +113,5 @@ def test_tiled_maps_keep_tiles_and_exact_rows(long_look):
     assert maps.values.shape == (1, 2, 8, 8)
     assert np.allclose(maps.values[0, 0, 3, :4], long_look.overviews[0].tiles[0, 3, :4])
     assert maps.exact_rows.positions == (9, 63)
-    assert np.allclose(np.nan_to_num(maps.exact_rows.values[0, 1, 0]), long_look.rows[0].array[1, 0])
+    assert np.allclose(np.nan_to_num(maps.exact_rows.values[0, 1, 0]), long_look.exact_rows[0].array[1, 0])
     assert np.isnan(maps.exact_rows.values[0, 1, 0, 10])

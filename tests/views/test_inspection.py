@@ -59,8 +59,8 @@ def test_alignment_links_go_from_source_to_target(alignment):
     assert first(document, Table).rows[0][:3] == ("0", "1", 1.0)
 
 
-def test_film_maps_are_heads_by_checkpoints(film):
-    maps = first(attention_history_document(film), Maps)
+def test_history_maps_are_heads_by_checkpoints(history):
+    maps = first(attention_history_document(history), Maps)
     assert maps.across == ("0", "10", "20")
     assert maps.values.shape == (2, 3, 5, 5)
     assert maps.values[1, 2, 0, 0] == pytest.approx(0.2)

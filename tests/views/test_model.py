@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.models.tiny_models import EVERYONE, make
+from tests.models.tiny_models import ALL_MODELS, make
 
 from peasy import render
 from peasy.models.build import build
@@ -17,10 +17,10 @@ def figure(model):
     return next(part for part in document.parts if isinstance(part, Diagram))
 
 
-@pytest.mark.parametrize("name", EVERYONE)
+@pytest.mark.parametrize("name", ALL_MODELS)
 @pytest.mark.parametrize("format", ["text", "svg", "json", "html", "md", "tex", "csv"])
 def test_every_model_can_be_drawn_in_every_format(name, format):
-    model = make(EVERYONE[name])
+    model = make(ALL_MODELS[name])
     drawn = render.draw(model_document(model.describe(), name), format)
     assert all(block.name in drawn for column in figure(model).columns for block in column)
 
@@ -36,7 +36,7 @@ def test_modules_are_in_forward_order():
 def test_encoder_is_left_and_decoder_right():
     columns = figure(build(preset("vaswani-base"), seed=None)).columns
     assert [[block.name for block in column] for column in columns] == [
-        ["embedding", "encoder"], ["target embedding", "decoder", "head"],
+        ["embedding", "encoder"], ["target embedding", "decoder", "lm head"],
     ]  # fmt: skip
 
 
@@ -56,16 +56,16 @@ def test_json_has_every_module():
 
     def walk(block):
         names.append(block["name"])
-        for inner in block["blocks"]:
+        for inner in block["nodes"]:
             walk(inner)
 
     for column in diagram["columns"]:
         for block in column:
             walk(block)
-    assert {"cross attention", "query", "key", "value", "output", "up", "down", "head"} <= set(names)
+    assert {"cross attention", "query", "key", "value", "output", "up", "down", "lm head"} <= set(names)
 
 
 def test_description_has_notebook_output():
-    bundle = make(EVERYONE["rotary"]).describe()._repr_mimebundle_()
+    bundle = make(ALL_MODELS["rotary"]).describe()._repr_mimebundle_()
     assert "4 heads of 8, causal" in bundle["text/plain"]
     assert bundle["image/svg+xml"].startswith("<svg")

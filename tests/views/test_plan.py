@@ -5,9 +5,9 @@ from peasy.views.plan import PlanFacts, plan_document
 
 
 def test_verdict_tone_and_formulas():
-    sums = (("weights", ("weights = 4 · 10 = 40 bytes",)),)
+    formulas = (("weights", ("weights = 4 · 10 = 40 bytes",)),)
     document = plan_document(
-        PlanFacts("A plan", "Says.", (("a", "b", "c"),), sums, ("A note.",), ("It does not fit.", False))
+        PlanFacts("A plan", "A description.", (("a", "b", "c"),), formulas, ("A note.",), ("It does not fit.", False))
     )
     tones = [part.tone for part in document.parts if isinstance(part, Paragraph)]
     assert tones == ["plain", "bad", "note"]

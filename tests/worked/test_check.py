@@ -109,7 +109,7 @@ def test_one_changed_cell_is_the_only_one_reported(name):
             for column, text in enumerate(cells):
                 mistake = "7.5" if text == "x" else f"{float(text) + 0.9:.3f}"
                 checked = check(changed(example, at, row, column, mistake))
-                wrong = [cell for cell in checked.cells if cell.verdict not in ("right", "cut")]
+                wrong = [cell for cell in checked.cells if cell.verdict not in ("right", "truncated")]
                 assert len(wrong) == 1, (table.table, row, column, wrong)
                 assert wrong[0].verdict == "wrong"
                 assert wrong[0].written == mistake
@@ -135,7 +135,7 @@ def test_cells_computed_from_a_mistake_follow_it(table, row, column):
     assert "follows" in verdicts(checked)
     assert all(cell.verdict in ("right", "follows") for cell in checked.cells if cell not in wrong)
     follower = next(cell for cell in checked.cells if cell.verdict == "follows")
-    assert f"consistent with the mistake in {wrong[0].table}" in follower.why
+    assert f"consistent with the mistake in {wrong[0].table}" in follower.reason
 
 
 def _label(example, table, column):
@@ -175,9 +175,9 @@ def test_a_cell_is_judged_at_its_own_decimals():
 
 def test_truncated_numbers_pass_with_a_remark():
     checked = check(wrote(("weights", [["0.197", "0.401", "0.401"]], {"rows": ["I"]})))
-    assert verdicts(checked) == ["cut", "right", "right"]
+    assert verdicts(checked) == ["truncated", "right", "right"]
     assert checked.passed
-    assert checked.cells[0].why.endswith("= 0.1978: cut off instead of rounded, which gives 0.198.")
+    assert checked.cells[0].reason.endswith("= 0.1978: cut off instead of rounded, which gives 0.198.")
 
 
 def test_follows_needs_the_mistaken_table(monkeypatch):
@@ -187,7 +187,7 @@ def test_follows_needs_the_mistaken_table(monkeypatch):
         ("scaled", [["0.71", "0.71", "2.12"]], {"rows": ["love"]}),
     )
     assert verdicts(check(wrote(*tables)), "scaled") == ["right", "right", "follows"]
-    monkeypatch.setattr("peasy.worked.checking.checker.readings", lambda *_: [])
+    monkeypatch.setattr("peasy.worked.checking.checker.written_readings", lambda *_: [])
     assert verdicts(check(wrote(*tables)), "scaled") == ["right", "right", "wrong"]
 
 
@@ -226,7 +226,7 @@ def test_later_tables_are_checked_beside_blanks():
 def test_given_weights_must_sum_to_one(cells, finding):
     checked = check(given_weights(cells))
     assert [row.finding for row in checked.rows] == ["sum"]
-    assert finding in checked.rows[0].why
+    assert finding in checked.rows[0].reason
     assert not checked.cells
     assert not checked.passed
 
@@ -254,7 +254,7 @@ def test_context_from_weights_that_do_not_sum_to_one_follows_them():
     example = given_weights([["0.38", "0.4", "0.24"]])
     more = (WrittenTable("V", (("0.6",), ("-0.35",), ("3.86",))), WrittenTable("context", (("1.0",),), ("Pizza",)))
     cell = check(replace(example, written=(*example.written, *more))).cells[0]
-    assert (cell.verdict, cell.right) == ("follows", None)
+    assert (cell.verdict, cell.expected) == ("follows", None)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_first_causal_token_may_equal_its_own_value():
 def test_rows_of_a_wrong_length_show_the_right_row():
     checked = check(wrote(("scores", [["0", "1", "1"], ["1", "1"], ["1", "2", "3", "4"]])))
     assert [(row.row, row.finding) for row in checked.rows] == [("love", "length"), ("AI", "length")]
-    assert checked.rows[0].why == "2 cells instead of 3: 1 1 2."
+    assert checked.rows[0].reason == "2 cells instead of 3: 1 1 2."
     assert verdicts(checked) == ["right"] * 3
     assert checked.tables[0].written[1][:2] == ("1", "1")
 

@@ -31,8 +31,8 @@ CELLS = {
     ],
     "004-journey": [
         ("X", "Your", "2", "0.69", 0.89, "wrong"),
-        ("weights", "journey", "Your", "0.138", 0.1385, "cut"),
-        ("weights", "journey", "journey", "0.23", 0.2379, "cut"),
+        ("weights", "journey", "Your", "0.138", 0.1385, "truncated"),
+        ("weights", "journey", "journey", "0.23", 0.2379, "truncated"),
     ],
 }
 ROWS = {
@@ -72,15 +72,15 @@ def test_cells_that_are_not_right(name):
     written = [(cell.table, cell.row, cell.column, cell.written, cell.verdict) for cell in cells]
     assert written == [(*where, verdict) for *where, _, verdict in CELLS[name]]
     for cell, (*_, right, _verdict) in zip(cells, CELLS[name], strict=True):
-        assert cell.right == (pytest.approx(right, abs=1e-4) if isinstance(right, float | int) else right)
+        assert cell.expected == (pytest.approx(right, abs=1e-4) if isinstance(right, float | int) else right)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_inconsistent_rows(name):
     rows = [row for part in check_document(name) for row in part.rows]
     assert [(row.table, row.row, row.finding) for row in rows] == [row[:3] for row in ROWS[name]]
-    for row, (*_, why) in zip(rows, ROWS[name], strict=True):
-        assert why in row.why
+    for row, (*_, reason) in zip(rows, ROWS[name], strict=True):
+        assert reason in row.reason
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -91,10 +91,12 @@ def test_all_other_cells_are_right(name):
 
 def test_reasons_contain_the_arithmetic():
     cells = [cell for part in check_document("003-i-love-ai") for cell in part.cells if cell.verdict == "wrong"]
-    why = {(cell.table, cell.written): cell.why for cell in cells}
-    assert why["scaled", "0.71"] == "2 / √2 = 1.4142, not 0.71."
-    why = {(cell.table, cell.written): cell.why for part in check_document("001-self-attention") for cell in part.cells}
-    assert why["K", "0.18"] == "0.8·0.78 + 0.9·0.9 = 1.434, not 0.18."
+    reason = {(cell.table, cell.written): cell.reason for cell in cells}
+    assert reason["scaled", "0.71"] == "2 / √2 = 1.4142, not 0.71."
+    reason = {
+        (cell.table, cell.written): cell.reason for part in check_document("001-self-attention") for cell in part.cells
+    }
+    assert reason["K", "0.18"] == "0.8·0.78 + 0.9·0.9 = 1.434, not 0.18."
 
 
 def test_percentages_and_quotients_are_right():

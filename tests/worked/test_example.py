@@ -37,7 +37,7 @@ def test_an_unknown_name_suggests_the_closest():
 
 
 WRONG = {
-    "unknown key": ({"heds": 2}, "heds: there is no such key"),
+    "unknown key": ({"heds": 2}, "heds: unknown key"),
     "a number as text": ({"x": [["1", 0], [0, 1]]}, r"x\[0\]\[0\] should be a number"),
     "truth as a number": ({"x": [[True, 0], [0, 1]]}, r"x\[0\]\[0\] should be a number"),
     "not a number": ({"x": [[float("nan"), 0], [0, 1]]}, "should be a finite number"),
@@ -79,7 +79,7 @@ def test_invalid_fields_are_reported(case):
     [
         ({"heads": 3}, "cannot be split into 3 heads"),
         ({"normalise": "sum", "scoring": "dot", "x": [[1, 0], [-1, 0]]}, "sum to 0"),
-        ({"until": "wieghts"}, "is not one of the steps"),
+        ({"last_step": "wieghts"}, "is not one of the steps"),
         ({"weights": [[1, 0], [0, 1]], "heads": 2}, "belong to one head"),
         ({"weights": [[0.5, 0.5], [0, 1]], "causal": True}, "for a masked key"),
     ],

@@ -27,12 +27,12 @@ def test_every_worksheet_has_small_numbers(topic, seed):
 
 
 def test_steps_of_each_topic():
-    asked = {topic: [step.name for step in make_exercise(topic=topic).solution] for topic in TOPICS}
-    assert asked["plain"] == ["query", "key", "value", "scores", "scaled", "weights", "context"]
-    assert "masked" in asked["masked"]
-    assert asked["cosine"] == ["scores", "weights", "context"]
-    assert "head-2.weights" in asked["two-heads"]
-    assert asked["contexts"] == ["context"]
+    solution = {topic: [step.name for step in make_exercise(topic=topic).solution] for topic in TOPICS}
+    assert solution["plain"] == ["query", "key", "value", "scores", "scaled", "weights", "context"]
+    assert "masked" in solution["masked"]
+    assert solution["cosine"] == ["scores", "weights", "context"]
+    assert "head-2.weights" in solution["two-heads"]
+    assert solution["contexts"] == ["context"]
     assert make_exercise(topic="masked").settings == ("causal: true",)
     assert make_exercise(topic="cosine").settings == ("scoring: cosine",)
     assert make_exercise(topic="two-heads").settings == ("heads: 2",)

@@ -35,8 +35,8 @@ FIELDS = {
     "window": st.one_of(NUMBER, st.lists(NUMBER, max_size=3)),
     "causal": st.one_of(st.booleans(), NUMBER),
     "normalise": st.sampled_from(["softmax", "sum", "none", "max"]),
-    "until": st.sampled_from(["", "scores", "value", "nothing"]),
-    "plane": st.lists(st.text(max_size=2), max_size=2),
+    "last_step": st.sampled_from(["", "scores", "value", "nothing"]),
+    "plot_features": st.lists(st.text(max_size=2), max_size=2),
     "project": st.lists(st.text(max_size=2), max_size=2),
     "row_dim": st.sampled_from([0, 1, 7]),
 }

@@ -49,7 +49,7 @@ def test_a_slip_is_named_and_counted_once(slip):
     wrong = [cell for cell in checked.cells if cell.verdict == "wrong"]
     assert wrong
     assert not checked.passed
-    assert all(slip in cell.why for cell in wrong)
+    assert all(slip in cell.reason for cell in wrong)
     assert wrong_tables(checked) == {"weights"}
 
 
@@ -60,7 +60,9 @@ def test_without_slips_the_context_is_wrong_too(monkeypatch):
 
 @pytest.mark.parametrize("normalise", ["sum", "none"])
 def test_slips_apply_only_to_softmax(normalise):
-    assert "not scaled" not in " ".join(cell.why for cell in check(handed_in("not scaled", normalise=normalise)).cells)
+    assert "not scaled" not in " ".join(
+        cell.reason for cell in check(handed_in("not scaled", normalise=normalise)).cells
+    )
 
 
 def test_a_single_wrong_number_is_not_a_slip():
@@ -68,4 +70,4 @@ def test_a_single_wrong_number_is_not_a_slip():
     love = load_example("i-love-ai")
     notes = {"tokens": love.tokens, "x": love.x, "w_q": love.w_q, "w_k": love.w_k, "written": written}
     [wrong] = [cell for cell in check(read_example(notes)).cells if cell.verdict == "wrong"]
-    assert wrong.why.endswith("= 0.4011, not 0.41.")
+    assert wrong.reason.endswith("= 0.4011, not 0.41.")

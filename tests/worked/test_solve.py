@@ -71,7 +71,7 @@ def test_i_love_ai_cross_attention():
 def variant(name: str, called: str) -> np.ndarray:
     example = load_example(name)
     (found,) = [option for option in example.variants if option.name == called]
-    return solve(example.with_variant(found)).step("weights" if not example.until else example.until).values
+    return solve(example.with_variant(found)).step("weights" if not example.last_step else example.last_step).values
 
 
 def test_five_words_by_three_scorings():

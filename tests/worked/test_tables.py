@@ -118,7 +118,7 @@ def test_the_same_notes_in_four_formats(suffix, write):
     (example,) = read_notes(write(f"notes{suffix}", FORMATS[suffix])).parts
     checked = check(example)
     assert example.tokens == ("I", "love", "AI")
-    not_right = [(c.table, c.row, c.column, c.right, c.verdict) for c in checked.cells if c.verdict != "right"]
+    not_right = [(c.table, c.row, c.column, c.expected, c.verdict) for c in checked.cells if c.verdict != "right"]
     assert not_right == [
         ("scores", "love", "AI", 2.0, "wrong"),
         ("scaled", "love", "AI", pytest.approx(2**0.5), "follows"),
@@ -253,7 +253,7 @@ def test_semicolons_allow_decimal_commas():
         ("zero.csv", b"X\n1\x00\n", "NUL bytes"),
         ("broken.toml", "title = ", "not valid TOML"),
         ("list.json", "[1, 2]", "should be a table"),
-        ("unknown.toml", TOML.replace("w_k", "w_x"), "no such key"),
+        ("unknown.toml", TOML.replace("w_k", "w_x"), "unknown key"),
         ("types.toml", TOML.replace('["I", "love", "AI"]', "3"), "should be a list"),
         ("ragged.toml", TOML.replace("x = [[1, 0], [0, 1], [1, 1]]", "x = [[1, 0], [0], [1, 1]]"), "different lengths"),
         ("nothing.toml", TOML[: TOML.index("[[written]]")], "no written tables"),

@@ -40,7 +40,7 @@ DEFAULT_CONTEXT_LENGTH = 4096
 
 @dataclass(frozen=True)
 class GGUFArchitecture:
-    """A model family in llama.cpp. `neighbours`: RoPE rotates adjacent pairs there, two halves of a head here."""
+    """A model family in llama.cpp. `interleaved_rope`: RoPE rotates adjacent pairs there, two halves of a head here."""
 
     name: str
     activation: ActivationName
@@ -83,7 +83,7 @@ def write_gguf(
 ) -> Path:
     """Write a new folder with `model.gguf` and the tokenizer, atomically.
 
-    `tensors` have peasy's names. `numbers` is the type of the matrices; vectors stay in float32.
+    `tensors` have peasy's names. `tensor_type` is the type of the matrices; vectors stay in float32.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.models.build import build
@@ -108,23 +108,26 @@ def write_gguf(
 
 def weight_map(config: DecoderConfig, architecture: GGUFArchitecture) -> WeightMap:
     """Return the two-way map between GGUF tensor names and peasy's."""
-    theirs, ours = "blk.{layer}.", "decoder.blocks.{layer}."
+    external, internal = "blk.{layer}.", "decoder.blocks.{layer}."
     attention = config.stack.attention
-    key_heads = attention.num_kv_heads or attention.num_heads
+    query_transform = key_transform = WeightTransform()
+    if architecture.interleaved_rope:
+        query_transform = InterleaveRope(attention.num_heads)
+        key_transform = InterleaveRope(attention.num_kv_heads or attention.num_heads)
     return WeightMap(
         (
             WeightRule("token_embd.weight", "embedding.token.weight"),
             WeightRule("position_embd.weight", "embedding.position.weight"),
-            *(_fused_qkv_rules(theirs, ours, config.d_model) if architecture.name == "gpt2" else ()),
-            *_rope_projection_rules(theirs, ours, "q", "query", InterleaveRope(attention.num_heads) if architecture.interleaved_rope else WeightTransform()),
-            *_rope_projection_rules(theirs, ours, "k", "key", InterleaveRope(key_heads) if architecture.interleaved_rope else WeightTransform()),
-            *module_rules(theirs, ours, {
+            *(_fused_qkv_rules(external, internal, config.d_model) if architecture.name == "gpt2" else ()),
+            *_rope_projection_rules(external, internal, "q", "query", query_transform),
+            *_rope_projection_rules(external, internal, "k", "key", key_transform),
+            *module_rules(external, internal, {
                 "attn_norm": "attention_norm", "attn_v": "attention.value", "attn_output": "attention.output",
                 "attn_q_norm": "attention.query_norm", "attn_k_norm": "attention.key_norm",
                 "ffn_norm": "feedforward_norm", "ffn_gate": "feedforward.gate", "ffn_up": "feedforward.up",
                 "ffn_down": "feedforward.down",
             }),
-            *module_rules("", "", {"output_norm": "decoder.norm", "output": "head"}),
+            *module_rules("", "", {"output_norm": "decoder.norm", "output": "lm_head"}),
         )
     )  # fmt: skip
 
@@ -242,9 +245,9 @@ def _add_tensor_info(writer: Any, name: str, shape: tuple[int, ...], tensor_type
         dtype = np.dtype(np.float32 if tensor_type == "f32" else np.float16)
         writer.add_tensor_info(name, shape, dtype, int(np.prod(shape)) * dtype.itemsize)
         return
-    quantised = gguf.GGMLQuantizationType.Q8_0
-    byte_shape = gguf.quant_shape_to_byte_shape(shape, quantised)
-    writer.add_tensor_info(name, byte_shape, np.dtype(np.uint8), int(np.prod(byte_shape)), raw_dtype=quantised)
+    q8_0 = gguf.GGMLQuantizationType.Q8_0
+    byte_shape = gguf.quant_shape_to_byte_shape(shape, q8_0)
+    writer.add_tensor_info(name, byte_shape, np.dtype(np.uint8), int(np.prod(byte_shape)), raw_dtype=q8_0)
 
 
 def _convert(name: str, tensor: Tensor, tensor_type: GGUFType) -> np.ndarray:

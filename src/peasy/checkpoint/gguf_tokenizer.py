@@ -36,13 +36,13 @@ def _write_tokenizer_metadata(
     writer: Any, data: dict[str, Any], tokenizer_config: dict[str, Any], config: DecoderConfig
 ) -> None:
     kind = _tokenizer_model(data)
-    pieces, types = _tokens_and_types(data, config.vocab_size)
+    tokens, types = _tokens_and_types(data, config.vocab_size)
     writer.add_tokenizer_model(kind)
     if kind == "gpt2":
         writer.add_tokenizer_pre(_pre_tokenizer_name(data))
-    writer.add_token_list(pieces)
+    writer.add_token_list(tokens)
     if kind == "llama":
-        writer.add_token_scores(_scores(data, pieces))
+        writer.add_token_scores(_scores(data, tokens))
         writer.add_add_space_prefix(_adds_space_prefix(data))
     writer.add_token_types(types)
     if kind == "gpt2":
@@ -71,7 +71,7 @@ def _pre_tokenizer_name(data: dict[str, Any]) -> str:
     unsupported = [step["type"] for step in _components(data, "normalizer") if step["type"] != "NFC"]
     adds_space = any(step.get("add_prefix_space") for step in _components(data, "pre_tokenizer", "ByteLevel"))
     if unsupported or adds_space:
-        raise _unsupported(f"with {'the normalizer ' + unsupported[0] if unsupported else 'a prefix space'}")
+        raise _unsupported_error(f"with {'the normalizer ' + unsupported[0] if unsupported else 'a prefix space'}")
     steps = _components(data, "pre_tokenizer")
     splits = [step["pattern"].get("Regex") for step in steps if step["type"] == "Split"]
     by_bytes = any(step.get("use_regex", True) for step in steps if step["type"] == "ByteLevel")
@@ -82,11 +82,11 @@ def _pre_tokenizer_name(data: dict[str, Any]) -> str:
         return "smollm"
     if len(steps) == 2 and not by_bytes and len(splits) == 1 and splits[0] in PRE_TOKENIZERS:
         return PRE_TOKENIZERS[splits[0]]
-    raise _unsupported("with an unknown pre-tokenizer")
+    raise _unsupported_error("with an unknown pre-tokenizer")
 
 
-def _unsupported(what: str) -> InvalidInput:
-    return InvalidInput(f"GGUF does not support a tokenizer {what}.", hint="Export without the tokenizer.")
+def _unsupported_error(reason: str) -> InvalidInput:
+    return InvalidInput(f"GGUF does not support a tokenizer {reason}.", hint="Export without the tokenizer.")
 
 
 def _components(data: dict[str, Any], part: str, kind: str | None = None) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def _components(data: dict[str, Any], part: str, kind: str | None = None) -> lis
 
 def _tokens_and_types(data: dict[str, Any], vocab_size: int) -> tuple[list[str], list[int]]:
     """Return token and token type of each id; embedding rows without a token become [PADn]."""
-    names = {id: piece for piece, id in data["model"]["vocab"].items()}
+    names = {id: token for token, id in data["model"]["vocab"].items()}
     added = {token["id"]: token for token in data.get("added_tokens", [])}
     names |= {id: token["content"] for id, token in added.items()}
     if max(names) >= vocab_size:
@@ -130,9 +130,9 @@ def _scores(data: dict[str, Any], tokens: list[str]) -> list[float]:
         "".join(merge.split(" ", 1)) if isinstance(merge, str) else "".join(merge) for merge in data["model"]["merges"]
     )
     ranks: dict[str, int] = {}
-    for rank, piece in enumerate(merged):
-        ranks.setdefault(piece, rank)
-    return [-float(ranks.get(piece, 0)) for piece in tokens]
+    for rank, token in enumerate(merged):
+        ranks.setdefault(token, rank)
+    return [-float(ranks.get(token, 0)) for token in tokens]
 
 
 def _adds_space_prefix(data: dict[str, Any]) -> bool:

@@ -95,13 +95,13 @@ def _download_size(model_id: str) -> int:
     from huggingface_hub import HfApi
 
     files = _call_hub(model_id, lambda: HfApi().model_info(model_id, files_metadata=True, timeout=10).siblings) or []
-    wanted = [file for file in files if any(fnmatch(file.rfilename, pattern) for pattern in ALLOW_PATTERNS)]
-    if not any(file.rfilename.endswith(".safetensors") for file in wanted):
+    needed = [file for file in files if any(fnmatch(file.rfilename, pattern) for pattern in ALLOW_PATTERNS)]
+    if not any(file.rfilename.endswith(".safetensors") for file in needed):
         raise NotFound(
             f"{model_id} has no safetensors weights.",
             hint="Choose a model that has them: peasy does not read pickle files.",
         )
-    return sum(file.size or 0 for file in wanted)
+    return sum(file.size or 0 for file in needed)
 
 
 def _download(model_id: str) -> Path:

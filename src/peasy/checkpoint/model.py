@@ -88,9 +88,9 @@ def check_weights(model: Model, tensors: TensorStore, folder: SafeFolder) -> Non
 def _check_sizes(data: Any, num_tensors: int, where: str) -> None:
     """Refuse sizes of a damaged file that would take forever to build: each layer has at least one tensor."""
     for path, number in _iter_ints(data, ""):
-        most = num_tensors if path.split(".")[-1] == "layers" else MAX_SIZE
-        if not -MAX_SIZE <= number <= most:
-            raise InvalidInput(f"{where}: {path} is {short_repr(number)}; the maximum here is {most:,}.")
+        maximum = num_tensors if path.split(".")[-1] == "num_layers" else MAX_SIZE
+        if not -MAX_SIZE <= number <= maximum:
+            raise InvalidInput(f"{where}: {path} is {short_repr(number)}; the maximum here is {maximum:,}.")
 
 
 def _iter_ints(data: Any, path: str) -> Iterator[tuple[str, int]]:

@@ -123,7 +123,7 @@ def _example_inputs(graph: _DecoderGraph) -> tuple[Tensor, ...]:
 def _dynamic_shapes(graph: _DecoderGraph) -> tuple[dict[int, Any], ...]:
     """Return the dynamic shapes: batch and time are free, up to the number of learned positions."""
     embedding = graph.model.embedding
-    max_length = embedding.context if embedding.position is not None else None
+    max_length = embedding.max_seq_len if embedding.position is not None else None
     batch, source = Dim("batch", min=1), Dim("time", min=1, max=max_length)
     target = Dim("target_time", min=1, max=max_length)
     return ({0: batch, 1: source}, {0: batch, 1: source}, {0: batch, 1: target})[: len(graph.inputs)]

@@ -16,7 +16,7 @@ def available_ram() -> int | None:
 
 
 def require_ram(weight_bytes: int, name: str) -> None:
-    """Raise NoRoom if `weights` bytes of weights do not fit into free memory."""
+    """Raise ResourceUnavailable if `weight_bytes` bytes of weights do not fit into free memory."""
     free, needed = available_ram(), int(weight_bytes * ACTIVATION_OVERHEAD)
     if free is not None and needed > free:
         raise ResourceUnavailable(

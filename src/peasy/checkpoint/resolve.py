@@ -31,9 +31,9 @@ def built_in_models() -> dict[str, Path]:
 
 
 def resolve_model(model: str | Path, *, offline: bool = False, confirm: hub.Confirm | None = None) -> ResolvedModel:
-    """Find a model by the name or path that a user typed; a download starts only if `ask` returns True.
+    """Find a model by the name or path that a user typed; a download starts only if `confirm` returns True.
 
-    Without `ask` nothing is downloaded.
+    Without `confirm` nothing is downloaded.
     """
     if not str(model).strip():
         raise UsageError("No model was given.", hint="List the available models: peasy models")

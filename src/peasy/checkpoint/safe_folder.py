@@ -34,7 +34,7 @@ class SafeFolder:
         self._allowed_roots = list(_allowed_roots(self.path.resolve()))
 
     def __repr__(self) -> str:
-        return f"Folder({str(self.path)!r})"
+        return f"SafeFolder({str(self.path)!r})"
 
     def list_names(self) -> list[str]:
         """Return the sorted names of all entries."""
@@ -72,7 +72,7 @@ class SafeFolder:
         return os.fdopen(descriptor, "rb")
 
     def read(self, name: str, max_bytes: int = MAX_JSON_BYTES) -> bytes:
-        """Return the contents of a file of at most `limit` bytes."""
+        """Return the contents of a file of at most `max_bytes` bytes."""
         with self.open(name) as file:
             data = file.read(max_bytes + 1)
         if len(data) > max_bytes:
@@ -118,7 +118,7 @@ def parse_json(data: bytes, where: str) -> Any:
 
 
 def short_repr(value: Any, max_length: int = 80) -> str:
-    """Return the repr of a value for an error message, cut to `most` characters."""
+    """Return the repr of a value for an error message, cut to `max_length` characters."""
     text = repr(value[: max_length + 1] if isinstance(value, (str, bytes, list)) else value)
     return text if len(text) <= max_length else text[: max_length - 3] + "..."
 

@@ -38,7 +38,7 @@ _MAX_DIMS = 8
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """Header entry of one tensor; `start` is the byte offset in the file."""
+    """Header entry of one tensor; `offset` is the byte offset in the file."""
 
     name: str
     dtype: str
@@ -111,9 +111,9 @@ class TensorStore(Mapping[str, "torch.Tensor"]):
 class InMemoryTensorStore(TensorStore):
     """The same mapping over tensors in memory; nothing is copied."""
 
-    def __init__(self, held: Mapping[str, "torch.Tensor"]) -> None:
+    def __init__(self, tensors: Mapping[str, "torch.Tensor"]) -> None:
         super().__init__({})
-        self._tensors = dict(held)
+        self._tensors = dict(tensors)
 
     def __getitem__(self, name: str) -> "torch.Tensor":
         check_finite(self._tensors[name], f"tensor {short_repr(name)}")
@@ -221,21 +221,23 @@ def _read_metadata(data: Any, where: str) -> dict[str, str]:
 
 
 def _read_info(name: str, entry: Any, data_start: int, where: str) -> TensorInfo:
-    what = f"{where}: tensor {short_repr(name)}"
+    subject = f"{where}: tensor {short_repr(name)}"
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise InvalidInput(f"{what} should have exactly dtype, shape and data_offsets.")
+        raise InvalidInput(f"{subject} should have exactly dtype, shape and data_offsets.")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise InvalidInput(f"{what} has dtype {short_repr(dtype)}; supported are {', '.join(DTYPES)}.")
+        raise InvalidInput(f"{subject} has dtype {short_repr(dtype)}; supported are {', '.join(DTYPES)}.")
     if not _are_sizes(shape) or len(shape) > _MAX_DIMS:
-        raise InvalidInput(f"{what} has shape {short_repr(shape)}; expected a list of at most {_MAX_DIMS} sizes.")
+        raise InvalidInput(f"{subject} has shape {short_repr(shape)}; expected a list of at most {_MAX_DIMS} sizes.")
     if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise InvalidInput(f"{what} has data_offsets {short_repr(offsets)}; expected [start, end] with start <= end.")
+        raise InvalidInput(
+            f"{subject} has data_offsets {short_repr(offsets)}; expected [start, end] with start <= end."
+        )
     torch_name, width = DTYPES[dtype]
     needed, actual = math.prod(shape) * width, offsets[1] - offsets[0]
     if needed != actual:
         raise InvalidInput(
-            f"{what} of shape {short_repr(shape)} in {dtype} needs {short_repr(needed)} bytes, not {actual:,}."
+            f"{subject} of shape {short_repr(shape)} in {dtype} needs {short_repr(needed)} bytes, not {actual:,}."
         )
     return TensorInfo(name, torch_name, tuple(shape), data_start + offsets[0], actual)
 

@@ -3,12 +3,12 @@
 May import: every package. Imported by: no other package.
 In: argv, settings, stdin. Out: stdout (the result), stderr (the rest), files, an exit code.
 
-To add a command, write one line in `verb.py` and one file next to it:
+To add a command, write one line in `command_table.py` and one file next to it:
 
     # cli/greet.py
-    from peasy.cli.command import Answer, Flags, Text
+    from peasy.cli.command import CommandOutput, Flags, TextArg
 
-    def greet(text: Text, *, loud: bool = False, flags: Flags = Flags()) -> Answer:
+    def greet(text: TextArg, *, loud: bool = False, flags: Flags = Flags()) -> CommandOutput:
         '''Print a greeting.
 
         For example:
@@ -22,9 +22,9 @@ To add a command, write one line in `verb.py` and one file next to it:
         '''
         from peasy.commands.greet import greet as command  # imported here, so that --help stays fast
 
-        return Answer(command(text, loud=loud), next=["peasy greet Grace"])
+        return CommandOutput(command(text, loud=loud), suggestions=["peasy greet Grace"])
 
-`shown` has `document()` and `data()`; this package does the rest: `--json`, `--out`, colours, errors, exit codes.
+A result has `document()` and `data()`; this package does the rest: `--json`, `--out`, colours, errors, exit codes.
 Raise a PeasyError for errors the user can fix. Call `peasy.extras.require_extra("torch")` for an optional dependency.
 A command needs a test in tests/cli and an example in its docstring (checked by tests).
 """

@@ -14,12 +14,12 @@ from cyclopts import App, CycloptsError, Group
 from peasy import __version__
 from peasy.cli import output, settings, usage
 from peasy.cli.command import STDIN, CommandOutput, Flags
-from peasy.cli.command_table import COMMANDS, Command
+from peasy.cli.command_table import COMMANDS, Command, find_command
 from peasy.cli.start import start
 from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable
 from peasy.extras import EXTRAS, missing_extra
 
-_FLAGS_WITH_VALUE = ("--out", "--device", "--threads", "--seed")
+_FLAGS_WITH_VALUE = ("--out", "-o", "--device", "--threads", "--seed")
 _RESOURCE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EADDRINUSE)
 _HELP = """Transformers you can follow: attention by hand, training, inference, inspection.
 
@@ -27,32 +27,71 @@ For example:
 
     peasy demo
     peasy explain i-love-ai
-    peasy explain "The pizza came out of the oven" --query oven --causal
-    peasy check my-notes.md
-    peasy COMMAND --help
+    peasy generate stories "The pizza came out of the oven and it"
+    peasy look stories "The pizza came out of the oven" --query oven
+    peasy train gpt --data stories --minutes 2
+    peasy help COMMAND
 """
 
 
-def build_cli(command_name: str = "") -> App:
-    """Build the cyclopts app with all commands; only the module of the command `asked` is imported."""
-    app = App("peasy", help=_HELP, version=__version__, help_format="plaintext", config=settings.config_sources())
+def build_cli(*path: str) -> App:
+    """Build the cyclopts app with all commands; only the module of the command at `path` is imported."""
+    app = App(
+        "peasy",
+        help=_HELP,
+        version=__version__,
+        version_flags=("--version", "-V"),
+        help_format="plaintext",
+        group_commands=Group("Help and completion", sort_key=90),
+        config=settings.config_sources(),
+    )
     headings = {
         name: Group(name, sort_key=i) for i, name in enumerate(dict.fromkeys(command.group for command in COMMANDS))
     }
+    requested = find_command(path, COMMANDS)
     for order, command in enumerate(COMMANDS):
-        help_text = _description(command) if command.name == command_name else command.summary
-        app.command(
-            command.entry_point, name=command.name, help=help_text, group=headings[command.group], sort_key=order
-        )
+        group = headings[command.group]
+        if command.subcommands:
+            app.command(_command_group(command, requested, group=group, sort_key=order))
+        else:
+            help_text = _help_text(command, requested)
+            app.command(command.entry_point, name=command.name, help=help_text, group=group, sort_key=order)
     app.register_install_completion_command(help="Install tab completion for this shell.")
+    app["--help"].help, app["--version"].help = "Print this help.", "Print the version of peasy."
     app.default(start)
     return app
 
 
-def _description(command: Command) -> str:
-    """Return the docstring of a command up to `Args:`, each paragraph on one line, examples unchanged."""
+def _command_group(command: Command, requested: Command | None, **placement: Any) -> App:
+    """Build the app of a command with subcommands; without a subcommand its own function runs."""
+    app = App(
+        command.name,
+        help=_help_text(command, requested),
+        version_flags=(),
+        help_format="plaintext",
+        group_commands=Group("Subcommands", sort_key=-1),
+        **placement,
+    )
+    app.default(_import(command))
+    for order, subcommand in enumerate(command.subcommands):
+        help_text = _help_text(subcommand, requested)
+        app.command(subcommand.entry_point, name=subcommand.name, help=help_text, sort_key=order)
+    return app
+
+
+def _import(command: Command) -> Any:
     module, _, name = command.entry_point.partition(":")
-    docstring = (inspect.getdoc(getattr(import_module(module), name)) or command.summary).partition("\nArgs:")[0]
+    return getattr(import_module(module), name)
+
+
+def _help_text(command: Command, requested: Command | None) -> str:
+    """Return the summary of a command; for the requested one its docstring up to `Args:`.
+
+    Each paragraph becomes one line, examples stay unchanged.
+    """
+    if command != requested:
+        return command.summary
+    docstring = (inspect.getdoc(_import(command)) or command.summary).partition("\nArgs:")[0]
     paragraphs = docstring.replace("Examples:\n", "For example:\n").strip().split("\n\n")  # cyclopts drops "Examples:"
     return "\n\n".join(text if text.startswith("    ") else text.replace("\n", " ") for text in paragraphs)
 
@@ -68,11 +107,12 @@ def run(argv: Sequence[str] | None = None) -> int:
     flags = _error_flags(words)
     try:
         command, bound, flags = _parse(words, flags)
-        _prepare(flags, words[0] if words else "")
+        _prepare(flags, find_command(words, COMMANDS))
         result = command(*bound.args, **bound.kwargs)
         if not isinstance(result, CommandOutput):  # from cyclopts: --help, --version, --install-completion
             return result if isinstance(result, int) else 0
-        output.print_output(result, words[0] if words and words[0][:1] != "-" else "start", flags)
+        found = find_command(words, COMMANDS)
+        output.print_output(result, found.path if found else "start", flags)
         if flags.verbose:
             output.print_verbose(time.perf_counter() - started, settings.active_sources())
         return result.exit_code
@@ -98,7 +138,7 @@ def _parse(args: list[str], fallback: Flags) -> tuple[Any, Any, Flags]:
     if not first.startswith("-") and first not in {command.name for command in COMMANDS}:
         raise usage.unknown_command(first)
     try:
-        command, bound, _ = build_cli(first).parse_args(
+        command, bound, _ = build_cli(*args[:2]).parse_args(
             args, exit_on_error=False, print_error=False, help_on_error=False
         )
     except CycloptsError as error:
@@ -108,7 +148,18 @@ def _parse(args: list[str], fallback: Flags) -> tuple[Any, Any, Flags]:
 
 
 def _command_first(args: list[str]) -> list[str]:
-    """Move the command before the global flags: `peasy --json doctor` means `peasy doctor --json`."""
+    """Move command and subcommand before the global flags: `peasy --json doctor` means `peasy doctor --json`."""
+    args = _word_first(args)
+    command = find_command(args, COMMANDS)
+    if command is not None and command.subcommands:
+        rest = _word_first(args[1:])
+        if find_command([args[0], *rest], COMMANDS) != command:
+            return [args[0], *rest]
+    return args
+
+
+def _word_first(args: list[str]) -> list[str]:
+    """Move the first word that is no flag, and no value of a global flag, to the front."""
     start = 0
     while start < len(args) and args[start].startswith("-"):
         start += 2 if args[start] in _FLAGS_WITH_VALUE else 1
@@ -124,9 +175,9 @@ def _error_flags(args: list[str]) -> Flags:
     return Flags(json=on("json"), debug=on("debug"))
 
 
-def _prepare(flags: Flags, command_name: str) -> None:
+def _prepare(flags: Flags, command: Command | None) -> None:
     """Reject unknown output formats early, and set environment variables before libraries are imported."""
-    extra_formats = next((command.extra_formats for command in COMMANDS if command.name == command_name), ())
+    extra_formats = command.extra_formats if command else ()
     if flags.out and flags.out.suffix.lstrip(".").lower() not in extra_formats:
         from peasy.render import format_of
 

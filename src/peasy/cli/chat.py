@@ -3,11 +3,9 @@
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
-from peasy.cli.command import STDIN, CommandOutput, Flags, TextSource
+from peasy.cli.command import STDIN, CommandOutput, Flags, StrList, TextSource
 from peasy.cli.confirm import confirm_callback
 from peasy.cli.generate import pick_seed
 
@@ -17,13 +15,13 @@ if TYPE_CHECKING:
 
 def chat(
     model: str,
-    text: TextSource = None,
+    message: TextSource = None,
     *,
     system: str | None = None,
     max_tokens: int = 256,
     temperature: float = 0.7,
     top_p: float = 0.95,
-    stop: Annotated[list[str] | None, Parameter(negative="")] = None,
+    stop: StrList = None,
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Chat with a model whose checkpoint has a chat template.
@@ -40,7 +38,7 @@ def chat(
 
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id.
-        text: A single message; without it, each line typed or piped is one.
+        message: A single message; without it, each line typed or piped is one.
         system: System prompt.
         max_tokens: Maximum number of tokens of an answer.
         temperature: Sampling temperature; 0 is greedy decoding.
@@ -51,11 +49,11 @@ def chat(
 
     seed = pick_seed(flags, temperature)
     conversation = command(
-        model, system=system, device=flags.device, offline=flags.offline, ask=confirm_callback(flags), max_tokens=max_tokens,
-        temperature=temperature, top_p=top_p, stop=tuple(stop or ()), seed=seed,
+        model, system=system, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags),
+        max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=tuple(stop or ()), seed=seed,
     )  # fmt: skip
     interrupted = False
-    for question in [text] if text not in (None, STDIN) else _read_messages(flags):
+    for question in [message] if message not in (None, STDIN) else _read_messages(flags):
         interrupted = _stream_answer(conversation, question or "", flags)
         if interrupted and not sys.stdin.isatty():
             break

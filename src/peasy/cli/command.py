@@ -13,7 +13,12 @@ from peasy.errors import InvalidInput, UsageError
 from peasy.views.document import Document
 
 GLOBAL_FLAGS = Group("Global flags", sort_key=100)
-_Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+"""Flag without a value."""
+StrList = Annotated[list[str] | None, Parameter(negative="")]
+"""Flag that can be repeated."""
+IntList = Annotated[list[int] | None, Parameter(negative="")]
+"""Flag with a number that can be repeated."""
 
 
 @Parameter(name="*", group=GLOBAL_FLAGS)
@@ -21,17 +26,17 @@ _Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 class Flags:
     """Global flags: available on every command."""
 
-    json: _Switch = False
+    json: Switch = False
     "Print the result as JSON."
-    out: Path | None = None
+    out: Annotated[Path | None, Parameter(alias="-o")] = None
     "Save the result to a file; the suffix sets the format: .html .svg .png .tex .md .csv .json .npz"
-    quiet: Annotated[_Switch, Parameter(alias="-q")] = False
+    quiet: Annotated[Switch, Parameter(alias="-q")] = False
     "Print only the result: no notes, no suggestions."
-    verbose: Annotated[_Switch, Parameter(alias="-v")] = False
+    verbose: Annotated[Switch, Parameter(alias="-v")] = False
     "Also print timing and the config files used."
-    no_color: _Switch = False
+    no_color: Switch = False
     "No colours, even on a terminal."
-    offline: _Switch = False
+    offline: Switch = False
     "Never use the network."
     device: Annotated[Literal["auto", "cpu", "cuda", "mps"], Parameter(show_default=False)] = "auto"
     "Device to run models on."
@@ -39,9 +44,9 @@ class Flags:
     "Number of CPU threads."
     seed: int | None = None
     "Random seed, for reproducible results."
-    yes: Annotated[_Switch, Parameter(alias="-y")] = False
+    yes: Annotated[Switch, Parameter(alias="-y")] = False
     "Answer yes to all prompts."
-    debug: _Switch = False
+    debug: Switch = False
     "Print the traceback of errors."
 
     def __post_init__(self) -> None:
@@ -68,9 +73,9 @@ class DocumentResult(Result):
 class CommandOutput:
     """Output of a command: the result to print or save, and the exit code.
 
-    `next` are suggested commands. `brief` is one line to print if the document goes to a file.
+    `suggestions` are commands to try next. `summary` is one line to print if the document goes to a file.
     `files` are files that the command wrote itself. `exit_code` is 8 if a check ran and failed.
-    `told`: the result was streamed, so it is already printed.
+    `already_printed`: the result was streamed to stdout.
     """
 
     result: Result
@@ -93,8 +98,12 @@ TextArg = Annotated[str, Parameter(converter=_convert_text)]
 """TEXT argument: as typed, or all of stdin for `-`."""
 
 
+CountFlag = Annotated[int, Parameter(name=("-n", "--n"))]
+"""Number of results per input: `-n 3`."""
+
+
 TextSource = Annotated[str | None, Parameter(converter=lambda _, tokens: tokens[0].value)]
-"""TEXT argument that may also be a file, or `-` for stdin; read by `read_source`."""
+"""TEXT argument that may also be a file, or `-` for stdin; read by `read_texts`."""
 
 
 def read_texts(source: str | None, command: str, *, lines: bool = True) -> list[str]:

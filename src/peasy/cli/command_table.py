@@ -1,67 +1,119 @@
-"""Table of all commands: one line here and one module in this package each."""
+"""Table of all commands: one line here and one module in this package each; subcommands share the module."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 
 GETTING_STARTED, BY_HAND, RUNNING_MODELS = "Getting started", "Attention by hand", "Running models"
-TRAINING, MODELS_AND_DATA, SERVERS = "Training", "Models and data", "Servers and benchmarks"
+TRAINING, MODELS_AND_DATA, SERVERS = "Training and experiments", "Models and data", "Servers and benchmarks"
 
 
 @dataclass(frozen=True)
 class Command:
     """Command: name, the line in `peasy --help`, and the group it is listed in.
 
-    `saves` are output formats of its result in addition to those of every result.
+    `extra_formats` are output formats of its result in addition to those of every result. A command with `subcommands`
+    also works without one: `peasy runs` lists the runs. `parent` is the command that a subcommand belongs to.
     """
 
     name: str
     summary: str
-    group: str
+    group: str = ""
     extra_formats: tuple[str, ...] = ()
+    subcommands: "tuple[Command, ...]" = ()
+    parent: str = ""
+
+    @property
+    def path(self) -> str:
+        """Name as typed after `peasy`.
+
+        >>> Command("show", "", parent="runs").path
+        'runs show'
+        """
+        return f"{self.parent} {self.name}".strip()
 
     @property
     def entry_point(self) -> str:
         """Import path of its function, imported only when the command is used.
 
-        >>> Command("explain", "", BY_HAND).entry_point, Command("import", "", MODELS_AND_DATA).entry_point
+        >>> Command("explain", "").entry_point, Command("import", "").entry_point
         ('peasy.cli.explain:explain', 'peasy.cli.import_:import_')
+        >>> Command("show", "", parent="runs").entry_point
+        'peasy.cli.runs:runs_show'
         """
+        if self.parent:
+            return f"peasy.cli.{self.parent}:{self.parent}_{self.name}"
         name = self.name + "_" * iskeyword(self.name)
         return f"peasy.cli.{name}:{name}"
 
 
 COMMANDS = (
-    Command("demo", "Show a worked example of attention, in two seconds and offline.", GETTING_STARTED),
-    Command("examples", "List the worked examples that peasy explain knows by name.", GETTING_STARTED),
-    Command("doctor", "Check the installation, with a fix for each problem.", GETTING_STARTED),
+    Command("demo", "Show a worked example of attention.", GETTING_STARTED),
+    Command("examples", "List the worked examples.", GETTING_STARTED),
+    Command("doctor", "Check the installation.", GETTING_STARTED),
     Command("version", "Print the versions of peasy and its dependencies.", GETTING_STARTED),
-    Command("explain", "Calculate every step of attention for an example, a file or a sentence.", BY_HAND),
+    Command("help", "Print the help of a command.", GETTING_STARTED),
+    Command("explain", "Calculate attention step by step, with every number.", BY_HAND),
     Command("check", "Find mistakes in attention tables calculated by hand.", BY_HAND),
-    Command("exercise", "Make a worksheet with small numbers, and its answer key.", BY_HAND),
-    Command("tokenize", "Show the tokens, ids and offsets of a text.", RUNNING_MODELS),
+    Command("exercise", "Make a worksheet and its answer key.", BY_HAND),
+    Command("tokenize", "Show the tokens of a text.", RUNNING_MODELS),
     Command("generate", "Generate text from a prompt.", RUNNING_MODELS),
-    Command("translate", "Translate a text, with beam search and word alignment.", RUNNING_MODELS),
-    Command(
-        "embed",
-        "Compute text embeddings and their cosine similarities.",
-        RUNNING_MODELS,
-        extra_formats=("npy", "jsonl"),
-    ),
     Command("chat", "Chat with a model that has a chat template.", RUNNING_MODELS),
-    Command("look", "Inspect a model: attention, logit lens, ablation, activation patching.", RUNNING_MODELS),
-    Command("prove", "Verify a model's execution paths, or your own attention code.", RUNNING_MODELS),
-    Command("train", "Train a model on built-in or your own data.", TRAINING),
-    Command("evaluate", "Evaluate a model: loss, perplexity, BLEU, accuracy.", TRAINING),
-    Command("compare", "Train several model kinds on the same data and budget, and compare them.", TRAINING),
+    Command("translate", "Translate a text.", RUNNING_MODELS),
+    Command("embed", "Compute text embeddings and their similarities.", RUNNING_MODELS, ("npy", "jsonl")),
+    Command("look", "Inspect attention, predictions and interventions.", RUNNING_MODELS),
+    Command("prove", "Verify a model, or your own attention code.", RUNNING_MODELS),
+    Command("train", "Train a model.", TRAINING),
     Command("plan", "Estimate the time and memory of training.", TRAINING),
-    Command("experiment", "Run an experiment about attention, with a control.", TRAINING),
-    Command("models", "List the available models, or describe one.", MODELS_AND_DATA),
-    Command("runs", "List, show, compare or delete training runs.", MODELS_AND_DATA),
-    Command("data", "List the built-in datasets, or describe a dataset.", MODELS_AND_DATA),
+    Command("evaluate", "Evaluate a model on a dataset.", TRAINING),
+    Command("compare", "Train several kinds of model and compare them.", TRAINING),
+    Command("experiment", "Run an experiment about attention.", TRAINING),
+    Command(
+        "models",
+        "List, show, delete or retrain models.",
+        MODELS_AND_DATA,
+        subcommands=(
+            Command("list", "List the available models.", parent="models"),
+            Command("show", "Show the architecture and the card of a model.", parent="models"),
+            Command("rm", "Delete a model.", parent="models"),
+            Command("retrain", "Train a built-in model again and compare it.", parent="models"),
+        ),
+    ),
+    Command(
+        "runs",
+        "List, show, compare or delete training runs.",
+        MODELS_AND_DATA,
+        subcommands=(
+            Command("list", "List the training runs.", parent="runs"),
+            Command("show", "Show the state, losses and samples of a run.", parent="runs"),
+            Command("diff", "Compare two runs.", parent="runs"),
+            Command("rm", "Delete a run.", parent="runs"),
+        ),
+    ),
+    Command("data", "List or describe datasets.", MODELS_AND_DATA),
     Command("import", "Import a Hugging Face model.", MODELS_AND_DATA),
     Command("export", "Export a model to Hugging Face, GGUF or ONNX format.", MODELS_AND_DATA),
     Command("serve", "Start an OpenAI-compatible API server.", SERVERS),
-    Command("studio", "Open the web interface in your browser.", SERVERS),
-    Command("bench", "Measure prefill and decode speed of a model.", SERVERS),
+    Command("studio", "Open the web interface in a browser.", SERVERS),
+    Command("bench", "Measure the prefill and decode speed of a model.", SERVERS),
 )
 """In the order of `peasy --help`."""
+
+
+def all_commands(commands: Sequence[Command]) -> Iterator[Command]:
+    """Yield the commands, each followed by its subcommands."""
+    for command in commands:
+        yield command
+        yield from command.subcommands
+
+
+def find_command(args: Sequence[str], commands: Sequence[Command]) -> Command | None:
+    """Return the command or subcommand that a command line starts with.
+
+    >>> [getattr(find_command(line.split(), COMMANDS), "path", None) for line in ("runs show fox", "runs", "fox")]
+    ['runs show', 'runs', None]
+    """
+    found = next((command for command in commands if args and command.name == args[0]), None)
+    if found is None:
+        return None
+    return next((sub for sub in found.subcommands if list(args[1:2]) == [sub.name]), found)

@@ -1,16 +1,13 @@
 """`peasy data`: lists and describes datasets."""
 
-from typing import Annotated, Any
-
-from cyclopts import Parameter
-
-from peasy.cli.command import CommandOutput, Flags
+from peasy.cli.command import CommandOutput, Flags, Switch
+from peasy.cli.recipe_flags import SetFlag, parse_settings
 
 
 def data(
-    *what: str,
-    set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
-    strict: Annotated[bool, Parameter(negative="")] = False,
+    *source: str,
+    set_: SetFlag = None,
+    strict: Switch = False,
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """List the built-in datasets, or describe one: size, licence, hash, examples, invalid rows.
@@ -25,18 +22,15 @@ def data(
         peasy data pairs.tsv --strict
 
     Args:
-        what: Built-in dataset, file, folder, or several files.
-        set_: Option of the dataset: length=20, fillers=0, lines=true, source=en, ...
+        source: Built-in dataset, file, folder, or several files.
+        set_: Option of the dataset: length=20, num_train=500, lines=true, ...
         strict: Fail on the first invalid row, instead of counting them.
     """
     from peasy.commands.data import data as command
-    from peasy.config import apply_setting
 
-    if not what:
+    if not source:
         return CommandOutput(command(), suggestions=["peasy data stories"])
-    options: dict[str, Any] = {"strict": True} if strict else {}
-    for setting in set_ or []:
-        options = apply_setting(options, setting)
-    result = command(what[0] if len(what) == 1 else list(what), seed=flags.seed or 0, **options)
+    options = parse_settings(set_, {"strict": True} if strict else {})
+    result = command(source[0] if len(source) == 1 else list(source), seed=flags.seed or 0, **options)
     sizes = ", ".join(f"{split} {size.documents:,} documents" for split, size in result.card.sizes.items())
     return CommandOutput(result, summary=f"{result.card.name}: {sizes}")

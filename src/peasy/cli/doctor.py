@@ -1,4 +1,4 @@
-"""`peasy doctor`: checks the installation, with a fix for each problem."""
+"""`peasy doctor`: checks Python, libraries and folders of the installation, with a fix for each problem."""
 
 import os
 import platform
@@ -30,7 +30,7 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 
 @dataclass(frozen=True)
 class InstallCheck:
-    """Result of one check: whether it works, details, and the fix; `needed`: peasy cannot run without it."""
+    """Result of one check: whether it works, details, and the fix; `required`: peasy cannot run without it."""
 
     name: str
     passed: bool
@@ -52,12 +52,12 @@ def doctor(*, flags: Flags = Flags()) -> CommandOutput:
         peasy doctor
         peasy doctor --json
     """
-    findings = list(run_checks())
-    passed = all(finding.passed for finding in findings if finding.required)
-    facts = [vars(finding) for finding in findings]
+    checks = list(run_checks())
+    passed = all(check.passed for check in checks if check.required)
+    facts = [vars(check) for check in checks]
     return CommandOutput(
-        DocumentResult(_document(findings, passed), {"passed": passed, "findings": facts}),
-        suggestions=[finding.fix for finding in findings if finding.required and not finding.passed],
+        DocumentResult(_document(checks, passed), {"passed": passed, "checks": facts}),
+        suggestions=[check.fix for check in checks if check.required and not check.passed],
         exit_code=0 if passed else 8,
     )
 
@@ -117,7 +117,7 @@ def _chromium() -> InstallCheck:
 
 
 def _document(checks: list[InstallCheck], passed: bool) -> Document:
-    rows = tuple((finding.mark, finding.name, finding.details, finding.fix) for finding in checks)
+    rows = tuple((check.mark, check.name, check.details, check.fix) for check in checks)
     verdict = (
         Paragraph("Everything required works.", "good") if passed else Paragraph("Required parts are missing.", "bad")
     )

@@ -31,7 +31,7 @@ def embed(
 
     rows = [line for source in texts or (None,) for line in read_texts(source, "embed") if line.strip()]
     result = command(
-        model, rows, pooling=pooling, device=flags.device, offline=flags.offline, ask=confirm_callback(flags)
+        model, rows, pooling=pooling, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags)
     )
     count, dims = result.vectors.shape
     brief = f"{count:,} vector{'s' * (count != 1)} of {dims} dimensions"

@@ -1,21 +1,18 @@
 """`peasy evaluate`: metrics of a model on a dataset."""
 
-from typing import Annotated, Any
-
-from cyclopts import Parameter
-
 from peasy.cli.command import CommandOutput, Flags
 from peasy.cli.confirm import confirm_callback
 from peasy.cli.progress import ProgressLine
+from peasy.cli.recipe_flags import SetFlag, parse_settings
 
 
 def evaluate(
     model: str,
     *data: str,
     split: str = "valid",
-    limit: int | None = None,
-    context: int | None = None,
-    set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
+    max_samples: int | None = None,
+    seq_len: int | None = None,
+    set_: SetFlag = None,
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Evaluate a model on a dataset, by default on the validation split.
@@ -23,7 +20,7 @@ def evaluate(
     For example:
 
         peasy evaluate my-model stories
-        peasy evaluate my-translator locales:en-fr --limit 500
+        peasy evaluate my-translator locales:en-fr --max-samples 500
         peasy evaluate my-model book.txt --split all
         peasy evaluate sentences sts.tsv
 
@@ -35,21 +32,18 @@ def evaluate(
         model: Run name, folder, built-in model or Hugging Face hub id.
         data: Built-in dataset (see peasy data), file, folder, or several files.
         split: Data split: valid, train, test or all.
-        limit: Maximum number of samples.
-        context: Context length in tokens; default: as in training.
-        set_: Option of the dataset: lines=true, source=english, size=5000, ...
+        max_samples: Maximum number of samples.
+        seq_len: Sequence length in tokens; default: as in training.
+        set_: Option of the dataset: lines=true, source=english, num_pairs=5000, ...
     """
     from peasy.commands.evaluate import evaluate as command
-    from peasy.config import apply_setting
     from peasy.errors import UsageError
 
     if not data:
         raise UsageError("evaluate needs DATA.", hint=f"For example: peasy evaluate {model} stories")
-    options: dict[str, Any] = {}
-    for setting in set_ or ():
-        options = apply_setting(options, setting)
     result = command(
-        model, data[0] if len(data) == 1 else list(data), split=split, limit=limit, context=context, options=options,
-        device=flags.device, offline=flags.offline, ask=confirm_callback(flags), progress=ProgressLine("evaluating", flags),
+        model, data[0] if len(data) == 1 else list(data), split=split, max_samples=max_samples, seq_len=seq_len,
+        options=parse_settings(set_), device=flags.device, offline=flags.offline, confirm=confirm_callback(flags),
+        on_progress=ProgressLine("evaluating", flags),
     )  # fmt: skip
     return CommandOutput(result, suggestions=[f"peasy models {model}"])

@@ -2,18 +2,16 @@
 
 from pathlib import Path
 from random import SystemRandom
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import Parameter
-
-from peasy.cli.command import CommandOutput, Flags
+from peasy.cli.command import CommandOutput, Flags, Switch
 
 
 def exercise(
     *,
     size: str = "3x2",
     topic: Literal["plain", "masked", "cosine", "two-heads", "contexts"] = "plain",
-    answers: Annotated[bool, Parameter(negative="")] = False,
+    answer_key: Switch = False,
     decimals: int = 2,
     flags: Flags = Flags(),
 ) -> CommandOutput:
@@ -30,7 +28,7 @@ def exercise(
     Args:
         size: Number of tokens x d_model.
         topic: Topic of the exercise.
-        answers: Show the answer key instead of the worksheet.
+        answer_key: Show the answer key instead of the worksheet.
         decimals: Number of decimals of the answers.
     """
     from peasy.commands.exercise import exercise as command
@@ -38,13 +36,13 @@ def exercise(
     seed = SystemRandom().randrange(10_000) if flags.seed is None else flags.seed
     sheet = command(size, seed, topic, decimals=decimals)
     files: list[Path] = []
-    if flags.out is not None and not answers:
+    if flags.out is not None and not answer_key:
         key = flags.out.with_name(f"{flags.out.stem}-key{flags.out.suffix}")
         files = [sheet.save_key(key)]
     command_line = f"peasy exercise --size {size} --topic {topic} --seed {seed}"
     suggestions = (
-        [f"peasy check {flags.out}"] if flags.out is not None and not answers else [f"{command_line} --answers"]
+        [f"peasy check {flags.out}"] if flags.out is not None and not answer_key else [f"{command_line} --answer-key"]
     )
     return CommandOutput(
-        sheet.key() if answers else sheet, suggestions=suggestions, files=files, summary=f"Worksheet: {command_line}"
+        sheet.key() if answer_key else sheet, suggestions=suggestions, files=files, summary=f"Worksheet: {command_line}"
     )

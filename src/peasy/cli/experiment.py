@@ -25,7 +25,7 @@ def experiment(name: str | None = None, *, flags: Flags = Flags()) -> CommandOut
     if name is None:
         return CommandOutput(experiments(), suggestions=["peasy experiment why-root-dk"])
     on_status = (lambda _: None) if flags.quiet or flags.json else _print_status
-    result = command(name, seed=flags.seed or 0, hear=on_status, keep=True)
+    result = command(name, seed=flags.seed or 0, on_progress=on_status, store=True)
     if flags.out is not None:  # an experiment takes minutes: print the verdict, too
         on_status(f"{'✓' if result.holds else '✗'} {result.verdict}")
     return CommandOutput(result, suggestions=["peasy experiment"])

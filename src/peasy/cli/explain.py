@@ -4,21 +4,21 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from peasy.cli.command import CommandOutput, Flags, TextArg
+from peasy.cli.command import CommandOutput, Flags, Switch, TextArg
 
 
 def explain(
-    what: TextArg,
+    source: TextArg,
     *,
     query: str | None = None,
     cell: str | None = None,
-    symbolic: Annotated[bool, Parameter(negative="")] = False,
+    symbolic: Switch = False,
     decimals: int = 4,
     causal: bool | None = None,
     scoring: Literal["dot", "cosine", "scaled-dot"] | None = None,
     normalise: Annotated[Literal["softmax", "sum", "none"] | None, Parameter(alias="--normalize")] = None,
     heads: int | None = None,
-    contributions: Annotated[bool, Parameter(negative="")] = False,
+    contributions: Switch = False,
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Calculate every step of attention for an example, a file or a sentence.
@@ -31,7 +31,7 @@ def explain(
         peasy explain i-love-ai --cell weights,I,love
 
     Args:
-        what: Name from peasy examples, .toml or .json file, or a sentence of two words or more; - reads stdin.
+        source: Name from peasy examples, .toml or .json file, or a sentence of two words or more; - reads stdin.
         query: Explain the attention of one word, by name or by position from 0.
         cell: Show the full arithmetic of one number: step,row,column, by position from 0 or by name.
         symbolic: Show symbols instead of numbers, such as 0.4*v_0 + 0.6*v_1.
@@ -45,11 +45,12 @@ def explain(
     from peasy.commands.explain import explain as command
 
     result = command(
-        what, query=query, cell=cell, symbolic=symbolic, decimals=decimals, causal=causal, scoring=scoring,
+        source, query=query, cell=cell, symbolic=symbolic, decimals=decimals, causal=causal, scoring=scoring,
         normalise=normalise, heads=heads, contributions=contributions,
     )  # fmt: skip
     return CommandOutput(
-        result, suggestions=_suggestions(what, result.worked.names, result.worked.tokens[0], query or cell or symbolic)
+        result,
+        suggestions=_suggestions(source, result.worked.names, result.worked.tokens[0], query or cell or symbolic),
     )
 
 

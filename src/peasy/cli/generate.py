@@ -2,11 +2,9 @@
 
 import random
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from cyclopts import Parameter
-
-from peasy.cli.command import CommandOutput, Flags, TextSource, read_texts
+from peasy.cli.command import CommandOutput, CountFlag, Flags, Switch, TextSource, read_texts
 from peasy.cli.confirm import confirm_callback
 from peasy.cli.sampling_flags import SamplingFlags
 from peasy.cli.stream import TextStream, print_event
@@ -15,23 +13,21 @@ from peasy.views.generated_text import unknown_tokens_note
 if TYPE_CHECKING:
     from peasy.commands.generate import GenerationJob
 
-Switch = Annotated[bool, Parameter(negative="")]
-
 
 def generate(
     model: str,
-    text: TextSource = None,
+    prompt: TextSource = None,
     *,
-    n: int = 1,
+    n: CountFlag = 1,
     max_tokens: int = 64,
-    long: Literal["refuse", "last"] = "refuse",
+    truncate: Literal["error", "left"] = "error",
     weights: Literal["auto", "float32", "bfloat16", "int8"] = "auto",
-    lookup: Switch = False,
+    speculative: Switch = False,
     no_cache: Switch = False,
     show_cache: Switch = False,
     show_probabilities: Switch = False,
     lines: Switch = False,
-    choosing: SamplingFlags = SamplingFlags(),
+    sampling: SamplingFlags = SamplingFlags(),
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Generate text from a prompt, streamed as it is generated.
@@ -39,7 +35,7 @@ def generate(
     For example:
 
         peasy generate stories "The pizza"
-        peasy generate stories "The pizza" --temperature 0.8 --n 3 --seed 1
+        peasy generate stories "The pizza" --temperature 0.8 -n 3 --seed 1
         peasy generate stories "Once" --show-probabilities --show-cache --max-tokens 12
         peasy generate stories prompts.txt --json
         cat prompt.txt | peasy generate stories -
@@ -48,12 +44,12 @@ def generate(
 
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id.
-        text: Prompt; in a file, one per line; - reads stdin.
+        prompt: Prompt; in a file, one per line; - reads stdin.
         n: Number of texts per prompt, sampled with seed, seed + 1, ...
         max_tokens: Maximum number of tokens to generate.
-        long: If the prompt is longer than the context: refuse it, or keep its last tokens.
+        truncate: A prompt longer than the context is an error, or is truncated on the left.
         weights: Weight format for inference; float32 is exact, int8 is smaller and faster.
-        lookup: Speculative decoding with n-grams of the text so far; the result is the same.
+        speculative: Speculative decoding with n-grams of the text so far; the result is the same.
         no_cache: Decode without a KV cache, for comparison.
         show_cache: Show cached and computed tokens of each step, with and without the KV cache.
         show_probabilities: Show the probability of each token and its alternatives.
@@ -62,12 +58,20 @@ def generate(
     from peasy.commands.generate import GenerationJob
     from peasy.commands.load import load
 
-    texts = read_texts(text, "generate", lines=lines)
-    options = choosing.as_kwargs() | {"max_tokens": max_tokens, "seed": pick_seed(flags, choosing.temperature)}
+    texts = read_texts(prompt, "generate", lines=lines)
+    options = sampling.as_kwargs() | {"max_tokens": max_tokens, "seed": pick_seed(flags, sampling.temperature)}
     logprobs = 5 if show_probabilities else 0 if flags.json else None
-    loaded = load(model, device=flags.device, offline=flags.offline, ask=confirm_callback(flags))
+    loaded = load(model, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags))
     writer = GenerationJob(
-        loaded, texts, n=n, weights=weights, cached=not no_cache, long=long, lookup=lookup, logprobs=logprobs, **options
+        loaded,
+        texts,
+        n=n,
+        weights=weights,
+        use_cache=not no_cache,
+        truncate=truncate,
+        speculative=speculative,
+        logprobs=logprobs,
+        **options,
     )
     return _run(writer, model, flags, show_cache, show_cache or show_probabilities)
 
@@ -87,7 +91,7 @@ def _run(job: "GenerationJob", model: str, flags: Flags, show_cache: bool, detai
     if printed and not flags.quiet:
         notes = [unknown_tokens_note(count)] if (count := job.outputs[0].num_unknown) else []
         print(*notes, result.note, sep="\n", file=sys.stderr)
-    prompt = job.texts[0] if len(job.texts[0]) < 60 else job.texts[0][:57] + "..."
+    prompt = job.prompts[0] if len(job.prompts[0]) < 60 else job.prompts[0][:57] + "..."
     suggestions = [] if details else [f'peasy generate {model} "{prompt}" --show-probabilities']
     return CommandOutput(result, suggestions=suggestions, exit_code=130 if interrupted else 0, already_printed=printed)
 
@@ -95,9 +99,9 @@ def _run(job: "GenerationJob", model: str, flags: Flags, show_cache: bool, detai
 def _stream(job: "GenerationJob", flags: Flags, details: bool) -> tuple[bool, bool]:
     """Run generation; return (whether the text is already printed, whether it was interrupted).
 
-    Several texts, or one with `more` details, are printed when they are finished.
+    Several texts, or one with `details`, are printed when they are finished.
     """
-    stream = TextStream(job.texts[0], flags) if len(job.outputs) == 1 and not details else None
+    stream = TextStream(job.prompts[0], flags) if len(job.outputs) == 1 and not details else None
     try:
         for event in job.events():
             if flags.json:

@@ -22,7 +22,7 @@ def import_(source: str, *, name: str | None = None, flags: Flags = Flags()) -> 
     """
     from peasy.commands.importing import import_model
 
-    result = import_model(source, name=name, offline=flags.offline, ask=confirm_callback(flags))
+    result = import_model(source, name=name, offline=flags.offline, confirm=confirm_callback(flags))
     quoted = shlex.quote(result.name)
     return CommandOutput(
         result, suggestions=[f"peasy models {quoted}", f'peasy tokenize {quoted} "Easy peasy"'], files=[result.folder]

@@ -2,209 +2,324 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
-from peasy.cli.command import CommandOutput, Flags, TextArg, read_texts
+from peasy.cli.command import CommandOutput, Flags, IntList, StrList, Switch, TextArg, read_texts
 from peasy.cli.confirm import confirm_callback
 from peasy.commands.result import Result
 from peasy.errors import UsageError
 
-IntList = Annotated[list[int] | None, Parameter(negative="")]
-StrList = Annotated[list[str] | None, Parameter(negative="")]
-Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 
-
-@Parameter(name="*")
+@Parameter(name="*", group=Group("Views (choose one; default: attention)", sort_key=10))
 @dataclass(frozen=True, kw_only=True)
 class ViewFlags:
-    """View flags: what to show instead of the attention heads."""
+    """Views: what to show instead of attention. At most one can be chosen."""
 
     lens: Switch = False
     "Logit lens: the prediction of each layer."
+    rollout: Switch = False
+    "Attention rollout: the product of the attention matrices of all layers."
     rank: str | None = None
     "Rank all heads by a score: entropy, sharpness, previous, first, same, induction, ..."
     align: Switch = False
     "Word alignment of a translator, from its cross-attention."
-    known: str | None = None
-    "Reference alignment as source-target pairs (0-0 1-2), or a file with them, to rank the heads by."
-    steps: Switch = False
-    "One head step by step, as a worked example; needs --layer and --head."
-    rollout: Switch = False
-    "Attention rollout: the product of the attention matrices of all layers."
-    write: int | None = None
+    step_by_step: Switch = False
+    "One head step by step, as a worked example; needs one --layer and one --head."
+    generate: int | None = None
     "Generate this many tokens and show the attention of each."
-    beam: int | None = None
-    "With --write, use beam search with this many beams."
-    film: Switch = False
-    "Attention over training: the tracked sentence of a run at every checkpoint; needs no TEXT."
+    history: Switch = False
+    "Attention over training: the tracked sentence of a run at every checkpoint; takes no TEXT."
     overview: Literal["mean", "max"] | None = None
-    "Tiled attention for long texts; each tile is the mean or maximum of its weights."
-    tile: int | None = None
-    "Tile size in tokens; default: chosen by the length of the text."
-    keep: str | None = None
+    "Attention of a long text in tiles; each tile is the mean or maximum of its weights."
+    save_weights: Path | None = None
     "Save the attention weights of each line of TEXT to this folder, as safetensors shards."
-    tokens: Switch = False
-    "Show tokens instead of words."
-    top: int = 5
-    "Number of words to show for each head."
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=Group("Options of views", sort_key=20))
+@dataclass(frozen=True, kw_only=True)
+class ViewOptions:
+    """Options of views; an option that the chosen view does not use is refused."""
+
+    layer: IntList = None
+    "Only these layers, numbered from 0."
+    head: IntList = None
+    "Only these heads, numbered from 0."
+    query: str | None = None
+    "Show what this word attends to, in every head."
+    target: str | None = None
+    "Translation to inspect; default: the translation of the model."
+    top: int | None = None
+    "Number of words to show for each head; default: 5."
+    subwords: Switch = False
+    "Show the attention between tokens instead of words."
+    value_weighted: Switch = False
+    "Multiply each weight by the norm of its value vector."
+    gold: str | None = None
+    "With --align: reference alignment as source-target pairs (0-0 1-2), or a file with them, to rank the heads by."
+    num_beams: int | None = None
+    "With --generate: beam search with this many beams."
+    tile_size: int | None = None
+    "With --overview: tokens per tile; default: chosen by the length of the text."
+    max_memory: str | None = None
+    "Memory limit for captured arrays; default: 512MB."
+
+
+@Parameter(name="*", group=Group("Interventions (their effect is shown)", sort_key=30))
 @dataclass(frozen=True, kw_only=True)
 class InterventionFlags:
-    """Intervention flags: ablation, masked links, activation patching; the effect is shown."""
+    """Interventions: ablation, masked attention, activation patching; the effect is shown."""
 
-    off: StrList = None
+    ablate: StrList = None
     "Ablate a head (2.3 is layer 2, head 3) or a layer (2)."
-    even: StrList = None
+    uniform: StrList = None
     "Uniform attention for a head (2.3), or for all heads of a layer (2)."
     cut: StrList = None
     "Mask the attention of one word to another (it:pizza), in all layers or in --layer and --head."
     patch: str | None = None
     "Activation patching: take the output of --layer (and --head) from this text, of equal token count."
-    word: StrList = None
+    track: StrList = None
     "Track the probability of this word."
     data: str | None = None
     "Also evaluate the loss or BLEU on this dataset, before and after."
 
 
-DEFAULT_VIEW, NO_INTERVENTIONS = ViewFlags(), InterventionFlags()
+ATTENTION, EFFECT = "attention", "effect"
+_INTERVENTIONS = ("ablate", "uniform", "cut", "patch")
+OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
+    ATTENTION: ("layer", "head", "query", "target", "top", "subwords", "value_weighted", "max_memory"),
+    EFFECT: ("target", "max_memory", *_INTERVENTIONS, "track", "data"),
+    "lens": ("target", "max_memory", *_INTERVENTIONS),
+    "rollout": ("target", "max_memory", *_INTERVENTIONS),
+    "rank": (),
+    "align": ("layer", "head", "target", "gold", "max_memory", *_INTERVENTIONS),
+    "step_by_step": ("layer", "head", "query", "target", "max_memory", *_INTERVENTIONS),
+    "generate": ("layer", "head", "num_beams", "ablate", "uniform"),  # a growing text has no fixed words to cut
+    "history": (),
+    "overview": ("layer", "head", "query", "target", "value_weighted", "tile_size", "max_memory", *_INTERVENTIONS),
+    "save_weights": ("layer", "head", "max_memory"),
+}
+"""Options that each view uses; `effect` is the view of an intervention without another view."""
+
+_EXCLUSIVE_OPTIONS = (("query", "subwords"), ("top", "subwords"))
 
 
 def look(
     model: str,
-    text: TextArg = "",
+    text: TextArg | None = None,
     *,
-    layer: IntList = None,
-    head: IntList = None,
-    query: str | None = None,
-    target: str | None = None,
-    scaled: Switch = False,
-    budget: str = "512MB",
-    ways: ViewFlags = DEFAULT_VIEW,
-    changes: InterventionFlags = NO_INTERVENTIONS,
+    view: ViewFlags = ViewFlags(),
+    options: ViewOptions = ViewOptions(),
+    interventions: InterventionFlags = InterventionFlags(),
     flags: Flags = Flags(),
 ) -> CommandOutput:
-    """Inspect a model on a text: what each attention head attends to.
+    """Inspect a model on a text: what each attention head attends to, and what depends on it.
 
     For example:
 
         peasy look stories "The pizza came out of the oven and it tasted good"
-        peasy look stories "The pizza came out of the oven and it tasted good" --query it
-        peasy look stories "The pizza came out of the oven" --layer 2 --head 3 --out pizza.html
-        peasy look stories "The pizza came out of the oven and it" --off 2.3 --off 1
-        peasy look stories "The pizza came out of the oven and" --write 5
+        peasy look stories "The pizza came out of the oven and it" --query it
+        peasy look stories "The pizza came out" --layer 2 --head 3 -o pizza.html
+        peasy look stories "The pizza came out of the oven and it" --ablate 2.3
+        peasy look stories "The pizza came out of the oven" --lens
+        peasy look stories "The pizza came out of the oven and" --generate 5
         peasy look locales-fr "3 days ago" --align
         peasy look stories - --overview mean --layer 2 < long.txt
 
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id.
         text: Input text; - reads stdin. For a translator, the source.
-        layer: Only these layers, numbered from 0.
-        head: Only these heads, numbered from 0.
-        query: Show what this word attends to, in every head.
-        target: Translation to inspect; default: the translation of the model.
-        scaled: Multiply each weight by the norm of its value vector.
-        budget: Memory limit for captured arrays.
     """
-    edits = _parse_interventions(changes, layer, head)
-    if ways.film:
+    name = chosen_view(view, options, interventions)
+    if name == "history":
         from peasy.commands.attention_history import attention_history
 
+        if text is not None:
+            raise UsageError(
+                "--history takes no TEXT.", hint=f"The sentence is in the run: peasy look {model} --history"
+            )
         return CommandOutput(attention_history(model))
+    if text is None:
+        raise UsageError("look needs TEXT.", hint="Give a text in quotes, or - to read stdin.")
+    edits = _parse_interventions(interventions, options)
     from peasy.commands.load import load
 
-    loaded = load(model, device=flags.device, offline=flags.offline, ask=confirm_callback(flags))
-    capture: dict[str, Any] = {"layers": layer, "heads": head, "budget": budget, "scaled": scaled}
-    other = _model_view(loaded, text, ways, capture, edits, flags)
-    if other is not None:
-        return other
-    if ways.overview is not None:
-        capture |= {"rows": None if query is None else [query], "edit": edits}
-        return CommandOutput(loaded.look(text, target, overview=ways.overview, tile=ways.tile, **capture))
-    # for a single head, queries and keys are captured too, so that cells can be expanded to their arithmetic
-    steps = ("weights", "query", "key") if layer and head and len(layer) == len(head) == 1 else ("weights",)
-    result = loaded.look(text, target, steps=steps, **capture)
-    result.merge_words = not ways.tokens
-    full = flags.out is not None or flags.json or bool(layer and head)
-    shown = (
-        _effect(loaded, result, capture, edits, changes) if edits else _text_view(result, capture, query, ways, full)
-    )
-    return CommandOutput(
-        shown, suggestions=_suggestions(model, text, query), summary=f"{len(result.record.tokens)} tokens"
-    )
+    loaded = load(model, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags))
+    if name in ("rank", "generate", "save_weights"):
+        return CommandOutput(_model_view(name, loaded, text, view, options, edits, flags))
+    return _text_view(name, loaded, model, text, view, options, interventions, edits, flags)
 
 
-def _model_view(
-    loaded: Any, text: str, view: ViewFlags, capture: dict[str, Any], interventions: list[Any], flags: Flags
-) -> CommandOutput | None:
-    """Return views that need no single capture: head ranking, generation trace, saved attention of a dataset."""
-    selection = {"layers": capture["layers"], "heads": capture["heads"]}
-    if view.rank is not None:
-        from peasy.commands.heads import split_sentences
+def chosen_view(view: ViewFlags, options: ViewOptions, interventions: InterventionFlags) -> str:
+    """Return the name of the view; raise if two views are given, or an option that the view does not use."""
+    views = _given(view)
+    if len(views) > 1:
+        raise UsageError(
+            f"{_join(views, 'and')} are different views.",
+            hint="Choose one of them; see: peasy look --help",
+        )
+    changes = _given(interventions)
+    if changes and not set(changes) & set(_INTERVENTIONS):
+        raise UsageError(
+            f"{_join(changes, 'and')} need{'s' * (len(changes) == 1)} an intervention.",
+            hint="Add one: --ablate 2.3, --uniform 2.3, --cut it:pizza or --patch TEXT",
+        )
+    if options.top is not None and options.top < 1:
+        raise UsageError("--top must be 1 or more.")
+    name = views[0] if views else EFFECT if changes else ATTENTION
+    allowed = OPTIONS_OF_VIEWS[name]
+    if interventions.cut or interventions.patch is not None:
+        allowed = (*allowed, "layer", "head")  # where to intervene
+    given = [*_given(options), *changes]
+    for option in given:
+        if option not in allowed:
+            raise _unused_option(option, name)
+    for first, second in _EXCLUSIVE_OPTIONS:
+        if first in given and second in given:
+            raise UsageError(f"{_join([first, second], 'and')} cannot be combined.", hint="Leave out one of them.")
+    return name
 
-        return CommandOutput(loaded.heads(split_sentences(text), by=view.rank, seed=flags.seed or 0))
-    if view.write is not None:
-        return CommandOutput(loaded.trace(text, max_tokens=view.write, beam=view.beam, edit=interventions, **selection))
-    if view.keep is not None:
-        from peasy.commands.look_dataset import save_activations
 
-        texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
-        return CommandOutput(save_activations(loaded, texts, view.keep, budget=capture["budget"], **selection))
-    return None
+def _given(flags: Any) -> list[str]:
+    """Return the names of the flags that were given."""
+    return [name for name, value in vars(flags).items() if value is not None and value is not False]
 
 
-def _parse_interventions(flags: InterventionFlags, layer: list[int] | None, head: list[int] | None) -> list[Any]:
-    """Return the interventions given by flags."""
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _join(names: Sequence[str], word: str) -> str:
+    *first, last = map(_flag, names)
+    return f"{', '.join(first)} {word} {last}" if first else last
+
+
+def _unused_option(option: str, view: str) -> UsageError:
+    users = [
+        name for name, options in OPTIONS_OF_VIEWS.items() if option in options and name not in (ATTENTION, EFFECT)
+    ]
+    if view == ATTENTION:
+        return UsageError(f"{_flag(option)} needs {_join(users, 'or')}.", hint="See: peasy look --help")
+    where = "an intervention" if view == EFFECT else _flag(view)
+    hint = f"It belongs to {_join(users, 'or')}." if users else "Leave it out, or show it in a second command."
+    return UsageError(f"{_flag(option)} has no effect with {where}.", hint=hint)
+
+
+def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> list[Any]:
+    """Return the interventions given by flags; cuts apply to every --layer and --head, patches to one layer."""
     from peasy.inspection.interventions import cut, even, parse_ablations, parse_cut, patch
 
-    one_layer, one_head = (numbers[0] if numbers and len(numbers) == 1 else None for numbers in (layer, head))
-    edits: list[Any] = parse_ablations(flags.off or ())
-    edits += [even(target.layer, target.head) for target in parse_ablations(flags.even or ())]
-    edits += [cut(*parse_cut(pair), layer=one_layer, head=one_head) for pair in flags.cut or ()]
+    layers: list[int | None] = [*options.layer] if options.layer else [None]
+    heads: list[int | None] = [*options.head] if options.head else [None]
+    edits: list[Any] = parse_ablations(flags.ablate or ())
+    edits += [even(target.layer, target.head) for target in parse_ablations(flags.uniform or ())]
+    for pair, layer, head in product(flags.cut or (), layers, heads):
+        edits.append(cut(*parse_cut(pair), layer=layer, head=head))
     if flags.patch is not None:
-        if one_layer is None:
+        layer = layers[0]
+        if len(layers) > 1 or layer is None:
             raise UsageError("--patch needs one --layer.", hint='For example: --layer 0 --patch "The soup came out"')
-        edits.append(patch(flags.patch, one_layer, one_head))
-    if not edits and (flags.word or flags.data):
-        hint = "Add one: --off 2.3, --even 2.3, --cut it:pizza or --patch TEXT"
-        raise UsageError("--word and --data need an intervention.", hint=hint)
+        edits += [patch(flags.patch, layer, head) for head in heads]
     return edits
 
 
+def _model_view(
+    name: str, loaded: Any, text: str, view: ViewFlags, options: ViewOptions, edits: list[Any], flags: Flags
+) -> Result:
+    """Return a view that needs no single capture: head ranking, generation trace, saved weights."""
+    selection: dict[str, Any] = {"layers": options.layer, "heads": options.head}
+    if name == "rank":
+        from peasy.commands.heads import split_sentences
+
+        return loaded.heads(split_sentences(text), by=view.rank, seed=flags.seed or 0)
+    if name == "generate":
+        return loaded.trace(text, max_tokens=view.generate, num_beams=options.num_beams, edit=edits, **selection)
+    from peasy.commands.look_dataset import save_activations
+
+    texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
+    assert view.save_weights is not None
+    return save_activations(loaded, texts, view.save_weights, **_max_memory(options), **selection)
+
+
+def _text_view(
+    name: str,
+    loaded: Any,
+    model: str,
+    text: str,
+    view: ViewFlags,
+    options: ViewOptions,
+    interventions: InterventionFlags,
+    edits: list[Any],
+    flags: Flags,
+) -> CommandOutput:
+    """Return a view of one forward pass."""
+    layer, head, query = options.layer, options.head, options.query
+    if name == "step_by_step" and not (layer and head and len(layer) == len(head) == 1):
+        raise UsageError(
+            "--step-by-step needs one --layer and one --head.", hint="For example: --layer 0 --head 1 --step-by-step"
+        )
+    capture: dict[str, Any] = {"value_weighted": options.value_weighted, **_max_memory(options)}
+    if {"layer", "head"} <= set(OPTIONS_OF_VIEWS[name]):
+        capture |= {"layers": layer, "heads": head}
+    if name == "overview":
+        capture |= {"queries": None if query is None else [query], "edit": edits}
+        tiles = loaded.look(text, options.target, overview=view.overview, tile_size=options.tile_size, **capture)
+        return CommandOutput(tiles)
+    # for a single head, queries and keys are captured too, so that cells can be expanded to their arithmetic
+    one_head = name == ATTENTION and layer and head and len(layer) == len(head) == 1
+    steps = ("weights", "query", "key") if one_head else ("weights",)
+    result = loaded.look(text, options.target, steps=steps, edit=None if name == EFFECT else edits, **capture)
+    result.merge_words = not options.subwords
+    if name == EFFECT:
+        shown = _effect(loaded, result, capture, edits, interventions)
+    elif name == ATTENTION:
+        detailed = bool(flags.out or flags.json or options.subwords or (layer and head))
+        shown = _attention(result, options, detailed)
+    else:
+        shown = _analysis(name, result, options)
+    tokens = f"{len(result.record.tokens)} tokens"
+    return CommandOutput(shown, suggestions=_suggestions(model, text, query), summary=tokens)
+
+
 def _effect(
-    loaded: Any, result: Any, capture: dict[str, Any], interventions: list[Any], flags: InterventionFlags
+    loaded: Any, result: Any, capture: dict[str, Any], edits: list[Any], interventions: InterventionFlags
 ) -> Result:
     """Return the effect of the interventions on the same text."""
-    changed = loaded.look(result.text, result.answer, edit=interventions, **capture)
-    options = {} if flags.data is None else {"data": flags.data}
-    return result.compare(changed, words=flags.word or (), **options)
+    changed = loaded.look(result.text, result.target_text, edit=edits, **capture)
+    data = {} if interventions.data is None else {"data": interventions.data}
+    return result.compare(changed, words=interventions.track or (), **data)
 
 
-def _text_view(result: Any, capture: dict[str, Any], query: str | None, view: ViewFlags, full: bool) -> Result:
-    """Return the requested view."""
-    if view.steps:
-        if not capture["layers"] or not capture["heads"]:
-            raise UsageError(
-                "--steps needs one --layer and one --head.", hint="For example: --layer 0 --head 1 --steps"
-            )
-        return result.work(capture["layers"][0], capture["heads"][0], query)
-    if view.align or view.known is not None:
-        return result.alignment(read_alignments(view.known)[0] if view.known is not None else ())
-    if view.lens or view.rollout:
-        return result.lens() if view.lens else result.rollout()
-    if query is not None:
-        return result.heads(query, view.top)
-    return result if full else result.brief(view.top)
+def _attention(result: Any, options: ViewOptions, detailed: bool) -> Result:
+    """Return the attention of a query word, the whole matrices, or a summary with the strongest links."""
+    if options.query is not None:
+        return result.heads(options.query, options.top or 5)
+    return result if detailed and options.top is None else result.summary(options.top or 5)
+
+
+def _analysis(name: str, result: Any, options: ViewOptions) -> Result:
+    """Return an analysis of the captured pass."""
+    if name == "step_by_step":
+        assert options.layer
+        assert options.head
+        return result.steps(options.layer[0], options.head[0], options.query)
+    if name == "align":
+        return result.alignment(read_alignments(options.gold)[0] if options.gold is not None else ())
+    return result.logit_lens() if name == "lens" else result.rollout()
+
+
+def _max_memory(options: ViewOptions) -> dict[str, Any]:
+    return {} if options.max_memory is None else {"max_memory": options.max_memory}
 
 
 def read_alignments(source: str) -> Sequence[Any]:
     """Return the reference alignments, one per line, as typed or from a file."""
     from peasy.inspection.alignment import parse_gold_pairs
 
-    return [parse_gold_pairs(line) for line in read_texts(source, "known")] or [parse_gold_pairs("")]
+    return [parse_gold_pairs(line) for line in read_texts(source, "gold")] or [parse_gold_pairs("")]
 
 
 def _suggestions(model: str, text: str, query: str | None) -> list[str]:

@@ -1,42 +1,88 @@
-"""`peasy models`: lists, describes and retrains models."""
+"""`peasy models`: lists, shows, deletes and retrains models."""
 
 from peasy.cli.command import CommandOutput, Flags
 from peasy.cli.confirm import confirm_callback
-from peasy.errors import UsageError
 
 
-def models(*model: str, run: str | None = None, flags: Flags = Flags()) -> CommandOutput:
-    """List the available models, describe one, or retrain a built-in one.
+def models(name: str | None = None, /, *, flags: Flags = Flags()) -> CommandOutput:
+    """List the available models, or show one; subcommands delete or retrain one.
 
     For example:
 
         peasy models
         peasy models stories
         peasy models ./my-model
+        peasy models rm my-model
         peasy models retrain words
-        peasy models --json
 
     Args:
-        model: Run name, folder, built-in model or Hugging Face hub id. Or: retrain and the name of a built-in model.
-        run: Run name or folder of the retrained model.
+        name: Model to show: run name, folder, built-in model or Hugging Face hub id.
+    """
+    return models_list(flags=flags) if name is None else models_show(name, flags=flags)
+
+
+def models_list(*, flags: Flags = Flags()) -> CommandOutput:
+    """List the available models: built-in, trained, imported, and in the Hugging Face cache.
+
+    For example:
+
+        peasy models list
+        peasy models list --json
     """
     from peasy.commands import models as commands
 
-    if not model:
-        result = commands.models()
-        first = next((card.name for card in result.models if not card.error), None)
-        return CommandOutput(result, suggestions=[f"peasy models {first}"] if first else ["peasy import FOLDER"])
-    if model[0] == "retrain" and len(model) == 2:
-        return _retrain(model[1], run, flags)
-    if len(model) > 1 or run is not None:
-        raise UsageError("peasy models takes one model, or: retrain NAME.", hint="See: peasy models --help")
-    return CommandOutput(commands.model(model[0], offline=flags.offline, ask=confirm_callback(flags)))
+    result = commands.models()
+    first = next((entry.name for entry in result.models if not entry.error), None)
+    return CommandOutput(result, suggestions=[f"peasy models show {first}"] if first else ["peasy import FOLDER"])
 
 
-def _retrain(name: str, run: str | None, flags: Flags) -> CommandOutput:
+def models_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
+    """Show the architecture of a model, and the card of a built-in one, without loading its weights.
+
+    For example:
+
+        peasy models show stories
+        peasy models show ./my-model --out model.html
+
+    Args:
+        name: Run name, folder, built-in model or Hugging Face hub id.
+    """
+    from peasy.commands import models as commands
+
+    return CommandOutput(commands.model(name, offline=flags.offline, confirm=confirm_callback(flags)))
+
+
+def models_rm(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
+    """Delete a trained or imported model; asks first unless --yes is given. Built-in models cannot be deleted.
+
+    For example:
+
+        peasy models rm my-model
+        peasy models rm my-model --yes
+
+    Args:
+        name: Run name or folder.
+    """
+    from peasy.commands import models as commands
+
+    return CommandOutput(commands.remove_model(name, yes=flags.yes, confirm=confirm_callback(flags)))
+
+
+def models_retrain(name: str, /, *, run: str | None = None, flags: Flags = Flags()) -> CommandOutput:
+    """Train a built-in model again from its recipe, and compare it with the one shipped; exit code 8 if it differs.
+
+    For example:
+
+        peasy models retrain words
+        peasy models retrain words --run my-words
+
+    Args:
+        name: Built-in model.
+        run: Run name or folder of the retrained model; default: a random name.
+    """
     from peasy.cli.train import TrainProgress
     from peasy.commands.retrain import retrain
 
     progress = TrainProgress(quiet=flags.quiet or flags.json)
-    result = retrain(name, run=run, hear=progress.show)
+    result = retrain(name, run=run, on_event=progress.show)
     return CommandOutput(result, exit_code=0 if result.passed else 8, summary=result.verdict)

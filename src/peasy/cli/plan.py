@@ -1,25 +1,25 @@
 """`peasy plan`: estimated time and memory of training."""
 
-from typing import Annotated, Any, Literal
+import shlex
+from typing import Literal
 
-from cyclopts import Parameter
-
-from peasy.cli.command import CommandOutput, Flags
+from peasy.cli.command import CommandOutput, Flags, StrList
+from peasy.cli.recipe_flags import RecipeFlags
 
 
 def plan(
     kind: str,
     *,
-    data: list[str] | None = None,
+    data: StrList = None,
     preset: Literal["tiny", "small", "base"] = "small",
     minutes: float | None = None,
     steps: int | None = None,
-    set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
     accelerators: int | None = None,
     flops: str | None = None,
     memory: str | None = None,
     bandwidth: str | None = None,
-    use: float = 0.4,
+    mfu: float = 0.4,
+    recipe: RecipeFlags = RecipeFlags(),
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Estimate the time and memory of training.
@@ -28,6 +28,7 @@ def plan(
 
         peasy plan gpt --data stories --minutes 2
         peasy plan translator --data locales --steps 1000 --preset tiny
+        peasy plan gpt --data my-texts/ --batch-size 64 --set model.d_model=256
         peasy plan gpt2 --accelerators 8 --flops 312T --memory 80GB --bandwidth 300GB/s
 
     With --data, speed is measured with a few training steps on this machine. For other hardware, give its
@@ -39,23 +40,22 @@ def plan(
         preset: Size of the model.
         minutes: Training time.
         steps: Number of training steps, instead of minutes.
-        set_: Override a setting of the recipe: batch=64, model.d_model=256, ...
         accelerators: Number of accelerators.
         flops: FLOP/s of each accelerator, such as 312T.
         memory: Memory of each accelerator, such as 80GB.
         bandwidth: Interconnect bandwidth of each accelerator, such as 300GB/s.
-        use: Model FLOPs utilization (MFU), from 0 to 1.
+        mfu: Model FLOPs utilization (MFU), from 0 to 1.
     """
     from peasy.commands.plan import plan as command
-    from peasy.config import apply_setting
 
-    settings: dict[str, Any] = {}
-    for setting in set_ or ():
-        settings = apply_setting(settings, setting)
     result = command(
         kind, data[0] if data and len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
-        seed=flags.seed, device=flags.device, settings=settings, accelerators=accelerators, flops=flops,
-        memory=memory, bandwidth=bandwidth, use=use,
+        seed=flags.seed, device=flags.device, accelerators=accelerators, flops=flops,
+        memory=memory, bandwidth=bandwidth, mfu=mfu, **recipe.as_kwargs(),
     )  # fmt: skip
-    data_flag = f" --data {' '.join(data)}" if data else ""
-    return CommandOutput(result, suggestions=[f"peasy train {kind}{data_flag} --preset {preset}"] if data else [])
+    if not data:
+        return CommandOutput(result)
+    budget = f" --minutes {minutes:g}" if minutes is not None else f" --steps {steps}" if steps is not None else ""
+    data_flags = "".join(f" --data {shlex.quote(source)}" for source in data)
+    command_line = f"peasy train {kind}{data_flags} --preset {preset}{budget}{recipe.as_args()}"
+    return CommandOutput(result, suggestions=[command_line])

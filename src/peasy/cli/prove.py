@@ -1,11 +1,8 @@
 """`peasy prove`: verifies execution paths of a model, or the user's own attention code."""
 
 import sys
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from peasy.cli.command import CommandOutput, Flags, TextSource, read_texts
+from peasy.cli.command import CommandOutput, Flags, StrList, TextSource, read_texts
 from peasy.cli.confirm import confirm_callback
 from peasy.cli.progress import ProgressLine
 
@@ -13,10 +10,10 @@ from peasy.cli.progress import ProgressLine
 def prove(
     model: str,
     *texts: TextSource,
-    prompt: Annotated[list[str] | None, Parameter(negative="")] = None,
+    prompt: StrList = None,
     call: str | None = None,
-    tokens: int = 128,
-    seconds: float = 60.0,
+    max_tokens: int = 128,
+    timeout: float = 60.0,
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Verify that all execution paths of a model agree, or check your own attention code.
@@ -38,21 +35,22 @@ def prove(
         texts: Texts to verify with; in a file or stdin (-), one per line.
         prompt: Same as texts, as a flag; can be repeated.
         call: How to call your function, with the names q, k, v, x, mask, heads, cache, ...
-        tokens: Maximum number of tokens of each text.
-        seconds: Time limit for your own code.
+        max_tokens: Maximum number of tokens of each text.
+        timeout: Time limit in seconds for your own code.
     """
     from peasy.commands.prove import prove as command
     from peasy.errors import UsageError
 
-    if tokens < 1 or seconds <= 0:
-        raise UsageError("--tokens and --seconds must be above 0.")
+    if max_tokens < 1 or timeout <= 0:
+        raise UsageError("--max-tokens and --timeout must be above 0.")
     rows = [line for source in (*texts, *(prompt or ())) for line in read_texts(source, "prove") if line.strip()]
     if (texts or prompt) and not rows:
         raise UsageError("The texts are empty.", hint=f'For example: peasy prove {model} "The pizza came out"')
     on_notice = None if flags.quiet or flags.json else lambda line: print(line, file=sys.stderr)
     result = command(
-        model, rows or None, call=call, tokens=tokens, seconds=seconds, seed=flags.seed or 0, device=flags.device,
-        offline=flags.offline, ask=confirm_callback(flags), tell=on_notice, progress=ProgressLine("verifying", flags),
+        model, rows or None, call=call, max_tokens=max_tokens, timeout=timeout, seed=flags.seed or 0,
+        device=flags.device, offline=flags.offline, confirm=confirm_callback(flags), announce=on_notice,
+        progress=ProgressLine("verifying", flags),
     )  # fmt: skip
     suggestions = [] if result.passed else [f"peasy prove {model} --out proof.html"]
     return CommandOutput(result, suggestions=suggestions, exit_code=0 if result.passed else 8, summary=result.verdict)

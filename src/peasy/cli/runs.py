@@ -1,16 +1,11 @@
-"""`peasy runs`: list, show, diff and delete training runs."""
-
-from typing import Literal
+"""`peasy runs`: lists, shows, compares and deletes training runs."""
 
 from peasy.cli.command import CommandOutput, Flags
 from peasy.cli.confirm import confirm_callback
-from peasy.errors import UsageError
-
-_NUM_NAMES = {"ls": 0, "show": 1, "diff": 2, "rm": 1}
 
 
-def runs(act: Literal["ls", "show", "diff", "rm"] = "ls", *names: str, flags: Flags = Flags()) -> CommandOutput:
-    """List training runs, show one, compare two, or delete one.
+def runs(*, flags: Flags = Flags()) -> CommandOutput:
+    """List the training runs; subcommands show one, compare two, or delete one.
 
     For example:
 
@@ -18,26 +13,73 @@ def runs(act: Literal["ls", "show", "diff", "rm"] = "ls", *names: str, flags: Fl
         peasy runs show quiet-fox
         peasy runs diff quiet-fox brave-owl
         peasy runs rm quiet-fox
+    """
+    return runs_list(flags=flags)
 
-    Args:
-        act: Action: ls, show, diff or rm.
-        names: One or two runs, by name or folder.
+
+def runs_list(*, flags: Flags = Flags()) -> CommandOutput:
+    """List the training runs.
+
+    For example:
+
+        peasy runs list
+        peasy runs list --json
     """
     from peasy.commands import runs as commands
 
-    if len(names) != _NUM_NAMES[act]:
-        expected = ("no name", "one name", "two names")[_NUM_NAMES[act]]
-        raise UsageError(f"runs {act} takes {expected}, not {len(names)}.", hint="See: peasy runs --help")
-    if act == "show":
-        result = commands.show_run(names[0])
-        finished = result.run.facts().state.startswith("finished")
-        return CommandOutput(result, suggestions=[] if finished else [result.run.resume_command()])
-    if act == "diff":
-        return CommandOutput(commands.diff_runs(*names))
-    if act == "rm":
-        return CommandOutput(commands.remove_run(names[0], yes=flags.yes, ask=confirm_callback(flags)))
     listed = commands.runs()
     first = next((run.name for run in listed.runs), None)
     return CommandOutput(
         listed, suggestions=[f"peasy runs show {first}"] if first else ["peasy train gpt --data stories"]
     )
+
+
+def runs_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
+    """Show a training run: settings, state, losses and samples.
+
+    For example:
+
+        peasy runs show quiet-fox
+        peasy runs show ./my-run --out run.html
+
+    Args:
+        name: Run, by name or folder.
+    """
+    from peasy.commands import runs as commands
+
+    result = commands.show_run(name)
+    finished = result.run.facts().state.startswith("finished")
+    return CommandOutput(result, suggestions=[] if finished else [result.run.resume_command()])
+
+
+def runs_diff(left: str, right: str, /, *, flags: Flags = Flags()) -> CommandOutput:
+    """Compare two training runs: settings and losses that differ.
+
+    For example:
+
+        peasy runs diff quiet-fox brave-owl
+        peasy runs diff quiet-fox ./my-run --json
+
+    Args:
+        left: Run, by name or folder.
+        right: Run to compare it with.
+    """
+    from peasy.commands import runs as commands
+
+    return CommandOutput(commands.diff_runs(left, right))
+
+
+def runs_rm(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
+    """Delete a training run with all its checkpoints; asks first unless --yes is given.
+
+    For example:
+
+        peasy runs rm quiet-fox
+        peasy runs rm quiet-fox --yes
+
+    Args:
+        name: Run, by name or folder.
+    """
+    from peasy.commands import runs as commands
+
+    return CommandOutput(commands.remove_run(name, yes=flags.yes, confirm=confirm_callback(flags)))

@@ -1,9 +1,11 @@
 """Sampling flags: temperature, top-k, top-p, penalties, stop strings."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from cyclopts import Group, Parameter
+
+from peasy.cli.command import StrList
 
 SAMPLING_GROUP = Group("Sampling", sort_key=50)
 
@@ -11,7 +13,7 @@ SAMPLING_GROUP = Group("Sampling", sort_key=50)
 @Parameter(name="*", group=SAMPLING_GROUP)
 @dataclass(frozen=True, kw_only=True)
 class SamplingFlags:
-    """Sampling flags; the same names as in `peasy.generation.Sampling`."""
+    """Sampling flags; the same names as in `peasy.generation.sampling.SamplingParams`."""
 
     temperature: float = 0.0
     "Sampling temperature; 0 is greedy decoding."
@@ -27,7 +29,7 @@ class SamplingFlags:
     "Subtracted from the logit of every token generated before."
     frequency_penalty: float = 0.0
     "Subtracted from the logit of a token for each time it was generated."
-    stop: Annotated[list[str] | None, Parameter(negative="")] = None
+    stop: StrList = None
     "Stop string; generation ends before it. Can be repeated."
 
     def as_kwargs(self) -> dict[str, Any]:

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from peasy.cli.command import CommandOutput, DocumentResult, Flags
+from peasy.cli.command import CommandOutput, DocumentResult, Flags, StrList, Switch
 from peasy.errors import UsageError
 from peasy.extras import require_extra
 from peasy.views.document import Document, Paragraph
 
 if TYPE_CHECKING:
     from peasy.server.model_registry import ModelRegistry
-
-Switch = Annotated[bool, Parameter(negative="", show_default=False)]
-StrList = Annotated[list[str] | None, Parameter(negative="")]
 
 
 def serve(
@@ -26,10 +23,10 @@ def serve(
     api_key: Annotated[str | None, Parameter(show_default=False)] = None,
     allow_host: StrList = None,
     max_queue: int = 256,
-    max_batch: int = 32,
-    memory: str = "8GB",
+    max_num_seqs: int = 32,
+    max_memory: str = "8GB",
     weights: Literal["auto", "float32", "bfloat16", "int8"] = "auto",
-    drain: float = 30.0,
+    shutdown_timeout: float = 30.0,
     log_prompts: Switch = False,
     flags: Flags = Flags(),
 ) -> CommandOutput:
@@ -58,15 +55,17 @@ def serve(
         api_key: API key that clients must send: Authorization: Bearer KEY. Better set as PEASY_API_KEY.
         allow_host: Host name that requests may use besides localhost; can be repeated.
         max_queue: Maximum number of queued requests per model; more get HTTP 429 with Retry-After.
-        max_batch: Maximum batch size.
-        memory: Memory limit for the weights of all loaded models; the least recently used one is unloaded.
+        max_num_seqs: Maximum number of sequences in a batch.
+        max_memory: Memory limit for the weights of all loaded models; the least recently used one is unloaded.
         weights: Weight format for inference; float32 is exact, int8 is smaller and faster.
-        drain: Seconds that running requests have to finish at shutdown.
+        shutdown_timeout: Seconds that running requests have to finish at shutdown.
         log_prompts: Include prompts in the log.
     """
     require_extra("torch")
     hosts = tuple(allow_host or ())
-    settings = _ServerSettings(host, port, api_key, hosts, max_queue, max_batch, memory, weights, drain, log_prompts)
+    settings = _ServerSettings(
+        host, port, api_key, hosts, max_queue, max_num_seqs, max_memory, weights, shutdown_timeout, log_prompts
+    )
     return settings.run_server(models, flags)
 
 
@@ -79,10 +78,10 @@ class _ServerSettings:
     api_key: str | None
     allowed_hosts: tuple[str, ...]
     max_queue: int
-    max_batch: int
-    memory_limit: str
+    max_num_seqs: int
+    max_memory: str
     weights: str
-    drain: float
+    shutdown_timeout: float
     log_prompts: bool
 
     def run_server(self, models: tuple[str, ...], flags: Flags) -> CommandOutput:
@@ -101,8 +100,8 @@ class _ServerSettings:
                 f"Listening on {self.host} without an API key would let anyone use this server.", hint=hint
             )
         limits, memory = (
-            EngineLimits(max_queued_requests=self.max_queue, max_num_seqs=self.max_batch),
-            parse_bytes(self.memory_limit),
+            EngineLimits(max_queued_requests=self.max_queue, max_num_seqs=self.max_num_seqs),
+            parse_bytes(self.max_memory),
         )
         limit_memory_growth()
         registry = ModelRegistry(models, memory_bytes=memory, limits=limits, weights=self.weights, device=flags.device)
@@ -115,10 +114,10 @@ class _ServerSettings:
         run_server(
             app,
             listening,
-            self.drain,
+            self.shutdown_timeout,
             lambda: _print_status(f"Serving {served} at {address} (press Ctrl-C to stop)", flags),
         )
-        return _stopped(address, list(registry.names), sum(app.state.meter.requests.values()), flags)
+        return _stopped(address, list(registry.names), sum(app.state.metrics.requests.values()), flags)
 
     def _build_app(self, registry: "ModelRegistry", public: bool) -> Any:
         from peasy.server.app import build_app
@@ -126,8 +125,8 @@ class _ServerSettings:
 
         hosts = (*LOOPBACK, self.host, *self.allowed_hosts, *([socket.gethostname()] if public else ()))
         return build_app(
-            registry, pages=False, api_key=self.api_key, allowed_hosts=hosts, allow_ip_hosts=public, max_pending=self.max_queue,
-            log_prompts=self.log_prompts,
+            registry, pages=False, api_key=self.api_key, allowed_hosts=hosts, allow_ip_hosts=public,
+            max_pending=self.max_queue, log_prompts=self.log_prompts,
         )  # fmt: skip
 
 

@@ -1,10 +1,12 @@
 """Default values of flags from the environment, ./peasy.toml and the user's config file.
 
-A config file has global flags at the top and one table per command:
+A config file has global flags at the top, one table per command, and tables in it for subcommands:
 
     no-color = true
     [explain]
     decimals = 2
+    [runs.rm]
+    yes = true
 """
 
 import dataclasses
@@ -49,20 +51,31 @@ class ConfigFile:
         if not self.path.is_file():
             return
         global_flags, tables = self._read()
-        command = commands[0] if commands else ""
-        self._fill(arguments, tables.get(command, {}), prefix=f"{self.path}: {command}.")
+        table = tables.get(commands[0] if commands else "", {})
+        if len(commands) > 1:
+            self._fill(arguments, table.get(commands[1], {}), prefix=f"{self.path}: {'.'.join(commands)}.")
+        own = {key: value for key, value in table.items() if not isinstance(value, dict)}
+        self._fill(arguments, own, prefix=f"{self.path}: {''.join(commands[:1])}.")
         self._fill(arguments, global_flags, prefix=f"{self.path}: ")
 
     def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        data = {key.replace("_", "-"): value for key, value in load(self.path).items()}
+        data = _with_dashes(load(self.path))
         flags = [field.name.replace("_", "-") for field in dataclasses.fields(Flags)]
-        commands = [command.name for command in COMMANDS]
-        for key, value in data.items():
-            known = commands if isinstance(value, dict) else flags
+        commands = {command.name: command for command in COMMANDS}
+        self._check_keys(data, flags, list(commands), "")
+        tables = {key: _with_dashes(value) for key, value in data.items() if key in commands}
+        for name, table in tables.items():
+            subcommands = [subcommand.name for subcommand in commands[name].subcommands]
+            if subcommands:  # its own flags would not fit its subcommands
+                self._check_keys(table, flags, subcommands, f"{name}.")
+        return {k: v for k, v in data.items() if k in flags}, tables
+
+    def _check_keys(self, table: dict[str, Any], flags: list[str], subtables: list[str], prefix: str) -> None:
+        for key, value in table.items():
+            known = subtables if isinstance(value, dict) else flags
             if key not in known:
                 hint = did_you_mean(key, known) or f"Known keys: {', '.join(known)}."
-                raise InvalidInput(f"{self.path}: {key}: unknown key.", hint=hint)
-        return {k: v for k, v in data.items() if k in flags}, {k: v for k, v in data.items() if k in commands}
+                raise InvalidInput(f"{self.path}: {prefix}{key}: unknown key.", hint=hint)
 
     def _fill(self, arguments: ArgumentCollection, settings: dict[str, Any], prefix: str) -> None:
         by_name = {name: argument for argument in arguments for name in argument.names}
@@ -72,5 +85,10 @@ class ConfigFile:
                 hint = did_you_mean(key, [name.lstrip("-") for name in by_name])
                 raise InvalidInput(f"{prefix}{key}: unknown key.", hint=hint)
             if not by_name[flag].tokens:
-                text = str(value).lower() if isinstance(value, bool) else str(value)
-                by_name[flag].append(Token(keyword=f"{prefix}{key}", value=text, source=str(self.path)))
+                for item in value if isinstance(value, list) else [value]:
+                    text = str(item).lower() if isinstance(item, bool) else str(item)
+                    by_name[flag].append(Token(keyword=f"{prefix}{key}", value=text, source=str(self.path)))
+
+
+def _with_dashes(table: dict[str, Any]) -> dict[str, Any]:
+    return {key.replace("_", "-"): value for key, value in table.items()}

@@ -26,6 +26,6 @@ def start(*, flags: Flags = Flags()) -> CommandOutput:
     )
     return CommandOutput(
         DocumentResult(
-            Document(title, parts), {"try": [{"command": line, "does": result} for line, result in _SUGGESTIONS]}
+            Document(title, parts), {"try": [{"command": line, "description": result} for line, result in _SUGGESTIONS]}
         )
     )

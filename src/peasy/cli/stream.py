@@ -39,15 +39,19 @@ class TextStream:
 
 def print_event(event: Any, tokenizer: "Tokenizer") -> None:
     """Print one line of JSON for a token or a finish event; forward-pass events are skipped."""
-    if hasattr(event, "sampled"):
-        chosen = event.chosen
+    from peasy.generation.request import Ended, Token
+
+    if isinstance(event, Token):
+        sampled = event.sampled
         line = {
-            "event": "token", "text_number": event.choice, "place": event.place, "id": chosen.id,
-            "piece": tokenizer.piece(chosen.id), "text": event.text, "logprob": chosen.logprob,
+            "event": "token", "index": event.choice, "position": event.index, "id": sampled.id,
+            "piece": tokenizer.piece(sampled.id), "text": event.text, "logprob": sampled.logprob,
         }  # fmt: skip
-    elif hasattr(event, "finish_reason"):
+    elif isinstance(event, Ended):
         error = None if event.error is None else event.error.message
-        line = {"event": "ended", "text_number": event.choice, "reason": event.reason, "text": event.text}
+        line = {
+            "event": "finished", "index": event.choice, "finish_reason": event.reason, "text": event.text,
+        }  # fmt: skip
         line |= {} if error is None else {"error": error}
     else:
         return

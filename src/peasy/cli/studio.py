@@ -2,15 +2,10 @@
 
 import sys
 import webbrowser
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from peasy.cli.command import CommandOutput, DocumentResult, Flags
+from peasy.cli.command import CommandOutput, DocumentResult, Flags, Switch
 from peasy.extras import require_extra
 from peasy.views.document import Document, Paragraph
-
-Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
 def studio(

@@ -19,5 +19,5 @@ def tokenize(model: str, text: TextArg, *, flags: Flags = Flags()) -> CommandOut
     """
     from peasy.commands.tokenize import tokenize as command
 
-    result = command(model, text, offline=flags.offline, ask=confirm_callback(flags))
+    result = command(model, text, offline=flags.offline, confirm=confirm_callback(flags))
     return CommandOutput(result, summary=f"{len(result.encoding)} tokens")

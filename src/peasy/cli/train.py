@@ -5,11 +5,12 @@ import sys
 import time
 from pathlib import Path
 from signal import SIGINT
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cyclopts import Parameter
-
-from peasy.cli.command import CommandOutput, Flags
+from peasy.cli.command import CommandOutput, Flags, StrList, Switch
+from peasy.cli.plan import plan
+from peasy.cli.recipe_flags import RecipeFlags
+from peasy.errors import UsageError
 from peasy.render.json import to_plain
 from peasy.views.run import format_duration
 
@@ -23,15 +24,16 @@ ModelKind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translato
 def train(
     kind: ModelKind,
     *,
-    data: list[str] | None = None,
+    data: StrList = None,
     preset: Literal["tiny", "small", "base"] | None = None,
     minutes: float | None = None,
     steps: int | None = None,
-    processes: int | None = None,
+    num_processes: int | None = None,
     run: str | None = None,
-    from_: Annotated[str | None, Parameter(name="--from")] = None,
-    set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
-    resume: Annotated[bool, Parameter(negative="")] = False,
+    init_from: str | None = None,
+    resume: Switch = False,
+    dry_run: Switch = False,
+    recipe: RecipeFlags = RecipeFlags(),
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Train a model on built-in or your own data.
@@ -41,9 +43,11 @@ def train(
         peasy train gpt --data stories --minutes 2
         peasy train gpt --data my-texts/ --preset base --run my-model
         peasy train translator --data locales:en-fr
-        peasy train encoder --data pairs.tsv --from my-encoder
-        peasy train gpt --data book.txt --steps 500 --set tokenizer.by=characters --set keep=5
-        peasy train gpt --data my-texts/ --processes 2
+        peasy train encoder --data pairs.tsv --init-from my-encoder
+        peasy train gpt --data book.txt --steps 500 --lr 0.003 --batch-size 32
+        peasy train gpt --data book.txt --set tokenizer.algorithm=characters
+        peasy train gpt --data book.txt --config settings.toml --dry-run
+        peasy train gpt --data my-texts/ --num-processes 2
         peasy train gpt --run my-model --resume
 
     Ctrl-C saves a checkpoint and prints the command to resume; a second Ctrl-C exits at once.
@@ -54,25 +58,26 @@ def train(
         preset: Size of the model and its training recipe; default: small.
         minutes: Time budget; the learning-rate schedule is stretched over it.
         steps: Number of training steps, instead of minutes.
-        processes: Number of data-parallel processes on this machine.
+        num_processes: Number of data-parallel processes on this machine.
         run: Name or folder of the run; default: a random name.
-        from_: Fine-tune this model: start from its weights, with its tokenizer.
-        set_: Override a setting of the recipe: optimizer.lr=0.01, model.dropout=0.1, keep=5, compile=true, ...
+        init_from: Fine-tune this model: start from its weights, with its tokenizer.
         resume: Resume the run from its last checkpoint.
+        dry_run: Print the estimated time and memory, as peasy plan does, and train nothing.
     """
+    if dry_run:
+        unsupported = {"--resume": resume, "--init-from": init_from, "--num-processes": num_processes}
+        if given := [flag for flag, value in unsupported.items() if value]:
+            raise UsageError(f"--dry-run does not support {given[0]}.", hint="Leave out one of them.")
+        return plan(kind, data=data, preset=preset or "small", minutes=minutes, steps=steps, recipe=recipe, flags=flags)
     from peasy.commands.train import train_events
-    from peasy.config import apply_setting
     from peasy.training.signals import stop_on_signal
 
-    settings: dict[str, Any] = {}
-    for setting in set_ or ():
-        settings = apply_setting(settings, setting)
     output = _JsonLines() if flags.json else TrainProgress(quiet=flags.quiet)
     with stop_on_signal() as stop:
         events = train_events(
             kind, data[0] if data and len(data) == 1 else data, preset=preset, minutes=minutes, steps=steps,
-            seed=flags.seed, device=flags.device, processes=processes, run=run, from_=from_, settings=settings,
-            resume=resume, progress=_TokenizingProgress(stop, quiet=flags.quiet or flags.json),
+            seed=flags.seed, device=flags.device, num_processes=num_processes, run=run, init_from=init_from,
+            resume=resume, progress=_TokenizingProgress(stop, quiet=flags.quiet or flags.json), **recipe.as_kwargs(),
         )  # fmt: skip
         for event in events:
             output.show(event)
@@ -133,7 +138,7 @@ class TrainProgress:
             self.last_update = time.monotonic()
             self._update_line(_progress_line(event, self.validation_loss))
         elif isinstance(event, Finished):
-            self._print_line(f"finished after {event.step:,} steps in {format_duration(event.elapsed)}")
+            self._print_line(f"finished after {event.step:,} steps in {format_duration(event.elapsed_seconds)}")
 
     def _print_line(self, line: str) -> None:
         if not self.quiet:
@@ -145,7 +150,7 @@ class TrainProgress:
 
 
 def _start_line(event: Any) -> str:
-    line = f"run {event.run.name} · seed {event.seed} · {event.parameters:,} parameters · {event.precision}"
+    line = f"run {event.run.name} · seed {event.seed} · {event.num_parameters:,} parameters · {event.precision}"
     if event.step:
         line += f" · resumed after step {event.step:,}"
     return f"{line}\n! {event.warning}" if event.warning else line
@@ -166,8 +171,9 @@ def _export_warning(run: Path) -> str:
 
 def _progress_line(event: Any, validation_loss: float | None) -> str:
     validation = "" if validation_loss is None else f" · validation {validation_loss:.3f}"
-    left = format_duration(event.left)
-    return f"step {event.step:,} · loss {event.loss:.3f}{validation} · {event.rate:,.0f} tokens/s · {left} left"
+    left = format_duration(event.eta_seconds)
+    rate = f"{event.tokens_per_second:,.0f} tokens/s"
+    return f"step {event.step:,} · loss {event.loss:.3f}{validation} · {rate} · {left} left"
 
 
 def _one_line(text: str, limit: int = 60) -> str:

@@ -1,10 +1,8 @@
 """`peasy translate`: translation with beam search and word alignment."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
-
-from peasy.cli.command import CommandOutput, Flags, TextSource, read_texts
+from peasy.cli.command import CommandOutput, CountFlag, Flags, Switch, TextSource, read_texts
 from peasy.cli.confirm import confirm_callback
 from peasy.cli.look import read_alignments
 from peasy.cli.progress import ProgressLine
@@ -14,10 +12,10 @@ def translate(
     model: str,
     text: TextSource = None,
     *,
-    beam: int = 1,
-    n: int = 1,
-    align: Annotated[bool, Parameter(negative="")] = False,
-    known: str | None = None,
+    num_beams: int = 1,
+    n: CountFlag = 1,
+    align: Switch = False,
+    gold: str | None = None,
     max_tokens: int | None = None,
     length_penalty: float = 1.0,
     flags: Flags = Flags(),
@@ -27,9 +25,9 @@ def translate(
     For example:
 
         peasy translate locales-fr "3 days ago"
-        peasy translate locales-fr "3 days ago" --beam 4 --n 3
+        peasy translate locales-fr "3 days ago" --num-beams 4 -n 3
         peasy translate locales-fr "3 days ago" --align --out alignment.html
-        peasy translate locales-fr "3 days ago" --known "0-1 2-0"
+        peasy translate locales-fr "3 days ago" --gold "0-1 2-0"
         peasy translate locales-fr sentences.txt > translations.txt
         echo "3 days ago" | peasy translate locales-fr -
 
@@ -38,10 +36,10 @@ def translate(
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id.
         text: Text to translate; in a file or stdin (-), one per line.
-        beam: Number of beams; 1 is greedy decoding.
+        num_beams: Number of beams; 1 is greedy decoding.
         n: Number of translations to show, with their scores.
         align: Show the word alignment, from cross-attention.
-        known: Reference alignment as source-target pairs (0-0 1-2), or a file with one line per text; heads are ranked
+        gold: Reference alignment as source-target pairs (0-0 1-2), or a file with one line per text; heads are ranked
             by their agreement with it.
         max_tokens: Maximum number of tokens; default: about three times the length of the source.
         length_penalty: Length penalty of beam search; above 0 favours longer translations.
@@ -49,12 +47,12 @@ def translate(
     from peasy.commands.translate import translate as command
 
     texts = read_texts(text, "translate")
-    options: dict[str, Any] = {"beam": beam, "n": n, "length_penalty": length_penalty}
+    options: dict[str, Any] = {"num_beams": num_beams, "n": n, "length_penalty": length_penalty}
     if max_tokens is not None:
         options["max_tokens"] = max_tokens
     result = command(
-        model, texts, align=align, known=() if known is None else read_alignments(known), device=flags.device,
-        offline=flags.offline, ask=confirm_callback(flags), progress=ProgressLine("translating", flags), **options,
+        model, texts, align=align, gold=() if gold is None else read_alignments(gold), device=flags.device,
+        offline=flags.offline, confirm=confirm_callback(flags), progress=ProgressLine("translating", flags), **options,
     )  # fmt: skip
     if len(texts) == 1:
         if result.translations[0].error is not None:

@@ -1,11 +1,11 @@
-"""Usage errors: unknown commands and flags, with suggestions."""
+"""Usage errors: unknown commands, subcommands and flags, with suggestions."""
 
 from collections.abc import Sequence
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
 from peasy.cli.command import STDIN
-from peasy.cli.command_table import COMMANDS
+from peasy.cli.command_table import COMMANDS, Command, find_command
 from peasy.errors import UsageError, did_you_mean
 
 
@@ -20,11 +20,23 @@ def unknown_command(name: str) -> UsageError:
     )
 
 
+def unknown_subcommand(command: Command, name: str) -> UsageError:
+    """Return the error for an unknown subcommand, with the known ones."""
+    names = [subcommand.name for subcommand in command.subcommands]
+    if not names:
+        return UsageError(f"{command.path} has no subcommands.", hint=f"See: peasy {command.path} --help")
+    near = did_you_mean(name, names) or f"Known: {', '.join(names)}."
+    return UsageError(f'{command.path} has no subcommand "{name}".', hint=f"{near}\nSee: peasy {command.path} --help")
+
+
 def usage_error(error: CycloptsError, args: Sequence[str]) -> UsageError:
     """Convert a cyclopts error to a UsageError that points to the help."""
-    command = args[0] if args and not args[0].startswith("-") else ""
-    help_command = " ".join(filter(None, ["peasy", command, "--help"]))
-    message, hint = _describe(error, command or "peasy")
+    command = find_command(args, COMMANDS)
+    path = command.path if command else ""
+    if command is not None and command.subcommands and isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return unknown_subcommand(command, _as_typed(error.unused_tokens[0]))
+    help_command = " ".join(filter(None, ["peasy", path, "--help"]))
+    message, hint = _describe(error, path or "peasy")
     return UsageError(message, hint="\n".join(filter(None, [hint, f"See: {help_command}"])))
 
 
@@ -32,6 +44,7 @@ def _describe(error: CycloptsError, command: str) -> tuple[str, str | None]:
     if isinstance(error, UnknownOptionError):
         flag = (error.token.keyword or error.token.value).partition("=")[0]
         names = [name for argument in error.argument_collection for name in argument.names if name.startswith("-")]
+        names = [name for name in names if name == "-n" or len(name) > 3]  # one name each: no short forms, no --n
         return f"{command} has no flag {flag}.", did_you_mean(flag, names)
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         name = error.keyword or error.argument.name
@@ -39,7 +52,12 @@ def _describe(error: CycloptsError, command: str) -> tuple[str, str | None]:
         positional = error.argument.field_info.is_positional and not by_keyword
         return f"{command} needs {name.lstrip('-').upper() if positional else 'a value for ' + name}.", None
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-        return f'{command}: unexpected argument "{error.unused_tokens[0]}".', "Put a text of several words in quotes."
+        word = _as_typed(error.unused_tokens[0])
+        return f'{command}: unexpected argument "{word}".', "Put a text of several words in quotes."
     error.verbose = False
     message, _, near = str(error).partition(" Did you mean ")
     return message, f"Did you mean {near}" if near else None
+
+
+def _as_typed(word: str) -> str:
+    return "-" if word == STDIN else word

@@ -19,9 +19,9 @@ from peasy.views.document import Document, Paragraph
 class WordOrder:
     """Alignment links and word order of a translation; words are indexed as displayed.
 
-    `partners` are links (source word, target word): the source word with the largest weight for each target word.
-    `crossings` are pairs of target words whose source words are in reverse order. `left` are source words without a
-    link, `shared` those with several.
+    `links` are (source word, target word): the source word with the largest weight for each target word. `crossings`
+    are pairs of target words whose source words are in reverse order. `unaligned` are source words without a link,
+    `multiply_aligned` those with several.
     """
 
     links: tuple[tuple[int, int], ...]
@@ -65,10 +65,10 @@ class AlignResult(Result):
             "model": alignment.model,
             "kind": self.kind,
             "source": _tokens_data(alignment.source),
-            "answer": _tokens_data(alignment.target),
+            "target": _tokens_data(alignment.target),
             "layer": alignment.path.layer,
             "head": alignment.head,
-            "best": {"layer": alignment.scores[0].path.layer, "head": alignment.scores[0].head},
+            "best_head": {"layer": alignment.scores[0].path.layer, "head": alignment.scores[0].head},
             "heads": heads,
             "weights": to_plain(alignment.weights),
             "order": to_plain(self.word_order),
@@ -77,7 +77,7 @@ class AlignResult(Result):
         }
 
     def __repr__(self) -> str:
-        return f"Aligned({self.alignment.model}: {self.alignment.target.text!r})"
+        return f"AlignResult({self.alignment.model}: {self.alignment.target.text!r})"
 
 
 def align(
@@ -85,13 +85,13 @@ def align(
 ) -> AlignResult:
     """Align the words of a translation with its source, by the best head or by the given layer and head.
 
-    Without an `answer` the model translates `text` itself, greedily.
+    Without a `target` the model translates `text` itself, greedily.
     """
     if not loaded.model.is_encoder_decoder:
         raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Choose a translator.")
     result = loaded.look(text, target)
-    written = result.labelled_input.outputs or result.record.tokens
-    alignment: Alignment = result.alignment((), layer, head, anchors=find_anchors(result.record.tokens, written)).record
+    outputs = result.labelled_input.outputs or result.record.tokens
+    alignment: Alignment = result.alignment((), layer, head, anchors=find_anchors(result.record.tokens, outputs)).record
     return AlignResult(loaded.kind, alignment, word_order(alignment))
 
 
@@ -136,11 +136,16 @@ def _has_letters(word: str) -> bool:
 
 
 def _tokens_data(tokens: Tokens) -> dict[str, Any]:
-    return {"text": tokens.text, "words": list(tokens.words), "real": _word_positions(tokens), "tokens": len(tokens)}
+    return {
+        "text": tokens.text,
+        "words": list(tokens.words),
+        "word_positions": _word_positions(tokens),
+        "tokens": len(tokens),
+    }
 
 
 def _score_data(score: AlignmentScore) -> dict[str, float | None]:
-    return {name: to_plain(getattr(score, name)) for name in ("right", "monotony", "sharpness")}
+    return {name: to_plain(getattr(score, name)) for name in ("accuracy", "monotonicity", "sharpness")}
 
 
 def _pluralise(number: int, noun: str) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from peasy.commands.load import LoadedModel
     from peasy.inspection.results import Alignment
 
-CARD_KEY = "aligns"
+CARD_KEY = "alignment_head"
 """Key of [layer, head] in a model card."""
 
 MAX_PAIRS = 48

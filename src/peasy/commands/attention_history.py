@@ -1,4 +1,4 @@
-"""Attention over training: maps of a fixed probe sentence at every checkpoint of a run."""
+"""Attention over training: maps of the tracked sentence at every checkpoint of a run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from peasy.views.document import Document
 
 
 def attention_history(run: str | Path) -> AnalysisResult:
-    """Return the attention of a run's probe sentence at every checkpoint, first to last."""
+    """Return the attention of a run's tracked sentence at every checkpoint, first to last."""
     from peasy.training.attention_snapshots import read_snapshots
 
     folder = _run_folder(run)
@@ -44,7 +44,7 @@ def attention_history(run: str | Path) -> AnalysisResult:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class AttentionHistoryResult(Result):
-    """Weights of one attention module at every checkpoint; `places` lists all recorded modules."""
+    """Weights of one attention module at every checkpoint; `module_paths` lists all recorded modules."""
 
     history: AttentionHistory
     module_paths: tuple[str, ...]
@@ -59,19 +59,19 @@ class AttentionHistoryResult(Result):
         weights = self.history.checkpoints[-1].weights[_parse_module_path(self.module_path)]
         steps = [frame.step for frame in self.history.checkpoints]
         modules = {
-            "places": list(self.module_paths),
-            "place": self.module_path,
+            "module_paths": list(self.module_paths),
+            "module_path": self.module_path,
             "heads": len(weights),
             "caveat": self.history.caveat,
         }
         return {"run": self.history.run, "text": self.history.tokens.text, "steps": steps, **modules}
 
     def __repr__(self) -> str:
-        return f"Scene({self.history.run}: {self.module_path})"
+        return f"AttentionHistoryResult({self.history.run}: {self.module_path})"
 
 
 def module_attention_history(run: str | Path, module_path: str | None = None) -> AttentionHistoryResult:
-    """Return one attention module of a run's probe sentence at every checkpoint; by default that of the last layer."""
+    """Return one attention module of a run's tracked sentence at every checkpoint; by default the last layer's."""
     history: AttentionHistory = attention_history(run).record
     modules = tuple(f"{path.stack}.{path.layer}.{path.part}" for path in history.checkpoints[-1].weights)
     if module_path is not None and module_path not in modules:

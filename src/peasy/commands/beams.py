@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import Result
+from peasy.errors import check_keywords
 from peasy.views.beams import BeamNode, beams_document
 from peasy.views.document import Document
 
@@ -18,7 +19,7 @@ TokenIds = tuple[int, ...]
 
 @dataclass(frozen=True, repr=False)
 class BeamTreeResult(Result):
-    """Beam search tree: `branches` with parents before children; `found` holds (text, score), best first."""
+    """Beam search tree: `branches` with parents before children; `hypotheses` are (text, score), best first."""
 
     model: str
     source: str
@@ -42,21 +43,21 @@ class BeamTreeResult(Result):
         return {
             "model": self.model,
             "source": self.source,
-            "width": self.num_beams,
-            "found": texts,
+            "num_beams": self.num_beams,
+            "hypotheses": texts,
             "branches": branches,
         }
 
     def __repr__(self) -> str:
-        return f"BeamsResult({self.model}: {len(self.branches)} branches, {self.best!r})"
+        return f"BeamTreeResult({self.model}: {len(self.branches)} branches, {self.best!r})"
 
 
 def beams(
-    loaded: LoadedModel, text: str, *, beam: int = 4, max_tokens: int | None = None, **how: Any
+    loaded: LoadedModel, text: str, *, num_beams: int = 4, max_tokens: int | None = None, **options: Any
 ) -> BeamTreeResult:
-    """Run beam search with `beam` beams and keep every prefix that was extended.
+    """Run beam search with `num_beams` beams and keep every prefix that was extended.
 
-    `how`: length_penalty and patience. `max_tokens` defaults to 3 * prompt length + 16, within the model's context.
+    `options`: length_penalty and early_stopping. `max_tokens` defaults to 3 * prompt length + 16, within the context.
     """
     from peasy.commands.trace import prompt_tokens
     from peasy.generation.beam_search import BeamSearchParams, beam_search
@@ -66,7 +67,8 @@ def beams(
     context = getattr(loaded.model.config, "max_seq_len", None) or 10**9
     max_new_tokens = max_tokens or min(3 * len(source or prompt) + 16, max(context - len(prompt), 1))
     traced = TracingModel(loaded.model, top_keys=0, top_tokens=1, layers=[])
-    settings = BeamSearchParams(num_beams=beam, n=beam, max_tokens=max_new_tokens, **how)
+    check_keywords("beams", options, ("num_beams", "max_tokens", "length_penalty", "early_stopping"))
+    settings = BeamSearchParams(num_beams=num_beams, n=num_beams, max_tokens=max_new_tokens, **options)
     source_ids = None if source is None else [list(source.ids)]
     result = beam_search(cast(Any, traced), [list(prompt.ids)], settings, source=source_ids)[0]
     if result.error is not None:
@@ -74,14 +76,14 @@ def beams(
     tokenizer = loaded.output_tokenizer()
     texts = tuple((tokenizer.decode(hypothesis.ids), hypothesis.score) for hypothesis in result.hypotheses)
     return BeamTreeResult(
-        loaded.name, text, beam, build_beam_tree(loaded, traced, prompt.ids, result.hypotheses), texts
+        loaded.name, text, num_beams, build_beam_tree(loaded, traced, prompt.ids, result.hypotheses), texts
     )
 
 
 def build_beam_tree(
     loaded: LoadedModel, model: "TracingModel", prompt_ids: TokenIds, hypotheses: "tuple[Hypothesis, ...]"
 ) -> tuple[BeamNode, ...]:
-    """Return the tree of all prefixes that continue the prompt `start`, and of the finished hypotheses."""
+    """Return the tree of all prefixes that continue the prompt, and of the finished hypotheses."""
     ranks = {hypothesis.ids: rank for rank, hypothesis in enumerate(hypotheses)}
     extended = [ids[len(prompt_ids) :] for ids in model.steps if len(ids) > len(prompt_ids)]
     prefixes = sorted({*extended, *ranks}, key=lambda ids: (len(ids), ids))
@@ -94,8 +96,8 @@ def build_beam_tree(
         logprob = float(model.steps[(*prompt_ids, *ids[:-1])].logprobs[ids[-1]])
         totals[ids], indices[ids] = totals[ids[:-1]] + logprob, len(branches)
         rank = ranks.get(ids)
-        fate = "ended" if rank is not None else "went on" if ids in parents else "dropped"
+        status = "finished" if rank is not None else "extended" if ids in parents else "pruned"
         is_best = ids == best_ids[: len(ids)]
         piece = loaded.output_tokenizer().piece(ids[-1])
-        branches.append(BeamNode(indices[ids[:-1]], len(ids), piece, exp(logprob), totals[ids], fate, rank, is_best))
+        branches.append(BeamNode(indices[ids[:-1]], len(ids), piece, exp(logprob), totals[ids], status, rank, is_best))
     return tuple(branches)

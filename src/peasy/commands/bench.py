@@ -26,7 +26,7 @@ OnStatus = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Throughput:
-    """Tokens per second of one weight format, phase and batch size: median, minimum and maximum of all rounds."""
+    """Tokens per second of one weight format, phase and batch size: median, minimum and maximum of all repeats."""
 
     weight_format: str
     phase: str
@@ -38,7 +38,7 @@ class Throughput:
 
 @dataclass(frozen=True, repr=False)
 class BenchResult(Result):
-    """Result of `bench`: `speeds` are tokens per second of the whole batch."""
+    """Result of `bench`: `throughputs` are tokens per second of the whole batch."""
 
     name: str
     parameters: int
@@ -54,82 +54,87 @@ class BenchResult(Result):
         )
         notes = [Paragraph(line, "note") for line in (*self.description, self.machine)]
         title = f"{self.name}: {self.parameters:,} parameters"
-        return Document(title, (Table(("weights", "does", "batch", "tokens/s", "all rounds"), rows), *notes))
+        return Document(title, (Table(("weights", "phase", "batch size", "tokens/s", "all repeats"), rows), *notes))
 
     def data(self) -> dict[str, Any]:
         """The measurements as plain data."""
         return {
             "model": self.name,
             "parameters": self.parameters,
-            "speeds": [asdict(speed) for speed in self.throughputs],
+            "throughputs": [asdict(throughput) for throughput in self.throughputs],
             "description": list(self.description),
             "machine": self.machine,
         }
 
     def __repr__(self) -> str:
-        return f"BenchResult({self.name}: {', '.join(f'{s.weight_format} {s.phase} {s.median:,.0f}/s' for s in self.throughputs)})"
+        medians = ", ".join(f"{s.weight_format} {s.phase} {s.median:,.0f}/s" for s in self.throughputs)
+        return f"BenchResult({self.name}: {medians})"
 
 
 def bench(
     model: str | Path | LoadedModel,
     *,
-    prompt: int = 32,
-    tokens: int = 64,
-    batch: int = 8,
-    rounds: int = 3,
+    prompt_tokens: int = 32,
+    max_tokens: int = 64,
+    batch_size: int = 8,
+    repeats: int = 3,
     seed: int = 0,
     offline: bool = False,
-    ask: Confirm | None = None,
-    hear: OnStatus | None = None,
+    confirm: Confirm | None = None,
+    on_status: OnStatus | None = None,
 ) -> BenchResult:
-    """Time prefill of `prompt` tokens and decoding of `tokens` tokens, with batch size 1 and `batch`.
+    """Time prefill of `prompt_tokens` and decoding of `max_tokens` tokens, with batch size 1 and `batch_size`.
 
-    Weight formats alternate in each round, so that other load affects all alike; prompts are random, drawn by `seed`.
+    Weight formats alternate in each repeat, so that other load affects all alike; prompts are random, drawn by `seed`.
 
-    >>> bench("stories", prompt=2, tokens=1, batch_size=1, rounds=1).name
+    >>> bench("stories", prompt_tokens=2, max_tokens=1, batch_size=1, repeats=1).name
     'stories'
     """
     import torch
 
-    loaded = model if isinstance(model, LoadedModel) else load(model, device="cpu", offline=offline, ask=ask)
+    loaded = model if isinstance(model, LoadedModel) else load(model, device="cpu", offline=offline, confirm=confirm)
     if loaded.model.is_encoder_decoder or loaded.kind in ("encoder", "ngram"):
         raise InvalidInput(f"{loaded.name} ({loaded.kind}) cannot be timed: bench takes models that continue a text.")
-    if min(prompt, tokens, batch, rounds) < 1:
-        raise InvalidInput("prompt, tokens, batch and rounds must be at least 1.")
+    if min(prompt_tokens, max_tokens, batch_size, repeats) < 1:
+        raise InvalidInput("prompt_tokens, max_tokens, batch_size and repeats must be at least 1.")
     context = getattr(loaded.model.config, "max_seq_len", None)
-    if context is not None and prompt + tokens > context:
+    if context is not None and prompt_tokens + max_tokens > context:
         raise InvalidInput(
-            f"{loaded.name} has a context of {context} tokens, not {prompt + tokens}.", hint="Give fewer --tokens."
+            f"{loaded.name} has a context of {context} tokens, not {prompt_tokens + max_tokens}.",
+            hint="Give fewer --max-tokens.",
         )
     variants, notes = _weight_variants(loaded.model)
     generator = torch.Generator().manual_seed(seed)
-    prompts = torch.randint(loaded.model.config.vocab_size, (batch, prompt), generator=generator).tolist()
+    prompts = torch.randint(loaded.model.config.vocab_size, (batch_size, prompt_tokens), generator=generator).tolist()
     samples: dict[tuple[str, str, int], list[float]] = {}
-    for number, (name, variant), size in product(range(rounds), variants.items(), sorted({1, batch})):
-        if hear is not None:
-            hear(f"round {number + 1} of {rounds}: {name}, batch size {size}")
-        for phase, speed in zip(("reads", "writes"), _measure_throughput(variant, prompts[:size], tokens), strict=True):
-            samples.setdefault((name, phase, size), []).append(speed)
-    speeds = tuple(Throughput(*key, statistics.median(rates), min(rates), max(rates)) for key, rates in samples.items())
-    return BenchResult(loaded.name, loaded.model.count_parameters(), speeds, notes, _machine_description())
+    for number, (name, variant), size in product(range(repeats), variants.items(), sorted({1, batch_size})):
+        if on_status is not None:
+            on_status(f"repeat {number + 1} of {repeats}: {name}, batch size {size}")
+        rates = _measure_throughput(variant, prompts[:size], max_tokens)
+        for phase, rate in zip(("prefill", "decode"), rates, strict=True):
+            samples.setdefault((name, phase, size), []).append(rate)
+    throughputs = tuple(
+        Throughput(*key, statistics.median(sample), min(sample), max(sample)) for key, sample in samples.items()
+    )
+    return BenchResult(loaded.name, loaded.model.count_parameters(), throughputs, notes, _machine_description())
 
 
 def _weight_variants(model: "Model") -> tuple[dict[str, "Model"], tuple[str, ...]]:
     """Return the model and its packed variants by name, with a description of each packing."""
     from peasy.generation.packed import pack, packing_of
 
-    variants = {"as it is": model} | {form: pack(model, form) for form in PACKED_FORMATS}
+    variants = {"original": model} | {form: pack(model, form) for form in PACKED_FORMATS}
     descriptions = tuple(packing.summary() for packing in map(packing_of, variants.values()) if packing is not None)
     return variants, descriptions
 
 
-def _measure_throughput(model: "Model", prompts: list[list[int]], tokens: int) -> tuple[float, float]:
+def _measure_throughput(model: "Model", prompts: list[list[int]], max_tokens: int) -> tuple[float, float]:
     """Tokens per second of the first forward pass (prefill) and of all others (decode)."""
     from peasy.generation.decode import Pass, decode
     from peasy.generation.sampling import SamplingParams
 
     no_eos = dict.fromkeys(model.config.special_tokens.eos, -math.inf)
-    sampling = SamplingParams(max_tokens=tokens + 1, logit_bias=no_eos)
+    sampling = SamplingParams(max_tokens=max_tokens + 1, logit_bias=no_eos)
     prefill, *decodes = [event.seconds for event in decode(model, prompts, sampling) if isinstance(event, Pass)]
     return len(prompts) * len(prompts[0]) / prefill, len(prompts) * len(decodes) / max(sum(decodes), 1e-9)
 

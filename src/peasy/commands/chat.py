@@ -8,14 +8,14 @@ from peasy.checkpoint.hub import Confirm
 from peasy.commands.generate import pack_weights
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import Result
-from peasy.errors import InvalidInput
+from peasy.errors import InvalidInput, check_keywords, parameter_names
 from peasy.tokenization.chat_template import ChatMessage, apply_chat_template
 from peasy.views.chat import chat_document
 from peasy.views.document import Document
 
 
 class ChatSession(Result):
-    """Chat session: `say` sends a message and streams the reply; `messages` holds the conversation."""
+    """Chat session: `send` sends a message and streams the reply; `messages` holds the conversation."""
 
     def __init__(
         self, loaded: LoadedModel, *, system: str | None = None, weights: str = "auto", **sampling: Any
@@ -27,6 +27,7 @@ class ChatSession(Result):
                 f"{loaded.name} has no chat template: it was not trained for conversation.",
                 hint=f'Let it continue a text instead: peasy generate {loaded.name} "..."',
             )
+        check_keywords("chat", sampling, (*parameter_names(SamplingParams), "system", "weights", "device", "offline"))
         self.loaded = loaded
         self.sampling = SamplingParams(**({"max_tokens": 256} | sampling))
         self.model, self.weights_label = pack_weights(loaded, weights)
@@ -82,7 +83,7 @@ class ChatSession(Result):
     def data(self) -> dict[str, Any]:
         """The messages as plain data."""
         facts = {"model": self.loaded.name, "messages": [dict(message) for message in self.messages]}
-        return facts | {"forgotten": self.dropped_turns}
+        return facts | {"dropped_turns": self.dropped_turns}
 
 
 def chat(
@@ -91,14 +92,14 @@ def chat(
     system: str | None = None,
     device: str = "auto",
     offline: bool = False,
-    ask: Confirm | None = None,
-    **how: Any,
+    confirm: Confirm | None = None,
+    **options: Any,
 ) -> ChatSession:
-    """Start a chat session: `for piece in chat(model).say("Hello"): ...`. `how` are the sampling settings.
+    """Start a chat session: `for piece in chat(model).send("Hello"): ...`. `options` are the sampling settings.
 
     >>> chat("no/such-model", offline=True)
     Traceback (most recent call last):
     peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
     """
-    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, ask=ask)
-    return ChatSession(loaded, system=system, **how)
+    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, confirm=confirm)
+    return ChatSession(loaded, system=system, **options)

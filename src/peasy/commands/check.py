@@ -44,8 +44,8 @@ class CheckResult(Result):
             "verdict": self.verdict,
             "cells": [_finding_data(part, cell) for part in self.parts for cell in part.cells],
             "rows": [_finding_data(part, row) for part in self.parts for row in part.rows],
-            "unanswered": [cell for part in self.parts for cell in _blank_cells(part)],
-            "taken": [{"table": name, "part": part.title} for part in self.parts for name in part.unverified],
+            "blank": [cell for part in self.parts for cell in _blank_cells(part)],
+            "unverified": [{"table": name, "part": part.title} for part in self.parts for name in part.unverified],
             "ignored": list(self.ignored),
         }
 

@@ -24,12 +24,13 @@ OnTrainingEvent = Callable[[str, "Event"], None]
 """Called with the kind in training and its training event."""
 
 _LOWER_IS_BETTER = ("bits per byte", "loss")
-_MEASURES = ("loss", "bits per byte", "accuracy", "endings", "BLEU", "exact match", "partner found", "label found")
+_MEASURES = ("loss", "bits per byte", "accuracy", "ending accuracy", "BLEU", "exact match",
+             "retrieval accuracy", "nearest-neighbour accuracy")  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
 class CompareResult(Result):
-    """Result of `compare`: models ranked, best first; `folders` are their run folders by kind."""
+    """Result of `compare`: models ranked, best first; `run_folders` are their run folders by kind."""
 
     facts: ComparisonFacts
     run_folders: Mapping[str, Path]
@@ -40,24 +41,24 @@ class CompareResult(Result):
 
     def data(self) -> dict[str, Any]:
         """The comparison as plain data."""
-        contenders = [
+        models = [
             {
-                "kind": contender.kind,
-                "run": contender.run,
-                "parameters": contender.parameters,
-                "tokens": contender.tokens,
-                "seconds": contender.seconds,
-                "measures": {name: value for name, value, _ in contender.metrics},
-                "curve": [list(point) for point in contender.curve],
+                "kind": model.kind,
+                "run": model.run,
+                "parameters": model.parameters,
+                "tokens": model.tokens,
+                "seconds": model.seconds,
+                "measures": {name: value for name, value, _ in model.metrics},
+                "curve": [list(point) for point in model.curve],
             }
-            for contender in self.facts.models
+            for model in self.facts.models
         ]
         facts = self.facts
         return {"data": facts.data, "budget": facts.budget, "seed": facts.seed, "measure": facts.metric,
-                "contenders": contenders, "notes": list(facts.notes)}  # fmt: skip
+                "models": models, "notes": list(facts.notes)}  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"CompareResult({', '.join(contender.kind for contender in self.facts.models)} on {self.facts.data})"
+        return f"CompareResult({', '.join(model.kind for model in self.facts.models)} on {self.facts.data})"
 
 
 def compare(
@@ -71,13 +72,13 @@ def compare(
     device: str = "auto",
     name: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    limit: int | None = 500,
-    hear: OnTrainingEvent | None = None,
+    max_samples: int | None = 500,
+    on_event: OnTrainingEvent | None = None,
 ) -> CompareResult:
     """Train several kinds on the same data, with the same budget and seed, and evaluate them alike.
 
     Each becomes a run `NAME-KIND` that can be loaded and inspected. An n-gram model makes one pass over the data,
-    whatever the budget: more would not change its counts. `limit` is the number of endings or pairs evaluated.
+    whatever the budget: more would not change its counts. `max_samples` is the number of endings or pairs evaluated.
 
     >>> compare(["gpt"], "copy")
     Traceback (most recent call last):
@@ -91,9 +92,9 @@ def compare(
         raise UsageError(f"A kind is given twice: {' '.join(kinds)}.")
     if minutes is None and steps is None:
         minutes = 1.0
-    corpus = open_corpus(data, **dict(settings or {}).get("corpus", {}))
+    corpus = open_corpus(data, **dict(settings or {}).get("data_options", {}))
     name = name or random_run_name({run.rpartition("-")[0] for run in find_runs()})
-    contenders: list[ComparedModel] = []
+    models: list[ComparedModel] = []
     folders: dict[str, Path] = {}
     for kind in kinds:
         folder = run_path(f"{name}-{kind}")
@@ -102,14 +103,14 @@ def compare(
             kind, data, preset=preset, minutes=None if one_pass else minutes, steps=None if one_pass else steps,
             seed=seed, device=device, run=folder, settings=settings,
         ):  # fmt: skip
-            if hear is not None:
-                hear(kind, event)
+            if on_event is not None:
+                on_event(kind, event)
         folders[kind] = folder
         loaded = load(folder, device=device)
-        evaluation, size = evaluate(loaded, corpus, limit=limit), loaded.model.count_parameters()
-        contenders.append(_contender(kind, open_run(folder), evaluation, size))
-    measure = _shared_measure([contender.metrics for contender in contenders])
-    ranked = sorted(contenders, key=lambda contender: _sort_key(contender, measure))
+        evaluation, size = evaluate(loaded, corpus, max_samples=max_samples), loaded.model.count_parameters()
+        models.append(_compared_model(kind, open_run(folder), evaluation, size))
+    measure = _shared_measure([model.metrics for model in models])
+    ranked = sorted(models, key=lambda model: _sort_key(model, measure))
     notes = ["Bits per byte are comparable across tokenizers; loss per token only with the same tokenizer."]
     if "ngram" in kinds:
         notes.append("The n-gram model made one pass over the data.")
@@ -118,13 +119,13 @@ def compare(
     return CompareResult(facts, folders)
 
 
-def _contender(kind: str, run: Run, evaluation: EvaluateResult, size: int) -> ComparedModel:
+def _compared_model(kind: str, run: Run, evaluation: EvaluateResult, size: int) -> ComparedModel:
     facts = run.facts()
     shares = {measure.name: measure.is_fraction for measure in evaluation.facts.metrics}
     measures = tuple((name, evaluation[name], shares[name]) for name in _MEASURES if name in shares)
     validations = [line for line in run.metrics() if line["event"] == "validated"]
     scale = _bits_per_byte_factor(evaluation)
-    curve = tuple((line["elapsed"], line["loss"] * scale) for line in validations)
+    curve = tuple((line["elapsed_seconds"], line["loss"] * scale) for line in validations)
     return ComparedModel(kind, run.name, size, facts.tokens, facts.elapsed, measures, curve)
 
 
@@ -137,11 +138,11 @@ def _bits_per_byte_factor(evaluation: EvaluateResult) -> float:
 
 
 def _shared_measure(all_measures: Sequence[tuple[tuple[str, float, bool], ...]]) -> str:
-    """Return the first measure that all contenders have: bits per byte, exact match, loss, then others."""
+    """Return the first measure that all models have: bits per byte, exact match, loss, then others."""
     shared = set.intersection(*({name for name, _, _ in measures} for measures in all_measures))
     return next((name for name in ("bits per byte", "exact match", *_MEASURES) if name in shared), "")
 
 
-def _sort_key(contender: ComparedModel, measure: str) -> float:
-    value = next((value for name, value, _ in contender.metrics if name == measure), math.inf)
+def _sort_key(model: ComparedModel, measure: str) -> float:
+    value = next((value for name, value, _ in model.metrics if name == measure), math.inf)
     return value if measure in _LOWER_IS_BETTER else -value

@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from peasy.commands.result import Result
 from peasy.datasets import BUILT_IN, Corpus, DatasetCard, open_corpus
+from peasy.errors import UsageError
 from peasy.views.data import dataset_card_document, datasets_document
 from peasy.views.document import Document
 
@@ -55,20 +56,22 @@ class DataResult(Result):
 
 
 @overload
-def data(what: None = None) -> CatalogueResult: ...
+def data(source: None = None, /) -> CatalogueResult: ...
 @overload
-def data(what: str | Path | Sequence[str | Path], *, seed: int = 0, **options: Any) -> DataResult: ...
+def data(source: str | Path | Sequence[str | Path], /, *, seed: int = 0, **options: Any) -> DataResult: ...
 
 
 def data(
-    what: str | Path | Sequence[str | Path] | None = None, *, seed: int = 0, **options: Any
+    source: str | Path | Sequence[str | Path] | None = None, /, *, seed: int = 0, **options: Any
 ) -> CatalogueResult | DataResult:
     """List the built-in corpora, or show the card of one corpus, file or folder.
 
-    >>> data("recall", distance=9, size=100).card.sizes["train"]
-    Size(documents=100, characters=2776)
+    >>> data("recall", distance=9, num_train=100).card.sizes["train"]
+    SplitSize(documents=100, characters=2776)
     """
-    if what is None:
+    if source is None:
+        if options:  # positional only, since the options of a table have a column `source`
+            raise UsageError("data needs a source before its options.", hint='For example: data("stories")')
         return CatalogueResult()
-    corpus = open_corpus(what, seed=seed, **options)
+    corpus = open_corpus(source, seed=seed, **options)
     return DataResult(corpus, corpus.card)

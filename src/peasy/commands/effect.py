@@ -8,7 +8,7 @@ import numpy as np
 from peasy.commands.analysis_result import AnalysisResult
 from peasy.commands.load import LoadedModel
 from peasy.commands.look_result import LookResult
-from peasy.errors import InvalidInput
+from peasy.errors import InvalidInput, with_checked_keywords
 from peasy.inspection.label import TokenProbability
 from peasy.inspection.results import Effect
 from peasy.views.effect import effect_document
@@ -17,15 +17,15 @@ NUM_CANDIDATES = 5
 
 
 def compare_look_results(
-    before: LookResult, after: LookResult, words: tuple[str, ...] = (), data: Any = None, **how: Any
+    before: LookResult, after: LookResult, words: tuple[str, ...] = (), data: Any = None, **options: Any
 ) -> AnalysisResult:
-    """Compare two results of `look` on the same text under different interventions. `how` goes to `evaluate`."""
+    """Compare two results of `look` on the same text under different interventions. `options` go to `evaluate`."""
     if before.record.tokens.ids != after.record.tokens.ids or before.loaded.model is not after.loaded.model:
         raise InvalidInput("Results of look can be compared only for the same text and the same model.")
     added = tuple(edit for edit in after.record.interventions if edit not in before.record.interventions)
     removed = tuple(f"not: {edit}" for edit in before.record.interventions if edit not in after.record.interventions)
     next_token = _next_token_effect(before, after, words)
-    measures = () if data is None else _evaluate_both(before, after, data, **how)
+    measures = () if data is None else _evaluate_both(before, after, data, **options)
     effect = Effect(before.record.model, before.record.tokens.text, (*added, *removed), **next_token, metrics=measures)
     return AnalysisResult(effect, lambda: effect_document(effect))
 
@@ -40,11 +40,11 @@ def _next_token_effect(before: LookResult, after: LookResult, words: tuple[str, 
     return {
         "before": before.record.next_tokens,
         "after": after.record.next_tokens,
-        "words": tuple(
+        "tracked_words": tuple(
             (word, float(p[id]), float(q[id])) for word in words for id in [_word_token_id(before.loaded, word)]
         ),
-        "divergence": max(divergence, 0.0),
-        "scores": float(np.abs(after.logits - before.logits).max()),
+        "kl_divergence": max(divergence, 0.0),
+        "max_logit_change": float(np.abs(after.logits - before.logits).max()),
     }
 
 
@@ -66,13 +66,14 @@ def _word_token_id(loaded: LoadedModel, word: str) -> int:
 
 
 def _evaluate_both(
-    before: LookResult, after: LookResult, data: Any, **how: Any
+    before: LookResult, after: LookResult, data: Any, **options: Any
 ) -> tuple[tuple[str, float, float], ...]:
     """Loss, perplexity, BLEU, ... of both models on the same data."""
     from peasy.commands.evaluate import evaluate
 
+    checked = with_checked_keywords(evaluate)
     first, second = (
-        {m.name: m.value for m in evaluate(intervened_model(result), data, **how).facts.metrics}
+        {m.name: m.value for m in checked(intervened_model(result), data, **options).facts.metrics}
         for result in (before, after)
     )
     return tuple((name, first[name], second[name]) for name in first if name in second)
@@ -90,7 +91,7 @@ def intervened_model(result: LookResult) -> LoadedModel:
 def format_candidates(candidates: tuple[TokenProbability, ...]) -> str:
     """Format the likeliest next tokens on one line.
 
-    >>> format_candidates((Candidate("·tasted", 5, 0.93), Candidate("·was", 6, 0.04)))
+    >>> format_candidates((TokenProbability("·tasted", 5, 0.93), TokenProbability("·was", 6, 0.04)))
     'tasted .93 | was .04'
     """
     return " | ".join(

@@ -72,7 +72,7 @@ def embed(
     pooling: Pooling | None = None,
     device: str = "auto",
     offline: bool = False,
-    ask: Confirm | None = None,
+    confirm: Confirm | None = None,
 ) -> EmbedResult:
     """Embed one text or several, with their cosine similarities.
 
@@ -91,7 +91,7 @@ def embed(
     >>> result.vectors.shape[0], round(float(result.cosines[0, 2]), 4)
     (3, 1.0)
     """
-    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, ask=ask)
+    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, confirm=confirm)
     many = (texts,) if isinstance(texts, str) else tuple(texts)
     pooling_name = pooling or str(getattr(loaded.model.config, "pooling", ""))
     return EmbedResult(loaded.name, many, loaded.embed(list(many), pooling=pooling), pooling_name)

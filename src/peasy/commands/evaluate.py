@@ -27,8 +27,8 @@ OnProgress = Callable[[int, int], None]
 """Called with the amount done and the total."""
 
 
-_DEFAULT_CONTEXT = 256
-"""Context length in tokens for models without a maximum of their own."""
+_DEFAULT_SEQ_LEN = 256
+"""Window length in tokens for models without a maximum of their own."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,11 +57,11 @@ class EvaluateResult(Result):
             "model": facts.model,
             "data": facts.data,
             "split": facts.split,
-            "counted": facts.sample_count,
+            "sample_count": facts.sample_count,
             "measures": {m.name: m.value if math.isfinite(m.value) else None for m in facts.metrics},
             "description": {measure.name: measure.description for measure in facts.metrics},
-            "categories": {name: {"right": right, "asked": count} for name, right, count in facts.categories},
-            "wrong": [dict(zip(("source", "wanted", "written"), row, strict=True)) for row in facts.errors],
+            "categories": {name: {"correct": correct, "count": count} for name, correct, count in facts.categories},
+            "wrong": [dict(zip(("source", "reference", "output"), row, strict=True)) for row in facts.errors],
             "notes": list(facts.notes),
         }
 
@@ -75,13 +75,13 @@ def evaluate(
     data: DataSource,
     *,
     split: str = "valid",
-    limit: int | None = None,
-    context: int | None = None,
+    max_samples: int | None = None,
+    seq_len: int | None = None,
     options: Mapping[str, Any] | None = None,
     device: str = "auto",
     offline: bool = False,
-    ask: Confirm | None = None,
-    progress: OnProgress | None = None,
+    confirm: Confirm | None = None,
+    on_progress: OnProgress | None = None,
 ) -> EvaluateResult:
     """Evaluate a model on the validation split, or on another `split`: train, test or all.
 
@@ -89,23 +89,23 @@ def evaluate(
     corpus has them. Translators: BLEU, chrF and exact match of greedy translations. Encoders: Spearman correlation
     with the scores of a three-column .tsv (STS); otherwise retrieval of partners or labels, or masked-token loss.
 
-    `limit` takes only the first pairs, endings or sentences. `context` is the window length in tokens. `options` are
-    those of `open_corpus`.
+    `max_samples` takes only the first pairs, endings or sentences. `seq_len` is the window length in tokens.
+    `options` are those of `open_corpus`.
 
     >>> import tempfile
     >>> from peasy.commands.train import train
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     run = train("ngram", "copy", preset="tiny", steps=2, run=f"{folder}/pairs")
-    ...     evaluate(run.model, "copy", limit=10)["accuracy"] > 0
+    ...     evaluate(run.model, "copy", max_samples=10)["accuracy"] > 0
     True
     """
-    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, ask=ask)
-    if limit is not None and limit < 1:
-        raise InvalidInput(f"limit is {limit}.", hint="limit must be 1 or more.")
+    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, confirm=confirm)
+    if max_samples is not None and max_samples < 1:
+        raise InvalidInput(f"max_samples is {max_samples}.", hint="max_samples must be 1 or more.")
     if loaded.kind == "encoder" and (sts_file := find_sts_file(data)) is not None:
-        return EvaluateResult(_evaluate_sts(loaded, sts_file, limit, progress))
+        return EvaluateResult(_evaluate_sts(loaded, sts_file, max_samples, on_progress))
     corpus = open_corpus(data, **dict(options or {}))
-    evaluation = _Evaluation(loaded, corpus, _check_split(corpus, split), limit, context, progress)
+    evaluation = _Evaluation(loaded, corpus, _check_split(corpus, split), max_samples, seq_len, on_progress)
     return EvaluateResult(evaluation.run())
 
 
@@ -116,9 +116,9 @@ class _Evaluation:
     loaded: LoadedModel
     corpus: Corpus
     split: str
-    limit: int | None
-    context: int | None
-    progress: OnProgress | None
+    max_samples: int | None
+    seq_len: int | None
+    on_progress: OnProgress | None
 
     def run(self) -> EvaluationFacts:
         """Evaluate with the metrics that fit the model and the data."""
@@ -136,11 +136,11 @@ class _Evaluation:
     def _evaluate_text(self) -> EvaluationFacts:
         from peasy.commands.metrics import ending_accuracy, text_loss
 
-        context, whole = self._context_length(), self._recipe_setting("rows") == "documents"
+        seq_len, per_text = self._window_length(), self._recipe_setting("sample_unit") == "documents"
         tally, unknown = text_loss(
-            self.loaded, self._pieces(), context, self._progress_counter(self._num_characters), whole
+            self.loaded, self._pieces(), seq_len, self._progress_counter(self._num_characters), per_text
         )
-        unit = "One text at a time, as in training." if whole else f"Non-overlapping windows of {context:,} tokens."
+        unit = "One text at a time, as in training." if per_text else f"Non-overlapping windows of {seq_len:,} tokens."
         measures, notes = _tally_measures(tally), [unit]
         if unknown:
             share = unknown / tally.tokens
@@ -158,7 +158,7 @@ class _Evaluation:
         from peasy.commands.metrics import masked_token_loss
 
         tally = masked_token_loss(
-            self.loaded, self._pieces(), self._context_length(), self._progress_counter(self._num_characters)
+            self.loaded, self._pieces(), self._window_length(), self._progress_counter(self._num_characters)
         )
         note = "About every seventh token is masked, the same ones each time; the model attends to both sides."
         return self._make_facts(f"{tally.tokens:,} masked tokens", _tally_measures(tally), notes=(note,))
@@ -166,7 +166,7 @@ class _Evaluation:
     def _evaluate_translations(self) -> EvaluationFacts:
         from peasy.commands.metrics import translation_scores
 
-        pairs, advance = islice(self._samples(), self.limit), self._progress_counter(self._num_samples)
+        pairs, advance = islice(self._samples(), self.max_samples), self._progress_counter(self._num_samples)
         tally, scores, exact, wrong = translation_scores(self.loaded, pairs, advance)
         measures = [EvaluationMetric(name, score, signature) for name, score, signature in scores.scores()]
         measures.append(
@@ -179,12 +179,15 @@ class _Evaluation:
     def _evaluate_retrieval(self) -> EvaluationFacts:
         from peasy.commands.metrics import retrieval_accuracy
 
-        samples = islice(self._samples(), self.limit)
+        samples = islice(self._samples(), self.max_samples)
         right = retrieval_accuracy(self.loaded, samples, self._progress_counter(self._num_samples))
         has_pairs = self.corpus.kind == "pairs"
         meaning = "nearest text is the partner" if has_pairs else "nearest neighbour has the same label"
         measure = EvaluationMetric(
-            "partner found" if has_pairs else "label found", right.accuracy, meaning, is_fraction=True
+            "retrieval accuracy" if has_pairs else "nearest-neighbour accuracy",
+            right.accuracy,
+            meaning,
+            is_fraction=True,
         )
         note = "Neighbours are searched among at most 256 texts at a time."
         return self._make_facts(f"{right.count:,} texts", [measure], right, notes=(note,))
@@ -212,15 +215,15 @@ class _Evaluation:
         return chain.from_iterable(map(self.corpus.documents, self._splits()))
 
     def _probes(self) -> list[Probe]:
-        """Endings to choose between, at most `limit` or 2,000; empty if the corpus has none."""
+        """Endings to choose between, at most `max_samples` or 2,000; empty if the corpus has none."""
         if self.loaded.kind == "words":
             return []
-        return list(islice(chain.from_iterable(map(self.corpus.probes, self._splits())), self.limit or 2_000))
+        return list(islice(chain.from_iterable(map(self.corpus.probes, self._splits())), self.max_samples or 2_000))
 
     def _num_samples(self) -> int:
         sizes = self.corpus.cached_survey.sizes
         count = sum(sizes[split].documents for split in self._splits())
-        return count if self.limit is None else min(count, self.limit)
+        return count if self.max_samples is None else min(count, self.max_samples)
 
     def _num_characters(self) -> int:
         sizes = self.corpus.cached_survey.sizes
@@ -228,18 +231,18 @@ class _Evaluation:
 
     def _progress_counter(self, total: Callable[[], int]) -> Callable[[int], None]:
         """Return a progress counter; the total is computed only if there is a callback."""
-        return _cumulative(self.progress, total()) if self.progress is not None else lambda done: None
+        return _cumulative(self.on_progress, total()) if self.on_progress is not None else lambda done: None
 
-    def _context_length(self) -> int:
-        """Context length: as given, else the smaller of the model's and its recipe's, else the default."""
-        max_context = getattr(self.loaded.model.config, "max_seq_len", None)
-        if self.context is not None:
-            if self.context < 1 or (max_context is not None and self.context > max_context):
-                hint = f"Choose 1 to {max_context}." if max_context else "Choose 1 or more."
-                raise InvalidInput(f"This model cannot have a context of {self.context}.", hint=hint)
-            return self.context
-        sizes = [size for size in (max_context, self._recipe_setting("context")) if size]
-        return min(sizes, default=_DEFAULT_CONTEXT)
+    def _window_length(self) -> int:
+        """Window length in tokens: as given, else the smaller of the model's and its recipe's, else the default."""
+        max_seq_len = getattr(self.loaded.model.config, "max_seq_len", None)
+        if self.seq_len is not None:
+            if self.seq_len < 1 or (max_seq_len is not None and self.seq_len > max_seq_len):
+                hint = f"Choose 1 to {max_seq_len}." if max_seq_len else "Choose 1 or more."
+                raise InvalidInput(f"This model cannot read windows of {self.seq_len} tokens.", hint=hint)
+            return self.seq_len
+        sizes = [size for size in (max_seq_len, self._recipe_setting("seq_len")) if size]
+        return min(sizes, default=_DEFAULT_SEQ_LEN)
 
     def _recipe_setting(self, setting: str) -> Any:
         """Return a setting of the training recipe beside the checkpoint or in its run folder, or None."""
@@ -250,13 +253,13 @@ class _Evaluation:
         return SafeFolder(run).read_json(RECIPE).get(setting) if run is not None else None
 
 
-def _cumulative(progress: OnProgress, total: int) -> Callable[[int], None]:
+def _cumulative(on_progress: OnProgress, total: int) -> Callable[[int], None]:
     done = 0
 
     def add(more: int) -> None:
         nonlocal done
         done += more
-        progress(min(done, total), total)
+        on_progress(min(done, total), total)
 
     return add
 
@@ -277,9 +280,14 @@ def _tally_measures(tally: "TokenPredictionStats") -> list[EvaluationMetric]:
 def _ending_measure(correct: "AccuracyCounter", choice: bool) -> EvaluationMetric:
     if choice:
         return EvaluationMetric(
-            "endings", correct.accuracy, "right ending likelier than the wrong one; chance is 50 %", is_fraction=True
+            "ending accuracy",
+            correct.accuracy,
+            "right ending likelier than the wrong one; chance is 50 %",
+            is_fraction=True,
         )
-    return EvaluationMetric("endings", correct.accuracy, "endings generated without a mistake", is_fraction=True)
+    return EvaluationMetric(
+        "ending accuracy", correct.accuracy, "endings generated without a mistake", is_fraction=True
+    )
 
 
 def _check_split(corpus: Corpus, split: str) -> str:
@@ -290,13 +298,15 @@ def _check_split(corpus: Corpus, split: str) -> str:
     )
 
 
-def _evaluate_sts(loaded: LoadedModel, path: Path, limit: int | None, progress: OnProgress | None) -> EvaluationFacts:
+def _evaluate_sts(
+    loaded: LoadedModel, path: Path, max_samples: int | None, on_progress: OnProgress | None
+) -> EvaluationFacts:
     from peasy.commands.metrics import sts_correlation
 
     problems, total = DataProblems(), path.stat().st_size
-    advance = (lambda done: None) if progress is None else _cumulative(progress, total)
+    advance = (lambda done: None) if on_progress is None else _cumulative(on_progress, total)
     correlation, count = sts_correlation(
-        loaded, islice(read_sts_rows(path, problems, advance), limit), lambda done: None
+        loaded, islice(read_sts_rows(path, problems, advance), max_samples), lambda done: None
     )
     notes = ["Cosines of the model's vectors against human scores."]
     if problems:
@@ -322,7 +332,7 @@ def find_sts_file(data: DataSource) -> Path | None:
 def read_sts_rows(
     path: Path, problems: DataProblems, on_bytes_read: Callable[[int], None]
 ) -> Iterator[tuple[str, str, float]]:
-    """Yield the rows of an STS file: two sentences and a score; `hear` is called with the bytes read."""
+    """Yield the rows of an STS file: two sentences and a score; `on_bytes_read` is called with the number of bytes."""
     for number, line in read_lines(path, problems):
         on_bytes_read(len((line or "").encode()) + 1)
         row = _parse_sts_row(path, line) if line and line.strip() else None

@@ -40,7 +40,7 @@ class Worksheet(Result):
             "tokens": list(exercise.worked.tokens),
             "settings": list(exercise.settings),
             "given": {worksheet_caption(step): step.values.tolist() for step in exercise.given},
-            "asked": [worksheet_caption(step) for step in exercise.solution],
+            "to_compute": [worksheet_caption(step) for step in exercise.solution],
             "answers": {worksheet_caption(step): _masked_as_none(step.values.tolist()) for step in exercise.solution},
         }
 
@@ -50,7 +50,7 @@ def exercise(size: str = "3x2", seed: int = 5, topic: str = "plain", *, decimals
 
     Topics: plain, masked, cosine, two-heads, contexts.
 
-    >>> exercise("3x2", seed=5).data()["asked"]
+    >>> exercise("3x2", seed=5).data()["to_compute"]
     ['Q', 'K', 'V', 'scores', 'scaled', 'weights', 'context']
     """
     return Worksheet(make_exercise(size, seed, topic), decimals)

@@ -9,7 +9,7 @@ from typing import Any
 from peasy.commands.experiments.result import ExperimentResult, OnStatus, ignore_status
 from peasy.commands.experiments.result_cache import save_result
 from peasy.commands.result import Result
-from peasy.errors import NotFound, PeasyError, did_you_mean
+from peasy.errors import NotFound, PeasyError, check_keywords, did_you_mean, parameter_names
 from peasy.views.document import Document
 from peasy.views.experiment import experiments_document
 
@@ -23,10 +23,11 @@ class Experiment:
     claims: tuple[str, ...]
     duration: str
 
-    def run(self, seed: int = 0, on_progress: OnStatus = ignore_status, **how: Any) -> ExperimentResult:
-        """Run the experiment; `how` are its own options."""
+    def run(self, seed: int = 0, on_status: OnStatus = ignore_status, **options: Any) -> ExperimentResult:
+        """Run the experiment; `options` are its own parameters."""
         module = import_module(f"peasy.commands.experiments.{self.name.replace('-', '_')}")
-        result: ExperimentResult = module.run(seed=seed, hear=on_progress, **how)
+        check_keywords(self.name, options, parameter_names(module.run))
+        result: ExperimentResult = module.run(seed=seed, on_status=on_status, **options)
         return result
 
 
@@ -37,10 +38,10 @@ EXPERIMENTS = (
         ("000.1", "000.2", "000.3", "000.4"),
         "minutes",
     ),
-    Experiment("look-back", "What if a token attends to later tokens in training?", ("000.5", "000.6"), "a minute"),
+    Experiment("causal-mask", "What if a token attends to later tokens in training?", ("000.5", "000.6"), "a minute"),
     Experiment("why-root-dk", "Why are scores divided by the root of d_k?", ("000.9",), "a minute"),
     Experiment("heads", "One wide head or several narrow ones?", ("002.6",), "minutes"),
-    Experiment("it", 'What does "it" attend to, and which heads matter?', ("001.3",), "minutes"),
+    Experiment("pronoun", 'What does "it" attend to, and which heads matter?', ("001.3",), "minutes"),
     Experiment(
         "order-and-size",
         "Do translators handle a different word order and word count?",
@@ -72,16 +73,16 @@ class ExperimentsResult(Result):
     def data(self) -> dict[str, Any]:
         """Names, questions, claims and durations."""
         rows = [
-            {"name": e.name, "asks": e.question, "claims": list(e.claims), "takes": e.duration}
+            {"name": e.name, "question": e.question, "claims": list(e.claims), "duration": e.duration}
             for e in self.experiments
         ]
         return {"experiments": rows}
 
 
 def experiment(
-    name: str, *, seed: int = 0, hear: OnStatus | None = None, keep: bool = False, **how: Any
+    name: str, *, seed: int = 0, on_progress: OnStatus | None = None, store: bool = False, **options: Any
 ) -> ExperimentResult:
-    """Run an experiment by name; `experiments()` lists them. `keep` stores the result for `recall`.
+    """Run an experiment by name; `experiments()` lists them. `store` saves the result for `load_result`.
 
     >>> experiment("matrix-form", tokens=8).holds
     True
@@ -90,8 +91,8 @@ def experiment(
     if name not in by_name:
         hint = did_you_mean(name, by_name) or "See all: peasy experiment"
         raise NotFound(f'There is no experiment "{name}".', hint=hint)
-    result = by_name[name].run(seed, hear or ignore_status, **how)
-    if keep:
+    result = by_name[name].run(seed, on_progress or ignore_status, **options)
+    if store:
         with suppress(PeasyError, OSError):  # the result is worth showing even if it cannot be stored
             save_result(result)
     return result

@@ -117,11 +117,11 @@ class ExplainResult(Result):
         raise AttributeError(f"There is no step or attribute {name!r} here.")
 
     def __repr__(self) -> str:
-        return f"Explanation({self.worked.example.title!r}: {', '.join(self.worked.names)})"
+        return f"ExplainResult({self.worked.example.title!r}: {', '.join(self.worked.names)})"
 
 
 def explain(
-    what: str | Path | Example | Mapping[str, Any],
+    source: str | Path | Example | Mapping[str, Any],
     *,
     query: int | str | None = None,
     cell: str | tuple[str, int | str, int | str] | None = None,
@@ -130,13 +130,14 @@ def explain(
     causal: bool | None = None,
     scoring: str | None = None,
     normalise: str | None = None,
+    normalize: str | None = None,
     heads: int | None = None,
     contributions: bool = False,
 ) -> ExplainResult:
     """Compute all steps of an example: a library name, a file, or a sentence of two words or more.
 
     `query` selects one word, `cell` ("weights,I,love") one number, `symbolic` shows symbols instead of numbers;
-    `causal`, `scoring`, `normalise` and `heads` override the example's settings.
+    `causal`, `scoring`, `normalise` (or `normalize`) and `heads` override the example's settings.
 
     >>> explain("i-love-ai").weights[0].round(4)
     array([0.1978, 0.4011, 0.4011])
@@ -145,9 +146,11 @@ def explain(
     """
     if isinstance(decimals, bool) or not 0 <= decimals <= MAX_DECIMALS:
         raise UsageError(f"decimals should be from 0 to {MAX_DECIMALS}, not {decimals}.")
-    changes = {"causal": causal, "scoring": scoring, "normalise": normalise, "heads": heads}
+    if normalise is not None and normalize is not None:
+        raise UsageError("normalise and normalize are the same setting.", hint="Give one of them.")
+    changes = {"causal": causal, "scoring": scoring, "normalise": normalise or normalize, "heads": heads}
     worked = solve(
-        _with_settings(resolve_example(what), {name: value for name, value in changes.items() if value is not None})
+        _with_settings(resolve_example(source), {name: value for name, value in changes.items() if value is not None})
     )
     position = None if query is None else find_index(query, worked.tokens, "word")
     selected_cell = None if cell is None else _resolve_cell(worked, cell)

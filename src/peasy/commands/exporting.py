@@ -39,7 +39,7 @@ class ExportResult(Result):
     def data(self) -> dict[str, Any]:
         """Name, format, folder and files as plain data."""
         files = [{"name": name, "bytes": size} for name, size in self.files]
-        return {"name": self.name, "to": self.format, "folder": str(self.folder), "files": files}
+        return {"name": self.name, "format": self.format, "folder": str(self.folder), "files": files}
 
     def __repr__(self) -> str:
         return f"ExportResult({self.name} to {self.folder} as {self.format})"
@@ -49,44 +49,45 @@ def export_model(
     model: str | Path | LoadedModel,
     folder: str | Path,
     *,
-    to: str = "hf",
-    numbers: Literal["f32", "f16", "q8_0"] | None = None,
+    format: str = "hf",
+    dtype: Literal["f32", "f16", "q8_0"] | None = None,
     offline: bool = False,
-    ask: Confirm | None = None,
+    confirm: Confirm | None = None,
 ) -> ExportResult:
-    """Write a model into a new folder. `numbers` is the weight format of gguf (default f16).
+    """Write a model into a new folder. `dtype` is the weight format of gguf (default f16).
 
-    >>> export_model("my-model", "out", to="pickle")
+    >>> export_model("my-model", "out", format="pickle")
     Traceback (most recent call last):
     peasy.errors.UsageError: There is no format "pickle".
     """
-    if to not in FORMATS:
-        raise UsageError(f'There is no format "{to}".', hint=did_you_mean(to, FORMATS) or f"Use {', '.join(FORMATS)}.")
-    if numbers is not None and to != "gguf":
-        raise UsageError(f"Only gguf stores weights as {numbers}.", hint="Add --to gguf.")
+    if format not in FORMATS:
+        hint = did_you_mean(format, FORMATS) or f"Use {', '.join(FORMATS)}."
+        raise UsageError(f'There is no format "{format}".', hint=hint)
+    if dtype is not None and format != "gguf":
+        raise UsageError(f"Only gguf stores weights as {dtype}.", hint="Add --format gguf.")
     require_extra("torch")
     folder = Path(folder)
     refuse_existing(folder)
     loaded = (
-        model if isinstance(model, LoadedModel) else open_resolved(resolve_model(model, offline=offline, confirm=ask))
+        model
+        if isinstance(model, LoadedModel)
+        else open_resolved(resolve_model(model, offline=offline, confirm=confirm))
     )
-    _write_format(loaded, folder, to, numbers or "f16")
+    _write_format(loaded, folder, format, dtype or "f16")
     files = sorted((str(path.relative_to(folder)), path.stat().st_size) for path in folder.rglob("*") if path.is_file())
-    return ExportResult(loaded.name, to, folder, tuple(files))
+    return ExportResult(loaded.name, format, folder, tuple(files))
 
 
-def _write_format(
-    loaded: LoadedModel, folder: Path, format_name: str, weight_format: Literal["f32", "f16", "q8_0"]
-) -> None:
-    if format_name == "hf":
+def _write_format(loaded: LoadedModel, folder: Path, format: str, dtype: Literal["f32", "f16", "q8_0"]) -> None:
+    if format == "hf":
         from peasy.checkpoint.huggingface import write_folder
 
         write_folder(folder, loaded.model.config, loaded.model.state_dict(), loaded.tokenizer)
-    elif format_name == "onnx":
+    elif format == "onnx":
         from peasy.checkpoint.onnx import write_onnx
 
         write_onnx(folder, loaded.model, loaded.tokenizer)
     else:
         from peasy.checkpoint.gguf import write_gguf
 
-        write_gguf(folder, loaded.model.config, loaded.model.state_dict(), loaded.tokenizer, tensor_type=weight_format)
+        write_gguf(folder, loaded.model.config, loaded.model.state_dict(), loaded.tokenizer, tensor_type=dtype)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import Result
-from peasy.errors import InvalidInput, PeasyError, did_you_mean
+from peasy.errors import InvalidInput, PeasyError, check_keywords, did_you_mean, parameter_names
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.generated_text import (
@@ -33,11 +33,13 @@ BATCH_SIZE = 32
 """Batch size; prompts of similar length are batched together."""
 
 WEIGHT_FORMATS = ("auto", "float32", "bfloat16", "int8")
+_PARAMETERS = ("n", "weights", "use_cache", "truncate", "speculative", "show_cache", "device", "offline", "confirm")
+"""Parameters of `generate` besides those of sampling."""
 
 
 @dataclass(frozen=True, repr=False)
 class GenerateResult(Result):
-    """Result of `generate`: `writings` in the order of the prompts, with the `n` samples of a prompt together."""
+    """Result of `generate`: `completions` in the order of the prompts, with the `n` samples of a prompt together."""
 
     name: str
     completions: tuple[GeneratedText, ...]
@@ -51,12 +53,12 @@ class GenerateResult(Result):
     @property
     def texts(self) -> list[str]:
         """The generated texts."""
-        return [writing.text for writing in self.completions]
+        return [completion.text for completion in self.completions]
 
     @property
     def num_tokens(self) -> int:
         """Total number of generated tokens."""
-        return sum(len(writing.tokens) for writing in self.completions)
+        return sum(len(completion.tokens) for completion in self.completions)
 
     @property
     def note(self) -> str:
@@ -84,44 +86,48 @@ class GenerateResult(Result):
         """Texts with their tokens, sampling settings and timing as plain data."""
         return {
             "model": self.name,
-            "texts": [_completion_data(writing) for writing in self.completions],
+            "texts": [_completion_data(completion) for completion in self.completions],
             "sampling": {key: value for key, value in vars(self.sampling).items() if value not in (None, (), {})},
             "weights": self.weights_label,
             "seconds": self.seconds,
             "tokens_per_second": self.num_tokens / self.seconds if self.seconds else None,
             "cache": [vars(step) for step in self.cache_steps],
-        } | ({} if self.acceptance_rate is None else {"accepted": self.acceptance_rate})
+        } | ({} if self.acceptance_rate is None else {"acceptance_rate": self.acceptance_rate})
 
     def __repr__(self) -> str:
         return f"GenerateResult({self.completions[0].text[:60]!r}, {self.note})"
 
 
-def _completion_data(writing: GeneratedText) -> dict[str, Any]:
+def _completion_data(completion: GeneratedText) -> dict[str, Any]:
     tokens = [
-        {"id": piece.id, "piece": piece.piece}
-        | ({} if piece.probability is None else {"chance": piece.probability, "candidates": dict(piece.candidates)})
-        for piece in writing.tokens
+        {"id": token.id, "piece": token.piece}
+        | (
+            {}
+            if token.probability is None
+            else {"probability": token.probability, "candidates": dict(token.candidates)}
+        )
+        for token in completion.tokens
     ]
-    return {key: value for key, value in vars(writing).items() if key != "pieces"} | {"tokens": tokens}
+    return vars(completion) | {"tokens": tokens}
 
 
 def generate(
     model: str | Path | LoadedModel,
-    text: str | Sequence[str],
+    prompt: str | Sequence[str],
     *,
     n: int = 1,
     weights: str = "auto",
     show_cache: bool = False,
     device: str = "auto",
     offline: bool = False,
-    ask: Confirm | None = None,
-    **how: Any,
+    confirm: Confirm | None = None,
+    **options: Any,
 ) -> GenerateResult:
     """Generate `n` continuations of a prompt, or of each of many.
 
-    `how` are the settings of `peasy.generation.Sampling` (max_tokens, temperature, top_k, top_p, min_p, seed, stop,
-    logprobs, ...), `cached=False` to decode without a KV cache, `long="last"` to keep the end of a prompt that is too
-    long, and `lookup=True` for speculative decoding with n-gram drafts from the prompt.
+    `options` are the sampling parameters (max_tokens, temperature, top_k, top_p, min_p, seed, stop, logprobs, ...),
+    `use_cache=False` to decode without a KV cache, `truncate="left"` to keep only the end of a prompt that is too long,
+    and `speculative=True` for speculative decoding with n-gram drafts from the prompt.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.checkpoint.model import save_model
@@ -133,11 +139,11 @@ def generate(
     >>> with TemporaryDirectory() as folder:
     ...     _ = save_model(f"{folder}/cats", model, tokenizer)
     ...     result = generate(f"{folder}/cats", "the cat", max_tokens=3)
-    >>> result.completions[0].finish_reason, len(result.completions[0].text_deltas)
+    >>> result.completions[0].finish_reason, len(result.completions[0].tokens)
     ('length', 3)
     """
-    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, ask=ask)
-    job = GenerationJob(loaded, [text] if isinstance(text, str) else list(text), n=n, weights=weights, **how)
+    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, confirm=confirm)
+    job = GenerationJob(loaded, [prompt] if isinstance(prompt, str) else list(prompt), n=n, weights=weights, **options)
     for _ in job.events():
         pass
     return job.result(show_cache=show_cache)
@@ -149,29 +155,31 @@ class GenerationJob:
     def __init__(
         self,
         loaded: LoadedModel,
-        texts: list[str],
+        prompts: list[str],
         *,
         n: int = 1,
         weights: str = "auto",
-        cached: bool = True,
-        long: "Truncation" = "refuse",
-        lookup: bool = False,
+        use_cache: bool = True,
+        truncate: "Truncation" = "error",
+        speculative: bool = False,
         **sampling: Any,
     ) -> None:
         from peasy.generation.sampling import SamplingParams
 
+        check_keywords("generate", sampling, (*parameter_names(SamplingParams), *_PARAMETERS))
         if n < 1:
             raise InvalidInput(f"n is {n}.", hint="n must be 1 or more.")
-        if not texts:
+        if not prompts:
             raise InvalidInput("There is no text to continue.")
-        self.loaded, self.texts, self.n, self.cached, self.long = loaded, texts, n, cached, long
+        self.loaded, self.prompts, self.n, self.use_cache, self.truncate = loaded, prompts, n, use_cache, truncate
         self.sampling = SamplingParams(**({"max_tokens": 64} | sampling))
         self.model, self.weights_label = pack_weights(loaded, weights)
-        if lookup and not cached:
-            raise InvalidInput("lookup needs the KV cache.", hint="Leave out lookup or cached=False (--no-cache).")
-        self.lookup, self.num_draft_tokens, self.num_accepted_tokens = lookup, 0, 0
+        if speculative and not use_cache:
+            hint = "Leave out speculative or use_cache=False (--no-cache)."
+            raise InvalidInput("speculative needs the KV cache.", hint=hint)
+        self.speculative, self.num_draft_tokens, self.num_accepted_tokens = speculative, 0, 0
         self.seconds = 0.0
-        self.outputs = [CompletionOutput(text, self.sampling.seed + choice) for text in texts for choice in range(n)]
+        self.outputs = [CompletionOutput(text, self.sampling.seed + choice) for text in prompts for choice in range(n)]
 
     def events(self) -> "Iterator[Token | Ended | Pass]":
         """Yield token and end events; `choice` indexes the outputs as in the result. Closing it stops generation."""
@@ -189,7 +197,7 @@ class GenerationJob:
         from peasy.generation.request import Ended
 
         prompts: dict[int, list[int]] = {}
-        for index, text in enumerate(self.texts):
+        for index, text in enumerate(self.prompts):
             try:
                 prompts[index] = self.loaded.encode_prompt(text)
                 self._count_unknown(index, prompts[index])
@@ -199,7 +207,9 @@ class GenerationJob:
         for rows in _chunks([self.n * index + choice for index in order for choice in range(self.n)], BATCH_SIZE):
             for event in self._decode(rows, [prompts[row // self.n] for row in rows]):
                 if isinstance(event, Pass):
-                    yield replace(event, sequences=tuple((rows[row], new, kept) for row, new, kept in event.sequences))
+                    yield replace(
+                        event, sequences=tuple((rows[row], new, cached) for row, new, cached in event.sequences)
+                    )
                 else:
                     yield replace(event, choice=rows[event.choice])
 
@@ -209,9 +219,9 @@ class GenerationJob:
 
         arguments: dict[str, Any] = {"source": ids} if self.model.is_encoder_decoder else {"prompts": ids}
         arguments["sampling"] = [replace(self.sampling, seed=self.sampling.seed + row % self.n) for row in rows]
-        arguments |= {"tokenizer": self._output_tokenizer, "long": self.long}
-        if not self.lookup:
-            yield from decode(self.model, use_cache=self.cached, **arguments)
+        arguments |= {"tokenizer": self._output_tokenizer, "truncation": self.truncate}
+        if not self.speculative:
+            yield from decode(self.model, use_cache=self.use_cache, **arguments)
             return
         for event in speculative_decode(self.model, **arguments):
             if isinstance(event, SpeculationStats):
@@ -247,16 +257,16 @@ class GenerationJob:
     def result(self, show_cache: bool = False) -> GenerateResult:
         """Return the outputs so far, finished or not."""
         cache, prompt = self._cache_steps() if show_cache else ((), ())
-        writings = tuple(output.to_completion() for output in self.outputs)
+        completions = tuple(output.to_completion() for output in self.outputs)
         accepted = (
             None
-            if not self.lookup
+            if not self.speculative
             else self.num_accepted_tokens / self.num_draft_tokens
             if self.num_draft_tokens
             else 0.0
         )
         return GenerateResult(
-            self.loaded.name, writings, self.sampling, self.weights_label, self.seconds, cache, prompt, accepted
+            self.loaded.name, completions, self.sampling, self.weights_label, self.seconds, cache, prompt, accepted
         )
 
     def _cache_steps(self) -> tuple[tuple[CacheStep, ...], tuple[str, ...]]:
@@ -267,13 +277,16 @@ class GenerationJob:
         if not output.pieces:
             return (), ()
         prompt = fit_to_context(
-            self.model, prepare_prompt(self.model, self.loaded.encode_prompt(output.prompt)), self.sampling, self.long
+            self.model,
+            prepare_prompt(self.model, self.loaded.encode_prompt(output.prompt)),
+            self.sampling,
+            self.truncate,
         )
         steps = benchmark_cache(self.model, prompt, [piece.id for piece in output.pieces], self.loaded.model)
         cache_steps = tuple(
             CacheStep(
-                piece.piece, step.num_cached, step.num_new, step.multiplications, step.multiplications_uncached, 1e3 * step.seconds,
-                1e3 * step.seconds_uncached, step.max_difference,
+                piece.piece, step.num_cached, step.num_new, step.multiplications, step.multiplications_uncached,
+                1e3 * step.seconds, 1e3 * step.seconds_uncached, step.max_difference,
             )
             for piece, step in zip(output.pieces, steps, strict=True)
         )  # fmt: skip
@@ -295,6 +308,7 @@ class CompletionOutput:
         self.pieces: list[GeneratedToken] = []
 
     def append_event(self, event: "Token | Ended", tokenizer: Tokenizer) -> None:
+        """Append the token and text of an event, or set the finish reason."""
         from peasy.generation.request import Token
 
         self.text += event.text
@@ -307,8 +321,9 @@ class CompletionOutput:
         self.pieces.append(GeneratedToken(chosen.id, tokenizer.piece(chosen.id), probability, candidates))
 
     def to_completion(self) -> GeneratedText:
+        """Return the text generated so far."""
         message = None if self.error is None else self.error.message
-        reason = self.finish_reason or "interrupted"
+        reason = self.finish_reason or "cancelled"
         return GeneratedText(self.prompt, self.text, reason, self.seed, tuple(self.pieces), self.num_unknown, message)
 
 

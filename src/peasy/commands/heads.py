@@ -1,4 +1,4 @@
-"""Ranking of attention heads by their scores on sentences and on repeated random tokens (induction)."""
+"""Head ranking of `look --rank`: sorts heads by one score; `inspection/head_scores.py` computes the scores."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from peasy.views.ranking import ranking_document
 if TYPE_CHECKING:
     from peasy.inspection.forward import ModelInput
 
-RANK_KEYS = tuple(f.name for f in fields(HeadScore) if f.name not in ("place", "head", "profile"))
+RANK_KEYS = tuple(f.name for f in fields(HeadScore) if f.name not in ("path", "head", "profile"))
 """Head scores that can be ranked by."""
 
 

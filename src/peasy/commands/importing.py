@@ -35,7 +35,7 @@ class ImportResult(Result):
             ("kind", facts["kind"]),
             ("parameters", f"{facts['parameters']:,}"),
             ("weights", format_bytes(facts["bytes"])),
-            ("tokenizer", f"{facts['vocabulary']:,} ids" if facts["vocabulary"] else "none"),
+            ("tokenizer", f"{facts['vocab_size']:,} ids" if facts["vocab_size"] else "none"),
             ("folder", str(self.folder)),
         )
         unused = (
@@ -56,7 +56,7 @@ class ImportResult(Result):
             "kind": facts["kind"],
             "parameters": facts["parameters"],
             "bytes": facts["bytes"],
-            "vocabulary": facts["vocabulary"],
+            "vocab_size": facts["vocab_size"],
             "unused": list(self.model.unused_weights),
         }
 
@@ -65,7 +65,7 @@ class ImportResult(Result):
 
 
 def import_model(
-    source: str | Path, *, name: str | None = None, offline: bool = False, ask: Confirm | None = None
+    source: str | Path, *, name: str | None = None, offline: bool = False, confirm: Confirm | None = None
 ) -> ImportResult:
     """Import a Hugging Face folder, a hub id or a peasy checkpoint, under `name` (default: the source's name).
 
@@ -78,7 +78,7 @@ def import_model(
 
     if name is not None:
         refuse_existing(run_path(name))
-    resolved = resolve_model(source, offline=offline, confirm=ask)
+    resolved = resolve_model(source, offline=offline, confirm=confirm)
     origin = resolved.folder.resolve().name if resolved.kind == "path" else resolved.name  # no local paths in a file
     name = name or run_name_from(origin)
     folder = run_path(name)

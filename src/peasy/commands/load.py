@@ -19,7 +19,7 @@ from peasy.checkpoint.tensors import open_tensors
 from peasy.checkpoint.tokenizer import read_target_tokenizer, read_tokenizer
 from peasy.commands.text_vectors import check_ids, embed_texts
 from peasy.display import DisplayMixin
-from peasy.errors import InvalidInput, NotFound
+from peasy.errors import InvalidInput, NotFound, with_checked_keywords
 from peasy.extras import require_extra
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
@@ -66,8 +66,8 @@ class LoadedModel(DisplayMixin):
         """Embed texts: `[texts, d_model]`, or `[d_model]` for a single text.
 
         An encoder uses the pooling it was trained with; `pooling` "mean", "cls" or "last" takes the mean, the first or
-        the last hidden state and is required for other kinds of model. `half` multiplies in bfloat16: faster on CPUs
-        with bfloat16 instructions, accurate to about four digits.
+        the last hidden state and is required for other kinds of model. `bfloat16` multiplies in that format: faster on
+        CPUs with bfloat16 instructions, accurate to about four digits.
         """
         if self.kind != "encoder" and (pooling is None or self.model.is_encoder_decoder or self.kind == "ngram"):
             hint = "Give pooling: mean or last." if self.kind in ("decoder", "recurrent", "convolution") else None
@@ -77,56 +77,59 @@ class LoadedModel(DisplayMixin):
         return vectors[0] if isinstance(texts, str) else vectors
 
     @overload
-    def generate(self, text: str, **how: Any) -> str: ...
+    def generate(self, prompt: str, **options: Any) -> str: ...
     @overload
-    def generate(self, text: Sequence[str], **how: Any) -> list[str]: ...
-    def generate(self, text: str | Sequence[str], **how: Any) -> str | list[str]:
-        """Generate the continuation of a text, or the output of an encoder-decoder; a list of texts gives a list.
+    def generate(self, prompt: Sequence[str], **options: Any) -> list[str]: ...
+    def generate(self, prompt: str | Sequence[str], **options: Any) -> str | list[str]:
+        """Generate the continuation of a prompt, or the output of an encoder-decoder; a list of prompts gives a list.
 
-        `how`: max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty,
-        stop, seed, ... `peasy.generate` also returns probabilities and cache statistics.
+        `options`: max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty,
+        frequency_penalty, stop, seed, ... `peasy.generate` also returns probabilities and cache statistics.
         """
         from peasy.commands.generate import GenerationJob
 
-        job = GenerationJob(self, [text] if isinstance(text, str) else list(text), **how)
+        job = GenerationJob(self, [prompt] if isinstance(prompt, str) else list(prompt), **options)
         for _ in job.events():
             pass
         job.raise_first_error()
         texts = [output.text for output in job.outputs]
-        return texts[0] if isinstance(text, str) else texts
+        return texts[0] if isinstance(prompt, str) else texts
 
-    def stream(self, text: str, **how: Any) -> Iterator[str]:
+    def stream(self, prompt: str, **options: Any) -> Iterator[str]:
         """Stream the generated text in whole characters; closing the iterator stops generation."""
         from peasy.commands.generate import GenerationJob
 
-        return GenerationJob(self, [text], **how).text_deltas()
+        return GenerationJob(self, [prompt], **options).text_deltas()
 
-    def translate(self, text: str, **how: Any) -> "Translation":
-        """Translate a text: `.text`, `.score`, `.others`, `.alignment()`. `how`: beam, n, max_tokens, ..."""
+    def translate(self, text: str, **options: Any) -> "Translation":
+        """Translate a text: `.text`, `.score`, `.others`, `.alignment()`. `options`: num_beams, n, max_tokens, ..."""
         from peasy.commands.translate import translate
 
-        translation = translate(self, text, **how).translations[0]
+        translation = translate(self, text, **options).translations[0]
         if translation.error is not None:
             raise translation.error
         return translation
 
-    def look(self, text: str, target: str | None = None, **how: Any) -> "LookResult":
+    def look(self, text: str, target: str | None = None, **options: Any) -> "LookResult":
         """Inspect one forward pass: `.weights[layer, head]`, `.heads(query=...)`, `.lens()`, ..."""
         from peasy.commands.look import look
 
-        return look(self, text, target, **how)
+        return with_checked_keywords(look)(self, text, target, **options)
 
-    def heads(self, texts: str | Sequence[str], **how: Any) -> "AnalysisResult":
-        """Score and rank all attention heads on these texts. `how`: by, seed."""
+    def heads(self, texts: str | Sequence[str], **options: Any) -> "AnalysisResult":
+        """Score and rank all attention heads on these texts. `options`: by, seed."""
         from peasy.commands.heads import rank_heads
 
-        return rank_heads(self, texts, **how)
+        return with_checked_keywords(rank_heads)(self, texts, **options)
 
-    def trace(self, text: str, **how: Any) -> "AnalysisResult":
-        """Generate from a prompt and record the attention of every token. `how`: beam, max_tokens, temperature, ..."""
+    def trace(self, text: str, **options: Any) -> "AnalysisResult":
+        """Generate from a prompt and record the attention of every token.
+
+        `options`: num_beams, max_tokens, temperature, ...
+        """
         from peasy.commands.trace import trace
 
-        return trace(self, text, **how)
+        return trace(self, text, **options)
 
     def explain_similarity(self, first: str, second: str) -> "AnalysisResult":
         """Explain the cosine similarity of two sentences as a sum over word pairs; encoders only."""
@@ -164,7 +167,7 @@ class LoadedModel(DisplayMixin):
             "parameters": self.model.count_parameters(),
             "bytes": self.model.weight_bytes(),
             "config": settings.to_plain(self.model.config),
-            "vocabulary": len(self.tokenizer) if self.tokenizer else None,
+            "vocab_size": len(self.tokenizer) if self.tokenizer else None,
         }
 
     def __repr__(self) -> str:
@@ -179,11 +182,11 @@ def load(
     device: str = "auto",
     offline: bool = False,
     yes: bool = False,
-    ask: Confirm | None = None,
+    confirm: Confirm | None = None,
 ) -> LoadedModel:
     """Load a model: a folder, a run, a built-in, a hub id, or a transformers model (with its tokenizer).
 
-    A hub model that is not in the cache is downloaded only if `yes` is true or `ask(question)` returns True.
+    A hub model that is not in the cache is downloaded only if `yes` is true or `confirm(question)` returns True.
 
     >>> load("no/such-model", offline=True)
     Traceback (most recent call last):
@@ -195,7 +198,8 @@ def load(
     elif tokenizer is not None:
         raise InvalidInput("tokenizer can be given only with a transformers model object.")
     else:
-        loaded = open_resolved(resolve_model(model, offline=offline, confirm=(lambda question: True) if yes else ask))
+        may_download = (lambda question: True) if yes else confirm
+        loaded = open_resolved(resolve_model(model, offline=offline, confirm=may_download))
     target = choose_device(device)
     if target != "cpu":
         loaded.model.to(target)

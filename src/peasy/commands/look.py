@@ -33,27 +33,28 @@ def look(
     *,
     layers: Iterable[int] | int | None = None,
     heads: Iterable[int] | int | None = None,
-    rows: Iterable[WordOrPosition] | WordOrPosition | None = None,
+    queries: Iterable[WordOrPosition] | WordOrPosition | None = None,
     steps: Iterable[str] | str = ("weights",),
     edit: InterventionSpec | Sequence[InterventionSpec] | None = None,
-    budget: str | int = "512MB",
+    max_memory: str | int = "512MB",
     overview: str | None = None,
-    tile: int | None = None,
-    scaled: bool = False,
+    tile_size: int | None = None,
+    value_weighted: bool = False,
     storage: str = "auto",
     tokenizer: Any = None,
     device: str = "auto",
     offline: bool = False,
-    ask: Confirm | None = None,
+    confirm: Confirm | None = None,
 ) -> Any:
     """Capture one forward pass: a `LookResult` with `.weights[layer, head]` and more.
 
     `model` is a name, a folder, a loaded model, or a transformers model (with its `tokenizer`). `target` is the output
-    of a translator; without one it translates greedily. None = all layers, heads and rows; `rows` are words or
+    of a translator; without one it translates greedily. None = all layers, heads and queries; `queries` are words or
     positions. `steps` are those of the formula (scores, scaled, masked, weights, context), query, key, value, and
     residual, normed, activation, output, final. `edit` is an intervention: `peasy.off`, `cut`, `even`, `patch`.
-    Captures larger than the `budget` are refused before the run. With `overview` ("mean" or "max") a long text is
-    shown in tiles of `tile` tokens, without ever holding the whole matrix, and `rows` are kept exactly.
+    Captures larger than `max_memory` are refused before the run. With `overview` ("mean" or "max") a long text is
+    shown in tiles of `tile_size` tokens, without ever holding the whole matrix, and `queries` are kept exactly.
+    `value_weighted` multiplies each weight by the norm of its value vector.
 
     >>> look("no/such-model", "hello", offline=True)
     Traceback (most recent call last):
@@ -61,18 +62,23 @@ def look(
     """
     from peasy.commands.model_input import make_input
 
-    loaded = _load_any(model, tokenizer, device=device, offline=offline, ask=ask)
+    loaded = _load_any(model, tokenizer, device=device, offline=offline, confirm=confirm)
     inputs = make_input(loaded, text, target)
     spec = CaptureSpec(
-        _as_tuple(steps), _as_indices(layers), _as_indices(heads), _row_positions(rows, inputs.target or inputs.tokens)
+        _as_tuple(steps),
+        _as_indices(layers),
+        _as_indices(heads),
+        _query_positions(queries, inputs.target or inputs.tokens),
     )
     edits = () if edit is None else tuple(edit) if isinstance(edit, list | tuple) else (edit,)
     intervention = _make_intervention(loaded, inputs, edits)
     if overview is not None:
-        tiled = _capture_tiles(loaded, inputs, spec, intervention, edits, overview, tile, scaled, parse_bytes(budget))
+        tiled = _capture_tiles(
+            loaded, inputs, spec, intervention, edits, overview, tile_size, value_weighted, parse_bytes(max_memory)
+        )
         return AnalysisResult(tiled, lambda: tiled_document(tiled))
-    record, logits = _capture(loaded, inputs, spec, intervention, edits, parse_bytes(budget), storage)
-    return LookResult(record, loaded, inputs, spec, edits, intervention, logits, scaled)
+    record, logits = _capture(loaded, inputs, spec, intervention, edits, parse_bytes(max_memory), storage)
+    return LookResult(record, loaded, inputs, spec, edits, intervention, logits, value_weighted)
 
 
 def look_cross_attention(loaded: LoadedModel, text: str, target_ids: Sequence[int]) -> LookResult:
@@ -84,11 +90,11 @@ def look_cross_attention(loaded: LoadedModel, text: str, target_ids: Sequence[in
     return LookResult(record, loaded, inputs, spec, (), None, logits)
 
 
-def _load_any(model: Any, tokenizer: Any, **how: Any) -> LoadedModel:
+def _load_any(model: Any, tokenizer: Any, **options: Any) -> LoadedModel:
     if isinstance(model, LoadedModel):
         return model
     if isinstance(model, str | Path) or hasattr(model, "save_pretrained"):
-        return load(model, tokenizer=tokenizer, **how)
+        return load(model, tokenizer=tokenizer, **options)
     from peasy.models.protocol import Model
 
     if isinstance(model, Model):
@@ -105,7 +111,7 @@ def _capture(
     spec: CaptureSpec,
     intervention: "Intervention | None",
     edits: tuple[InterventionSpec, ...],
-    budget: int,
+    max_bytes: int,
     storage: str,
 ) -> tuple[AttentionRecord, np.ndarray | None]:
     """Run one forward pass; return the captures and the next-token logits."""
@@ -115,7 +121,7 @@ def _capture(
 
     parts, dims, lengths = attentions_of(loaded.model), dims_of(loaded.model), inputs.model_input.lengths(loaded.model)
     spec.check(loaded.name, parts, dims)
-    dtype = choose_storage(spec.count_values(parts, dims, lengths), budget, storage)
+    dtype = choose_storage(spec.count_values(parts, dims, lengths), max_bytes, storage)
     recorder = Recorder(spec, lengths, dtype)
     logits = forward_logits(loaded.model, inputs.model_input, recorder.tap(), intervention)
     record = AttentionRecord(
@@ -132,9 +138,9 @@ def _capture_tiles(
     intervention: "Intervention | None",
     edits: tuple[InterventionSpec, ...],
     reduction: str,
-    tile: int | None,
-    scaled: bool,
-    budget: int,
+    tile_size: int | None,
+    value_weighted: bool,
+    max_bytes: int,
 ) -> TiledAttention:
     """Capture self-attention reduced to tiles, and the selected rows exactly."""
     from peasy.inspection.forward import forward_hidden
@@ -146,12 +152,12 @@ def _capture_tiles(
     row_spec = replace(spec, steps=("weights",), rows=spec.rows or (), parts=ATTENTION_PARTS, stacks=(stack,))
     parts, dims, lengths = attentions_of(loaded.model), dims_of(loaded.model), inputs.model_input.lengths(loaded.model)
     row_spec.check(loaded.name, parts, dims)
-    size = tile or choose_tile(max(lengths.values()))
+    size = tile_size or choose_tile(max(lengths.values()))
     selected = [part for part in parts if row_spec.includes(part)]
     num_heads = sum((len(spec.heads) if spec.heads else part.num_heads) for part in selected)
     numbers = row_spec.count_values(parts, dims, lengths) + num_heads * (-(-max(lengths.values()) // size)) ** 2
-    dtype = choose_storage(numbers, budget)
-    tiler, recorder = Tiler(size, reduction, spec.heads, scaled), Recorder(row_spec, lengths, dtype)
+    dtype = choose_storage(numbers, max_bytes)
+    tiler, recorder = Tiler(size, reduction, spec.heads, value_weighted), Recorder(row_spec, lengths, dtype)
     forward_hidden(loaded.model, inputs.model_input, recorder.tap(tiler.on_attention), intervention)
     return TiledAttention(
         loaded.name, inputs.target or inputs.tokens, tuple(tiler.overviews), recorder.captures(), tuple(selected),
@@ -193,11 +199,13 @@ def _as_indices(indices: Iterable[int] | int | None) -> tuple[int, ...] | None:
     return (indices,) if isinstance(indices, int) else tuple(indices)
 
 
-def _row_positions(rows: Iterable[WordOrPosition] | WordOrPosition | None, tokens: Tokens) -> tuple[int, ...] | None:
+def _query_positions(
+    queries: Iterable[WordOrPosition] | WordOrPosition | None, tokens: Tokens
+) -> tuple[int, ...] | None:
     """Return words and positions as sorted positions."""
     from peasy.inspection.words import find_word
 
-    if rows is None or rows is ...:
+    if queries is None or queries is ...:
         return None
-    words = (rows,) if isinstance(rows, str | int) else tuple(rows)
+    words = (queries,) if isinstance(queries, str | int) else tuple(queries)
     return tuple(sorted({position for word in words for position in find_word(tokens, word)}))

@@ -22,10 +22,10 @@ def save_activations(
     layers: Iterable[int] | None = None,
     heads: Iterable[int] | None = None,
     steps: Iterable[str] = ("weights",),
-    budget: str | int = "512MB",
+    max_memory: str | int = "512MB",
     storage: str = "float16",
 ) -> AnalysisResult:
-    """Capture every text and write the activations to `folder`; `peasy.inspection.activation_store.read_activations` reads them."""
+    """Capture every text and write the activations to `folder`; `activation_store.read_activations` reads them."""
     from peasy.commands.model_input import make_input
     from peasy.inspection.activation_store import write_activations
     from peasy.inspection.capture_spec import CaptureSpec
@@ -35,13 +35,13 @@ def save_activations(
 
     spec = CaptureSpec(tuple(steps), as_tuple(layers), as_tuple(heads))
     inputs = (make_input(loaded, text).model_input for text in texts)
-    store = write_activations(loaded.model, inputs, spec, folder, budget=parse_bytes(budget), storage=storage)
+    store = write_activations(loaded.model, inputs, spec, folder, budget=parse_bytes(max_memory), storage=storage)
     return AnalysisResult(store, lambda: saved_document(store, spec.steps, storage))
 
 
 def saved_document(store: "ActivationStore", steps: tuple[str, ...], storage: str) -> Document:
     """Document with the size of the saved activations and the code to read them."""
     size = f"{', '.join(steps)} of {store.num_sequences:,} texts: {format_bytes(store.nbytes)} as {storage}"
-    code = f'from peasy.inspection.activation_store import read_looks; next(read_looks("{store.folder}"))'
+    code = f'from peasy.inspection.activation_store import read_activations; next(read_activations("{store.folder}"))'
     text = f"{size}, in {store.num_files:,} files in {store.folder}."
     return Document("Saved activations", (Paragraph(text), Paragraph(code, "note")))

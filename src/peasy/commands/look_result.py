@@ -39,7 +39,7 @@ MAX_JSON_VALUES = 250_000
 class HeadMatrices:
     """One attention step of all captured layers: `heads[layer, head]` is a labelled matrix, `np.asarray` stacks them.
 
-    `words` merges sub-words; `scaled` multiplies weights by the norm of their value vectors.
+    `merge_words` merges sub-words; `value_weighted` multiplies weights by the norm of their value vectors.
     """
 
     record: AttentionRecord
@@ -47,7 +47,7 @@ class HeadMatrices:
     stack: str
     part: str
     merge_words: bool = False
-    norm_weighted: bool = False
+    value_weighted: bool = False
 
     def _captures(self) -> dict[int, Capture]:
         all_captures = self.record.by_path(self.step)
@@ -81,7 +81,7 @@ class HeadMatrices:
 
     def _labelled_matrix(self, capture: Capture, index: int, head: int) -> LabelledMatrix:
         queries, keys = self.record.axes(capture.path)
-        array = (capture.value_weighted() if self.norm_weighted else capture.array)[index]
+        array = (capture.value_weighted() if self.value_weighted else capture.array)[index]
         name = f"layer {capture.path.layer}, head {head}"
         if self.step not in ("scores", "scaled", "masked", "weights"):
             of_keys = self.step in ("key", "value")
@@ -103,7 +103,7 @@ class HeadMatrices:
 
 
 class LookResult(Result):
-    """Result of `look` on one text: views and analyses; `.look` holds the plain arrays with their labels.
+    """Result of `look` on one text: views and analyses; `.record` holds the plain arrays with their labels.
 
     `.text` is the input text; `str(x)` is the displayed document.
     """
@@ -119,12 +119,12 @@ class LookResult(Result):
         interventions: tuple[InterventionSpec, ...],
         combined_intervention: "Intervention | None",
         logits: np.ndarray | None,
-        norm_weighted: bool = False,
+        value_weighted: bool = False,
         merge_words: bool = False,
     ) -> None:
         self.record, self.loaded, self.labelled_input, self.capture_spec = record, loaded, labelled_input, capture_spec
         self.interventions, self.combined_intervention, self.logits = interventions, combined_intervention, logits
-        self.norm_weighted, self.merge_words = norm_weighted, merge_words
+        self.value_weighted, self.merge_words = value_weighted, merge_words
         self.text = record.tokens.text
 
     @property
@@ -142,8 +142,8 @@ class LookResult(Result):
 
     @property
     def contributions(self) -> HeadMatrices:
-        """Norm-weighted attention: each weight times the norm of its value vector."""
-        return replace(self.weights, norm_weighted=True)
+        """Value-weighted attention: each weight times the norm of its value vector."""
+        return replace(self.weights, value_weighted=True)
 
     @property
     def cross_attention(self) -> HeadMatrices:
@@ -187,18 +187,18 @@ class LookResult(Result):
         """Return the `top` largest weights of a query word in every captured head."""
         lines = [
             line
-            for place, capture in self.record.by_path("weights").items()
-            for line in self._query_lines(place, capture, query, top)
+            for path, capture in self.record.by_path("weights").items()
+            for line in self._query_lines(path, capture, query, top)
         ]
         if not lines:
-            raise NotFound(f'"{query}" is not among the captured rows.', hint="Call look without rows=.")
+            raise NotFound(f'"{query}" is not among the captured queries.', hint="Call look without queries=.")
         record = WordAttention(
-            self.record.model, str(query), tuple(lines), self.record.interventions, self.norm_weighted
+            self.record.model, str(query), tuple(lines), self.record.interventions, self.value_weighted
         )
         return AnalysisResult(record, lambda: word_attention_document(self.record, record))
 
-    def _query_lines(self, place: ModulePath, capture: Capture, query: str | int, top: int) -> Iterator[HeadTopWords]:
-        queries, keys = self.record.axes(place)
+    def _query_lines(self, path: ModulePath, capture: Capture, query: str | int, top: int) -> Iterator[HeadTopWords]:
+        queries, keys = self.record.axes(path)
         try:
             positions = find_word(queries, query)
         except InvalidInput:
@@ -209,7 +209,7 @@ class LookResult(Result):
         if not indices:
             return
         array = (
-            (capture.value_weighted() if self.norm_weighted else capture.array)[:, indices]
+            (capture.value_weighted() if self.value_weighted else capture.array)[:, indices]
             .astype(np.float32)
             .mean(axis=1)
         )
@@ -217,16 +217,16 @@ class LookResult(Result):
         for index, head in enumerate(capture.heads):
             best = np.argsort(-by_word[index], kind="stable")[:top]
             yield HeadTopWords(
-                place, head, tuple((keys.words[i], float(by_word[index, i])) for i in best if by_word[index, i] > 0)
+                path, head, tuple((keys.words[i], float(by_word[index, i])) for i in best if by_word[index, i] > 0)
             )
 
-    def logit_lens(self, rows: Iterable[str | int] | None = None, top: int = 3) -> AnalysisResult:
+    def logit_lens(self, queries: Iterable[str | int] | None = None, top: int = 3) -> AnalysisResult:
         """Logit lens: next-token predictions of every layer's hidden states, through the model's LM head."""
         from peasy.inspection.logit_lens import logit_lens
         from peasy.views.logit_lens import lens_document
 
         tokens = self.record.target or self.record.tokens
-        positions = None if rows is None else tuple(position for word in rows for position in find_word(tokens, word))
+        positions = None if queries is None else tuple(at for word in queries for at in find_word(tokens, word))
         tokenizer = self.loaded.target_tokenizer or self.loaded.tokenizer
         table = logit_lens(
             self.loaded.model, self.labelled_input.model_input, tokens, tokenizer,
@@ -246,7 +246,7 @@ class LookResult(Result):
 
     def alignment(
         self,
-        known: Iterable[tuple[int, int]] = (),
+        gold: Iterable[tuple[int, int]] = (),
         layer: int | None = None,
         head: int | None = None,
         *,
@@ -254,20 +254,18 @@ class LookResult(Result):
     ) -> AnalysisResult:
         """Word alignment from cross-attention, by the best head or by the given layer and head.
 
-        Heads are scored on the `known` links; without any, the model card's head is used, else `anchors`: likely
+        Heads are scored on the `gold` links; without any, the model card's head is used, else `anchors`: likely
         links, which are displayed.
         """
         from peasy.inspection.alignment import align
         from peasy.views.alignment import alignment_document
 
         assert self.labelled_input.outputs is not None or self.record.target is None
-        place = None if layer is None else ModulePath("decoder", layer, "cross_attention")
-        written = self.labelled_input.outputs or self.record.tokens
-        links = tuple(known)
+        path = None if layer is None else ModulePath("decoder", layer, "cross_attention")
+        outputs = self.labelled_input.outputs or self.record.tokens
+        links = tuple(gold)
         card_head = None if links else read_alignment_head(self.loaded)
-        alignment = align(
-            self.record, written, links or tuple(anchors), path=place, head=head, preferred_head=card_head
-        )
+        alignment = align(self.record, outputs, links or tuple(anchors), path=path, head=head, preferred_head=card_head)
         return AnalysisResult(alignment, lambda: alignment_document(alignment))
 
     def steps(self, layer: int, head: int, query: str | int | None = None, part: str = "attention") -> AnalysisResult:
@@ -286,44 +284,45 @@ class LookResult(Result):
             steps=steps,
             edit=self.interventions,
         )
-        place = ModulePath(self._stack, layer, part)
-        return AnalysisResult(captured.record, lambda: head_document(captured.record, place, head, rows=rows))
+        path = ModulePath(self._stack, layer, part)
+        return AnalysisResult(captured.record, lambda: head_document(captured.record, path, head, rows=rows))
 
     def compare(
-        self, other: "LookResult", *, words: Iterable[str] = (), data: Any = None, **how: Any
+        self, other: "LookResult", *, words: Iterable[str] = (), data: Any = None, **options: Any
     ) -> AnalysisResult:
-        """Compare with another result on the same text: next token, `words`, and loss or BLEU on `data`."""
+        """Compare with another result on the same text: next token, `words`, and loss or BLEU on `data`.
+
+        `options` are those of `evaluate`.
+        """
         from peasy.commands.effect import compare_look_results
 
-        return compare_look_results(self, other, tuple(words), data, **how)
+        return compare_look_results(self, other, tuple(words), data, **options)
 
     def summary(self, top: int = 3) -> AnalysisResult:
         """Return the strongest links between words in every captured head."""
         lines = [
             line
-            for place, capture in self.record.by_path("weights").items()
-            for line in self._strongest_links(place, capture, top)
+            for path, capture in self.record.by_path("weights").items()
+            for line in self._strongest_links(path, capture, top)
         ]
-        record = StrongestLinks(self.record.model, tuple(lines), self.record.interventions, self.norm_weighted)
+        record = StrongestLinks(self.record.model, tuple(lines), self.record.interventions, self.value_weighted)
         return AnalysisResult(record, lambda: strongest_links_document(self.record, record))
 
-    def _strongest_links(self, place: ModulePath, capture: Capture, top: int) -> Iterator[HeadTopWords]:
+    def _strongest_links(self, path: ModulePath, capture: Capture, top: int) -> Iterator[HeadTopWords]:
         """Strongest links; those to the word itself or the first word (attention sink) only if there are no others."""
-        queries, keys = self.record.axes(place)
+        queries, keys = self.record.axes(path)
         names = words_in_rows(queries, capture.rows)
         for index, head in enumerate(capture.heads):
             array = merge_words(
-                (capture.value_weighted() if self.norm_weighted else capture.array)[index], queries, keys, capture.rows
+                (capture.value_weighted() if self.value_weighted else capture.array)[index], queries, keys, capture.rows
             )
             informative = array.copy()
-            if place.part == "attention" and len(names) == len(keys.words):
+            if path.part == "attention" and len(names) == len(keys.words):
                 np.fill_diagonal(informative, 0)
                 informative[:, 0] = 0
             best = np.argsort(-(informative if informative.any() else array), axis=None, kind="stable")[:top]
             pairs = [(*np.unravel_index(index, array.shape),) for index in best]
-            yield HeadTopWords(
-                place, head, tuple((f"{names[q]}→{keys.words[k]}", float(array[q, k])) for q, k in pairs)
-            )
+            yield HeadTopWords(path, head, tuple((f"{names[q]}→{keys.words[k]}", float(array[q, k])) for q, k in pairs))
 
     @property
     def target_text(self) -> str | None:
@@ -332,7 +331,7 @@ class LookResult(Result):
 
     def document(self) -> Document:
         """Attention maps of all captured heads."""
-        return attention_document(self.record, merge_subwords=self.merge_words, value_weighted=self.norm_weighted)
+        return attention_document(self.record, merge_subwords=self.merge_words, value_weighted=self.value_weighted)
 
     def data(self) -> dict[str, Any]:
         """Tokens, attention modules, next-token candidates, and the arrays unless they are too large."""
@@ -341,7 +340,7 @@ class LookResult(Result):
         record.pop("captures")
         if size <= MAX_JSON_VALUES:
             return record | {"captures": to_plain(self.record.captures)}
-        return record | {"captures": None, "left_out": f"{size:,} numbers: save them as .npz"}
+        return record | {"captures": None, "omitted": f"{size:,} numbers: save them as .npz"}
 
     def __str__(self) -> str:
         return self._render("text")

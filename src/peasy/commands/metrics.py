@@ -39,7 +39,7 @@ def text_loss(
 ) -> tuple[TokenPredictionStats, int]:
     """Return the cross-entropy of all tokens but the first, in non-overlapping windows, and the unknown-token count.
 
-    `whole`: score each text separately after a bos token, as for a model that was trained on whole documents.
+    `per_text`: score each text separately after a bos token, as for a model that was trained on whole documents.
     """
     model, tokenizer = loaded.model, loaded.require_tokenizer()
     batch_size = max(1, min(_BATCH_SIZE, _MAX_LOGITS // (context * model.config.vocab_size)))
@@ -92,7 +92,7 @@ class _TokenWindows:
 def _text_batches(
     tokenizer: Tokenizer, pieces: Iterable[tuple[Sample, bool]], bos: int, context: int
 ) -> Iterator[tuple[_TokenWindows, int, int]]:
-    """Yield batches of whole texts, each after `begin`, with the number of characters and bytes read for the batch."""
+    """Yield batches of whole texts, each after `bos`, with the number of characters and bytes read for the batch."""
     for chunk in _chunks(pieces, _BATCH_SIZE):
         marked = [(sample.text if isinstance(sample, LabelledText) else str(sample), ends) for sample, ends in chunk]
         rows = [np.concatenate([[bos], ids]) for ids in _encode_with_eos(tokenizer, marked)]

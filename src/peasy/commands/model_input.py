@@ -14,7 +14,7 @@ from peasy.tokenization import Tokenizer
 
 @dataclass(frozen=True, eq=False)
 class LabelledInput:
-    """Model input with token labels. `written` are a translator's output tokens: the target shifted by one."""
+    """Model input with token labels. `outputs` are a translator's output tokens: the target shifted by one."""
 
     model_input: ModelInput
     tokens: Tokens
@@ -43,11 +43,11 @@ def make_input(loaded: LoadedModel, text: str | Sequence[int], target: TargetTex
         pieces = None if loaded.tokenizer is None else [loaded.tokenizer.piece(id) for id in ids]
         tokens = label_ids(ids, pieces)
     if not loaded.model.is_encoder_decoder:
-        passage = LabelledInput(ModelInput(tuple(ids), None if target is None else ()), tokens)
+        labelled = LabelledInput(ModelInput(tuple(ids), None if target is None else ()), tokens)
     else:
-        passage = _with_target(loaded, tokens, target)
-    check_input(loaded.model, passage.model_input)
-    return passage
+        labelled = _with_target(loaded, tokens, target)
+    check_input(loaded.model, labelled.model_input)
+    return labelled
 
 
 def _with_target(loaded: LoadedModel, tokens: Tokens, target: TargetText) -> LabelledInput:
@@ -56,18 +56,18 @@ def _with_target(loaded: LoadedModel, tokens: Tokens, target: TargetText) -> Lab
     if start is None:
         raise InvalidInput(f"{loaded.name} has no decoder start token, so its translations cannot be inspected.")
     if isinstance(target, str):
-        written = [*tokenizer.encode(target, add_special_tokens=False).ids, *special.eos[:1]]
+        output_ids = [*tokenizer.encode(target, add_special_tokens=False).ids, *special.eos[:1]]
     else:
-        written = _decode_greedily(loaded, tokens.ids) if target is None else list(target)
-    content = [id for id in written if id not in special.eos]
+        output_ids = _decode_greedily(loaded, tokens.ids) if target is None else list(target)
+    content = [id for id in output_ids if id not in special.eos]
     text = target if isinstance(target, str) else tokenizer.decode(content)
     encoding = tokenizer.encode(text, add_special_tokens=False)
     if list(encoding.ids) == content:
         inputs = label_tokens(encoding, tokenizer, prefix_ids=[start])
-        outputs = label_tokens(encoding, tokenizer, suffix_ids=written[len(content) :])
+        outputs = label_tokens(encoding, tokenizer, suffix_ids=output_ids[len(content) :])
     else:
         inputs = label_ids([start, *content], [tokenizer.piece(id) for id in (start, *content)], text)
-        outputs = label_ids(written, [tokenizer.piece(id) for id in written], text)
+        outputs = label_ids(output_ids, [tokenizer.piece(id) for id in output_ids], text)
     return LabelledInput(ModelInput(tokens.ids, inputs.ids), tokens, inputs, outputs)
 
 

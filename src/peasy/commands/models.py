@@ -1,4 +1,4 @@
-"""`models`: list built-in models, runs and the Hugging Face cache; show the architecture of one model."""
+"""`models`: list built-in models, runs and the Hugging Face cache; show the architecture of one, or delete one."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,8 @@ from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint
 from peasy.checkpoint.tensors import open_tensors
 from peasy.commands.result import Result
-from peasy.errors import PeasyError
+from peasy.commands.runs import RECIPE, RemoveResult, remove_folder, remove_run
+from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
 from peasy.views.document import Cell, Document, DocumentPart, Paragraph, Table
 from peasy.views.model import model_document
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """One row of the model list; `fault` is the reason why a model cannot be used."""
+    """One row of the model list; `error` is the reason why a model cannot be used."""
 
     name: str
     source: str
@@ -34,15 +35,15 @@ class ModelEntry:
     error: str | None = None
 
     def data(self) -> dict[str, Any]:
-        """Return the card as plain data."""
+        """Return the row as plain data."""
         return {
             "name": self.name,
-            "where": self.source,
+            "source": self.source,
             "folder": str(self.folder),
-            "is": self.model_type,
+            "model_type": self.model_type,
             "parameters": self.parameters,
             "bytes": self.bytes,
-            "fault": self.error,
+            "error": self.error,
         }
 
 
@@ -56,19 +57,19 @@ class ModelsResult(Result):
         """Return a table with one row per model."""
         parts: list[DocumentPart] = []
         if self.models:
-            rows = tuple(_table_row(card) for card in self.models)
-            parts.append(Table(("name", "where", "is", "parameters", "weights"), rows))
+            rows = tuple(_table_row(entry) for entry in self.models)
+            parts.append(Table(("name", "source", "type", "parameters", "weights"), rows))
         else:
             parts.append(Paragraph("No models yet. Import one: peasy import FOLDER (or a Hugging Face id)."))
         parts.append(Paragraph(f"Runs and imported models are stored in {data_dir() / 'runs'}.", "note"))
         return Document("Models", tuple(parts))
 
     def data(self) -> dict[str, Any]:
-        """Return the cards as plain data."""
-        return {"models": [card.data() for card in self.models], "home": str(data_dir())}
+        """Return the rows as plain data."""
+        return {"models": [entry.data() for entry in self.models], "home": str(data_dir())}
 
     def __repr__(self) -> str:
-        return f"ModelsResult({', '.join(card.name for card in self.models)})"
+        return f"ModelsResult({', '.join(entry.name for entry in self.models)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,7 +87,7 @@ class ModelResult(Result):
         return figure if self.card is None else replace(figure, parts=(*_card_parts(self.card), *figure.parts))
 
     def data(self) -> dict[str, Any]:
-        """Return the card and the boxes as plain data."""
+        """Return the row, the boxes and the model card as plain data."""
         data = self.entry.data() | {"parameters": self.box.parameters, "boxes": box_data(self.box)}
         return data if self.card is None else data | {"card": dict(self.card)}
 
@@ -99,14 +100,29 @@ def models() -> ModelsResult:
     return ModelsResult(tuple(_list_entries()))
 
 
-def model(name: str | Path, *, offline: bool = False, ask: Confirm | None = None) -> ModelResult:
+def model(name: str | Path, *, offline: bool = False, confirm: Confirm | None = None) -> ModelResult:
     """Describe one model from its config, without reading its weights."""
     from peasy.extras import require_extra
 
     require_extra("torch")
-    resolved = resolve_model(name, offline=offline, confirm=ask)
-    card = _make_entry(resolved.name, resolved.kind, resolved.folder)
-    return ModelResult(card, _build_without_weights(resolved.folder).describe(), read_card(resolved.folder))
+    resolved = resolve_model(name, offline=offline, confirm=confirm)
+    entry = _make_entry(resolved.name, resolved.kind, resolved.folder)
+    return ModelResult(entry, _build_without_weights(resolved.folder).describe(), read_card(resolved.folder))
+
+
+def remove_model(name: str, *, yes: bool = False, confirm: Confirm | None = None) -> RemoveResult:
+    """Delete an imported model or a run by name, permanently; asks first. Built-in models cannot be deleted."""
+    if name not in (folders := find_runs()):
+        if name in built_in_models():
+            raise UsageError(f"{name} is a built-in model and cannot be deleted.", hint="It is a part of peasy.")
+        if name in list_cached():
+            hint = "The cache belongs to Hugging Face: hf cache delete"
+            raise UsageError(f"{name} is in the Hugging Face cache, not among the models of peasy.", hint=hint)
+        suggestion = did_you_mean(name, folders)
+        raise NotFound(f'No model "{name}".', hint=f"{suggestion + ' ' if suggestion else ''}See all: peasy models")
+    if (folders[name] / RECIPE).is_file():
+        return remove_run(name, yes=yes, confirm=confirm)
+    return remove_folder(name, folders[name], f"Delete the model {name} ({folders[name]})?", yes, confirm)
 
 
 def read_card(folder: Path | None) -> dict[str, Any] | None:
@@ -121,7 +137,7 @@ def box_data(box: "Box") -> dict[str, Any]:
     return {
         "name": box.name,
         "description": box.description,
-        "times": box.times,
+        "repeats": box.repeats,
         "parameters": box.parameters,
         "bytes": box.bytes,
         "weights": {name: list(shape) for name, shape in box.weights},
@@ -131,11 +147,11 @@ def box_data(box: "Box") -> dict[str, Any]:
 
 def _card_parts(card: Mapping[str, Any]) -> tuple[DocumentPart, ...]:
     """Render a model card."""
-    figures: tuple[tuple[Cell, ...], ...] = tuple((key, f"{value:,.4g}") for key, value in card["figures"].items())
+    figures: tuple[tuple[Cell, ...], ...] = tuple((key, f"{value:,.4g}") for key, value in card["metrics"].items())
     rows: tuple[tuple[Cell, ...], ...] = (
-        ("trained on", f"{card['data']['name']}: {card['data']['says']} ({card['data']['licence']})"),
+        ("trained on", f"{card['data']['name']}: {card['data']['description']} ({card['data']['licence']})"),
         ("made by", card["command"]),
-        ("cannot", card["limits"]),
+        ("cannot", card["limitations"]),
         ("licence", card["licence"]),
     )
     return Paragraph(card["description"]), Table(("", ""), rows), Table(("on the validation split", ""), figures)
@@ -163,15 +179,16 @@ def _list_entries() -> Iterator[ModelEntry]:
 
 
 def _make_entry(name: str, source: str, folder: Path) -> ModelEntry:
-    """Build a card from config and tensor headers alone, so that listing many models reads no weights."""
+    """Build a row from config and tensor headers alone, so that listing many models reads no weights."""
     try:
         checked_folder = SafeFolder(folder)
         config = checked_folder.read_json(CONFIG_FILE)
         tensors = open_tensors(checked_folder)
     except PeasyError as error:
         return ModelEntry(name, source, folder, error=error.message)
-    is_a = str(config.get("kind") or config.get("model_type") or "unknown")[:40]
-    return ModelEntry(name, source, folder, is_a, sum(tensors.info(tensor).numel for tensor in tensors), tensors.nbytes)
+    model_type = str(config.get("kind") or config.get("model_type") or "unknown")[:40]
+    parameters = sum(tensors.info(tensor).numel for tensor in tensors)
+    return ModelEntry(name, source, folder, model_type, parameters, tensors.nbytes)
 
 
 def _table_row(entry: ModelEntry) -> tuple[Cell, ...]:

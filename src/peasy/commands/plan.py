@@ -8,9 +8,10 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from peasy.checkpoint import ram as ram
+from peasy.checkpoint import ram
 from peasy.checkpoint.ram import format_bytes
 from peasy.commands.load import choose_device
+from peasy.commands.recipe_changes import recipe_changes
 from peasy.commands.result import Result
 from peasy.datasets import Corpus, Sample, open_corpus, prepare_shards
 from peasy.datasets.sample import sample_texts
@@ -64,18 +65,22 @@ def plan(
     steps: int | None = None,
     seed: int | None = None,
     device: str = "auto",
+    lr: float | None = None,
+    batch_size: int | None = None,
+    config: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     accelerators: int | None = None,
     flops: str | float | None = None,
     memory: str | float | None = None,
     bandwidth: str | float | None = None,
-    use: float = 0.4,
+    mfu: float = 0.4,
 ) -> PlanResult:
     """Estimate memory and time of a training run without training.
 
     With `data`, the speed is measured by a few real steps on this machine. With `accelerators`, `flops`, `memory` and
     `bandwidth` of each ("312T", "80GB", "300GB/s"), the plan is computed for another machine; `kind` may then also be
-    a known model, such as gpt2.
+    a known model, such as gpt2, and `mfu` is the model FLOPs utilization. `lr`, `batch_size`, `config` and `settings`
+    change the recipe as in `train`.
 
     >>> round(plan("gpt2", accelerators=8, flops="312T", memory="80GB", bandwidth="300GB/s").numbers["parameters"])
     124439808
@@ -84,7 +89,8 @@ def plan(
     from peasy.training.estimate import Hardware, parse_amount
 
     given = {"accelerators": accelerators, "flops": flops, "memory": memory, "bandwidth": bandwidth}
-    request = _PlanRequest(kind, preset, dict(settings or {}), {"minutes": minutes, "steps": steps, "seed": seed})
+    changes = recipe_changes(settings, config=config, lr=lr, batch_size=batch_size)
+    request = _PlanRequest(kind, preset, changes, {"minutes": minutes, "steps": steps, "seed": seed})
     if all(value is None for value in given.values()):
         if data is None:
             raise UsageError(
@@ -95,7 +101,7 @@ def plan(
     if missing := [name for name, value in given.items() if value is None]:
         raise UsageError(f"A plan for another machine also needs {', '.join('--' + name for name in missing)}.")
     amounts = (parse_amount(flops or 0), parse_amount(memory or 0), parse_amount(bandwidth or 0))
-    return request.calculate(Hardware(accelerators or 0, *amounts, use))
+    return request.calculate(Hardware(accelerators or 0, *amounts, mfu))
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,7 @@ class _PlanRequest:
         if self.kind not in MODEL_KINDS and self.kind in {known.name for known in presets()}:
             return preset(self.kind, **self.settings), None
         recipe = make_recipe(self.kind, self.preset, self.settings, **self.budget)
-        overrides = {"vocabulary": recipe.tokenizer.vocab_size} if recipe.tokenizer.vocab_size else {}
+        overrides = {"vocab_size": recipe.tokenizer.vocab_size} if recipe.tokenizer.vocab_size else {}
         return preset(f"{self.kind}-{self.preset}", **overrides | dict(recipe.model)), recipe
 
 
@@ -159,11 +165,11 @@ class TruncatedCorpus(Corpus):
 
     def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
         """Yield documents, each with whether it ends there."""
-        left = self.max_characters if split == "train" else self.max_characters // 10
+        remaining = self.max_characters if split == "train" else self.max_characters // 10
         for sample, ends in self.inner.pieces(split):
-            yield (sample[:left] if isinstance(sample, str) else sample), ends
-            left -= sum(map(len, sample_texts(sample)))
-            if left <= 0:
+            yield (sample[:remaining] if isinstance(sample, str) else sample), ends
+            remaining -= sum(map(len, sample_texts(sample)))
+            if remaining <= 0:
                 return
 
 
@@ -189,7 +195,7 @@ def _dry_run(setup: "RunSetup", corpus: Corpus, device: str, count: int = 3) -> 
     from peasy.training.setup import build_model
 
     recipe, objective = setup.recipe, setup.recipe.objective
-    assert objective is not None, "settled by set_up"
+    assert objective is not None, "set by resolve_setup"
     model = build_model(setup).to(device).train()
     learner = _make_learner(model, setup)
     rows, context = recipe.batch_shape(1.0)
@@ -258,7 +264,7 @@ def measure_activations(model: Any, objective: Any, batch: Any, precision: str) 
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), autocast(precision, str(model.device)):
-        objective.total(model, batch)
+        objective.loss_sum(model, batch)
     return sum(saved.values())
 
 
@@ -301,8 +307,9 @@ def _measured_plan(setup: "RunSetup", corpus: Corpus, truncated: Corpus, dry_run
         )
     notes = ("Nothing was saved. Other running programs slow down training as they slow down this measurement.",)
     title = f"Plan: {recipe.model_kind} {recipe.preset} on {recipe.data}"
-    says = f"Seed {recipe.seed}, batches of {recipe.batch_size} samples of up to {recipe.seq_len:,} tokens, {recipe.precision}."
-    return PlanResult(PlanFacts(title, says, tuple(rows), sums, notes, verdict), numbers)
+    batches = f"batches of {recipe.batch_size} samples of up to {recipe.seq_len:,} tokens"
+    summary = f"Seed {recipe.seed}, {batches}, {recipe.precision}."
+    return PlanResult(PlanFacts(title, summary, tuple(rows), sums, notes, verdict), numbers)
 
 
 def _steps_and_seconds(recipe: "Recipe", seconds: float, epoch_steps: int) -> tuple[int, float]:
@@ -361,8 +368,8 @@ def _calculated_plan(name: str, estimate: "TrainingEstimate") -> PlanResult:
                     f"tokens_per_day_{way}": estimate.tokens_per_day(way)}  # fmt: skip
     cache = format_bytes(estimate.kv_cache_bytes) if estimate.kv_cache_bytes else "none"
     rows.append(("KV cache", cache, f"16 bits, one sequence of {estimate.seq_len:,} tokens"))
-    numbers["cache"] = estimate.kv_cache_bytes
-    says = (
+    numbers["kv_cache"] = estimate.kv_cache_bytes
+    summary = (
         f"Calculated: nothing was measured. {machine.accelerators} accelerators of {machine.flops:.3g} FLOP/s, "
         f"{format_bytes(machine.memory)} and {machine.bandwidth:.3g} bytes/s each; {estimate.batch_size} samples of "
         f"{estimate.seq_len:,} tokens on each."
@@ -371,7 +378,7 @@ def _calculated_plan(name: str, estimate: "TrainingEstimate") -> PlanResult:
         f"Real runs differ: {machine.mfu:.0%} utilization of the FLOP/s is assumed, and that communication overlaps "
         "with computation."
     )
-    facts = PlanFacts(f"Calculated plan: {name}", says, tuple(rows), _plan_formulas(estimate), (note,))
+    facts = PlanFacts(f"Calculated plan: {name}", summary, tuple(rows), _plan_formulas(estimate), (note,))
     return PlanResult(facts, numbers)
 
 
@@ -379,6 +386,7 @@ def _plan_formulas(estimate: "TrainingEstimate") -> tuple[tuple[str, tuple[str, 
     sizes, machine, n = estimate.sizes, estimate.hardware, estimate.hardware.accelerators
     held = {"weights": sizes.weight_bytes, "gradients": sizes.weight_bytes, "optimizer": sizes.optimizer_bytes}
     tokens, state = estimate.tokens_per_step, format_bytes(estimate.state_bytes)
+    ddp, fsdp = (estimate.communication_seconds(way) for way in ("ddp", "fsdp"))
     return (
         _state_formulas(sizes, held),
         ("activations, 16 bits, fused attention (34 bytes per token, layer and unit of d_model; logits)", (
@@ -393,8 +401,8 @@ def _plan_formulas(estimate: "TrainingEstimate") -> tuple[tuple[str, tuple[str, 
         ("time per step", (
             f"work = 6 · {_matmul_parameters(sizes)} + 6 · layers · d_model · context FLOP per token",
             f"computation = tokens · work / (FLOP/s · {machine.mfu:g}) = {estimate.compute_seconds:.4g} s",
-            f"communication, DDP = 2 · ({n} - 1) / {n} · weights / bandwidth = {estimate.communication_seconds('ddp'):.4g} s",
-            f"communication, FSDP = 3 · ({n} - 1) / {n} · weights / bandwidth = {estimate.communication_seconds('fsdp'):.4g} s",
+            f"communication, DDP = 2 · ({n} - 1) / {n} · weights / bandwidth = {ddp:.4g} s",
+            f"communication, FSDP = 3 · ({n} - 1) / {n} · weights / bandwidth = {fsdp:.4g} s",
             "tokens per day = accelerators · tokens · 86,400 s / max(computation, communication)",
         )),
         ("KV cache", (

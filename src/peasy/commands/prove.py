@@ -98,28 +98,29 @@ class DoctorResult(Result):
 
 
 def prove(
-    what: Any,
+    target: Any,
     prompts: str | Sequence[str] | None = None,
     *,
     call: str | None = None,
-    tokens: int = MAX_TOKENS,
-    seconds: float = 60.0,
+    max_tokens: int = MAX_TOKENS,
+    timeout: float = 60.0,
     seed: int = 0,
     device: str = "auto",
     offline: bool = False,
-    ask: Confirm | None = None,
-    tell: Callable[[str], None] | None = None,
+    confirm: Confirm | None = None,
+    announce: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ProveResult | DoctorResult:
     """Check the equalities of a model on your own prompts, or diagnose your own attention implementation.
 
-    A model (its name, or the result of `load`): cached = uncached, alone = in a batch, padded = unpadded, whole = in
-    chunks, fused = formula, packed near full, exported = original; each with its measured distance. At most `tokens`
-    tokens of each prompt are read.
+    A model (its name, or the result of `load`): cached = uncached, single = batched, padded = unpadded,
+    whole = chunked, fused = formula, packed ≈ full, exported = original; each with its measured distance.
+    At most `max_tokens` tokens of each prompt are read.
 
     A function or module ("file.py:name", or the object itself): compared with the formula on seeded inputs; mistakes
     are named, conventions are only mentioned. How to call it is found from its signature, or given:
-    `call="attention(q, k, v, mask)"`. A file runs in a subprocess for at most `seconds`, which `tell` announces.
+    `call="attention(q, k, v, mask)"`. A file runs in a subprocess for at most `timeout` seconds;
+    `announce` is called with a sentence that says so.
 
     >>> import numpy as np
     >>> def attention(q, k, v):
@@ -127,35 +128,35 @@ def prove(
     ...     weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
     ...     return weights @ v
     >>> prove(attention).mistakes
-    ('scale d_k instead of its root',)
+    ('scale by d_k',)
     """
-    if isinstance(what, str | Path) and (match := _FILE_AND_NAME.fullmatch(str(what))):
-        return _diagnose_file(Path(match["file"]), match["name"] or "", call, seconds, seed, tell)
-    if _is_user_code(what):
-        return _diagnose(what, call, seed)
+    if isinstance(target, str | Path) and (match := _FILE_AND_NAME.fullmatch(str(target))):
+        return _diagnose_file(Path(match["file"]), match["name"] or "", call, timeout, seed, announce)
+    if _is_user_code(target):
+        return _diagnose(target, call, seed)
     if call is not None:
         raise UsageError("--call describes how to call your own function; a model does not need it.")
-    loaded = _load_model(what, device, offline, ask)
-    sequences, notes = _make_sequences(loaded, [prompts] if isinstance(prompts, str) else prompts, tokens, seed)
+    loaded = _load_model(target, device, offline, confirm)
+    sequences, notes = _make_sequences(loaded, [prompts] if isinstance(prompts, str) else prompts, max_tokens, seed)
     from peasy.verification.equality import prove_model
 
     return ProveResult(prove_model(loaded.model, sequences, name=loaded.name, notes=notes, progress=progress))
 
 
-def _is_user_code(what: Any) -> bool:
+def _is_user_code(target: Any) -> bool:
     """Return whether this is the user's own function or module, not a model of peasy or transformers."""
-    if isinstance(what, str | Path | LoadedModel) or hasattr(what, "save_pretrained") or not callable(what):
+    if isinstance(target, str | Path | LoadedModel) or hasattr(target, "save_pretrained") or not callable(target):
         return False
-    return not hasattr(what, "trained_by")
+    return not hasattr(target, "trained_by")
 
 
-def _load_model(what: Any, device: str, offline: bool, ask: Confirm | None) -> LoadedModel:
+def _load_model(target: Any, device: str, offline: bool, confirm: Confirm | None) -> LoadedModel:
     require_extra("torch")
-    if isinstance(what, LoadedModel):
-        return what
-    if hasattr(what, "trained_by"):
-        return LoadedModel(type(what).__name__, what, None)
-    return load(what, device=device, offline=offline, ask=ask)
+    if isinstance(target, LoadedModel):
+        return target
+    if hasattr(target, "trained_by"):
+        return LoadedModel(type(target).__name__, target, None)
+    return load(target, device=device, offline=offline, confirm=confirm)
 
 
 def _diagnose(target: Any, call: str | None, seed: int) -> DoctorResult:
@@ -167,7 +168,7 @@ def _diagnose(target: Any, call: str | None, seed: int) -> DoctorResult:
 
 
 def _diagnose_file(
-    file: Path, name: str, call: str | None, seconds: float, seed: int, announce: Callable[[str], None] | None
+    file: Path, name: str, call: str | None, timeout: float, seed: int, announce: Callable[[str], None] | None
 ) -> DoctorResult:
     from peasy.verification.implementation.call_binding import parse_call
     from peasy.verification.implementation.examine import examine
@@ -180,7 +181,7 @@ def _diagnose_file(
     if not name:
         hint = "\n".join(f"peasy prove {file}:{defined}" for defined in _defined_names(file)[:8])
         raise UsageError(f"Which function of {file}?", hint=hint)
-    limits = SandboxLimits(timeout=seconds)
+    limits = SandboxLimits(timeout=timeout)
     if announce is not None:
         announce(f"Running {file} in a separate process with limits: {limits.summary()}.")
     with SandboxedTarget(file, name, limits) as target:
@@ -197,7 +198,7 @@ def _defined_names(file: Path) -> list[str]:
 
 
 def _make_sequences(
-    loaded: LoadedModel, prompts: Sequence[str] | None, tokens: int, seed: int
+    loaded: LoadedModel, prompts: Sequence[str] | None, max_tokens: int, seed: int
 ) -> tuple[list["TokenSequence"], list[str]]:
     """Return the sequences to check: prompts, defaults, or random ids without a tokenizer; cut to the context."""
     from peasy.verification.paths import NUM_PADDING_TOKENS, TokenSequence
@@ -214,7 +215,8 @@ def _make_sequences(
     if not all(rows):
         raise InvalidInput("A prompt has no tokens.", hint="Give prompts that are not empty.")
     _check_ids(model, rows)
-    max_tokens = max(min(tokens, (getattr(model.config, "max_seq_len", None) or tokens) - NUM_PADDING_TOKENS), 1)
+    max_seq_len = getattr(model.config, "max_seq_len", None) or max_tokens
+    max_tokens = max(min(max_tokens, max_seq_len - NUM_PADDING_TOKENS), 1)
     if any(len(row) > max_tokens for row in rows):
         notes.append(f"Longer prompts are cut to their first {max_tokens} tokens.")
     rows = [row[:max_tokens] for row in rows]

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from peasy.training.event import Event
 
 WEIGHTS = "model.safetensors"
-BUILT_IN_RUNS = "built-in"
+SHIPPED_FOLDER = "built-in"
+"""Subfolder of the run with the files to ship."""
 _TOLERANCE = 0.02
 """Tolerance for figures of another machine: absolute for fractions, relative for larger numbers."""
 
@@ -50,7 +51,7 @@ class RetrainResult(Result):
         """True if the weights are identical, or all figures agree within the tolerance."""
         if self.identical or self.shipped_card is None:
             return True
-        expected, measured = self.shipped_card["figures"], self.card["figures"]
+        expected, measured = self.shipped_card["metrics"], self.card["metrics"]
         return expected.keys() == measured.keys() and all(_is_close(expected[key], measured[key]) for key in expected)
 
     @property
@@ -65,10 +66,10 @@ class RetrainResult(Result):
 
     def document(self) -> Document:
         """Return every figure, shipped and retrained."""
-        shipped_figures = self.shipped_card["figures"] if self.shipped_card else {}
+        shipped_figures = self.shipped_card["metrics"] if self.shipped_card else {}
         rows: tuple[tuple[Cell, ...], ...] = tuple(
             (key, f"{shipped_figures[key]:.4f}" if key in shipped_figures else "", f"{value:.4f}")
-            for key, value in self.card["figures"].items()
+            for key, value in self.card["metrics"].items()
         )
         location = Paragraph(f"16-bit weights, as shipped: {self.folder}", "note")
         return Document(
@@ -82,9 +83,9 @@ class RetrainResult(Result):
             "name": self.name,
             "folder": str(self.folder),
             "passed": self.passed,
-            "same": self.identical,
+            "identical": self.identical,
             "card": dict(self.card),
-            "shipped": dict(self.shipped_card) if self.shipped_card else None,
+            "shipped_card": dict(self.shipped_card) if self.shipped_card else None,
         }
 
     def __repr__(self) -> str:
@@ -92,48 +93,50 @@ class RetrainResult(Result):
 
 
 def retrain(
-    name: str, *, run: str | Path | None = None, steps: int | None = None, hear: OnEvent | None = None
+    name: str, *, run: str | Path | None = None, steps: int | None = None, on_event: OnEvent | None = None
 ) -> RetrainResult:
     """Train a built-in model again from its recipe into `run`; `steps` shortens the training for a trial.
 
-    The run contains the trained weights; its subfolder `ready` contains what is shipped: 16-bit weights and a card.
+    The run contains the trained weights; its subfolder `built-in` contains what is shipped: 16-bit weights and a card.
     """
     require_extra("torch")
     from peasy.training.event import Started
 
-    ready_recipe = recipe(name)
-    settings = ready_recipe.settings | ({"sentence": ready_recipe.sentence} if ready_recipe.sentence else {})
+    model_recipe = recipe(name)
+    sentence = model_recipe.tracked_sentence
+    settings = model_recipe.settings | ({"tracked_sentence": sentence} if sentence else {})
     folder = None
     for event in train_events(
-        ready_recipe.kind,
-        ready_recipe.data,
-        steps=steps or ready_recipe.steps,
-        seed=ready_recipe.seed,
+        model_recipe.kind,
+        model_recipe.data,
+        steps=steps or model_recipe.steps,
+        seed=model_recipe.seed,
         run=run,
         settings=settings,
         device="cpu",
     ):
         if isinstance(event, Started):
             folder = event.run
-        if hear is not None:
-            hear(event)
+        if on_event is not None:
+            on_event(event)
     assert folder is not None
-    stored, shipped = _save_ready(load(folder, device="cpu"), folder / BUILT_IN_RUNS, ready_recipe), built_in_models().get(name)
-    same = shipped is not None and _weights_hash(stored) == _weights_hash(shipped)
-    return RetrainResult(name, stored, read_card(stored) or {}, read_card(shipped), same)
+    stored = _save_for_shipping(load(folder, device="cpu"), folder / SHIPPED_FOLDER, model_recipe)
+    shipped = built_in_models().get(name)
+    identical = shipped is not None and _weights_hash(stored) == _weights_hash(shipped)
+    return RetrainResult(name, stored, read_card(stored) or {}, read_card(shipped), identical)
 
 
 def _weights_hash(folder: Path) -> str:
     return read_manifest(SafeFolder(folder)).files[WEIGHTS].sha256
 
 
-def _save_ready(loaded: LoadedModel, folder: Path, ready_recipe: BuiltinModelRecipe) -> Path:
+def _save_for_shipping(loaded: LoadedModel, folder: Path, model_recipe: BuiltinModelRecipe) -> Path:
     """Save the model in 16 bits with its card; the rounded weights are the ones evaluated."""
     from peasy.checkpoint.model import save_model
 
     model = loaded.model.half().float()
     run_recipe = (folder.parent / RECIPE).read_bytes()  # evaluation reads settings from the training recipe
-    card = json.dumps(_make_card(loaded, ready_recipe), indent=2, ensure_ascii=False) + "\n"
+    card = json.dumps(_make_card(loaded, model_recipe), indent=2, ensure_ascii=False) + "\n"
     return save_model(
         folder,
         model.half(),
@@ -144,16 +147,16 @@ def _save_ready(loaded: LoadedModel, folder: Path, ready_recipe: BuiltinModelRec
     )
 
 
-def _make_card(loaded: LoadedModel, ready_recipe: BuiltinModelRecipe) -> dict[str, Any]:
+def _make_card(loaded: LoadedModel, model_recipe: BuiltinModelRecipe) -> dict[str, Any]:
     import torch
 
-    corpus = open_corpus(ready_recipe.data)
+    corpus = open_corpus(model_recipe.data)
     figures = evaluate(loaded, corpus).measures
     alignment_head = find_alignment_head(loaded, corpus)
     return {
-        "description": ready_recipe.description,
-        "limits": ready_recipe.limits,
-        "command": ready_recipe.command(),
+        "description": model_recipe.description,
+        "limitations": model_recipe.limitations,
+        "command": model_recipe.command(),
         "data": {
             "name": corpus.name,
             "description": corpus.description,
@@ -161,10 +164,10 @@ def _make_card(loaded: LoadedModel, ready_recipe: BuiltinModelRecipe) -> dict[st
             "sha256": corpus.card.hash,
         },
         "parameters": loaded.model.count_parameters(),
-        "figures": {key: round(value, 6) for key, value in figures.items() if math.isfinite(value)},
+        "metrics": {key: round(value, 6) for key, value in figures.items() if math.isfinite(value)},
         **({} if alignment_head is None else {CARD_KEY: list(alignment_head)}),
         "licence": "Apache-2.0",
-        "trained on": f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}",
+        "environment": f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}",
     }
 
 

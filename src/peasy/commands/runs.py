@@ -2,12 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from peasy.checkpoint import paths
+from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.safe_folder import parse_json
 from peasy.commands.result import Result
 from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
@@ -48,10 +48,10 @@ class Run:
         last = steps[-1] if steps else {}
         latest = samples[-1] if samples else {"prompts": (), "texts": ()}
         return RunFacts(
-            self.name, str(self.folder), recipe["trains"], recipe["preset"], recipe["data"], recipe["seed"],
-            self._state(recipe, metrics), last.get("step", 0), start.get("parameters"), last.get("loss"),
+            self.name, str(self.folder), recipe["model_kind"], recipe["preset"], recipe["data"], recipe["seed"],
+            self._state(recipe, metrics), last.get("step", 0), start.get("num_parameters"), last.get("loss"),
             validations[-1]["loss"] if validations else None, last.get("tokens", 0),
-            end.get("elapsed", last.get("elapsed", 0.0)), end.get("sha256"),
+            end.get("elapsed_seconds", last.get("elapsed_seconds", 0.0)), end.get("sha256"),
             tuple((line["step"], line["loss"]) for line in steps),
             tuple((line["step"], line["loss"]) for line in validations),
             tuple(zip(latest["prompts"], latest["texts"], strict=True)),
@@ -70,7 +70,7 @@ class Run:
     def resume_command(self) -> str:
         """Return the command that resumes the run."""
         is_named = paths.find_runs().get(self.name) == self.folder
-        return f"peasy train {self.recipe()['trains']} --run {self.name if is_named else self.folder} --resume"
+        return f"peasy train {self.recipe()['model_kind']} --run {self.name if is_named else self.folder} --resume"
 
     def data(self) -> dict[str, Any]:
         """Return facts, recipe and resume command as plain data."""
@@ -90,7 +90,7 @@ class RunsResult(Result):
 
     def data(self) -> dict[str, Any]:
         """Return the facts without curves and samples."""
-        omitted = ("learned", "validated", "samples", "settings")
+        omitted = ("train_losses", "validation_losses", "samples", "settings")
         rows = [{k: v for k, v in asdict(run.facts()).items() if k not in omitted} for run in self.runs]
         return {"runs": rows, "home": str(paths.data_dir())}
 
@@ -154,8 +154,14 @@ class DiffResult(Result):
         left, right = self.left.facts(), self.right.facts()
         keys = [key for key in {**left.settings, **right.settings} if left.settings.get(key) != right.settings.get(key)]
         changed = {key: [left.settings.get(key), right.settings.get(key)] for key in sorted(keys)}
-        return {"left": left.name, "right": right.name, "settings": changed, "valid": [left.validation_loss, right.validation_loss],
-                "loss": [left.loss, right.loss], "sha256": [left.sha256, right.sha256]}  # fmt: skip
+        return {
+            "left": left.name,
+            "right": right.name,
+            "settings": changed,
+            "validation_loss": [left.validation_loss, right.validation_loss],
+            "loss": [left.loss, right.loss],
+            "sha256": [left.sha256, right.sha256],
+        }
 
     def __repr__(self) -> str:
         return f"DiffResult({self.left.name}, {self.right.name})"
@@ -163,7 +169,7 @@ class DiffResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class RemoveResult(Result):
-    """A deleted run."""
+    """A deleted run or imported model."""
 
     name: str
     folder: Path
@@ -204,18 +210,23 @@ def diff_runs(left: str | Path, right: str | Path) -> DiffResult:
     return DiffResult(open_run(left), open_run(right))
 
 
-def remove_run(run: str | Path, *, yes: bool = False, ask: Callable[[str], bool] | None = None) -> RemoveResult:
+def remove_run(run: str | Path, *, yes: bool = False, confirm: Confirm | None = None) -> RemoveResult:
     """Delete a run permanently; asks first, and refuses while the run is being trained."""
     target = open_run(run)
     question = f"Delete the run {target.name} with all its checkpoints ({target.folder})?"
-    if not yes and not (ask is not None and ask(question)):
+    return remove_folder(target.name, target.folder, question, yes, confirm)
+
+
+def remove_folder(name: str, folder: Path, question: str, yes: bool, confirm: Confirm | None) -> RemoveResult:
+    """Delete a folder after confirmation: renamed first, so that no half-deleted run or model is ever listed."""
+    if not yes and not (confirm is not None and confirm(question)):
         raise UsageError(f"{question} This was not confirmed.", hint="Confirm with --yes.")
-    with run_lock(target.folder):
-        trash = target.folder.with_name(f".{target.folder.name}.removed")
+    with run_lock(folder):
+        trash = folder.with_name(f".{folder.name}.removed")
         shutil.rmtree(trash, ignore_errors=True)
-        target.folder.rename(trash)
+        folder.rename(trash)
     shutil.rmtree(trash, ignore_errors=True)
-    return RemoveResult(target.name, target.folder)
+    return RemoveResult(name, folder)
 
 
 def open_run(run: str | Path) -> Run:
@@ -233,7 +244,7 @@ def open_run(run: str | Path) -> Run:
 
 def _is_readable(run: Run) -> bool:
     try:
-        return isinstance(run.recipe().get("trains"), str)
+        return isinstance(run.recipe().get("model_kind"), str)
     except (PeasyError, OSError, AttributeError):
         return False
 

@@ -38,18 +38,18 @@ class TextMapResult(Result):
         points = [to_plain(point) for point in self.points]
         return {
             "model": self.model,
-            "kept": self.explained_variance,
+            "explained_variance": self.explained_variance,
             "points": points,
             "cosines": to_plain(self.cosines),
         }
 
     def __repr__(self) -> str:
-        return f"MapResult({self.model}: {len(self.points)} points)"
+        return f"TextMapResult({self.model}: {len(self.points)} points)"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class WordMapResult(Result):
-    """Two maps of word vectors: at initialization and after training. `exact`: the run's own initial weights."""
+    """Two maps of word vectors: at initialization (`is_exact_init`: the run's own weights) and after training."""
 
     model: str
     before: tuple[MapPoint, ...]
@@ -79,15 +79,15 @@ class WordMapResult(Result):
             "after": [to_plain(point) for point in self.after],
         }
         details = {
-            "kept": to_plain(self.explained_variance),
+            "explained_variance": to_plain(self.explained_variance),
             "unknown": list(self.unknown),
             "seed": self.seed,
-            "exact": self.is_exact_init,
+            "exact_init": self.is_exact_init,
         }
         return {"model": self.model, **sides, **details, "description": self.summary}
 
     def __repr__(self) -> str:
-        return f"WordsResult({self.model}: {len(self.after)} words)"
+        return f"WordMapResult({self.model}: {len(self.after)} words)"
 
 
 def map_texts(
@@ -115,11 +115,11 @@ def map_texts(
         _nearest_cluster(vector, vectors[: len(sentences)], cluster_ids) for vector in vectors[len(sentences) :]
     ]
     kinds = ["sentence"] * len(sentences) + ["document"] * (len(names) - len(sentences))
-    points, kept = project_points(
+    points, explained_variance = project_points(
         names, vectors, cluster_ids, kinds, [*document_of, *(document_numbers if len(document_numbers) > 1 else ())]
     )
     unit_vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return TextMapResult(loaded.name, points, kept, unit_vectors @ unit_vectors.T)
+    return TextMapResult(loaded.name, points, explained_variance, unit_vectors @ unit_vectors.T)
 
 
 def map_words(
@@ -161,14 +161,14 @@ def project_points(
     """Project vectors onto two principal components; return points with neighbours, and the explained variance."""
     from peasy.views.embedding import nearest_neighbours, pca_2d
 
-    coordinates, kept = pca_2d(np.asarray(vectors, dtype=float))
+    coordinates, explained_variance = pca_2d(np.asarray(vectors, dtype=float))
     neighbours = nearest_neighbours(np.asarray(vectors, dtype=float))
     return tuple(
-        MapPoint(name, float(x), float(y), f"cluster {group + 1}", kind, owner, tuple(nearest))
-        for name, (x, y), group, kind, owner, nearest in zip(
+        MapPoint(name, float(x), float(y), f"cluster {cluster + 1}", kind, document, tuple(nearest))
+        for name, (x, y), cluster, kind, document, nearest in zip(
             names, coordinates, cluster_ids, kinds, document_of or [0] * len(names), neighbours, strict=True
         )
-    ), kept
+    ), explained_variance
 
 
 def _nearest_cluster(vector: np.ndarray, vectors: np.ndarray, cluster_ids: list[int]) -> int:
@@ -215,5 +215,5 @@ def _find_init_seed(loaded: LoadedModel) -> int | None:
         path = Path(parent) / "recipe.json"
         if path.is_file():
             recipe = json.loads(path.read_text(encoding="utf-8"))
-            return recipe["seed"] if recipe.get("origin") is None and isinstance(recipe.get("seed"), int) else None
+            return recipe["seed"] if recipe.get("init_from") is None and isinstance(recipe.get("seed"), int) else None
     return None

@@ -36,7 +36,7 @@ def embed_texts(
     check_ids(ids, config.vocab_size)
     if pooling is None:
         encoder: Any = model
-        return encoder.embed_batch(ids, half=bfloat16).float().cpu().numpy()
+        return encoder.embed_batch(ids, bfloat16=bfloat16).float().cpu().numpy()
     return _embed_pooled(model, ids, pooling)
 
 

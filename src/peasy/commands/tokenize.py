@@ -38,14 +38,14 @@ class TokenizeResult(Result):
                 for piece, id, (start, end), word in rows
             ],
             "words": [{"text": text, "tokens": list(positions)} for text, positions in encoding.word_groups()],
-            "tokenizer": {"name": self.name, "kind": self.tokenizer.kind, "vocabulary": len(self.tokenizer)},
+            "tokenizer": {"name": self.name, "kind": self.tokenizer.kind, "vocab_size": len(self.tokenizer)},
         }
 
     def __repr__(self) -> str:
         return f"TokenizeResult({' '.join(self.encoding.pieces[:20])})"
 
 
-def tokenize(model: str | Path, text: str, *, offline: bool = False, ask: Confirm | None = None) -> TokenizeResult:
+def tokenize(model: str | Path, text: str, *, offline: bool = False, confirm: Confirm | None = None) -> TokenizeResult:
     """Tokenize a text with a model's tokenizer. `model` may also be a path to a tokenizer.json.
 
     >>> from tempfile import TemporaryDirectory
@@ -55,13 +55,15 @@ def tokenize(model: str | Path, text: str, *, offline: bool = False, ask: Confir
     ...     tokenize(folder, "the cat spoke").encoding.pieces
     ('the', 'cat', '<unk>')
     """
-    tokenizer, name = open_tokenizer(model, offline=offline, ask=ask)
+    tokenizer, name = open_tokenizer(model, offline=offline, confirm=confirm)
     return TokenizeResult(tokenizer.encode(text), tokenizer, name)
 
 
-def open_tokenizer(model: str | Path, *, offline: bool = False, ask: Confirm | None = None) -> tuple[Tokenizer, str]:
+def open_tokenizer(
+    model: str | Path, *, offline: bool = False, confirm: Confirm | None = None
+) -> tuple[Tokenizer, str]:
     """Load the tokenizer of a model and its display name, without reading weights."""
-    resolved = resolve_model(model, offline=offline, confirm=ask)
+    resolved = resolve_model(model, offline=offline, confirm=confirm)
     if resolved.folder.is_file():
         return Tokenizer.load(resolved.folder), resolved.folder.name
     tokenizer = read_tokenizer(SafeFolder(resolved.folder))

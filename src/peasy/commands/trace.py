@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from peasy.commands.analysis_result import AnalysisResult
 from peasy.commands.load import LoadedModel
-from peasy.errors import InvalidInput
+from peasy.errors import InvalidInput, check_keywords, parameter_names
 from peasy.inspection.interventions import InterventionSpec
 from peasy.inspection.label import TokenProbability, Tokens
 from peasy.inspection.results import GenerationTrace, TraceStep
@@ -14,12 +14,15 @@ from peasy.views.trace import trace_document
 if TYPE_CHECKING:
     from peasy.inspection.trace import TracingModel
 
+_PARAMETERS = ("num_beams", "layers", "heads", "top", "edit")
+_BEAM_PARAMETERS = ("length_penalty", "early_stopping")
+
 
 def trace(
     loaded: LoadedModel,
     text: str,
     *,
-    beam: int | None = None,
+    num_beams: int | None = None,
     max_tokens: int = 20,
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
@@ -30,7 +33,7 @@ def trace(
     """Generate after a prompt (or translate it) and record attention and candidates of every token.
 
     The `top` keys of each head are kept, None = all. `sampling` as in generate: temperature, top_k, seed, ... With
-    `beam`, traces all results of a beam search, best first.
+    `num_beams`, traces all results of a beam search, best first.
     """
     from peasy.inspection.apply_interventions import make_intervention
     from peasy.inspection.introspect import attentions_of
@@ -41,10 +44,10 @@ def trace(
         loaded.model, top_keys=top, layers=layers, heads=heads, intervention=make_intervention(edits, loaded.model)
     )
     source, prompt = prompt_tokens(loaded, text)
-    sequences = _decode(loaded, traced, source, prompt, beam, max_tokens, sampling)
+    sequences = _decode(loaded, traced, source, prompt, num_beams, max_tokens, sampling)
     about: dict[str, Any] = {
-        "parts": tuple(part for part in attentions_of(loaded.model) if part.path.stack == "decoder"),
-        "edits": tuple(intervention.summary() for intervention in edits),
+        "attentions": tuple(part for part in attentions_of(loaded.model) if part.path.stack == "decoder"),
+        "interventions": tuple(intervention.summary() for intervention in edits),
     }
     traces = tuple(_build_trace(loaded, traced, source, prompt, ids, about) for ids in sequences)
     best = traces[0]
@@ -73,27 +76,30 @@ def _decode(
     traced: "TracingModel",
     source: Tokens | None,
     prompt: Tokens,
-    beam: int | None,
+    num_beams: int | None,
     max_tokens: int,
     sampling: dict[str, Any],
 ) -> list[list[int]]:
     """Decode by sampling or beam search; return token sequences, best first."""
+    from peasy.generation.sampling import SamplingParams
+
     model = cast(Any, traced)
     inputs: dict[str, Any] = {"prompts": [list(prompt.ids)], "source": None if source is None else [list(source.ids)]}
-    if beam is None:
+    if num_beams is None:
         from peasy.generation.decode import generate
-        from peasy.generation.sampling import SamplingParams
 
+        check_keywords("trace", sampling, (*parameter_names(SamplingParams), *_PARAMETERS))
         return generate(model, sampling=SamplingParams(max_tokens=max_tokens, **sampling), **inputs)
     from peasy.generation.beam_search import BeamSearchParams, beam_search
 
-    if ignored := [name for name in sampling if name not in ("length_penalty", "patience")]:
+    check_keywords("trace", sampling, (*parameter_names(SamplingParams), *_BEAM_PARAMETERS, *_PARAMETERS))
+    if ignored := [name for name in sampling if name not in _BEAM_PARAMETERS]:
         raise InvalidInput(
             f"Beam search does not sample: {', '.join(ignored)} would have no effect.",
-            hint="Leave it out, or leave out beam.",
+            hint="Leave it out, or leave out num_beams.",
         )
     result = beam_search(
-        model, params=BeamSearchParams(num_beams=beam, max_tokens=max_tokens, n=beam, **sampling), **inputs
+        model, params=BeamSearchParams(num_beams=num_beams, max_tokens=max_tokens, n=num_beams, **sampling), **inputs
     )[0]
     if result.error is not None:
         raise result.error

@@ -8,12 +8,14 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from peasy import config as reader
 from peasy.atomic_dir import refuse_existing
 from peasy.checkpoint.paths import data_dir, find_runs, run_path
 from peasy.commands.load import LoadedModel, choose_device, load
+from peasy.commands.plan import PlanResult, plan
+from peasy.commands.recipe_changes import recipe_changes
 from peasy.commands.result import Result
 from peasy.commands.runs import Run, open_run
 from peasy.datasets import (
@@ -26,7 +28,7 @@ from peasy.datasets import (
     prepare_shards,
     shards_fingerprint,
 )
-from peasy.errors import InvalidInput, UsageError
+from peasy.errors import InvalidInput, UsageError, check_keywords, parameter_names
 from peasy.extras import require_extra
 from peasy.views.document import Document
 from peasy.views.run import run_document
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 
 DataSource = str | Path | Sequence[str | Path] | Corpus
 OnProgress = Callable[[int, int], None]
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _RESUMABLE = ("steps", "minutes", "parallel")
 """Settings that may change when a run is resumed."""
@@ -94,9 +94,12 @@ def train_events(
     steps: int | None = None,
     seed: int | None = None,
     device: str = "auto",
-    processes: int | None = None,
+    num_processes: int | None = None,
     run: str | Path | None = None,
-    from_: str | Path | None = None,
+    init_from: str | Path | None = None,
+    lr: float | None = None,
+    batch_size: int | None = None,
+    config: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     sinks: Sequence["Sink | str"] = (),
@@ -107,15 +110,17 @@ def train_events(
     `progress` is called with the number of characters tokenized so far, and their total.
     """
     require_extra("torch")
-    if processes is not None and processes > 1 and isinstance(data, Corpus):
+    if num_processes is not None and num_processes > 1 and isinstance(data, Corpus):
         raise InvalidInput("A Corpus object cannot be shared with other processes.", hint="Give its name or files.")
     from peasy.training import parallel
     from peasy.training.distributed import main_first, process_group
 
-    given = {"preset": preset, "steps": steps, "minutes": minutes, "seed": seed, "origin": from_ and str(from_)}
+    given = {"preset": preset, "steps": steps, "minutes": minutes, "seed": seed}
     given = {key: value for key, value in given.items() if value is not None}
-    request = _TrainRequest(kind, data, given, dict(settings or {}))
-    with process_group(processes, request.worker_command(device)) as group:
+    given |= {} if init_from is None else {"init_from": str(init_from)}
+    changes = recipe_changes(settings, config=config, lr=lr, batch_size=batch_size)
+    request = _TrainRequest(kind, data, given, changes)
+    with process_group(num_processes, request.worker_command(device)) as group:
         folder, rank_device = Path(group.broadcast_str(str(_run_folder(run)))), group.device(choose_device(device))
 
         def start_main() -> "TrainSpec":
@@ -128,25 +133,46 @@ def train_events(
         yield from parallel.train(replace(spec, sinks=tuple(sinks)), group)
 
 
-def _same_parameters(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
-    """Decorator: copy the signature of another function, so that parameters are declared once."""
+class TrainOptions(TypedDict, total=False):
+    """Keywords of `train`: those of `train_events`."""
 
-    def decorate(function: Callable[..., R]) -> Callable[P, R]:
-        returns = inspect.signature(function).return_annotation
-        function.__signature__ = inspect.signature(other).replace(return_annotation=returns)  # type: ignore[attr-defined]
-        return function
+    preset: str | None
+    minutes: float | None
+    steps: int | None
+    seed: int | None
+    device: str
+    num_processes: int | None
+    run: str | Path | None
+    init_from: str | Path | None
+    lr: float | None
+    batch_size: int | None
+    config: str | Path | None
+    settings: Mapping[str, Any] | None
+    resume: bool
+    sinks: Sequence["Sink | str"]
+    progress: OnProgress | None
 
-    return decorate
+
+@overload
+def train(
+    kind: str, data: DataSource | None = None, *, dry_run: Literal[False] = False, **options: Unpack[TrainOptions]
+) -> TrainResult: ...
+@overload
+def train(
+    kind: str, data: DataSource | None = None, *, dry_run: Literal[True], **options: Unpack[TrainOptions]
+) -> PlanResult: ...
 
 
-@_same_parameters(train_events)
-def train(kind: str, *args: Any, **options: Any) -> TrainResult:
+def train(
+    kind: str, data: DataSource | None = None, *, dry_run: bool = False, **options: Unpack[TrainOptions]
+) -> TrainResult | PlanResult:
     """Train a model: gpt, encoder, translator, rnn, cnn, rnn-translator, ngram or words.
 
     `data` is a built-in corpus or files; `preset` is tiny, small (default) or base; `minutes` or `steps` is the
-    budget. `run` is a name or a folder; `resume` continues it. `from_` initializes the weights from another model.
-    `settings` change the recipe. `processes` trains data-parallel on this machine. Ctrl-C saves first; the same call
-    with `resume=True` continues.
+    budget. `run` is a name or a folder; `resume` continues it. `init_from` initializes the weights from another
+    model. `settings` change the recipe, over those of the TOML or JSON file `config`; `lr` and `batch_size` are short
+    for two of them. `num_processes` trains data-parallel on this machine. With `dry_run` nothing is trained: the
+    result is that of `plan`. Ctrl-C saves first; the same call with `resume=True` continues.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -157,7 +183,10 @@ def train(kind: str, *args: Any, **options: Any) -> TrainResult:
     from peasy.training.event import Started
     from peasy.training.signals import stop_on_signal
 
-    events = train_events(kind, *args, **options)
+    check_keywords("train", options, ("dry_run", *parameter_names(train_events)))
+    if dry_run:
+        return _plan_run(kind, data, options)
+    events = train_events(kind, data, **options)
     folder = None
     with stop_on_signal() as stop:
         for event in events:
@@ -174,6 +203,26 @@ def train(kind: str, *args: Any, **options: Any) -> TrainResult:
     if stop.signal == signal.SIGTERM:
         raise SystemExit(0)
     return TrainResult(open_run(folder))
+
+
+def _signature() -> inspect.Signature:
+    """Return the signature of `train` with the keywords of `train_events` spelled out, for help and completion."""
+    parameters = list(inspect.signature(train_events).parameters.values())
+    dry_run = inspect.signature(train).parameters["dry_run"]
+    return inspect.Signature([*parameters, dry_run], return_annotation=inspect.signature(train).return_annotation)
+
+
+train.__signature__ = _signature()  # type: ignore[attr-defined]
+
+
+def _plan_run(kind: str, data: DataSource | None, options: TrainOptions) -> PlanResult:
+    """Plan the run that `train` would start with these options."""
+    if options.get("resume"):
+        raise UsageError("A dry run cannot resume a run.", hint="Leave out resume or dry_run.")
+    if data is None:
+        raise UsageError("Training needs data.", hint="For example: --data stories. See all: peasy data")
+    planned: dict[str, Any] = {name: value for name, value in options.items() if name in parameter_names(plan)}
+    return plan(kind, data, **planned | {"preset": options.get("preset") or "small"})
 
 
 def refuse_existing_run(folder: Path, resume: bool) -> None:
@@ -200,14 +249,14 @@ class _TrainRequest:
         if self.data is None:
             raise UsageError("Training needs data.", hint="For example: --data stories. See all: peasy data")
         given = dict(self.given)
-        corpus = _open_data(self.kind, self.data, self.settings.get("corpus", {}))
+        corpus = _open_data(self.kind, self.data, self.settings.get("data_options", {}))
         settings = self.settings if self.kind == "ngram" else merge_settings(corpus.suggested_settings, self.settings)
         recipe = make_recipe(self.kind, given.pop("preset", "small"), settings, data=_data_name(self.data), **given)
-        origin = _load_origin(recipe)
-        setup = resolve_setup(recipe, corpus, origin, device)
-        task = _make_spec(folder, setup, corpus, origin, device, progress)
+        pretrained = _load_pretrained(recipe)
+        setup = resolve_setup(recipe, corpus, pretrained, device)
+        spec = _make_spec(folder, setup, corpus, pretrained, device, progress)
         write_run(folder, setup, corpus)  # last, so that a failed start leaves no folder behind
-        return task
+        return spec
 
     def resume(self, folder: Path, device: str, progress: OnProgress | None) -> "TrainSpec":
         """Resume the run in this folder; only its budget and parallelism may change."""
@@ -215,7 +264,7 @@ class _TrainRequest:
         from peasy.training.setup import environment_changes, read_run
 
         setup = read_run(folder)
-        new: dict[str, Any] = {"trains": self.kind} | self.given
+        new: dict[str, Any] = {"model_kind": self.kind} | self.given
         if self.data is not None:
             new["data"] = _data_name(self.data)
         settings = merge_settings(reader.to_plain(setup.recipe), merge_settings(self.settings, new))
@@ -228,8 +277,8 @@ class _TrainRequest:
             raise InvalidInput(f"{folder} was started with another {names}.", hint="Leave it out, or start a new run.")
         setup = replace(setup, recipe=recipe)
         corpus = _open_data(self.kind, self.data if self.data is not None else recipe.data, recipe.data_options)
-        task = _make_spec(folder, setup, corpus, _load_origin(recipe), device, progress)
-        return replace(task, warning=environment_changes(folder))
+        spec = _make_spec(folder, setup, corpus, _load_pretrained(recipe), device, progress)
+        return replace(spec, warning=environment_changes(folder))
 
     def join_run(self, folder: Path, device: str) -> "TrainSpec":
         """Join the run that the main process has just started or resumed."""
@@ -248,7 +297,7 @@ def _make_spec(
     folder: Path,
     setup: "RunSetup",
     corpus: Corpus,
-    origin: "PretrainedModel | None",
+    pretrained: "PretrainedModel | None",
     device: str,
     progress: OnProgress | None,
 ) -> "TrainSpec":
@@ -256,13 +305,13 @@ def _make_spec(
     from peasy.training.loop import TrainSpec
     from peasy.training.setup import build_model
 
-    recipe, tokenizer, answers = setup.recipe, setup.tokenizer, setup.target_tokenizer
-    shard_folder = data_dir() / "shards" / shards_fingerprint(corpus, tokenizer, answers)[:24]
-    shards = prepare_shards(corpus, tokenizer, shard_folder, progress, answers)
+    recipe, tokenizer, target_tokenizer = setup.recipe, setup.tokenizer, setup.target_tokenizer
+    shard_folder = data_dir() / "shards" / shards_fingerprint(corpus, tokenizer, target_tokenizer)[:24]
+    shards = prepare_shards(corpus, tokenizer, shard_folder, progress, target_tokenizer)
     if corpus.problems:
         where, why = corpus.problems.listed[0]
         warnings.warn(f"{corpus.problems.count} lines could not be used; the first: {where}: {why}.", stacklevel=2)
-    model = build_model(setup, origin).to(device)
+    model = build_model(setup, pretrained).to(device)
     assert recipe.objective is not None, "set when the run was started"
     special, frame = model.config.special_tokens, SpecialTokens.from_tokenizer(tokenizer)
     loader = make_data_loader(
@@ -271,7 +320,7 @@ def _make_spec(
     examples = list(itertools.islice(corpus.documents("valid"), 2)) if "valid" in corpus.splits else []
     return TrainSpec(
         folder, recipe, model, recipe.objective, loader, tokenizer,
-        _make_sampler(setup, examples), _snapshot_sentence(setup, model, examples), target_tokenizer=answers,
+        _make_sampler(setup, examples), _tracked_sentence(setup, model, examples), target_tokenizer=target_tokenizer,
     )  # fmt: skip
 
 
@@ -302,7 +351,7 @@ def _data_name(data: DataSource) -> str:
     return ",".join(str(Path(path).absolute()) for path in paths)  # absolute: a run may be resumed from another folder
 
 
-def _load_origin(recipe: "Recipe") -> "PretrainedModel | None":
+def _load_pretrained(recipe: "Recipe") -> "PretrainedModel | None":
     from peasy.training.setup import PretrainedModel
 
     if recipe.init_from is None:
@@ -340,7 +389,7 @@ def _make_prompt(sample: Any) -> str:
     return " ".join(words[:3])[:60]
 
 
-def _snapshot_sentence(setup: "RunSetup", model: Any, examples: Sequence[Any]) -> Any:
+def _tracked_sentence(setup: "RunSetup", model: Any, examples: Sequence[Any]) -> Any:
     """Choose the sentence of the attention snapshots: the recipe's, else the first validation sentence."""
     from peasy.training.attention_snapshots import TrackedSentence
 

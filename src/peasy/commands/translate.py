@@ -11,7 +11,7 @@ from peasy.commands.analysis_result import AnalysisResult
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import Result
 from peasy.display import DisplayMixin
-from peasy.errors import InvalidInput, PeasyError
+from peasy.errors import InvalidInput, PeasyError, check_keywords, parameter_names
 from peasy.views.document import Document, Heading
 from peasy.views.translation import TranslationHypothesis, translations_document
 
@@ -25,7 +25,7 @@ BATCH_SIZE = 16
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Translation(DisplayMixin):
-    """One translation: `text`, its `score`, and the `others` of the beam, best first."""
+    """One translation: `text`, its `score`, and the `others` of the beams, best first."""
 
     source: str
     hypotheses: tuple[TranslationHypothesis, ...]
@@ -48,17 +48,17 @@ class Translation(DisplayMixin):
         return self.hypotheses[1:]
 
     def alignment(
-        self, known: "GoldPairs" = (), *, layer: int | None = None, head: int | None = None, nth: int = 0
+        self, gold: "GoldPairs" = (), *, layer: int | None = None, head: int | None = None, nth: int = 0
     ) -> AnalysisResult:
         """Align the words of the `nth` translation with source words by cross-attention.
 
-        Uses the head that aligns best (measured on `known` word pairs, if given), or the given head.
+        Uses the head that aligns best (measured on `gold` word pairs, if given), or the given head.
         """
         from peasy.commands.look import look_cross_attention
 
         if not self.hypotheses:
             raise self.error or InvalidInput("There is no translation to align.")
-        return look_cross_attention(self.loaded, self.source, self.hypotheses[nth].ids).alignment(known, layer, head)
+        return look_cross_attention(self.loaded, self.source, self.hypotheses[nth].ids).alignment(gold, layer, head)
 
     def document(self) -> Document:
         """Return the translation and the other hypotheses."""
@@ -72,7 +72,7 @@ class Translation(DisplayMixin):
         """Return the source, the translations with scores and tokens, or the error."""
         hypotheses = [{**vars(one), "pieces": list(one.pieces), "ids": list(one.ids)} for one in self.hypotheses]
         error = {} if self.error is None else {"error": self.error.message}
-        return {"source": self.source, "text": self.text, "found": hypotheses} | error
+        return {"source": self.source, "text": self.text, "hypotheses": hypotheses} | error
 
     def __str__(self) -> str:
         return self.text
@@ -83,7 +83,7 @@ class Translation(DisplayMixin):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TranslateResult(Result):
-    """Translations of all sources, in their order; `aligned` if alignments were requested."""
+    """Translations of all sources, in their order; `alignments` are empty unless requested."""
 
     name: str
     translations: tuple[Translation, ...]
@@ -121,16 +121,16 @@ def translate(
     text: str | Sequence[str],
     *,
     align: bool = False,
-    known: "Sequence[GoldPairs]" = (),
+    gold: "Sequence[GoldPairs]" = (),
     device: str = "auto",
     offline: bool = False,
-    ask: Confirm | None = None,
+    confirm: Confirm | None = None,
     progress: Callable[[int, int], None] | None = None,
-    **how: Any,
+    **options: Any,
 ) -> TranslateResult:
-    """Translate one text or several. `how`: beam, n, max_tokens, length_penalty, patience.
+    """Translate one text or several. `options`: num_beams, n, max_tokens, length_penalty, early_stopping.
 
-    With `align`, each translation gets a word alignment; `known` are reference alignments, one list of word pairs per
+    With `align`, each translation gets a word alignment; `gold` are reference alignments, one list of word pairs per
     text, by which the heads are then ranked.
 
     >>> from tempfile import TemporaryDirectory
@@ -139,39 +139,41 @@ def translate(
     >>> from peasy.models.preset import preset
     >>> from peasy.tokenization import train_tokenizer
     >>> words = train_tokenizer(["the cat sat on the mat"] * 9, "words")
-    >>> settings = preset("translator-tiny", vocab_size=len(words), special={"start": 1, "end": [2]})
+    >>> settings = preset("translator-tiny", vocab_size=len(words), special_tokens={"decoder_start": 1, "eos": [2]})
     >>> with TemporaryDirectory() as folder:
     ...     _ = save_model(f"{folder}/cats", build(settings, seed=1), words)
-    ...     result = translate(f"{folder}/cats", "the cat", beam=2, max_tokens=4)
+    ...     result = translate(f"{folder}/cats", "the cat", num_beams=2, max_tokens=4)
     >>> len(result.translations)
     1
     """
-    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, ask=ask)
+    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, confirm=confirm)
     texts = [text] if isinstance(text, str) else list(text)
     if not texts:
         raise InvalidInput("There is no text to translate.")
-    if known and len(known) != len(texts):
+    if gold and len(gold) != len(texts):
         raise InvalidInput(
-            f"There are {len(texts)} texts and {len(known)} known alignments.", hint="Give one alignment per text."
+            f"There are {len(texts)} texts and {len(gold)} gold alignments.", hint="Give one alignment per text."
         )
     start, by_index = time.perf_counter(), dict[int, Translation]()
-    beams = make_beam_params(**how)
-    for index, translation in translate_batches(loaded, texts, beams, "max_tokens" in how):
+    beams = make_beam_params(**options)
+    for index, translation in translate_batches(loaded, texts, beams, "max_tokens" in options):
         by_index[index] = translation
         if progress is not None:
             progress(len(by_index), len(texts))
     seconds = time.perf_counter() - start
     translations = tuple(by_index[index] for index in range(len(texts)))
-    pairs = zip(translations, known or [()] * len(translations), strict=True)
-    aligned = tuple(one.alignment(reference) for one, reference in pairs if one.hypotheses) if align or known else ()
+    pairs = zip(translations, gold or [()] * len(translations), strict=True)
+    aligned = tuple(one.alignment(reference) for one, reference in pairs if one.hypotheses) if align or gold else ()
     return TranslateResult(loaded.name, translations, seconds, beams, aligned)
 
 
-def make_beam_params(beam: int = 1, n: int = 1, **how: Any) -> "BeamSearchParams":
+def make_beam_params(num_beams: int = 1, n: int = 1, **options: Any) -> "BeamSearchParams":
     """Build the beam search parameters; at least `n` beams are used."""
     from peasy.generation.beam_search import BeamSearchParams
 
-    return BeamSearchParams(num_beams=max(beam, n) if beam > 0 else beam, n=n, **how)
+    known = (*parameter_names(BeamSearchParams), "align", "gold", "device", "offline", "confirm")
+    check_keywords("translate", options, known)
+    return BeamSearchParams(num_beams=max(num_beams, n) if num_beams > 0 else num_beams, n=n, **options)
 
 
 def translate_batches(
@@ -179,7 +181,7 @@ def translate_batches(
 ) -> Iterator[tuple[int, Translation]]:
     """Yield (source index, translation) as batches of sources of similar length are finished.
 
-    Unless max_tokens is `fixed`, the limit is three times the source length plus 16 tokens.
+    Unless `fixed_length`, the limit is three times the source length plus 16 tokens.
     """
     if not loaded.model.is_encoder_decoder:
         raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Use peasy generate.")

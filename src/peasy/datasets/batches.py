@@ -41,12 +41,12 @@ class PaddedBatch:
 def num_windows(column: TokenColumn, seq_len: int) -> int:
     """Return the number of windows per epoch."""
     if seq_len < 1:
-        raise InvalidInput("The context must be at least 1 token.")
+        raise InvalidInput("The sequence length must be at least 1 token.")
     count = len(column) // seq_len - 1 if len(column) >= 2 * seq_len else (len(column) - 1) // seq_len
     if count < 1:
         raise InvalidInput(
             f"There are {len(column):,} tokens, too few for one window of {seq_len:,} and its next token.",
-            hint="Use more text, or a shorter context.",
+            hint="Use more text, or a shorter sequence length.",
         )
     return count
 

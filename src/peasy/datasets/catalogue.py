@@ -16,7 +16,7 @@ DataSource = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True)
 class BuiltInCorpus:
-    """Built-in corpus. `variant` is the option set after a colon: `locales:en-de`."""
+    """Built-in corpus. `variant_option` is the option set after a colon: `locales:en-de`."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ def _built_in(
     module: str, name: str, kind: str, description: str, variant: str, usage: str
 ) -> tuple[str, BuiltInCorpus]:
     return name, BuiltInCorpus(
-        name, kind, description, f"peasy.datasets.{module}", f"{name.capitalize()}Options", variant, usage
+        name, kind, description, f"peasy.datasets.{module}", f"{name.capitalize()}Config", variant, usage
     )
 
 

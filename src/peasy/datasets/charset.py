@@ -1,4 +1,4 @@
-"""Charset detection by byte order mark, and streaming decoding; invalid bytes are reported with their position."""
+"""Text file reading in blocks or lines: charset by byte order mark; invalid bytes are reported with position."""
 
 import codecs
 from collections.abc import Callable, Iterator

@@ -117,8 +117,9 @@ class CheckedArray:
             self._values[block * items_per_block : (block + 1) * items_per_block].tobytes()
         ).hexdigest()
         if digest != self._hashes[block]:
+            start, end = block * self._block_bytes, (block + 1) * self._block_bytes
             raise InvalidInput(
-                f"{self.path} is corrupt between bytes {block * self._block_bytes:,} and {(block + 1) * self._block_bytes:,}.",
+                f"{self.path} is corrupt between bytes {start:,} and {end:,}.",
                 hint="Delete the folder and prepare the corpus again.",
             )
         self._verified[block] = True

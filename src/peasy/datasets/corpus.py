@@ -74,7 +74,7 @@ class DatasetCard:
             "sizes": {split: {"documents": s.documents, "characters": s.characters} for split, s in self.sizes.items()},
             "examples": [_sample_data(sample) for sample in self.examples],
             "notes": dict(self.notes),
-            "suggests": dict(self.suggested_settings),
+            "suggested_settings": dict(self.suggested_settings),
         }
 
 

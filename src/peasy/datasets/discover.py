@@ -1,4 +1,4 @@
-"""File discovery: which files belong to a corpus, and their format and split, from names and options."""
+"""Opens the user's files as a corpus: options, which files to read, and format and split from their names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,23 +28,28 @@ _SKIPPED_NAMES = ("readme", "licence", "license", "copying", "notice", "changelo
 
 @dataclass(frozen=True)
 class FilesConfig:
-    """Options for reading the user's files.
-
-    `valid` and `test` name validation and test files. `lines`: each line of a text file is a document.
-    `pairs`: two text files are aligned line by line. `strict`: raise on the first bad row instead of counting it.
-    `suffix` selects the files of a folder. `text`, `source`, `target`, `label` name the fields of a row.
-    """
+    """Options for reading the user's files."""
 
     valid: str | list[str] | None = None
+    """Validation file or files; null: files named valid, else the last tenth of the data."""
     test: str | list[str] | None = None
+    """Test file or files; null: files named test, if any."""
     lines: bool = False
+    """Whether each line of a text file is a document."""
     pairs: bool = False
+    """Whether two text files are the two sides of pairs, aligned line by line."""
     strict: bool = False
+    """Whether the first unusable record is an error; otherwise they are counted and skipped."""
     suffix: str | None = None
+    """Suffix of the files to use in a folder, such as txt; null: all of one format."""
     text: str = "text"
+    """Field of a record that holds the text."""
     source: str = "source"
+    """Field of a record that holds the source of a pair."""
     target: str = "target"
+    """Field of a record that holds the target of a pair."""
     label: str = "label"
+    """Field of a record that holds the label."""
 
 
 def open_files(paths: Sequence[Path], options: FilesConfig) -> Corpus:

@@ -55,10 +55,12 @@ _CURRENCIES = (
 
 @dataclass(frozen=True)
 class LocalesConfig:
-    """`languages`: source-target in CLDR names, like `en-fr` or `en_GB-pt_BR`. `num_pairs`: approximate total."""
+    """Options of `locales`."""
 
     languages: str = "en-fr"
+    """Source and target language in CLDR names, such as en-fr or en_GB-pt_BR."""
     num_pairs: int = 40_000
+    """Approximate number of pairs of both splits, 100 to 1,000,000."""
 
     def __post_init__(self) -> None:
         if not 100 <= self.num_pairs <= 1_000_000:
@@ -95,7 +97,7 @@ class Locales(Corpus):
             "Babel": version("babel"),
             "languages": f"{self.source.get_display_name('en')} to {self.target.get_display_name('en')}",
             "categories": ", ".join(f"{name} {count:,}" for name, count in counts.items()),
-            "held out": "by meaning: neither side of a validation pair occurs in the training split",
+            "validation split": "by meaning: neither side of a validation pair occurs in the training split",
             "seed": str(self.seed),
         }
 

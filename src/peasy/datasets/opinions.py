@@ -52,12 +52,16 @@ def opinion_words() -> OpinionWords:
 
 @dataclass(frozen=True)
 class OpinionsConfig:
-    """`topic`: all, or one of them. `sentences`: at most this many in a text, all with the same sentiment."""
+    """Options of `opinions`."""
 
     topic: Topic = "all"
+    """Topic of all texts, or all topics."""
     max_sentences: int = 3
+    """Most sentences in a text, all with the same sentiment; at least 1."""
     num_train: int = 30_000
+    """Number of training texts, at least 1."""
     num_valid: int = 1_000
+    """Number of validation texts, at least 1."""
 
     def __post_init__(self) -> None:
         if min(self.max_sentences, self.num_train, self.num_valid) < 1:
@@ -68,14 +72,14 @@ class Opinions(Corpus):
     """Labelled texts, each a pure function of (seed, split, number); "food: good" is a label.
 
     >>> Opinions().text(8)
-    Labelled(text='Our keyboard started in a second, just fantastic.', label='phone: good')
+    LabelledText(text='Our keyboard started in a second, just fantastic.', label='phone: good')
     """
 
     kind = "labelled"
     name = "opinions"
     description = "short opinions about things, labelled by topic and sentiment"
     licence = "made by peasy (Apache-2.0)"
-    suggested_settings = MappingProxyType({"context": 64})
+    suggested_settings = MappingProxyType({"seq_len": 64})
 
     def __init__(self, options: OpinionsConfig | None = None, *, seed: int = 0) -> None:
         super().__init__()
@@ -102,9 +106,9 @@ class Opinions(Corpus):
         """Return the vocabulary sizes and the split rule."""
         fields = [opinion_words().topics[name] for name in self._topics]
         return {
-            "made of": f"{len(fields)} topics, {sum(len(field.things) for field in fields)} things, "
+            "vocabulary": f"{len(fields)} topics, {sum(len(field.things) for field in fields)} things, "
             f"{len(opinion_words().praise)} words of praise, {len(opinion_words().blame)} of blame",
-            "held out": "a tenth of all combinations of a thing and a statement",
+            "validation split": "a tenth of all combinations of a thing and a statement",
             "seed": str(self.seed),
         }
 

@@ -80,7 +80,7 @@ class PlainTextCorpus(Corpus):
         )
         total = sum(size.characters for size in self.cached_survey.sizes.values())
         if total < _SMALL_CORPUS:
-            notes["small"] = f"{total:,} characters are enough for a test run, not for learning a language"
+            notes["size note"] = f"{total:,} characters are enough for a test run, not for learning a language"
         return notes
 
     def _check(self, split: str, characters: int) -> None:
@@ -100,7 +100,7 @@ def _hash_and_count(path: Path, digest: "hashlib._Hash") -> int:
 
 
 def _documents_within(lengths: Sequence[int], characters: int) -> int:
-    """Count the documents that contain the first `kept` characters."""
+    """Count the documents that contain the first `characters` characters."""
     count = 0
     for length in lengths:
         if characters <= 0:

@@ -17,8 +17,11 @@ class CopyConfig:
     """Copy task: `length` letters, so that each target is `length` + 1 words after its source."""
 
     length: int = 12
+    """Number of letters to copy, 2 to 10,000."""
     num_train: int = 20_000
+    """Number of training texts, at least 1."""
     num_valid: int = 1_000
+    """Number of validation texts, at least 1."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.length <= 10_000:
@@ -52,12 +55,16 @@ class Copy(SyntheticCorpus):
 
 @dataclass(frozen=True)
 class RecallConfig:
-    """Associative recall: the value is `distance` words before the answer, among `pairs` key-value pairs."""
+    """Associative recall: the value is `distance` words before the answer, among `num_pairs` key-value pairs."""
 
     distance: int = 16
+    """Distance from the value to the answer, in words; from 2 * num_pairs + 1 to 100,000."""
     num_pairs: int = 4
+    """Number of key-value pairs, 2 to 26."""
     num_train: int = 20_000
+    """Number of training texts, at least 1."""
     num_valid: int = 1_000
+    """Number of validation texts, at least 1."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.num_pairs <= len(ascii_lowercase):

@@ -1,4 +1,4 @@
-"""Stateless shuffle: the order of samples is a counter-based permutation of (seed, epoch, position).
+"""Stateless shuffle: order of samples as a permutation of (seed, epoch, position), and the rows of each rank.
 
 A position counts samples from the start of training over all epochs: epoch = position // size. Each epoch uses another
 keyed permutation of 0..size-1: a Feistel network on the next power of four, with cycle walking. So each sample occurs

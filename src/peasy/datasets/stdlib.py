@@ -33,9 +33,10 @@ Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class StdlibConfig:
-    """`part`: docstrings (English about Python), topics (the language reference) or source (Python code)."""
+    """Options of `stdlib`."""
 
     part: Literal["docstrings", "topics", "source"] = "docstrings"
+    """Docstrings (English about Python), topics (the language reference) or source (Python code)."""
 
 
 class Stdlib(Corpus):

@@ -68,12 +68,16 @@ def story_words() -> StoryWords:
 
 @dataclass(frozen=True)
 class StoriesConfig:
-    """`topic`: stories about things, people or both. `max_fillers`: most clauses before the ending."""
+    """Options of `stories`."""
 
     topic: Literal["all", "things", "people"] = "all"
+    """Stories about things, people or both."""
     max_fillers: int = 2
+    """Most clauses between the first clause and the ending, at most 12."""
     num_train: int = 60_000
+    """Number of training texts, at least 1."""
     num_valid: int = 2_000
+    """Number of validation texts, at least 1."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.max_fillers <= len(story_words().fillers):
@@ -94,7 +98,9 @@ class Stories(SyntheticCorpus):
 
     name = "stories"
     description = "short stories that test pronoun resolution: only the referent of a pronoun decides the ending"
-    suggested_settings = MappingProxyType({"rows": "documents", "context": 64, "short": None, "batch": 48})
+    suggested_settings = MappingProxyType(
+        {"sample_unit": "documents", "seq_len": 64, "seq_len_warmup": None, "batch_size": 48}
+    )
     """A story is short and complete: nothing before it helps to predict it."""
 
     def __init__(self, options: StoriesConfig | None = None, *, seed: int = 0) -> None:
@@ -112,19 +118,20 @@ class Stories(SyntheticCorpus):
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
         """Draw two nouns, a clause that selects one of them, words in between, and the ending of that noun."""
-        first, second, frame = self._draw_clause(rng)
+        first, second, story_clause = self._draw_clause(rng)
         kinds = story_words().noun_classes[first], story_words().noun_classes[second]
         nouns = rng.choice(kinds[0].nouns), rng.choice(kinds[1].nouns)
         endings = [f" {rng.choice(kind.endings)}." for kind in kinds]
         pronoun = rng.choice(kinds[0].pronouns)
-        clause = frame.template.replace("{1}", _noun_phrase(nouns[0], rng)).replace("{2}", _noun_phrase(nouns[1], rng))
+        clause = story_clause.template.replace("{1}", _noun_phrase(nouns[0], rng))
+        clause = clause.replace("{2}", _noun_phrase(nouns[1], rng))
         fillers = rng.sample(story_words().fillers, rng.randint(0, self.options.max_fillers))
         prompt = " ".join([clause[0].upper() + clause[1:], *fillers, rng.choice(story_words().closings), pronoun])
-        referent, other = frame.referent - 1, 2 - frame.referent
+        referent, other = story_clause.referent - 1, 2 - story_clause.referent
         probe = Probe(
             prompt, endings[referent], endings[other], nouns[referent], nouns[other], pronoun, (first, second)[referent]
         )
-        return f"{frame.template}|{nouns[0]}|{nouns[1]}", probe
+        return f"{story_clause.template}|{nouns[0]}|{nouns[1]}", probe
 
     def _draw_clause(self, rng: Random) -> tuple[str, str, StoryClause]:
         topic = rng.choices(list(self._classes_by_topic), [len(names) for names in self._classes_by_topic.values()])[0]
@@ -139,8 +146,9 @@ class Stories(SyntheticCorpus):
         kinds = [story_words().noun_classes[name] for names in self._classes_by_topic.values() for name in names]
         nouns, endings = sum(len(kind.nouns) for kind in kinds), sum(len(kind.endings) for kind in kinds)
         return {
-            "made of": f"{len(kinds)} classes, {nouns} nouns, {endings} endings, {len(story_words().clauses)} frames",
-            "held out": "a tenth of all combinations of a clause and two nouns",
+            "vocabulary": f"{len(kinds)} classes, {nouns} nouns, {endings} endings, "
+            f"{len(story_words().clauses)} clauses",
+            "validation split": "a tenth of all combinations of a clause and two nouns",
             "seed": str(self.seed),
         }
 

@@ -18,8 +18,8 @@ def to_common_dtype(**named: Any) -> tuple[Any, list[Array]]:
     xp, arrays = to_common_namespace(**named)
     floats = [
         array.dtype
-        for (name, given), array in zip(named.items(), arrays, strict=True)
-        if array is not None and is_floating(xp, name, array) and array_api_compat.is_array_api_obj(given)
+        for (name, value), array in zip(named.items(), arrays, strict=True)
+        if array is not None and is_floating(xp, name, array) and array_api_compat.is_array_api_obj(value)
     ]
     dtype = xp.result_type(xp.float32, *floats) if floats else xp.float64
     return xp, [None if array is None else xp.astype(array, dtype, copy=False) for array in arrays]
@@ -96,7 +96,8 @@ def shape_mismatch(names: tuple[str, str], left: tuple[int, ...], right: tuple[i
     transposed_fits = right[-1] == inner
     columns = right[-2] if transposed_fits else right[-1]
     return InvalidInput(
-        f"{names[0]} is {format_shape(left)} and {names[1]} is {format_shape(right)}, but inner dimensions should match: "
-        f"{format_shape(left[-2:])} · {format_shape(right[-2:])} is not defined, {rows}x{inner} · {inner}x{columns} is.",
+        f"{names[0]} is {format_shape(left)} and {names[1]} is {format_shape(right)}, "
+        f"but inner dimensions should match: {format_shape(left[-2:])} · {format_shape(right[-2:])} is not defined, "
+        f"{rows}x{inner} · {inner}x{columns} is.",
         hint=f"Transpose {names[1].removesuffix('ᵀ')}." if transposed_fits else f"{names[1]} needs {inner} rows.",
     )

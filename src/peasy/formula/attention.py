@@ -1,4 +1,4 @@
-r"""The attention formula, written once: softmax(QKᵀ/√d_k + M)V with all intermediate steps.
+r"""Scaled dot-product attention, written once: softmax(QKᵀ/√d_k + M)V with all intermediate steps.
 
 The same lines run on NumPy, torch and array-api-strict. Every attention step that peasy shows is computed
 here, and tests keep the fused kernels equal to it.
@@ -163,19 +163,21 @@ def attention_captions(
     has_mask: bool = True,
 ) -> tuple[FormulaStep, ...]:
     """Return the captions of all steps under these settings; M appears only if `has_mask`."""
-    scaled_tex, scaled_says = scoring.tex, "The scores are not scaled."
+    scaled_tex, scaled_description = scoring.tex, "The scores are not scaled."
     if scale is not None:
-        scaled_tex, scaled_says = rf"{scale:g} \cdot {scoring.tex}", f"Each score is multiplied by {scale:g}."
+        scaled_tex, scaled_description = rf"{scale:g} \cdot {scoring.tex}", f"Each score is multiplied by {scale:g}."
     elif scoring.name == "scaled-dot":
         scaled_tex = rf"\frac{{{scoring.tex}}}{{\sqrt{{d_k}}}}"
-        scaled_says = "Each score is divided by the square root of the key width, so that scores do not grow with it."
+        scaled_description = (
+            "Each score is divided by the square root of the key width, so that scores do not grow with it."
+        )
     if softcap:
         scaled_tex = rf"{softcap:g} \tanh\left(\frac{{{scaled_tex}}}{{{softcap:g}}}\right)"
-        scaled_says += f" Then tanh limits it to between -{softcap:g} and {softcap:g}."
-    masked_tex, masked_says = scaled_tex, "Nothing is masked: every query may attend to every key."
+        scaled_description += f" Then tanh limits it to between -{softcap:g} and {softcap:g}."
+    masked_tex, masked_description = scaled_tex, "Nothing is masked: every query may attend to every key."
     if has_mask:
         masked_tex = f"{scaled_tex} + M"
-        masked_says = "M is added; masked scores become minus infinity."
+        masked_description = "M is added; masked scores become minus infinity."
     weights_tex = normalise.tex % masked_tex
     summed_tex = rf"\left({weights_tex}\right)" if has_mask and weights_tex == masked_tex else weights_tex
     return (
@@ -183,8 +185,8 @@ def attention_captions(
         FormulaStep("key", "K", "What each token offers to match.", (KEY, D_KEY)),
         FormulaStep("value", "V", "The content that each token passes on.", (KEY, D_VALUE)),
         FormulaStep("scores", scoring.tex, scoring.description, (QUERY, KEY)),
-        FormulaStep("scaled", scaled_tex, scaled_says, (QUERY, KEY)),
-        FormulaStep("masked", masked_tex, masked_says, (QUERY, KEY)),
+        FormulaStep("scaled", scaled_tex, scaled_description, (QUERY, KEY)),
+        FormulaStep("masked", masked_tex, masked_description, (QUERY, KEY)),
         FormulaStep("weights", weights_tex, normalise.description, (QUERY, KEY)),
         FormulaStep("context", f"{summed_tex} V", "Each row is the weighted sum of the values.", (QUERY, D_VALUE)),
     )

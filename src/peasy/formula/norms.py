@@ -11,13 +11,13 @@ from peasy.formula.step import Array, FormulaStep, Steps
 X = FormulaStep("x", "x", "The input vectors, one row each.", (TIME, D_MODEL))
 
 
-def layer_norm(x: Array, gain: Array | None = None, shift: Array | None = None, *, eps: float = 1e-5) -> Steps:
-    """LayerNorm: mean 0 and variance 1, then gain and shift. Steps: x, mean, variance, normalised, output.
+def layer_norm(x: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float = 1e-5) -> Steps:
+    """LayerNorm: mean 0 and variance 1, then weight and bias. Steps: x, mean, variance, normalised, output.
 
     >>> layer_norm([[1., 3.]], eps=0.).normalised
     array([[-1.,  1.]])
     """
-    xp, (x, gain, shift) = to_common_dtype(x=x, gain=gain, shift=shift)
+    xp, (x, weight, bias) = to_common_dtype(x=x, weight=weight, bias=bias)
     check_axes(x=x)
     mean = xp.mean(x, axis=-1)
     centred = x - mean[..., None]
@@ -44,17 +44,17 @@ def layer_norm(x: Array, gain: Array | None = None, shift: Array | None = None, 
             ),
             normalised,
         ),
-        _output(xp, normalised, gain, shift),
+        _output(xp, normalised, weight, bias),
     )
 
 
-def rms_norm(x: Array, gain: Array | None = None, *, eps: float = 1e-6) -> Steps:
-    """RMSNorm: divide by the root mean square, then gain. Steps: x, mean_square, normalised, output.
+def rms_norm(x: Array, weight: Array | None = None, *, eps: float = 1e-6) -> Steps:
+    """RMSNorm: divide by the root mean square, then weight. Steps: x, mean_square, normalised, output.
 
     >>> rms_norm([[3., 4.]], eps=0.).mean_square
     array([12.5])
     """
-    xp, (x, gain) = to_common_dtype(x=x, gain=gain)
+    xp, (x, weight) = to_common_dtype(x=x, weight=weight)
     check_axes(x=x)
     mean_square = xp.mean(x * x, axis=-1)
     normalised = x / xp.sqrt(mean_square + eps)[..., None]
@@ -73,21 +73,21 @@ def rms_norm(x: Array, gain: Array | None = None, *, eps: float = 1e-6) -> Steps
             ),
             normalised,
         ),
-        _output(xp, normalised, gain, None),
+        _output(xp, normalised, weight, None),
     )
 
 
-def _output(xp: Any, normalised: Array, gain: Array | None, shift: Array | None) -> tuple[FormulaStep, Array]:
+def _output(xp: Any, normalised: Array, weight: Array | None, bias: Array | None) -> tuple[FormulaStep, Array]:
     output, tex = normalised, r"\hat{x}"
-    for name, learned in {"gain": gain, "shift": shift}.items():
+    for name, learned in {"weight": weight, "bias": bias}.items():
         if learned is not None and learned.shape != normalised.shape[-1:]:
             raise InvalidInput(
                 f"{name} is {format_shape(learned.shape)}, but the vectors have width {normalised.shape[-1]}.",
                 hint="Pass one number for each dimension.",
             )
-    if gain is not None:
-        output, tex = output * gain, rf"\gamma \odot {tex}"
-    if shift is not None:
-        output, tex = output + shift, rf"{tex} + \beta"
-    says = "The learned gain and shift are applied." if tex != r"\hat{x}" else "No gain or shift is applied."
-    return FormulaStep("output", tex, says, (TIME, D_MODEL)), output
+    if weight is not None:
+        output, tex = output * weight, rf"\gamma \odot {tex}"
+    if bias is not None:
+        output, tex = output + bias, rf"{tex} + \beta"
+    description = "The learned weight and bias are applied." if tex != r"\hat{x}" else "No weight or bias is applied."
+    return FormulaStep("output", tex, description, (TIME, D_MODEL)), output

@@ -11,7 +11,7 @@ from peasy.formula.masks import position_distances
 from peasy.formula.shapes import check_axes, check_heads
 from peasy.formula.step import Array, FormulaStep, StepArrays, Steps
 
-POSITION = FormulaStep("place", "p", "The position of each token, counted from 0.", (TIME,))
+POSITION = FormulaStep("position", "p", "The position of each token, counted from 0.", (TIME,))
 FREQUENCY = FormulaStep(
     "frequency",
     r"\omega_i = b^{-2i/d}",
@@ -67,7 +67,7 @@ def sinusoidal(
     layout: str = "interleaved",
     like: Array | None = None,
 ) -> Steps:
-    """Sinusoidal position encoding (2017), to be added to the embeddings. Steps: place, frequency, angle, encoding.
+    """Sinusoidal position encoding (2017), to be added to the embeddings. Steps: position, frequency, angle, encoding.
 
     Library and dtype are those of `like`; without it, NumPy float64.
 
@@ -89,7 +89,7 @@ def sinusoidal(
 
 
 def rotary_angles(n_time: int, d_key: int, *, base: float = 10000.0, like: Array | None = None) -> Steps:
-    """RoPE angles of each pair at each position. Steps: place, frequency, angle, cosine, sine.
+    """RoPE angles of each pair at each position. Steps: position, frequency, angle, cosine, sine.
 
     >>> rotary_angles(3, 4).angle
     array([[0.  , 0.  ],
@@ -110,34 +110,34 @@ def rotary(
     """Rotary position embedding (RoPE): rotate each pair of dimensions of queries or keys by position times frequency.
 
     `x` is `[..., time, d_key]`; `positions` are 0, 1, 2 ... unless given.
-    Steps: x, place, frequency, angle, cosine, sine, turned, rotated.
+    Steps: x, position, frequency, angle, cosine, sine, rotated_90, rotated.
 
     >>> rotary([[1., 0.], [1., 0.]]).rotated.round(4)
     array([[1.    , 0.    ],
            [0.5403, 0.8415]])
     """
-    xp, (x, place) = to_common_dtype(x=x, places=positions)
+    xp, (x, positions) = to_common_dtype(x=x, positions=positions)
     check_axes(x=x)
-    if place is None:
-        place = _arange(xp, x.shape[-2], x)
-    if place.shape != (x.shape[-2],):
+    if positions is None:
+        positions = _arange(xp, x.shape[-2], x)
+    if positions.shape != (x.shape[-2],):
         raise InvalidInput(
-            f"places is {format_shape(place.shape)}, but x has {x.shape[-2]} tokens: pass one position per token."
+            f"positions is {format_shape(positions.shape)}, but x has {x.shape[-2]} tokens: pass one per token."
         )
     pairs = lookup(layout, LAYOUTS, "layout")
-    rotation = _cos_sin_steps(xp, place, x.shape[-1], base)
+    rotation = _cos_sin_steps(xp, positions, x.shape[-1], base)
     (_, cosine), (_, sine) = rotation[-2:]
     first, second = pairs.split(xp, x)
-    turned = pairs.join(xp, -second, first)
-    rotated = x * pairs.join(xp, cosine, cosine) + turned * pairs.join(xp, sine, sine)
+    rotated_90 = pairs.join(xp, -second, first)
+    rotated = x * pairs.join(xp, cosine, cosine) + rotated_90 * pairs.join(xp, sine, sine)
     return Steps(
         (FormulaStep("x", "x", "The queries or keys before rotation.", (TIME, D_KEY)), x),
         *rotation,
         (
             FormulaStep(
-                "turned", r"\tilde{x}", "Each pair rotated by 90 degrees: (a, b) becomes (-b, a).", (TIME, D_KEY)
+                "rotated_90", r"\tilde{x}", "Each pair rotated by 90 degrees: (a, b) becomes (-b, a).", (TIME, D_KEY)
             ),
-            turned,
+            rotated_90,
         ),
         (
             FormulaStep(

@@ -105,7 +105,8 @@ class Additive:
         projected_query, projected_key = project(query, w, ("query", "w")), project(key, u, ("key", "u"))
         if not (w.ndim == u.ndim == 2 and v.ndim == 1 and w.shape[1] == u.shape[1] == v.shape[0]):
             raise InvalidInput(
-                f"w is {format_shape(w.shape)}, u is {format_shape(u.shape)} and v is {format_shape(v.shape)}: their hidden widths differ.",
+                f"w is {format_shape(w.shape)}, u is {format_shape(u.shape)} and v is {format_shape(v.shape)}: "
+                "their hidden widths differ.",
                 hint="w and u must have the same number of columns, and v one number for each.",
             )
         return xp.tanh(projected_query[..., :, None, :] + projected_key[..., None, :, :]) @ v

@@ -13,12 +13,14 @@ def check_shapes(query: Array, key: Array, value: Array) -> None:
     check_axes(query=query, key=key, value=value)
     if not query.ndim == key.ndim == value.ndim:
         raise InvalidInput(
-            f"query is {format_shape(query.shape)}, key is {format_shape(key.shape)} and value is {format_shape(value.shape)}.",
+            f"query is {format_shape(query.shape)}, key is {format_shape(key.shape)} "
+            f"and value is {format_shape(value.shape)}.",
             hint="All three must have the same number of axes.",
         )
     if key.shape[:-1] != value.shape[:-1]:
         raise InvalidInput(
-            f"key is {format_shape(key.shape)} and value is {format_shape(value.shape)}: every key needs exactly one value.",
+            f"key is {format_shape(key.shape)} and value is {format_shape(value.shape)}: "
+            "every key needs exactly one value.",
             hint="All dimensions but the last must be equal.",
         )
     if query.ndim > 2 and query.shape[0] != key.shape[0]:
@@ -27,8 +29,8 @@ def check_shapes(query: Array, key: Array, value: Array) -> None:
         )
     if query.ndim == 4 and query.shape[1] != key.shape[1] and (not key.shape[1] or query.shape[1] % key.shape[1]):
         raise InvalidInput(
-            f"{query.shape[1]} query heads cannot share {key.shape[1]} key heads evenly.",
-            hint="The number of query heads must be a multiple of the number of key heads.",
+            f"{query.shape[1]} query heads cannot share {key.shape[1]} KV heads evenly.",
+            hint="The number of query heads must be a multiple of the number of KV heads.",
         )
 
 

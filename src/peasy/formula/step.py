@@ -34,9 +34,9 @@ class Steps(DisplayMixin, Mapping[str, Array]):
     `steps.scores` and `steps["scores"]` are the array; `steps.step("scores")` is its caption.
     """
 
-    def __init__(self, *numbered: tuple[FormulaStep, Array]) -> None:
-        self._arrays = {step.name: array for step, array in numbered}
-        self._steps = {step.name: step for step, _ in numbered}
+    def __init__(self, *step_arrays: tuple[FormulaStep, Array]) -> None:
+        self._arrays = {step.name: array for step, array in step_arrays}
+        self._steps = {step.name: step for step, _ in step_arrays}
 
     def step(self, name: str) -> FormulaStep:
         """Return the caption of a step."""

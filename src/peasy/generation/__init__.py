@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from peasy.generation.sampling import Sampler, SamplingParams
     from peasy.generation.speculative_decoding import speculative_decode
 
-_HOMES = {
+_MODULES = {
     "BeamSearchParams": "peasy.generation.beam_search",
     "Sampler": "peasy.generation.sampling",
     "Engine": "peasy.generation.engine",
@@ -31,11 +31,12 @@ _HOMES = {
 }
 
 __all__ = [
-    "BeamSearchParams", "Sampler", "Engine", "EngineLimits", "Request", "EngineThread", "SamplingParams", "speculative_decode", "generate", "beam_search",
+    "BeamSearchParams", "Engine", "EngineLimits", "EngineThread", "Request", "Sampler", "SamplingParams",
+    "beam_search", "generate", "speculative_decode",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'peasy.generation' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

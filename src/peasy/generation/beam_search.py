@@ -25,16 +25,16 @@ class BeamSearchParams:
     """Beam search parameters: number of beams, at most `max_tokens` new tokens, the best `n` hypotheses returned.
 
     A hypothesis scores the sum of its log-probabilities divided by its length to the power of `length_penalty`: above 0
-    favours long sequences, 0 is the plain sum. `early_stopping`: "first" stops at the first `num_beams` finished
-    hypotheses; "likely" when no running beam would score better if it ended now (as in transformers); "sure" when no
-    running beam can become better at all.
+    favours long sequences, 0 is the plain sum. `early_stopping`, as in transformers: "always" stops at the first
+    `num_beams` finished hypotheses; "heuristic" when no running beam would score better if it ended now; "never" only
+    when no running beam can become better at all.
     """
 
     num_beams: int = 4
     max_tokens: int = 64
     length_penalty: float = 1.0
     n: int = 1
-    early_stopping: Literal["first", "likely", "sure"] = "likely"
+    early_stopping: Literal["always", "heuristic", "never"] = "heuristic"
 
     def __post_init__(self) -> None:
         check_minimums(self, num_beams=1, max_tokens=1, n=1)
@@ -44,8 +44,8 @@ class BeamSearchParams:
             )
         if not math.isfinite(self.length_penalty):
             raise InvalidInput(f"length_penalty is {self.length_penalty}.", hint="Give a finite number.")
-        if self.early_stopping not in ("first", "likely", "sure"):
-            raise InvalidInput(f"Unknown patience {self.early_stopping!r}.", hint="Choose first, likely or sure.")
+        if self.early_stopping not in ("always", "heuristic", "never"):
+            raise InvalidInput(f"early_stopping is {self.early_stopping!r}.", hint="Choose always, heuristic or never.")
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,9 @@ def beam_search(
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
-    >>> results = beam_search(build(preset("gpt-tiny"), seed=1), [[1, 2, 3]], BeamSearchParams(num_beams=3, max_tokens=4, n=2))
-    >>> [len(hypothesis.ids) for hypothesis in results[0].best]
+    >>> params = BeamSearchParams(num_beams=3, max_tokens=4, n=2)
+    >>> results = beam_search(build(preset("gpt-tiny"), seed=1), [[1, 2, 3]], params)
+    >>> [len(hypothesis.ids) for hypothesis in results[0].hypotheses]
     [4, 4]
     """
     params = params or BeamSearchParams()
@@ -118,12 +119,12 @@ class _BeamSearch:
             return True
         if len(self.hypotheses) < self.params.num_beams:
             return False
-        return self.params.early_stopping == "first" or self._best_attainable_score() <= self.hypotheses[-1].score
+        return self.params.early_stopping == "always" or self._best_attainable_score() <= self.hypotheses[-1].score
 
     def _best_attainable_score(self) -> float:
         """Best score that a running beam is expected to reach."""
         length = len(self.beams[0].ids)
-        if self.params.early_stopping == "sure" and self.params.length_penalty > 0:
+        if self.params.early_stopping == "never" and self.params.length_penalty > 0:
             length = self.max_new_tokens
         return self.beams[0].logprob / length**self.params.length_penalty
 

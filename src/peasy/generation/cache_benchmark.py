@@ -47,9 +47,14 @@ def benchmark_cache(
             ended = time.perf_counter()
         difference = (cached - uncached)[uncached > -torch.inf].abs().max()
         yield CacheBenchmarkStep(
-            num_cached, len(new), count_multiplications(unpacked, len(new), num_cached), count_multiplications(unpacked, len(ids)),
-            between - began, ended - between, float(difference),
-        )  # fmt: skip
+            num_cached,
+            len(new),
+            count_multiplications(unpacked, len(new), num_cached),
+            count_multiplications(unpacked, len(ids)),
+            between - began,
+            ended - between,
+            float(difference),
+        )
 
 
 def count_multiplications(model: Model, num_new: int, num_cached: int = 0) -> int:
@@ -82,7 +87,7 @@ def _attention_multiplications(config: Any, num_new: int, num_cached: int) -> in
         return 0
     width = stack.attention.d_head or config.d_model // stack.attention.num_heads
     total = 0
-    for layer in range(stack.layers):
+    for layer in range(stack.num_layers):
         window = stack.attention.window_for_layer(layer) or num_new + num_cached
         pairs = sum(min(position + 1, window) for position in range(num_cached, num_cached + num_new))
         total += 2 * stack.attention.num_heads * width * pairs

@@ -49,7 +49,7 @@ def generate(
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
     >>> model = build(preset("gpt-tiny"), seed=1)
-    >>> len(generate(model, [[1, 2, 3]], Sampling(max_tokens=4))[0])
+    >>> len(generate(model, [[1, 2, 3]], SamplingParams(max_tokens=4))[0])
     4
     """
     generated: list[list[int]] = [[] for _ in (prompts or options.get("source") or [])]
@@ -70,7 +70,7 @@ def decode(
     tokenizer: Tokenizer | None = None,
     use_cache: bool = True,
     prefill_chunk: int | None = None,
-    truncation: Truncation = "refuse",
+    truncation: Truncation = "error",
 ) -> Iterator[DecodeEvent]:
     """Continue all prompts in one batch, yielding events; closing the iterator stops the work.
 
@@ -82,7 +82,7 @@ def decode(
     """
     sequences: list[DecodingSequence] = []
     for opened in open_sequences(
-        model, prompts, sampling, source=source, tokenizer=tokenizer, cached=use_cache, long=truncation
+        model, prompts, sampling, source=source, tokenizer=tokenizer, use_cache=use_cache, truncation=truncation
     ):
         if isinstance(opened, Ended):
             yield opened
@@ -129,7 +129,7 @@ class DecodingSequence:
         self.ids.append(chosen.id)
         self.num_generated += 1
         text, stopped = self.detokenizer.push(chosen.id)
-        reason: FinishReason | None = "end" if chosen.id in eos else "stop" if stopped else None
+        reason: FinishReason | None = "eos" if chosen.id in eos else "stop" if stopped else None
         if reason is None and self.num_generated == self.max_new_tokens:
             reason = "length"
         self.finished = reason is not None
@@ -191,7 +191,7 @@ def open_sequence(
     sampling: SamplingParams,
     tokenizer: Tokenizer | None = None,
     use_cache: bool = True,
-    truncation: Truncation = "refuse",
+    truncation: Truncation = "error",
 ) -> DecodingSequence:
     """Validate one prompt and create its sequence; a source is encoded here, once."""
     if sampling.stop and tokenizer is None:

@@ -44,7 +44,7 @@ class Engine:
     >>> engine = Engine(build(preset("gpt-tiny"), seed=1))
     >>> response = engine.submit(Request((1, 2, 3), SamplingParams(max_tokens=2)))
     >>> while engine.step(): pass
-    >>> [type(event).__name__ for event in response.take()]
+    >>> [type(event).__name__ for event in response.pop_all()]
     ['Token', 'Token', 'Ended']
     """
 
@@ -100,11 +100,11 @@ class Engine:
     def snapshot(self) -> dict[str, Any]:
         """Return statistics and current load as plain data."""
         return self.stats.snapshot() | {
-            "waiting": len(self.queue),
-            "waiting_tokens": self.queue.tokens,
-            "running": len(self.running),
+            "queued_requests": len(self.queue),
+            "queued_tokens": self.queue.tokens,
+            "running_sequences": len(self.running),
             "reserved_bytes": sum(self.reserved_bytes.values()),
-            "prefix_bytes": self.prefix_cache.nbytes,
+            "prefix_cache_bytes": self.prefix_cache.nbytes,
             "heartbeat_age": self.clock() - self.heartbeat,
         }
 
@@ -135,13 +135,10 @@ class Engine:
         if response.cancelled:
             return "cancelled"
         if response.deadline is not None and now >= response.deadline:
-            return "deadline"
+            return "timeout"
         response.paused_since = (response.paused_since or now) if response.is_full else None
-        return (
-            "slow"
-            if response.is_full and now - (response.paused_since or now) >= self.limits.slow_client_timeout
-            else None
-        )
+        paused_seconds = now - (response.paused_since or now)
+        return "slow_client" if response.is_full and paused_seconds >= self.limits.slow_client_timeout else None
 
     def _admit(self) -> None:
         while (queued := self.queue.pop(self._fits)) is not None:
@@ -237,7 +234,7 @@ class Engine:
     def _reuse_prefix(self, sequence: RunningSequence) -> None:
         num_reused = sequence.reuse_prefix(self.prefix_cache)
         self.stats.prefix_hits += num_reused > 0 and not sequence.response.num_cached_tokens
-        self.stats.cached_tokens += num_reused
+        self.stats.prefix_cache_hit_tokens += num_reused
         sequence.response.num_cached_tokens += num_reused
 
     def _execute(self, scheduled: list[Scheduled]) -> None:
@@ -279,9 +276,7 @@ class Engine:
 
     def _advance(self, entry: Scheduled, logits: Tensor) -> None:
         sequence, end = entry
-        if (
-            sequence.index not in sequence.response.open_choices
-        ):  # an error of another choice ended the request in this step
+        if sequence.index not in sequence.response.open_choices:  # an error of another choice ended the request
             return
         try:
             prompt_end = len(sequence.ids) - sequence.num_generated

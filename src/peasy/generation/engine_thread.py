@@ -18,8 +18,8 @@ class EngineThread:
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
-    >>> with EngineThread(Engine(build(preset("gpt-tiny"), seed=1))) as runner:
-    ...     events = list(runner.submit(Request((1, 2, 3))))
+    >>> with EngineThread(Engine(build(preset("gpt-tiny"), seed=1))) as thread:
+    ...     events = list(thread.submit(Request((1, 2, 3))))
     >>> len(events), events[-1].reason
     (21, 'length')
     """

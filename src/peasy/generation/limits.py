@@ -41,4 +41,4 @@ class EngineLimits:
             max_n=1,
         )
         if self.prefill_chunk % PAGE_SIZE:
-            raise InvalidInput(f"chunk is {self.prefill_chunk}.", hint=f"Give a multiple of {PAGE_SIZE}.")
+            raise InvalidInput(f"prefill_chunk is {self.prefill_chunk}.", hint=f"Give a multiple of {PAGE_SIZE}.")

@@ -9,11 +9,11 @@ class NgramProposer:
     N-grams of `max_ngram` tokens are tried first, then shorter ones down to `min_ngram`. A copy that reaches the end of
     the sequence continues with its own start, so that periodic text is continued to any length.
 
-    >>> lookup = NgramProposer([7, 1, 2, 3, 9, 1, 2], min_ngram=2)
-    >>> lookup.propose(3)
+    >>> proposer = NgramProposer([7, 1, 2, 3, 9, 1, 2], min_ngram=2)
+    >>> proposer.propose(3)
     [3, 9, 1]
-    >>> lookup.append(8)
-    >>> lookup.propose(3)
+    >>> proposer.append(8)
+    >>> proposer.propose(3)
     []
     """
 

@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from peasy.errors import InvalidInput, MissingExtra, did_you_mean
-from peasy.generation import packed_linear as product
-from peasy.generation import packed_numba as compiled
+from peasy.generation import packed_linear, packed_numba
 from peasy.generation.batch_invariance import BatchInvariance, ensure_batch_invariance
 from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
@@ -74,7 +73,7 @@ def pack(
         plan = _choose_packing(model, kind, deterministic, kernel=False)
         plan = replace(plan, reason=f"{plan.reason}; the kernel is not exact on this CPU")
         packed = _apply_packing(model, plan)
-    nbytes = sum(module.nbytes() for module in packed.modules() if isinstance(module, product.PackedLinear))
+    nbytes = sum(module.nbytes() for module in packed.modules() if isinstance(module, packed_linear.PackedLinear))
     seconds = time.perf_counter() - began
     packing = Packing(plan.kind, plan.reason, nbytes, compiled=plan.compiled, seconds=seconds)
     packed.packing = (
@@ -90,7 +89,7 @@ def packing_of(model: Model) -> Packing | None:
     return getattr(model, "packing", None)
 
 
-LinearFactories = dict[str, product.LinearFactory]
+LinearFactories = dict[str, packed_linear.LinearFactory]
 """Constructors of linear layers: "any", and "after_activation" for inputs that follow an activation."""
 
 
@@ -113,24 +112,25 @@ def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel:
         )
     why = "requested"
     if kind == "auto":
-        use_bfloat16 = product.has_bfloat16() and deterministic is not True
+        use_bfloat16 = packed_linear.has_bfloat16() and deterministic is not True
         kind = "bfloat16" if use_bfloat16 else "float32"
         why = "supported by this CPU" if use_bfloat16 else "exact"
     if deterministic and kind not in ("float32", "int8"):
         raise InvalidInput(f"{kind} cannot be batch-invariant.", hint="Choose float32 or int8.")
     invariant = kind in ("float32", "int8") and deterministic is not False
     if _use_kernel(model, kind, kernel):
-        factory = compiled.Int8Kernel if kind == "int8" else compiled.Float32Kernel
+        factory = packed_numba.Int8Kernel if kind == "int8" else packed_numba.Float32Kernel
         return _PackingPlan(kind, why, {"any": factory, "after_activation": factory}, invariant, compiled=True)
     if kind.startswith("int8"):
         return _PackingPlan(kind, why, _int8_factories(kind), invariant)
-    linear = product.OneDNNLinear if product.has_onednn() else product.TorchLinear
-    if kind == "bfloat16" and not product.has_bfloat16():
-        linear, why = product.TorchLinear, "requested; slow, this CPU has no bfloat16 instructions"
+    linear = packed_linear.OneDNNLinear if packed_linear.has_onednn() else packed_linear.TorchLinear
+    if kind == "bfloat16" and not packed_linear.has_bfloat16():
+        linear, why = packed_linear.TorchLinear, "requested; slow, this CPU has no bfloat16 instructions"
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
-    make: product.LinearFactory = lambda weight, bias: linear(
-        weight.to(dtype), None if bias is None else bias.to(dtype)
-    )  # noqa: E731
+
+    def make(weight: torch.Tensor, bias: torch.Tensor | None) -> packed_linear.PackedLinear:
+        return linear(weight.to(dtype), None if bias is None else bias.to(dtype))
+
     return _PackingPlan(kind, why, {"any": make, "after_activation": make}, invariant)
 
 
@@ -138,9 +138,9 @@ def _use_kernel(model: Model, kind: str, kernel: bool | None) -> bool:
     """True if the numba kernel should be used: it supports the dtype, and is requested or pays off."""
     if kind not in ("float32", "int8") or kernel is False:
         return False
-    if kernel and not compiled.has_numba():
+    if kernel and not packed_numba.has_numba():
         raise MissingExtra("The kernel needs numba.", hint="pip install 'peasy[kernel]'")
-    return compiled.has_numba() and (
+    return packed_numba.has_numba() and (
         bool(kernel) or kind == "int8" or model.count_parameters() >= MIN_KERNEL_PARAMETERS
     )
 
@@ -149,7 +149,7 @@ def _use_kernel(model: Model, kind: str, kernel: bool | None) -> bool:
 def _apply_packing(model: Model, plan: _PackingPlan) -> Any:
     """Return the packed copy of the model, with matching activations and attention backend."""
     packed = _packed_copy(model, plan.factories).eval()
-    backend = compiled.PackedVarlenAttention() if plan.compiled else None
+    backend = packed_numba.PackedVarlenAttention() if plan.compiled else None
     for module in list(packed.modules()):
         if isinstance(module, FeedForward):
             module.activation = _activation(module, plan)
@@ -176,16 +176,16 @@ def _identity(x: torch.Tensor) -> torch.Tensor:
 @torch.inference_mode()
 def _kernel_is_exact(packed: Any) -> bool:
     """True if the kernel's results are correct; each shape is checked once."""
-    by_shape = {module.shape: module for module in packed.modules() if isinstance(module, compiled.KernelLinear)}
+    by_shape = {module.shape: module for module in packed.modules() if isinstance(module, packed_numba.KernelLinear)}
     return all(module.is_exact() for module in by_shape.values())
 
 
 def _int8_factories(kind: str) -> LinearFactories:
-    if not product.has_int8():
+    if not packed_linear.has_int8():
         raise MissingExtra("This build of torch has no int8 linear layers.", hint="Choose float32.")
     if kind == "int8-tensor":
-        return {"any": product.Int8PerTensor, "after_activation": product.Int8PerTensor}
-    return {"any": product.Int8PerRow, "after_activation": product.Int8PerRowAsymmetric}
+        return {"any": packed_linear.Int8PerTensor, "after_activation": packed_linear.Int8PerTensor}
+    return {"any": packed_linear.Int8PerRow, "after_activation": packed_linear.Int8PerRowAsymmetric}
 
 
 def _packed_copy(module: Any, factories: LinearFactories) -> Any:
@@ -196,7 +196,7 @@ def _packed_copy(module: Any, factories: LinearFactories) -> Any:
         twin.qkv_proj = _fuse_linears(twin, factories["any"], "query", "key", "value")
     if isinstance(module, FeedForward) and module.gate is not None:
         twin.gate_up_proj = _fuse_linears(twin, factories["any"], "gate", "up")
-    compile_norms = factories["any"] in (compiled.Int8Kernel, compiled.Float32Kernel) and not isinstance(
+    compile_norms = factories["any"] in (packed_numba.Int8Kernel, packed_numba.Float32Kernel) and not isinstance(
         module, Attention
     )
     for name, child in twin._modules.items():
@@ -205,13 +205,13 @@ def _packed_copy(module: Any, factories: LinearFactories) -> Any:
             factory = factories["after_activation" if after_activation else "any"]
             twin._modules[name] = factory(child.weight, child.bias)
         elif compile_norms and isinstance(child, nn.LayerNorm | nn.RMSNorm) and child.eps is not None:
-            twin._modules[name] = compiled.KernelNorm(child)
-        elif child is not None and not isinstance(child, product.PackedLinear):
+            twin._modules[name] = packed_numba.KernelNorm(child)
+        elif child is not None and not isinstance(child, packed_linear.PackedLinear):
             twin._modules[name] = _packed_copy(child, factories)
     return twin
 
 
-def _fuse_linears(module: Any, factory: product.LinearFactory, *names: str) -> product.PackedLinear:
+def _fuse_linears(module: Any, factory: packed_linear.LinearFactory, *names: str) -> packed_linear.PackedLinear:
     """Fuse several linear layers with the same input into one (q, k, v; gate, up)."""
     linears = [module._modules[name] for name in names]
     bias = None if linears[0].bias is None else torch.cat([linear.bias for linear in linears])
@@ -221,7 +221,7 @@ def _fuse_linears(module: Any, factory: product.LinearFactory, *names: str) -> p
     return fused
 
 
-def _pack_lm_head(model: Any, head: LMHead, factory: product.LinearFactory) -> product.PackedLinear:
+def _pack_lm_head(model: Any, head: LMHead, factory: packed_linear.LinearFactory) -> packed_linear.PackedLinear:
     """Pack the LM head: its own weights, or the tied token embeddings."""
     if head.weight is not None:
         return factory(head.weight, head.bias)

@@ -80,9 +80,9 @@ class KernelLinear(PackedLinear):
         rows = self.prepare_input(x)
         output = rows.new_empty(*x.shape[:-1], self.shape[0])
         words = (
-            0, output.numel() // self.shape[0], self.shape[1], self.padded_width, self.shape[0], self.channels_per_task, self.max_code,
-            rows.data_ptr(), self.packed.data_ptr(), self.scale.data_ptr(), self.bias_vector.data_ptr(), output.data_ptr(),
-            self.activation_code, self.activated_channels,
+            0, output.numel() // self.shape[0], self.shape[1], self.padded_width, self.shape[0], self.channels_per_task,
+            self.max_code, rows.data_ptr(), self.packed.data_ptr(), self.scale.data_ptr(), self.bias_vector.data_ptr(),
+            output.data_ptr(), self.activation_code, self.activated_channels,
         )  # fmt: skip
         run_on_openmp_team(self.address, FourteenWords(*words))
         return output
@@ -140,7 +140,7 @@ class Int8Kernel(KernelLinear):
         weight = weight.detach().float()
         self.scale = (weight.abs().amax(dim=1) / 127).clamp_(min=TINY)
         codes = (weight / self.scale[:, None]).round_()
-        self.most = min(2**15 - 1, (2**31 - 1) // max(1, int(codes.abs().sum(dim=1, dtype=torch.float64).max())))
+        self.max_code = min(2**15 - 1, (2**31 - 1) // max(1, int(codes.abs().sum(dim=1, dtype=torch.float64).max())))
         self.packed = self.interleave(codes.to(torch.int8))
 
     def find_kernel(self) -> Any:
@@ -153,9 +153,10 @@ class Int8Kernel(KernelLinear):
         """True if results agree; integer sums are exact."""
         rows, channels, output = _run_sample(self)
         size = rows.abs().amax(dim=1, keepdim=True)
-        codes = (rows * (self.most / size)).round().double()
+        codes = (rows * (self.max_code / size)).round().double()
         sums = codes @ self.deinterleaved()[channels].double().T
-        return _is_close(output, sums * (size.double() / self.most * self.scale[channels]) + self.bias_vector[channels])
+        scale = size.double() / self.max_code * self.scale[channels]
+        return _is_close(output, sums * scale + self.bias_vector[channels])
 
 
 def _run_sample(linear: KernelLinear) -> tuple[Tensor, Tensor, Tensor]:
@@ -223,8 +224,8 @@ class PackedVarlenAttention:
     ) -> Tensor:
         """Attend for the concatenated queries of all sequences; return `[1, all new tokens, heads * d_head]`.
 
-        `kv`: keys and values of each sequence, `[1, kv_head, time, d_head]`, and their valid length; `new` keys and
-        values, if given, are appended to them. `options`: (scale, causal, window).
+        `kv`: keys and values of each sequence, `[1, kv_head, time, d_head]`, and their valid length; `new_kv`
+        keys and values, if given, are appended to them. `options`: (scale, causal, window).
         """
         scale, causal, window = options
         _, heads, total, width = query.shape
@@ -238,15 +239,13 @@ class PackedVarlenAttention:
                 new_layout[0] + done * new_layout[1], *new_layout[1:3],
                 new_layout[3] + done * new_layout[4], *new_layout[4:],
             ]  # fmt: skip
-            if (
-                new_kv is not None and size > self.query_block
-            ):  # several query blocks would each append: append here instead
+            if new_kv is not None and size > self.query_block:  # several query blocks would each append: do it here
                 append_words = [0] * 6
                 for cached, appended in zip((key, value), new_kv, strict=True):
                     cached.narrow(2, length - size, size).copy_(appended.narrow(2, done, size))
             table += [
-                q_layout[0] + done * q_layout[1], *q_layout[1:], *_address_and_strides(key), *_address_and_strides(value),
-                size, length, output_address, *append_words,
+                q_layout[0] + done * q_layout[1], *q_layout[1:], *_address_and_strides(key),
+                *_address_and_strides(value), size, length, output_address, *append_words,
             ]  # fmt: skip
             done, output_address = done + size, output_address + size * 4 * heads * width
         table_words = (ctypes.c_int64 * len(table))(*table)

@@ -43,11 +43,11 @@ class PrefixCache:
     A sequence is a chain of pages. When a chain is used, its first page becomes the most recent of all and its last
     page the least recent of the chain, so that eviction always removes the end of a chain.
 
-    >>> prefixes = PrefixCache(max_bytes=1000)
-    >>> chain = prefixes.insert((), (1, 2), torch.zeros(10))
-    >>> prefixes.find((), (1, 2)) is chain[0], prefixes.find((), (2, 1)), prefixes.find(chain, (1, 2))
+    >>> cache = PrefixCache(max_bytes=1000)
+    >>> chain = cache.insert((), (1, 2), torch.zeros(10))
+    >>> cache.find((), (1, 2)) is chain[0], cache.find((), (2, 1)), cache.find(chain, (1, 2))
     (True, None, None)
-    >>> prefixes.nbytes
+    >>> cache.nbytes
     40
     """
 

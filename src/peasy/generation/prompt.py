@@ -9,8 +9,8 @@ from peasy.models.protocol import Model
 from peasy.nn.config import LearnedPositionConfig
 
 TokenIds = Sequence[Sequence[int]]
-Truncation = Literal["refuse", "last"]
-"""How to treat a prompt longer than the context: raise an error, or keep its last tokens."""
+Truncation = Literal["error", "left"]
+"""How to treat a prompt longer than the context: raise an error, or drop tokens on the left and keep the last ones."""
 
 
 def prepare_prompts(model: Model, prompts: TokenIds | None, source: TokenIds | None) -> list[list[int]]:
@@ -66,18 +66,20 @@ def max_positions(model: Model) -> int | None:
 
 
 def fit_to_context(
-    model: Model, ids: list[int], sampling: SamplingParams, truncation: Truncation = "refuse"
+    model: Model, ids: list[int], sampling: SamplingParams, truncation: Truncation = "error"
 ) -> list[int]:
-    """Return the prompt if it fits the context; a longer one raises, or keeps its last tokens and leaves room for
-    `max_tokens` new ones where possible."""
+    """Return the prompt if it fits the context; a longer one raises or is truncated on the left.
+
+    A truncated prompt leaves space for `max_tokens` new tokens where possible.
+    """
     context = max_positions(model)
     if context is None or len(ids) <= context:
         return ids
-    if truncation == "last":
+    if truncation == "left":
         return ids[-max(context - sampling.max_tokens + 1, 1) :]
     raise InvalidInput(
         f"The prompt has {len(ids)} tokens; this model reads at most {context}.",
-        hint="Shorten the text, keep only its end (long=last), or choose a model with a longer context.",
+        hint="Shorten the text, keep only its end (truncate=left), or choose a model with a longer context.",
     )
 
 

@@ -9,18 +9,18 @@ from peasy.generation.attention_topk import AttentionQuery, HeadTopK
 from peasy.generation.sampling import SampledToken, SamplingParams
 from peasy.nn.config import check_minimums
 
-FinishReason = Literal["end", "stop", "length", "cancelled", "deadline", "slow", "error"]
-"""Finish reason: eos token, stop string, token limit; or client cancelled, deadline passed, client too slow, error."""
+FinishReason = Literal["eos", "stop", "length", "cancelled", "timeout", "slow_client", "error"]
+"""Finish reason: eos token, stop string, token limit; or client cancelled, timeout, client too slow, error."""
 
 
 @dataclass(frozen=True)
 class Request:
     """Generation request: one prompt as token ids, `n` choices; choice i uses seed + i.
 
-    `source`: input of an encoder-decoder model; its prompt may be empty. `deadline`: seconds from submission, queueing
+    `source`: input of an encoder-decoder model; its prompt may be empty. `timeout`: seconds from submission, queueing
     included. `attention_query`: which attention weights to report with every token.
 
-    >>> Request((1, 2, 3), Sampling(max_tokens=4)).n
+    >>> Request((1, 2, 3), SamplingParams(max_tokens=4)).n
     1
     """
 
@@ -28,15 +28,15 @@ class Request:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     source: tuple[int, ...] | None = None
     n: int = 1
-    deadline: float | None = None
+    timeout: float | None = None
     attention_query: AttentionQuery | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", tuple(self.prompt))
         object.__setattr__(self, "source", None if self.source is None else tuple(self.source))
         check_minimums(self, n=1)
-        if self.deadline is not None and not 0 < self.deadline < math.inf:
-            raise InvalidInput(f"deadline is {self.deadline}.", hint="Give a number of seconds above 0.")
+        if self.timeout is not None and not 0 < self.timeout < math.inf:
+            raise InvalidInput(f"timeout is {self.timeout}.", hint="Give a number of seconds above 0.")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Overloaded(ResourceUnavailable):
 class InternalError(PeasyError):
     """Error: an unexpected exception ended this request; others were not affected."""
 
-    code = "fault"
+    code = "internal-error"
 
 
 def as_user_error(error: Exception | None) -> PeasyError | None:

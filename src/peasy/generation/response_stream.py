@@ -1,7 +1,8 @@
 """Response stream: bounded event queue between the engine and the reader of one request.
 
 At most `max_pending_events` wait for a slow reader; then the request pauses: it keeps its decode state but is no longer
-scheduled. If nothing was read for `slow_client_timeout` seconds, it ends with reason "slow" and its memory is freed.
+scheduled. If nothing was read for `slow_client_timeout` seconds, it ends with reason "slow_client" and its memory is
+freed.
 """
 
 import threading
@@ -24,7 +25,7 @@ class ResponseStream(Iterator[Event]):
     ) -> None:
         self.request, self.max_pending_events, self.wake_engine = request, max_pending_events, wake_engine
         self.submitted_at = submitted_at
-        self.deadline = None if request.deadline is None else submitted_at + request.deadline
+        self.deadline = None if request.timeout is None else submitted_at + request.timeout
         self.paused_since: float | None = None
         self.num_cached_tokens = 0
         self.cancelled = False

@@ -187,9 +187,8 @@ def draw_index(probabilities: Tensor, u: float) -> int:
     """
     cumulative = probabilities.double().cumsum(dim=0)
     index = int(torch.searchsorted(cumulative, u * cumulative[-1], right=True))  # first interval that ends after u
-    return (
-        index if index < len(probabilities) else int(probabilities.nonzero()[-1])
-    )  # rounding can bring u to the very end
+    # Rounding can bring u to the very end.
+    return index if index < len(probabilities) else int(probabilities.nonzero()[-1])
 
 
 def keep_top_k(logits: Tensor, k: int | None) -> Tensor:
@@ -228,4 +227,4 @@ def _argmax_finite(logits: Tensor) -> int:
 class NoValidToken(InvalidInput):
     """Error: the logits of a sequence allow no token; other sequences continue."""
 
-    code = "no-choice"
+    code = "no-valid-token"

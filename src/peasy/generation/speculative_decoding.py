@@ -66,7 +66,7 @@ def speculative_decode(
     *,
     source: TokenIds | None = None,
     tokenizer: Tokenizer | None = None,
-    truncation: Truncation = "refuse",
+    truncation: Truncation = "error",
     max_draft_tokens: int = MAX_DRAFT_TOKENS,
 ) -> Iterator[SpeculativeEvent]:
     """Yield the events of `decode` with fewer passes where the text repeats itself; the last event has statistics.
@@ -76,13 +76,13 @@ def speculative_decode(
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
     >>> model = build(preset("gpt-tiny"), seed=1)
-    >>> *_, last = speculative_decode(model, [[1, 2, 3] * 4], Sampling(max_tokens=20))
+    >>> *_, last = speculative_decode(model, [[1, 2, 3] * 4], SamplingParams(max_tokens=20))
     >>> last.num_generated, last.num_passes < 20
     (20, True)
     """
     _check_croppable(model)
     sequences = []
-    for opened in open_sequences(model, prompts, sampling, source=source, tokenizer=tokenizer, long=truncation):
+    for opened in open_sequences(model, prompts, sampling, source=source, tokenizer=tokenizer, truncation=truncation):
         if isinstance(opened, Ended):
             yield opened
         else:

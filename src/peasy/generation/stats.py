@@ -16,7 +16,7 @@ class EngineStats:
     refused: int = 0
     finished: Counter[str] = field(default_factory=Counter)
     prompt_tokens: int = 0
-    cached_tokens: int = 0
+    prefix_cache_hit_tokens: int = 0
     generated_tokens: int = 0
     prefix_hits: int = 0
     steps: int = 0
@@ -37,4 +37,4 @@ class EngineStats:
 
     def snapshot(self) -> dict[str, Any]:
         """Return all counters as plain data."""
-        return vars(self) | {"ended": dict(self.finished)}
+        return vars(self) | {"finished": dict(self.finished)}

@@ -21,7 +21,7 @@ from peasy.models.protocol import Model
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.module_path import ModulePath
 
-INDEX_FILE = "looks.json"
+INDEX_FILE = "index.json"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class ActivationStore:
 
 def write_activations(
     model: Model, inputs: Iterable[ModelInput], spec: CaptureSpec, folder: str | Path, *,
-    budget: int, storage: str = "float16", intervention: InterventionLike | None = None, descriptions: tuple[str, ...] = (),
+    budget: int, storage: str = "float16", intervention: InterventionLike | None = None,
+    descriptions: tuple[str, ...] = (),
 ) -> ActivationStore:  # fmt: skip
     """Capture every input and write the arrays to disk; at most `budget` bytes are held in memory.
 
@@ -81,7 +82,7 @@ class _ShardWriter:
             name = f"{number}.{path.stack}.{path.layer}.{path.part}.{capture.step}"
             self.pending[name] = np.ascontiguousarray(capture.array)
             if capture.value_norms is not None:
-                self.pending[f"{name}.sizes"] = np.ascontiguousarray(capture.value_norms)
+                self.pending[f"{name}.value_norms"] = np.ascontiguousarray(capture.value_norms)
             self.pending_bytes += capture.array.nbytes
 
     def flush(self) -> None:
@@ -95,7 +96,7 @@ class _ShardWriter:
         if not self.sequences:
             raise InvalidInput("The data set is empty.")
         fields = {"steps": spec.steps, "layers": spec.layers, "heads": spec.heads, "rows": spec.rows}
-        index = {"texts": self.sequences, "asked": fields, "storage": storage, "edits": descriptions}
+        index = {"sequences": self.sequences, "spec": fields, "storage": storage, "interventions": descriptions}
         (self.folder / INDEX_FILE).write_text(json.dumps(index), encoding="utf-8")
         return ActivationStore(folder, len(self.sequences), self.num_files, self.nbytes)
 
@@ -106,7 +107,7 @@ def read_activations(folder: str | Path) -> Iterator[tuple[ModelInput, dict[tupl
     if not (folder / INDEX_FILE).is_file():
         raise NotFound(f"{folder} is not an activation store: it has no {INDEX_FILE}.")
     index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
-    for number, entry in enumerate(index["texts"]):
+    for number, entry in enumerate(index["sequences"]):
         target = None if entry["target"] is None else tuple(entry["target"])
         with safe_open(folder / _file_name(entry["file"]), framework="np") as file:
             names = [name for name in file.keys() if name.startswith(f"{number}.")]  # noqa: SIM118
@@ -119,4 +120,4 @@ def _parse_name(name: str) -> tuple[ModulePath, str]:
 
 
 def _file_name(number: int) -> str:
-    return f"looks-{number:05}.safetensors"
+    return f"activations-{number:05}.safetensors"

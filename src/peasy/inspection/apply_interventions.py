@@ -28,8 +28,8 @@ def make_intervention(
     """Return one intervention for all specs, or None. `axes` labels queries and keys, to find words by name."""
     if not specs:
         return None
-    for edit in specs:
-        _check_spec(edit, model)
+    for spec in specs:
+        _check_spec(spec, model)
     return _CombinedIntervention(specs, model, axes, tokenize)
 
 
@@ -43,12 +43,12 @@ class _CombinedIntervention(Intervention):
         axes: Callable[[ModulePath], tuple[Tokens, Tokens]] | None,
         tokenize: TokenizeFn | None,
     ) -> None:
-        self.stack, self.heads = default_stack(model), {part.path: part.num_heads for part in attentions_of(model)}
-        self.ablations = [edit for edit in specs if isinstance(edit, AblateHead)]
-        self.uniform = [edit for edit in specs if isinstance(edit, UniformAttention)]
-        self.cut_edges = [edge for edit in specs if isinstance(edit, Cut) for edge in self._resolve_edges(edit, axes)]
+        self.stack, self.heads = default_stack(model), {info.path: info.num_heads for info in attentions_of(model)}
+        self.ablations = [spec for spec in specs if isinstance(spec, AblateHead)]
+        self.uniform = [spec for spec in specs if isinstance(spec, UniformAttention)]
+        self.cut_edges = [edge for spec in specs if isinstance(spec, Cut) for edge in self._resolve_edges(spec, axes)]
         self.patches = [
-            _ActivationPatch(edit, model, self.stack, axes, tokenize) for edit in specs if isinstance(edit, Patch)
+            _ActivationPatch(spec, model, self.stack, axes, tokenize) for spec in specs if isinstance(spec, Patch)
         ]
 
     def mask_edges(
@@ -182,16 +182,16 @@ def _positions(
 
 
 def _check_spec(spec: InterventionSpec, model: Model) -> None:
-    stack, parts = spec.stack or default_stack(model), attentions_of(model)
+    stack, attentions = spec.stack or default_stack(model), attentions_of(model)
     layers = dims_of(model).num_layers
-    if stack not in layers and not any(part.path.stack == stack for part in parts):
+    if stack not in layers and not any(info.path.stack == stack for info in attentions):
         raise InvalidInput(f'There is no stack "{stack}".', hint=f"Choose {' or '.join(layers)}.")
-    count = max(layers.get(stack, 0), *(p.path.layer + 1 for p in parts if p.path.stack == stack), 1)
+    count = max(layers.get(stack, 0), *(info.path.layer + 1 for info in attentions if info.path.stack == stack), 1)
     if spec.layer is not None and not 0 <= spec.layer < count:
         raise InvalidInput(f"There is no layer {spec.layer}.", hint=f"Choose from 0 to {count - 1}.")
-    if not parts and not isinstance(spec, AblateHead):
+    if not attentions and not isinstance(spec, AblateHead):
         raise InvalidInput("This model has no attention to intervene on.")
-    _check_head(spec, parts, stack)
+    _check_head(spec, attentions, stack)
 
 
 def _check_head(spec: InterventionSpec, attentions: tuple[AttentionInfo, ...], stack: str) -> None:
@@ -200,7 +200,7 @@ def _check_head(spec: InterventionSpec, attentions: tuple[AttentionInfo, ...], s
         raise InvalidInput(f'There is no part "{spec.part}".', hint=f"Choose {', '.join(known)}.")
     if isinstance(spec, Patch) and spec.step not in ("context", "output", "residual"):
         raise InvalidInput(f'"{spec.step}" cannot be patched.', hint="Choose context, output or residual.")
-    heads = max((part.num_heads for part in attentions if part.path.stack == stack), default=0)
+    heads = max((info.num_heads for info in attentions if info.path.stack == stack), default=0)
     if spec.head is not None and not 0 <= spec.head < heads:
         hint = f"Choose from 0 to {heads - 1}." if heads else "This model has no attention."
         raise InvalidInput(f"There is no head {spec.head}.", hint=hint)

@@ -34,7 +34,7 @@ class CaptureSpec:
         num_layers = max(dims.num_layers.values(), default=0) + bool(set(self.steps) & set(TOKEN_STEPS))
         self._check_range("layer", self.layers, num_layers, negative=False)
         if attentions:
-            self._check_range("head", self.heads, max(part.num_heads for part in attentions), negative=False)
+            self._check_range("head", self.heads, max(info.num_heads for info in attentions), negative=False)
 
     def _check_range(self, what: str, indices: Iterable[int] | None, count: int, negative: bool) -> None:
         for index in indices or ():

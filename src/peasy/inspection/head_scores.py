@@ -1,4 +1,4 @@
-"""Head scores: entropy, previous-token, duplicate-token, induction and positional scores of every head."""
+"""Head scores: runs a model on texts and repeated random tokens; entropy, previous-token, induction, ... per head."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -37,7 +37,8 @@ class Cut:
 
     def summary(self) -> str:
         """Describe the intervention."""
-        return f'"{self.query}" cannot attend to "{self.key}" in {_describe_head(self.layer, self.head)}{_describe_stack(self.stack)}'
+        where = _describe_head(self.layer, self.head) + _describe_stack(self.stack)
+        return f'"{self.query}" cannot attend to "{self.key}" in {where}'
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,9 @@ class Patch:
 
     def summary(self) -> str:
         """Describe the intervention."""
-        where = "at all positions" if self.rows is None else "at " + ", ".join(map(str, self.rows))
-        return f'{self.step} of {_describe_head(self.layer, self.head)} {where} from "{self.text}"{_describe_stack(self.stack)}'
+        where = "all positions" if self.rows is None else ", ".join(map(str, self.rows))
+        what = f"{self.step} of {_describe_head(self.layer, self.head)}"
+        return f'{what} at {where} from "{self.text}"{_describe_stack(self.stack)}'
 
 
 InterventionSpec = AblateHead | Cut | UniformAttention | Patch
@@ -92,7 +94,7 @@ def parse_ablations(texts: Iterable[str]) -> list[AblateHead]:
     """Parse layers and heads: 2.3 is layer 2, head 3; 2 is the whole layer.
 
     >>> parse_ablations(["2.3", "1"])
-    [Off(layer=2, head=3, part=None, stack=None), Off(layer=1, head=None, part=None, stack=None)]
+    [AblateHead(layer=2, head=3, part=None, stack=None), AblateHead(layer=1, head=None, part=None, stack=None)]
     """
     ablations = []
     for text in texts:

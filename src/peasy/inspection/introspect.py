@@ -15,7 +15,7 @@ def attentions_of(model: Model) -> tuple[AttentionInfo, ...]:
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
-    >>> [part.place.layer for part in attentions_of(build(preset("gpt-tiny"), seed=None))]
+    >>> [info.path.layer for info in attentions_of(build(preset("gpt-tiny"), seed=None))]
     [0, 1]
     """
     if isinstance(model, RecurrentTranslator):

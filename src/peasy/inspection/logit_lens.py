@@ -31,7 +31,7 @@ def logit_lens(
 ) -> LensTable:
     """Return the top tokens of each layer at each position; the last layer is the model's own output."""
     stack: Any = getattr(model, default_stack(model), None)
-    if not hasattr(stack, "nodes") or getattr(model, "lm_head", None) is None:
+    if not hasattr(stack, "blocks") or getattr(model, "lm_head", None) is None:
         raise InvalidInput(f"{name or 'This model'} has no layers with an LM head: the logit lens needs both.")
     residuals: list[Activation] = []
     tap = Tap(residuals.append, steps=["residual"], parts=["stream"], stacks=[stack.name], rows=rows)

@@ -15,9 +15,10 @@ from peasy.inspection.label import CAVEAT, WORD_MERGE_NOTE, AttentionInfo, Label
 from peasy.nn.module_path import ModulePath
 
 __all__ = [
-    "CAVEAT", "WORD_MERGE_NOTE", "Alignment", "AlignmentScore", "TokenProbability", "Capture", "Effect", "CheckpointAttention", "GenerationTrace",
-    "LabelledMatrix", "HeadReport", "HeadScore", "LensTable", "TiledAttention", "AttentionRecord", "LayerTopK", "AttentionOverview", "AttentionInfo", "Similarity",
-    "Tokens", "TraceStep", "AttentionHistory",
+    "CAVEAT", "WORD_MERGE_NOTE", "Alignment", "AlignmentScore", "AttentionHistory", "AttentionInfo",
+    "AttentionOverview", "AttentionRecord", "Capture", "CheckpointAttention", "Effect", "GenerationTrace",
+    "HeadReport", "HeadScore", "LabelledMatrix", "LayerTopK", "LensTable", "Similarity", "TiledAttention",
+    "TokenProbability", "Tokens", "TraceStep",
 ]  # fmt: skip
 
 

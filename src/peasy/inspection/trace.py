@@ -117,9 +117,8 @@ class TracingModel:
 
     def _layer_topk(self, activation: Activation, length: int) -> LayerTopK:
         weights = activation.array[0, :, -1].float()
-        first = (
-            length - weights.shape[-1] if activation.path.part == "attention" else 0
-        )  # a sliding window has evicted earlier keys
+        # A sliding window has evicted earlier keys.
+        first = length - weights.shape[-1] if activation.path.part == "attention" else 0
         best = weights.topk(weights.shape[-1] if self.top_keys is None else min(self.top_keys, weights.shape[-1]))
         return LayerTopK(
             activation.path, (best.indices + first).cpu().numpy(), best.values.cpu().numpy().astype(np.float32)

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from peasy.models.protocol import Model
 
 _LAZY_IMPORTS = {
-    "Config": "peasy.models.config",
+    "ModelConfig": "peasy.models.config",
     "Model": "peasy.models.protocol",
     "read_config": "peasy.models.config",
 }
 """Imported lazily, so that configs can be read without torch."""
 
-__all__ = ["ModelConfig", "Model", "read_config"]
+__all__ = ["Model", "ModelConfig", "read_config"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,11 +21,17 @@ class SpecialTokensConfig:
     """
 
     pad: int | None = None
+    """Id of the padding token; null: none."""
     bos: int | None = None
+    """Id of the beginning-of-sequence token; null: none."""
     eos: tuple[int, ...] = ()
+    """Ids of the end-of-sequence tokens."""
     decoder_start: int | None = None
+    """Id of the decoder's first token in an encoder-decoder model; null: none."""
     mask: int | None = None
+    """Id of the mask token; null: none."""
     unk: int | None = None
+    """Id of the token for unknown text; null: none."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +40,23 @@ class DecoderConfig:
 
     kind: ClassVar[str] = "decoder"
     vocab_size: int
+    """Vocabulary size, in tokens; by default that of the tokenizer."""
     d_model: int
+    """Width of the model (embedding dimension)."""
     stack: nn_config.StackConfig
+    """Transformer blocks."""
     max_seq_len: int | None = None
+    """Maximum sequence length, in tokens; null: unlimited."""
     position: nn_config.PositionConfig | None = nn_config.LearnedPositionConfig()
+    """Position encoding; null: none."""
     embedding: nn_config.EmbeddingConfig = nn_config.EmbeddingConfig()
+    """Token embedding."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
+    """Language-model head."""
     dropout: float = 0.0
+    """Dropout probability, below 1."""
     special_tokens: SpecialTokensConfig = SpecialTokensConfig()
+    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.stack)
@@ -53,23 +68,36 @@ class EncoderConfig:
 
     `pooler`: a learned layer on the first token's hidden state. `pooling` makes one vector of a text;
     `normalise` scales it to length 1. `max_length`: texts are truncated to this many tokens, if that is fewer than
-    `max_seq_len`. `head` None = no masked-language-model head.
+    `max_seq_len`. `lm_head` None = no masked-language-model head.
     """
 
     kind: ClassVar[str] = "encoder"
     vocab_size: int
+    """Vocabulary size, in tokens; by default that of the tokenizer."""
     d_model: int
+    """Width of the model (embedding dimension)."""
     stack: nn_config.StackConfig
+    """Transformer blocks."""
     max_seq_len: int | None = None
+    """Maximum sequence length, in tokens; null: unlimited."""
     position: nn_config.PositionConfig | None = nn_config.LearnedPositionConfig()
+    """Position encoding; null: none."""
     embedding: nn_config.EmbeddingConfig = nn_config.EmbeddingConfig()
+    """Token embedding."""
     lm_head: nn_config.LMHeadConfig | None = None
+    """Head for masked-token prediction; null: none."""
     pooler: bool = False
+    """Whether there is a learned layer on the first token's hidden state."""
     pooling: Literal["mean", "first", "max", "pooler"] = "mean"
+    """How the hidden states become one vector of the text."""
     normalise: bool = True
+    """Whether that vector is scaled to length 1."""
     max_length: int | None = None
+    """Texts are truncated to this many tokens; null: to max_seq_len."""
     dropout: float = 0.0
+    """Dropout probability, below 1."""
     special_tokens: SpecialTokensConfig = SpecialTokensConfig()
+    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.stack)
@@ -87,16 +115,27 @@ class EncoderDecoderConfig:
 
     kind: ClassVar[str] = "encoder-decoder"
     vocab_size: int
+    """Vocabulary size, in tokens; by default that of the tokenizer."""
     d_model: int
+    """Width of the model (embedding dimension)."""
     encoder: nn_config.StackConfig
+    """Transformer blocks of the encoder."""
     decoder: nn_config.StackConfig
+    """Transformer blocks of the decoder."""
     target_vocab_size: int | None = None
+    """Vocabulary size of the targets; null: source and target share the token embedding."""
     max_seq_len: int | None = None
+    """Maximum sequence length, in tokens; null: unlimited."""
     position: nn_config.PositionConfig | None = nn_config.SinusoidalPositionConfig()
+    """Position encoding; null: none."""
     embedding: nn_config.EmbeddingConfig = nn_config.EmbeddingConfig()
+    """Token embedding."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
+    """Language-model head."""
     dropout: float = 0.0
+    """Dropout probability, below 1."""
     special_tokens: SpecialTokensConfig = SpecialTokensConfig()
+    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.encoder, self.decoder)
@@ -109,12 +148,19 @@ class RecurrentConfig:
 
     kind: ClassVar[str] = "recurrent"
     vocab_size: int
+    """Vocabulary size, in tokens; by default that of the tokenizer."""
     d_model: int
+    """Width of the model (embedding dimension)."""
     num_layers: int = 1
+    """Number of recurrent layers."""
     cell: Literal["lstm", "gru"] = "lstm"
+    """Recurrent cell."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
+    """Language-model head."""
     dropout: float = 0.0
+    """Dropout probability, below 1."""
     special_tokens: SpecialTokensConfig = SpecialTokensConfig()
+    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_sizes(self, num_layers=1)
@@ -126,13 +172,21 @@ class ConvolutionConfig:
 
     kind: ClassVar[str] = "convolution"
     vocab_size: int
+    """Vocabulary size, in tokens; by default that of the tokenizer."""
     d_model: int
+    """Width of the model (embedding dimension)."""
     num_layers: int = 4
+    """Number of convolution layers."""
     kernel_size: int = 3
+    """Width of a convolution, in tokens."""
     dilation: int = 2
+    """Base of the dilation: layer i has dilation**i."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
+    """Language-model head."""
     dropout: float = 0.0
+    """Dropout probability, below 1."""
     special_tokens: SpecialTokensConfig = SpecialTokensConfig()
+    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_sizes(self, num_layers=1, kernel_size=2, dilation=1)
@@ -144,9 +198,13 @@ class NGramConfig:
 
     kind: ClassVar[str] = "ngram"
     vocab_size: int
+    """Vocabulary size, in tokens; by default that of the tokenizer."""
     order: int = 3
+    """Length of the longest n-gram, in tokens."""
     discount: float = 0.75
+    """Absolute discount of the counts, between 0 and 1."""
     special_tokens: SpecialTokensConfig = SpecialTokensConfig()
+    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         check_minimums(self, vocab_size=1, order=1)
@@ -163,15 +221,25 @@ class RecurrentTranslatorConfig:
 
     kind: ClassVar[str] = "recurrent-translator"
     vocab_size: int
+    """Vocabulary size, in tokens; by default that of the tokenizer."""
     d_model: int
+    """Width of the model (embedding dimension)."""
     d_attention: int | None = None
+    """Width of the additive attention; null: d_model."""
     target_vocab_size: int | None = None
+    """Vocabulary size of the targets; null: source and target share the token embedding."""
     num_layers: int = 1
+    """Number of recurrent layers."""
     cell: Literal["lstm", "gru"] = "gru"
+    """Recurrent cell."""
     use_attention: bool = True
+    """Whether the decoder attends to the source; otherwise it gets only the encoder's last state."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
+    """Language-model head."""
     dropout: float = 0.0
+    """Dropout probability, below 1."""
     special_tokens: SpecialTokensConfig = SpecialTokensConfig()
+    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_sizes(self, num_layers=1, d_attention=1, target_vocab_size=1)
@@ -185,10 +253,15 @@ class Word2VecConfig:
 
     kind: ClassVar[str] = "words"
     vocab_size: int
+    """Vocabulary size, in tokens; by default that of the tokenizer."""
     d_model: int
+    """Width of the model (embedding dimension)."""
     task: Literal["next", "skip-gram"] = "next"
+    """Predict the next word, or the neighbours of each word (skip-gram)."""
     window: int = 1
+    """Number of words before the predicted one, or on either side of it."""
     special_tokens: SpecialTokensConfig = SpecialTokensConfig()
+    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         check_minimums(self, vocab_size=1, d_model=1, window=1)
@@ -210,14 +283,14 @@ ModelConfig = (
 def read_config(data: Any, where: str = "") -> ModelConfig:
     """Read a model config from plain data.
 
-    >>> read_config({"kind": "ngram", "vocabulary": 50}).order
+    >>> read_config({"kind": "ngram", "vocab_size": 50}).order
     3
     """
     return reader.read(ModelConfig, data, where)  # type: ignore[arg-type]  # a union is not a type to mypy
 
 
-def _check_sizes(config: Any, **least: float) -> None:
-    check_minimums(config, vocab_size=1, d_model=1, dropout=0, **least)
+def _check_sizes(config: Any, **minimums: float) -> None:
+    check_minimums(config, vocab_size=1, d_model=1, dropout=0, **minimums)
     if config.dropout >= 1:
         raise InvalidInput(f"dropout is {config.dropout}.", hint="dropout must be at least 0 and below 1.")
 
@@ -227,12 +300,14 @@ def _check_transformer(config: Any, *stacks: nn_config.StackConfig) -> None:
     if isinstance(config.position, nn_config.LearnedPositionConfig) and config.max_seq_len is None:
         raise InvalidInput("max_seq_len is missing.", hint="Learned positions need a maximum sequence length.")
     for stack in stacks:
-        heads = stack.attention.num_heads
-        if stack.attention.d_head is None and config.d_model % heads:
+        num_heads = stack.attention.num_heads
+        if stack.attention.d_head is None and config.d_model % num_heads:
             raise InvalidInput(
-                f"d_model {config.d_model} cannot be split into {heads} heads.",
-                hint="Choose heads that divide d_model, or set d_head.",
+                f"d_model {config.d_model} cannot be split into {num_heads} heads.",
+                hint="Choose num_heads that divides d_model, or set d_head.",
             )
-        width = stack.attention.d_head or config.d_model // heads
-        if isinstance(config.position, nn_config.RotaryConfig) and width % 2:
-            raise InvalidInput(f"Rotary positions need an even head width, not {width}.", hint="Choose an even d_head.")
+        d_head = stack.attention.d_head or config.d_model // num_heads
+        if isinstance(config.position, nn_config.RotaryConfig) and d_head % 2:
+            raise InvalidInput(
+                f"Rotary positions need an even head width, not {d_head}.", hint="Choose an even d_head."
+            )

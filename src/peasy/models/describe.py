@@ -9,7 +9,7 @@ from peasy.display import DisplayMixin
 
 @dataclass(frozen=True)
 class Box(DisplayMixin):
-    """A module of a model. `times` identical boxes are stacked; `parameters` and `bytes` are those of one.
+    """A module of a model. `repeats` identical boxes are stacked; `parameters` and `bytes` are those of one.
 
     `weights` are the module's own arrays as (name, shape); `parameters` and `bytes` include nested boxes.
     """
@@ -20,7 +20,7 @@ class Box(DisplayMixin):
     bytes: int
     weights: tuple[tuple[str, tuple[int, ...]], ...] = ()
     boxes: tuple["Box", ...] = ()
-    times: int = 1
+    repeats: int = 1
 
     def walk(self) -> Iterator["Box"]:
         """Iterate over this box and all nested boxes, outermost first."""
@@ -30,10 +30,10 @@ class Box(DisplayMixin):
 
 
 def describe(module: Any, name: str = "model") -> Box:
-    """Return the boxes of a module; identical consecutive blocks become one box with `times`."""
+    """Return the boxes of a module; identical consecutive blocks become one box with `repeats`."""
     return Box(
         name,
-        module.says() if hasattr(module, "summary") else _summarize_torch_module(module),
+        module.summary() if hasattr(module, "summary") else _summarize_torch_module(module),
         sum(weight.numel() for weight in module.parameters()),
         sum(array.numel() * array.element_size() for array in module.state_dict().values()),
         tuple((parameter, tuple(weight.shape)) for parameter, weight in module.named_parameters(recurse=False)),
@@ -66,7 +66,7 @@ def _merge_run(run: list[Box]) -> Box:
     first, last = run[0], run[-1]
     if first is last:
         return first
-    return replace(first, name=f"{first.name} … {last.name.rsplit(' ', 1)[-1]}", times=len(run))
+    return replace(first, name=f"{first.name} … {last.name.rsplit(' ', 1)[-1]}", repeats=len(run))
 
 
 def _summarize_torch_module(module: Any) -> str:
@@ -78,7 +78,7 @@ _TORCH_SUMMARIES: dict[str, Callable[[Any], str]] = {
     "Linear": lambda m: f"{m.in_features} to {m.out_features}{'' if m.bias is None else ', bias'}",
     "Embedding": lambda m: f"{m.num_embeddings} vectors of {m.embedding_dim}",
     "LayerNorm": lambda m: "mean 0, variance 1",
-    "RootNorm": lambda m: "root mean square 1",
+    "RMSNorm": lambda m: "root mean square 1",
     "Conv1d": lambda m: f"{m.in_channels} to {m.out_channels}, kernel size {m.kernel_size[0]}",
     "LSTM": lambda m: "long short-term memory",
     "GRU": lambda m: "gated recurrent unit",

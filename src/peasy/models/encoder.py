@@ -86,8 +86,8 @@ class Encoder(Model):
         vectors = torch.empty(len(sequences), self.config.d_model, device=self.device)
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
             for rows in _length_batches([len(text) for text in sequences], max_batch_tokens):
-                ids, real = pad_sequences([sequences[row] for row in rows])
-                vectors[rows] = self.embed(ids.to(self.device), padding_mask=real.to(self.device)).to(vectors.dtype)
+                ids, mask = pad_sequences([sequences[row] for row in rows])
+                vectors[rows] = self.embed(ids.to(self.device), padding_mask=mask.to(self.device)).to(vectors.dtype)
         return vectors
 
     def pool(self, hidden: Tensor, padding_mask: Tensor | None = None) -> Tensor:

@@ -60,10 +60,8 @@ class EncoderDecoder(Model):
         if source is None:
             raise InvalidInput("This model needs a source sequence, but none was given.", hint="Pass source=ids.")
         cache = KVCache.empty(self.decoder.windows, capacity)
-        cache.encoder_output, cache.encoder_padding_mask = (
-            self.encode(source, padding_mask=source_padding_mask),
-            normalize_padding_mask(source_padding_mask),
-        )
+        cache.encoder_output = self.encode(source, padding_mask=source_padding_mask)
+        cache.encoder_padding_mask = normalize_padding_mask(source_padding_mask)
         return cache
 
     def encode(
@@ -97,11 +95,8 @@ class EncoderDecoder(Model):
         if cache is not None and cache.encoder_output is not None:
             self._set_encoder_output(ctx, cache.encoder_output, cache.encoder_padding_mask)
         elif source is not None:
-            self._set_encoder_output(
-                ctx,
-                self.encode(source, padding_mask=source_padding_mask, tap=tap, intervention=intervention),
-                normalize_padding_mask(source_padding_mask),
-            )
+            encoded = self.encode(source, padding_mask=source_padding_mask, tap=tap, intervention=intervention)
+            self._set_encoder_output(ctx, encoded, normalize_padding_mask(source_padding_mask))
         else:
             raise InvalidInput("This model needs a source sequence, but none was given.", hint="Pass source=ids.")
         return self.decoder(self.decoder_embedding(ids, ctx), ctx)
@@ -120,7 +115,7 @@ class EncoderDecoder(Model):
             return []
         ids, ctx = pack_sequences(self.decoder_embedding, sequences, states, tap, intervention)
         for sequence, cache in zip(ctx.sequences, states, strict=True):
-            assert cache.encoder_output is not None, "the state must come from start(source=ids)"
+            assert cache.encoder_output is not None, "the state must come from new_state(source=ids)"
             self._set_encoder_output(sequence, cache.encoder_output, cache.encoder_padding_mask)
         hidden = self.decoder(self.decoder_embedding(ids, ctx), ctx)
         return select_logits(hidden, ctx, all_positions, self.logits)

@@ -101,11 +101,12 @@ class Model(nn.Module):
         each acts as if its sequence were alone. Invalid ids or lengths raise before any state has changed.
         """
         results = []
-        for ids, state, sequence_tap, sequence_edit in zip(
-            sequences, states, broadcast(tap, len(sequences)), broadcast(intervention, len(sequences)), strict=True
-        ):
+        taps, interventions = broadcast(tap, len(sequences)), broadcast(intervention, len(sequences))
+        for ids, state, seq_tap, seq_intervention in zip(sequences, states, taps, interventions, strict=True):
             batch = torch.tensor([list(ids)], device=self.device)
-            logits = self(batch, cache=state, tap=sequence_tap, intervention=sequence_edit, last_only=not all_positions)[0]
+            logits = self(batch, cache=state, tap=seq_tap, intervention=seq_intervention, last_only=not all_positions)[
+                0
+            ]
             results.append(logits if all_positions else logits[-1])
         return results
 

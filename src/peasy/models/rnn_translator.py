@@ -57,13 +57,13 @@ class RecurrentTranslator(Model):
         if source is None:
             raise InvalidInput("This model needs a source sequence, but none was given.", hint="Pass source=ids.")
         check_token_ids(source, self.config.vocab_size)
-        real = normalize_padding_mask(source_padding_mask)
-        outputs, encoder_state = self.encoder(self.dropout(self.embedding(source)), None, real)
+        padding_mask = normalize_padding_mask(source_padding_mask)
+        outputs, encoder_state = self.encoder(self.dropout(self.embedding(source)), None, padding_mask)
         record_step(tap, ModulePath("encoder", self.config.num_layers, "stream"), "final", outputs)
         last = torch.cat([encoder_state[0][-2], encoder_state[0][-1]], dim=-1)
         hidden = torch.tanh(self.bridge(last)).expand(self.config.num_layers, -1, -1).contiguous()
         state = (hidden,) if self.config.cell == "gru" else (hidden, torch.zeros_like(hidden))
-        return RecurrentState(state, 0, outputs, real)
+        return RecurrentState(state, 0, outputs, padding_mask)
 
     def hidden(
         self,
@@ -78,17 +78,17 @@ class RecurrentTranslator(Model):
         **_: Any,
     ) -> Tensor:
         """Return the vectors before the LM head, computed token by token."""
-        memory = cache or self.new_state(source=source, source_padding_mask=source_padding_mask, tap=tap)
+        decode_state = cache or self.new_state(source=source, source_padding_mask=source_padding_mask, tap=tap)
         check_token_ids(ids, self.decoder_embedding.num_embeddings)
-        assert memory.encoder_output is not None
+        assert decode_state.encoder_output is not None
         padding_mask, vectors = normalize_padding_mask(padding_mask), self.dropout(self.decoder_embedding(ids))
         hidden, attentions = [], []
         for t in range(ids.shape[1]):
             mask = None if padding_mask is None else padding_mask[:, t : t + 1]
-            steps, output = self._decode_step(memory, t, vectors[:, t : t + 1], mask, intervention)
+            steps, output = self._decode_step(decode_state, t, vectors[:, t : t + 1], mask, intervention)
             attentions.append(steps)
             hidden.append(output)
-        memory.length += ids.shape[1]
+        decode_state.length += ids.shape[1]
         if tap is not None and tap.wants(ATTENTION_PATH):
             capture_attention(tap, attentions)
         return torch.cat(hidden, dim=1)

@@ -48,11 +48,10 @@ def pack_sequences(
     for sequence, cache in zip(sequences, states, strict=True):
         embedding.check_length(cache.length + len(sequence))
     contexts = []
-    for sequence, cache, sequence_tap, sequence_edit in zip(
-        sequences, states, broadcast(tap, len(sequences)), broadcast(intervention, len(sequences)), strict=True
-    ):
+    taps, interventions = broadcast(tap, len(sequences)), broadcast(intervention, len(sequences))
+    for sequence, cache, seq_tap, seq_intervention in zip(sequences, states, taps, interventions, strict=True):
         query, key, mask = extend_positions(cache, 1, len(sequence), None, ids.device)
-        contexts.append(ForwardContext(MaskSpec(query, key, True, mask), cache, sequence_tap, sequence_edit))
+        contexts.append(ForwardContext(MaskSpec(query, key, True, mask), cache, seq_tap, seq_intervention))
     positions = torch.cat([ctx.mask_spec.query_positions for ctx in contexts], dim=1)
     return ids, ForwardContext(MaskSpec(positions, positions, True), sequences=tuple(contexts))
 
@@ -86,14 +85,15 @@ def check_token_ids(ids: Tensor, vocab_size: int) -> None:
         )
     if torch.compiler.is_compiling() or ids.device.type == "meta":
         return
-    least, most = ids.aminmax()
-    check_token_range(int(least), int(most), vocab_size)
+    smallest, largest = ids.aminmax()
+    check_token_range(int(smallest), int(largest), vocab_size)
 
 
 def check_token_range(smallest: int, largest: int, vocab_size: int) -> None:
     """Raise if ids are outside the vocabulary."""
     if smallest < 0 or largest >= vocab_size:
+        invalid = smallest if smallest < 0 else largest
         raise InvalidInput(
-            f"Token id {smallest if smallest < 0 else largest} is outside the vocabulary of this model, 0 to {vocab_size - 1}.",
+            f"Token id {invalid} is outside the vocabulary of this model, 0 to {vocab_size - 1}.",
             hint="Was the text tokenized with this model's own tokenizer?",
         )

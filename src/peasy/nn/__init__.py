@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from peasy.nn.simple import SelfAttention
     from peasy.nn.tap import Tap
 
-_LAZY_IMPORTS = {"Cache": "peasy.nn.kv_cache", "SelfAttention": "peasy.nn.simple", "Tap": "peasy.nn.tap"}
+_LAZY_IMPORTS = {"KVCache": "peasy.nn.kv_cache", "SelfAttention": "peasy.nn.simple", "Tap": "peasy.nn.tap"}
 """Imported lazily, so that configs can be read without torch."""
 
 __all__ = ["KVCache", "SelfAttention", "Tap"]

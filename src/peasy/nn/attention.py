@@ -56,15 +56,15 @@ class Attention(nn.Module):
         self.qkv_proj: nn.Module | None = None
         self.batch_invariant = False
         self.backend: VarlenAttention | None = None
-        self.heads, self.num_kv_heads = settings.num_heads, settings.num_kv_heads or settings.num_heads
+        self.num_heads, self.num_kv_heads = settings.num_heads, settings.num_kv_heads or settings.num_heads
         self.d_head = settings.d_head or d_model // settings.num_heads
         self.scale = self.d_head**-0.5 if settings.scale is None else settings.scale
         self.softcap = settings.softcap
         self.window = None if self.is_cross else settings.window_for_layer(path.layer)
-        self.query = nn.Linear(d_model, self.heads * self.d_head, bias=settings.bias)
+        self.query = nn.Linear(d_model, self.num_heads * self.d_head, bias=settings.bias)
         self.key = nn.Linear(d_model, self.num_kv_heads * self.d_head, bias=settings.bias)
         self.value = nn.Linear(d_model, self.num_kv_heads * self.d_head, bias=settings.bias)
-        self.output = nn.Linear(self.heads * self.d_head, d_model, bias=settings.output_bias)
+        self.output = nn.Linear(self.num_heads * self.d_head, d_model, bias=settings.output_bias)
         self.query_norm = make_norm(norm, self.d_head) if settings.qk_norm else None
         self.key_norm = make_norm(norm, self.d_head) if settings.qk_norm else None
 
@@ -87,10 +87,8 @@ class Attention(nn.Module):
         """Attend for all sequences in one call of the backend."""
         assert self.backend is not None
         sequences, seq_lens = ctx.sequences or (ctx,), ctx.seq_lens or [query.shape[2]]
-        options, caches = (
-            (self.scale, not self.is_cross, self.window),
-            [self._layer_cache(sequence) for sequence in sequences],
-        )
+        options = (self.scale, not self.is_cross, self.window)
+        caches = [self._layer_cache(sequence) for sequence in sequences]
         if self.is_cross:
             cross_kv = [self._cross_kv(sequence) for sequence in sequences]
             return self.backend(query, None, [(key, value, key.shape[2]) for key, value in cross_kv], seq_lens, options)
@@ -133,38 +131,34 @@ class Attention(nn.Module):
         """Return a one-line summary."""
         direction = "causal" if self.path.stack == "decoder" else "bidirectional"
         kind = "cross-attention" if self.is_cross else direction
-        grouped = f", {self.num_kv_heads} KV heads" if self.num_kv_heads != self.heads else ""
+        grouped = f", {self.num_kv_heads} KV heads" if self.num_kv_heads != self.num_heads else ""
         window = f", window {self.window}" if self.window else ""
-        return f"{self.heads} heads of {self.d_head}{grouped}, {kind}{window}"
+        return f"{self.num_heads} heads of {self.d_head}{grouped}, {kind}{window}"
 
     def _project(self, x: Tensor, ctx: ForwardContext) -> list[Tensor]:
         """Return queries and, in self-attention, keys and values: split into heads, with RoPE applied."""
         if self.is_cross:
             return [self._split_queries(self.query(x))]
         if self.qkv_proj is None:
-            query, (key, value) = (
-                self._split_queries(self.query(x)),
-                self._split_keys_values(self.key(x), self.value(x)),
-            )
+            query = self._split_queries(self.query(x))
+            key, value = self._split_keys_values(self.key(x), self.value(x))
         else:
             query, key, value = self._project_packed(x)
-        return (
-            [query, key, value]
-            if ctx.cos_sin is None
-            else [apply_rope(query, ctx.cos_sin), apply_rope(key, ctx.cos_sin), value]
-        )
+        if ctx.cos_sin is None:
+            return [query, key, value]
+        return [apply_rope(query, ctx.cos_sin), apply_rope(key, ctx.cos_sin), value]
 
     def _project_packed(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Compute queries, keys and values with the packed projection."""
         assert self.qkv_proj is not None
-        heads = _split_heads(self.qkv_proj(x), self.heads + 2 * self.num_kv_heads)
-        query, key, value = heads.split_with_sizes([self.heads, self.num_kv_heads, self.num_kv_heads], dim=1)
+        heads = _split_heads(self.qkv_proj(x), self.num_heads + 2 * self.num_kv_heads)
+        query, key, value = heads.split_with_sizes([self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         return query, key, value
 
     def _split_queries(self, query: Tensor) -> Tensor:
-        query = _split_heads(query, self.heads)
+        query = _split_heads(query, self.num_heads)
         return query if self.query_norm is None else self.query_norm(query)
 
     def _split_keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -178,7 +172,7 @@ class Attention(nn.Module):
             return attend_row_wise(inputs, self.window, mask_spec.causal)
         n_query, options = inputs.query.shape[2], (self.scale, mask_spec.causal, self.window)
         kv = [(inputs.key, inputs.value, inputs.key.shape[2])]
-        return _split_heads(self.backend(inputs.query, None, kv, [n_query], options), self.heads)
+        return _split_heads(self.backend(inputs.query, None, kv, [n_query], options), self.num_heads)
 
     def _needs_row_wise(self, mask_spec: MaskSpec, inputs: AttentionInputs) -> bool:
         """Return True if each query attends separately; not in an encoder, with padding, or where edges were cut."""
@@ -228,9 +222,8 @@ def attend_row_wise(inputs: AttentionInputs, window: int | None, causal: bool) -
     for row in range(time):
         last = n_key - time + row + 1 if causal else n_key
         first = 0 if window is None else max(last - window, 0)
-        bias = (
-            None if inputs.attention_mask.bias is None else inputs.attention_mask.bias[:, :, row : row + 1, first:last]
-        )
+        full_bias = inputs.attention_mask.bias
+        bias = None if full_bias is None else full_bias[:, :, row : row + 1, first:last]
         key, value = inputs.key[:, :, first:last], inputs.value[:, :, first:last]
         row_inputs = AttentionInputs(
             query[:, :, row : row + 1], key, value, AttentionMask(bias=bias), inputs.scale, inputs.softcap

@@ -1,4 +1,4 @@
-"""Batch-invariant elementwise functions: the bits of a result do not depend on its position in the array.
+"""Batch-invariant wrapper of an elementwise function: the bits of a result do not depend on its position.
 
 Torch computes most of an array with SIMD vectors and the remainder with a scalar routine, and splits long arrays
 between threads. An exponential in such a remainder may differ in its last bit.

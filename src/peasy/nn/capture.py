@@ -43,9 +43,13 @@ class AttentionInputs:
         """Return the inputs of some heads and query rows, each head with the key/value head it shares."""
         kv_heads = tuple(head * self.key.shape[1] // self.query.shape[1] for head in heads)
         return AttentionInputs(
-            select_heads_and_rows(self.query, heads, rows), select_heads_and_rows(self.key, kv_heads), select_heads_and_rows(self.value, kv_heads),
-            self.attention_mask.select(heads, rows, self.query), self.scale, self.softcap,
-        )  # fmt: skip
+            select_heads_and_rows(self.query, heads, rows),
+            select_heads_and_rows(self.key, kv_heads),
+            select_heads_and_rows(self.value, kv_heads),
+            self.attention_mask.select(heads, rows, self.query),
+            self.scale,
+            self.softcap,
+        )
 
     def slice_rows(self, rows: slice, n_key: int) -> "AttentionInputs":
         """Return the inputs of a slice of rows and the first keys, with one column of values: no context is needed."""

@@ -11,9 +11,9 @@ from peasy.errors import InvalidInput
 ActivationName = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu"]
 
 
-def check_minimums(settings: Any, **least: float) -> None:
+def check_minimums(settings: Any, **minimums: float) -> None:
     """Raise if a field is below its minimum; None is always allowed."""
-    for name, minimum in least.items():
+    for name, minimum in minimums.items():
         value = getattr(settings, name)
         if value is not None and not value >= minimum:
             raise InvalidInput(f"{name} is {value}.", hint=f"{name} must be at least {minimum:g}.")
@@ -28,6 +28,7 @@ class LearnedPositionConfig:
 
     kind: ClassVar[str] = "learned"
     offset: int = 0
+    """Unused rows at the start of the position table."""
 
     def __post_init__(self) -> None:
         check_minimums(self, offset=0)
@@ -39,6 +40,7 @@ class SinusoidalPositionConfig:
 
     kind: ClassVar[str] = "sinusoidal"
     layout: Literal["pairs", "halves"] = "pairs"
+    """Order of the components: sine and cosine in pairs, or all sines first (halves)."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class LinearRopeScaling:
 
     kind: ClassVar[str] = "linear"
     factor: float
+    """Divisor of the positions."""
 
     def __post_init__(self) -> None:
         check_minimums(self, factor=1)
@@ -58,15 +61,20 @@ class Llama3RopeScaling:
 
     kind: ClassVar[str] = "llama3"
     factor: float
+    """Divisor of the low frequencies."""
     low_freq_factor: float
+    """Frequencies with fewer periods than this in the original length are divided by factor."""
     high_freq_factor: float
+    """Frequencies with more periods than this in the original length are kept; above low_freq_factor."""
     original_max_seq_len: int
+    """Maximum sequence length of the original training, in tokens."""
 
     def __post_init__(self) -> None:
         check_minimums(self, factor=1, low_freq_factor=1e-6, original_max_seq_len=1)
         if self.high_freq_factor <= self.low_freq_factor:
             raise InvalidInput(
-                f"high is {self.high_freq_factor} and low is {self.low_freq_factor}.", hint="high must be above low."
+                f"high_freq_factor is {self.high_freq_factor} and low_freq_factor is {self.low_freq_factor}.",
+                hint="high_freq_factor must be above low_freq_factor.",
             )
 
 
@@ -76,7 +84,9 @@ class RotaryConfig:
 
     kind: ClassVar[str] = "rotary"
     base: float = 10_000.0
+    """Base of the geometric series of wavelengths (theta)."""
     scaling: LinearRopeScaling | Llama3RopeScaling | None = None
+    """RoPE scaling to longer sequences; null: none."""
 
     def __post_init__(self) -> None:
         check_minimums(self, base=1)
@@ -95,12 +105,14 @@ class RelativeBiasConfig:
 
     kind: ClassVar[str] = "relative"
     num_buckets: int = 32
+    """Number of distance buckets; a multiple of 4."""
     max_distance: int = 128
+    """Distance in tokens from which on all share the last bucket; above half of num_buckets."""
 
     def __post_init__(self) -> None:
         check_minimums(self, num_buckets=4, max_distance=self.num_buckets // 2 + 1)
         if self.num_buckets % 4:
-            raise InvalidInput(f"buckets is {self.num_buckets}.", hint="buckets must be a multiple of 4.")
+            raise InvalidInput(f"num_buckets is {self.num_buckets}.", hint="num_buckets must be a multiple of 4.")
 
 
 PositionConfig = LearnedPositionConfig | SinusoidalPositionConfig | RotaryConfig | AlibiConfig | RelativeBiasConfig
@@ -115,8 +127,11 @@ class LayerNormConfig:
 
     kind: ClassVar[str] = "layer"
     placement: Literal["pre", "post"] = "pre"
+    """Before each sublayer (pre) or after it (post)."""
     eps: float = 1e-5
+    """Added to the variance."""
     bias: bool = True
+    """Whether the norm has a bias."""
 
     def __post_init__(self) -> None:
         check_minimums(self, eps=0)
@@ -128,7 +143,9 @@ class RMSNormConfig:
 
     kind: ClassVar[str] = "rms"
     placement: Literal["pre", "post"] = "pre"
+    """Before each sublayer (pre) or after it (post)."""
     eps: float = 1e-6
+    """Added to the mean square."""
 
     def __post_init__(self) -> None:
         check_minimums(self, eps=0)
@@ -142,22 +159,32 @@ NormConfig = LayerNormConfig | RMSNormConfig
 
 @dataclass(frozen=True)
 class AttentionConfig:
-    """Multi-head attention; grouped-query attention (GQA) where `num_kv_heads` is smaller than `heads`.
+    """Multi-head attention; grouped-query attention (GQA) where `num_kv_heads` is smaller than `num_heads`.
 
     `window`: sliding-window attention, in the layers listed in `windowed_layers` (None = all). `qk_norm`: normalise
     queries and keys. `scale`: factor of the scores, None = 1/sqrt(d_head).
     """
 
     num_heads: int
+    """Number of query heads."""
     num_kv_heads: int | None = None
+    """Number of key-value heads (GQA); must divide num_heads. null: num_heads."""
     d_head: int | None = None
+    """Width of a head; null: d_model / num_heads."""
     bias: bool = True
+    """Whether the query, key and value projections have a bias."""
     output_bias: bool = True
+    """Whether the output projection has a bias."""
     window: int | None = None
+    """Sliding-window attention: how many tokens a query attends to; null: unlimited."""
     windowed_layers: tuple[int, ...] | None = None
+    """Layers with sliding-window attention, from 0 on; null: all."""
     qk_norm: bool = False
+    """Whether queries and keys are normalised."""
     scale: float | None = None
+    """Factor of the attention scores; null: 1/sqrt(d_head)."""
     softcap: float | None = None
+    """Soft cap of the attention scores: cap * tanh(score / cap), above 0; null: none."""
 
     def __post_init__(self) -> None:
         check_minimums(self, num_heads=1, num_kv_heads=1, d_head=1, window=1, scale=0)
@@ -165,8 +192,8 @@ class AttentionConfig:
             raise InvalidInput(f"softcap is {self.softcap}.", hint="softcap must be above 0.")
         if self.num_heads % (self.num_kv_heads or self.num_heads):
             raise InvalidInput(
-                f"{self.num_heads} query heads cannot share {self.num_kv_heads} key heads evenly.",
-                hint="heads must be a multiple of key_heads.",
+                f"{self.num_heads} query heads cannot share {self.num_kv_heads} KV heads evenly.",
+                hint="num_heads must be a multiple of num_kv_heads.",
             )
 
     def window_for_layer(self, layer: int) -> int | None:
@@ -180,8 +207,11 @@ class MLPConfig:
 
     kind: ClassVar[str] = "mlp"
     d_ff: int
+    """Width of the hidden layer."""
     activation: ActivationName = "gelu"
+    """Activation function."""
     bias: bool = True
+    """Whether the projections have a bias."""
 
     def __post_init__(self) -> None:
         check_minimums(self, d_ff=1)
@@ -193,8 +223,11 @@ class GatedMLPConfig:
 
     kind: ClassVar[str] = "gated"
     d_ff: int
+    """Width of the hidden layer."""
     activation: ActivationName = "silu"
+    """Activation function of the gate."""
     bias: bool = False
+    """Whether the projections have a bias."""
 
     def __post_init__(self) -> None:
         check_minimums(self, d_ff=1)
@@ -211,10 +244,15 @@ class StackConfig:
     """
 
     num_layers: int
+    """Number of Transformer blocks."""
     attention: AttentionConfig
+    """Attention of each block."""
     feedforward: FeedForwardConfig
+    """MLP of each block."""
     norm: NormConfig = LayerNormConfig()
+    """Normalisation of each sublayer."""
     token_shift: bool = False
+    """Whether half of each input vector of attention and MLP comes from the previous token."""
 
     def __post_init__(self) -> None:
         check_minimums(self, num_layers=1)
@@ -232,10 +270,15 @@ class EmbeddingConfig:
     """
 
     scaled: bool = False
+    """Whether token embeddings are multiplied by sqrt(d_model)."""
     segments: int = 0
+    """Number of segment (token type) embeddings; 0: none."""
     norm: bool = False
+    """Whether the sum of the embeddings is normalised."""
     max_ngram: int = 1
+    """Length of the longest hashed n-gram embedding; 1: none."""
     ngram_buckets: int = 16_384
+    """Vectors per table of n-gram embeddings."""
 
     def __post_init__(self) -> None:
         check_minimums(self, segments=0, max_ngram=1, ngram_buckets=1)
@@ -250,10 +293,15 @@ class LMHeadConfig:
     """
 
     tied: bool = True
+    """Whether the head shares the weights of the token embedding."""
     bias: bool = False
+    """Whether the logits have a bias."""
     scaled: bool = False
+    """Whether the input is divided by sqrt(d_model)."""
     transform: ActivationName | None = None
+    """Activation of a linear layer with a norm before the head (as in BERT); null: no such layer."""
     softcap: float | None = None
+    """Soft cap of the logits: cap * tanh(logit / cap), above 0; null: none."""
 
     def __post_init__(self) -> None:
         if self.softcap is not None and self.softcap <= 0:

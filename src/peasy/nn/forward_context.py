@@ -30,12 +30,10 @@ class ForwardContext:
     sequences: tuple["ForwardContext", ...] = ()
 
     def __post_init__(self) -> None:
-        self.seq_lens = [
-            text.mask_spec.query_positions.shape[1] for text in self.sequences
-        ]  # new tokens of each sequence
-        # Precomputed: read many times in every decoding step.
-        self.any_tap = any(text.tap is not None for text in self.sequences)
-        self.any_intervention = any(text.intervention is not None for text in self.sequences)
+        # Precomputed: read many times in every decoding step. `seq_lens` are the new tokens of each sequence.
+        self.seq_lens = [sequence.mask_spec.query_positions.shape[1] for sequence in self.sequences]
+        self.any_tap = any(sequence.tap is not None for sequence in self.sequences)
+        self.any_intervention = any(sequence.intervention is not None for sequence in self.sequences)
 
     def record(self, path: ModulePath, step: str, array: Tensor) -> None:
         """Pass a step `[batch, time, width]` to the taps, if it is to be captured."""
@@ -51,12 +49,10 @@ class ForwardContext:
             array = intervene_residual(self.intervention, path, step, array, self.mask_spec.query_positions)
         elif self.any_intervention:
             pairs = zip(self.sequences, array.split(self.seq_lens, dim=1), strict=True)
-            array = torch.cat(
-                [
-                    intervene_residual(s.intervention, path, step, values, s.mask_spec.query_positions)
-                    for s, values in pairs
-                ],
-                dim=1,
-            )
+            changed = [
+                intervene_residual(sequence.intervention, path, step, values, sequence.mask_spec.query_positions)
+                for sequence, values in pairs
+            ]
+            array = torch.cat(changed, dim=1)
         self.record(path, step, array)
         return array

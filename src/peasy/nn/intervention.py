@@ -48,10 +48,8 @@ def intervene_attention(
         return inputs
     heads, n_key = inputs.query.shape[1], inputs.key.shape[2]
     keys = torch.arange(n_key, device=inputs.key.device) + max(mask_spec.key_positions.shape[1] - n_key, 0)
-    cut, uniform = (
-        intervention.mask_edges(path, heads, mask_spec.query_positions[0], keys),
-        intervention.uniform_heads(path),
-    )
+    cut = intervention.mask_edges(path, heads, mask_spec.query_positions[0], keys)
+    uniform = intervention.uniform_heads(path)
     if cut is not None:
         inputs = replace(inputs, attention_mask=_cut_edges(inputs, cut))
     return _make_uniform(inputs, uniform) if uniform else inputs
@@ -70,11 +68,9 @@ def intervene_single_query(
     keys = torch.arange(encoder_output.shape[1], device=encoder_output.device)
     cut = intervention.mask_edges(path, 1, torch.tensor([position], device=encoder_output.device), keys)
     if cut is not None:
-        padding_mask = (
-            encoder_output.new_ones(encoder_output.shape[:2], dtype=torch.bool)
-            if padding_mask is None
-            else padding_mask
-        ) & ~cut[:, 0]
+        if padding_mask is None:
+            padding_mask = encoder_output.new_ones(encoder_output.shape[:2], dtype=torch.bool)
+        padding_mask = padding_mask & ~cut[:, 0]
     return padding_mask, 0 in intervention.uniform_heads(path)
 
 
@@ -105,9 +101,8 @@ def intervene_residual(
 def _cut_edges(inputs: AttentionInputs, cut: Tensor) -> AttentionMask:
     mask = ~cut[None]
     if inputs.attention_mask.causal:
-        mask = (
-            mask & torch.ones(inputs.query.shape[2], inputs.key.shape[2], dtype=torch.bool, device=mask.device).tril()
-        )
+        shape = inputs.query.shape[2], inputs.key.shape[2]
+        mask = mask & torch.ones(shape, dtype=torch.bool, device=mask.device).tril()
     elif inputs.attention_mask.mask is not None:
         mask = mask & inputs.attention_mask.mask
     return AttentionMask(mask, inputs.attention_mask.bias)

@@ -95,7 +95,7 @@ class LayerKVCache:
         if self.window is not None and self.num_evicted and length < self.num_evicted + self.window - 1:
             raise InvalidInput(
                 f"A KV cache with a window of {self.window} cannot be cropped to {length} tokens.",
-                hint=f"The first {self.num_evicted} tokens were evicted, but the next token would attend to some of them.",
+                hint=f"The first {self.num_evicted} tokens were evicted; the next token would attend to some of them.",
             )
         self.length = min(self.length, length - self.num_evicted)
         for state in self.token_shift_states.values():

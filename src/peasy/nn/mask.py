@@ -38,10 +38,13 @@ class AttentionMask:
     def select(self, heads: tuple[int, ...], rows: tuple[int, ...], query: Tensor) -> "AttentionMask":
         """Return the mask for some heads and some rows of `query`."""
         bias = None if self.bias is None else self.bias[:, list(heads)]
+        mask = self.mask
+        if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:  # an intervention may mask single heads
+            mask = mask[:, list(heads)]
         if rows == tuple(range(query.shape[2])):
-            return AttentionMask(self.mask, bias, self.causal)
+            return AttentionMask(mask, bias, self.causal)
         indices = list(rows)
-        mask = _select_rows(self.mask, indices)
+        mask = _select_rows(mask, indices)
         if self.causal:  # only these rows: the full mask of a long sequence would not fit into memory
             mask = torch.arange(query.shape[2], device=query.device) <= torch.tensor(rows, device=query.device)[:, None]
         return AttentionMask(mask, None if bias is None else bias[..., indices, :])
@@ -125,9 +128,8 @@ class MaskSpec:
         num_before = is_token.cumsum(dim=1) - is_token
         none = torch.full_like(is_token[:, :1], -1)
         index = (torch.ones_like(is_token).cumsum(dim=1) - 1).masked_fill(~self.padding_mask, -1)
-        position = torch.where(
-            self.padding_mask, num_before, is_token.shape[1]
-        )  # padding goes into an extra, unread column
+        # padding goes into an extra, unread column
+        position = torch.where(self.padding_mask, num_before, is_token.shape[1])
         index_of_position = torch.cat([none.expand_as(is_token), none], dim=1).scatter(1, position, index)
         previous = torch.where(num_before > 0, index_of_position.gather(1, (num_before - 1).clamp(min=0)), -1)
         return previous[:, -self.query_positions.shape[1] :]

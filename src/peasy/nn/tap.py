@@ -55,7 +55,8 @@ class Tap:
     receives the attention inputs (queries, keys, values and mask) instead of computed steps.
 
     >>> activations = []
-    >>> Tap(activations.append, layers=[2], heads=[0, 3], steps=["weights"]).wants(Place("decoder", 2, "attention"))
+    >>> tap = Tap(activations.append, layers=[2], heads=[0, 3], steps=["weights"])
+    >>> tap.wants(ModulePath("decoder", 2, "attention"))
     True
     """
 

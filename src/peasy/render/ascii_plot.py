@@ -99,7 +99,7 @@ def _line_cells(cells: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _plot_points(plane: Plane, points: list[tuple[str, float, float]], width: int) -> list[str]:
-    """Draw each name at its point, or a dot if there is no room."""
+    """Draw each name at its point, or a dot if it does not fit."""
     paper = _Canvas([x for _, x, _ in points], [y for _, _, y in points], width - 12)
     unlabelled = 0
     for name, x, y in points:

@@ -5,7 +5,16 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
-FIGURE_MODULES = ("figure.js", "numbers.js", "colour.js", "links.js", "heatmap.js", "weight.js", "maps.js", "scatter.js")
+FIGURE_MODULES = (
+    "figure.js",
+    "numbers.js",
+    "colour.js",
+    "links.js",
+    "heatmap.js",
+    "weight.js",
+    "maps.js",
+    "scatter.js",
+)
 """Modules of the interactive attention figures, each after the ones it imports."""
 
 PAGE_MODULES = ("theme.js", "arithmetic.js", "page.js")

@@ -43,7 +43,8 @@ def _cell(cache: CacheFigure, step: int, position: int | None, x: float, y: floa
     if position is None or position >= reused + computed:
         return ""
     kind = "reused" if position < reused else "computed"
-    square = f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{CELL_SIZE - 2}" height="{CELL_SIZE - 2}" rx="2" class="{kind}"/>'
+    side = CELL_SIZE - 2
+    square = f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{side}" height="{side}" rx="2" class="{kind}"/>'
     return (
         square
         if position < reused

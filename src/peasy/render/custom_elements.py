@@ -63,9 +63,9 @@ def _maps(maps: Maps, decimals: int) -> dict[str, Any]:
         "downAxis": sanitize.one_line(maps.down_axis),
         "acrossAxis": sanitize.one_line(maps.across_axis),
         "chosen": list(maps.selected),
-        "own": maps.rows == maps.columns,
-        "tile": maps.tile_size,
-        "reduced": {"mean": "mean", "max": "maximum"}.get(maps.reduction, sanitize.one_line(maps.reduction)),
+        "selfAttention": maps.rows == maps.columns,
+        "tileSize": maps.tile_size,
+        "reduction": {"mean": "mean", "max": "maximum"}.get(maps.reduction, sanitize.one_line(maps.reduction)),
         "numbers": numbers,
         "decimals": exact_decimals(numbers["error"], decimals),
         "exact": None,
@@ -73,7 +73,7 @@ def _maps(maps: Maps, decimals: int) -> dict[str, Any]:
         "command": sanitize.one_line(maps.command),
     }
     if maps.exact_rows is not None:
-        data["exact"] = {"places": list(maps.exact_rows.positions), "numbers": quantise(maps.exact_rows.values)}
+        data["exact"] = {"positions": list(maps.exact_rows.positions), "numbers": quantise(maps.exact_rows.values)}
     return data
 
 
@@ -94,8 +94,8 @@ def _links(links: Links, decimals: int) -> dict[str, Any]:
         "leftAxis": sanitize.one_line(links.left_axis),
         "rightAxis": sanitize.one_line(links.right_axis),
         "ribbons": links.ribbons,
-        "least": links.min_weight,
-        "known": [list(pair) for pair in links.gold],
+        "minWeight": links.min_weight,
+        "gold": [list(pair) for pair in links.gold],
         "numbers": numbers,
         "decimals": exact_decimals(numbers["error"], decimals),
     }

@@ -26,15 +26,17 @@ def tables_of(figure: Figure) -> list[Matrix | Table]:
 
 def chosen_matrix(maps: Maps) -> Matrix:
     """Return the chosen map as a labelled matrix; for tiled maps its exact rows if there are any."""
-    name, says = maps.name(*maps.selected) or maps.title, maps.description
+    name, description = maps.name(*maps.selected) or maps.title, maps.description
     values, rows, columns = maps.values[maps.selected], maps.rows, maps.columns
     if maps.exact_rows is not None:
         values = maps.exact_rows.values[maps.selected]
         rows = tuple(_numbered_label(maps.rows, index) for index in maps.exact_rows.positions)
     elif maps.tile_size > 1:
         rows, columns = (_tile_labels(maps.tile_size, len(labels)) for labels in (maps.rows, maps.columns))
-        says = f"{says} {tile_notice(maps)}".strip()
-    return Matrix(name, to_cells(values), rows, columns, maps.row_axis, maps.column_axis, description=says, shaded=True)
+        description = f"{description} {tile_notice(maps)}".strip()
+    return Matrix(
+        name, to_cells(values), rows, columns, maps.row_axis, maps.column_axis, description=description, shaded=True
+    )
 
 
 def tile_notice(maps: Maps) -> str:

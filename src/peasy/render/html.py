@@ -102,7 +102,8 @@ INLINE_STYLES = {
 
 def fragment(document: Document) -> str:
     """Render the document without scripts and style sheets, for notebooks, GitHub and nbconvert."""
-    html = f"<div><h3>{escape(sanitize.one_line(document.title))}</h3>{_PageRenderer(document, standalone=False).body()}</div>"
+    body = _PageRenderer(document, standalone=False).body()
+    html = f"<div><h3>{escape(sanitize.one_line(document.title))}</h3>{body}</div>"
     for styled, inline in INLINE_STYLES.items():
         html = html.replace(styled, inline)
     return html
@@ -112,7 +113,7 @@ def style_sheet() -> str:
     """Return the page's style sheet, with one rule for every cell shade."""
     shades = "".join(
         f".{_shade_class(shade)}{{background:{shade.background};color:{shade.text_colour}}}"
-        for name in ("by-size", "around-zero")
+        for name in ("sequential", "diverging")
         for shade in (palette.Shade(name, level) for level in range(palette.LEVELS + 1))
     )
     return web_file("page.css") + shades + svg_layout.page_style()
@@ -201,8 +202,8 @@ class _PageRenderer:
             return f'<td class="gap">{text}</td>'
         if grid.marked(row, column):
             text = f'<mark>{text}<span class="unseen"> (marked)</span></mark>'
-        cell = grid.cell(row, column)
-        return f"<td{self._cell_style(grid.shade(row, column), cell)}{self._store_arithmetic(grid, row, column)}>{text}</td>"
+        style = self._cell_style(grid.shade(row, column), grid.cell(row, column))
+        return f"<td{style}{self._store_arithmetic(grid, row, column)}>{text}</td>"
 
     def _cell_style(self, shade: palette.Shade | None, cell: object) -> str:
         if shade is not None:
@@ -290,7 +291,7 @@ def _max_matrix_size(document: Document) -> int:
 
 
 def _shade_class(shade: palette.Shade) -> str:
-    return f"{'s' if shade.palette == 'by-size' else 'z'}{shade.level}"
+    return f"{'s' if shade.palette == 'sequential' else 'z'}{shade.level}"
 
 
 def _hash(text: str) -> str:

@@ -8,6 +8,9 @@ from typing import Any
 from peasy.render import sanitize
 from peasy.views.document import Document
 
+KINDS = {"CacheFigure": "cache"}
+"""Class name -> `kind` of a part, where it is not the class name in lower case."""
+
 
 def draw(document: Document) -> str:
     """Render the document as JSON; each part has its `kind`."""
@@ -32,7 +35,7 @@ def to_plain(data: Any) -> Any:
         return data if _is_encodable(data) else sanitize.escape_control(data)
     if is_dataclass(data) and not isinstance(data, type):
         named = {field.name: to_plain(getattr(data, field.name)) for field in fields(data) if field.name != "explain"}
-        return {"kind": type(data).__name__.lower(), **named}
+        return {"kind": KINDS.get(type(data).__name__, type(data).__name__.lower()), **named}
     if hasattr(data, "tolist"):  # array or NumPy scalar, without importing NumPy
         return to_plain(data.tolist())
     if isinstance(data, dict):

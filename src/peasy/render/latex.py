@@ -139,7 +139,8 @@ def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:
             yield f"\\[ {_validated_tex(source)} \\]"
         case Arithmetic(title, lines):
             listed = r" \\ ".join(rf"\mbox{{}}{escape(sanitize.one_line(line))}" for line in lines)
-            yield f"\\textbf{{{escape(sanitize.one_line(title))}}}\n\n\\begin{{quote}}\\raggedright {listed}\\end{{quote}}"
+            heading = escape(sanitize.one_line(title))
+            yield f"\\textbf{{{heading}}}\n\n\\begin{{quote}}\\raggedright {listed}\\end{{quote}}"
         case Matrix():
             yield from _matrix(lay_out(part, document.decimals, MAX_SIZE))
         case Table():

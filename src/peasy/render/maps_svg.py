@@ -43,7 +43,7 @@ def colour_scale_of(values: np.ndarray) -> palette.ColourScale:
     finite = values[np.isfinite(values)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     limit = max(-low, high)
-    return palette.ColourScale(-limit, limit, "around-zero") if low < 0 else palette.ColourScale(0.0, high, "by-size")
+    return palette.ColourScale(-limit, limit, "diverging") if low < 0 else palette.ColourScale(0.0, high, "sequential")
 
 
 def overview_fragment(maps: Maps) -> SvgFragment:

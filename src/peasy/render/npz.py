@@ -36,7 +36,7 @@ def _arrays(part: DocumentPart) -> dict[str, np.ndarray]:
         case Maps():
             names = {key: _string_array(getattr(part, key)) for key in ("down", "across", "rows", "columns")}
             exact = (
-                {"exact": part.exact_rows.values, "places": np.array(part.exact_rows.positions)}
+                {"exact": part.exact_rows.values, "positions": np.array(part.exact_rows.positions)}
                 if part.exact_rows
                 else {}
             )

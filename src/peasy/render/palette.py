@@ -65,13 +65,13 @@ def scale_for(values: Sequence[Sequence[Cell]]) -> ColourScale:
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
     if low < 0:
         limit = max(-low, high)
-        return ColourScale(-limit, limit, "around-zero")
-    return ColourScale(0.0, high, "by-size")
+        return ColourScale(-limit, limit, "diverging")
+    return ColourScale(0.0, high, "sequential")
 
 
 def colour(palette: str, fraction: float) -> str:
     """Return the colour at a fraction between 0 and 1 of a palette."""
-    stops = CIVIDIS if palette == "by-size" else BLUE_ORANGE
+    stops = CIVIDIS if palette == "sequential" else BLUE_ORANGE
     position = fraction * (len(stops) - 1)
     left = min(int(position), len(stops) - 2)
     return _interpolate(stops[left], stops[left + 1], position - left)

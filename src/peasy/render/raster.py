@@ -10,7 +10,7 @@ import numpy as np
 from peasy.render import palette
 
 _NUM_COLOURS = 200
-"""Number of palette colours; one more, transparent, stands for NaN."""
+"""Number of palette colours; one more, transparent, is used for NaN."""
 
 
 def heat_png(values: np.ndarray, scale: palette.ColourScale, upscale: int = 1) -> bytes:

@@ -144,10 +144,10 @@ def _fragment(part: DocumentPart, document: Document, with_text: bool) -> SvgFra
 
 def _break_lines(fragments: Iterable[SvgFragment]) -> tuple[tuple[SvgFragment, ...], ...]:
     """Break fragments into lines that fit the width."""
-    room = MAX_WIDTH - 2 * MARGIN - 2 * PADDING
+    available = MAX_WIDTH - 2 * MARGIN - 2 * PADDING
     lines: list[list[SvgFragment]] = []
     for piece in fragments:
-        if lines and not lines[-1][-1].ends_line and _line_width((*lines[-1], piece)) <= room:
+        if lines and not lines[-1][-1].ends_line and _line_width((*lines[-1], piece)) <= available:
             lines[-1].append(piece)
         else:
             lines.append([piece])
@@ -157,8 +157,8 @@ def _break_lines(fragments: Iterable[SvgFragment]) -> tuple[tuple[SvgFragment, .
 def _panel_rows(panels: list[Panel]) -> list[list[Panel]]:
     rows: list[list[Panel]] = []
     for panel in panels:
-        room = MAX_WIDTH - 2 * MARGIN - (_row_width(rows[-1]) + GAP if rows else 0)
-        fitting = _fit_panel(panel, room) if rows and _is_numbered(rows[-1][-1]) == _is_numbered(panel) else None
+        available = MAX_WIDTH - 2 * MARGIN - (_row_width(rows[-1]) + GAP if rows else 0)
+        fitting = _fit_panel(panel, available) if rows and _is_numbered(rows[-1][-1]) == _is_numbered(panel) else None
         if fitting is None:
             rows.append([panel])
         else:
@@ -206,8 +206,8 @@ def _description(document: Document) -> str:
     for part in document.parts:
         match part:
             case Matrix():
-                says = f": {part.description}" if part.description else ""
-                descriptions.append(f"{part.name}, {len(part.rows)} by {len(part.columns)}{says}")
+                suffix = f": {part.description}" if part.description else ""
+                descriptions.append(f"{part.name}, {len(part.rows)} by {len(part.columns)}{suffix}")
             case Plane(title, points):
                 descriptions.append(f"{title}: " + ", ".join(name for name, _, _ in points[:20]))
             case Curves(title, lines):

@@ -130,13 +130,13 @@ def _print_diagram(diagram: Diagram, console: Console) -> None:
     """Write a diagram as a tree: names, descriptions if they fit, and sizes at the right."""
     _print(console, Text(sanitize.one_line(diagram.title), style="bold"))
     rows = tree_rows(diagram)
-    name_room = min(max((cell_len(name) for name, _, _ in rows), default=0), console.width // 2)
-    note_room = min(max((cell_len(note) for _, _, note in rows), default=0), console.width // 3)
-    says_room = console.width - name_room - note_room - 2 * GUTTER
-    for name, says, note in rows:
-        line = Text(_fit_width(name, name_room), style="bold").append(" " * GUTTER)
-        line.append(_fit_width(says, says_room), style="not bold").append(" " * GUTTER)
-        line.append(_fit_width(" " * (note_room - cell_len(note)) + note, note_room), style="not bold dim")
+    name_width = min(max((cell_len(name) for name, _, _ in rows), default=0), console.width // 2)
+    note_width = min(max((cell_len(note) for _, _, note in rows), default=0), console.width // 3)
+    description_width = console.width - name_width - note_width - 2 * GUTTER
+    for name, description, note in rows:
+        line = Text(_fit_width(name, name_width), style="bold").append(" " * GUTTER)
+        line.append(_fit_width(description, description_width), style="not bold").append(" " * GUTTER)
+        line.append(_fit_width(" " * (note_width - cell_len(note)) + note, note_width), style="not bold dim")
         console.print(line, no_wrap=True, overflow="crop", crop=True)
 
 

@@ -43,8 +43,8 @@ def build_app(
 ) -> FastAPI:
     """Build the application for the models of a registry.
 
-    `key` is the API key that requests must carry. `hosts` are the accepted Host headers; `by_number` also accepts any
-    IP address. `queue` bounds the pending blocking calls. `log_prompts` writes prompts to the access log.
+    `api_key` must be sent with every request. `allowed_hosts` are the accepted Host headers; `allow_ip_hosts` also
+    accepts any IP address. `max_pending` bounds the blocking calls. `log_prompts` writes prompts to the access log.
     """
 
     @contextlib.asynccontextmanager
@@ -59,16 +59,14 @@ def build_app(
     app.state.registry, app.state.worker_pool = registry, WorkerPool(max_pending=max_pending)
     app.state.watchdogs = dict[str, Watchdog]()
     app.state.log_prompts = log_prompts
-    app.state.guard, app.state.meter = (
-        Guard(api_key, allowed_hosts, allow_ip_hosts, public_paths=PUBLIC_PATHS),
-        RequestMetrics(),
-    )
+    app.state.guard = Guard(api_key, allowed_hosts, allow_ip_hosts, public_paths=PUBLIC_PATHS)
+    app.state.metrics = RequestMetrics()
     for router in routers(studio=pages):
         app.include_router(router)
     if pages:
         app.include_router(static_router())
     app.add_middleware(SecurityMiddleware, guard=app.state.guard)
-    app.add_middleware(MetricsMiddleware, metrics=app.state.meter)
+    app.add_middleware(MetricsMiddleware, metrics=app.state.metrics)
     _add_error_handlers(app)
     set_openapi(app, api_key is not None)
     return app

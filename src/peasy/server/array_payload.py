@@ -14,22 +14,22 @@ import numpy as np
 from peasy.inspection.results import AttentionRecord
 from peasy.render.json import to_plain
 
-MEDIA_TYPE = "application/vnd.peasy.block"
+MEDIA_TYPE = "application/vnd.peasy.arrays"
 
 
 def pack_arrays(record: AttentionRecord) -> bytes:
     """Pack all captures of a record into one payload."""
     arrays: list[dict[str, Any]] = []
     chunks: list[bytes] = []
-    start = 0
+    offset = 0
     for capture in record.captures:
         array = np.ascontiguousarray(capture.array, dtype="<f4")
         path = capture.path
         entry = {"stack": path.stack, "layer": path.layer, "part": path.part, "step": capture.step}
         entry |= {"heads": capture.heads, "rows": capture.rows}
-        arrays.append(entry | {"shape": array.shape, "dtype": "float32", "start": start})
+        arrays.append(entry | {"shape": array.shape, "dtype": "float32", "offset": offset})
         chunks.append(array.tobytes())
-        start += array.nbytes
+        offset += array.nbytes
     fields = {"model": record.model, "tokens": record.tokens.pieces, "arrays": arrays}
     if record.target is not None:
         fields["target"] = record.target.pieces

@@ -65,9 +65,9 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Checks of every request. `hosts` are the accepted Host names; `by_number` also accepts any IP address.
+    """Checks of every request. `allowed_hosts` are Host names; `allow_ip_hosts` also accepts any IP address.
 
-    DNS rebinding needs a name, so IP addresses need no list. Paths in `open` need no API key.
+    DNS rebinding needs a name, so IP addresses need no list. `public_paths` need no API key.
     """
 
     def __init__(
@@ -80,12 +80,8 @@ class Guard:
     ) -> None:
         if api_key is not None and not (api_key.isascii() and api_key.isprintable() and api_key.split() == [api_key]):
             raise UsageError("The API key cannot be sent in a header.", hint="Use printable ASCII without spaces.")
-        self.api_key, self.allow_ip_hosts, self.max_body_bytes, self.public_paths = (
-            api_key,
-            allow_ip_hosts,
-            max_body_bytes,
-            frozenset(public_paths),
-        )
+        self.api_key, self.allow_ip_hosts, self.max_body_bytes = api_key, allow_ip_hosts, max_body_bytes
+        self.public_paths = frozenset(public_paths)
         self.allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
         self.csrf_token, self.shutting_down = secrets.token_urlsafe(24), False
 

@@ -19,7 +19,7 @@ REQUEST_TIMEOUT = 8.0
 """Seconds from the first byte of a request to its last."""
 
 SLOW_READER_TIMEOUT = 8.0
-"""Seconds in which a client must read at least `TAKEN` bytes of a response."""
+"""Seconds in which a client must read at least `MIN_BYTES_READ` bytes of a response."""
 
 MIN_BYTES_READ = 8192
 

@@ -24,15 +24,11 @@ SHUTDOWN_TIMEOUT = 30.0
 
 
 class Job:
-    """One subprocess: its command `verb`, description `about`, the `runs` it creates, and its newest step `last`."""
+    """One subprocess: a peasy command, the runs that it creates, its newest training step and its output."""
 
     def __init__(self, command: str, arguments: Sequence[str], description: str, run_names: Sequence[str] = ()) -> None:
-        self.id, self.command, self.description, self.run_names = (
-            secrets.token_hex(6),
-            command,
-            description,
-            list(run_names),
-        )
+        self.id, self.command, self.description = secrets.token_hex(6), command, description
+        self.run_names = list(run_names)
         self.arguments, self.start_time = list(arguments), time.time()
         self.stderr_lines: deque[str] = deque(maxlen=20)
         self.num_events, self.stopping = 0, False
@@ -85,14 +81,15 @@ class Job:
         """Return the job as JSON data for the page."""
         output = self.output or {}
         data: dict[str, Any] = {
-            "id": self.id, "verb": self.command, "about": self.description, "runs": self.run_names, "state": self.state,
-            "seconds": time.time() - self.start_time, "events": self.num_events, "last": self.last_step, "said": list(self.stderr_lines),
-            "command": " ".join(["peasy", self.command, *self.arguments]), "result": output.get("result"),
-            "next": output.get("next", []), "error": output.get("error"),
+            "id": self.id, "command": self.command, "command_line": " ".join(["peasy", self.command, *self.arguments]),
+            "description": self.description, "runs": self.run_names, "state": self.state,
+            "seconds": time.time() - self.start_time, "events": self.num_events, "last_step": self.last_step,
+            "log": list(self.stderr_lines), "result": output.get("result"), "next": output.get("next", []),
+            "error": output.get("error"),
         }  # fmt: skip
         if data["state"] == "failed" and data["error"] is None:
             message = (self.stderr_lines or ["The process ended without output."])[-1]
-            data["error"] = {"code": "fault", "message": message, "hint": None}
+            data["error"] = {"code": "internal-error", "message": message, "hint": None}
         return data
 
     def wait(self, seconds: float) -> bool:

@@ -24,19 +24,19 @@ KNOWN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 COUNTERS = {
     "prompt_tokens": "prompt tokens processed",
-    "written_tokens": "tokens generated",
-    "reused_tokens": "prompt tokens taken from the prefix cache",
+    "generated_tokens": "tokens generated",
+    "prefix_cache_hit_tokens": "prompt tokens taken from the prefix cache",
     "submitted": "requests accepted",
     "refused": "requests refused",
     "steps": "engine steps",
     "step_seconds": "seconds spent in engine steps",
 }
 GAUGES = {
-    "running": "running sequences",
-    "waiting": "queued requests",
-    "waiting_tokens": "queued prompt tokens",
+    "running_sequences": "running sequences",
+    "queued_requests": "queued requests",
+    "queued_tokens": "queued prompt tokens",
     "reserved_bytes": "KV cache bytes reserved for running sequences",
-    "prefix_bytes": "bytes in the prefix cache",
+    "prefix_cache_bytes": "bytes in the prefix cache",
     "heartbeat_age": "seconds since the last heartbeat",
 }
 
@@ -59,8 +59,9 @@ class RequestMetrics:
     def prometheus_text(self, registry: "ModelRegistry", worker_pool: "WorkerPool") -> str:
         """Return all metrics in the Prometheus text format; no label holds anything that a client sent."""
         lines = [*self._request_lines(), *_engine_lines(registry)]
-        lines += _gauge_lines("peasy_requests_under_way", "requests in flight", [("", self.in_flight)])
-        lines += _gauge_lines("peasy_desk_waiting", "calls pending in the thread pool", [("", worker_pool.num_pending)])
+        lines += _gauge_lines("peasy_requests_in_flight", "requests in flight", [("", self.in_flight)])
+        pending = [("", worker_pool.num_pending)]
+        lines += _gauge_lines("peasy_worker_pool_pending", "calls pending in the thread pool", pending)
         loaded = [(_labels(model=name), entry.weight_bytes) for name, entry in registry.loaded.items()]
         lines += _gauge_lines("peasy_model_bytes", "weight bytes of loaded models", loaded)
         lines += _gauge_lines("process_resident_memory_bytes", "resident memory in bytes", [("", _resident_bytes())])
@@ -96,9 +97,9 @@ def _engine_lines(registry: "ModelRegistry") -> Iterator[str]:
     rows = [
         (_labels(model=name, reason=reason), count)
         for name, snapshot in stats.items()
-        for reason, count in sorted(snapshot["ended"].items())
+        for reason, count in sorted(snapshot["finished"].items())
     ]
-    yield from _metric_lines("peasy_engine_ended_total", "counter", "finished sequences by finish reason", rows)
+    yield from _metric_lines("peasy_engine_finished_total", "counter", "finished sequences by finish reason", rows)
 
 
 def _metric_lines(name: str, kind: str, help_text: str, rows: Sequence[tuple[str, float]]) -> list[str]:

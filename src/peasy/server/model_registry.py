@@ -31,7 +31,7 @@ DEFAULT_MEMORY_BYTES = 8 * 2**30
 
 @dataclass(eq=False)
 class LoadedEntry:
-    """A loaded model, with its engine once it was requested; `users` counts the requests that use it now."""
+    """A loaded model, with its engine once it was requested; `num_users` counts the requests that use it now."""
 
     loaded: LoadedModel
     folder: Path
@@ -52,9 +52,9 @@ class LoadedEntry:
 
 
 class ModelRegistry:
-    """LRU registry of models: the given ones, and unless `only`, all models on this machine.
+    """LRU registry of models: the given ones, and unless `only_given`, all models on this machine.
 
-    `weights` is the weight format of generating models; `limits` bound each engine, `memory` the bytes of all weights.
+    `weights` is the weight format of generating models; `limits` bound each engine, `memory_bytes` all weights.
 
     >>> ModelRegistry(["no-such-model"])
     Traceback (most recent call last):
@@ -208,7 +208,7 @@ class ModelRegistry:
         """Evict least recently used models until the new one fits."""
         if size > self.memory_bytes:
             raise ResourceUnavailable(
-                f"{name} needs {size:,} bytes; the limit is {self.memory_bytes:,}.", hint="Raise it with --memory."
+                f"{name} needs {size:,} bytes; the limit is {self.memory_bytes:,}.", hint="Raise it with --max-memory."
             )
         with self._lock:
             for other, entry in list(self._loaded.items()):

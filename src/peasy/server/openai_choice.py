@@ -9,7 +9,7 @@ from peasy.tokenization import Tokenizer
 if TYPE_CHECKING:
     from peasy.generation.request import Event, Token
 
-FINISH_REASONS = {"end": "stop", "stop": "stop", "length": "length"}
+FINISH_REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
 """OpenAI's finish_reason for each of the engine's. Other reasons are errors."""
 
 
@@ -35,7 +35,7 @@ class ChoiceDelta:
 
 @dataclass(eq=False)
 class ChoiceBuilder:
-    """Builder of one choice. `ends` are stop tokens in addition to the engine's."""
+    """Builder of one choice. `stop_token_ids` are stop tokens in addition to the engine's."""
 
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer
@@ -100,20 +100,19 @@ class ChoiceBuilder:
             {"part": part, "layer": layer, "head": head, "keys": [self._key_entry(part, *key) for key in keys]}
             for part, layer, head, keys in token.attention
         ]
-        return {"token": self.tokenizer.piece(token.sampled.id), "place": token.index, "heads": heads}
+        return {"token": self.tokenizer.piece(token.sampled.id), "position": token.index, "heads": heads}
 
     def _key_entry(self, part: str, position: int, weight: float) -> dict[str, Any]:
         """Return a key with its token, which is from the source, the prompt or the generated text."""
         if part == "cross_attention":
-            return {"place": position, "token": self.source_tokenizer.piece(self.prompt[position]), "weight": weight}
-        start = (
-            1 if self.is_encoder_decoder else len(self.prompt)
-        )  # an encoder-decoder's output begins with decoder_start
+            return {"position": position, "token": self.source_tokenizer.piece(self.prompt[position]), "weight": weight}
+        # The output of an encoder-decoder begins with decoder_start.
+        start = 1 if self.is_encoder_decoder else len(self.prompt)
         if position >= start:
             piece = self.tokenizer.piece(self.token_ids[position - start])
         else:
             piece = "<start>" if self.is_encoder_decoder else self.tokenizer.piece(self.prompt[position])
-        return {"place": position, "token": piece, "weight": weight}
+        return {"position": position, "token": piece, "weight": weight}
 
 
 def completion_logprobs(tokens: Sequence[dict[str, Any]], start: int = 0) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from peasy.server.array_payload import MEDIA_TYPE as BLOCK
+from peasy.server.array_payload import MEDIA_TYPE as ARRAYS
 from peasy.server.responses import MEDIA_TYPES as FILES
 
 RESPONSES = {
@@ -44,7 +44,7 @@ def set_openapi(app: FastAPI, needs_key: bool) -> None:
 def _media_types(path: str) -> list[str]:
     """Return further media types of a response: files, array payloads, event streams."""
     if path.startswith("/api/"):
-        return [*FILES.values(), BLOCK, "text/event-stream"]
+        return [*FILES.values(), ARRAYS, "text/event-stream"]
     return ["text/event-stream"] if path.endswith("/completions") else []
 
 

@@ -28,8 +28,8 @@ MEDIA_TYPES = {
 }  # fmt: skip
 
 STATUS_BY_CODE = {
-    "usage": 400, "malformed": 400, "invalid-input": 400, "no-choice": 400, "not-found": 404, "overloaded": 429,
-    "missing-part": 501, "needs-network": 503, "no-room": 507, "fault": 500, "error": 500,
+    "usage": 400, "malformed": 400, "invalid-input": 400, "no-valid-token": 400, "not-found": 404, "overloaded": 429,
+    "missing-extra": 501, "needs-network": 503, "resource-unavailable": 507, "internal-error": 500, "error": 500,
 }  # fmt: skip
 
 
@@ -104,7 +104,7 @@ class MalformedRequest(InvalidInput):
 class ServerError(PeasyError):
     """Internal error (500): a bug, not the client's mistake."""
 
-    code = "fault"
+    code = "internal-error"
 
 
 OPENAI_ERROR_TYPES = {

@@ -1,4 +1,4 @@
-"""uvicorn server: bind a port, run, shut down gracefully."""
+"""uvicorn server: bind a port, run, shut down gracefully; limits memory growth."""
 
 import asyncio
 import contextlib
@@ -59,15 +59,17 @@ def url_of(listener: socket.socket, path: str = "/") -> str:
 
 
 def run_server(
-    app: FastAPI, listener: socket.socket, drain_seconds: float = 30.0, on_started: Callable[[], None] | None = None
+    app: FastAPI, listener: socket.socket, shutdown_timeout: float = 30.0, on_started: Callable[[], None] | None = None
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C, then give running requests `drain` seconds. A second Ctrl-C exits at once."""
+    """Serve until SIGTERM or Ctrl-C, then let running requests finish within `shutdown_timeout` seconds."""
     config = uvicorn.Config(
-        app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False, server_header=False,
-        lifespan="on", limit_concurrency=MAX_CONNECTIONS, timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT),
-        h11_max_incomplete_event_size=http_timeouts.MAX_HEADER_BYTES, timeout_graceful_shutdown=round(drain_seconds + 5),
+        app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
+        server_header=False, lifespan="on", limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT),
+        h11_max_incomplete_event_size=http_timeouts.MAX_HEADER_BYTES,
+        timeout_graceful_shutdown=round(shutdown_timeout + 5),
     )  # fmt: skip
-    server = GracefulServer(config, app, drain_seconds, on_started)
+    server = GracefulServer(config, app, shutdown_timeout, on_started)
     sys.setswitchinterval(SWITCH_INTERVAL)
     server.run(sockets=[listener])
     if server.force_exit:
@@ -96,24 +98,24 @@ class GracefulServer(uvicorn.Server):
         self,
         config: uvicorn.Config,
         app: FastAPI,
-        drain_seconds: float = 30.0,
+        shutdown_timeout: float = 30.0,
         on_started: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(config)
-        self.app, self.drain_seconds, self.on_started = app, drain_seconds, on_started
+        self.app, self.shutdown_timeout, self.on_started = app, shutdown_timeout, on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening, then call `opened`."""
+        """Start listening, then call `on_started`."""
         await super().startup(sockets)
         if self.on_started is not None:
             self.on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse new requests; running ones finish, or end with an error event after `drain` seconds."""
+        """Refuse new requests; running ones finish, or end with an error event after `shutdown_timeout` seconds."""
         guard: Guard = self.app.state.guard
         registry: ModelRegistry = self.app.state.registry
         guard.shutting_down = True
-        timer = asyncio.get_running_loop().call_later(self.drain_seconds, registry.cancel_all)
+        timer = asyncio.get_running_loop().call_later(self.shutdown_timeout, registry.cancel_all)
         await super().shutdown(sockets)
         timer.cancel()
 

@@ -1,4 +1,4 @@
-"""Generation session of one request: passes events from the engine thread to the asyncio event loop."""
+"""Generation session of one request: tokenizes, submits, and passes engine events to the asyncio event loop."""
 
 import asyncio
 import contextlib
@@ -99,10 +99,10 @@ def _open_session(
     from peasy.generation.request import Request as EngineRequest
     from peasy.generation.sampling import SamplingParams
 
-    sampling, watch, n = SamplingParams(**sampling_params), None, body.n or 1
+    sampling, attention_query, n = SamplingParams(**sampling_params), None, body.n or 1
     if (options := body.attention) is not None:
         layers, heads = (None if indices is None else tuple(indices) for indices in (options.layers, options.heads))
-        watch = AttentionQuery(layers, heads, options.keys)
+        attention_query = AttentionQuery(layers, heads, options.keys)
     stack = contextlib.ExitStack()
     session = Session(*stack.enter_context(registry.engine(body.model)), n, stack)
     try:
@@ -113,7 +113,9 @@ def _open_session(
         for ids in session.prompts:
             tokens: dict[str, Any] = {"source": ids} if session.loaded.model.is_encoder_decoder else {"prompt": ids}
             session.streams.append(
-                session.engine_thread.submit(EngineRequest(**tokens, sampling=sampling, n=n, attention_query=watch))
+                session.engine_thread.submit(
+                    EngineRequest(**tokens, sampling=sampling, n=n, attention_query=attention_query)
+                )
             )
     except BaseException:
         session.close()

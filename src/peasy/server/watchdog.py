@@ -17,7 +17,7 @@ MAX_STEP_SECONDS = 120.0
 class Watchdog:
     """Watchdog of one engine: its heartbeat and, between heartbeats, the CPU time of its thread.
 
-    Call `feel` about once a second; a long step uses CPU time, a hung one does not.
+    Call `poll` about once a second; a long step uses CPU time, a hung one does not.
     """
 
     def __init__(self, engine_thread: "EngineThread") -> None:

@@ -14,8 +14,8 @@ from peasy.tokenization.vocabulary import from_merges, from_vocab_txt
 __all__ = [
     "TOKENIZER_KINDS",
     "Encoding",
-    "SpecialTokenIds",
     "IncrementalDecoder",
+    "SpecialTokenIds",
     "Tokenizer",
     "from_merges",
     "from_sentencepiece",

@@ -47,23 +47,18 @@ def apply_chat_template(
     request = {
         "template": template,
         "values": values,
-        "memory": MAX_MEMORY,
-        "seconds": max(int(max_cpu_seconds), 1),
-        "most": MAX_CHARS,
+        "max_memory": MAX_MEMORY,
+        "max_cpu_seconds": max(int(max_cpu_seconds), 1),
+        "max_chars": MAX_CHARS,
     }
     return _run_sandbox(json.dumps(request).encode(), max_cpu_seconds)
 
 
 def _special_token_strings(tokenizer: Tokenizer) -> dict[str, str]:
     """Return the special tokens as strings, for templates."""
-    roles = {
-        "bos_token": tokenizer.special_tokens.bos,
-        "eos_token": tokenizer.special_tokens.eos,
-        "pad_token": tokenizer.special_tokens.pad,
-    }
-    names = {role: "" if id is None else tokenizer.token(id) or "" for role, id in roles.items()}
-    unknown = tokenizer.special_tokens.unk
-    return names | {"unk_token": "" if unknown is None else tokenizer.token(unknown) or ""}
+    special = tokenizer.special_tokens
+    ids = {"bos_token": special.bos, "eos_token": special.eos, "pad_token": special.pad, "unk_token": special.unk}
+    return {role: "" if id is None else tokenizer.token(id) or "" for role, id in ids.items()}
 
 
 def _run_sandbox(request: bytes, max_cpu_seconds: float) -> str:

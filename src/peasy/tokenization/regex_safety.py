@@ -18,6 +18,7 @@ MAX_TEXT_CHARS = 10_000
 _CONTRACTIONS = "'s|'t|'re|'ve|'m|'ll|'d"
 _TAIL = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_DIGITS = (r"\p{N}{1,3}", r"\p{N}")
 _LEAD = r"[^\r\n\p{L}\p{N}]?"
 _PUNCTUATION_OR_SLASH = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*"
 _PUNCTUATION = r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -27,11 +28,11 @@ KNOWN_PATTERNS = frozenset(
         WORD_PATTERN, r"[\s\S]", r"\w+|[^\w\s]+", r"\s+", " ", r"\d", r"[0-9]", " {2,}", r"\p{N}{1,3}", r"[\r\n]",
         rf"{_CONTRACTIONS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+",
         rf"{_CONTRACTIONS}|[\p{{L}}]+|[\p{{N}}]|[^\s\p{{L}}\p{{N}}]+",
-        *(rf"(?i:{_CONTRACTIONS})|{_LEAD}\p{{L}}+|{digits}{_PUNCTUATION}{_TAIL}" for digits in (r"\p{N}{1,3}", r"\p{N}")),
+        *(rf"(?i:{_CONTRACTIONS})|{_LEAD}\p{{L}}+|{digits}{_PUNCTUATION}{_TAIL}" for digits in _DIGITS),
         *(
             rf"{_LEAD}{_UPPER}*{_LOWER}+{end}|{_LEAD}{_UPPER}+{_LOWER}*{end}|{digits}{_PUNCTUATION_OR_SLASH}{_TAIL}"
             for end in (rf"(?i:{_CONTRACTIONS})?", "")
-            for digits in (r"\p{N}{1,3}", r"\p{N}")
+            for digits in _DIGITS
         ),
     ]
 )  # fmt: skip

@@ -43,10 +43,12 @@ def _strftime_now(format_string: str) -> str:
 def main() -> None:
     """Read one request from stdin, write the result to stdout."""
     request = json.loads(sys.stdin.buffer.read())
-    set_limits(request["memory"], request["seconds"])
+    set_limits(request["max_memory"], request["max_cpu_seconds"])
     try:
         text = render(request["template"], request["values"])
-        result = {"text": text} if len(text) <= request["most"] else {"error": f"it writes {len(text):,} characters"}
+        result = (
+            {"text": text} if len(text) <= request["max_chars"] else {"error": f"it writes {len(text):,} characters"}
+        )
     except MemoryError:
         result = {"error": "it takes too much memory"}
     except Exception as error:

@@ -34,8 +34,8 @@ def from_sentencepiece(
     without_id = [piece for piece, _, kind in pieces if piece not in ids and kind == _NORMAL]
     special = [name for name in ordered if name in ("<pad>", "<s>", eos, unk)]
     data = _tokenizer_json(ordered + without_id, dict(_piece_scores(pieces)), charsmap, ids, special, eos, unk)
-    settings: dict[str, Any] = {"eos_token": eos, "unk_token": unk, "peasy_vocabulary": len(ids)}
-    return Tokenizer(data, settings | ({"pad_token": "<pad>"} if "<pad>" in ids else {}))
+    config: dict[str, Any] = {"eos_token": eos, "unk_token": unk, "peasy_vocab_size": len(ids)}
+    return Tokenizer(data, config | ({"pad_token": "<pad>"} if "<pad>" in ids else {}))
 
 
 def _tokenizer_json(
@@ -124,21 +124,21 @@ def _read_piece(data: bytes) -> tuple[str, float, int]:
 
 def _message_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Iterate over the fields of a protocol buffer message: varints as int, everything else as bytes."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
+    offset = 0
+    while offset < len(data):
+        key, offset = _varint(data, offset)
         if key & 7 == 0:
-            number, at = _varint(data, at)
+            number, offset = _varint(data, offset)
             yield key >> 3, number
             continue
         if key & 7 == 2:
-            size, at = _varint(data, at)
+            size, offset = _varint(data, offset)
         else:
             size = {1: 8, 5: 4}.get(key & 7, -1)
-        if size < 0 or at + size > len(data):
+        if size < 0 or offset + size > len(data):
             raise InvalidInput("The sentencepiece model is damaged or cut off.")
-        yield key >> 3, data[at : at + size]
-        at += size
+        yield key >> 3, data[offset : offset + size]
+        offset += size
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:

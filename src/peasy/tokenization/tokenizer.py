@@ -46,7 +46,7 @@ class Tokenizer:
 
     >>> from peasy.tokenization import train_tokenizer
     >>> tokenizer = train_tokenizer(["the cat sat on the mat"] * 9, kind="bpe", vocab_size=270)
-    >>> tokenizer.decode(tokenizer.encode("the mat").encode_batch_ids)
+    >>> tokenizer.decode(tokenizer.encode("the mat").ids)
     'the mat'
     """
 
@@ -82,9 +82,9 @@ class Tokenizer:
         config_path = path.parent / CONFIG_FILE
         if not path.is_file():
             raise NotFound(f"There is no tokenizer file {path}.")
-        settings = config_path.read_bytes() if config_path.is_file() and not config_path.is_symlink() else None
+        config = config_path.read_bytes() if config_path.is_file() and not config_path.is_symlink() else None
         try:
-            return cls.from_json(path.read_bytes(), settings, source=path)
+            return cls.from_json(path.read_bytes(), config, source=path)
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
 
@@ -95,10 +95,10 @@ class Tokenizer:
         named = {
             f"{role}_token": self._id_to_token.get(id) for role, id in dataclasses.asdict(self.special_tokens).items()
         }
-        settings = {key: name for key, name in named.items() if name is not None} | self._config
+        config = {key: name for key, name in named.items() if name is not None} | self._config
         config_path = path.parent / path.name.replace("tokenizer.json", CONFIG_FILE)
         if config_path != path:
-            config_path.write_text(json.dumps(settings, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+            config_path.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
     @property
     def vocab_size(self) -> int:
@@ -140,7 +140,7 @@ class Tokenizer:
         for text in texts:
             self._check_text(text)
         with library_errors("Tokenizing"):
-            if "peasy_vocabulary" in self._config:
+            if "peasy_vocab_size" in self._config:
                 encodings = self._backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)
             else:
                 encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
@@ -187,7 +187,7 @@ class Tokenizer:
 
     def _map_ids(self, encoding: tokenizers.Encoding, text: str) -> list[int]:
         """Map ids to the separate vocabulary of a sentencepiece model, if any; missing pieces become unknown."""
-        if "peasy_vocabulary" not in self._config:
+        if "peasy_vocab_size" not in self._config:
             return encoding.ids
         unknown = self.special_tokens.unk
         assert unknown is not None, "checked when the config was read"
@@ -236,10 +236,10 @@ def _find_special_token(
 
 
 def _find_vocab_size(config: Mapping[str, Any], special: SpecialTokenIds, maximum: int) -> int:
-    """Return the vocabulary size; ids from `peasy_vocabulary` on are mapped to unknown (see sentencepiece.py)."""
-    known = config.get("peasy_vocabulary", maximum)
-    if type(known) is not int or not 0 < known <= maximum or ("peasy_vocabulary" in config and special.unk is None):
-        raise InvalidInput(f"{CONFIG_FILE}: peasy_vocabulary is {str(known)[:40]}; it should be 1 to {maximum:,}.")
+    """Return the vocabulary size; ids from `peasy_vocab_size` on are mapped to unknown (see sentencepiece.py)."""
+    known = config.get("peasy_vocab_size", maximum)
+    if type(known) is not int or not 0 < known <= maximum or ("peasy_vocab_size" in config and special.unk is None):
+        raise InvalidInput(f"{CONFIG_FILE}: peasy_vocab_size is {str(known)[:40]}; it should be 1 to {maximum:,}.")
     return known
 
 

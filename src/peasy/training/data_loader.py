@@ -130,9 +130,11 @@ class PairDataLoader:
         return self.shards.num_documents("train")
 
     def _make_batch(self, split: str, indices: TokenIds, seq_len: int) -> Batch:
-        special, frame, pad = self.special, self.source_tokens, self.special.pad or 0
+        special, source_tokens, pad = self.special, self.source_tokens, self.special.pad or 0
         eos = special.eos[0] if special.eos else None
-        source = padded_batch(self.shards.column(split, "source"), indices, pad=pad, bos=frame.bos, eos=frame.eos)
+        source = padded_batch(
+            self.shards.column(split, "source"), indices, pad=pad, bos=source_tokens.bos, eos=source_tokens.eos
+        )
         target = padded_batch(self.shards.column(split, "target"), indices, pad=pad, bos=special.decoder_start, eos=eos)
         ids, padding_mask = target.ids[:, : seq_len + 1], target.padding_mask[:, : seq_len + 1]
         batch = {"ids": ids[:, :-1], "targets": np.where(padding_mask[:, 1:], ids[:, 1:], IGNORE_INDEX)}
@@ -169,16 +171,16 @@ class ContrastiveDataLoader:
                 | _padded_fields("", self._padded(split, "target", indices), seq_len)
             )
         labels = self.shards.column(split, "labels").windows(indices, 1)[:, 0]
-        partners = self._draw_positives(split, indices, labels, position)
+        positives = self._draw_positives(split, indices, labels, position)
         return to_tensors(
             _padded_fields("source", self._padded(split, "tokens", indices), seq_len)
-            | _padded_fields("", self._padded(split, "tokens", partners), seq_len)
+            | _padded_fields("", self._padded(split, "tokens", positives), seq_len)
             | {"label": labels}
         )
 
     def _padded(self, split: str, name: str, indices: TokenIds) -> PaddedBatch:
-        column, frame = self.shards.column(split, name), self.source_tokens
-        return padded_batch(column, indices, pad=self.special.pad or 0, bos=frame.bos, eos=frame.eos)
+        column, source_tokens = self.shards.column(split, name), self.source_tokens
+        return padded_batch(column, indices, pad=self.special.pad or 0, bos=source_tokens.bos, eos=source_tokens.eos)
 
     def _draw_positives(self, split: str, indices: TokenIds, labels: TokenIds, position: int) -> TokenIds:
         """Draw for each text another one with its label (itself if there is none), seeded by the position."""

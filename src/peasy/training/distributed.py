@@ -1,4 +1,4 @@
-"""Process group of a run: rendezvous, collectives, heartbeats, lost-rank detection."""
+"""Process group of a run: starts and connects processes, collectives, heartbeats, lost-rank detection."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from peasy.errors import InvalidInput, PeasyError
 
-TIMEOUT_VARIABLE = "PEASY_PATIENCE"
+TIMEOUT_VARIABLE = "PEASY_TIMEOUT"
 """Environment variable: seconds to wait for a process that does not answer; 100 by default."""
 
 _LOOPBACK = "127.0.0.1"
@@ -166,7 +166,7 @@ class Heartbeat:
         self.store, self.rank, self.world_size = store, rank, world_size
         self._stopped = threading.Event()
         store.set(self._key("process", rank), f"pid {os.getpid()} on {socket.gethostname()}")
-        store.set(self._key("beat", rank), "0")
+        store.set(self._key("heartbeat", rank), "0")
         threading.Thread(target=self._run, daemon=True).start()
 
     def _run(self) -> None:
@@ -174,7 +174,7 @@ class Heartbeat:
         while not self._stopped.wait(_HEARTBEAT_INTERVAL):
             count += 1
             try:
-                self.store.set(self._key("beat", self.rank), str(count))
+                self.store.set(self._key("heartbeat", self.rank), str(count))
             except (RuntimeError, OSError):
                 return
 
@@ -188,7 +188,7 @@ class Heartbeat:
         key, heartbeat, since = self._key("message", number), b"", time.monotonic()
         while not self.store.check([key]):
             time.sleep(_POLL_INTERVAL)
-            if (latest := self.store.get(self._key("beat", 0))) != heartbeat:
+            if (latest := self.store.get(self._key("heartbeat", 0))) != heartbeat:
                 heartbeat, since = latest, time.monotonic()
             elif time.monotonic() - since > _timeout().total_seconds():
                 raise RuntimeError("Rank 0 does not answer.")
@@ -211,7 +211,7 @@ class Heartbeat:
             return [(0, "the main process, which held the store")]
 
     def _counters(self) -> dict[int, bytes]:
-        return {rank: self.store.get(self._key("beat", rank)) for rank in range(self.world_size)}
+        return {rank: self.store.get(self._key("heartbeat", rank)) for rank in range(self.world_size)}
 
     def stop(self) -> None:
         """Stop the heartbeat."""
@@ -270,25 +270,25 @@ class RankInfo:
 
 
 @contextmanager
-def process_group(processes: int | None = None, command: Sequence[str] = ()) -> Iterator[ProcessGroup]:
-    """Process group as a context: torchrun's if it started this process, else start `processes`, which run `command`.
+def process_group(num_processes: int | None = None, command: Sequence[str] = ()) -> Iterator[ProcessGroup]:
+    """Process group as a context: torchrun's if it started this process, else `num_processes` that run `command`.
 
     Without either, a group of size 1.
     """
     if is_distributed():
-        if processes is not None:
-            raise InvalidInput("torchrun has started the processes already.", hint="Omit --processes.")
-        with _init_process_group(RankInfo.from_env(os.environ), None) as crew:
-            yield crew
-    elif processes is None or processes == 1:
+        if num_processes is not None:
+            raise InvalidInput("torchrun has started the processes already.", hint="Omit --num-processes.")
+        with _init_process_group(RankInfo.from_env(os.environ), None) as group:
+            yield group
+    elif num_processes is None or num_processes == 1:
         yield ProcessGroup()
-    elif processes < 1:
-        raise InvalidInput(f"processes is {processes}.", hint="It must be at least 1.")
+    elif num_processes < 1:
+        raise InvalidInput(f"num_processes is {num_processes}.", hint="It must be at least 1.")
     else:
         listener = socket.create_server((_LOOPBACK, 0), backlog=128)
-        info = RankInfo(0, processes, 0, _LOOPBACK, listener.getsockname()[1])
-        with _spawned(info, command), _init_process_group(info, listener) as crew:
-            yield crew
+        info = RankInfo(0, num_processes, 0, _LOOPBACK, listener.getsockname()[1])
+        with _spawned(info, command), _init_process_group(info, listener) as group:
+            yield group
 
 
 @contextmanager
@@ -359,7 +359,7 @@ def use_loopback() -> None:
 
 
 def main_first(group: ProcessGroup, on_main: Callable[[], T], on_others: Callable[[], T]) -> T:
-    """Run `first` on rank 0, then `then` on the other ranks. If rank 0 fails, they exit silently."""
+    """Run `on_main` on rank 0, then `on_others` on the other ranks. If rank 0 fails, they exit silently."""
     if not group.is_main:
         if group.broadcast_str() != _READY_MESSAGE:
             raise SystemExit(1)

@@ -48,7 +48,7 @@ class ModelSizes:
             len(weights),
             sum(matrix.numel() for matrix in muon.values()),
             max(blocks, default=model.count_parameters()),
-            sum(stack.layers for stack in stacks) or getattr(model_config, "num_layers", 1),
+            sum(stack.num_layers for stack in stacks) or getattr(model_config, "num_layers", 1),
             getattr(model_config, "d_model", 1),
             model_config.vocab_size,
             _kv_per_token(model_config),
@@ -75,7 +75,7 @@ def _kv_per_token(config: Any) -> int:
         return 0
     attention = stack.attention
     width = attention.d_head or config.d_model // attention.num_heads
-    shifted = 2 * (config.d_model // 2) if stack.shift else 0
+    shifted = 2 * (config.d_model // 2) if stack.token_shift else 0
     return stack.num_layers * (2 * (attention.num_kv_heads or attention.num_heads) * width + shifted)
 
 
@@ -92,11 +92,11 @@ class Hardware:
     def __post_init__(self) -> None:
         if self.accelerators < 1:
             raise InvalidInput(f"accelerators is {self.accelerators}.", hint="It must be at least 1.")
-        for name in ("flops", "memory", "bandwidth", "use"):
+        for name in ("flops", "memory", "bandwidth", "mfu"):
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} is {getattr(self, name)}.", hint=f"{name} must be above 0.")
         if self.mfu > 1:
-            raise InvalidInput(f"use is {self.mfu}.", hint="It is a fraction: at most 1.")
+            raise InvalidInput(f"mfu is {self.mfu}.", hint="It is a fraction: at most 1.")
 
 
 @dataclass(frozen=True)

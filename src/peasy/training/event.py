@@ -9,13 +9,13 @@ from peasy import config
 
 @dataclass(frozen=True)
 class Started:
-    """Training starts, or resumes after `step` steps. `parameters` is the number of trainable parameters."""
+    """Training starts, or resumes after `step` steps. `num_parameters` counts the trainable parameters."""
 
     event: ClassVar[str] = "started"
     run: Path
     step: int
     seed: int
-    parameters: int
+    num_parameters: int
     steps: int | None = None
     minutes: float | None = None
     precision: str = "float32"
@@ -31,11 +31,11 @@ class TrainStep:
     step: int
     loss: float
     lr: float
-    norm: float | None
+    grad_norm: float | None
     tokens: int
-    rate: float
-    elapsed: float
-    left: float
+    tokens_per_second: float
+    elapsed_seconds: float
+    eta_seconds: float
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Validated:
     step: int
     loss: float
     tokens: int
-    elapsed: float
+    elapsed_seconds: float
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class Finished:
     folder: Path
     sha256: str
     loss: float | None
-    valid: float | None
+    validation_loss: float | None
     tokens: int
-    elapsed: float
+    elapsed_seconds: float
 
 
 Event = Started | TrainStep | Validated | Sampled | Saved | Finished
@@ -90,7 +90,7 @@ Event = Started | TrainStep | Validated | Sampled | Saved | Finished
 def event_data(event: Event) -> dict[str, Any]:
     """Return an event as plain data: one line of `metrics.jsonl`, or of `--json` output.
 
-    >>> event_data(Validated(step=3, loss=1.5, tokens=64, elapsed=2.0))["event"]
+    >>> event_data(Validated(step=3, loss=1.5, tokens=64, elapsed_seconds=2.0))["event"]
     'validated'
     """
     fields = config.to_plain(event)

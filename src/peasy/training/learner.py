@@ -34,7 +34,7 @@ class Learner(Protocol):
 
 
 class GradientLearner:
-    """Forward and backward pass for each micro-batch, then one optimizer step."""
+    """Forward and backward pass for each micro-batch, gradient clipping, then one optimizer step."""
 
     def __init__(
         self,

@@ -141,9 +141,11 @@ class TrainLoop:
                     self.record_attention(stopped=True)
                     raise
         folder = self.last_checkpoint or self.save().folder
-        digest, place = weights_hash(self.model.state_dict()), self.progress
+        digest, progress = weights_hash(self.model.state_dict()), self.progress
         yield self.emit(
-            Finished(place.step, folder, digest, self.loss, self.validation_loss, place.tokens, self.budget.elapsed)
+            Finished(
+                progress.step, folder, digest, self.loss, self.validation_loss, progress.tokens, self.budget.elapsed
+            )
         )
 
     def _started(self) -> Started:
@@ -167,18 +169,18 @@ class TrainLoop:
             yield self.save()
 
     def _train_step(self, fraction_before: float) -> TrainStep:
-        start, place = self.spec.clock(), self.progress
-        rows, context = self.recipe.batch_shape(fraction_before)
-        position = _next_position(place, rows, context)
-        batch = self.spec.data_loader.batch(position, rows, context)
+        start, progress = self.spec.clock(), self.progress
+        batch_size, seq_len = self.recipe.batch_shape(fraction_before)
+        position = _next_position(progress, batch_size, seq_len)
+        batch = self.spec.data_loader.batch(position, batch_size, seq_len)
         batch = self.spec.objective.prepare(batch, self.model.config, seeded_generator(self.recipe.seed, position))
         lr_scale = self.recipe.schedule.lr_scale(self._schedule_position(fraction_before))
         result = self.learner.step(
-            _split_batch(batch, self.recipe.grad_accum_steps, self.device), place.step + 1, lr_scale
+            _split_batch(batch, self.recipe.grad_accum_steps, self.device), progress.step + 1, lr_scale
         )
         tokens = batch["ids"].numel() + (batch["source"].numel() if "source" in batch else 0)
         elapsed = self.budget.elapsed
-        self.progress = Progress(place.step + 1, position + rows, context, place.tokens + tokens, elapsed)
+        self.progress = Progress(progress.step + 1, position + batch_size, seq_len, progress.tokens + tokens, elapsed)
         self.fraction_done, self.loss = self.budget.progress(self.progress.step), result.loss
         seconds = max(self.spec.clock() - start, 1e-9)
         self.seconds_per_step = 0.9 * self.seconds_per_step + 0.1 * seconds if self.seconds_per_step else seconds
@@ -198,16 +200,16 @@ class TrainLoop:
         """Return the mean validation loss: on a subset during the run, on more at the end."""
         objective, total, count = self.spec.objective, 0.0, 0
         last = self.fraction_done >= 1.0
-        context = self.recipe.seq_len if last else self.progress.seq_len
+        seq_len = self.recipe.seq_len if last else self.progress.seq_len
         max_tokens = self._num_validation_tokens(last)
-        rows = max(1, min(2 * self.recipe.batch_size, 16_384 // context))
+        batch_size = max(1, min(2 * self.recipe.batch_size, 16_384 // seq_len))
         deadline = (
             math.inf
             if self.budget.seconds is None
             else self.budget.elapsed + _VALIDATION_OVERTIME * self.budget.seconds
         )
         self.model.eval()
-        for number, batch in enumerate(self.spec.data_loader.validation(rows, context)):
+        for number, batch in enumerate(self.spec.data_loader.validation(batch_size, seq_len)):
             batch = objective.prepare(batch, self.model.config, seeded_generator(self.recipe.seed, 0, number))
             batch = {name: array.to(self.device) for name, array in batch.items()}
             with autocast(self.precision, self.device):
@@ -256,14 +258,14 @@ class TrainLoop:
         self.progress = replace(self.progress, elapsed=self.budget.elapsed)
         self.metrics.flush()
         self.samples.flush()
-        recipe, place = self.recipe, self.progress
+        recipe, progress = self.recipe, self.progress
         optimizer = self.learner.optimizer
         tokenizers = self.spec.tokenizer, self.spec.target_tokenizer
         self.last_checkpoint = save_state(
-            self.spec.run, self.model, optimizer, place, *tokenizers, keep=recipe.keep_checkpoints
+            self.spec.run, self.model, optimizer, progress, *tokenizers, keep=recipe.keep_checkpoints
         )
         self.last_save_time = self.budget.elapsed
-        event = Saved(place.step, self.last_checkpoint, weights_hash(self.model.state_dict()))
+        event = Saved(progress.step, self.last_checkpoint, weights_hash(self.model.state_dict()))
         self.emit(event)
         return event
 
@@ -294,8 +296,8 @@ def _make_learner(spec: TrainSpec, precision: str) -> Learner:
 def _make_budget(spec: TrainSpec, progress: Progress) -> Budget:
     recipe, steps = spec.recipe, spec.recipe.steps
     if steps is None and recipe.minutes is None:  # one epoch
-        rows, context = recipe.batch_shape(1.0)
-        steps = max(1, spec.data_loader.num_samples(context) // rows)
+        batch_size, seq_len = recipe.batch_shape(1.0)
+        steps = max(1, spec.data_loader.num_samples(seq_len) // batch_size)
     return Budget(steps, recipe.minutes, spent=progress.elapsed, clock=spec.clock)
 
 

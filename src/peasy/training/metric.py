@@ -1,4 +1,4 @@
-"""Metrics: loss, perplexity, accuracy, BLEU, chrF, Spearman; accumulated batch by batch in constant memory."""
+"""Metrics: loss, perplexity, accuracy, BLEU and chrF from running totals; Spearman rank correlation of two lists."""
 
 import math
 from collections import Counter

@@ -22,7 +22,7 @@ from peasy.models.word2vec import Word2VecModel
 from peasy.nn.config import check_minimums
 
 Batch = Mapping[str, Tensor]
-"""Tensors by name: ids, targets, real (padding mask), source, source_real, label; `[batch, time]`."""
+"""Tensors by name: ids, targets, padding_mask, source, source_padding_mask, label; `[batch, time]`."""
 
 IGNORE_INDEX = -100
 """Targets with this value are ignored by the loss."""
@@ -70,8 +70,11 @@ class MaskedToken(Objective):
 
     kind: ClassVar[str] = "masked-token"
     mask_prob: float = 0.15
+    """Fraction of tokens to predict, between 0 and 1."""
     mask_replace_prob: float = 0.8
+    """Fraction of those that are replaced by the mask token."""
     random_replace_prob: float = 0.1
+    """Fraction of those that are replaced by a random token; the rest is kept."""
 
     def __post_init__(self) -> None:
         check_minimums(self, mask_prob=0, mask_replace_prob=0, random_replace_prob=0)
@@ -111,10 +114,11 @@ class MaskedToken(Objective):
 
 @dataclass(frozen=True)
 class Seq2Seq(Objective):
-    """Sequence-to-sequence prediction of the target, with label smoothing."""
+    """Sequence-to-sequence prediction of the target, with teacher forcing and label smoothing."""
 
     kind: ClassVar[str] = "seq2seq"
     label_smoothing: float = 0.1
+    """Probability moved from the target to all tokens evenly, below 1."""
 
     def __post_init__(self) -> None:
         check_minimums(self, label_smoothing=0)
@@ -129,7 +133,10 @@ class Seq2Seq(Objective):
         """Return the cross-entropy, with label smoothing in training mode only."""
         is_target = batch["targets"] != IGNORE_INDEX
         hidden = model.hidden(
-            batch["ids"], padding_mask=batch.get("padding_mask"), source=batch["source"], source_padding_mask=batch.get("source_padding_mask")
+            batch["ids"],
+            padding_mask=batch.get("padding_mask"),
+            source=batch["source"],
+            source_padding_mask=batch.get("source_padding_mask"),
         )
         smoothing = self.label_smoothing if model.training else 0.0
         return _cross_entropy(model.logits(hidden[is_target]), batch["targets"][is_target], smoothing)
@@ -144,6 +151,7 @@ class Contrastive(Objective):
 
     kind: ClassVar[str] = "contrastive"
     temperature: float = 0.05
+    """Divisor of the similarities, above 0."""
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:
@@ -157,8 +165,9 @@ class Contrastive(Objective):
         """Return the cross-entropy of finding the positive among all texts of the batch, in both directions."""
         if not isinstance(model, Encoder):
             raise InvalidInput("The contrastive objective needs an encoder.", hint="peasy train encoder")
-        left = functional.normalize(model.embed(batch["source"], padding_mask=batch.get("source_padding_mask")).float(), dim=-1)
-        right = functional.normalize(model.embed(batch["ids"], padding_mask=batch.get("padding_mask")).float(), dim=-1)
+        left = model.embed(batch["source"], padding_mask=batch.get("source_padding_mask")).float()
+        right = model.embed(batch["ids"], padding_mask=batch.get("padding_mask")).float()
+        left, right = functional.normalize(left, dim=-1), functional.normalize(right, dim=-1)
         similarities = left @ right.mT / self.temperature
         positives = torch.arange(len(similarities), device=similarities.device)
         if "label" in batch:
@@ -176,6 +185,7 @@ class SkipGram(Objective):
 
     kind: ClassVar[str] = "skip-gram"
     window: int = 4
+    """Largest distance of a predicted neighbour, in words, on either side."""
 
     def __post_init__(self) -> None:
         check_minimums(self, window=1)
@@ -203,7 +213,7 @@ class SkipGram(Objective):
 class NGramCounting(NextToken):
     """N-gram counting: every sequence is counted once; the loss is measured before counting it."""
 
-    kind: ClassVar[str] = "counting"
+    kind: ClassVar[str] = "ngram-counting"
 
     def count_ngrams(self, model: Model, batch: Batch) -> None:
         """Count the n-grams of a batch."""

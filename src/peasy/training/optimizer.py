@@ -18,10 +18,15 @@ class AdamWConfig:
 
     kind: ClassVar[str] = "adamw"
     lr: float = 3e-3
+    """Peak learning rate."""
     weight_decay: float = 0.1
+    """Weight decay of matrices other than embeddings, as a multiple of the learning rate."""
     beta1: float = 0.9
+    """Decay rate of the mean of the gradient, below 1."""
     beta2: float = 0.95
+    """Decay rate of the mean of the squared gradient, below 1."""
     eps: float = 1e-8
+    """Added to the denominator of the update."""
 
     def __post_init__(self) -> None:
         check_minimums(self, lr=0, weight_decay=0, beta1=0, beta2=0, eps=0)
@@ -35,10 +40,15 @@ class MuonConfig:
 
     kind: ClassVar[str] = "muon"
     lr: float = 0.02
+    """Peak learning rate of linear weights."""
     weight_decay: float = 0.01
+    """Weight decay of linear weights, as a multiple of the learning rate."""
     momentum: float = 0.95
+    """Momentum, below 1."""
     ns_steps: int = 5
+    """Newton-Schulz iterations per update."""
     adamw: AdamWConfig = AdamWConfig(lr=6e-3)
+    """AdamW for embeddings, output heads, norms and biases."""
 
     def __post_init__(self) -> None:
         check_minimums(self, lr=0, weight_decay=0, momentum=0, ns_steps=1)
@@ -101,7 +111,7 @@ class Optimizer:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Load a state returned by `state`; tensors are copied, so that the file may be deleted."""
+        """Load a state returned by `state_dict`; tensors are copied, so that the file may be deleted."""
         try:
             if self._muon is not None:
                 self._muon.load_state_dict({name: state[f"muon.{name}"] for name in self._muon.state_dict()})

@@ -49,7 +49,7 @@ def train(spec: loop.TrainSpec, group: ProcessGroup) -> Iterator[Event]:
         return
     if isinstance(spec.objective, NGramCounting):
         raise InvalidInput(
-            "An n-gram model is trained in a single process.", hint="Run without torchrun and --processes."
+            "An n-gram model is trained in a single process.", hint="Run without torchrun and --num-processes."
         )
     group.stop_requested = group.stopping = False
     with run_lock(spec.run) if group.is_main else contextlib.nullcontext():
@@ -144,7 +144,7 @@ class DistributedLearner(GradientLearner):
 class _DistributedObjective(Objective):
     """Validation objective: splits the rows over the ranks if possible; every rank gets the sum."""
 
-    kind = "together"
+    kind = "distributed"
 
     def __init__(self, objective: Objective, loss_module: nn.Module, group: ProcessGroup) -> None:
         self.inner, self.loss_module, self.group = objective, loss_module, group
@@ -181,21 +181,21 @@ class DistributedTrainLoop(loop.TrainLoop):
 
     def restore(self) -> None:
         """Restore rank 0's latest checkpoint on all ranks, then wrap the model and create the optimizer."""
-        task, crew = self.spec, self.group
-        folder, self.warning = latest_state(task.run) if crew.is_main else (None, None)
-        path = crew.broadcast_str("" if folder is None else str(folder))
+        spec, group = self.spec, self.group
+        folder, self.warning = latest_state(spec.run) if group.is_main else (None, None)
+        path = group.broadcast_str("" if folder is None else str(folder))
         self.last_checkpoint = Path(path) if path else None
         self.progress = (
-            Progress() if self.last_checkpoint is None else load_state(self.last_checkpoint, task.model, None)
+            Progress() if self.last_checkpoint is None else load_state(self.last_checkpoint, spec.model, None)
         )
-        self.weights_digest = weights_hash(task.model.state_dict()) if crew.is_main else ""
-        loss_module = self._wrap(LossModule(task.model, task.objective, crew))
+        self.weights_digest = weights_hash(spec.model.state_dict()) if group.is_main else ""
+        loss_module = self._wrap(LossModule(spec.model, spec.objective, group))
         learner = self._make_learner(loss_module)
         if self.last_checkpoint is not None:
             file = TensorFile(read_checkpoint(self.last_checkpoint, verified=True).folder, STATE_FILE)
             learner.optimizer.load_state_dict({name: file.tensor(name) for name in file.info})
         self.learner = learner
-        self.spec = replace(task, objective=_DistributedObjective(task.objective, loss_module, crew))
+        self.spec = replace(spec, objective=_DistributedObjective(spec.objective, loss_module, group))
 
     def _wrap(self, loss_module: LossModule) -> nn.Module:
         if self.strategy == "fsdp":
@@ -211,7 +211,7 @@ class DistributedTrainLoop(loop.TrainLoop):
         optimizer_class = fsdp.ShardedOptimizer if self.strategy == "fsdp" else Optimizer
         optimizer = optimizer_class(self.model, recipe.optimizer, bfloat16=self.precision == "bfloat16")
         return DistributedLearner(
-            self.group, loss_module, self.model, objective, optimizer, seed=recipe.seed, clip=recipe.grad_clip,
+            self.group, loss_module, self.model, objective, optimizer, seed=recipe.seed, grad_clip=recipe.grad_clip,
             precision=self.precision, compile=recipe.compile and self.strategy == "ddp",
         )  # fmt: skip
 

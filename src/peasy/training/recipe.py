@@ -24,11 +24,14 @@ MODEL_SIZES: tuple[str, ...] = get_args(ModelSize)
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """Tokenizer settings: `algorithm` is characters, words, bpe, wordpiece or unigram."""
+    """Tokenizer settings."""
 
     algorithm: Literal["characters", "words", "bpe", "wordpiece", "unigram"] = "bpe"
+    """Tokenizer algorithm: single characters, whole words, or subwords by bpe, wordpiece or unigram."""
     vocab_size: int | None = None
+    """Vocabulary size, in tokens; null: the default of the algorithm."""
     lowercase: bool = False
+    """Whether text is lowercased before it is tokenized."""
 
     def __post_init__(self) -> None:
         check_minimums(self, vocab_size=1)
@@ -39,7 +42,9 @@ class SeqLenWarmup:
     """Sequence-length warmup: windows of `seq_len` tokens, in larger batches, until this fraction of the run."""
 
     seq_len: int
+    """Sequence length during the warmup, in tokens."""
     until_fraction: float = 0.7
+    """Fraction of the run that the warmup lasts, 0 to 1."""
 
     def __post_init__(self) -> None:
         check_minimums(self, seq_len=1, until_fraction=0)
@@ -47,46 +52,68 @@ class SeqLenWarmup:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings of a training run.
-
-    Model: `model_kind` and `preset` choose the architecture, `model` overrides its settings, `init_from` names a model
-    to start from. Data: `data_options` are options of the dataset; `batch_size` sequences per step, in
-    `grad_accum_steps` micro-batches; `sample_unit` is windows of plain text or whole documents.
-    Budget: `steps` or `minutes`. `num_validations`, `num_samplings` and `num_saves` are counts per run, evenly spaced;
-    the newest `keep_checkpoints` checkpoints are kept. `prompts` are continued in samples; the attention of
-    `tracked_sentence` is recorded. `parallel`: a full copy in each process (ddp), or shards (fsdp).
-    """
+    """Settings of a training run."""
 
     model_kind: ModelKind
+    """Model kind; the first argument of `peasy train`."""
     preset: ModelSize = "small"
+    """Model size; `peasy train --preset`."""
     data: str = ""
+    """Dataset name or files; `peasy train --data`."""
     seed: int = 0
+    """Random seed of weights, order of samples and dropout."""
     steps: int | None = None
+    """Budget in optimizer steps; null: see minutes. Without either, one epoch."""
     minutes: float | None = None
+    """Budget in minutes of wall-clock time, above 0; null: see steps."""
     init_from: str | None = None
+    """Model whose weights and tokenizer the run starts from; null: random weights."""
     data_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the dataset."""
     tokenizer: TokenizerConfig = TokenizerConfig()
+    """Tokenizer that is trained on the data."""
     model: Mapping[str, Any] = field(default_factory=dict)
+    """Changes to the architecture of the preset."""
     objective: ObjectiveConfig | None = None
+    """Training objective; null: the usual one of the model kind and the data."""
     seq_len: int = 128
+    """Sequence length, in tokens; at most the model's max_seq_len."""
     seq_len_warmup: SeqLenWarmup | None = None
+    """Sequence-length warmup: shorter sequences in larger batches first; null: none."""
     sample_unit: Literal["windows", "documents"] = "windows"
+    """What a sequence is: a window of the text, or a whole document."""
     batch_size: int = 16
+    """Sequences per optimizer step, over all micro-batches and processes."""
     grad_accum_steps: int = 1
+    """Micro-batches per optimizer step (gradient accumulation); must divide batch_size."""
     optimizer: OptimizerConfig = AdamWConfig()
+    """Optimizer."""
     schedule: Schedule = CosineSchedule()
+    """Learning-rate schedule."""
     grad_clip: float | None = 1.0
+    """Largest norm of the gradient; it is scaled down to this. null: no clipping."""
     precision: Precision = "auto"
+    """Precision of matrix products; auto: bfloat16 if the hardware supports it."""
     compile: bool = False
+    """Whether the forward pass is compiled by torch.compile."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
+    """Strategy for several processes: a full copy of the model in each (ddp), or a shard (fsdp)."""
     num_validations: int = 10
+    """Validations per run, evenly spaced."""
     validation_tokens: int = 20_000
+    """Tokens per validation; the last one may use more."""
     num_samplings: int = 5
+    """How often texts are sampled from the model per run, evenly spaced."""
     num_saves: int = 10
+    """Checkpoints per run, evenly spaced; the last step is always saved."""
     keep_checkpoints: int = 3
+    """Number of newest checkpoints to keep."""
     prompts: tuple[str, ...] = ()
+    """Prompts that the samples continue; empty: beginnings of validation texts."""
     tracked_sentence: str | None = None
+    """Sentence whose attention is recorded at each save; null: the first validation text."""
     sinks: tuple[str, ...] = ()
+    """Event sinks by name, such as tensorboard."""
 
     def __post_init__(self) -> None:
         check_minimums(
@@ -116,14 +143,14 @@ class Recipe:
         """Return batch size and sequence length when the fraction `done` of the run is over."""
         if self.seq_len_warmup is None or done >= self.seq_len_warmup.until_fraction:
             return self.batch_size, self.seq_len
-        context = min(self.seq_len_warmup.seq_len, self.seq_len)
-        return self.batch_size * (self.seq_len // context), context
+        seq_len = min(self.seq_len_warmup.seq_len, self.seq_len)
+        return self.batch_size * (self.seq_len // seq_len), seq_len
 
 
 def make_recipe(
     kind: str, preset: str = "small", settings: Mapping[str, Any] | None = None, **overrides: Any
 ) -> Recipe:
-    """Return the recipe of a model kind and size, overridden by `settings`; None in `given` keeps the preset's value.
+    """Return the recipe of a model kind and size, changed by `settings` and by `overrides` that are not None.
 
     >>> make_recipe("gpt", "tiny", {"optimizer": {"lr": 0.01}}, steps=100).optimizer.lr
     0.01
@@ -142,7 +169,7 @@ def make_recipe(
     explicit = {**(settings or {}), **overrides}
     if "steps" in explicit and "minutes" not in explicit:  # an explicit budget replaces the preset's
         data.pop("minutes", None)
-    return config.read(Recipe, data | overrides | {"trains": kind, "preset": preset}, where="recipe")
+    return config.read(Recipe, data | overrides | {"model_kind": kind, "preset": preset}, where="recipe")
 
 
 def merge_settings(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,13 +18,15 @@ class CosineSchedule:
 
     kind: ClassVar[str] = "cosine"
     warmup: float = 0.02
+    """Fraction of the run with linear warmup."""
     min_lr_ratio: float = 0.05
+    """Learning rate at the end, as a fraction of the peak."""
 
     def __post_init__(self) -> None:
         _check_fractions(self, "warmup", "min_lr_ratio")
 
     def lr_scale(self, progress: float) -> float:
-        """Return the learning-rate multiplier when the fraction `done` of the run is over."""
+        """Return the learning-rate multiplier when the fraction `progress` of the run is over."""
         if progress < self.warmup:
             return _warmup_scale(progress, self.warmup)
         decay_progress = (min(progress, 1.0) - self.warmup) / max(1 - self.warmup, 1e-9)
@@ -37,14 +39,17 @@ class WSDSchedule:
 
     kind: ClassVar[str] = "wsd"
     warmup: float = 0.02
+    """Fraction of the run with linear warmup."""
     decay: float = 0.5
+    """Fraction of the run, at its end, with linear decay."""
     min_lr_ratio: float = 0.0
+    """Learning rate at the end, as a fraction of the peak."""
 
     def __post_init__(self) -> None:
         _check_fractions(self, "warmup", "decay", "min_lr_ratio")
 
     def lr_scale(self, progress: float) -> float:
-        """Return the learning-rate multiplier when the fraction `done` of the run is over."""
+        """Return the learning-rate multiplier when the fraction `progress` of the run is over."""
         if progress < self.warmup:
             return _warmup_scale(progress, self.warmup)
         remaining = 1 - min(progress, 1.0)

@@ -72,9 +72,9 @@ def resolve_setup(
     tokenizer = train_tokenizer(recipe, corpus) if pretrained is None else pretrained.tokenizer
     config = _model_config(recipe, tokenizer) if pretrained is None else _pretrained_config(recipe, pretrained)
     objective = recipe.objective or default_objective(recipe, config, corpus.kind)
-    context = min(recipe.seq_len, getattr(config, "max_seq_len", None) or recipe.seq_len)
+    seq_len = min(recipe.seq_len, getattr(config, "max_seq_len", None) or recipe.seq_len)
     precision = choose_precision(recipe.precision, device)
-    resolved = replace(recipe, objective=objective, seq_len=context, precision=precision)
+    resolved = replace(recipe, objective=objective, seq_len=seq_len, precision=precision)
     return RunSetup(resolved, config, tokenizer, None if pretrained is None else pretrained.target_tokenizer)
 
 
@@ -87,7 +87,7 @@ def train_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizer:
 
 
 def build_model(setup: RunSetup, pretrained: PretrainedModel | None = None) -> Model:
-    """Build the model with seeded random weights, or with the weights of `origin`."""
+    """Build the model with seeded random weights, or with the weights of `pretrained`."""
     model = build(setup.config, seed=setup.recipe.seed)
     if pretrained is not None:
         model.load_state_dict(pretrained.model.state_dict())
@@ -154,10 +154,11 @@ def special_ids(tokenizer: Tokenizer) -> SpecialTokensConfig:
 
 def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
     name = f"{recipe.model_kind}-{recipe.preset}"
-    changes: dict[str, Any] = {"vocabulary": len(tokenizer), "special": settings.to_plain(special_ids(tokenizer))}
-    context = getattr(preset(name), "max_seq_len", None)
-    if context is not None:
-        changes["context"] = max(context, recipe.seq_len)
+    special = settings.to_plain(special_ids(tokenizer))
+    changes: dict[str, Any] = {"vocab_size": len(tokenizer), "special_tokens": special}
+    max_seq_len = getattr(preset(name), "max_seq_len", None)
+    if max_seq_len is not None:
+        changes["max_seq_len"] = max(max_seq_len, recipe.seq_len)
     return preset(name, **changes | dict(recipe.model))
 
 

@@ -1,4 +1,4 @@
-"""Event sinks: callables that receive every training event, e.g. for TensorBoard.
+"""Event sinks: TensorBoard, or your own callable that receives every training event.
 
     def report(event):
         if isinstance(event, peasy.training.event.TrainStep):
@@ -36,7 +36,7 @@ class TensorBoardSink:
             self._writer = self._open_writer(event.step + 1)
         assert self._writer is not None, "the first event is Started"
         if isinstance(event, TrainStep):
-            for name, value in (("loss", event.loss), ("lr", event.lr), ("tokens per second", event.rate)):
+            for name, value in (("loss", event.loss), ("lr", event.lr), ("tokens per second", event.tokens_per_second)):
                 self._writer.add_scalar(name, value, event.step)
         elif isinstance(event, Validated):
             self._writer.add_scalar("validation loss", event.loss, event.step)

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 _LAZY_EXPORTS = {
     "Diagnosis": "peasy.verification.implementation.diagnosis",
+    "DivergencePoint": "peasy.verification.verdict",
     "Equality": "peasy.verification.verdict",
     "Proof": "peasy.verification.verdict",
-    "Where": "peasy.verification.verdict",
     "prove_model": "peasy.verification.equality",
 }
 
-__all__ = ["Diagnosis", "Equality", "Proof", "DivergencePoint", "prove_model"]
+__all__ = ["Diagnosis", "DivergencePoint", "Equality", "Proof", "prove_model"]
 
 
 def __getattr__(name: str) -> Any:

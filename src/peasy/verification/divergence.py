@@ -21,7 +21,7 @@ def first_divergence(
     index: int,
     tolerance: float,
 ) -> DivergencePoint | None:
-    """Return the first step of sequence `index` at which `road` through `other` diverges from the reference."""
+    """Return the first step of sequence `index` where `other_model` on `execution_path` diverges from the reference."""
     reference, recorder = StepRecorder(index), StepRecorder(index)
     uncached(model, sequences, reference)
     execution_path(other_model, sequences, recorder)
@@ -30,18 +30,18 @@ def first_divergence(
         actual_values = actual.get((path, step))
         if actual_values is None:
             continue  # not computed on this path, e.g. a source that was encoded before
-        where = _divergence_of_step(path, step, actual_values, expected_values, tolerance)
-        if where is not None:
-            return where
+        point = _divergence_of_step(path, step, actual_values, expected_values, tolerance)
+        if point is not None:
+            return point
     return None
 
 
 def divergence_of_logits(actual: Tensor, expected: Tensor, tolerance: float) -> DivergencePoint:
     """Return the first token whose logits differ, if no inner step does."""
     if actual.shape != expected.shape:
-        return DivergencePoint("scores", None, "", "logits", None, 0)
+        return DivergencePoint("logits", None, "", "logits", None, 0)
     differs = relative_error(actual, expected).flatten(1).amax(dim=1) > tolerance
-    return DivergencePoint("scores", None, "", "logits", None, int(differs.int().argmax()))
+    return DivergencePoint("logits", None, "", "logits", None, int(differs.int().argmax()))
 
 
 def divergence_of_heads(path: ModulePath, actual: Tensor, expected: Tensor, tolerance: float) -> DivergencePoint | None:

@@ -7,7 +7,7 @@ import torch
 
 from peasy.errors import InvalidInput, PeasyError
 from peasy.models.protocol import Model
-from peasy.verification import paths as roads
+from peasy.verification import paths
 from peasy.verification.divergence import divergence_of_logits, first_divergence, max_relative_error
 from peasy.verification.fused_vs_formula import compare_fused
 from peasy.verification.packed_vs_full import compare_packed
@@ -42,11 +42,11 @@ def prove_model(
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
-    >>> proof = prove_model(build(preset("gpt-tiny"), seed=1), [Text((1, 2, 3, 4)), Text((5, 6))])
+    >>> proof = prove_model(build(preset("gpt-tiny"), seed=1), [TokenSequence((1, 2, 3, 4)), TokenSequence((5, 6))])
     >>> proof.passed, proof["cached = uncached"].verdict
     (True, 'holds')
     """
-    if not sequences or not all(text.ids for text in sequences):
+    if not sequences or not all(sequence.ids for sequence in sequences):
         raise InvalidInput("There are no tokens to check.", hint="Give at least one text; none may be empty.")
     training = model.training
     try:
@@ -55,14 +55,15 @@ def prove_model(
             equalities = tuple(_run_checks(model, sequences, progress))
     finally:
         model.train(training)
-    tokens = sum(len(text.ids) for text in sequences)
-    return Proof(name, model.config.kind, _dtype_name(model), len(sequences), tokens, equalities, tuple(notes))
+    num_tokens = sum(len(sequence.ids) for sequence in sequences)
+    return Proof(name, model.config.kind, _dtype_name(model), len(sequences), num_tokens, equalities, tuple(notes))
 
 
 def _run_checks(model: Model, sequences: Sequence[TokenSequence], progress: Progress | None) -> Iterator[Equality]:
-    inputs = ProofInputs(model, sequences, roads.uncached(model, sequences), tolerance_for(_dtype(model)))
+    inputs = ProofInputs(model, sequences, paths.uncached(model, sequences), tolerance_for(_dtype(model)))
     checks: list[Callable[[ProofInputs], list[Equality]]] = [
-        _check_cached, _check_batched, _check_padded, _check_chunked, _check_fused, _check_packed, _check_exported, _check_saved,
+        _check_cached, _check_batched, _check_padded, _check_chunked,
+        _check_fused, _check_packed, _check_exported, _check_saved,
     ]  # fmt: skip
     for done, check in enumerate(checks):
         if progress is not None:
@@ -74,26 +75,26 @@ def _run_checks(model: Model, sequences: Sequence[TokenSequence], progress: Prog
 
 def _check_cached(inputs: ProofInputs) -> list[Equality]:
     description = "half of the sequence as a prompt, then one token at a time with the KV cache"
-    return [_compare_cached(inputs, "cached = uncached", description, roads.cached)]
+    return [_compare_cached(inputs, "cached = uncached", description, paths.cached)]
 
 
 def _check_chunked(inputs: ProofInputs) -> list[Equality]:
     description = "in chunks of 1, 2, 3, 5, ... tokens with the KV cache"
-    return [_compare_cached(inputs, "whole = in chunks", description, roads.chunked)]
+    return [_compare_cached(inputs, "whole = chunked", description, paths.chunked)]
 
 
 def _check_batched(inputs: ProofInputs) -> list[Equality]:
-    name = "alone = in a batch"
+    name = "single = batched"
     if _no_cache_reason(inputs.model) is None:
         description = "all sequences in one batch, each with its own KV cache"
-        return [_compare(inputs, name, description, roads.varlen_batch)]
-    return [_compare(inputs, name, "all sequences in one padded batch", roads.padded_batch)]
+        return [_compare(inputs, name, description, paths.varlen_batch)]
+    return [_compare(inputs, name, "all sequences in one padded batch", paths.padded_batch)]
 
 
 def _check_padded(inputs: ProofInputs) -> list[Equality]:
-    description = f"{roads.NUM_PADDING_TOKENS} padding tokens before or after a sequence"
-    results = [_compare(inputs, "padded = unpadded", description, roads.padded(side)) for side in ("left", "right")]
-    results += [_compare(inputs, "padded = unpadded", description, roads.padded_batch)]
+    description = f"{paths.NUM_PADDING_TOKENS} padding tokens before or after a sequence"
+    results = [_compare(inputs, "padded = unpadded", description, paths.padded(side)) for side in ("left", "right")]
+    results += [_compare(inputs, "padded = unpadded", description, paths.padded_batch)]
     return [max(results, key=lambda result: (result.verdict == FAILS, result.distance or 0.0))]
 
 
@@ -124,7 +125,7 @@ def _compare_roundtrip(
         reloaded = roundtrip(inputs.model)
     except PeasyError as error:
         return Equality(name, description, NOT_APPLICABLE, reason=" ".join(filter(None, [error.message, error.hint])))
-    return _compare(inputs, name, description, roads.uncached, reloaded)
+    return _compare(inputs, name, description, paths.uncached, reloaded)
 
 
 def _compare_cached(inputs: ProofInputs, name: str, description: str, execution_path: ExecutionPath) -> Equality:
@@ -165,17 +166,17 @@ def _compare(
     vector_distance, vector_worst = max_relative_error(vectors) if vectors else (0.0, 0)
     if max(distance, vector_distance) <= tolerance:
         return Equality(name, description, HOLDS, max(distance, vector_distance), tolerance)
-    why = ""
+    reason = ""
     if distance <= tolerance:
-        distance, worst, why = (
+        distance, worst, reason = (
             vector_distance,
             vector_worst,
             "The token vectors agree, but the pooled vector does not.",
         )
-    where = first_divergence(inputs.model, other_model, execution_path, inputs.sequences, worst, tolerance)
-    if where is None and not why:
-        where = divergence_of_logits(*pairs[worst], tolerance)
-    return Equality(name, description, FAILS, distance, tolerance, why, where, worst)
+    divergence = first_divergence(inputs.model, other_model, execution_path, inputs.sequences, worst, tolerance)
+    if divergence is None and not reason:
+        divergence = divergence_of_logits(*pairs[worst], tolerance)
+    return Equality(name, description, FAILS, distance, tolerance, reason, divergence, worst)
 
 
 def _dtype(model: Model) -> torch.dtype:

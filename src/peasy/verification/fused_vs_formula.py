@@ -37,10 +37,10 @@ class _KernelComparison(StepRecorder):
         self.captured: dict[str, Tensor] = {}
         return Tap(self._record, steps=("value", "weights", "context"), parts=("attention", "cross_attention"))
 
-    def _record(self, seen: Activation) -> None:
-        self.captured[seen.step] = seen.array
-        if seen.step == "context":
-            self._compare(seen.path, self.captured["weights"], self.captured["value"], seen.array)
+    def _record(self, activation: Activation) -> None:
+        self.captured[activation.step] = activation.array
+        if activation.step == "context":
+            self._compare(activation.path, self.captured["weights"], self.captured["value"], activation.array)
             self.captured = {}
 
     def _compare(self, path: ModulePath, weights: Tensor, value: Tensor, context: Tensor) -> None:
@@ -58,12 +58,12 @@ def compare_fused(model: Model, sequences: Sequence[TokenSequence], tolerance: f
     attentions = [module for module in modules if isinstance(module, Attention)]
     if not attentions:
         additive = any(isinstance(module, AdditiveAttention) for module in modules)
-        why = (
+        reason = (
             "Its attention is computed by the formula: there is no fused kernel."
             if additive
             else "It has no attention."
         )
-        return Equality(EQUALITY_NAME, DESCRIPTION, NOT_APPLICABLE, reason=why)
+        return Equality(EQUALITY_NAME, DESCRIPTION, NOT_APPLICABLE, reason=reason)
     paths: list[ExecutionPath] = [uncached, padded_batch]
     paths += [chunked] if any(attention.path.stack == "decoder" for attention in attentions) else []
     comparisons = [
@@ -71,8 +71,8 @@ def compare_fused(model: Model, sequences: Sequence[TokenSequence], tolerance: f
     ]
     worst = max(comparisons, key=lambda comparison: comparison.distance)
     if worst.distance <= tolerance:
-        measures = {"compared": sum(comparison.num_compared for comparison in comparisons)}
-        return Equality(EQUALITY_NAME, DESCRIPTION, HOLDS, worst.distance, tolerance, metrics=measures)
+        metrics = {"num_compared": sum(comparison.num_compared for comparison in comparisons)}
+        return Equality(EQUALITY_NAME, DESCRIPTION, HOLDS, worst.distance, tolerance, metrics=metrics)
     return Equality(
         EQUALITY_NAME, DESCRIPTION, FAILS, worst.distance, tolerance, divergence=worst.divergence, sequence=worst.index
     )

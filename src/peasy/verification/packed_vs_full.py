@@ -19,7 +19,7 @@ from peasy.verification.verdict import FAILS, HOLDS, NOT_APPLICABLE, Equality
 PackedDtype = Literal["float32", "int8"]
 PACKED_EQUALITIES: dict[PackedDtype, tuple[str, str]] = {
     "float32": ("packed float32 = full", "the same float32 weights, packed for this processor"),
-    "int8": ("packed int8 near full", "int8 weights, and int8 activations quantised per row"),
+    "int8": ("packed int8 ≈ full", "int8 weights, and int8 activations quantised per row"),
 }
 
 
@@ -33,8 +33,10 @@ def compare_packed(
     """Compare each packing with the full-precision model, and check its batch invariance."""
     return [
         equality
-        for kind, (name, description) in PACKED_EQUALITIES.items()
-        for equality in _compare_dtype(kind, name, description, model, sequences, reference, tolerance, no_cache_reason)
+        for dtype, (name, description) in PACKED_EQUALITIES.items()
+        for equality in _compare_dtype(
+            dtype, name, description, model, sequences, reference, tolerance, no_cache_reason
+        )
     ]
 
 
@@ -48,12 +50,12 @@ def _compare_dtype(
     tolerance: float,
     no_cache_reason: str | None,
 ) -> Iterator[Equality]:
-    packed, why = _try_pack(model, dtype)
+    packed, reason = _try_pack(model, dtype)
     if packed is None:
-        yield Equality(name, description, NOT_APPLICABLE, reason=why)
+        yield Equality(name, description, NOT_APPLICABLE, reason=reason)
         return
     yield _compare_logits(dtype, name, description, model, packed, sequences, reference, tolerance)
-    yield compare_batch_invariance(f"same bits in any batch, {dtype}", packed, sequences, no_cache_reason)
+    yield compare_batch_invariance(f"batch invariant, {dtype}", packed, sequences, no_cache_reason)
 
 
 def _try_pack(model: Model, dtype: PackedDtype) -> tuple[Model | None, str]:
@@ -78,22 +80,24 @@ def _compare_logits(
     tolerance: float,
 ) -> Equality:
     results = uncached(packed, sequences)
-    measures = logit_metrics(
+    metrics = logit_metrics(
         torch.cat([result.token_outputs for result in results]),
         torch.cat([result.token_outputs for result in reference]),
     )
     allowed, distance = (
-        (tolerance, measures["largest"]) if dtype == "float32" else (INT8_TOLERANCE, measures["relative"])
+        (tolerance, metrics["max_error"]) if dtype == "float32" else (INT8_TOLERANCE, metrics["rms_error"])
     )
     if distance <= allowed:
-        return Equality(name, description, HOLDS, distance, allowed, metrics=measures)
+        return Equality(name, description, HOLDS, distance, allowed, metrics=metrics)
     worst = max(
         range(len(sequences)),
         key=lambda i: float(relative_error(results[i].token_outputs, reference[i].token_outputs).max()),
     )
-    where = first_divergence(model, packed, uncached, sequences, worst, allowed)
-    where = where or divergence_of_logits(results[worst].token_outputs, reference[worst].token_outputs, allowed)
-    return Equality(name, description, FAILS, distance, allowed, "", where, worst, measures)
+    divergence = first_divergence(model, packed, uncached, sequences, worst, allowed)
+    divergence = divergence or divergence_of_logits(
+        results[worst].token_outputs, reference[worst].token_outputs, allowed
+    )
+    return Equality(name, description, FAILS, distance, allowed, "", divergence, worst, metrics)
 
 
 def logit_metrics(actual: Tensor, expected: Tensor) -> dict[str, float]:
@@ -106,11 +110,11 @@ def logit_metrics(actual: Tensor, expected: Tensor) -> dict[str, float]:
     difference, centred = (actual - expected).nan_to_num(0.0), expected - expected.mean(dim=-1, keepdim=True)
     centred = centred.nan_to_num(0.0, 0.0, 0.0)
     kl = (expected.softmax(-1) * (expected.log_softmax(-1) - actual.log_softmax(-1)).nan_to_num(0.0)).sum(-1)
-    relative = float(difference.square().mean().sqrt() / centred.square().mean().sqrt().clamp(min=1e-12))
+    rms_error = float(difference.square().mean().sqrt() / centred.square().mean().sqrt().clamp(min=1e-12))
     return {
-        "largest": float(errors.max()),
-        "mean": float(errors.mean()),
-        "relative": relative if bool(errors.isfinite().all()) else float("inf"),
+        "max_error": float(errors.max()),
+        "mean_error": float(errors.mean()),
+        "rms_error": rms_error if bool(errors.isfinite().all()) else float("inf"),
         "kl": max(float(kl.mean()), 0.0),
         "top-1": float((actual.argmax(-1) == expected.argmax(-1)).double().mean()),
     }
@@ -129,17 +133,17 @@ def compare_batch_invariance(
         return Equality(
             name, description, NOT_APPLICABLE, reason=f"Batch invariance is not guaranteed here. {reason}".strip()
         )
-    expected, differing, worst = [_run_logits(model, [text])[0] for text in sequences], 0, None
-    for order, cut in _batch_orders(len(sequences)):
-        batch_logits = _run_logits(model, [sequences[index] for index in order], cut)
+    expected, num_differing, worst = [_run_logits(model, [sequence])[0] for sequence in sequences], 0, None
+    for order, first_chunk in _batch_orders(len(sequences)):
+        batch_logits = _run_logits(model, [sequences[index] for index in order], first_chunk)
         for index, logits in zip(order, batch_logits, strict=True):
             different = int((logits != expected[index]).sum())
             worst = index if different and worst is None else worst
-            differing += different
-    measures = {"differing": float(differing)}
-    if not differing:
-        return Equality(name, description, HOLDS, 0.0, 0.0, metrics=measures)
-    return Equality(name, description, FAILS, None, 0.0, f"{differing:,} logits differ.", None, worst, measures)
+            num_differing += different
+    metrics = {"num_differing": float(num_differing)}
+    if not num_differing:
+        return Equality(name, description, HOLDS, 0.0, 0.0, metrics=metrics)
+    return Equality(name, description, FAILS, None, 0.0, f"{num_differing:,} logits differ.", None, worst, metrics)
 
 
 def _batch_orders(num_sequences: int) -> Iterator[tuple[list[int], int]]:
@@ -153,11 +157,11 @@ def _batch_orders(num_sequences: int) -> Iterator[tuple[list[int], int]]:
 
 
 def _run_logits(model: Model, sequences: Sequence[TokenSequence], first_chunk: int = 0) -> list[Tensor]:
-    """Return the logits of every token, computed in two chunks with `cut` tokens in the first (0: in one chunk)."""
-    states = [model.new_state(**source_inputs(model, [text])) for text in sequences]
+    """Return the logits of every token, in two chunks with `first_chunk` tokens in the first (0: in one chunk)."""
+    states = [model.new_state(**source_inputs(model, [sequence])) for sequence in sequences]
     chunks: list[list[Tensor]] = [[] for _ in sequences]
     for part in (slice(0, first_chunk), slice(first_chunk, None)):
-        rows = [index for index, text in enumerate(sequences) if text.ids[part]]
+        rows = [index for index, sequence in enumerate(sequences) if sequence.ids[part]]
         if rows:
             batch_logits = model.forward_varlen(
                 [sequences[row].ids[part] for row in rows], [states[row] for row in rows], all_positions=True

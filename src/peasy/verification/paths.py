@@ -53,16 +53,16 @@ class StepRecorder:
         self.padding_masks = {stack: mask[row] for stack, mask in (padding_masks or {}).items() if mask is not None}
         return Tap(self._record, steps=RECORDED_STEPS)
 
-    def _record(self, seen: Activation) -> None:
-        if seen.path.part == "cross_attention" and seen.step in ("key", "value"):
+    def _record(self, activation: Activation) -> None:
+        if activation.path.part == "cross_attention" and activation.step in ("key", "value"):
             return  # keys and values of the source, computed only once
-        array = seen.array[self.row if len(seen.array) > self.row else 0]
-        if self.num_new_tokens is not None and seen.step in ("key", "value"):
+        array = activation.array[self.row if len(activation.array) > self.row else 0]
+        if self.num_new_tokens is not None and activation.step in ("key", "value"):
             array = array[:, -self.num_new_tokens :]
-        if seen.path.stack in self.padding_masks:
-            axis = 1 if seen.step in HEAD_STEPS else 0
-            array = array.index_select(axis, self.padding_masks[seen.path.stack].nonzero()[:, 0])
-        self.steps.setdefault((seen.path, seen.step), []).append(array)
+        if activation.path.stack in self.padding_masks:
+            axis = 1 if activation.step in HEAD_STEPS else 0
+            array = array.index_select(axis, self.padding_masks[activation.path.stack].nonzero()[:, 0])
+        self.steps.setdefault((activation.path, activation.step), []).append(array)
 
     def concatenate(self) -> dict[tuple[ModulePath, str], Tensor]:
         """Return each step for the whole sequence, in the order of the forward pass."""
@@ -78,9 +78,9 @@ def uncached(
     """Run each sequence alone, in one pass without cache: the reference for all other paths."""
     return [
         _forward_single(
-            model, _to_tensor(model, [text.ids]), tap=_tap_for(recorder, index), **source_inputs(model, [text])
+            model, _to_tensor(model, [sequence.ids]), tap=_tap_for(recorder, index), **source_inputs(model, [sequence])
         )
-        for index, text in enumerate(sequences)
+        for index, sequence in enumerate(sequences)
     ]
 
 
@@ -109,10 +109,10 @@ def varlen_batch(
     model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None
 ) -> list[PathResult]:
     """Run all sequences in a variable-length batch as generation does: first half of each, then the rest."""
-    states = [model.new_state(**source_inputs(model, [text])) for text in sequences]
+    states = [model.new_state(**source_inputs(model, [sequence])) for sequence in sequences]
     chunks: list[list[Tensor]] = [[] for _ in sequences]
     for first_half in (True, False):
-        halves = [_half(text.ids, first_half) for text in sequences]
+        halves = [_half(sequence.ids, first_half) for sequence in sequences]
         rows = [index for index, half in enumerate(halves) if half]
         taps = [recorder.make_tap(0, len(halves[row])) if recorder and recorder.index == row else None for row in rows]
         batch_logits = model.forward_varlen(
@@ -126,31 +126,32 @@ def varlen_batch(
 def cached(model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None) -> list[PathResult]:
     """Run with the KV cache: the first half as a prompt, then one token at a time."""
     return [
-        _run_in_chunks(model, text, _prefill_decode_sizes(len(text.ids)), _recorder_for(recorder, i))
-        for i, text in enumerate(sequences)
+        _run_in_chunks(model, sequence, _prefill_decode_sizes(len(sequence.ids)), _recorder_for(recorder, i))
+        for i, sequence in enumerate(sequences)
     ]
 
 
 def chunked(model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None) -> list[PathResult]:
     """Run with the KV cache in chunks of 1, 2, 3, 5, 8, ... tokens."""
     return [
-        _run_in_chunks(model, text, _fibonacci_sizes(len(text.ids)), _recorder_for(recorder, i))
-        for i, text in enumerate(sequences)
+        _run_in_chunks(model, sequence, _fibonacci_sizes(len(sequence.ids)), _recorder_for(recorder, i))
+        for i, sequence in enumerate(sequences)
     ]
 
 
 def padded(side: str) -> ExecutionPath:
     """Return a path that runs each sequence alone with padding on its left or right (and its source's)."""
 
-    def run(model: Model, texts: Sequence[TokenSequence], watch: StepRecorder | None = None) -> list[PathResult]:
+    def run(model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None) -> list[PathResult]:
         results = []
-        for index, text in enumerate(texts):
-            ids, mask = _pad_sequence(model, text.ids, side)
+        for index, sequence in enumerate(sequences):
+            ids, mask = _pad_sequence(model, sequence.ids, side)
             source = {}
-            if text.source_ids is not None:
-                source = dict(zip(("source", "source_padding_mask"), _pad_sequence(model, text.source_ids, side), strict=True))
-            recorder = _recorder_for(watch, index)
-            tap = None if recorder is None else recorder.make_tap(0, padding_masks=_padding_masks(model, mask, source))
+            if sequence.source_ids is not None:
+                source_ids, source_mask = _pad_sequence(model, sequence.source_ids, side)
+                source = {"source": source_ids, "source_padding_mask": source_mask}
+            active = _recorder_for(recorder, index)
+            tap = None if active is None else active.make_tap(0, padding_masks=_padding_masks(model, mask, source))
             outputs, vector = _forward(model, ids, padding_mask=mask, tap=tap, **source)
             results.append(PathResult(outputs[0][mask[0]], None if vector is None else vector[0]))
         return results
@@ -223,7 +224,7 @@ def _to_tensor(model: Model, rows: Sequence[Sequence[int]]) -> Tensor:
 
 def source_inputs(model: Model, sequences: Sequence[TokenSequence]) -> dict[str, Any]:
     """Return the source arguments of an encoder-decoder; empty for other models."""
-    sources = [text.source_ids for text in sequences if text.source_ids is not None]
+    sources = [sequence.source_ids for sequence in sequences if sequence.source_ids is not None]
     if not sources:
         return {}
     ids, mask = pad_sequences(sources)

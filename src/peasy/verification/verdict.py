@@ -20,7 +20,7 @@ class DivergencePoint:
     def summary(self) -> str:
         """Return the point as text.
 
-        >>> DivergencePoint("decoder", 1, "attention", "context", 2, 5).says()
+        >>> DivergencePoint("decoder", 1, "attention", "context", 2, 5).summary()
         'decoder, layer 1, attention, head 2, position 5 (context)'
         """
         names = [self.stack]
@@ -35,7 +35,7 @@ class Equality:
     """One equality between two execution paths: its distance, tolerance and verdict.
 
     `distance` is the largest difference over the largest reference value (at least 1).
-    `measures` are further metrics by name. `why` is the reason if an equality is not applicable or failed.
+    `metrics` are further numbers by name. `reason` is given if an equality is not applicable or failed.
     """
 
     name: str

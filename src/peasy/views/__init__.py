@@ -26,6 +26,22 @@ from peasy.views.document import (
 )
 
 __all__ = [
-    "Arithmetic", "Node", "CacheFigure", "Cell", "Curves", "Diagram", "Document", "Formula", "Heading", "Links", "Maps",
-    "Matrix", "Paragraph", "DocumentPart", "Plane", "Rows", "Table", "Vectors",
-]  # fmt: skip
+    "Arithmetic",
+    "CacheFigure",
+    "Cell",
+    "Curves",
+    "Diagram",
+    "Document",
+    "DocumentPart",
+    "Formula",
+    "Heading",
+    "Links",
+    "Maps",
+    "Matrix",
+    "Node",
+    "Paragraph",
+    "Plane",
+    "Rows",
+    "Table",
+    "Vectors",
+]

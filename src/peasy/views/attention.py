@@ -96,11 +96,12 @@ def attention_maps(
         values, rows = merge_words(values, queries, keys, positions)
         columns = keys.words
     single = (len(rows), len(columns)) == (len(positions), len(keys))  # one token per cell
+    explainable = single and not value_weighted
     return Maps(
         "Attention weight times norm of the value" if value_weighted else "Attention weights",
         values, rows, columns, tuple(map(str, layers)), tuple(map(str, heads)),
         description=_capture_notes(record, captures), selected=_selected_map(values, layers, heads, layer, head),
-        vectors=_query_key_vectors(record, captures, layers, heads, positions) if single and not value_weighted else None,
+        vectors=_query_key_vectors(record, captures, layers, heads, positions) if explainable else None,
         command="" if value_weighted else _head_command(record, captures[0].path),
     )  # fmt: skip
 
@@ -212,7 +213,8 @@ def tiled_maps(record: TiledAttention, overview: AttentionOverview) -> Maps:
     return Maps(
         "Attention weight times norm of the value" if overview.value_weighted else "Attention weights", tiles[None],
         record.tokens.pieces, record.tokens.pieces, (str(overview.path.layer),), tuple(map(str, overview.heads)),
-        tile_size=overview.tile, reduction=overview.reduction, exact_rows=exact, description=_attention_notes([info] if info else []),
+        tile_size=overview.tile, reduction=overview.reduction, exact_rows=exact,
+        description=_attention_notes([info] if info else []),
     )  # fmt: skip
 
 

@@ -8,10 +8,10 @@ from peasy.views.document import Document, Paragraph, Table
 
 @dataclass(frozen=True)
 class BeamNode:
-    """Node of the beam search tree: one token; `parent` is the index of the previous branch, -1 at the root.
+    """Node of the beam search tree: one token; `parent` is the index of the previous node, -1 at the root.
 
-    `chance` is the probability of the token, `logprob` the log-probability of the whole prefix. `fate`: went on,
-    dropped, ended; a finished hypothesis has a `rank`. `best`: part of the best hypothesis.
+    `probability` is that of the token, `logprob` the log-probability of the whole prefix. `status`: extended, pruned or
+    finished; a finished hypothesis has a `rank`. `is_best`: part of the best hypothesis.
     """
 
     parent: int

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Matrix, Paragraph, Table
 from peasy.worked.checking import CheckedCell, CheckedExample, CheckedTable
 
-VERDICT_SIGNS = {"wrong": "✗", "follows": "→", "cut": "…", "blank": "?"}
+VERDICT_SIGNS = {"wrong": "✗", "follows": "→", "truncated": "…", "blank": "?"}
 """Mark after each cell that is not right, so that colour is not the only sign."""
 
 LEGEND = "✗ wrong · → follows from an earlier mistake · … truncated instead of rounded · ? blank"
@@ -24,9 +24,9 @@ def check_document(title: str, parts: Sequence[CheckedExample], ignored: Sequenc
     if ignored:
         captions = ", ".join(f'"{caption}"' for caption in ignored if caption) or "tables without a caption"
         shown.append(Paragraph(f"Not checked, because the caption names no step of attention: {captions}.", "note"))
-    taken = list(dict.fromkeys(name for part in parts for name in part.unverified))
-    if taken:
-        note = f"{', '.join(taken)}: taken as given, because its inputs are not in the file."
+    unverified = list(dict.fromkeys(name for part in parts for name in part.unverified))
+    if unverified:
+        note = f"{', '.join(unverified)}: taken as given, because its inputs are not in the file."
         shown.append(
             Paragraph(" ".join([note, *([MISSING_SCALE_HINT] if any(map(_lacks_d_k, parts)) else [])]), "note")
         )
@@ -52,14 +52,14 @@ def verdict_sentence(parts: Sequence[CheckedExample]) -> str:
     """
     count = {name: sum(part.count(name) for part in parts) for name in ("right", *VERDICT_SIGNS)}
     rows = sum(len({(row.table, row.description, row.row) for row in part.rows}) for part in parts)
-    checked = sum(count[name] for name in ("right", "wrong", "follows", "cut"))
+    checked = sum(count[name] for name in ("right", "wrong", "follows", "truncated"))
     if not checked and not rows:
         if count["blank"]:
             return f"Nothing to check yet: {_pluralize(count['blank'], 'cell')} blank."
         return "Nothing could be checked: no table can be calculated from another one."
     kinds = [
-        (count["wrong"], "wrong"), (count["follows"], "right after an earlier mistake"),
-        (count["cut"], "truncated instead of rounded"),
+        (count["wrong"], "wrong"), (count["follows"], "consistent with an earlier mistake"),
+        (count["truncated"], "truncated instead of rounded"),
     ]  # fmt: skip
     problems = [f"{number} {'is' if number == 1 else 'are'} {what}" for number, what in kinds if number]
     problems += [f"{_pluralize(rows, 'row')} {'does' if rows == 1 else 'do'} not hold"] if rows else []
@@ -75,26 +75,26 @@ def _lacks_d_k(part: CheckedExample) -> bool:
 def _findings(part: CheckedExample) -> Iterator[DocumentPart]:
     cells = [cell for cell in part.cells if cell.verdict != "right"]
     if cells:
-        columns = ("table", "row", "column", "written", "right", "verdict", "why")
+        columns = ("table", "row", "column", "written", "expected", "verdict", "reason")
         yield Table(columns, tuple(_cell_row(cell) for cell in cells), title="Cells")
     if part.rows:
-        rows = tuple((row.table, row.row, row.finding, row.why) for row in part.rows)
-        yield Table(("table", "row", "finding", "why"), rows, title="Rows")
+        rows = tuple((row.table, row.row, row.finding, row.reason) for row in part.rows)
+        yield Table(("table", "row", "finding", "reason"), rows, title="Rows")
 
 
 def _cell_row(cell: CheckedCell) -> tuple[str, ...]:
-    return (cell.table, cell.row, cell.column, cell.written, format_expected(cell), cell.verdict, cell.why)
+    return (cell.table, cell.row, cell.column, cell.written, format_expected(cell), cell.verdict, cell.reason)
 
 
 def format_expected(cell: CheckedCell) -> str:
-    """Return the right value, with the decimals of the written one, in percent where it is in percent."""
-    if cell.right is None:
+    """Return the expected value, with the decimals of the written one, in percent where it is in percent."""
+    if cell.expected is None:
         return "unknown"
-    if isinstance(cell.right, str):
-        return cell.right
+    if isinstance(cell.expected, str):
+        return cell.expected
     if "%" in cell.written and cell.decimals is not None:
-        return f"{100 * cell.right:.{max(cell.decimals - 2, 0)}f} %"
-    return f"{cell.right:.4f}" if cell.decimals is None else f"{cell.right:.{max(cell.decimals, 0)}f}"
+        return f"{100 * cell.expected:.{max(cell.decimals - 2, 0)}f} %"
+    return f"{cell.expected:.4f}" if cell.decimals is None else f"{cell.expected:.{max(cell.decimals, 0)}f}"
 
 
 def _matrix(table: CheckedTable) -> Matrix:
@@ -102,7 +102,7 @@ def _matrix(table: CheckedTable) -> Matrix:
         (row, column)
         for row, verdicts in enumerate(table.verdicts)
         for column, verdict in enumerate(verdicts)
-        if verdict in ("wrong", "follows", "cut")
+        if verdict in ("wrong", "follows", "truncated")
     }
     values = tuple(
         tuple(f"{text} {VERDICT_SIGNS.get(verdict, '')}".strip() for text, verdict in zip(texts, verdicts, strict=True))
@@ -111,9 +111,9 @@ def _matrix(table: CheckedTable) -> Matrix:
 
     def explain(row: int, column: int) -> Arithmetic:
         where = f"{table.name}, row {table.rows[row]}, column {table.columns[column]}: {table.written[row][column]}"
-        verdict, why = table.verdicts[row][column], table.reasons[row][column]
+        verdict, reason = table.verdicts[row][column], table.reasons[row][column]
         return Arithmetic(
-            where, (f"{verdict}: {why}" if why else "This cell cannot be calculated from the given tables.",)
+            where, (f"{verdict}: {reason}" if reason else "This cell cannot be calculated from the given tables.",)
         )
 
     return Matrix(

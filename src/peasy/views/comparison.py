@@ -8,7 +8,7 @@ from peasy.views.run import format_duration
 
 @dataclass(frozen=True)
 class ComparedModel:
-    """Trained model in a comparison. `measures` are (name, value, is percentage); curve is (seconds, y)."""
+    """Trained model in a comparison. `metrics` are (name, value, is percentage); `curve` is (seconds, y)."""
 
     kind: str
     run: str
@@ -21,7 +21,7 @@ class ComparedModel:
 
 @dataclass(frozen=True)
 class ComparisonFacts:
-    """Models of a comparison, ranked by `measure`, the best first."""
+    """Models of a comparison, ranked by `metric`, the best first."""
 
     data: str
     budget: str
@@ -32,7 +32,7 @@ class ComparisonFacts:
 
     @property
     def curve_metric(self) -> str:
-        """Metric of the curves: `measure` if it is known during training, else the loss."""
+        """Metric of the curves: `metric` if it is known during training, else the loss."""
         return self.metric if self.metric == "bits per byte" else "loss"
 
 

@@ -114,7 +114,7 @@ class Curves:
 class Node:
     """Node of an architecture diagram: name, description, size, and the nodes inside it, first to last.
 
-    `times` identical nodes are stacked and drawn once.
+    `repeat` identical nodes are stacked and drawn once.
     """
 
     name: str
@@ -170,9 +170,10 @@ class Maps:
     """Grid of heat maps of one shape, one of them selected: layers by heads, or one head over checkpoints.
 
     `values` is [down, across, row, column]; NaN is an empty cell (a masked key). `rows` and `columns` are token labels,
-    `down` and `across` label the maps. If `tile` is above 1, each cell of `values` covers tile x tile tokens, `reduced`
-    by "mean" or "max", and `exact` may hold some rows at full resolution. With `vectors`, a cell can be expanded to its
-    arithmetic; without them, `command` is the start of a command line that shows it.
+    `down` and `across` label the maps. If `tile_size` is above 1, each cell of `values` covers a square of tokens with
+    that side, reduced by `reduction` ("mean" or "max"), and `exact_rows` may hold some rows at full resolution. With
+    `vectors`, a cell can be expanded to its arithmetic; without them, `command` is the start of a command line that
+    shows it.
     """
 
     title: str
@@ -209,7 +210,7 @@ class Links:
     """Bipartite graph of two token sequences, lines drawn by weight: `weights` is [left, right].
 
     With `ribbons`, each side is a row of words and links are bands (an alignment); otherwise each side is a column (as
-    in BertViz). `known` are (left, right) pairs of a reference alignment.
+    in BertViz). `gold` are (left, right) pairs of a reference alignment.
     """
 
     title: str
@@ -224,7 +225,7 @@ class Links:
     gold: tuple[tuple[int, int], ...] = ()
 
     def strongest(self, limit: int) -> list[tuple[int, int, float]]:
-        """Return (left, right, weight) of links with at least weight `least`, the strongest first."""
+        """Return (left, right, weight) of links with at least `min_weight`, the strongest first."""
         import numpy as np  # only here: --help must not import NumPy
 
         weights = np.nan_to_num(np.asarray(self.weights, dtype=float))

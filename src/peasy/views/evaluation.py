@@ -7,7 +7,7 @@ from peasy.views.document import Cell, Document, DocumentPart, Heading, Paragrap
 
 @dataclass(frozen=True)
 class EvaluationMetric:
-    """Metric: name, value and description; `share`: a fraction of 1, shown in percent."""
+    """Metric: name, value and description; `is_fraction`: a fraction of 1, shown in percent."""
 
     name: str
     value: float
@@ -17,7 +17,7 @@ class EvaluationMetric:
 
 @dataclass(frozen=True)
 class EvaluationFacts:
-    """Results of an evaluation. `categories` are (name, correct, count); `wrong` (source, reference, output)."""
+    """Results of an evaluation. `categories` are (name, correct, count); `errors` are (source, reference, output)."""
 
     model: str
     data: str

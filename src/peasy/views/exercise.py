@@ -37,6 +37,6 @@ def _table(exercise: Exercise, step: WorkedStep, filled: bool, decimals: int) ->
     matrix = step_matrix(exercise.worked, step, decimals, shaded=False)
     blank = tuple(tuple(None for _ in step.columns) for _ in step.rows)
     return Matrix(
-        worksheet_caption(step), as_cells(step.values) if filled else blank, matrix.rows, matrix.columns, matrix.row_axis,
-        matrix.column_axis, matrix.tex, matrix.description, explain=matrix.explain if filled else None,
+        worksheet_caption(step), as_cells(step.values) if filled else blank, matrix.rows, matrix.columns,
+        matrix.row_axis, matrix.column_axis, matrix.tex, matrix.description, explain=matrix.explain if filled else None,
     )  # fmt: skip

@@ -44,7 +44,7 @@ class CacheStep:
 
 
 FINISH_REASONS = {
-    "end": "stopped at an end-of-sequence token",
+    "eos": "stopped at an end-of-sequence token",
     "stop": "stopped at a stop string",
     "length": "stopped at the maximum length",
     "error": "failed",

@@ -26,10 +26,10 @@ def short_count(count: int) -> str:
 
 
 def _node(box: Box) -> Node:
-    prefix = "each " if box.times > 1 else ""
+    prefix = "each " if box.repeats > 1 else ""
     note = f"{prefix}{short_count(box.parameters)} · {format_bytes(box.bytes)}" if box.parameters else ""
     name = box.name.replace("_", " ").replace("feedforward", "feed-forward")
-    return Node(name, box.description, note, tuple(map(_node, box.boxes)), box.times)
+    return Node(name, box.description, note, tuple(map(_node, box.boxes)), box.repeats)
 
 
 def _columns(nodes: list[Node]) -> tuple[tuple[Node, ...], ...]:

@@ -7,7 +7,7 @@ from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Pa
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """Training plan: `rows` are (quantity, value, basis); `sums` are (title, lines of arithmetic)."""
+    """Training plan: `rows` are (quantity, value, basis); `formulas` are (title, lines of arithmetic)."""
 
     title: str
     description: str

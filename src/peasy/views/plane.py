@@ -15,8 +15,8 @@ from peasy.worked.solver import WorkedExample
 def word_vectors_plot(worked: WorkedExample) -> Iterator[DocumentPart]:
     """Yield the plot of two features if the example names two, with the projection if it names two words."""
     example = worked.example
-    if len(example.plane) == 2 and example.rows is not None:
-        x, y = (find_index(feature, example.features, "feature") for feature in example.plane)
+    if len(example.plot_features) == 2 and example.rows is not None:
+        x, y = (find_index(feature, example.features, "feature") for feature in example.plot_features)
         points = [(token_label(token), row[x], row[y]) for token, row in zip(worked.tokens, example.rows, strict=True)]
         lines: tuple[tuple[float, float, float, float], ...] = ()
         yield Heading("Word vectors")
@@ -27,7 +27,7 @@ def word_vectors_plot(worked: WorkedExample) -> Iterator[DocumentPart]:
             lines = ((moved[1], moved[2], float(foot[x]), float(foot[y])),)
             yield from explanation
         shown = tuple(point for point in points if point[1] or point[2])
-        yield Plane("Words", shown, example.plane[0], example.plane[1], arrows=True, lines=lines)
+        yield Plane("Words", shown, example.plot_features[0], example.plot_features[1], arrows=True, lines=lines)
         left_out = [point[0] for point in points if not (point[1] or point[2])]
         if left_out:
             yield Paragraph(f"At the origin, with neither feature: {', '.join(left_out)}.", "note")

@@ -83,7 +83,8 @@ def diff_document(left: RunFacts, right: RunFacts) -> Document:
     keys = [key for key in {**left.settings, **right.settings} if left.settings.get(key) != right.settings.get(key)]
     rows: list[tuple[Cell, ...]] = [(key, left.settings.get(key, ""), right.settings.get(key, "")) for key in keys]
     for name, value in (("step", lambda run: str(run.step)), ("loss", lambda run: _format_loss(run.loss)),
-                        ("validation loss", lambda run: _format_loss(run.valid)), ("time", lambda run: format_duration(run.elapsed)),
+                        ("validation loss", lambda run: _format_loss(run.validation_loss)),
+                        ("time", lambda run: format_duration(run.elapsed)),
                         ("weights", lambda run: (run.sha256 or "")[:16])):  # fmt: skip
         if value(left) != value(right):
             rows.append((name, value(left), value(right)))

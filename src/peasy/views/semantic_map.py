@@ -9,9 +9,9 @@ _AXES = ("first principal component", "second principal component")
 
 @dataclass(frozen=True)
 class MapPoint:
-    """Point of a semantic map: a text or a word. `near` are its nearest neighbours: (index, cosine), nearest first.
+    """Point of a semantic map: a text or a word. `neighbours` are (index, cosine), nearest first.
 
-    `kind` is sentence, document or word; `owner` the index of the document that contains a sentence.
+    `kind` is sentence, document or word; `document_index` the index of the document that contains a sentence.
     """
 
     name: str

@@ -11,7 +11,8 @@ def tokens_document(encoding: Encoding, name: str, kind: str, vocab_size: int) -
     count, words = len(encoding), len(encoding.word_groups())
     parts: list[DocumentPart] = [
         Paragraph(
-            f"{_pluralize(count, 'token')} for {_pluralize(words, 'word')}, {_pluralize(len(encoding.text), 'character')}."
+            f"{_pluralize(count, 'token')} for {_pluralize(words, 'word')}, "
+            f"{_pluralize(len(encoding.text), 'character')}."
         ),
         Table(
             ("position", "piece", "id", "characters", "word"),

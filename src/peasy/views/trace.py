@@ -87,9 +87,9 @@ def kv_cache_figure(trace: GenerationTrace) -> CacheFigure:
     """KV cache figure: computed and cached tokens per step."""
     computed = sum(step.num_computed for step in trace.steps)
     total = computed + sum(step.num_cached for step in trace.steps)
-    says = f"{computed:,} tokens went through the model; without the cache, it would have been {total:,}."
+    description = f"{computed:,} tokens went through the model; without the cache, it would have been {total:,}."
     steps = tuple((step.num_cached, step.num_computed) for step in trace.steps)
-    return CacheFigure("KV cache, step by step", trace.keys, steps, says)
+    return CacheFigure("KV cache, step by step", trace.keys, steps, description)
 
 
 def _beams(trace: GenerationTrace) -> Table:

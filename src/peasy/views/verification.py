@@ -8,9 +8,9 @@ from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Tab
 
 VERDICT_LABELS = {"holds": "✓ holds", "fails": "✗ fails", NOT_APPLICABLE: "· not applicable"}
 DIVERGENCE_METRICS = {
-    "relative": "relative error",
-    "largest": "largest",
-    "mean": "mean",
+    "rms_error": "RMS error",
+    "max_error": "max error",
+    "mean_error": "mean error",
     "kl": "mean KL",
     "top-1": "same top token",
 }

@@ -165,7 +165,7 @@ def _steps(worked: WorkedExample, decimals: int) -> Iterator[DocumentPart]:
         elif step.base == "scaled" and worked.example.scale is None and worked.example.scoring != "scaled-dot":
             yield Paragraph(step.description)
         else:
-            last = bool(worked.example.until) and step.base == "scores"
+            last = bool(worked.example.last_step) and step.base == "scores"
             yield step_matrix(worked, step, decimals, shaded=True if last else None)
 
 
@@ -190,7 +190,7 @@ def _side_by_side(variants: Sequence[tuple[str, WorkedExample]], decimals: int) 
     if variants:
         yield Heading("Side by side")
     for name, worked in variants:
-        step = worked.step(worked.example.until or "weights")
+        step = worked.step(worked.example.last_step or "weights")
         matrix = step_matrix(worked, step, decimals, shaded=True)
         yield Matrix(
             name, matrix.values, matrix.rows, matrix.columns, matrix.row_axis, matrix.column_axis, matrix.tex,
@@ -211,7 +211,7 @@ def _story_table(story: QueryDescription, decimals: int) -> Table:
     rows = []
     for share in story.shares:
         row: list[Cell] = [token_label(share.token), *([share.score] if with_score else []), share.weight]
-        row.append("masked" if share.hidden else format_percent(share.weight))
+        row.append("masked" if share.masked else format_percent(share.weight))
         row += [_vector(share.value, decimals), _vector(share.contribution, decimals)] if with_value else []
         rows.append(tuple(row))
     if with_value:

@@ -51,7 +51,7 @@ class WrittenTable:
 
     `table` is `X`, `W_Q`, `Q`, `K`, `V`, `scores`, `scaled`, `weights`, `context` ...; cells are text, so that the
     author's decimals are kept. There may be fewer rows than tokens (then `rows` names them), and rows of a wrong
-    length, blank or symbolic ones. `says` is the document's own caption of the table.
+    length, blank or symbolic ones. `description` is the document's own caption of the table.
     """
 
     table: str
@@ -80,8 +80,8 @@ class Example:
 
     `features` label the columns of `x`; `row_dim` and `col_dim` are the axes of `x` for tokens and features.
     With none of `w_q`, `w_k`, `w_v`, the inputs are used as queries, keys and values; with some of them, only
-    their products exist. `until` is the last step to show, `plane` two features to plot, `project` two words, the
-    first projected onto the second.
+    their products exist. `last_step` is the last step to show, `plot_features` two features to plot, `project` two
+    words, the first projected onto the second.
     """
 
     title: str
@@ -111,8 +111,8 @@ class Example:
     causal: bool = False
     window: Window | None = None
     normalise: NormalisationName = "softmax"
-    until: str = ""
-    plane: tuple[str, ...] = ()
+    last_step: str = ""
+    plot_features: tuple[str, ...] = ()
     project: tuple[str, ...] = ()
     variants: tuple[ExampleVariant, ...] = ()
     written: tuple[WrittenTable, ...] = ()

@@ -131,6 +131,7 @@ def _random_matrix(random: Random, rows: int, columns: int, choices: tuple[int, 
 
 
 TOPICS: dict[str, Callable[[Random, int, int], dict[str, Any]]] = {
-    "plain": _plain_topic, "masked": _masked_topic, "cosine": _cosine_topic, "two-heads": _two_heads_topic, "contexts": _contexts_topic,
+    "plain": _plain_topic, "masked": _masked_topic, "cosine": _cosine_topic, "two-heads": _two_heads_topic,
+    "contexts": _contexts_topic,
 }  # fmt: skip
 """Topics that can be practised, with the function that draws their numbers."""

@@ -116,9 +116,11 @@ def solve(example: Example) -> WorkedExample:
         )
     steps = tuple(_label_steps(example, numbered))
     names = [step.base for step in steps]
-    if example.until and example.until not in names:
-        raise InvalidInput(f'until = "{example.until}" is not one of the steps.', hint=f"Steps: {', '.join(names)}.")
-    last = len(names) - names[::-1].index(example.until) if example.until else len(names)
+    if example.last_step and example.last_step not in names:
+        raise InvalidInput(
+            f'last_step = "{example.last_step}" is not one of the steps.', hint=f"Steps: {', '.join(names)}."
+        )
+    last = len(names) - names[::-1].index(example.last_step) if example.last_step else len(names)
     return WorkedExample(example, steps[:last], build_attention_mask(example))
 
 

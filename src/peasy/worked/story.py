@@ -19,8 +19,8 @@ class KeyShare:
     """One key as seen by the query: score, weight, value, and its contribution (weight times value)."""
 
     token: str
-    itself: bool
-    hidden: bool
+    is_self: bool
+    masked: bool
     weight: float
     score: float | None = None
     value: tuple[float, ...] = ()
@@ -74,17 +74,17 @@ def _key_share(worked: WorkedExample, row: int, key: int, head: int) -> KeyShare
     weights, scores = worked.find_values("weights", head), worked.find_values("scores", head)
     value = worked.find_values("value", head)
     assert weights is not None
-    itself = not worked.example.source_tokens and row == key
-    hidden = worked.attention_mask is not None and not worked.attention_mask[row, key]
+    is_self = not worked.example.source_tokens and row == key
+    masked = worked.attention_mask is not None and not worked.attention_mask[row, key]
     weight = float(weights[row, key])
     score = None if scores is None else float(scores[row, key])
     if value is None:
-        return KeyShare(worked.keys[key], itself, hidden, weight, score)
-    return KeyShare(worked.keys[key], itself, hidden, weight, score, _floats(value[key]), _floats(weight * value[key]))
+        return KeyShare(worked.keys[key], is_self, masked, weight, score)
+    return KeyShare(worked.keys[key], is_self, masked, weight, score, _floats(value[key]), _floats(weight * value[key]))
 
 
 def _describe_weights(worked: WorkedExample, row: int, shares: tuple[KeyShare, ...], decimals: int) -> str:
-    visible_shares = [share for share in shares if not share.hidden]
+    visible_shares = [share for share in shares if not share.masked]
     if not visible_shares:
         return f"{_quoted(worked.tokens[row])} attends to nothing: all keys are masked, so its context is zero."
     named, rest = visible_shares, 0.0
@@ -105,7 +105,7 @@ def _describe_weights(worked: WorkedExample, row: int, shares: tuple[KeyShare, .
 
 
 def _describe_masked(worked: WorkedExample, row: int, shares: tuple[KeyShare, ...]) -> list[str]:
-    masked = [share for share in shares if share.hidden]
+    masked = [share for share in shares if share.masked]
     if not masked or len(masked) == len(shares):
         return []
     named = [_key_name(share) for share in masked[:MAX_NAMED_KEYS]]
@@ -144,7 +144,7 @@ def _format_weight(weight: float, as_percent: bool, decimals: int) -> str:
 
 
 def _key_name(share: KeyShare) -> str:
-    return "itself" if share.itself else _quoted(share.token)
+    return "itself" if share.is_self else _quoted(share.token)
 
 
 def _quoted(token: str) -> str:

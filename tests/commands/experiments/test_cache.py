@@ -6,8 +6,8 @@ from peasy.nn.kv_cache import LayerKVCache
 
 
 def test_kv_cache_does_not_change_tokens(decoder):
-    result = cache.run(model=decoder, tokens=24, rounds=1)
-    assert result.numbers["same"], result.verdict
+    result = cache.run(model=decoder, max_tokens=24, repeats=1)
+    assert result.numbers["tokens_equal"], result.verdict
     assert "the same 24 tokens" in result.verdict
     assert result.numbers["bytes_per_token"] == 2 * 2 * 16 * 4  # keys and values, two layers, 16 wide, float32
 
@@ -20,13 +20,13 @@ def test_faulty_cache_changes_verdict(decoder, monkeypatch):
         return keys, values * (0.5 if self.length > 4 and key.shape[2] == 1 else 1.0)
 
     monkeypatch.setattr(LayerKVCache, "extend", lossy_extend)
-    result = cache.run(model=decoder, tokens=6, rounds=1)
+    result = cache.run(model=decoder, max_tokens=6, repeats=1)
     assert not result.holds
     assert "NOT the same" in result.verdict
 
 
-def steps(seconds, without):
-    return [CacheBenchmarkStep(kept, 1, 5, 50, seconds, without, 1e-7) for kept in range(12)]
+def steps(seconds, uncached):
+    return [CacheBenchmarkStep(cached, 1, 5, 50, seconds, uncached, 1e-7) for cached in range(12)]
 
 
 def test_slower_cache_does_not_hold():

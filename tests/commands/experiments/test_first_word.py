@@ -16,11 +16,11 @@ def test_verdict_with_and_without_mask():
 
 def test_attention_sinks_are_reported():
     masked = first_word.compare_masks(load("stories"))
-    rests = {
+    attention = {
         "trained": first_word.FirstTokenAttention({(0, 0): 0.8}, 0.1),
         "untrained": first_word.FirstTokenAttention({(0, 0): 0.1}, 0.1),
     }
-    costs = {"nothing": 1.0, "the first token": 1.5, "the second": 1.1}
-    assert "there is an attention sink" in first_word.conclude(masked, rests, costs, 0).verdict
-    rests["trained"] = rests["untrained"]
-    assert "there is no attention sink" in first_word.conclude(masked, rests, costs, 0).verdict
+    losses = {"none": 1.0, "first": 1.5, "second": 1.1}
+    assert "there is an attention sink" in first_word.conclude(masked, attention, losses, 0).verdict
+    attention["trained"] = attention["untrained"]
+    assert "there is no attention sink" in first_word.conclude(masked, attention, losses, 0).verdict

@@ -8,12 +8,12 @@ def test_head_counts_have_equal_parameters(tmp_path):
     sizes = {model["parameters"] for model in result.numbers.values()}
     assert len(sizes) == 1
     assert set(result.numbers) == {"1", "2"}
-    assert set(result.numbers["2"]["does"]) == {"0.0", "0.1", "1.0", "1.1"}
+    assert set(result.numbers["2"]["attention_shares"]) == {"0.0", "0.1", "1.0", "1.1"}
 
 
 def trained(count, *losses):
-    does = {(0, head): {"itself": 0.5, "the first": head / 4} for head in range(count)}
-    return heads.HeadCountResult(count, 1000, losses, (0.6, 0.6), ((0.0, 5.0), (9.0, losses[0])), 0.5, does)
+    shares = {(0, head): {"same position": 0.5, "first token": head / 4} for head in range(count)}
+    return heads.HeadCountResult(count, 1000, losses, (0.6, 0.6), ((0.0, 5.0), (9.0, losses[0])), 0.5, shares)
 
 
 def concluded(*models):
@@ -32,8 +32,8 @@ def test_verdict_follows_the_numbers():
 def test_heads_are_classified_by_main_target():
     result = concluded(trained(1, 2.0, 2.0), trained(4, 1.5, 1.5))
     table = result.parts[-1]
-    assert table.columns == ("head", "itself", "the first", "most")
-    assert [row[-1] for row in table.rows] == ["itself", "itself", "itself", "the first"]
+    assert table.columns == ("head", "same position", "first token", "most")
+    assert [row[-1] for row in table.rows] == ["same position", "same position", "same position", "first token"]
     assert "of 2 kinds" in result.verdict
 
 

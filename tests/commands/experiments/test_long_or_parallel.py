@@ -8,15 +8,15 @@ def test_short_run_measures_every_architecture(tmp_path):
     assert set(result.numbers) == set(lop.KINDS)
     for kind in result.numbers.values():
         assert set(kind["recall"]) == {6, 8}
-        assert all(rate > 0 for rate in kind["rate"].values())
+        assert all(rate > 0 for rate in kind["tokens_per_second"].values())
     sizes = [kind["parameters"] for name, kind in result.numbers.items() if name != "n-gram"]
     assert max(sizes) < 1.5 * min(sizes)
     assert not result.holds  # two steps are too few for any recall
 
 
-def kind(recall, rate, more=1e-3):
+def kind(recall, rate, seconds=1e-3):
     recalled = dict(zip((6, 48), recall, strict=True))
-    return lop.ArchitectureResult(1000, recalled, 0.9, 2, {32: 1e5, 512: rate}, {32: 1e-3, 512: more})
+    return lop.ArchitectureResult(1000, recalled, 0.9, 2, {32: 1e5, 512: rate}, {32: 1e-3, 512: seconds})
 
 
 def concluded(ours, rnn):
@@ -33,7 +33,7 @@ def test_verdict_follows_the_numbers():
 
 
 def test_verdict_reports_where_the_rnn_is_better():
-    result = concluded(kind((1.0, 1.0), 9e4, more=5e-3), kind((1.0, 1.0), 3e4))
+    result = concluded(kind((1.0, 1.0), 9e4, seconds=5e-3), kind((1.0, 1.0), 3e4))
     assert "in generation the RNN is cheaper" in result.verdict
     assert "the RNN recalls as far" in result.verdict
 

@@ -12,7 +12,7 @@ def test_built_in_translators_align():
     numbers = order.run(pairs=4, steps=0).numbers
     assert set(numbers["translators"]) == {"locales-fr", "locales-fr-2015"}
     for translator in numbers["translators"].values():
-        assert translator["error"]["date"] < numbers["ruler"]["date"]
+        assert translator["error"]["date"] < numbers["diagonal_baseline"]["date"]
         assert min(translator["exact"].values()) >= 0.75
 
 
@@ -65,11 +65,11 @@ def test_without_attention_only_the_state_depends_on_the_source():
 
     ids = torch.tensor([[1, 2, 3]])
     sources = torch.tensor([[5, 6, 7]]), torch.tensor([[8, 9, 10]])
-    for attends in (True, False):
-        model = build(preset("rnn-translator-tiny", vocabulary=16, d_model=8, attends=attends), seed=1)
+    for use_attention in (True, False):
+        model = build(preset("rnn-translator-tiny", vocab_size=16, d_model=8, use_attention=use_attention), seed=1)
         torch.nn.init.zeros_(model.bridge.weight)
         logits = [model(ids, source=source) for source in sources]
-        assert torch.equal(*logits) is not attends
+        assert torch.equal(*logits) is not use_attention
 
 
 def test_validation_dates_are_not_in_training():

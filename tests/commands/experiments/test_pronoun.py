@@ -12,22 +12,22 @@ def stories():
     return load("stories")
 
 
-def carried(left=0.5, control=1.0, whole=1.0):
-    shares = {"whole": whole, "left": left, "control": control}
-    return pronoun.HeadAblation(((1, 0),), shares, dict.fromkeys(shares, 1.2), (), 9)
+def ablation(ablated=0.5, control=1.0, none=1.0):
+    accuracy = {"none": none, "ablated": ablated, "control": control}
+    return pronoun.HeadAblation(((1, 0),), accuracy, dict.fromkeys(accuracy, 1.2), (), 9)
 
 
-def concluded(stories, heads, learned=()):
+def concluded(stories, heads, checkpoints=()):
     weights = {(0, 0): (0.1, 0.1), (1, 0): (0.9, 0.1)}
-    return pronoun.conclude(pronoun.pronoun_attention(stories), weights, heads, learned, 8, 0)
+    return pronoun.conclude(pronoun.pronoun_attention(stories), weights, heads, checkpoints, 8, 0)
 
 
 def test_ablation_finds_responsible_heads(stories):
     result = pronoun.run(model=stories, probes=24, search_probes=16, steps=0)
     assert result.holds, result.verdict
-    right = result.numbers["carried"]["right"]
-    assert right["whole"] > 0.9 > 0.7 > right["left"]
-    assert right["control"] > 0.85
+    accuracy = result.numbers["ablation"]["accuracy"]
+    assert accuracy["none"] > 0.9 > 0.7 > accuracy["ablated"]
+    assert accuracy["control"] > 0.85
 
 
 def test_untrained_model_changes_verdict(stories):
@@ -37,15 +37,15 @@ def test_untrained_model_changes_verdict(stories):
 
 
 def test_verdict_follows_the_numbers(stories):
-    assert concluded(stories, carried()).holds
-    assert not concluded(stories, carried(left=0.95)).holds
-    assert not concluded(stories, carried(control=0.55)).holds
+    assert concluded(stories, ablation()).holds
+    assert not concluded(stories, ablation(ablated=0.95)).holds
+    assert not concluded(stories, ablation(control=0.55)).holds
 
 
 def test_training_without_improvement_changes_verdict(stories):
     first, last = pronoun.CheckpointResult(100, 0.5, 0.1, 0.1), pronoun.CheckpointResult(900, 0.95, 0.8, 0.1)
-    assert "is learned from examples" in concluded(stories, carried(), [first, last]).verdict
-    assert not concluded(stories, carried(), [last, first]).holds
+    assert "is learned from examples" in concluded(stories, ablation(), [first, last]).verdict
+    assert not concluded(stories, ablation(), [last, first]).holds
 
 
 def test_search_stops_at_chance_or_half_of_the_heads():
@@ -58,6 +58,8 @@ def test_search_stops_at_chance_or_half_of_the_heads():
 
 
 def test_checkpoints_of_a_short_training(tmp_path):
-    moments = pronoun.train_from_scratch(0, 8, pronoun.pronoun_stories(4, 0), pronoun.ignore_status)
-    assert [moment.stories for moment in moments] == sorted(moment.stories for moment in moments)
-    assert moments
+    checkpoints = pronoun.train_from_scratch(0, 8, pronoun.pronoun_stories(4, 0), pronoun.ignore_status)
+    assert [checkpoint.stories for checkpoint in checkpoints] == sorted(
+        checkpoint.stories for checkpoint in checkpoints
+    )
+    assert checkpoints

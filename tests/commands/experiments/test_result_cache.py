@@ -14,22 +14,22 @@ from peasy.views.document import CacheFigure, Curves, Diagram, Links, Maps, Matr
 
 
 @pytest.fixture
-def finding():
+def result():
     parts = (
         Table(("a", "b"), (("x", 1.5), ("y", None)), "T"),
         Curves("C", (("one", ((0.0, 1.0), (1.0, float("inf")))),), "step", "loss"),
         Matrix("M", ((0.25, "–"),), ("r",), ("c", "d"), shaded=True, marks=frozenset({(0, 1)})),
-        Paragraph("said", "note"),
+        Paragraph("a note", "note"),
     )
     return ExperimentResult("matrix-form", "Why?", parts, "It is so.", True, "Not always.", {"n": 1.5}, 7)
 
 
-def test_result_roundtrip(finding):
-    result_cache.save_result(finding)
-    found, when = result_cache.load_result("matrix-form")
-    assert found == finding
-    assert found.document() == finding.document()
-    assert when > 1.6e9
+def test_result_roundtrip(result):
+    result_cache.save_result(result)
+    loaded, saved_at = result_cache.load_result("matrix-form")
+    assert loaded == result
+    assert loaded.document() == result.document()
+    assert saved_at > 1.6e9
 
 
 PICTURES = (
@@ -42,37 +42,37 @@ PICTURES = (
 
 
 @pytest.mark.parametrize("part", PICTURES, ids=lambda part: type(part).__name__)
-def test_figures_roundtrip(finding, part):
-    whole = replace(finding, parts=(part,))
+def test_figures_roundtrip(result, part):
+    whole = replace(result, parts=(part,))
     result_cache.save_result(whole)
-    found, _ = result_cache.load_result("matrix-form")
-    assert html.draw(found.document()) == html.draw(whole.document())
+    loaded, _ = result_cache.load_result("matrix-form")
+    assert html.draw(loaded.document()) == html.draw(whole.document())
 
 
 @pytest.mark.parametrize("name", ["first-word"])
 def test_real_experiment_roundtrip(name):
-    found = experiment(name, keep=True)
+    loaded = experiment(name, store=True)
     again, _ = result_cache.load_result(name)
-    assert text.draw(again.document()) == text.draw(found.document())
+    assert text.draw(again.document()) == text.draw(loaded.document())
 
 
-def test_torn_or_foreign_files_are_ignored(finding):
+def test_torn_or_foreign_files_are_ignored(result):
     assert result_cache.load_result("matrix-form") is None
-    path = result_cache.save_result(finding)
+    path = result_cache.save_result(result)
     path.write_text(path.read_text()[:-40])
     assert result_cache.load_result("matrix-form") is None
-    path.write_text('{"form": 0}')
+    path.write_text('{"format_version": 0}')
     assert result_cache.load_result("matrix-form") is None
 
 
-def test_results_are_saved_only_with_keep():
+def test_results_are_saved_only_with_store():
     experiment("matrix-form", tokens=8)
     assert result_cache.load_result("matrix-form") is None
-    found = experiment("matrix-form", tokens=8, keep=True)
-    assert result_cache.load_result("matrix-form")[0].numbers == found.numbers
+    loaded = experiment("matrix-form", tokens=8, store=True)
+    assert result_cache.load_result("matrix-form")[0].numbers == loaded.numbers
 
 
 def test_unwritable_home_does_not_fail_the_experiment(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PEASY_HOME", str(tmp_path / "file"))
-    assert experiment("matrix-form", tokens=8, keep=True).verdict
+    assert experiment("matrix-form", tokens=8, store=True).verdict

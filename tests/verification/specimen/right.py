@@ -44,21 +44,21 @@ def additive_mask(q, k, v, mask=None):
     return torch.softmax(scores if mask is None else scores + mask, dim=-1) @ v
 
 
-def true_is_hidden(q, k, v, mask=None):
+def true_is_masked(q, k, v, mask=None):
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     if mask is not None:
         scores.masked_fill_(mask, float("-inf"))
     return torch.softmax(scores, dim=-1) @ v
 
 
-def ones_are_seen(q, k, v, mask):
+def ones_attend(q, k, v, mask):
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + (1.0 - mask) * -1e9
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights = powers / powers.sum(axis=-1, keepdims=True)
     return weights @ v, weights
 
 
-def renormalised(q, k, v, mask=None):
+def masked_then_renormalised(q, k, v, mask=None):
     weights = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), dim=-1)
     if mask is not None:
         weights = weights * mask
@@ -66,13 +66,13 @@ def renormalised(q, k, v, mask=None):
     return weights @ v
 
 
-def causal_from_the_end(q, k, v, past_k=None, past_v=None, causal=True):
+def causal_bottom_right(q, k, v, past_k=None, past_v=None, causal=True):
     if past_k is not None:
         k, v = torch.cat([past_k, k], dim=-2), torch.cat([past_v, v], dim=-2)
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     if causal:
-        back = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).tril(k.size(-2) - q.size(-2))
-        scores = scores.masked_fill(~back, float("-inf"))
+        causal_mask = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).tril(k.size(-2) - q.size(-2))
+        scores = scores.masked_fill(~causal_mask, float("-inf"))
     return scores.softmax(-1) @ v
 
 
@@ -97,7 +97,7 @@ class FromScratch(nn.Module):
     def forward(self, x):
         B, T, C = x.size()
         q, k, v = self.c_attn(x).split(C, dim=2)
-        q, k, v = (each.view(B, T, self.n_head, C // self.n_head).transpose(1, 2) for each in (q, k, v))
+        q, k, v = (x.view(B, T, self.n_head, C // self.n_head).transpose(1, 2) for x in (q, k, v))
         att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
         att = F.softmax(att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf")), dim=-1)
         y = (self.attn_dropout(att) @ v).transpose(1, 2).contiguous().view(B, T, C)
@@ -132,9 +132,9 @@ class Head(nn.Module):
         self.key, self.query, self.value = (nn.Linear(d_model, head_size, bias=False) for _ in range(3))
 
     def forward(self, x):
-        back = torch.tril(torch.ones(x.size(1), x.size(1)))
+        causal_mask = torch.tril(torch.ones(x.size(1), x.size(1)))
         weights = self.query(x) @ self.key(x).transpose(-2, -1) * self.key(x).size(-1) ** -0.5
-        return F.softmax(weights.masked_fill(back == 0, float("-inf")), dim=-1) @ self.value(x)
+        return F.softmax(weights.masked_fill(causal_mask == 0, float("-inf")), dim=-1) @ self.value(x)
 
 
 class HeadsInAList(nn.Module):
@@ -189,14 +189,14 @@ class Odd(nn.Module):
         self.alpha, self.beta, self.gamma = (nn.Linear(d_model, d_model) for _ in range(3))
 
     def forward(self, x):
-        back = torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril()
+        causal_mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril()
         scores = self.alpha(x) @ self.beta(x).transpose(1, 2) / math.sqrt(x.size(-1))
-        return scores.masked_fill(~back, float("-inf")).softmax(-1) @ self.gamma(x)
+        return scores.masked_fill(~causal_mask, float("-inf")).softmax(-1) @ self.gamma(x)
 
 
 RIGHT = [
     F.scaled_dot_product_attention, torch_fused, nn.MultiheadAttention, with_einsum, numpy_loops, grouped,
-    additive_mask, true_is_hidden, ones_are_seen, renormalised, causal_from_the_end,
+    additive_mask, true_is_masked, ones_attend, masked_then_renormalised, causal_bottom_right,
     from_inputs, FromScratch, FourLinears,
     HeadsInAList, BareMatrices, Grouped, TimeFirst, Cached, Odd,
 ]  # fmt: skip

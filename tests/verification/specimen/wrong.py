@@ -58,12 +58,12 @@ def mask_after_softmax(q, k, v, mask=None):
 
 def mask_inverted(q, k, v):
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
-    back = torch.tril(torch.ones(q.size(-2), k.size(-2)))
-    scores = scores.masked_fill(back == 1, -1e9)
+    causal_mask = torch.tril(torch.ones(q.size(-2), k.size(-2)))
+    scores = scores.masked_fill(causal_mask == 1, -1e9)
     return torch.softmax(scores, dim=-1) @ v
 
 
-def mask_inverted_by_its_own_words(q, k, v, mask=None):
+def mask_contradicts_docstring(q, k, v, mask=None):
     """Attention.
 
     mask: boolean, True where a query may attend to a key.
@@ -74,23 +74,23 @@ def mask_inverted_by_its_own_words(q, k, v, mask=None):
     return torch.softmax(scores, dim=-1) @ v
 
 
-def looks_ahead(q, k, v):
+def attends_ahead(q, k, v):
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
-    ahead = torch.triu(torch.ones(q.size(-2), k.size(-2), dtype=torch.bool))
-    return torch.softmax(scores.masked_fill(~ahead, float("-inf")), dim=-1) @ v
+    future = torch.triu(torch.ones(q.size(-2), k.size(-2), dtype=torch.bool))
+    return torch.softmax(scores.masked_fill(~future, float("-inf")), dim=-1) @ v
 
 
-def causal_sees_next(q, k, v):
+def causal_attends_to_next(q, k, v):
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
-    hidden = torch.triu(torch.ones(q.size(-2), k.size(-2), dtype=torch.bool), diagonal=2)
-    return torch.softmax(scores.masked_fill(hidden, float("-inf")), dim=-1) @ v
+    masked = torch.triu(torch.ones(q.size(-2), k.size(-2), dtype=torch.bool), diagonal=2)
+    return torch.softmax(scores.masked_fill(masked, float("-inf")), dim=-1) @ v
 
 
-def causal_misses_itself(q, k, v, causal=False):
+def causal_masks_itself(q, k, v, causal=False):
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
     if causal:
-        hidden = torch.triu(torch.ones(q.size(-2), k.size(-2), dtype=torch.bool), diagonal=0)
-        scores = scores.masked_fill(hidden, float("-inf"))
+        masked = torch.triu(torch.ones(q.size(-2), k.size(-2), dtype=torch.bool), diagonal=0)
+        scores = scores.masked_fill(masked, float("-inf"))
     return torch.softmax(scores, dim=-1) @ v
 
 
@@ -98,8 +98,8 @@ def causal_top_left(q, k, v, past_k=None, past_v=None):
     if past_k is not None:
         k, v = torch.cat([past_k, k], dim=-2), torch.cat([past_v, v], dim=-2)
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
-    back = torch.tril(torch.ones(q.size(-2), k.size(-2), dtype=torch.bool))
-    return torch.softmax(scores.masked_fill(~back, float("-inf")), dim=-1) @ v
+    causal_mask = torch.tril(torch.ones(q.size(-2), k.size(-2), dtype=torch.bool))
+    return torch.softmax(scores.masked_fill(~causal_mask, float("-inf")), dim=-1) @ v
 
 
 def cache_not_used(q, k, v, past_k=None, past_v=None):
@@ -182,9 +182,9 @@ class DropoutOn(nn.Module):
         return F.dropout(weights, self.p) @ self.W_v(x)
 
 
-def rotate(x, places):
+def rotate(x, positions):
     half = x.size(-1) // 2
-    angle = places[:, None] * 10_000.0 ** (-torch.arange(half) / half)
+    angle = positions[:, None] * 10_000.0 ** (-torch.arange(half) / half)
     left, right = x[..., :half], x[..., half:]
     return torch.cat([left * angle.cos() - right * angle.sin(), right * angle.cos() + left * angle.sin()], dim=-1)
 
@@ -192,7 +192,7 @@ def rotate(x, places):
 class Cached(nn.Module):
     """Rotary, causal, with a cache; subclasses add the mistakes."""
 
-    shift, corner = True, "end"
+    offset_positions, alignment = True, "end"
 
     def __init__(self, d_model, n_heads):
         super().__init__()
@@ -203,36 +203,38 @@ class Cached(nn.Module):
         b, t, c = x.shape
         q, k, v = (m(x).view(b, t, self.n_heads, -1).transpose(1, 2) for m in (self.wq, self.wk, self.wv))
         past = 0 if cache is None else cache[0].size(2)
-        places = torch.arange(t) + (past if self.shift else 0)
-        q, k = rotate(q, places), rotate(k, places)
+        positions = torch.arange(t) + (past if self.offset_positions else 0)
+        q, k = rotate(q, positions), rotate(k, positions)
         if cache is not None:
             k, v = torch.cat([cache[0], k], dim=2), torch.cat([cache[1], v], dim=2)
-        back = torch.tril(torch.ones(t, past + t, dtype=torch.bool), diagonal=past if self.corner == "end" else 0)
-        weights = (q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))).masked_fill(~back, float("-inf")).softmax(-1)
+        causal_mask = torch.tril(
+            torch.ones(t, past + t, dtype=torch.bool), diagonal=past if self.alignment == "end" else 0
+        )
+        weights = (q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))).masked_fill(~causal_mask, float("-inf")).softmax(-1)
         return self.wo((weights @ v).transpose(1, 2).reshape(b, t, c)), (k, v)
 
 
 class PositionsNotShifted(Cached):
-    shift = False
+    offset_positions = False
 
 
 class TopLeftWithCache(Cached):
-    corner = "start"
+    alignment = "start"
 
 
 WRONG = [
     (no_scale, "no scale"),
-    (scale_by_width, "scale d_k instead of its root"),
+    (scale_by_width, "scale by d_k"),
     (scale_by_model_width, "scale by model width"),
     (scale_multiplied, "scale multiplied"),
     (scale_after_softmax, "scale after softmax"),
     (softmax_over_queries, "softmax over queries"),
     (mask_after_softmax, "mask after softmax"),
     (mask_inverted, "mask inverted"),
-    (mask_inverted_by_its_own_words, "mask inverted"),
-    (looks_ahead, "mask inverted"),
-    (causal_sees_next, "causal sees the next token"),
-    (causal_misses_itself, "causal misses itself"),
+    (mask_contradicts_docstring, "mask inverted"),
+    (attends_ahead, "mask inverted"),
+    (causal_attends_to_next, "causal mask off by one (future)"),
+    (causal_masks_itself, "causal mask off by one (self)"),
     (causal_top_left, "causal top-left with a cache"),
     (TopLeftWithCache, "causal top-left with a cache"),
     (cache_not_used, "cache not used"),
@@ -242,7 +244,7 @@ WRONG = [
     (heads_merged, "heads merged without transpose"),
     (MergedWithoutTranspose, "heads merged without transpose"),
     (SplitByReshape, "heads split by a wrong reshape"),
-    (groups_tiled, "groups shared in the wrong order"),
+    (groups_tiled, "kv heads tiled"),
     (PositionsNotShifted, "positions not shifted with the cache"),
     (dropout_on, "dropout left on"),
     (DropoutOn, "dropout left on"),

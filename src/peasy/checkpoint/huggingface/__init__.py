@@ -8,4 +8,4 @@ from peasy.checkpoint.huggingface.load import HFCheckpoint, load_model, read_fol
 from peasy.checkpoint.huggingface.registry import FAMILIES, detect_family, family_for
 from peasy.checkpoint.huggingface.save import write_folder
 
-__all__ = ["FAMILIES", "HFCheckpoint", "family_for", "load_model", "read_folder", "detect_family", "write_folder"]
+__all__ = ["FAMILIES", "HFCheckpoint", "detect_family", "family_for", "load_model", "read_folder", "write_folder"]

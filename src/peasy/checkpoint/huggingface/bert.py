@@ -1,4 +1,4 @@
-"""BERT and RoBERTa: one weight map; they differ in position offset and names of the LM head.
+"""BERT family of Hugging Face (BERT, RoBERTa, CamemBERT, ...): reads and writes the config, and maps the weights.
 
 XLM-RoBERTa and CamemBERT are RoBERTa under other names; RoBERTa-PreLayerNorm is pre-norm.
 """
@@ -37,7 +37,7 @@ IGNORED_FIELDS = """
 
 @dataclass(frozen=True)
 class BertOptions:
-    """Differences between the families. `offset`: positions start after the padding id. `head_activation`: fixed."""
+    """Differences between the families. `offset_positions`: positions start after the padding id."""
 
     prefix: str
     head_transform: str
@@ -167,9 +167,9 @@ def weight_map(config: EncoderConfig, *, options: BertOptions) -> WeightMap:
                 },
             ),
             *module_rules(options.prefix, "", {"pooler.dense": "pooler", "LayerNorm": "encoder.norm"}),
-            *module_rules("", "head.", {options.head_transform: "transform", options.head_norm: "norm"}),
-            WeightRule(f"{options.head_decoder}.weight", "head.weight"),
-            WeightRule(bias, "head.bias"),
+            *module_rules("", "lm_head.", {options.head_transform: "transform", options.head_norm: "norm"}),
+            WeightRule(f"{options.head_decoder}.weight", "lm_head.weight"),
+            WeightRule(bias, "lm_head.bias"),
         ),
         tied_copies={
             f"{options.head_decoder}.weight": f"{embeddings}word_embeddings.weight",

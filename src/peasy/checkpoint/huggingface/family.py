@@ -98,10 +98,10 @@ class StoredWeights(Mapping[str, Tensor]):
 class ModelFamily:
     """One model family as data.
 
-    `architectures` are its class names in transformers; `called` chooses one for a config if it is not the first.
-    A model without an LM head is stored without the `prefix`.
+    `architectures` are its class names in transformers; `architecture_of` chooses one for a config, by default
+    the first. A model without an LM head is stored without the `prefix`.
 
-    `read` converts a Hugging Face config to peasy's, `write` the reverse.
+    `read_config` converts a Hugging Face config to peasy's, `write_config` the reverse.
     A family supports a model if writing and reading its config gives the same config.
     """
 
@@ -116,14 +116,14 @@ class ModelFamily:
 
 
 def read_special_tokens(fields: ConfigFields, *, decoder_start_field: str | None = None) -> SpecialTokensConfig:
-    """Read the special token ids; `start` is the fallback field for decoder_start_token_id."""
-    padding = fields.integer("pad_token_id", None, minimum=-1)
+    """Read the special token ids; `decoder_start_field` is the fallback field for decoder_start_token_id."""
+    pad = fields.integer("pad_token_id", None, minimum=-1)
     bos = fields.integer("bos_token_id", None, minimum=-1)
     decoder_start = fields.integer("decoder_start_token_id", None, minimum=0)
     if decoder_start is None and decoder_start_field is not None:
         decoder_start = fields.integer(decoder_start_field, None, minimum=0)
     return SpecialTokensConfig(
-        pad=padding if padding != -1 else None,
+        pad=pad if pad != -1 else None,
         bos=bos if bos != -1 else None,
         eos=fields.token_ids("eos_token_id"),
         decoder_start=decoder_start,

@@ -31,7 +31,7 @@ class ConfigFields:
         return self.data.get(name) is not None
 
     def integer(self, name: str, default: Any = _REQUIRED, *, minimum: int = 1, maximum: int = MAX_SIZE) -> Any:
-        """Read an integer between `least` and `most`."""
+        """Read an integer between `minimum` and `maximum`."""
         value = self._get(name, default)
         if value is default:
             return value
@@ -40,7 +40,7 @@ class ConfigFields:
         return value
 
     def number(self, name: str, default: Any = _REQUIRED, *, minimum: float = 0.0, maximum: float = 1e12) -> float:
-        """Read a number between `least` and `most`."""
+        """Read a number between `minimum` and `maximum`."""
         value = self._get(name, default)
         if value is default:
             return value
@@ -95,7 +95,7 @@ class ConfigFields:
         if unknown:
             raise InvalidInput(
                 f"{self.where} has unknown fields: {', '.join(map(str, unknown[:8]))}.",
-                hint="They may change the results. If you know that they do not, list them in `ignore`.",
+                hint="They may change the results. If you know that they do not, list them in `ignore_fields`.",
             )
 
     def invalid(self, name: str, allowed: str, hint: str | None = None) -> InvalidInput:

@@ -81,8 +81,8 @@ def write_config(config: DecoderConfig) -> dict[str, Any]:
 
 def weight_map(config: DecoderConfig) -> WeightMap:
     """Return the weight map."""
-    theirs, ours = "transformer.h.{layer}.", "decoder.blocks.{layer}."
-    fused = tuple(f"{ours}attention.{part}." for part in ("query", "key", "value"))
+    external, internal = "transformer.h.{layer}.", "decoder.blocks.{layer}."
+    fused = tuple(f"{internal}attention.{part}." for part in ("query", "key", "value"))
     sizes = (config.d_model,) * 3
     matrices = {"attn.c_proj": "attention.output", "mlp.c_fc": "feedforward.up", "mlp.c_proj": "feedforward.down"}
     return WeightMap(
@@ -90,19 +90,22 @@ def weight_map(config: DecoderConfig) -> WeightMap:
             WeightRule("transformer.wte.weight", "embedding.token.weight"),
             WeightRule("transformer.wpe.weight", "embedding.position.weight"),
             WeightRule(
-                f"{theirs}attn.c_attn.weight",
+                f"{external}attn.c_attn.weight",
                 tuple(f"{part}weight" for part in fused),
                 SplitFused(sizes, 1, Transpose()),
             ),
-            WeightRule(f"{theirs}attn.c_attn.bias", tuple(f"{part}bias" for part in fused), SplitFused(sizes)),
-            *(WeightRule(f"{theirs}{hf}.weight", f"{ours}{name}.weight", Transpose()) for hf, name in matrices.items()),
-            *(WeightRule(f"{theirs}{hf}.bias", f"{ours}{name}.bias") for hf, name in matrices.items()),
-            *module_rules(theirs, ours, {"ln_1": "attention_norm", "ln_2": "feedforward_norm"}),
+            WeightRule(f"{external}attn.c_attn.bias", tuple(f"{part}bias" for part in fused), SplitFused(sizes)),
+            *(
+                WeightRule(f"{external}{hf_name}.weight", f"{internal}{name}.weight", Transpose())
+                for hf_name, name in matrices.items()
+            ),
+            *(WeightRule(f"{external}{hf_name}.bias", f"{internal}{name}.bias") for hf_name, name in matrices.items()),
+            *module_rules(external, internal, {"ln_1": "attention_norm", "ln_2": "feedforward_norm"}),
             *module_rules("transformer.", "decoder.", {"ln_f": "norm"}),
-            WeightRule("lm_head.weight", "head.weight"),
+            WeightRule("lm_head.weight", "lm_head.weight"),
         ),
         tied_copies={"lm_head.weight": "transformer.wte.weight"},
-        derived_buffers=(f"{theirs}attn.bias", f"{theirs}attn.masked_bias"),
+        derived_buffers=(f"{external}attn.bias", f"{external}attn.masked_bias"),
     )
 
 

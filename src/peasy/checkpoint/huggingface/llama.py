@@ -38,10 +38,11 @@ UNLIMITED_CONTEXT = 2**17
 class LlamaOptions:
     """Differences between the families: biases, query/key norms, sliding windows.
 
-    `key_heads` and `d_head` are the defaults if config.json has none.
+    `attention_bias` "config": read from config.json; "qkv": query, key and value projections have a bias.
+    `default_kv_heads` and `default_d_head` are the defaults if config.json has none.
     """
 
-    attention_bias: Literal["set", "query-key-value", "none"] = "none"
+    attention_bias: Literal["config", "qkv", "none"] = "none"
     gated_mlp: bool = True
     mlp_bias: bool = False
     qk_norm: bool = False
@@ -56,20 +57,20 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: LlamaOpt
     fields.require_value(
         "rope_interleaved", False, reason="peasy's RoPE rotates the two halves of a head, not adjacent pairs."
     )
-    d_model, heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
-    key_heads = fields.integer("num_key_value_heads", options.default_kv_heads or heads)
-    d_head = fields.integer("head_dim", options.default_d_head or max(d_model // heads, 1))
+    d_model, num_heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
+    num_kv_heads = fields.integer("num_key_value_heads", options.default_kv_heads or num_heads)
+    d_head = fields.integer("head_dim", options.default_d_head or max(d_model // num_heads, 1))
     layers = fields.integer("num_hidden_layers", maximum=MAX_LAYERS)
     bias, output_bias = _read_bias(fields, options)
-    window, windowed = _read_sliding_window(fields, options, layers)
+    window, windowed_layers = _read_sliding_window(fields, options, layers)
     attention = AttentionConfig(
-        num_heads=heads,
-        num_kv_heads=key_heads if key_heads != heads else None,
-        d_head=d_head if d_head * heads != d_model else None,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads if num_kv_heads != num_heads else None,
+        d_head=d_head if d_head * num_heads != d_model else None,
         bias=bias,
         output_bias=output_bias,
         window=window,
-        windowed_layers=windowed,
+        windowed_layers=windowed_layers,
         qk_norm=options.qk_norm,
     )
     feedforward = (GatedMLPConfig if options.gated_mlp else MLPConfig)(
@@ -105,7 +106,7 @@ def write_config(config: DecoderConfig, *, options: LlamaOptions) -> dict[str, A
         "rms_norm_eps": config.stack.norm.eps,
         "rope_parameters": _write_rope(config.position),
         "tie_word_embeddings": config.lm_head.tied,
-        **({"attention_bias": attention.bias} if options.attention_bias == "set" else {}),
+        **({"attention_bias": attention.bias} if options.attention_bias == "config" else {}),
         **({"mlp_bias": feedforward.bias} if options.mlp_bias else {}),
         **_write_sliding_window(attention, options, config.stack.num_layers),
         **write_special_tokens(config.special_tokens),
@@ -114,13 +115,13 @@ def write_config(config: DecoderConfig, *, options: LlamaOptions) -> dict[str, A
 
 def weight_map(config: DecoderConfig) -> WeightMap:
     """Return the weight map; rules for weights that a family does not have are never used."""
-    theirs, ours = "model.layers.{layer}.", "decoder.blocks.{layer}."
+    external, internal = "model.layers.{layer}.", "decoder.blocks.{layer}."
     return WeightMap(
         rules=(
             WeightRule("model.embed_tokens.weight", "embedding.token.weight"),
             *module_rules(
-                theirs,
-                ours,
+                external,
+                internal,
                 {
                     "input_layernorm": "attention_norm",
                     "self_attn.q_proj": "attention.query",
@@ -136,18 +137,18 @@ def weight_map(config: DecoderConfig) -> WeightMap:
                 },
             ),
             WeightRule("model.norm.weight", "decoder.norm.weight"),
-            WeightRule("lm_head.weight", "head.weight"),
+            WeightRule("lm_head.weight", "lm_head.weight"),
         ),
         tied_copies={"lm_head.weight": "model.embed_tokens.weight"},
-        derived_buffers=(f"{theirs}self_attn.rotary_emb.inv_freq",),
+        derived_buffers=(f"{external}self_attn.rotary_emb.inv_freq",),
     )
 
 
 def _read_bias(fields: ConfigFields, options: LlamaOptions) -> tuple[bool, bool]:
-    if options.attention_bias == "set":
+    if options.attention_bias == "config":
         bias = fields.boolean("attention_bias", False)
         return bias, bias
-    return options.attention_bias == "query-key-value", False
+    return options.attention_bias == "qkv", False
 
 
 def _read_sliding_window(
@@ -245,11 +246,13 @@ def _make_family(name: str, architecture: str, options: LlamaOptions) -> ModelFa
 
 
 FAMILIES = (
-    _make_family("llama", "Llama", LlamaOptions(attention_bias="set", mlp_bias=True)),
+    _make_family("llama", "Llama", LlamaOptions(attention_bias="config", mlp_bias=True)),
     _make_family("mistral", "Mistral", LlamaOptions(sliding_window="all", default_kv_heads=8)),
-    _make_family("qwen2", "Qwen2", LlamaOptions(attention_bias="query-key-value", sliding_window="layers")),
+    _make_family("qwen2", "Qwen2", LlamaOptions(attention_bias="qkv", sliding_window="layers")),
     _make_family(
-        "qwen3", "Qwen3", LlamaOptions(attention_bias="set", qk_norm=True, sliding_window="layers", default_d_head=128)
+        "qwen3",
+        "Qwen3",
+        LlamaOptions(attention_bias="config", qk_norm=True, sliding_window="layers", default_d_head=128),
     ),
-    _make_family("arcee", "Arcee", LlamaOptions(attention_bias="set", gated_mlp=False, mlp_bias=True)),
+    _make_family("arcee", "Arcee", LlamaOptions(attention_bias="config", gated_mlp=False, mlp_bias=True)),
 )

@@ -30,7 +30,7 @@ _MAX_NAMES_SHOWN = 6
 class HFCheckpoint:
     """A Hugging Face checkpoint with checked names and shapes; weights are read only when `tensors` is accessed.
 
-    `unused` are stored weights that peasy has no use for; `sources` maps each expected weight to its stored name.
+    `unused` are stored weights that peasy has no use for; `stored_names` maps each expected weight to its stored name.
     """
 
     folder: SafeFolder
@@ -60,7 +60,7 @@ def read_folder(
 ) -> HFCheckpoint:
     """Read config.json and check the names and shapes of all weights against it.
 
-    `ignore` lists fields of config.json that peasy does not know and that are known to have no effect. `tensors`
+    `ignore_fields` lists fields of config.json that peasy does not know and that are known to have no effect. `tensors`
     are the weights if the folder has only config.json.
 
     >>> from tempfile import TemporaryDirectory

@@ -43,7 +43,7 @@ class MarianOptions:
 def read_config(fields: ConfigFields, weights: WeightNames, *, options: MarianOptions) -> EncoderDecoderConfig:
     """Convert a config of this family to peasy's.
 
-    With untied embeddings, newer files store encoder and decoder embeddings separately, whatever the config says.
+    With untied embeddings, newer files store encoder and decoder embeddings separately, whatever the config contains.
     """
     fields.ignore(IGNORED_FIELDS)
     for name in REQUIRED_FALSE:
@@ -125,8 +125,8 @@ def weight_map(config: EncoderDecoderConfig) -> WeightMap:
             WeightRule(target, "target_embedding.token.weight"),
             *_block_rules("encoder"),
             *_block_rules("decoder"),
-            WeightRule("final_logits_bias", "head.bias", RowVector()),
-            WeightRule("lm_head.weight", "head.weight"),
+            WeightRule("final_logits_bias", "lm_head.bias", RowVector()),
+            WeightRule("lm_head.weight", "lm_head.weight"),
         ),
         tied_copies={**(copies if shared else {}), "lm_head.weight": target},
         derived_buffers=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
@@ -138,11 +138,11 @@ def _block_rules(side: str) -> tuple[WeightRule, ...]:
     attentions = {"self_attn": "attention", "encoder_attn": "cross_attention"}
     projections = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
     names = {
-        f"{theirs}.{proj}": f"{ours}.{name}"
-        for theirs, ours in attentions.items()
+        f"{external}.{proj}": f"{internal}.{name}"
+        for external, internal in attentions.items()
         for proj, name in projections.items()
     }
-    names |= {f"{theirs}_layer_norm": f"{ours}_norm" for theirs, ours in attentions.items()}
+    names |= {f"{external}_layer_norm": f"{internal}_norm" for external, internal in attentions.items()}
     names |= {"fc1": "feedforward.up", "fc2": "feedforward.down", "final_layer_norm": "feedforward_norm"}
     return (
         *module_rules(f"model.{side}.layers.{{layer}}.", f"{side}.blocks.{{layer}}.", names),

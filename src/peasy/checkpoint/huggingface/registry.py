@@ -30,11 +30,12 @@ def detect_family(data: Mapping[str, Any], where: str = "config.json") -> ModelF
     """
     name, architectures = data.get("model_type"), data.get("architectures") or []
     if not isinstance(name, str) or name not in FAMILIES:
-        given = name if isinstance(name, str) else ", ".join(map(str, architectures)) or "no model_type"
-        near = did_you_mean(given, FAMILIES)
+        architecture_name = name if isinstance(name, str) else ", ".join(map(str, architectures)) or "no model_type"
+        near = did_you_mean(architecture_name, FAMILIES)
         hint = f"Supported: {', '.join(FAMILIES)}."
         raise InvalidInput(
-            f"{where}: the architecture {given[:80]!r} is not supported.", hint=f"{near} {hint}" if near else hint
+            f"{where}: the architecture {architecture_name[:80]!r} is not supported.",
+            hint=f"{near} {hint}" if near else hint,
         )
     family = FAMILIES[name]
     if not isinstance(architectures, list) or not all(isinstance(item, str) for item in architectures):
@@ -68,9 +69,9 @@ def match_weights(
     family: ModelFamily, config: ModelConfig, where: str = "config.json"
 ) -> tuple[list[TensorPair], dict[str, torch.Tensor]]:
     """Return the pairs of weight names, and the external weights as tensors on the meta device."""
-    ours = build_on_meta(config, where).state_dict()
-    pairs = pair_weights(family.weight_map(config), ours)
-    return pairs, export_weights(pairs, ours)
+    internal = build_on_meta(config, where).state_dict()
+    pairs = pair_weights(family.weight_map(config), internal)
+    return pairs, export_weights(pairs, internal)
 
 
 def family_for(config: ModelConfig) -> ModelFamily:
@@ -116,9 +117,9 @@ def _normalized(config: Any) -> Any:
     """Return the config with defaults made explicit, and without what config.json does not store."""
     changes: dict[str, Any] = {"dropout": 0.0, "special_tokens": type(config.special_tokens)()}
     if not isinstance(config.position, LearnedPositionConfig):
-        changes["context"] = None
+        changes["max_seq_len"] = None
     if config.kind == "encoder":
-        changes |= {"pooling": "mean", "normalise": True, "longest": None}
+        changes |= {"pooling": "mean", "normalise": True, "max_length": None}
     for side in ("stack", "encoder", "decoder"):
         if hasattr(config, side):
             changes[side] = _normalized_stack(getattr(config, side), config.d_model)
@@ -127,14 +128,14 @@ def _normalized(config: Any) -> Any:
 
 def _normalized_stack(stack: Any, d_model: int) -> Any:
     attention = stack.attention
-    windowed = [layer for layer in range(stack.layers) if attention.window_for_layer(layer) is not None]
+    windowed = [layer for layer in range(stack.num_layers) if attention.window_for_layer(layer) is not None]
     attention = dataclasses.replace(
         attention,
         num_kv_heads=attention.num_kv_heads or attention.num_heads,
         d_head=attention.d_head or d_model // attention.num_heads,
         scale=attention.scale or (attention.d_head or d_model // attention.num_heads) ** -0.5,
         window=attention.window if windowed else None,
-        windowed=None if len(windowed) in (0, stack.layers) else tuple(windowed),
+        windowed_layers=None if len(windowed) in (0, stack.num_layers) else tuple(windowed),
     )
     return dataclasses.replace(stack, attention=attention)
 

@@ -18,7 +18,7 @@ from peasy.checkpoint.tensors import SHARD_BYTES, write_tensors
 from peasy.models.config import EncoderConfig, ModelConfig, SpecialTokensConfig
 
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-HF_SPECIAL_TOKENS = {"padding": "pad_token", "begin": "bos_token", "mask": "mask_token", "unknown": "unk_token"}
+HF_SPECIAL_TOKENS = {"pad": "pad_token", "bos": "bos_token", "mask": "mask_token", "unk": "unk_token"}
 
 
 def write_folder(
@@ -84,7 +84,7 @@ def _write_tokenizer(folder: Path, tokenizer: Any, special: SpecialTokensConfig)
     ids["eos_token"] = special.eos[0] if special.eos else None
     special_tokens = {name: contents[id] for name, id in ids.items() if id in contents}
     existing = safe_folder.read_json(TOKENIZER_CONFIG_FILE) if safe_folder.has(TOKENIZER_CONFIG_FILE) else {}
-    existing = {key: value for key, value in existing.items() if key not in ("auto_map", "peasy_vocabulary")}
+    existing = {key: value for key, value in existing.items() if key not in ("auto_map", "peasy_vocab_size")}
     _write_json(
         folder / TOKENIZER_CONFIG_FILE, {"tokenizer_class": "PreTrainedTokenizerFast", **special_tokens, **existing}
     )

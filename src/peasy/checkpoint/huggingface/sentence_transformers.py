@@ -1,4 +1,4 @@
-"""Pooling configuration of sentence-transformers: modules.json, 1_Pooling and maximum length."""
+"""sentence-transformers files: reads and writes pooling, normalisation and maximum length of an encoder."""
 
 import dataclasses
 import json
@@ -35,8 +35,8 @@ def read_pooling(folder: SafeFolder, config: ModelConfig) -> ModelConfig:
     if unsupported:
         raise InvalidInput(f"{folder.path / MODULES_FILE}: the module {short_repr(unsupported[0])} is not supported.")
     mode = _read_pooling_mode(folder) if "Pooling" in kinds else config.pooling
-    longest = _read_max_length(folder, config.max_seq_len)
-    return dataclasses.replace(config, pooling=mode, normalise="Normalize" in kinds, max_length=longest)
+    max_length = _read_max_length(folder, config.max_seq_len)
+    return dataclasses.replace(config, pooling=mode, normalise="Normalize" in kinds, max_length=max_length)
 
 
 def write_pooling(folder: Path, config: EncoderConfig) -> None:
@@ -73,13 +73,13 @@ def _read_module_types(folder: SafeFolder) -> list[str]:
     return kinds
 
 
-def _read_max_length(folder: SafeFolder, context: int | None) -> int | None:
-    longest = folder.read_json(MAX_LENGTH_FILE).get("max_seq_length") if folder.has(MAX_LENGTH_FILE) else None
-    if longest is not None and (type(longest) is not int or longest < 1):
+def _read_max_length(folder: SafeFolder, max_seq_len: int | None) -> int | None:
+    max_length = folder.read_json(MAX_LENGTH_FILE).get("max_seq_length") if folder.has(MAX_LENGTH_FILE) else None
+    if max_length is not None and (type(max_length) is not int or max_length < 1):
         raise InvalidInput(
-            f"{folder.path / MAX_LENGTH_FILE}: max_seq_length should be an integer, not {short_repr(longest)}."
+            f"{folder.path / MAX_LENGTH_FILE}: max_seq_length should be an integer, not {short_repr(max_length)}."
         )
-    return None if longest is None or (context is not None and longest >= context) else longest
+    return None if max_length is None or (max_seq_len is not None and max_length >= max_seq_len) else max_length
 
 
 def _read_pooling_mode(folder: SafeFolder) -> PoolingMode:

@@ -97,10 +97,6 @@ def write_config(config: EncoderDecoderConfig) -> dict[str, Any]:
     }
 
 
-def _feed_forward_proj(activation: str, gated: bool) -> str:
-    return "gated-gelu" if gated and activation == "gelu_new" else f"gated-{activation}" if gated else activation
-
-
 def _read_mlp(fields: ConfigFields) -> FeedForwardConfig:
     known = {"gated-gelu": "gelu_new"} | {
         f"{gate}{name}": name for gate in ("", "gated-") for name in FROM_HF_ACTIVATION
@@ -110,8 +106,8 @@ def _read_mlp(fields: ConfigFields) -> FeedForwardConfig:
     gated = str(fields.data.get("feed_forward_proj")).startswith("gated-")
     fields.require_value("is_gated_act", gated, reason="This contradicts feed_forward_proj.")
     fields.require_value("dense_act_fn", activation, reason="This contradicts feed_forward_proj.")
-    width = fields.integer("d_ff")
-    return (GatedMLPConfig if gated else MLPConfig)(width, FROM_HF_ACTIVATION[activation], bias=False)
+    d_ff = fields.integer("d_ff")
+    return (GatedMLPConfig if gated else MLPConfig)(d_ff, FROM_HF_ACTIVATION[activation], bias=False)
 
 
 def weight_map(config: EncoderDecoderConfig) -> WeightMap:
@@ -123,7 +119,7 @@ def weight_map(config: EncoderDecoderConfig) -> WeightMap:
             WeightRule(embedding, "embedding.token.weight"),
             *_block_rules("encoder", ("SelfAttention",), gated),
             *_block_rules("decoder", ("SelfAttention", "EncDecAttention"), gated),
-            WeightRule("lm_head.weight", "head.weight"),
+            WeightRule("lm_head.weight", "lm_head.weight"),
         ),
         tied_copies={
             f"{name}.weight": embedding for name in ("encoder.embed_tokens", "decoder.embed_tokens", "lm_head")
@@ -144,7 +140,7 @@ def _block_rules(side: str, attentions: tuple[str, ...], gated: bool) -> tuple[W
     last = f"layer.{len(attentions)}"
     names[f"{last}.layer_norm"] = "feedforward_norm"
     mlp = ({"wi_0": "gate", "wi_1": "up"} if gated else {"wi": "up"}) | {"wo": "down"}
-    names |= {f"{last}.DenseReluDense.{theirs}": f"feedforward.{ours}" for theirs, ours in mlp.items()}
+    names |= {f"{last}.DenseReluDense.{external}": f"feedforward.{internal}" for external, internal in mlp.items()}
     bias = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return (
         *module_rules(f"{side}.block.{{layer}}.", f"{side}.blocks.{{layer}}.", names),

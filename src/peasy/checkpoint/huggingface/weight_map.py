@@ -44,7 +44,7 @@ class Transpose(WeightTransform):
 
 @dataclass(frozen=True)
 class SplitFused(WeightTransform):
-    """Split one fused external tensor along `axis` into several of these sizes, each transformed by `then`."""
+    """Split one fused external tensor along `axis` into several of these sizes, each transformed by `inner`."""
 
     sizes: tuple[int, ...]
     axis: int = 0
@@ -90,8 +90,8 @@ class WeightRule:
 def module_rules(external_prefix: str, internal_prefix: str, names: Mapping[str, str]) -> tuple[WeightRule, ...]:
     """Return rules for weight and bias of several modules, from external to peasy names, each with its prefix.
 
-    >>> module_rules("h.{layer}.", "blocks.{layer}.", {"ln_1": "attention_norm"})[0]
-    Rule(theirs='h.{layer}.ln_1.weight', ours='blocks.{layer}.attention_norm.weight', change=Change())
+    >>> module_rules("h.{layer}.", "blocks.{layer}.", {"ln_1": "norm"})[0]
+    WeightRule(external='h.{layer}.ln_1.weight', internal='blocks.{layer}.norm.weight', transform=WeightTransform())
     """
     return tuple(
         WeightRule(f"{external_prefix}{external}.{kind}", f"{internal_prefix}{internal}.{kind}")
@@ -113,8 +113,8 @@ class TensorPair:
 class WeightMap:
     """All rules of a family, and what else its files may contain.
 
-    `copies`: a second name under which some files store a tied weight, and the name it must equal.
-    `computed`: buffers that follow from the config (masks, positions); some files store them, they are not read.
+    `tied_copies`: a second name under which some files store a tied weight, and the name it must equal.
+    `derived_buffers`: buffers that follow from the config (masks, positions); some files store them, they are not read.
     `unused`: weights of parts that peasy does not have; they are reported, not read.
     """
 
@@ -128,7 +128,7 @@ def pair_weights(weight_map: WeightMap, internal_names: Iterable[str]) -> list[T
     """Pair each of peasy's names with its external names; a name without a rule is an error.
 
     >>> pair_weights(WeightMap((WeightRule("h.{layer}.w", "blocks.{layer}.weight"),)), ["blocks.3.weight"])
-    [Pair(theirs=('h.3.w',), ours=('blocks.3.weight',), change=Change())]
+    [TensorPair(external=('h.3.w',), internal=('blocks.3.weight',), transform=WeightTransform())]
     """
     unpaired, pairs = dict.fromkeys(internal_names), []
     while unpaired:

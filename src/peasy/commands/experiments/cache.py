@@ -26,36 +26,36 @@ def run(
     seed: int = 0,
     on_status: OnStatus = ignore_status,
     model: ModelSource = "stories",
-    tokens: int = 240,
-    rounds: int = 3,
+    max_tokens: int = 240,
+    repeats: int = 3,
 ) -> ExperimentResult:
-    """Generate with and without a cache, then time each step both ways; the shortest time of `rounds` counts."""
+    """Generate with and without a cache, then time each step both ways; the shortest time of `repeats` counts."""
     require_extra("torch")
     from peasy.generation.cache_benchmark import benchmark_cache
 
     loaded = open_model(model)
     prompt = loaded.encode_prompt(PROMPT)
     context = getattr(loaded.model.config, "max_seq_len", None)
-    count = tokens if context is None else min(tokens, context - len(prompt))
+    count = max_tokens if context is None else min(max_tokens, context - len(prompt))
     on_status(f"generating {count} tokens with a KV cache ...")
-    written = sample_tokens(loaded, prompt, count, seed, cached=True)
+    generated = sample_tokens(loaded, prompt, count, seed, use_cache=True)
     on_status("generating them without a cache ...")
-    same = written == sample_tokens(loaded, prompt, count, seed, cached=False)
+    tokens_equal = generated == sample_tokens(loaded, prompt, count, seed, use_cache=False)
     measured = []
-    for number in range(rounds):
-        on_status(f"timing each step, round {number + 1} of {rounds} ...")
-        measured.append(list(benchmark_cache(loaded.model, prompt, written)))
-    pieces = [loaded.require_tokenizer().piece(id) for id in (*prompt, *written)]
-    return conclude(fastest_times(measured), same, cache_bytes_per_token(loaded, prompt), pieces, seed)
+    for number in range(repeats):
+        on_status(f"timing each step, repeat {number + 1} of {repeats} ...")
+        measured.append(list(benchmark_cache(loaded.model, prompt, generated)))
+    pieces = [loaded.require_tokenizer().piece(id) for id in (*prompt, *generated)]
+    return conclude(fastest_times(measured), tokens_equal, cache_bytes_per_token(loaded, prompt), pieces, seed)
 
 
-def sample_tokens(loaded: "LoadedModel", prompt: Sequence[int], count: int, seed: int, *, cached: bool) -> list[int]:
+def sample_tokens(loaded: "LoadedModel", prompt: Sequence[int], count: int, seed: int, *, use_cache: bool) -> list[int]:
     """Sample `count` tokens; eos is forbidden."""
     from peasy.generation.decode import SamplingParams, generate
 
     bias = dict.fromkeys(loaded.model.config.special_tokens.eos, -math.inf)
     sampling = SamplingParams(max_tokens=count, temperature=0.8, seed=seed, logit_bias=bias)
-    return generate(loaded.model, [list(prompt)], sampling, cached=cached)[0]
+    return generate(loaded.model, [list(prompt)], sampling, use_cache=use_cache)[0]
 
 
 def cache_bytes_per_token(loaded: "LoadedModel", prompt: Sequence[int]) -> int:
@@ -69,15 +69,15 @@ def cache_bytes_per_token(loaded: "LoadedModel", prompt: Sequence[int]) -> int:
     return sum(array.shape[1] * array.shape[3] * array.element_size() for array in arrays)
 
 
-def fastest_times(rounds: Sequence[Sequence["CacheBenchmarkStep"]]) -> list["CacheBenchmarkStep"]:
+def fastest_times(measured: Sequence[Sequence["CacheBenchmarkStep"]]) -> list["CacheBenchmarkStep"]:
     """Take the minimum time of every step, free of interruptions by other programs, and the largest difference."""
     return [
         repeats[0]._replace(
             seconds=min(step.seconds for step in repeats),
-            seconds_without=min(step.seconds_uncached for step in repeats),
-            apart=max(step.apart for step in repeats),
+            seconds_uncached=min(step.seconds_uncached for step in repeats),
+            max_difference=max(step.max_difference for step in repeats),
         )
-        for repeats in zip(*rounds, strict=True)
+        for repeats in zip(*measured, strict=True)
     ]
 
 
@@ -110,10 +110,10 @@ def conclude(
         "contexts or large batches it can need more memory than the weights of the model."
     )
     numbers = {
-        "same": equal,
-        "difference": difference,
+        "tokens_equal": equal,
+        "max_logit_difference": difference,
         "bytes_per_token": bytes_per_token,
-        "times_as_long": gain,
+        "speedup": gain,
         "steps": [step._asdict() for step in steps],
     }
     return ExperimentResult("cache", QUESTION, parts, verdict, equal and gain > 1, caveat, numbers, seed)

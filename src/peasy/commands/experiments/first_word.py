@@ -33,9 +33,9 @@ SINK_WEIGHT = 0.5
 
 @dataclass(frozen=True)
 class MaskComparison:
-    """One sentence in every head, unmasked and masked: `weights` by head, relative `change` of the context by position.
+    """One sentence in every head, unmasked and masked: `weights` by head, `context_change` (relative) by position.
 
-    `own`: largest difference between the first token's context and its value vector.
+    `value_error`: largest difference between the first token's context and its value vector.
     """
 
     tokens: tuple[str, ...]
@@ -46,7 +46,7 @@ class MaskComparison:
 
 @dataclass(frozen=True)
 class FirstTokenAttention:
-    """Mean attention weight of each head on the first token; `even` is that of uniform attention."""
+    """Mean attention weight of each head on the first token; `uniform` is that of uniform attention."""
 
     heads: dict[LayerHead, float]
     uniform: float
@@ -69,32 +69,32 @@ def run(
     loaded = open_model(model)
     on_status("one sentence, with and without a mask ...")
     comparison = compare_masks(loaded, causal)
-    readings = validation_stories(loaded, texts, seed)
+    inputs = validation_stories(loaded, texts, seed)
     on_status(f"attention to the first token in {texts} texts ...")
-    rests = {
-        "trained": first_token_attention(loaded, readings),
-        "untrained": first_token_attention(untrained(loaded, seed), readings),
+    attention = {
+        "trained": first_token_attention(loaded, inputs),
+        "untrained": first_token_attention(untrained(loaded, seed), inputs),
     }
     on_status("masking the first token ...")
-    costs = mask_first_tokens(loaded, readings)
-    return conclude(comparison, rests, costs, seed)
+    losses = mask_first_tokens(loaded, inputs)
+    return conclude(comparison, attention, losses, seed)
 
 
 def compare_masks(loaded: "LoadedModel", causal: bool = True) -> MaskComparison:
     """Apply the formula with and without a mask to the model's queries, keys and values."""
-    look = loaded.look(SENTENCE, steps=("query", "key", "value")).record
-    arrays = {step: look.by_path(step) for step in ("query", "key", "value")}
+    record = loaded.look(SENTENCE, steps=("query", "key", "value")).record
+    arrays = {step: record.by_path(step) for step in ("query", "key", "value")}
     weights, value_errors, changes = {}, [], []
-    for place, queries in arrays["query"].items():
+    for path, queries in arrays["query"].items():
         for index, head in enumerate(queries.heads):
-            q, k, v = (arrays[step][place].array[index].astype(float) for step in ("query", "key", "value"))
+            q, k, v = (arrays[step][path].array[index].astype(float) for step in ("query", "key", "value"))
             unmasked, masked = attend(q, k, v), attend(q, k, v, causal=causal)
-            weights[place.layer, head] = (unmasked.weights, masked.weights)
+            weights[path.layer, head] = (unmasked.weights, masked.weights)
             value_errors.append(float(np.abs(masked.context[0] - v[0]).max()))
             norms = np.maximum(np.linalg.norm(unmasked.context, axis=1), 1e-12)
             changes.append(np.linalg.norm(masked.context - unmasked.context, axis=1) / norms)
     return MaskComparison(
-        look.tokens.pieces, weights, max(value_errors), tuple(float(median) for median in np.median(changes, axis=0))
+        record.tokens.pieces, weights, max(value_errors), tuple(float(median) for median in np.median(changes, axis=0))
     )
 
 
@@ -103,7 +103,7 @@ def validation_stories(loaded: "LoadedModel", count: int, seed: int) -> list["Mo
     from peasy.inspection.forward import ModelInput
 
     bos = loaded.model.config.special_tokens.bos
-    texts = islice(open_corpus("stories", held_out=10**6).texts("valid"), seed * count, (seed + 1) * count)
+    texts = islice(open_corpus("stories", num_valid=10**6).texts("valid"), seed * count, (seed + 1) * count)
     rows = loaded.require_tokenizer().encode_batch_ids(list(texts), add_special_tokens=False)
     return [ModelInput((*([] if bos is None else [bos]), *ids)) for ids in rows]
 
@@ -113,7 +113,7 @@ def first_token_attention(loaded: "LoadedModel", inputs: Sequence["ModelInput"])
     from peasy.inspection.head_scores import score_heads
 
     report = score_heads(loaded.model, inputs)
-    uniform = np.mean([1 / (position + 1) for reading in inputs for position in range(1, len(reading.ids))])
+    uniform = np.mean([1 / (position + 1) for text in inputs for position in range(1, len(text.ids))])
     return FirstTokenAttention(
         {(score.path.layer, score.head): float(score.first) for score in report.heads}, float(uniform)
     )
@@ -129,10 +129,10 @@ def mask_first_tokens(loaded: "LoadedModel", inputs: Sequence["ModelInput"]) -> 
         def __init__(self, key: int) -> None:
             self.key = key
 
-        def hides(self, place: Any, heads: int, queries: "Tensor", keys: "Tensor") -> "Tensor":
-            return ((queries > self.key)[:, None] & (keys == self.key)).expand(heads, -1, -1)
+        def mask_edges(self, path: Any, num_heads: int, query_positions: "Tensor", key_positions: "Tensor") -> "Tensor":
+            return ((query_positions > self.key)[:, None] & (key_positions == self.key)).expand(num_heads, -1, -1)
 
-    changes = {"nothing": None, "the first token": MaskKey(0), "the second": MaskKey(1)}
+    changes = {"none": None, "first": MaskKey(0), "second": MaskKey(1)}
     return {
         name: float(np.mean([masked_loss(loaded, text, change) for text in inputs])) for name, change in changes.items()
     }
@@ -156,14 +156,14 @@ def conclude(
     alone = comparison.value_error <= TOLERANCE
     trained, fresh = attention["trained"], attention["untrained"]
     strongest = max(trained.heads, key=lambda head: trained.heads[head])
-    increase = {name: cost - losses["nothing"] for name, cost in losses.items()}
+    increase = {name: loss - losses["none"] for name, loss in losses.items()}
     verdict = (
         f"Under the causal mask the context of the first token is {'its own value' if alone else 'NOT its own value'} "
-        f"vector (difference {comparison.value_error:.0e}). Without the mask it would differ by {first:.0%}, the last token's by "
-        f"{last:.0%}. {len(trained.sinks)} of {len(trained.heads)} heads give the first token most of their weight "
-        f"(untrained: {len(fresh.sinks)}); the strongest is head {format_head(strongest)} with a weight of "
-        f"{trained.heads[strongest]:.2f} (uniform attention: {trained.uniform:.2f}). Masking the first token raises the "
-        f"loss by {increase['the first token']:.2f} nats per token, masking the second {increase['the second']:.2f}: "
+        f"vector (difference {comparison.value_error:.0e}). Without the mask it would differ by {first:.0%}, the last "
+        f"token's by {last:.0%}. {len(trained.sinks)} of {len(trained.heads)} heads give the first token most of their "
+        f"weight (untrained: {len(fresh.sinks)}); the strongest is head {format_head(strongest)} with a weight of "
+        f"{trained.heads[strongest]:.2f} (uniform attention: {trained.uniform:.2f}). Masking the first token raises "
+        f"the loss by {increase['first']:.2f} nats per token, masking the second {increase['second']:.2f}: "
         f"{'there is an attention sink' if trained.sinks else 'there is no attention sink here'}."
     )
     parts: tuple[DocumentPart, ...] = (
@@ -175,7 +175,7 @@ def conclude(
             "relative change (median head)",
         ),
         _sink_table(attention),
-        Table(("masked key", "nats per token"), tuple((name, f"{cost:.3f}") for name, cost in losses.items())),
+        Table(("masked key", "nats per token"), tuple((name, f"{loss:.3f}") for name, loss in losses.items())),
     )
     caveat = (
         "The first token here is bos, which begins every text and carries no information: attending to it is a way of "
@@ -183,11 +183,14 @@ def conclude(
         "information; masking the second token is the control for that."
     )
     numbers = {
-        "own": comparison.value_error,
-        "change": list(comparison.context_change),
-        "first": {name: {format_head(head): w for head, w in rest.heads.items()} for name, rest in attention.items()},
-        "even": trained.uniform,
-        "costs": losses,
+        "value_error": comparison.value_error,
+        "context_change": list(comparison.context_change),
+        "first_token_weight": {
+            name: {format_head(head): weight for head, weight in heads.heads.items()}
+            for name, heads in attention.items()
+        },
+        "uniform": trained.uniform,
+        "losses": losses,
     }
     holds = alone and first > 0.1 and last < TOLERANCE
     return ExperimentResult("first-word", QUESTION, parts, verdict, holds, caveat, numbers, seed)

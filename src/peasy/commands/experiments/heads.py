@@ -24,15 +24,15 @@ QUESTION = (
 )
 HEAD_COUNTS = (1, 2, 4, 8)
 SHOWN_COUNT = 4
-SETTINGS: dict[str, Any] = {"tokenizer": {"by": "words", "vocabulary": 512}, "validate": 6}
+SETTINGS: dict[str, Any] = {"tokenizer": {"algorithm": "words", "vocab_size": 512}, "num_validations": 6}
 
 
 @dataclass(frozen=True)
 class HeadCountResult:
     """Results for one head count: parameters, losses and accuracies by seed, and the loss curve of the first seed.
 
-    `differ`: total variation distance between the attention weights of two heads of a layer, from 0 to 1. `does`: for
-    each head, the share of its weight by kind of target.
+    `head_distance`: total variation distance between the attention weights of two heads of a layer, from 0 to 1.
+    `attention_shares`: for each head, the share of its weight by kind of target.
     """
 
     heads: int
@@ -79,7 +79,7 @@ def train_heads(count: int, seed: int, steps: int, on_status: OnStatus) -> "Trai
     """Train on the stories with `count` heads per layer; d_model is split among them, so all have the same size."""
     from peasy.commands.experiments.train_small import stories_for_steps, train_temporary
 
-    settings = {**SETTINGS, "model": {"stack": {"attention": {"heads": count}}}}
+    settings = {**SETTINGS, "model": {"stack": {"attention": {"num_heads": count}}}}
     name = f"{count} head{'s' * (count > 1)}, seed {seed}"
     return train_temporary("gpt", stories_for_steps(steps), name, on_status, steps=steps, seed=seed, settings=settings)
 
@@ -92,7 +92,7 @@ def evaluate_heads(count: int, models: Sequence["TrainedModel"], probes: int, se
     stories = pronoun_stories(probes, seed)
     loaded = models[0].model
     texts = list(islice(open_corpus("stories").texts("valid"), 24))
-    meant = referent_weights(loaded, stories)
+    weights = referent_weights(loaded, stories)
     report = score_heads(loaded.model, [make_input(loaded, text).model_input for text in texts], seed=seed)
     return HeadCountResult(
         count,
@@ -101,18 +101,18 @@ def evaluate_heads(count: int, models: Sequence["TrainedModel"], probes: int, se
         tuple(story_accuracy(learned.model, stories) for learned in models),
         models[0].validation_curve,
         head_distance(loaded, texts),
-        {(score.path.layer, score.head): attention_shares(score, meant) for score in report.heads},
+        {(score.path.layer, score.head): attention_shares(score, weights) for score in report.heads},
     )
 
 
 def attention_shares(score: "HeadScore", referent_weights: dict[LayerHead, tuple[float, float]]) -> dict[str, float]:
-    """Shares of a head's attention weight by kind of target; "what it means" is measured at the pronoun only."""
+    """Shares of a head's attention weight by kind of target; "referent" is measured at the pronoun only."""
     return {
-        "the word before": score.previous,
-        "itself": score.own,
-        "the first": score.first,
-        "the same word": score.same,
-        "what it means": referent_weights[score.path.layer, score.head][0],
+        "previous token": score.previous,
+        "same position": score.own,
+        "first token": score.first,
+        "same token": score.same,
+        "referent": referent_weights[score.path.layer, score.head][0],
     }
 
 
@@ -120,7 +120,7 @@ def head_distance(loaded: Any, texts: Sequence[str]) -> float:
     """Mean total variation distance between the attention weights of two heads of a layer; 0 for a single head."""
     distances = []
     for text in texts:
-        for capture in loaded.look(text).look.of("weights").values():
+        for capture in loaded.look(text).record.by_path("weights").values():
             array = capture.array.astype(float)
             pairs = [(a, b) for a in range(len(array)) for b in range(a)]
             distances += [np.abs(array[a] - array[b]).sum(-1)[1:].mean() / 2 for a, b in pairs]
@@ -129,13 +129,14 @@ def head_distance(loaded: Any, texts: Sequence[str]) -> float:
 
 def attention_maps(trained: "TrainedModel") -> Maps:
     """Draw the attention maps of all heads on one sentence."""
-    look = trained.model.look(SENTENCE).record
-    captures = list(look.by_path("weights").values())
+    record = trained.model.look(SENTENCE).record
+    captures = list(record.by_path("weights").values())
     values = np.stack([capture.array for capture in captures]).astype(float)
     future = np.triu(np.ones(values.shape[-2:], dtype=bool), 1)
     layers, heads = (tuple(map(str, range(size))) for size in values.shape[:2])
     maps = np.where(future, np.nan, values)
-    return Maps(f"{values.shape[1]} heads on one sentence", maps, look.tokens.pieces, look.tokens.pieces, layers, heads)
+    pieces = record.tokens.pieces
+    return Maps(f"{values.shape[1]} heads on one sentence", maps, pieces, pieces, layers, heads)
 
 
 def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> ExperimentResult:
@@ -147,13 +148,13 @@ def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> Exp
     holds = gain > noise and best.heads > one.heads
     most, kinds = trained[-1], len(set(best.main_target.values()))
     verdict = (
-        f"With {one.parameters:,} parameters each, the loss is {_list_losses(trained)}. {best.heads} heads are better than "
-        f"one by {gain:.3f}, and seeds differ by up to {noise:.3f}: several heads "
+        f"With {one.parameters:,} parameters each, the loss is {_list_losses(trained)}. {best.heads} heads are better "
+        f"than one by {gain:.3f}, and seeds differ by up to {noise:.3f}: several heads "
         f"{'learn more' if holds else 'do NOT learn measurably more here'}"
         f"{'' if most is best or not holds else f'; but {most.heads} are no better than {best.heads}'}. Accuracy of "
-        f"endings: {one.accuracy:.0%} with one head, {best.accuracy:.0%} with {best.heads}. With {best.heads} heads, two "
-        f"heads of a layer put {best.head_distance:.0%} of their attention weight on different tokens; by what they attend to "
-        f"most, the heads are of {kinds} kind{'s' * (kinds != 1)}."
+        f"endings: {one.accuracy:.0%} with one head, {best.accuracy:.0%} with {best.heads}. With {best.heads} heads, "
+        f"two heads of a layer put {best.head_distance:.0%} of their attention weight on different tokens; by what "
+        f"they attend to most, the heads are of {kinds} kind{'s' * (kinds != 1)}."
     )
     parts: tuple[DocumentPart, ...] = (
         _table(trained),
@@ -168,8 +169,9 @@ def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> Exp
     )
     numbers = {
         str(model.heads): {
-            "parameters": model.parameters, "losses": model.losses, "endings": model.accuracies, "differ": model.head_distance,
-            "does": {format_head(head): shares for head, shares in model.attention_shares.items()},
+            "parameters": model.parameters, "losses": model.losses, "accuracies": model.accuracies,
+            "head_distance": model.head_distance,
+            "attention_shares": {format_head(head): shares for head, shares in model.attention_shares.items()},
         }
         for model in trained
     }  # fmt: skip

@@ -26,7 +26,7 @@ KINDS = {"n-gram": "ngram", "RNN": "rnn", "CNN": "cnn", "Transformer": "gpt"}
 MODEL_SETTINGS: dict[str, dict[str, Any]] = {
     "n-gram": {"order": 3},
     "RNN": {"d_model": 104},
-    "CNN": {"d_model": 64, "layers": 4},
+    "CNN": {"d_model": 64, "num_layers": 4},
     "Transformer": {"d_model": 64},
 }
 """About 100,000 parameters each; those of the n-gram model are counts."""
@@ -42,13 +42,18 @@ class RecallCorpus(SyntheticCorpus):
     """The `recall` task with two keys, queried at one of several distances."""
 
     name = "recall"
-    says = "recall the value of a key given some words earlier"
+    description = "recall the value of a key given some words earlier"
 
     def __init__(self, distances: Sequence[int], *, seed: int, size: int = 1) -> None:
         super().__init__(seed=seed, num_train=size, num_valid=400)
         self.distances = tuple(distances)
         self.suggested_settings = MappingProxyType(
-            {"rows": "documents", "context": max(distances) + 8, "short": None, "batch": BATCH_SIZE}
+            {
+                "sample_unit": "documents",
+                "seq_len": max(distances) + 8,
+                "seq_len_warmup": None,
+                "batch_size": BATCH_SIZE,
+            }
         )
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
@@ -87,7 +92,8 @@ class ArchitectureResult:
 
 def run(
     seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 800, probes: int = 96,
-    distances: Sequence[int] = RECALL_DISTANCES, lengths: Sequence[int] = SEQUENCE_LENGTHS, kinds: Sequence[str] = tuple(KINDS),
+    distances: Sequence[int] = RECALL_DISTANCES, lengths: Sequence[int] = SEQUENCE_LENGTHS,
+    models: Sequence[str] = tuple(KINDS),
 ) -> ExperimentResult:  # fmt: skip
     """Train each architecture on both tasks, then measure speed by sequence length."""
     require_extra("torch")
@@ -95,7 +101,7 @@ def run(
 
     results = {}
     puzzles, stories = RecallCorpus(distances, seed=seed, size=steps * BATCH_SIZE), stories_for_steps(steps)
-    for name in kinds:
+    for name in models:
         recaller = train_architecture(name, puzzles, 64, seed, steps, on_status)
         recall = {
             distance: story_accuracy(recaller, validation_probes(distance, probes, seed)) for distance in distances
@@ -118,7 +124,10 @@ def train_architecture(name: str, data: Corpus, vocab_size: int, seed: int, step
     """Train one architecture on one corpus; an n-gram model only counts."""
     from peasy.commands.experiments.train_small import train_temporary
 
-    settings: dict[str, Any] = {"model": MODEL_SETTINGS[name], "tokenizer": {"by": "words", "vocabulary": vocab_size}}
+    settings: dict[str, Any] = {
+        "model": MODEL_SETTINGS[name],
+        "tokenizer": {"algorithm": "words", "vocab_size": vocab_size},
+    }
     return train_temporary(
         KINDS[name], data, f"{name}, {data.name}", on_status, steps=steps, seed=seed, settings=settings
     ).model
@@ -128,7 +137,11 @@ def num_layers(model: "Model") -> int:
     """Number of layers that a sequence passes one after another."""
     config: Any = model.config
     return (
-        1 if model.trained_by == "counts" else config.num_layers if hasattr(config, "num_layers") else config.stack.layers
+        1
+        if model.trained_by == "counts"
+        else config.num_layers
+        if hasattr(config, "num_layers")
+        else config.stack.num_layers
     )
 
 
@@ -138,16 +151,16 @@ def validation_probes(distance: int, count: int, seed: int) -> list[Probe]:
     return [corpus.probe(number, "valid") for number in range(count)]
 
 
-def build_untrained(name: str, context: int) -> "Model":
+def build_untrained(name: str, max_seq_len: int) -> "Model":
     """Build the same architecture with random weights: speed does not depend on training."""
     from peasy.models.build import build
     from peasy.models.preset import preset
 
-    overrides = {"context": context} if name == "Transformer" else {}
-    return build(preset(f"{KINDS[name]}-tiny", vocabulary=512, **MODEL_SETTINGS[name], **overrides), seed=0)
+    overrides = {"max_seq_len": max_seq_len} if name == "Transformer" else {}
+    return build(preset(f"{KINDS[name]}-tiny", vocab_size=512, **MODEL_SETTINGS[name], **overrides), seed=0)
 
 
-def training_speed(model: "Model", length: int, rounds: int = 5) -> float:
+def training_speed(model: "Model", length: int, repeats: int = 5) -> float:
     """Return tokens per second of full training steps with a fixed number of tokens."""
     import torch
 
@@ -155,23 +168,23 @@ def training_speed(model: "Model", length: int, rounds: int = 5) -> float:
 
     def step() -> None:
         if model.trained_by == "counts":
-            model.observe(ids)  # type: ignore[operator]
+            model.add_counts(ids)  # type: ignore[operator]
             return
         logits = model(ids[:, :-1])
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
 
     step()
-    return ids.numel() / min(time_call(step) for _ in range(rounds))
+    return ids.numel() / min(time_call(step) for _ in range(repeats))
 
 
-def seconds_per_token(model: "Model", length: int, rounds: int = 48) -> float:
+def seconds_per_token(model: "Model", length: int, repeats: int = 48) -> float:
     """Return the median time in seconds to generate one token after `length` tokens."""
     import torch
 
-    state = model.new_state(capacity=length + rounds)
+    state = model.new_state(capacity=length + repeats)
     with torch.inference_mode():
         model.forward_varlen([[7] * length], [state])
-        times = [time_call(lambda: model.forward_varlen([[7]], [state])) for _ in range(rounds)]
+        times = [time_call(lambda: model.forward_varlen([[7]], [state])) for _ in range(repeats)]
     return float(np.median(times))
 
 
@@ -194,23 +207,27 @@ def conclude(results: Mapping[str, ArchitectureResult], seed: int) -> Experiment
     rnn = results["RNN"]
     parallel = transformer.tokens_per_second[long] > rnn.tokens_per_second[long]
     verdict = (
-        f"Recall distance: {_list_by_model(results, lambda kind: _format_distance(kind.recall_distance))}. Accuracy of story endings: "
-        f"{_list_by_model(results, lambda kind: f'{kind.ending_accuracy:.0%}')}. Training speed with sequences of {long} tokens: "
-        f"{_list_by_model(results, lambda kind: f'{kind.tokens_per_second[long] / 1e3:,.0f}k tokens/s')}; relative to sequences of {short} "
-        f"tokens: {_list_by_model(results, lambda kind: f'x{kind.tokens_per_second[long] / kind.tokens_per_second[short]:.2f}')}. The Transformer "
-        f"{'is both long-range and parallel' if furthest and parallel else _not_both(furthest, parallel)}. "
+        f"Recall distance: {_list_by_model(results, lambda kind: _format_distance(kind.recall_distance))}. Accuracy of "
+        f"story endings: {_list_by_model(results, lambda kind: f'{kind.ending_accuracy:.0%}')}. Training speed with "
+        f"sequences of {long} tokens: {_list_by_model(results, lambda kind: _format_speed(kind, long))}; relative to "
+        f"sequences of {short} tokens: {_list_by_model(results, lambda kind: _format_ratio(kind, long, short))}. The "
+        f"Transformer {'is both long-range and parallel' if furthest and parallel else _not_both(furthest, parallel)}. "
         f"{_details(results, short, long)}"
     )
     parts: tuple[DocumentPart, ...] = (
         _table(results, short, long),
-        Curves("Recall by distance", _curves(results, lambda k: k.recall, 1), "distance (words)", "accuracy (chance 0.5)"),
         Curves(
-            "Training speed by sequence length", _curves(results, lambda k: k.tokens_per_second, 1e-3, trained_only=True),
+            "Recall by distance", _curves(results, lambda kind: kind.recall, 1),
+            "distance (words)", "accuracy (chance 0.5)",
+        ),
+        Curves(
+            "Training speed by sequence length",
+            _curves(results, lambda kind: kind.tokens_per_second, 1e-3, trained_only=True),
             "sequence length (tokens)", "thousand tokens/s",
         ),
         Curves(
-            "Generation time per token", _curves(results, lambda kind: kind.seconds_per_token, 1e3), "context length (tokens)",
-            "milliseconds",
+            "Generation time per token", _curves(results, lambda kind: kind.seconds_per_token, 1e3),
+            "context length (tokens)", "milliseconds",
         ),
     )  # fmt: skip
     caveat = (
@@ -218,12 +235,20 @@ def conclude(results: Mapping[str, ArchitectureResult], seed: int) -> Experiment
         "recipe, and with longer training an RNN or a deeper CNN recalls over longer distances. Two CPU cores are "
         "little to run in parallel on: on a GPU the differences in speed are far larger."
     )
-    numbers = {name: {**vars(kind), "reach": kind.recall_distance} for name, kind in results.items()}
+    numbers = {name: {**vars(kind), "recall_distance": kind.recall_distance} for name, kind in results.items()}
     return ExperimentResult("long-or-parallel", QUESTION, parts, verdict, furthest and parallel, caveat, numbers, seed)
 
 
 def _format_distance(distance: int) -> str:
     return f"{distance} words" if distance else "none"
+
+
+def _format_speed(kind: ArchitectureResult, length: int) -> str:
+    return f"{kind.tokens_per_second[length] / 1e3:,.0f}k tokens/s"
+
+
+def _format_ratio(kind: ArchitectureResult, long: int, short: int) -> str:
+    return f"x{kind.tokens_per_second[long] / kind.tokens_per_second[short]:.2f}"
 
 
 def _not_both(furthest: bool, parallel: bool) -> str:
@@ -237,9 +262,13 @@ def _not_both(furthest: bool, parallel: bool) -> str:
 def _details(results: Mapping[str, ArchitectureResult], short: int, long: int) -> str:
     """Sentence on what the simple claim of the lecture notes leaves out."""
     transformer, rnn = results["Transformer"], results["RNN"]
+
+    def slowdown(kind: ArchitectureResult) -> float:
+        return kind.seconds_per_token[long] / kind.seconds_per_token[short]
+
     points = [
-        f"generating a token after {long} tokens takes {transformer.seconds_per_token[long] / transformer.seconds_per_token[short]:.1f} times as "
-        f"long as after {short} with the Transformer and {rnn.seconds_per_token[long] / rnn.seconds_per_token[short]:.1f} times with the RNN"
+        f"generating a token after {long} tokens takes {slowdown(transformer):.1f} times as long as after {short} with "
+        f"the Transformer and {slowdown(rnn):.1f} times with the RNN"
     ]
     if transformer.seconds_per_token[long] > rnn.seconds_per_token[long]:
         points.append("in generation the RNN is cheaper")
@@ -272,8 +301,9 @@ def _curves(
 def _table(results: Mapping[str, ArchitectureResult], short: int, long: int) -> Table:
     rows = tuple(
         (
-            name, f"{kind.parameters:,}", str(kind.recall_distance), f"{kind.ending_accuracy:.0%}", f"{kind.tokens_per_second[short] / 1e3:,.0f}",
-            f"{kind.tokens_per_second[long] / 1e3:,.0f}", f"{kind.seconds_per_token[short] * 1e3:.2f}", f"{kind.seconds_per_token[long] * 1e3:.2f}",
+            name, f"{kind.parameters:,}", str(kind.recall_distance), f"{kind.ending_accuracy:.0%}",
+            *(f"{kind.tokens_per_second[length] / 1e3:,.0f}" for length in (short, long)),
+            *(f"{kind.seconds_per_token[length] * 1e3:.2f}" for length in (short, long)),
         )
         for name, kind in results.items()
     )  # fmt: skip

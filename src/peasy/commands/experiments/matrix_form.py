@@ -18,7 +18,7 @@ MIN_SECONDS = 0.05
 
 
 def run(
-    seed: int = 0, on_status: OnStatus = ignore_status, tokens: int = 128, width: int = 64, rounds: int = 5
+    seed: int = 0, on_status: OnStatus = ignore_status, tokens: int = 128, width: int = 64, repeats: int = 5
 ) -> ExperimentResult:
     """Compute the same attention in four ways; the reference is the formula in float64."""
     query, key, value = np.random.default_rng(seed).standard_normal((3, tokens, width)).astype(np.float32)
@@ -32,14 +32,14 @@ def run(
     results = {}
     for name, method in methods.items():
         on_status(f"{name} ...")
-        results[name] = measure_method(method, reference, rounds)
+        results[name] = measure_method(method, reference, repeats)
     return conclude(results, tokens, width, seed)
 
 
-def measure_method(method: Callable[[], np.ndarray], reference: np.ndarray, rounds: int) -> tuple[float, float]:
+def measure_method(method: Callable[[], np.ndarray], reference: np.ndarray, repeats: int) -> tuple[float, float]:
     """Return the largest difference from the reference, and the shortest time; short runs are repeated more often."""
     times: list[float] = []
-    while len(times) < rounds or sum(times) < MIN_SECONDS:
+    while len(times) < repeats or sum(times) < MIN_SECONDS:
         start = time.perf_counter()
         context = method()
         times.append(time.perf_counter() - start)

@@ -49,7 +49,7 @@ class WordCosines:
 class ContextCosines:
     """Contextual embeddings of one word: cosine in the two example sentences, within and across its two meanings.
 
-    `same`: how often the nearest other use has the same meaning (by chance about half the time).
+    `nearest_same`: how often the nearest other use has the same meaning (by chance about half the time).
     """
 
     example_cosine: float
@@ -92,7 +92,7 @@ def run(
 
 def validation_opinions(count: int, sentences: int) -> list[LabelledText]:
     """Validation opinions of one sentence, or of two to `sentences` sentences."""
-    samples = open_corpus("opinions", sentences=sentences, held_out=20 * count).documents("valid")
+    samples = open_corpus("opinions", max_sentences=sentences, num_valid=20 * count).documents("valid")
     opinions = (one for one in samples if isinstance(one, LabelledText) and (sentences == 1 or one.text.count(".") > 1))
     return list(islice(opinions, count))
 
@@ -174,7 +174,7 @@ def purity(clusters: Sequence[int], labels: Sequence[str]) -> float:
     0.75
     """
     members = list(zip(clusters, labels, strict=True))
-    groups = [[label for own, label in members if own == number] for number in set(clusters)]
+    groups = [[label for cluster, label in members if cluster == number] for number in set(clusters)]
     return sum(max(group.count(label) for label in set(group)) for group in groups) / len(labels)
 
 
@@ -211,11 +211,11 @@ def conclude(
         f'The cosine of "awesome" and "great" was {words.before[pair]:.2f} before training and is '
         f'{words.after[pair]:.2f} after it (unrelated words: {unrelated_cosine:.2f}; but "great" and "terrible": '
         f'{opposites:.2f}). The static vector of "great" is the same in both sentences; its contextual vectors have a '
-        f"cosine of {trained.example_cosine:.2f}, and its nearest other use has the same meaning in {trained.nearest_same:.0%} of cases "
-        f"(untrained: {fresh.nearest_same:.0%}). Clusters of sentences have a purity of {sentences['trained'].purity:.0%} "
-        f"(untrained: {sentences['untrained'].purity:.0%}), clusters of documents {documents['trained'].purity:.0%} "
-        f"({documents['untrained'].purity:.0%}); cosines correlate with the number of shared labels "
-        f"(Spearman {sentences['trained'].spearman:.2f})."
+        f"cosine of {trained.example_cosine:.2f}, and its nearest other use has the same meaning in "
+        f"{trained.nearest_same:.0%} of cases (untrained: {fresh.nearest_same:.0%}). Clusters of sentences have a "
+        f"purity of {sentences['trained'].purity:.0%} (untrained: {sentences['untrained'].purity:.0%}), clusters of "
+        f"documents {documents['trained'].purity:.0%} ({documents['untrained'].purity:.0%}); cosines correlate with "
+        f"the number of shared labels (Spearman {sentences['trained'].spearman:.2f})."
     )
     planes = [_words_map(words, when) for when in ("before", "after")]
     parts = (*planes, _words_table(words), _contexts_table(contexts), *pictures, _clusters_table(clusters))

@@ -1,4 +1,4 @@
-"""`order-and-size`: cross-attention alignment of translations with reordered words, against a fixed-vector control."""
+"""`order-and-size`: word alignment by cross-attention; accuracy by length with attention and with one fixed vector."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,9 +29,9 @@ CONTROL_MODELS = {"attention": True, "one fixed vector": False}
 MAX_DATES = 5
 """Maximum number of dates per sample for the two small translators of the control."""
 SMALL_SETTINGS: dict[str, Any] = {
-    "tokenizer": {"by": "words", "vocabulary": 512},
+    "tokenizer": {"algorithm": "words", "vocab_size": 512},
     "optimizer": {"kind": "adamw", "lr": 6e-3},
-    "batch": 64,
+    "batch_size": 64,
 }
 
 
@@ -53,13 +53,13 @@ class TranslatorAlignment:
 
 
 def run(
-    seed: int = 0, on_status: OnStatus = ignore_status, model: ModelSource = "locales-fr", older: ModelSource = "locales-fr-2015",
-    pairs: int = 24, steps: int = 400,
+    seed: int = 0, on_status: OnStatus = ignore_status, model: ModelSource = "locales-fr",
+    rnn_model: ModelSource = "locales-fr-2015", pairs: int = 24, steps: int = 400,
 ) -> ExperimentResult:  # fmt: skip
     """Align `pairs` of each category by both translators; then train two small ones, with and without attention."""
     require_extra("torch")
     selection, test = draw_pairs(pairs, seed)
-    translators = [open_model(name) for name in (model, older)]
+    translators = [open_model(name) for name in (model, rnn_model)]
     results = []
     for loaded in translators:
         on_status(f"{loaded.name}: aligning {len(selection) + len(test)} sentence pairs ...")
@@ -68,7 +68,10 @@ def run(
         alignment_figure(loaded, one, text) for text in SHOWN for loaded, one in zip(translators, results, strict=True)
     ]
     accuracy = (
-        {name: train_on_dates(name, attends, seed, steps, on_status) for name, attends in CONTROL_MODELS.items()}
+        {
+            name: train_on_dates(name, use_attention, seed, steps, on_status)
+            for name, use_attention in CONTROL_MODELS.items()
+        }
         if steps
         else {}
     )
@@ -136,9 +139,14 @@ def alignment_figure(loaded: "LoadedModel", result: TranslatorAlignment, text: s
 
 
 class DatesCorpus(Corpus):
-    """Parallel corpus (en-fr) of one to `MOST` dates in a row: all words are known, only the length varies."""
+    """Parallel corpus (en-fr) of one to `MAX_DATES` dates in a row: all words are known, only the length varies."""
 
-    kind, name, says, licence = "pairs", "rows of dates", "one to five dates in a row, en-fr", "Unicode-3.0 (CLDR)"
+    kind, name, description, licence = (
+        "pairs",
+        "rows of dates",
+        "one to five dates in a row, en-fr",
+        "Unicode-3.0 (CLDR)",
+    )
 
     def __init__(self, seed: int, size: int, held_out: int = 400) -> None:
         super().__init__()
@@ -169,18 +177,18 @@ def _draw_date(rng: Random, split: str) -> date:
             return day
 
 
-def train_on_dates(name: str, attends: bool, seed: int, steps: int, on_status: OnStatus) -> dict[int, float]:
+def train_on_dates(name: str, use_attention: bool, seed: int, steps: int, on_status: OnStatus) -> dict[int, float]:
     """Train a small recurrent translator; return its word accuracy by number of dates."""
     from peasy.commands.experiments.train_small import train_temporary
     from peasy.commands.metrics import translate_greedy
 
-    corpus = DatesCorpus(seed, size=steps * SMALL_SETTINGS["batch"])
-    settings = {**SMALL_SETTINGS, "model": {"attends": attends, "d_model": 96}}
-    learned = train_temporary("rnn-translator", corpus, name, on_status, steps=steps, seed=seed, settings=settings)
+    corpus = DatesCorpus(seed, size=steps * SMALL_SETTINGS["batch_size"])
+    settings = {**SMALL_SETTINGS, "model": {"use_attention": use_attention, "d_model": 96}}
+    trained = train_temporary("rnn-translator", corpus, name, on_status, steps=steps, seed=seed, settings=settings)
     rng, accuracy = Random(seed), {}
     for count in range(1, MAX_DATES + 1):
         rows = [corpus.row(rng, count, "valid") for _ in range(40)]
-        translations = translate_greedy(learned.model, [row.source for row in rows])
+        translations = translate_greedy(trained.model, [row.source for row in rows])
         accuracy[count] = float(
             np.mean([word_accuracy(text, row.target) for text, row in zip(translations, rows, strict=True)])
         )
@@ -241,7 +249,7 @@ def conclude(
     )
     numbers = {
         "translators": {t.name: {"head": format_head(t.head), "error": t.error, "exact": t.exact} for t in results},
-        "ruler": dict(diagonal_errors),
+        "diagonal_baseline": dict(diagonal_errors),
         "changes": {"order": changes[0], "number": changes[1]},
         "lengths": {name: dict(accuracy) for name, accuracy in accuracy_by_length.items()},
     }

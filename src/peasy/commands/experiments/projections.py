@@ -29,9 +29,9 @@ NUM_CLASSES, NOUNS_PER_CLASS, NUM_NEIGHBOURS = 6, 5, 5
 
 @dataclass(frozen=True)
 class SpaceStatistics:
-    """Statistics of one vector space: its width, and `kin`: how often the nearest word is of the same class.
+    """Statistics of one vector space: its width, and how often the nearest word is of the `same_class`.
 
-    `directions`: effective dimension of the words; `kept`: fraction of the nearest words in x that stay nearest.
+    `neighbours_kept`: fraction of the nearest words in x that stay nearest.
     """
 
     width: int
@@ -89,15 +89,15 @@ def _word_ids(loaded: "LoadedModel", word: str) -> list[int]:
 
 def project_nouns(loaded: "LoadedModel", nouns: Sequence[str], head: LayerHead) -> dict[str, np.ndarray]:
     """Return the input of the head for each noun, and its query, key and value vectors."""
-    from peasy.commands.look import look as open_look
+    from peasy.commands.look import look
 
     layer, head_index = head
     vectors: dict[str, list[np.ndarray]] = {name: [] for name in SPACES}
     for noun in nouns:
         ids = ids_after_bos(loaded, f"{CONTEXT} {noun}")
-        look = open_look(loaded, ids, layers=layer, heads=head_index, steps=tuple(SPACES)).look
-        for capture in look.captures:
-            if capture.step in vectors and capture.place.part == "attention" and capture.place.layer == layer:
+        record = look(loaded, ids, layers=layer, heads=head_index, steps=tuple(SPACES)).record
+        for capture in record.captures:
+            if capture.step in vectors and capture.path.part == "attention" and capture.path.layer == layer:
                 array = capture.array[-1] if capture.array.ndim == 2 else capture.array[0, -1]
                 vectors[capture.step].append(np.asarray(array, dtype=float))
     return {name: np.stack(rows) for name, rows in vectors.items()}
@@ -115,8 +115,8 @@ def space_statistics(vectors: np.ndarray, inputs: np.ndarray, labels: Sequence[s
         nearest_neighbours(_centred(vectors), NUM_NEIGHBOURS),
         nearest_neighbours(_centred(inputs), NUM_NEIGHBOURS),
     )
-    kin = np.mean([labels[line[0][0]] == labels[index] for index, line in enumerate(near)])
-    kept = np.mean(
+    same_class = np.mean([labels[line[0][0]] == labels[index] for index, line in enumerate(near)])
+    neighbours_kept = np.mean(
         [
             len({a for a, _ in after} & {b for b, _ in old}) / NUM_NEIGHBOURS
             for after, old in zip(near, was_near, strict=True)
@@ -124,7 +124,7 @@ def space_statistics(vectors: np.ndarray, inputs: np.ndarray, labels: Sequence[s
     )
     variances = np.linalg.svd(_centred(vectors), compute_uv=False) ** 2
     dimension = variances.sum() ** 2 / max((variances**2).sum(), 1e-300)  # participation ratio
-    return SpaceStatistics(vectors.shape[1], float(kin), float(dimension), float(kept))
+    return SpaceStatistics(vectors.shape[1], float(same_class), float(dimension), float(neighbours_kept))
 
 
 def _centred(vectors: np.ndarray) -> np.ndarray:
@@ -145,16 +145,16 @@ def similar_and_next(loaded: "LoadedModel", words: Sequence[str]) -> WordNeighbo
     ids_of_words = story_vocabulary(loaded)
     names, ids = list(ids_of_words), list(ids_of_words.values())
     table = model.embedding.token.weight.detach().float()[ids].numpy()
-    alike, after = {}, {}
+    similar, next_words = {}, {}
     lines = nearest_neighbours(_centred(table), NUM_NEIGHBOURS)
     for word in words:
-        alike[word] = tuple(names[other] for other, _ in lines[names.index(word)])
+        similar[word] = tuple(names[other] for other, _ in lines[names.index(word)])
         text = CONTEXT if CONTEXT.endswith(f" {word}") else f"{CONTEXT} {word}"
         with torch.inference_mode():
             logits = model(torch.tensor([ids_after_bos(loaded, text)]), last_only=True)[0, -1][ids]
-        after[word] = tuple(names[index] for index in logits.topk(NUM_NEIGHBOURS).indices.tolist())
-    shared = np.mean([len(set(alike[word]) & set(after[word])) / NUM_NEIGHBOURS for word in words])
-    return WordNeighbours(alike, after, float(shared))
+        next_words[word] = tuple(names[index] for index in logits.topk(NUM_NEIGHBOURS).indices.tolist())
+    overlap = np.mean([len(set(similar[word]) & set(next_words[word])) / NUM_NEIGHBOURS for word in words])
+    return WordNeighbours(similar, next_words, float(overlap))
 
 
 def story_vocabulary(loaded: "LoadedModel", stories: int = 400) -> dict[str, int]:
@@ -182,11 +182,12 @@ def conclude(
     verdict = (
         f"Head {format_head(head)} projects from {spaces['normed'].width} to {spaces['key'].width} dimensions. Of the "
         f"{NUM_NEIGHBOURS} nearest neighbours of each word, {spaces['query'].neighbours_kept:.0%} remain under W_Q, "
-        f"{spaces['key'].neighbours_kept:.0%} under W_K and {spaces['value'].neighbours_kept:.0%} under W_V. The nearest word is of the same "
-        f"class in {spaces['normed'].same_class:.0%} of cases before projection and in {spaces[sharpest].same_class:.0%} under "
-        f"{SPACES[sharpest]} (untrained: {control[sharpest].same_class:.0%}, chance: {by_chance:.0%}): the classes are "
-        f"{'learned' if learned else 'NOT learned'}. Similar words and likely next words overlap by "
-        f"{neighbours.overlap:.0%}: these are {'two spaces' if apart else 'NOT two spaces'}."
+        f"{spaces['key'].neighbours_kept:.0%} under W_K and {spaces['value'].neighbours_kept:.0%} under W_V. The "
+        f"nearest word is of the same class in {spaces['normed'].same_class:.0%} of cases before projection and in "
+        f"{spaces[sharpest].same_class:.0%} under {SPACES[sharpest]} (untrained: {control[sharpest].same_class:.0%}, "
+        f"chance: {by_chance:.0%}): the classes are {'learned' if learned else 'NOT learned'}. Similar "
+        f"words and likely next words overlap by {neighbours.overlap:.0%}: these are "
+        f"{'two spaces' if apart else 'NOT two spaces'}."
     )
     parts = (*figures, _spaces_table(spaces, control), _neighbours_table(neighbours))
     caveat = (
@@ -199,9 +200,9 @@ def conclude(
         "spaces": {SPACES[name]: vars(space) for name, space in spaces.items()},
         "untrained": {SPACES[name]: vars(space) for name, space in control.items()},
         "chance": by_chance,
-        "alike": neighbours.similar,
-        "after": neighbours.next_words,
-        "shared": neighbours.overlap,
+        "similar": neighbours.similar,
+        "next_words": neighbours.next_words,
+        "overlap": neighbours.overlap,
     }
     return ExperimentResult(
         "projections", QUESTION, parts, verdict, learned and apart and kept < 1, caveat, numbers, seed

@@ -1,4 +1,4 @@
-"""`it`: coreference of a pronoun: which heads attend to its referent, ablation of heads, and how training finds it."""
+"""`pronoun`: which heads attend to the referent of a pronoun (coreference), ablation, and training from scratch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ BEAM_WIDTH, NUM_CONTROLS = 6, 6
 MAX_LOSS_INCREASE = 0.1
 """Heads whose ablation raises the loss before "it" by more nats per token are needed for language modelling itself."""
 SETTINGS: dict[str, Any] = {
-    "model": {"stack": {"shift": False}, "embedding": {"ngrams": 1}},
-    "save": 8,
-    "validate": 4,
+    "model": {"stack": {"token_shift": False}, "embedding": {"max_ngram": 1}},
+    "num_saves": 8,
+    "num_validations": 4,
 }
 
 
@@ -47,8 +47,8 @@ class CheckpointResult:
 class HeadAblation:
     """Set of ablated heads, with accuracy and loss under ablation.
 
-    `right`: accuracy of endings with all heads ("whole"), without these ("left"), without as many others ("control");
-    `cost`: nats per token before the pronoun. `aside`: heads excluded because language modelling itself needs them.
+    `accuracy` of endings with all heads ("none" ablated), without these ("ablated"), without as many others
+    ("control"); `loss`: nats per token before the pronoun. `excluded`: heads that language modelling itself needs.
     """
 
     heads: tuple[LayerHead, ...]
@@ -59,8 +59,8 @@ class HeadAblation:
 
 
 def run(
-    seed: int = 0, on_status: OnStatus = ignore_status, model: ModelSource = "stories", probes: int = 192, search_probes: int = 48,
-    steps: int = 1200,
+    seed: int = 0, on_status: OnStatus = ignore_status, model: ModelSource = "stories", probes: int = 192,
+    search_probes: int = 48, steps: int = 1200,
 ) -> ExperimentResult:  # fmt: skip
     """Measure attention, ablate heads, and train a model from scratch (`steps=0`: skip the training)."""
     require_extra("torch")
@@ -68,48 +68,49 @@ def run(
     stories = pronoun_stories(probes + search_probes, seed)
     on_status(f'attention from "it" in {probes} stories ...')
     weights = referent_weights(loaded, stories[search_probes:])
-    carried = find_responsible_heads(loaded, stories[:search_probes], stories[search_probes:], seed, on_status)
+    ablation = find_responsible_heads(loaded, stories[:search_probes], stories[search_probes:], seed, on_status)
     checkpoints = train_from_scratch(seed, steps, stories[: max(search_probes, 1)], on_status) if steps else []
-    return conclude(pronoun_attention(loaded), weights, carried, checkpoints, probes, seed)
+    return conclude(pronoun_attention(loaded), weights, ablation, checkpoints, probes, seed)
 
 
 def pronoun_stories(count: int, seed: int) -> list[Probe]:
     """Validation stories with the pronoun "it"; each seed selects different ones."""
-    things = (probe for probe in open_corpus("stories:things", held_out=10**6).probes("valid"))
+    things = (probe for probe in open_corpus("stories:things", num_valid=10**6).probes("valid"))
     return list(islice(things, seed * count, (seed + 1) * count))
 
 
 def pronoun_attention(loaded: "LoadedModel") -> Matrix:
     """Attention weights from "it" in the example sentence, for every head."""
-    look = loaded.look(SENTENCE, rows=-1).record
+    record = loaded.look(SENTENCE, queries=-1).record
     weights = [
-        (f"head {format_head((place.layer, head))}", capture.array[index, 0])
-        for place, capture in look.by_path("weights").items()
+        (f"head {format_head((path.layer, head))}", capture.array[index, 0])
+        for path, capture in record.by_path("weights").items()
         for index, head in enumerate(capture.heads)
     ]
-    values = tuple(tuple(float(row[list(group)].sum()) for group in look.tokens.word_positions) for _, row in weights)
+    values = tuple(tuple(float(row[list(group)].sum()) for group in record.tokens.word_positions) for _, row in weights)
     rows = tuple(name for name, _ in weights)
     title = 'attention from "it"'
-    return Matrix(title, values, rows, look.tokens.words, "layer.head", "key", description=CAVEAT, shaded=True)
+    return Matrix(title, values, rows, record.tokens.words, "layer.head", "key", description=CAVEAT, shaded=True)
 
 
 def referent_weights(loaded: "LoadedModel", probes: Sequence[Probe]) -> dict[LayerHead, tuple[float, float]]:
     """Return, by head, the mean attention weight from the pronoun to its referent and to the other noun."""
     weights: dict[LayerHead, list[tuple[float, float]]] = {}
     for probe in probes:
-        look = loaded.look(probe.prompt, rows=-1).record
-        meant, other = (_noun_positions(look.tokens, noun) for noun in (probe.referent, probe.other))
-        for place, capture in look.by_path("weights").items():
+        record = loaded.look(probe.prompt, queries=-1).record
+        referent, other = (_noun_positions(record.tokens, noun) for noun in (probe.referent, probe.other))
+        for path, capture in record.by_path("weights").items():
             for index, head in enumerate(capture.heads):
                 row = capture.array[index, 0]
-                weights.setdefault((place.layer, head), []).append((float(row[meant].sum()), float(row[other].sum())))
+                pair = (float(row[referent].sum()), float(row[other].sum()))
+                weights.setdefault((path.layer, head), []).append(pair)
     means = {head: np.mean(pairs, axis=0) for head, pairs in weights.items()}
     return {head: (float(mean[0]), float(mean[1])) for head, mean in means.items()}
 
 
 def _noun_positions(tokens: Any, noun: str) -> list[int]:
     last = noun.split()[-1]
-    groups = [group for word, group in zip(tokens.words, tokens.groups, strict=True) if word == last]
+    groups = [group for word, group in zip(tokens.words, tokens.word_positions, strict=True) if word == last]
     return [position for group in groups for position in group]
 
 
@@ -122,21 +123,21 @@ def find_responsible_heads(
     heads = [(part.path.layer, head) for part in attentions_of(loaded.model) for head in range(part.num_heads)]
     on_status("which heads language modelling needs ...")
     baseline = prompt_loss(loaded, search)
-    aside = tuple(
+    excluded = tuple(
         head for head in heads if prompt_loss(ablate_heads(loaded, [head]), search) > baseline + MAX_LOSS_INCREASE
     )
-    candidates = [head for head in heads if head not in aside] or heads
+    candidates = [head for head in heads if head not in excluded] or heads
     chosen, tried = search_heads(candidates, lambda off: story_accuracy(ablate_heads(loaded, off), search), on_status)
     others = list(combinations([head for head in candidates if head not in chosen], len(chosen)))
     controls = Random(seed).sample(others, min(NUM_CONTROLS, len(others))) or [()]
     on_status(f"ablating as many other heads, {len(controls)} times ...")
-    sets: dict[str, Sequence[tuple[LayerHead, ...]]] = {"whole": [()], "left": [chosen], "control": controls}
+    sets: dict[str, Sequence[tuple[LayerHead, ...]]] = {"none": [()], "ablated": [chosen], "control": controls}
     models = {name: [ablate_heads(loaded, ablated) for ablated in group] for name, group in sets.items()}
     accuracy = {
         name: float(np.mean([story_accuracy(model, test) for model in group])) for name, group in models.items()
     }
     losses = {name: float(np.mean([prompt_loss(model, test) for model in group])) for name, group in models.items()}
-    return HeadAblation(chosen, accuracy, losses, aside, tried)
+    return HeadAblation(chosen, accuracy, losses, excluded, tried)
 
 
 def story_accuracy(loaded: "LoadedModel", probes: Sequence[Probe]) -> float:
@@ -181,19 +182,19 @@ def train_from_scratch(seed: int, steps: int, probes: Sequence[Probe], on_status
     """Train a model of the same architecture from scratch and evaluate every checkpoint."""
     from peasy.commands.experiments.train_small import stories_for_steps, train_temporary
 
-    moments: list[CheckpointResult] = []
+    checkpoints: list[CheckpointResult] = []
     corpus = stories_for_steps(steps)
-    batch = int(corpus.suggested_settings["batch"])
+    batch_size = int(corpus.suggested_settings["batch_size"])
 
     def evaluate(step: int, loaded: "LoadedModel") -> None:
-        meant, other = best_referent_head(referent_weights(loaded, probes))[1]
-        moments.append(CheckpointResult(step * batch, story_accuracy(loaded, probes), meant, other))
+        weights = best_referent_head(referent_weights(loaded, probes))[1]
+        checkpoints.append(CheckpointResult(step * batch_size, story_accuracy(loaded, probes), *weights))
 
     train_temporary(
         "gpt", corpus, "from scratch", on_status,
         steps=steps, seed=seed, settings=SETTINGS, preset="small", on_checkpoint=evaluate,
     )  # fmt: skip
-    return moments
+    return checkpoints
 
 
 def best_referent_head(weights: dict[LayerHead, tuple[float, float]]) -> tuple[LayerHead, tuple[float, float]]:
@@ -210,18 +211,18 @@ def conclude(
     seed: int,
 ) -> ExperimentResult:
     """Holds if accuracy is high with all heads, at chance without some, and high without as many others."""
-    head, (meant, other) = best_referent_head(weights)
+    head, (referent, other) = best_referent_head(weights)
     named = ", ".join(map(format_head, ablation.heads))
     accuracy, loss = ablation.accuracy, ablation.loss
-    fell = accuracy["whole"] > 0.9 and accuracy["left"] <= CHANCE + 1.5 * MARGIN
-    stayed = accuracy["control"] > (accuracy["whole"] + CHANCE) / 2
-    attends = meant > other
+    fell = accuracy["none"] > 0.9 and accuracy["ablated"] <= CHANCE + 1.5 * MARGIN
+    stayed = accuracy["control"] > (accuracy["none"] + CHANCE) / 2
+    attends = referent > other
     verdict = (
-        f'In head {format_head(head)}, "it" attends to its referent with weight {meant:.2f} and to the other noun with '
-        f"{other:.2f}. With all heads {accuracy['whole']:.0%} of {probes} endings are right, without {named} "
-        f"{accuracy['left']:.0%} (chance: {CHANCE:.0%}), without as many other heads {accuracy['control']:.0%}; the "
-        f"loss before the pronoun is {loss['whole']:.2f}, {loss['left']:.2f} and {loss['control']:.2f} nats per token: "
-        f"{'these heads are responsible' if fell and stayed else 'no small set of heads is responsible alone'}."
+        f'In head {format_head(head)}, "it" attends to its referent with weight {referent:.2f} and to the other noun '
+        f"with {other:.2f}. With all heads {accuracy['none']:.0%} of {probes} endings are right, without {named} "
+        f"{accuracy['ablated']:.0%} (chance: {CHANCE:.0%}), without as many other heads {accuracy['control']:.0%}; the "
+        f"loss before the pronoun is {loss['none']:.2f}, {loss['ablated']:.2f} and {loss['control']:.2f} nats per "
+        f"token: {'these heads are responsible' if fell and stayed else 'no small set of heads is responsible alone'}."
     )
     improved = True
     parts: list[DocumentPart] = [
@@ -249,25 +250,28 @@ def conclude(
         "attends, not why the model answers as it does."
     )
     numbers = {
-        "heads": {format_head(head): {"meant": pair[0], "other": pair[1]} for head, pair in weights.items()},
-        "carried": {**vars(ablation), "heads": [format_head(head) for head in ablation.heads]},
-        "learned": [vars(moment) for moment in checkpoints],
+        "heads": {
+            format_head(head): {"referent_weight": referent, "other_weight": other}
+            for head, (referent, other) in weights.items()
+        },
+        "ablation": {**vars(ablation), "heads": [format_head(head) for head in ablation.heads]},
+        "checkpoints": [vars(checkpoint) for checkpoint in checkpoints],
     }
     holds = fell and stayed and attends and improved
-    return ExperimentResult("it", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
+    return ExperimentResult("pronoun", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
 
 
 def _heads_table(weights: dict[LayerHead, tuple[float, float]], ablation: HeadAblation) -> Table:
     rows = tuple(
-        (format_head(head), f"{meant:.2f}", f"{other:.2f}", "yes" if head in ablation.heads else "")
-        for head, (meant, other) in weights.items()
+        (format_head(head), f"{referent:.2f}", f"{other:.2f}", "yes" if head in ablation.heads else "")
+        for head, (referent, other) in weights.items()
     )
     columns = ("head", "on the referent", "on the other noun", "in the ablated set")
     return Table(columns, rows, 'Mean attention weight from "it"')
 
 
 def _ablation_table(ablation: HeadAblation) -> Table:
-    ablated = {"whole": "none", "left": ", ".join(map(format_head, ablation.heads))}
+    ablated = {"none": "none", "ablated": ", ".join(map(format_head, ablation.heads))}
     ablated["control"] = f"{len(ablation.heads)} of the others (mean)"
     rows = tuple(
         (label, f"{ablation.accuracy[name]:.1%}", f"{ablation.loss[name]:.3f}") for name, label in ablated.items()
@@ -276,17 +280,21 @@ def _ablation_table(ablation: HeadAblation) -> Table:
 
 
 def _search_note(ablation: HeadAblation) -> Paragraph:
-    aside = ", ".join(map(format_head, ablation.excluded))
+    excluded = ", ".join(map(format_head, ablation.excluded))
     text = f"{ablation.sets_tried} sets of heads were tried, small ones first."
-    excluded = f" Excluded, because language modelling itself needs them: {aside}." if aside else ""
-    return Paragraph(text + excluded, "note")
+    text += f" Excluded, because language modelling itself needs them: {excluded}." if excluded else ""
+    return Paragraph(text, "note")
 
 
 def _curves(checkpoints: Sequence[CheckpointResult]) -> Curves:
     curves = {
-        "accuracy of endings": [(float(moment.stories), moment.accuracy) for moment in checkpoints],
-        "weight on the referent": [(float(moment.stories), moment.referent_weight) for moment in checkpoints],
-        "weight on the other noun": [(float(moment.stories), moment.other_weight) for moment in checkpoints],
+        "accuracy of endings": [(float(checkpoint.stories), checkpoint.accuracy) for checkpoint in checkpoints],
+        "weight on the referent": [
+            (float(checkpoint.stories), checkpoint.referent_weight) for checkpoint in checkpoints
+        ],
+        "weight on the other noun": [
+            (float(checkpoint.stories), checkpoint.other_weight) for checkpoint in checkpoints
+        ],
     }
     lines = tuple((name, tuple(points)) for name, points in curves.items())
     return Curves("Learning to resolve the pronoun", lines, "stories seen", "accuracy, weight")

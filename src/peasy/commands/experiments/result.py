@@ -48,4 +48,4 @@ class ExperimentResult(Result):
         }
 
     def __repr__(self) -> str:
-        return f"Finding({self.experiment}: {self.verdict})"
+        return f"ExperimentResult({self.experiment}: {self.verdict})"

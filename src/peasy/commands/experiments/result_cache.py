@@ -14,19 +14,22 @@ from peasy.render import json as plain_json
 from peasy.render import write_atomic
 from peasy.views.document import DocumentPart, Node, Rows, Vectors
 
-NODES: dict[str, type] = {node.__name__.lower(): node for node in (*get_args(DocumentPart), Node, Rows, Vectors)}
+NODES: dict[str, type] = {
+    plain_json.KINDS.get(node.__name__, node.__name__.lower()): node
+    for node in (*get_args(DocumentPart), Node, Rows, Vectors)
+}
 """Document nodes by their name in JSON."""
 
 NUMERIC_FIELDS = ("lines", "values", "points", "shades")
 """Numeric fields, in which a string can only be nan, inf or -inf, which JSON lacks."""
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Format version; files of other versions are ignored."""
 
 
 def save_result(result: ExperimentResult) -> Path:
     """Save a result, replacing the previous one."""
-    payload = {"form": FORMAT_VERSION, "when": time.time(), "parts": list(result.parts), **result.data()}
+    payload = {"format_version": FORMAT_VERSION, "time": time.time(), "parts": list(result.parts), **result.data()}
     path = _path(result.experiment)
     path.parent.mkdir(parents=True, exist_ok=True)
     return write_atomic(path, plain_json.dump(payload))
@@ -36,12 +39,12 @@ def load_result(name: str) -> tuple[ExperimentResult, float] | None:
     """Load the last result of an experiment and its time in seconds since 1970; None without one."""
     try:
         payload = json.loads(_path(name).read_text(encoding="utf-8"))
-        if payload["form"] != FORMAT_VERSION or payload["experiment"] != name:
+        if payload["format_version"] != FORMAT_VERSION or payload["experiment"] != name:
             return None
         fields = {
             key: payload[key] for key in ("experiment", "question", "verdict", "holds", "caveat", "numbers", "seed")
         }
-        return ExperimentResult(parts=tuple(map(_read_node, payload["parts"])), **fields), float(payload["when"])
+        return ExperimentResult(parts=tuple(map(_read_node, payload["parts"])), **fields), float(payload["time"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # an unreadable file is not worth an error: the experiment can be run again
 

@@ -33,19 +33,19 @@ def run(
 ) -> ExperimentResult:
     """Compare weights of chosen scores, their derivatives, and training of a small attention layer."""
     on_status("chosen scores ...")
-    shares = {name: {way: normalize(scores, way) for way in NORMALIZATIONS} for name, scores in SCORES.items()}
+    weights = {name: {way: normalize(scores, way) for way in NORMALIZATIONS} for name, scores in SCORES.items()}
     curves = train_both(seed, steps, on_status) if steps else {}
-    return conclude(shares, largest_derivatives(normalize), curves, seed)
+    return conclude(weights, largest_derivatives(normalize), curves, seed)
 
 
 def largest_derivatives(normalize: Normalize) -> dict[str, dict[str, float]]:
     """Return the largest derivative of any weight with respect to any score, by finite differences."""
-    steepest: dict[str, dict[str, float]] = {}
+    largest: dict[str, dict[str, float]] = {}
     for name, scores in SCORES.items():
-        steepest[name] = {
+        largest[name] = {
             way: max(_derivative(normalize, scores, way, key) for key in range(len(scores))) for way in NORMALIZATIONS
         }
-    return steepest
+    return largest
 
 
 def _derivative(
@@ -96,8 +96,8 @@ def conclude(
     parts.append(Table(*_derivatives_table(derivatives), "Largest derivative of a weight with respect to a score"))
     verdict = (
         f"Division by the sum gives invalid weights in {len(improper['sum'])} of {len(weights_by_row)} rows"
-        f"{_in_brackets(improper['sum'])}, softmax in {len(improper['softmax'])}. The largest derivative of a weight is "
-        f"{largest['sum']:.3g} with the sum and {largest['softmax']:.3g} with softmax."
+        f"{_in_brackets(improper['sum'])}, softmax in {len(improper['softmax'])}. The largest derivative of a weight "
+        f"is {largest['sum']:.3g} with the sum and {largest['softmax']:.3g} with softmax."
     )
     holds = not improper["softmax"] and bool(improper["sum"]) and largest["softmax"] < largest["sum"]
     if curves:
@@ -114,7 +114,7 @@ def conclude(
         "weights": {
             name: {way: weights[way].tolist() for way in NORMALIZATIONS} for name, weights in weights_by_row.items()
         },
-        "steepest": derivatives,
+        "derivatives": derivatives,
         "training": curves,
     }
     return ExperimentResult("softmax-or-sum", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)

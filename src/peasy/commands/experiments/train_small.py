@@ -31,8 +31,8 @@ class TrainedModel:
 
 def stories_for_steps(steps: int) -> Corpus:
     """Generate as many stories as `steps` batches need, so that each is seen once."""
-    batch = int(open_corpus("stories").suggested_settings["batch"])
-    return open_corpus("stories", size=steps * batch, held_out=400)
+    batch_size = int(open_corpus("stories").suggested_settings["batch_size"])
+    return open_corpus("stories", num_train=steps * batch_size, num_valid=400)
 
 
 def train_temporary(
@@ -47,20 +47,20 @@ def train_temporary(
     preset: str = "tiny",
     on_checkpoint: Callable[[int, LoadedModel], None] | None = None,
 ) -> TrainedModel:
-    """Train `kind` on `data` in a temporary folder; `watch` is called with every checkpoint."""
+    """Train `kind` on `data` in a temporary folder; `on_checkpoint` is called with every checkpoint."""
     from peasy.training.event import Saved, TrainStep, Validated
 
     validation_losses, training_losses, rates = [], [], []
     with TemporaryDirectory() as folder:
         run = Path(folder, "run")
-        run_settings = {"validate": 8, "sample": 0, "save": 1, **(settings or {})}
+        run_settings = {"num_validations": 8, "num_samplings": 0, "num_saves": 1, **(settings or {})}
         for event in train_events(kind, data, preset=preset, steps=steps, seed=seed, run=run, settings=run_settings):
             if isinstance(event, Validated):
                 validation_losses.append((float(event.step), event.loss))
                 on_status(f"{name}, step {event.step:,} of {steps:,}: loss {event.loss:.3f}")
             elif isinstance(event, TrainStep):
                 training_losses.append((float(event.step), event.loss))
-                rates.append(event.rate)
+                rates.append(event.tokens_per_second)
             elif isinstance(event, Saved) and on_checkpoint is not None:
                 on_checkpoint(event.step, load(event.folder, device="cpu"))
         return TrainedModel(load(run), tuple(validation_losses), tuple(training_losses), sorted(rates)[len(rates) // 2])

@@ -58,7 +58,7 @@ def train_both(seed: int, on_status: OnStatus, steps: int) -> dict[str, tuple[tu
 
     curves, stories = {}, stories_for_steps(steps)
     for name, scale in (("with 1/√d_k", None), ("without", 1.0)):
-        attention = {"heads": 1, "scale": scale, "norm_heads": False}
+        attention = {"num_heads": 1, "scale": scale, "qk_norm": False}
         settings = {"model": {"d_model": 128, "stack": {"attention": attention}}}
         curves[name] = train_temporary(
             "gpt", stories, name, on_status, steps=steps, seed=seed, settings=settings

@@ -23,9 +23,9 @@ class BuiltinModelRecipe:
     data: str
     steps: int
     description: str
-    limits: str
+    limitations: str
     seed: int = 0
-    sentence: str | None = None
+    tracked_sentence: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
     def command(self) -> str:
@@ -41,7 +41,7 @@ class BuiltinModelRecipe:
 @cache
 def recipes() -> dict[str, BuiltinModelRecipe]:
     """Return the recipes of all built-in models by name."""
-    return config.read_file(_ReadyRecipes, Path(__file__).with_name("recipes.toml")).models
+    return config.read_file(_RecipesFile, Path(__file__).with_name("recipes.toml")).models
 
 
 def recipe(name: str) -> BuiltinModelRecipe:
@@ -53,7 +53,7 @@ def recipe(name: str) -> BuiltinModelRecipe:
 
 
 @dataclass(frozen=True)
-class _ReadyRecipes:
+class _RecipesFile:
     models: dict[str, BuiltinModelRecipe]
 
 

@@ -1,6 +1,6 @@
 // Popover with the arithmetic of a table cell, opened by hover or focus. All text becomes text nodes.
 
-const ARROW_MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+export const ARROW_MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 // `root` is a document, or an element or shadow root of one.
 export function explainCells(root, arithmetic) {
@@ -25,10 +25,8 @@ export function explainCells(root, arithmetic) {
 }
 
 function makePopover(ownerDocument, container) {
-  const box = ownerDocument.createElement("div");
-  box.id = "popover";
+  const box = Object.assign(ownerDocument.createElement("div"), { id: "popover", hidden: true });
   box.setAttribute("role", "tooltip");
-  box.hidden = true;
   container.append(box);
   let shownCell = null;
   const hide = () => {
@@ -42,10 +40,8 @@ function makePopover(ownerDocument, container) {
     hide();
     if (!lines) return;
     const [title, ...steps] = lines;
-    box.replaceChildren(
-      textElement(ownerDocument, "strong", title),
-      ...steps.map((step) => textElement(ownerDocument, "pre", step)),
-    );
+    const textElement = (tag, text) => Object.assign(ownerDocument.createElement(tag), { textContent: text });
+    box.replaceChildren(textElement("strong", title), ...steps.map((step) => textElement("pre", step)));
     box.hidden = false;
     shownCell = cell;
     cell.setAttribute("aria-describedby", box.id);
@@ -56,12 +52,6 @@ function makePopover(ownerDocument, container) {
     else hide();
   };
   return { show, hide, showFocused, reposition };
-}
-
-function textElement(ownerDocument, tag, text) {
-  const element = ownerDocument.createElement(tag);
-  element.textContent = text;
-  return element;
 }
 
 function positionPopover(box, cellRect) {

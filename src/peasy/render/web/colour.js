@@ -1,5 +1,7 @@
 // Colour-blind safe colour maps, with the same stops as render/palette.py.
 
+import { clamp } from "./numbers.js";
+
 const CIVIDIS = "00224e 123570 3b496c 575d6d 707173 8a8678 a59c74 c3b369 e1cc55 fee838";
 const BLUE_ORANGE = "0b4a8f 3f78b5 86aed6 cbdcec f4f2ee f6d6b0 eaa65a cd7419 8f4700";
 export const CATEGORY_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
@@ -19,18 +21,16 @@ export function rampOf(signed, lifted) {
 
 // Position of a value in a range, from 0 to 1.
 export function fractionOf(value, range) {
-  return range.high > range.low ? Math.min(Math.max((value - range.low) / (range.high - range.low), 0), 1) : 0;
+  return range.high > range.low ? clamp((value - range.low) / (range.high - range.low), 0, 1) : 0;
 }
 
 export function cssColour(ramp, fraction) {
-  const pixel = ramp[Math.round(fraction * (SHADES - 1))];
-  return `rgb(${pixel & 255},${(pixel >> 8) & 255},${(pixel >> 16) & 255})`;
+  return `rgb(${channelsAt(ramp, fraction)})`;
 }
 
 // Text colour on a shade: black or white by relative luminance (WCAG).
 export function textColourOn(ramp, fraction) {
-  const pixel = ramp[Math.round(fraction * (SHADES - 1))];
-  const [red, green, blue] = [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255].map((channel) => {
+  const [red, green, blue] = channelsAt(ramp, fraction).map((channel) => {
     const value = channel / 255;
     return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
   });
@@ -38,12 +38,12 @@ export function textColourOn(ramp, fraction) {
 }
 
 // Paint a map with one pixel per cell; masked cells are transparent.
-export function paintMap(canvas, numbers, start, rows, columns, range, ramp) {
-  canvas.width = columns;
-  canvas.height = rows;
+export function paintMap(canvas, map) {
+  const { rows, columns } = map;
+  [canvas.width, canvas.height] = [columns, rows];
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
-  paintCells(image, 0, 0, columns, rows, { numbers, start, rows, columns, range, ramp });
+  paintCells(image, 0, 0, columns, rows, map);
   context.putImageData(image, 0, 0);
 }
 
@@ -82,6 +82,11 @@ export function shrinkMap(map, maxSide) {
     }
   }
   return { ...map, numbers: { ...numbers, codes: pooled }, start: 0, rows: height, columns: width };
+}
+
+function channelsAt(ramp, fraction) {
+  const pixel = ramp[Math.round(fraction * (SHADES - 1))];
+  return [pixel & 255, (pixel >> 8) & 255, (pixel >> 16) & 255];
 }
 
 function parseChannels(stop) {

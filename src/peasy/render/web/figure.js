@@ -1,6 +1,6 @@
 // Base class of the interactive figures (web components), with element helpers, shared style and theme changes.
 export function make(tag, attributes = {}, ...children) {
-  const svg = ["svg", "g", "path", "text", "title", "circle"].includes(tag);
+  const svg = ["svg", "g", "path", "text", "title", "circle", "rect"].includes(tag);
   const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -106,10 +106,7 @@ function watchTheme(onChange) {
 let sharedStyleSheet;
 
 function getSharedStyleSheet() {
-  if (!sharedStyleSheet) {
-    sharedStyleSheet = new CSSStyleSheet();
-    sharedStyleSheet.replaceSync(STYLE);
-  }
+  if (!sharedStyleSheet) (sharedStyleSheet = new CSSStyleSheet()).replaceSync(STYLE);
   return sharedStyleSheet;
 }
 
@@ -126,11 +123,11 @@ label{color:var(--figure-soft);display:inline-flex;align-items:center;gap:.35rem
 select,button.plain{font:inherit;color:var(--figure-ink);background:var(--figure-paper);border:1px solid var(--figure-edge);border-radius:.35rem;padding:.2rem .4rem;min-height:1.8rem;min-width:0;flex:0 1 auto}
 .body{display:grid;grid-template-columns:minmax(0,1fr);gap:.8rem 1.6rem}
 .side-by-side{display:contents}.overview{order:1}.main{order:2;min-width:0}.best{order:3;min-width:0}.words{order:4}
-.overview{display:grid;gap:3px;align-content:start;overflow-x:auto;padding:3px}
+.overview{display:grid;gap:3px;align-content:start;overflow-x:auto;padding:3px;position:relative}
 .overview span{color:var(--figure-soft);font-size:11px;text-align:center;align-self:center;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 .overview span.side{text-align:right;padding-right:.3rem;overflow:visible}.overview span.axes{grid-column:1/-1;text-align:left}
 .overview button{padding:0;border:1px solid var(--figure-edge);border-radius:2px;background:var(--figure-paper);aspect-ratio:1;min-width:24px;width:100%;cursor:pointer;line-height:0}
-.overview{position:relative}.overview canvas{position:absolute;left:0;top:0;pointer-events:none}
+.overview canvas{position:absolute;left:0;top:0;pointer-events:none}
 .overview.line div{display:grid;gap:2px}
 .overview button[aria-pressed=true]{outline:3px solid var(--figure-mark);outline-offset:0}
 .large{min-width:0;overflow-x:auto;padding:3px}
@@ -149,8 +146,8 @@ ol.top span{font-variant-numeric:tabular-nums}
 .words{min-width:0;overflow-x:auto}
 .text{line-height:2;max-width:60rem;margin:.4rem 0}
 .text span{white-space:pre-wrap;padding:.15rem .1rem;border-radius:3px;cursor:pointer;border-bottom:2px solid transparent}
-.text span.asks{outline:2px solid var(--figure-mark)}
-.text span.seen{border-bottom-color:var(--figure-accent)}
+.text span.query{outline:2px solid var(--figure-mark)}
+.text span.key{border-bottom-color:var(--figure-accent)}
 svg{display:block;max-width:none;height:auto}
 svg text{font-size:13px;fill:var(--figure-ink);cursor:pointer;white-space:pre}
 svg text.axis{fill:var(--figure-soft);font-size:11px;cursor:default}
@@ -158,7 +155,7 @@ svg text:focus{outline:none}
 svg text:focus-visible,svg text.held{font-weight:700;text-decoration:underline 2px;text-underline-offset:3px}
 .line{fill:none;stroke:var(--figure-link);pointer-events:none}.ribbon{pointer-events:none}
 .away{opacity:.1}
-.known{fill:none;stroke:var(--figure-mark);stroke-width:1.5;stroke-dasharray:5 3;pointer-events:none}
+.gold{fill:none;stroke:var(--figure-mark);stroke-width:1.5;stroke-dasharray:5 3;pointer-events:none}
 :focus-visible{outline:3px solid var(--figure-accent);outline-offset:2px}
 @container (min-width:46rem){
 .body{grid-template-columns:minmax(16rem,5fr) minmax(0,6fr)}.body.one{grid-template-columns:minmax(0,6fr) minmax(16rem,5fr)}

@@ -19,7 +19,7 @@ export class HeatMap {
   // `map`: numbers, start, rows, columns, range, ramp, decimals.
   show(map, availableWidth) {
     this.map = map;
-    paintMap(this.cellCanvas, map.numbers, map.start, map.rows, map.columns, map.range, map.ramp);
+    paintMap(this.cellCanvas, map);
     this.layOut(availableWidth);
   }
 

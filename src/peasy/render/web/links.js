@@ -3,7 +3,7 @@
 
 import { Figure, define, make } from "./figure.js";
 import { CATEGORY_COLOURS } from "./colour.js";
-import { unpackNumbers, writeNumber } from "./numbers.js";
+import { clamp, unpackNumbers, writeNumber } from "./numbers.js";
 
 const LINE_HEIGHT = 24;
 const MAX_LINKS = 1500;
@@ -16,13 +16,13 @@ function textWidth(text) {
   return measuringContext.measureText(text).width;
 }
 
-// `spec`: left, right (words), weight(left, right), least, known, ribbons, width. `onHighlight(side, index)` is called
+// `spec`: left, right (words), weight(left, right), minWeight, gold, ribbons, width. `onHighlight(side, index)` is called
 // when a word is hovered or focused; with nulls when the pointer leaves.
 export function drawLinks(spec, onHighlight) {
   const links = [];
   spec.left.forEach((_, left) => spec.right.forEach((_, right) => {
     const weight = spec.weight(left, right);
-    if (weight >= spec.least) links.push([left, right, weight]);
+    if (weight >= spec.minWeight) links.push([left, right, weight]);
   }));
   links.sort((one, other) => other[2] - one[2]);
   const rows = [spec.left, spec.right].map(layOutRow);
@@ -34,7 +34,7 @@ function drawColumns(spec, links, _, onHighlight) {
   const columnWidth = (words, axis) => Math.min(Math.max(...words.map(textWidth), textWidth(axis)), 170) + 10;
   const leftWidth = columnWidth(spec.left, spec.leftAxis);
   const rightWidth = columnWidth(spec.right, spec.rightAxis);
-  const gap = Math.min(Math.max(spec.width - leftWidth - rightWidth, 80), 260);
+  const gap = clamp(spec.width - leftWidth - rightWidth, 80, 260);
   const height = 30 + LINE_HEIGHT * Math.max(spec.left.length, spec.right.length);
   const y = (index) => 34.5 + LINE_HEIGHT * index;
   const [start, middle, end] = [leftWidth, leftWidth + gap / 2, leftWidth + gap];
@@ -43,13 +43,13 @@ function drawColumns(spec, links, _, onHighlight) {
     class: "line", d: curve(left, right), "data-a": left, "data-b": right,
     "stroke-opacity": 0.15 + 0.85 * Math.min(weight, 1), "stroke-width": 0.8 + 4 * Math.min(weight, 1),
   }));
-  const known = (spec.known ?? []).map(([left, right]) => make("path", { class: "known", d: curve(left, right) }));
+  const gold = (spec.gold ?? []).map(([left, right]) => make("path", { class: "gold", d: curve(left, right) }));
   const words = [
     ...spec.left.map((word, index) => wordLabel(word, 0, index, start - 8, y(index) + 4.5, "end")),
     ...spec.right.map((word, index) => wordLabel(word, 1, index, end + 8, y(index) + 4.5, "start")),
   ];
   const axes = [axisLabel(spec.leftAxis, start - 8, "end"), axisLabel(spec.rightAxis, end + 8, "start")];
-  return finishPicture(spec, end + rightWidth, height, [...lines, ...known, ...axes, ...words], words, onHighlight);
+  return finishPicture(spec, end + rightWidth, height, [...lines, ...gold, ...axes, ...words], words, onHighlight);
 }
 
 function drawRibbons(spec, links, [topRow, bottomRow], onHighlight) {
@@ -77,15 +77,15 @@ function drawRibbons(spec, links, [topRow, bottomRow], onHighlight) {
     });
   });
   const centre = (word) => word.x + word.width / 2;
-  const known = (spec.known ?? []).map(([left, right]) =>
-    make("path", { class: "known", d: `M${centre(topRow.words[left])} ${topEdge}L${centre(bottomRow.words[right])} ${bottomEdge}` }));
+  const gold = (spec.gold ?? []).map(([left, right]) =>
+    make("path", { class: "gold", d: `M${centre(topRow.words[left])} ${topEdge}L${centre(bottomRow.words[right])} ${bottomEdge}` }));
   const words = [
     ...spec.left.map((word, index) => wordLabel(word, 0, index, centre(topRow.words[index]), topEdge - 8, "middle")),
     ...spec.right.map((word, index) => wordLabel(word, 1, index, centre(bottomRow.words[index]), bottomEdge + 18, "middle")),
   ];
   const axes = [axisLabel(spec.leftAxis, 0, "start"), make("text", { class: "axis", x: 0, y: bottomEdge + 42 }, spec.rightAxis)];
   const width = Math.max(topRow.width, bottomRow.width);
-  return finishPicture(spec, width, bottomEdge + 50, [...ribbons, ...known, ...axes, ...words], words, onHighlight);
+  return finishPicture(spec, width, bottomEdge + 50, [...ribbons, ...gold, ...axes, ...words], words, onHighlight);
 }
 
 function finishPicture(spec, width, height, shapes, words, onHighlight) {
@@ -97,12 +97,12 @@ function finishPicture(spec, width, height, shapes, words, onHighlight) {
       link.classList.toggle("away", !belongs);
     }
     for (const word of words) {
-      word.classList.toggle("held", Number(word.dataset.side) === side && Number(word.dataset.place) === index);
+      word.classList.toggle("held", Number(word.dataset.side) === side && Number(word.dataset.index) === index);
     }
   };
   const onPoint = (event) => {
     const word = event.target.closest?.("text[data-side]");
-    if (word) onHighlight(Number(word.dataset.side), Number(word.dataset.place));
+    if (word) onHighlight(Number(word.dataset.side), Number(word.dataset.index));
   };
   svg.addEventListener("pointerover", onPoint);
   svg.addEventListener("focusin", onPoint);
@@ -117,11 +117,11 @@ function moveBetweenWords(event, words, spec) {
   const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
   if (current < 0 || !step) return;
   const changesSide = (event.key === "ArrowLeft" || event.key === "ArrowRight") !== Boolean(spec.ribbons);
-  const [side, index] = [Number(words[current].dataset.side), Number(words[current].dataset.place)];
+  const [side, index] = [Number(words[current].dataset.side), Number(words[current].dataset.index)];
   const [sideCount, otherCount] = side === 0 ? [spec.left.length, spec.right.length] : [spec.right.length, spec.left.length];
   const target = changesSide
     ? (side === 0 ? spec.left.length : 0) + Math.min(index, otherCount - 1)
-    : (side === 0 ? 0 : spec.left.length) + Math.min(Math.max(index + step, 0), sideCount - 1);
+    : (side === 0 ? 0 : spec.left.length) + clamp(index + step, 0, sideCount - 1);
   event.preventDefault();
   event.stopPropagation();
   words[current].setAttribute("tabindex", -1);
@@ -130,7 +130,7 @@ function moveBetweenWords(event, words, spec) {
 }
 
 function wordLabel(word, side, index, x, y, anchor) {
-  return make("text", { x, y, "text-anchor": anchor, "data-side": side, "data-place": index }, word);
+  return make("text", { x, y, "text-anchor": anchor, "data-side": side, "data-index": index }, word);
 }
 
 function axisLabel(text, x, anchor) {

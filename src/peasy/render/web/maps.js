@@ -1,11 +1,12 @@
 // Grid of attention heat maps: thumbnails of all, one large, its tokens with links or shaded text, every number on hover.
 
 import { Figure, define, make, makeSelect } from "./figure.js";
-import { explainWeight } from "./weight.js";
-import { HeatMap } from "./heatmap.js";
+import { ARROW_MOVES } from "./arithmetic.js";
 import { paintCells, rampOf, shrinkMap } from "./colour.js";
+import { HeatMap } from "./heatmap.js";
 import { drawLinks } from "./links.js";
-import { rangeOf, rangeOfAll, unpackFloats, unpackNumbers, writeNumber } from "./numbers.js";
+import { clamp, colourRange, formatCount, indices, rangeOf, unpackFloats, unpackNumbers, writeNumber } from "./numbers.js";
+import { explainCell } from "./weight.js";
 
 const COLOUR_SCALES = ["range of each map", "range of each map, small numbers lifted", "one range for all maps"];
 const [LIFTED, SHARED_RANGE] = [1, 2];
@@ -14,7 +15,6 @@ const MAX_LINKED_WORDS = 64;
 const TEXT_WINDOW = 240;
 const CELL_HINT = "Click a cell, or press Enter, to see how its number is calculated; Escape closes it.";
 const KEYS_HINT = "Keys: arrows move in the map, [ and ] change the";
-const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
 class PeasyMaps extends Figure {
   async build(data) {
@@ -25,10 +25,11 @@ class PeasyMaps extends Figure {
     this.mapSize = this.rows * this.columns;
     [this.mapRow, this.mapColumn] = data.chosen;
     this.colourScale = 0;
-    this.wordView = data.tile === 1 && Math.max(this.rows, this.columns) <= MAX_LINKED_WORDS ? LINKS_VIEW : TEXT_VIEW;
-    const numMaps = this.numMapRows * this.numMapColumns;
-    this.ranges = Array.from({ length: numMaps }, (_, index) => rangeOf(this.numbers, index * this.mapSize, this.mapSize));
-    this.sharedRange = rangeOfAll(this.ranges);
+    this.wordView = data.tileSize === 1 && Math.max(this.rows, this.columns) <= MAX_LINKED_WORDS ? LINKS_VIEW : TEXT_VIEW;
+    this.several = this.numMapRows * this.numMapColumns > 1;
+    const maps = indices(this.numMapRows * this.numMapColumns);
+    this.ranges = maps.map((index) => rangeOf(this.numbers, index * this.mapSize, this.mapSize));
+    this.sharedRange = colourRange(this.ranges.flatMap(({ low, high }) => [low, high]));
     [this.row, this.column] = this.initialCell();
     this.buildLayout(data);
     this.repaint();
@@ -36,26 +37,27 @@ class PeasyMaps extends Figure {
 
   // Initially selected cell: the last query with exact weights, and the key it attends to most.
   initialCell() {
-    const { tile, exact } = this.data;
-    const row = tile > 1 && exact?.places.length ? Math.floor(exact.places.at(-1) / tile) : this.rows - 1;
-    const start = this.mapAt(this.mapRow, this.mapColumn).start + row * this.columns;
-    let column = 0;
-    for (let candidate = 1; candidate < this.columns; candidate++) {
-      const value = this.numbers.at(start + candidate);
-      if (!(value <= this.numbers.at(start + column)) && !Number.isNaN(value)) column = candidate;
-    }
-    return [row, column];
+    const { tileSize, exact } = this.data;
+    const row = tileSize > 1 && exact?.positions.length ? Math.floor(exact.positions.at(-1) / tileSize) : this.rows - 1;
+    return [row, this.strongestKey(row)];
+  }
+
+  // Column with the largest value in a row.
+  strongestKey(row) {
+    const values = indices(this.columns).map((column) => this.valueAt(row, column));
+    return values.reduce((best, value, column) => (value > values[best] || Number.isNaN(values[best]) ? column : best), 0);
   }
 
   buildLayout(data) {
-    const labels = (names) => (data.tile === 1 ? names : tileStarts(names, data.tile));
+    const starts = (names) => indices(Math.ceil(names.length / data.tileSize)).map((index) => String(index * data.tileSize));
+    const labels = (names) => (data.tileSize === 1 ? names : starts(names));
     this.heatMap = new HeatMap(this, labels(data.rows), labels(data.columns));
     this.status = make("p", { class: "read", role: "status" });
     this.arithmetic = make("div", { class: "sum", role: "status", hidden: "" });
     this.topList = make("ol", { class: "top" });
     this.words = make("div", { class: "words" });
     this.addPointerListeners(this.heatMap.canvas);
-    const several = this.numMapRows * this.numMapColumns > 1;
+    const { several } = this;
     this.mapContainer = make("div", { class: "large" }, this.heatMap.canvas);
     this.topListTitle = make("p", {});
     const main = make("div", { class: "main" }, this.mapContainer, this.status, this.arithmetic);
@@ -66,16 +68,16 @@ class PeasyMaps extends Figure {
     const keysHint = several ? `${KEYS_HINT} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : "";
     const notes = [data.description, this.precisionNote(data), this.canExplain ? CELL_HINT : "", keysHint];
     const quiet = notes.filter(Boolean).map((sentence) => make("p", { class: "quiet" }, sentence));
-    this.fillShadowRoot(make("div", { class: "frame" }, make("h3", {}, data.title), this.makeToolbar(data, several), body, ...quiet));
+    this.fillShadowRoot(make("div", { class: "frame" }, make("h3", {}, data.title), this.makeToolbar(data), body, ...quiet));
     this.onkeydown = (event) => this.onKeyDown(event);
   }
 
-  precisionNote(data) {
-    const tiled = data.tile > 1 ? `Each cell is the ${data.reduced} of ${data.tile} by ${data.tile} tokens. ` : "";
+  precisionNote({ tileSize, reduction }) {
+    const tiled = tileSize > 1 ? `Each cell is the ${reduction} of ${tileSize} by ${tileSize} tokens. ` : "";
     return `${tiled}Numbers are stored to within ${Number(this.numbers.error.toPrecision(2))}.`;
   }
 
-  makeToolbar(data, several) {
+  makeToolbar(data) {
     const bar = make("div", { class: "bar" });
     this.mapSelects = [];
     for (const [axis, names, chosen, onChange] of [
@@ -86,9 +88,9 @@ class PeasyMaps extends Figure {
       this.mapSelects.push(label.querySelector("select"));
       if (names.length > 1) bar.append(label);
     }
-    const scales = several ? COLOUR_SCALES : COLOUR_SCALES.slice(0, SHARED_RANGE);
+    const scales = this.several ? COLOUR_SCALES : COLOUR_SCALES.slice(0, SHARED_RANGE);
     bar.append(makeSelect("colours", scales, 0, (index) => { this.colourScale = index; this.repaint(); }));
-    if (data.tile === 1) {
+    if (data.tileSize === 1) {
       bar.append(makeSelect("words", ["lines", "text"], this.wordView, (index) => { this.wordView = index; this.drawWords(); }));
     }
     return bar;
@@ -99,30 +101,21 @@ class PeasyMaps extends Figure {
     this.thumbnailCanvas = make("canvas", { "aria-hidden": true });
     const grid = make("div", { class: "overview", role: "group", "aria-label": `${data.title}: ${data.downAxis} by ${data.acrossAxis}` });
     grid.addEventListener("keydown", (event) => this.onOverviewKeyDown(event));
-    this.fillOverview(grid, data);
+    const text = (content, attributes = {}) => make("span", attributes, content);
+    if (this.numMapRows === 1) {
+      grid.classList.add("line");
+      grid.style.gridTemplateColumns = "repeat(auto-fill, minmax(84px, 1fr))";
+      const items = data.across.map((name, mapColumn) => make("div", {}, this.makeThumbnail(data, 0, mapColumn), text(name)));
+      grid.append(text(`${data.acrossAxis} →`, { class: "axes" }), ...items);
+    } else {
+      grid.style.gridTemplateColumns = `auto repeat(${this.numMapColumns}, minmax(24px, 110px))`;
+      grid.append(text(`${data.downAxis} ↓ ${data.acrossAxis} →`, { class: "axes" }), text(""), ...data.across.map((name) => text(name)));
+      data.down.forEach((name, mapRow) => {
+        grid.append(text(name, { class: "side" }), ...data.across.map((_, mapColumn) => this.makeThumbnail(data, mapRow, mapColumn)));
+      });
+    }
     grid.append(this.thumbnailCanvas);
     return grid;
-  }
-
-  fillOverview(grid, data) {
-    if (this.numMapRows === 1) return this.fillSingleRow(grid, data);
-    grid.style.gridTemplateColumns = `auto repeat(${this.numMapColumns}, minmax(24px, 110px))`;
-    grid.append(make("span", { class: "axes" }, `${data.downAxis} ↓ ${data.acrossAxis} →`), make("span", { class: "side" }));
-    data.across.forEach((name) => grid.append(make("span", {}, name)));
-    data.down.forEach((name, mapRow) => {
-      const thumbnails = data.across.map((_, mapColumn) => this.makeThumbnail(data, mapRow, mapColumn));
-      grid.append(make("span", { class: "side" }, name), ...thumbnails);
-    });
-    return undefined;
-  }
-
-  fillSingleRow(grid, data) {
-    grid.classList.add("line");
-    grid.style.gridTemplateColumns = "repeat(auto-fill, minmax(84px, 1fr))";
-    grid.append(make("span", { class: "axes" }, `${data.acrossAxis} →`));
-    data.across.forEach((name, mapColumn) => {
-      grid.append(make("div", {}, this.makeThumbnail(data, 0, mapColumn), make("span", {}, name)));
-    });
   }
 
   makeThumbnail(data, mapRow, mapColumn) {
@@ -133,8 +126,16 @@ class PeasyMaps extends Figure {
     return button;
   }
 
-  mapAt(mapRow, mapColumn) {
-    const index = mapRow * this.numMapColumns + mapColumn;
+  get mapIndex() {
+    return this.mapRow * this.numMapColumns + this.mapColumn;
+  }
+
+  // Number in a cell of the selected map.
+  valueAt(row, column) {
+    return this.numbers.at(this.mapIndex * this.mapSize + row * this.columns + column);
+  }
+
+  mapAt(index) {
     const range = this.colourScale === SHARED_RANGE ? this.sharedRange : this.ranges[index];
     return {
       numbers: this.numbers, start: index * this.mapSize, rows: this.rows, columns: this.columns,
@@ -164,16 +165,15 @@ class PeasyMaps extends Figure {
     const context = canvas.getContext("2d");
     const image = context.createImageData(canvas.width, canvas.height);
     boxes.forEach((box, index) => {
-      const map = this.mapAt(Math.floor(index / this.numMapColumns), index % this.numMapColumns);
-      paintCells(image, ...box, shrinkMap(map, box[2]));
+      paintCells(image, ...box, shrinkMap(this.mapAt(index), box[2]));
     });
     context.putImageData(image, 0, 0);
   }
 
   redraw() {
-    this.heatMap.show(this.mapAt(this.mapRow, this.mapColumn), this.availableWidth);
+    this.heatMap.show(this.mapAt(this.mapIndex), this.availableWidth);
     this.thumbnails?.forEach((button, index) => {
-      const chosen = index === this.mapRow * this.numMapColumns + this.mapColumn;
+      const chosen = index === this.mapIndex;
       button.setAttribute("aria-pressed", chosen);
       button.tabIndex = chosen ? 0 : -1;
     });
@@ -191,8 +191,8 @@ class PeasyMaps extends Figure {
   }
 
   selectMap(mapRow, mapColumn) {
-    this.mapRow = Math.min(Math.max(mapRow, 0), this.numMapRows - 1);
-    this.mapColumn = Math.min(Math.max(mapColumn, 0), this.numMapColumns - 1);
+    this.mapRow = clamp(mapRow, 0, this.numMapRows - 1);
+    this.mapColumn = clamp(mapColumn, 0, this.numMapColumns - 1);
     this.redraw();
     if (!this.arithmetic.hidden) this.showArithmetic();
     this.emitSelection();
@@ -205,49 +205,14 @@ class PeasyMaps extends Figure {
   // Show how the number of the selected cell is calculated, below the map.
   showArithmetic() {
     if (this.row < 0 || this.column < 0 || !this.canExplain) return;
-    const [title, ...lines] = this.explainSelected();
+    const [title, ...lines] = explainCell(this);
     this.arithmetic.replaceChildren(make("strong", {}, title), ...lines.map((line) => make("pre", {}, line)));
     this.arithmetic.hidden = false;
-  }
-
-  hideArithmetic() {
-    this.arithmetic.hidden = true;
   }
 
   // Only attention weights have an arithmetic; other maps have just their numbers.
   get canExplain() {
     return Boolean(this.data.vectors || this.data.command || this.data.rowAxis === "query");
-  }
-
-  explainSelected() {
-    const { row, column, data, vectors } = this;
-    const map = this.mapAt(this.mapRow, this.mapColumn);
-    const weightAt = (key) => this.numbers.at(map.start + row * this.columns + key);
-    const title = `${this.mapName()}: ${this.labelOf(data.rows, row)} → ${this.labelOf(data.columns, column)}`;
-    if (data.tile > 1) return [title, `The ${data.reduced} of up to ${data.tile * data.tile} weights.`, ...this.commandHint()];
-    if (Number.isNaN(weightAt(column))) return [title, "Masked: this query may not attend to this key, so its weight is 0."];
-    if (!vectors) return [title, ...this.commandHint()];
-    const dimension = data.vectors.query.shape.at(-1);
-    const mapIndex = this.mapRow * this.numMapColumns + this.mapColumn;
-    const vectorAt = (values, index) => [...values.subarray(index * dimension, (index + 1) * dimension)];
-    const visible = Array.from({ length: this.columns }, (_, key) => key).filter((key) => !Number.isNaN(weightAt(key)));
-    const keys = Array.from({ length: this.columns }, (_, key) => vectorAt(vectors.key, mapIndex * this.columns + key));
-    const query = vectorAt(vectors.query, mapIndex * this.rows + row);
-    const { scale, softcap } = data.vectors;
-    const { lines, weight } = explainWeight({ query, keys, visible, keyIndex: column, decimals: 4, scale, softcap });
-    const differs = Math.abs(weight - weightAt(column)) > 2e-3 + this.numbers.error;
-    const written = writeNumber(weightAt(column), data.decimals);
-    const note = `The model's weight is ${written}: it also adds a position bias or an intervention, which this page does not contain.`;
-    return [title, ...lines, ...(differs ? [note] : [])];
-  }
-
-  // Command that shows the calculation if the page contains no queries and keys.
-  commandHint() {
-    const { command, rows, down, across, tile } = this.data;
-    if (!command) return ['This page contains no queries and keys. In Python: look(..., steps=("weights", "query", "key"))'];
-    const word = (rows[this.row * tile] ?? "").replaceAll("·", "").replaceAll("'", "'\\''");
-    const flags = `--layer ${down[this.mapRow]} --head ${across[this.mapColumn]} --query '${word}' --steps`;
-    return ["The complete calculation with queries and keys:", `${command} ${flags}`];
   }
 
   // Select a cell, from the pointer, the keyboard or a word.
@@ -266,34 +231,31 @@ class PeasyMaps extends Figure {
     const bold = (text) => make("b", {}, make("bdi", {}, text));
     const words = [`${this.mapName()}: ${rowAxis} `, bold(this.labelOf(this.data.rows, row))];
     if (column < 0) return words;
-    const value = this.numbers.at(this.mapAt(this.mapRow, this.mapColumn).start + row * this.columns + column);
+    const value = this.valueAt(row, column);
     return [...words, ` → ${columnAxis} `, bold(this.labelOf(this.data.columns, column)), ": ", bold(writeNumber(value, decimals))];
   }
 
   labelOf(names, index) {
-    const { tile } = this.data;
-    if (tile === 1) return names[index] ?? String(index);
-    return `${index * tile}–${Math.min((index + 1) * tile, names.length) - 1} ${names[index * tile]}…`;
+    const { tileSize } = this.data;
+    if (tileSize === 1) return names[index] ?? String(index);
+    return `${index * tileSize}–${Math.min((index + 1) * tileSize, names.length) - 1} ${names[index * tileSize]}…`;
   }
 
   // All weights of one query: from the map, or from a row stored exactly; null if the tile has no such row.
   rowWeights(row) {
-    const { tile, exact, columns } = this.data;
-    if (tile === 1) {
-      const start = this.mapAt(this.mapRow, this.mapColumn).start + row * this.columns;
-      return { position: row, at: (key) => this.numbers.at(start + key), count: this.columns };
-    }
-    const index = exact?.places.findIndex((position) => Math.floor(position / tile) === row) ?? -1;
+    const { tileSize, exact, columns } = this.data;
+    if (tileSize === 1) return { position: row, at: (key) => this.valueAt(row, key), count: this.columns };
+    const index = exact?.positions.findIndex((position) => Math.floor(position / tileSize) === row) ?? -1;
     if (index < 0) return null;
-    const start = ((this.mapRow * this.numMapColumns + this.mapColumn) * exact.places.length + index) * columns.length;
-    return { position: exact.places[index], at: (key) => this.exactRows.at(start + key), count: columns.length };
+    const start = (this.mapIndex * exact.positions.length + index) * columns.length;
+    return { position: exact.positions[index], at: (key) => this.exactRows.at(start + key), count: columns.length };
   }
 
   listTopKeys(row) {
     const weights = this.rowWeights(row);
     this.topListTitle.replaceChildren(...(weights ? this.describeQuery(weights) : [this.missingRowNote()]));
     if (!weights) return this.topList.replaceChildren();
-    const pairs = Array.from({ length: weights.count }, (_, key) => [key, weights.at(key)]).filter(([, value]) => Math.abs(value) > 0);
+    const pairs = indices(weights.count).map((key) => [key, weights.at(key)]).filter(([, value]) => Math.abs(value) > 0);
     const largest = pairs.sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
     const maximum = Math.abs(largest[0]?.[1] ?? 1);
     return this.topList.replaceChildren(...largest.map(([key, value]) => {
@@ -309,7 +271,7 @@ class PeasyMaps extends Figure {
   }
 
   missingRowNote() {
-    const positions = this.data.exact?.places ?? [];
+    const positions = this.data.exact?.positions ?? [];
     if (!positions.length) return "No row of this text is stored exactly: request some rows to see them here.";
     const listed = positions.slice(0, 12).join(", ") + (positions.length > 12 ? ", …" : "");
     return `No row of this tile is stored exactly. Stored: ${listed}.`;
@@ -319,10 +281,9 @@ class PeasyMaps extends Figure {
     this.linksPicture = null;
     if (this.wordView === TEXT_VIEW) return this.drawText();
     const { rows, columns, rowAxis, columnAxis } = this.data;
-    const start = this.mapAt(this.mapRow, this.mapColumn).start;
-    const weight = (row, column) => this.numbers.at(start + row * this.columns + column);
+    const weight = (row, column) => this.valueAt(row, column);
     const spec = {
-      left: rows, right: columns, leftAxis: rowAxis, rightAxis: columnAxis, weight, least: 0.02,
+      left: rows, right: columns, leftAxis: rowAxis, rightAxis: columnAxis, weight, minWeight: 0.02,
       title: `${this.mapName()}: words and lines`, width: this.words.clientWidth || 480,
     };
     const tooMany = Math.max(rows.length, columns.length) > 2 * MAX_LINKED_WORDS;
@@ -346,14 +307,14 @@ class PeasyMaps extends Figure {
     const text = make("p", { class: "text" }, ...this.tokenSpans.flatMap((span) => [span, make("wbr")]));
     text.addEventListener("pointerover", (event) => this.selectKey(event.target.dataset.key));
     text.addEventListener("click", (event) => this.selectQuery(event.target.dataset.key));
-    const shown = `Shown: tokens ${start} to ${start + this.tokenSpans.length - 1} of ${names.length.toLocaleString("en")}.`;
+    const shown = `Shown: tokens ${start} to ${start + this.tokenSpans.length - 1} of ${formatCount(names.length)}.`;
     const notice = names.length > TEXT_WINDOW ? [make("p", { class: "quiet" }, shown)] : [];
     this.words.replaceChildren(text, ...notice);
     this.shadeText(weights);
   }
 
   focusedKey(weights) {
-    if (this.column >= 0) return this.column * this.data.tile;
+    if (this.column >= 0) return this.column * this.data.tileSize;
     return weights ? weights.position : 0;
   }
 
@@ -362,25 +323,26 @@ class PeasyMaps extends Figure {
     const focused = this.focusedKey(weights);
     const outside = focused < this.windowStart || focused >= this.windowStart + this.tokenSpans.length;
     if (givenWeights === undefined && outside) return this.drawText();
-    const maximum = weights ? largestWeight(weights) : 1;
+    const larger = (largest, key) => Math.max(largest, Math.abs(weights.at(key)) || 0);
+    const maximum = indices(weights?.count ?? 0).reduce(larger, 0) || 1;
     for (const [index, span] of this.tokenSpans.entries()) {
       const key = this.windowStart + index;
       const value = weights ? weights.at(key) : NaN;
       const percent = Number.isNaN(value) ? 0 : Math.round((45 * Math.abs(value)) / maximum);
       const colour = value < 0 ? "--figure-mark" : "--figure-link";
       span.style.background = percent ? `color-mix(in srgb, var(${colour}) ${percent}%, transparent)` : "";
-      span.classList.toggle("asks", this.data.own && weights?.position === key);
-      span.classList.toggle("seen", Math.floor(key / this.data.tile) === this.column);
+      span.classList.toggle("query", this.data.selfAttention && weights?.position === key);
+      span.classList.toggle("key", Math.floor(key / this.data.tileSize) === this.column);
     }
     return undefined;
   }
 
   selectKey(key) {
-    if (key !== undefined) this.selectCell(Math.max(this.row, 0), Math.floor(Number(key) / this.data.tile));
+    if (key !== undefined) this.selectCell(Math.max(this.row, 0), Math.floor(Number(key) / this.data.tileSize));
   }
 
   selectQuery(key) {
-    if (key !== undefined && this.data.own) this.selectCell(Math.floor(Number(key) / this.data.tile), this.column);
+    if (key !== undefined && this.data.selfAttention) this.selectCell(Math.floor(Number(key) / this.data.tileSize), this.column);
   }
 
   addPointerListeners(canvas) {
@@ -395,43 +357,32 @@ class PeasyMaps extends Figure {
   }
 
   moveSelection(rows, columns) {
-    const row = Math.min(Math.max(this.row + rows, 0), this.rows - 1);
-    this.selectCell(row, Math.min(Math.max(this.column + columns, 0), this.columns - 1));
+    this.selectCell(clamp(this.row + rows, 0, this.rows - 1), clamp(this.column + columns, 0, this.columns - 1));
     if (!this.arithmetic.hidden) this.showArithmetic();
   }
 
   onOverviewKeyDown(event) {
-    const move = ARROWS[event.key];
+    const move = ARROW_MOVES[event.key];
     if (!move) return;
     event.preventDefault();
     event.stopPropagation();
     this.selectMap(this.mapRow + move[0], this.mapColumn + move[1]);
-    this.thumbnails[this.mapRow * this.numMapColumns + this.mapColumn].focus();
+    this.thumbnails[this.mapIndex].focus();
   }
 
   onKeyDown(event) {
     const onSelect = event.composedPath()[0].tagName === "SELECT";
     if (event.ctrlKey || event.metaKey || event.altKey || onSelect) return;
     const mapMove = { "[": [-1, 0], "]": [1, 0], ",": [0, -1], ".": [0, 1] }[event.key];
-    const move = ARROWS[event.key];
+    const move = ARROW_MOVES[event.key];
     const onMap = event.composedPath()[0] === this.heatMap.canvas;
     if (mapMove) this.selectMap(this.mapRow + mapMove[0], this.mapColumn + mapMove[1]);
     else if (move && onMap) this.moveSelection(...move);
     else if (event.key === "Enter" && onMap) this.showArithmetic();
-    else if (event.key === "Escape" && !this.arithmetic.hidden) this.hideArithmetic();
+    else if (event.key === "Escape" && !this.arithmetic.hidden) this.arithmetic.hidden = true;
     else return;
     event.preventDefault();
   }
-}
-
-function largestWeight(weights) {
-  let largest = 0;
-  for (let key = 0; key < weights.count; key++) largest = Math.max(largest, Math.abs(weights.at(key)) || 0);
-  return largest || 1;
-}
-
-function tileStarts(names, tile) {
-  return Array.from({ length: Math.ceil(names.length / tile) }, (_, index) => String(index * tile));
 }
 
 define("peasy-maps", PeasyMaps);

@@ -1,17 +1,41 @@
-// Quantized arrays: integer steps between a minimum and a maximum, deflated; the last code means "masked".
+// Number formatting, and quantized arrays: integer steps between a minimum and a maximum, deflated; the last code means
+// "masked".
+
+const HUGE = 1e9;
+const EXTRA_DIGITS = 30; // enough digits to tell an exact tie from a double close to one
+
+export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+
+export const indices = (count) => Array.from({ length: count }, (_, index) => index);
+
+// An integer with thousands separators.
+export const formatCount = (value) => value.toLocaleString("en");
+
+// A number with this many decimals, by the same rule as render/number.py; null is minus infinity, NaN a masked cell.
+export function writeNumber(value, decimals = 4) {
+  if (value === null || value === -Infinity) return "−∞";
+  if (value === Infinity) return "∞";
+  if (Number.isNaN(value)) return "masked";
+  if (Math.abs(value) >= HUGE) return value.toExponential(decimals).replace(/e([+-])(\d)$/, "e$10$2");
+  const written = toFixedHalfEven(value, decimals);
+  return Number(written) === 0 ? written.replace("-", "") : written;
+}
+
+// Ties go to the even digit, as in Python; toFixed alone rounds them away from zero.
+export function toFixedHalfEven(value, decimals) {
+  const written = value.toFixed(decimals);
+  const longer = value.toFixed(decimals + EXTRA_DIGITS);
+  if (!/^50+$/.test(longer.slice(-EXTRA_DIGITS))) return written;
+  const truncated = longer.slice(0, -EXTRA_DIGITS).replace(/\.$/, "");
+  return Number(truncated.at(-1)) % 2 === 0 ? truncated : written;
+}
 
 export async function unpackNumbers(packed) {
   const buffer = await inflate(packed.data);
   const codes = packed.bytes === 2 ? new Uint16Array(buffer) : new Uint8Array(buffer);
   const last = packed.bytes === 2 ? 65535 : 255;
   const step = (packed.high - packed.low) / (last - 1);
-  return {
-    ...packed,
-    codes,
-    last,
-    step,
-    at: (index) => (codes[index] === last ? NaN : packed.low + codes[index] * step),
-  };
+  return { ...packed, codes, last, step, at: (index) => (codes[index] === last ? NaN : packed.low + codes[index] * step) };
 }
 
 // Unquantized float32 values, for calculations.
@@ -31,12 +55,6 @@ function decompress(bytes) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
 }
 
-export function writeNumber(value, decimals) {
-  if (Number.isNaN(value)) return "masked";
-  const written = value.toFixed(decimals);
-  return Number(written) === 0 ? written.replace("-", "") : written;
-}
-
 // Colour range of `count` values from `start`; symmetric around zero if any value is negative.
 export function rangeOf(numbers, start, count) {
   let low = numbers.last;
@@ -48,15 +66,12 @@ export function rangeOf(numbers, start, count) {
     if (code > high) high = code;
   }
   if (high < 0) return { low: 0, high: 0, signed: false };
-  return colourRange(numbers.low + low * numbers.step, numbers.low + high * numbers.step);
+  return colourRange([numbers.low + low * numbers.step, numbers.low + high * numbers.step]);
 }
 
-// Union of several ranges.
-export function rangeOfAll(ranges) {
-  return colourRange(Math.min(...ranges.map((range) => range.low)), Math.max(...ranges.map((range) => range.high)));
-}
-
-function colourRange(minimum, maximum) {
+// Range from zero to the largest of some values; symmetric around zero if any is negative.
+export function colourRange(values) {
+  const [minimum, maximum] = [Math.min(...values), Math.max(...values)];
   const limit = Math.max(-minimum, maximum);
   return minimum < 0 ? { low: -limit, high: limit, signed: true } : { low: 0, high: maximum, signed: false };
 }

@@ -3,9 +3,7 @@
 const THEMES = ["auto", "light", "dark"];
 
 export function addThemeButton(page) {
-  const button = page.createElement("button");
-  button.id = "theme";
-  button.type = "button";
+  const button = Object.assign(page.createElement("button"), { id: "theme", type: "button" });
   let chosen = 0;
   const show = () => {
     const name = THEMES[chosen];
@@ -19,5 +17,4 @@ export function addThemeButton(page) {
   });
   show();
   page.querySelector("main").append(button);
-  return button;
 }

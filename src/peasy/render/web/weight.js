@@ -1,11 +1,40 @@
 // Arithmetic of one attention weight: score, scaled score, softmax, from the query and key vectors.
 
-import { writeNumber } from "./numbers.js";
+import { indices, writeNumber } from "./numbers.js";
 
 const MAX_PRODUCTS = 8;
 
+// Lines about the selected cell of attention maps: a title, then its arithmetic or the command that prints it.
+export function explainCell(maps) {
+  const { row, column, columns, data, vectors, numbers } = maps;
+  const { tileSize, reduction, decimals } = data;
+  const title = `${maps.mapName()}: ${maps.labelOf(data.rows, row)} → ${maps.labelOf(data.columns, column)}`;
+  if (tileSize > 1) return [title, `The ${reduction} of up to ${tileSize * tileSize} weights.`, ...commandHint(maps)];
+  const given = maps.valueAt(row, column);
+  if (Number.isNaN(given)) return [title, "Masked: this query may not attend to this key, so its weight is 0."];
+  if (!vectors) return [title, ...commandHint(maps)];
+  const dimension = data.vectors.query.shape.at(-1);
+  const vectorAt = (values, index) => [...values.subarray(index * dimension, (index + 1) * dimension)];
+  const visible = indices(columns).filter((key) => !Number.isNaN(maps.valueAt(row, key)));
+  const keys = indices(columns).map((key) => vectorAt(vectors.key, maps.mapIndex * columns + key));
+  const query = vectorAt(vectors.query, maps.mapIndex * maps.rows + row);
+  const { scale, softcap } = data.vectors;
+  const { lines, weight } = explainWeight({ query, keys, visible, keyIndex: column, decimals: 4, scale, softcap });
+  if (Math.abs(weight - given) <= 2e-3 + numbers.error) return [title, ...lines];
+  const note = "it also adds a position bias or an intervention, which this page does not contain.";
+  return [title, ...lines, `The model's weight is ${writeNumber(given, decimals)}: ${note}`];
+}
+
+// Command that shows the calculation if the page contains no queries and keys.
+function commandHint({ data: { command, rows, down, across, tileSize }, row, mapRow, mapColumn }) {
+  if (!command) return ['This page contains no queries and keys. In Python: look(..., steps=("weights", "query", "key"))'];
+  const word = (rows[row * tileSize] ?? "").replaceAll("·", "").replaceAll("'", "'\\''");
+  const flags = `--layer ${down[mapRow]} --head ${across[mapColumn]} --query '${word}' --step-by-step`;
+  return ["The complete calculation with queries and keys:", `${command} ${flags}`];
+}
+
 // `query` is a vector, `keys` all key vectors; `visible` are the unmasked key positions, `keyIndex` the explained one.
-export function explainWeight({ query, keys, visible, keyIndex, scale, softcap, decimals }) {
+function explainWeight({ query, keys, visible, keyIndex, scale, softcap, decimals }) {
   const write = (value) => writeNumber(value, decimals);
   const dot = (key) => keys[key].reduce((sum, component, index) => sum + component * query[index], 0);
   const scaleScore = (score) => (softcap ? Math.tanh((score * scale) / softcap) * softcap : score * scale);

@@ -9,12 +9,12 @@ from importlib import import_module
 from fastapi import APIRouter
 
 API_MODULES = (
-    "completions", "embeddings", "paper", "model", "looking", "learning", "state", "work", "generate", "translation",
-    "meaning",
+    "completions", "embeddings", "explain", "inference", "look", "data_runs", "health", "scale", "generate",
+    "translation", "semantic_map",
 )  # fmt: skip
 """Modules of this package, each with a `router`."""
 
-STUDIO_MODULES = ("training", "experiment", "models")
+STUDIO_MODULES = ("training", "experiment", "prove_import")
 """Modules for the studio only: they start processes and write into the user's data directory."""
 
 

@@ -18,17 +18,17 @@ router = APIRouter(prefix="/api")
 class DataBody(CommandBody):
     """Name of a built-in data set; without it, all of them."""
 
-    what: Name | None = None
+    source: Name | None = None
     seed: int = Field(0, ge=0, le=2**31)
 
 
 @router.post("/data")
 async def post_data(request: Request, body: DataBody) -> Response:
     """List the data sets or describe one; built-in ones only, never a path."""
-    if body.what is None:
+    if body.source is None:
         return await respond(request, "data", body, data)
-    what = check_built_in(body.what)
-    return await respond(request, "data", body, lambda: data(what, seed=body.seed))
+    source = check_built_in(body.source)
+    return await respond(request, "data", body, lambda: data(source, seed=body.seed))
 
 
 def check_built_in(name: str) -> str:

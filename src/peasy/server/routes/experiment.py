@@ -46,11 +46,11 @@ class StoredExperimentResult(Result):
 
     def data(self) -> dict[str, Any]:
         """Return the result with its time."""
-        return self.result.data() | {"when": self.time}
+        return self.result.data() | {"time": self.time}
 
 
 def _verdict_entry(result: ExperimentResult, time: float) -> dict[str, Any]:
-    return {"when": time, "holds": result.holds, "verdict": result.verdict, "seed": result.seed}
+    return {"time": time, "holds": result.holds, "verdict": result.verdict, "seed": result.seed}
 
 
 @router.post("/experiments")

@@ -5,7 +5,7 @@ import tomllib
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from peasy.commands.check import check
 from peasy.commands.examples import examples
@@ -28,14 +28,14 @@ MAX_WORDS, MAX_CHARACTERS = 256, 4096
 class ExplainBody(CommandBody):
     """Worked example: a name of the library, a sentence, or an example as a JSON object."""
 
-    what: str | dict[str, Any]
+    source: str | dict[str, Any]
     query: int | str | None = None
     cell: str | list[int | str] | None = None
     symbolic: bool = False
     decimals: int = Field(4, ge=0, le=15)
     causal: bool | None = None
     scoring: str | None = None
-    normalise: str | None = None
+    normalise: str | None = Field(None, validation_alias=AliasChoices("normalise", "normalize"))
     heads: int | None = Field(None, ge=1, le=64)
     contributions: bool = False
 
@@ -44,22 +44,23 @@ class ExplainBody(CommandBody):
 async def post_explain(request: Request, body: ExplainBody) -> Response:
     """Compute every step of attention for an example or a sentence."""
     arguments = body.arguments()
-    arguments["what"] = _resolve_example(body.what)
+    arguments["source"] = _resolve_example(body.source)
     if isinstance(arguments.get("cell"), list):
         arguments["cell"] = tuple(arguments["cell"])
     return await respond(request, "explain", body, lambda: explain(**arguments))
 
 
-def _resolve_example(what: str | dict[str, Any]) -> str | Example:
+def _resolve_example(source: str | dict[str, Any]) -> str | Example:
     """Return a library name or an example, never a file; the size is bounded since each step is quadratic in words."""
-    if isinstance(what, str) and what in example_names():
-        return what
-    if isinstance(what, str) and len(what) > MAX_CHARACTERS:
-        raise InvalidInput(f"The text has {len(what):,} characters.", hint=f"At most {MAX_CHARACTERS:,} are allowed.")
-    if isinstance(what, str) and len(split_words(what)) < 2:
-        hint = did_you_mean(what, example_names()) or "Give a name of the library, or a sentence of at least two words."
-        raise NotFound(f'There is no example "{token_label(what)}".', hint=hint)
-    return _check_size(sentence_example(what) if isinstance(what, str) else read_example(what))
+    if isinstance(source, str) and source in example_names():
+        return source
+    if isinstance(source, str) and len(source) > MAX_CHARACTERS:
+        raise InvalidInput(f"The text has {len(source):,} characters.", hint=f"At most {MAX_CHARACTERS:,} are allowed.")
+    if isinstance(source, str) and len(split_words(source)) < 2:
+        hint = did_you_mean(source, example_names())
+        hint = hint or "Give a name of the library, or a sentence of at least two words."
+        raise NotFound(f'There is no example "{token_label(source)}".', hint=hint)
+    return _check_size(sentence_example(source) if isinstance(source, str) else read_example(source))
 
 
 def _check_size(example: Example) -> Example:
@@ -70,10 +71,10 @@ def _check_size(example: Example) -> Example:
 
 
 class CheckBody(CommandBody):
-    """Hand-worked tables: `text` is the content of the file, `kind` its format."""
+    """Hand-worked tables: `text` is the content of the file, `text_format` its format."""
 
     text: str | None = None
-    kind: Literal["md", "txt", "tex", "csv", "tsv", "toml", "json"] = "md"
+    text_format: Literal["md", "txt", "tex", "csv", "tsv", "toml", "json"] = "md"
     example: dict[str, Any] | None = None
     name: str | None = None
 
@@ -98,40 +99,40 @@ def _read_notes(body: CheckBody) -> Any:
         if body.name not in as_written_names():
             raise InvalidInput("There is nothing to check.", hint="Give a text, an example, or a name of the library.")
         return body.name
-    if body.kind in ("toml", "json"):
-        return _check_size(read_example(_parse(body.text, body.kind)))
-    return read_text(body.text, f".{body.kind}")
+    if body.text_format in ("toml", "json"):
+        return _check_size(read_example(_parse(body.text, body.text_format)))
+    return read_text(body.text, f".{body.text_format}")
 
 
-def _parse(text: str, kind: str) -> dict[str, Any]:
+def _parse(text: str, text_format: str) -> dict[str, Any]:
     try:
-        data = tomllib.loads(text) if kind == "toml" else json.loads(text)
+        data = tomllib.loads(text) if text_format == "toml" else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"The text is not valid {kind.upper()}: {error}.") from None
+        raise InvalidInput(f"The text is not valid {text_format.upper()}: {error}.") from None
     if not isinstance(data, dict):
         raise InvalidInput("The text contains no example.", hint="An example has tokens and tables.")
     return data
 
 
 class ExerciseBody(CommandBody):
-    """Settings of a worksheet; `key` returns the answer key."""
+    """Settings of a worksheet; `answer_key` returns the solutions."""
 
     size: str = "3x2"
     seed: int = Field(5, ge=0, le=2**31)
     topic: str = "plain"
     decimals: int = Field(2, ge=0, le=15)
-    key: bool = False
+    answer_key: bool = False
 
 
 @router.post("/exercise")
 async def post_exercise(request: Request, body: ExerciseBody) -> Response:
     """Make a worksheet with small numbers, or its answer key."""
     arguments = body.arguments()
-    key = arguments.pop("key", False)
+    answer_key = arguments.pop("answer_key", False)
 
     def work() -> Any:
         sheet = exercise(**arguments)
-        return sheet.key() if key else sheet
+        return sheet.key() if answer_key else sheet
 
     return await respond(request, "exercise", body, work)
 

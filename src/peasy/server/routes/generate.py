@@ -24,6 +24,8 @@ from peasy.server.routes.inference import Name, Text
 
 router = APIRouter(prefix="/api")
 
+EVENT_NAMES: dict[type, str] = {GenerationStart: "start", GenerationEnd: "stop"}
+
 GeneratedIds = Annotated[list[Annotated[int, Field(ge=0, le=10_000_000)]], Field(max_length=1024)]
 
 
@@ -32,7 +34,7 @@ class NextTokenBody(CommandBody):
 
     model: Name
     text: Text
-    written: GeneratedIds = Field(default_factory=list)
+    generated_ids: GeneratedIds = Field(default_factory=list)
     temperature: float = Field(0.0, ge=0, le=100)
     top_k: int | None = Field(None, ge=1)
     top_p: float = Field(1.0, ge=0, le=1)
@@ -47,8 +49,8 @@ class GenerationStreamBody(NextTokenBody):
     top: int | None = Field(8, ge=1, le=1000)
 
 
-@router.post("/watch", response_class=StreamingResponse)
-async def post_watch(request: Request, body: GenerationStreamBody) -> Response:
+@router.post("/generate/stream", response_class=StreamingResponse)
+async def post_generate_stream(request: Request, body: GenerationStreamBody) -> Response:
     """Generate as server-sent events: `start`, a `token` each with its attention, `stop`."""
     worker_pool, events = request.app.state.worker_pool, _events(request, body)
     first = await worker_pool.run(lambda: next(events))  # errors before the first event become error responses
@@ -70,14 +72,7 @@ def _events(request: Request, body: GenerationStreamBody) -> Generator[str, None
     try:
         with request.app.state.registry.use(body.model) as loaded:
             for event in stream_generation(loaded, **body.arguments()):
-                kind = (
-                    "start"
-                    if isinstance(event, GenerationStart)
-                    else "stop"
-                    if isinstance(event, GenerationEnd)
-                    else "token"
-                )
-                yield _server_sent_event(kind, to_plain(event))
+                yield _server_sent_event(EVENT_NAMES.get(type(event), "token"), to_plain(event))
                 started = True
     except PeasyError as error:
         if not started:
@@ -98,18 +93,18 @@ def _close_stream(events: Generator[str, None, None]) -> None:
 class NextTokenProbsBody(NextTokenBody):
     """Number of most likely tokens to return."""
 
-    best: int = Field(12, ge=1, le=100)
+    top: int = Field(12, ge=1, le=100)
 
 
-@router.post("/chances")
-async def post_chances(request: Request, body: NextTokenProbsBody) -> Response:
+@router.post("/next-token")
+async def post_next_token(request: Request, body: NextTokenProbsBody) -> Response:
     """Return next-token probabilities before and after temperature, top-k and top-p."""
 
     def work() -> Result:
         with request.app.state.registry.use(body.model) as loaded:
             return next_token_probs(loaded, **body.arguments())
 
-    return await respond(request, "chances", body, work)
+    return await respond(request, "next-token", body, work)
 
 
 class CacheSavingsBody(CommandBody):
@@ -117,15 +112,15 @@ class CacheSavingsBody(CommandBody):
 
     model: Name
     text: Text
-    written: GeneratedIds
+    generated_ids: GeneratedIds
 
 
-@router.post("/cache")
-async def post_cache(request: Request, body: CacheSavingsBody) -> Response:
+@router.post("/cache-savings")
+async def post_cache_savings(request: Request, body: CacheSavingsBody) -> Response:
     """Decode the same tokens with and without KV cache: compare results, operation counts and times."""
 
     def work() -> Result:
         with request.app.state.registry.use(body.model) as loaded:
-            return cache_savings(loaded, body.text, body.written)
+            return cache_savings(loaded, body.text, body.generated_ids)
 
-    return await respond(request, "cache", body, work)
+    return await respond(request, "cache-savings", body, work)

@@ -15,15 +15,15 @@ router = APIRouter()
 async def get_health(request: Request) -> Response:
     """Return 200 while every engine is alive, however busy; 503 if one is hung."""
     watchdogs: dict[str, Watchdog] = request.app.state.watchdogs
-    engines: dict[str, Any] = {name: "ok" if watchdog.alive else "frozen" for name, watchdog in watchdogs.items()}
+    engines: dict[str, Any] = {name: "ok" if watchdog.alive else "hung" for name, watchdog in watchdogs.items()}
     healthy = all(state == "ok" for state in engines.values())
-    return JSONResponse({"status": "ok" if healthy else "frozen", "engines": engines}, 200 if healthy else 503)
+    return JSONResponse({"status": "ok" if healthy else "hung", "engines": engines}, 200 if healthy else 503)
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def get_metrics(request: Request) -> Response:
     """Return metrics in the Prometheus text format."""
     state = request.app.state
-    metrics: RequestMetrics = state.meter
+    metrics: RequestMetrics = state.metrics
     text = metrics.prometheus_text(state.registry, state.worker_pool)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

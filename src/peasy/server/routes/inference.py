@@ -77,7 +77,7 @@ class GenerateBody(CommandBody):
     """One or more prompts and the sampling parameters."""
 
     model: Name
-    text: Texts
+    prompt: Texts
     n: int = Field(1, ge=1, le=16)
     max_tokens: int = Field(64, ge=1, le=1024)
     temperature: float = Field(0.0, ge=0, le=100)
@@ -91,16 +91,16 @@ class GenerateBody(CommandBody):
     seed: int = Field(0, ge=0, lt=2**53)
     logprobs: int | None = Field(None, ge=0, le=100)
     weights: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
-    long: Literal["refuse", "last"] = "refuse"
-    cached: bool = True
-    lookup: bool = False
+    truncate: Literal["error", "left"] = "error"
+    use_cache: bool = True
+    speculative: bool = False
     show_cache: bool = False
 
 
 @router.post("/generate")
 async def post_generate(request: Request, body: GenerateBody) -> Response:
     """Generate text from a prompt."""
-    if body.max_tokens > MAX_UNCACHED_TOKENS and (body.show_cache or not body.cached):
+    if body.max_tokens > MAX_UNCACHED_TOKENS and (body.show_cache or not body.use_cache):
         raise InvalidInput(f"Without KV cache, max_tokens is at most {MAX_UNCACHED_TOKENS}.", hint="Lower max_tokens.")
     return await respond(request, "generate", body, lambda: _run_with_model(request, body, generate))
 
@@ -111,7 +111,7 @@ class TranslateBody(CommandBody):
     model: Name
     text: Texts
     align: bool = False
-    beam: int = Field(1, ge=1, le=64)
+    num_beams: int = Field(1, ge=1, le=64)
     n: int = Field(1, ge=1, le=64)
     max_tokens: int | None = Field(None, ge=1, le=1024)
     length_penalty: float = Field(1.0, ge=-10, le=10)
@@ -138,6 +138,6 @@ async def post_embed(request: Request, body: EmbedBody) -> Response:
 
 
 def _run_with_model(request: Request, body: Any, command: Any) -> Result:
-    arguments = {key: value for key, value in body.given().items() if value is not None}
+    arguments = {key: value for key, value in body.arguments().items() if value is not None}
     with request.app.state.registry.use(body.model) as loaded:
         return command(loaded, **arguments)

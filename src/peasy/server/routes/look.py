@@ -18,7 +18,7 @@ router = APIRouter(prefix="/api")
 
 TokenRef = int | Annotated[str, Field(max_length=1000)]
 Indices = Annotated[list[Annotated[int, Field(ge=0, le=10_000)]], Field(min_length=1, max_length=1000)]
-LookView = Literal["look", "brief", "heads", "lens", "align", "work", "rank", "effect"]
+LookView = Literal["look", "summary", "heads", "lens", "align", "steps", "rank", "effect"]
 
 INTERVENTIONS = {"off": AblateHead, "cut": Cut, "even": UniformAttention, "patch": Patch}
 
@@ -53,8 +53,8 @@ class InterventionBody(Strict):
 class LookBody(CommandBody):
     """Text to run through a model, and the view of its attention.
 
-    `view`: "look" (all captured steps), "brief" (strongest links), "heads" (the keys that `query` attends to), "lens"
-    (logit lens), "align", "work" (one head step by step, given by `layers` and `heads`), "rank" (scores of all heads,
+    `view`: "look" (all captured steps), "summary" (strongest links), "heads" (the keys that `query` attends to), "lens"
+    (logit lens), "align", "steps" (one head step by step, given by `layers` and `heads`), "rank" (scores of all heads,
     sorted by `by`), "effect" (what the intervention `edit` changes).
     """
 
@@ -63,18 +63,18 @@ class LookBody(CommandBody):
     target: Text | None = None
     layers: Indices | None = None
     heads: Indices | None = None
-    rows: list[TokenRef] | None = None
+    queries: list[TokenRef] | None = None
     steps: list[str] = Field(["weights"], max_length=20)
     edit: list[InterventionBody] = Field([], max_length=64)
     overview: Literal["mean", "max"] | None = None
-    tile: int | None = Field(None, ge=1, le=100_000)
-    scaled: bool = False
+    tile_size: int | None = Field(None, ge=1, le=100_000)
+    value_weighted: bool = False
     view: LookView = "look"
     query: TokenRef | None = None
     top: int = Field(5, ge=1, le=100)
     by: str = "sharpness"
-    words: bool = False
-    block: bool = Field(False, description="Return the captured arrays as one binary payload instead.")
+    merge_words: bool = False
+    binary: bool = Field(False, description="Return the captured arrays as one binary payload instead.")
 
 
 @router.post("/look")
@@ -88,24 +88,24 @@ async def post_look(request: Request, body: LookBody) -> Response:
     def pack() -> Response:
         result = work()
         if not isinstance(result, LookResult):
-            raise InvalidInput("block needs captured arrays.", hint='Leave out view and overview, or "block".')
+            raise InvalidInput("binary needs captured arrays.", hint='Leave out view and overview, or "binary".')
         return Response(pack_arrays(result.record), media_type=MEDIA_TYPE)
 
-    return await request.app.state.worker_pool.run(pack) if body.block else await respond(request, "look", body, work)
+    return await request.app.state.worker_pool.run(pack) if body.binary else await respond(request, "look", body, work)
 
 
 def _run_look(loaded: LoadedModel, body: LookBody) -> Result:
     if body.view == "rank":
         return loaded.heads(split_sentences(body.text), by=body.by)
     interventions = [item.to_intervention() for item in body.edit]
-    selection = {key: getattr(body, key) for key in ("layers", "heads", "rows", "scaled")}
+    selection = {key: getattr(body, key) for key in ("layers", "heads", "queries", "value_weighted")}
     if body.overview is not None:
         return loaded.look(
-            body.text, body.target, overview=body.overview, tile=body.tile, edit=interventions, **selection
+            body.text, body.target, overview=body.overview, tile_size=body.tile_size, edit=interventions, **selection
         )
     applied = [] if body.view == "effect" else interventions
     result = loaded.look(body.text, body.target, steps=body.steps, edit=applied, **selection)
-    result.merge_words = body.words
+    result.merge_words = body.merge_words
     return _select_view(loaded, result, body, interventions, selection)
 
 
@@ -117,19 +117,19 @@ def _select_view(
     selection: dict[str, Any],
 ) -> Result:
     match body.view:
-        case "brief":
+        case "summary":
             return result.summary(body.top)
         case "heads":
             if body.query is None:
                 raise InvalidInput("The view heads needs a query.", hint="Give a word or the position of a token.")
             return result.heads(body.query, body.top)
         case "lens":
-            return result.logit_lens(body.rows, top=body.top)
+            return result.logit_lens(body.queries, top=body.top)
         case "align":
             return result.alignment()
-        case "work":
+        case "steps":
             if not body.layers or not body.heads:
-                raise InvalidInput("The view work needs a head.", hint="Give one layer and one head.")
+                raise InvalidInput("The view steps needs a head.", hint="Give one layer and one head.")
             return result.steps(body.layers[0], body.heads[0], body.query)
         case "effect":
             return result.compare(
@@ -143,7 +143,7 @@ class TraceBody(CommandBody):
 
     model: Name
     text: Text
-    beam: int | None = Field(None, ge=1, le=32)
+    num_beams: int | None = Field(None, ge=1, le=32)
     max_tokens: int = Field(20, ge=1, le=512)
     layers: Indices | None = None
     heads: Indices | None = None
@@ -181,6 +181,6 @@ async def post_why(request: Request, body: WhyBody) -> Response:
 
     def work() -> Result:
         with request.app.state.registry.use(body.model) as loaded:
-            return loaded.why(body.first, body.second)
+            return loaded.explain_similarity(body.first, body.second)
 
     return await respond(request, "why", body, work)

@@ -20,7 +20,7 @@ class ProveBody(CommandBody):
 
     model: Name
     prompts: list[Text] | None = Field(None, min_length=1, max_length=8)
-    tokens: int = Field(64, ge=1, le=512)
+    max_tokens: int = Field(64, ge=1, le=512)
     seed: int = Field(0, ge=0, le=2**31)
 
 

@@ -1,4 +1,4 @@
-"""Training routes: start, resume, stop, compare, metrics, attention film, uploads. Jobs run in one subprocess."""
+"""Training routes: start, resume, stop, compare, metrics, attention history, uploads. Jobs run in one subprocess."""
 
 import json
 from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ class JobResult(Result):
 
     def document(self) -> Document:
         """Return one sentence."""
-        text = "No job is running." if self.job is None else f"{self.job['about']}: {self.job['state']}."
+        text = "No job is running." if self.job is None else f"{self.job['description']}: {self.job['state']}."
         return Document("Job", (Paragraph(text),))
 
     def data(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class TrainingBudgetBody(CommandBody):
     """Training data (a built-in data set or an upload), preset, budget in minutes or steps, seed."""
 
     data: Name | None = None
-    upload: Annotated[str, Field(max_length=100)] | None = None
+    upload_id: Annotated[str, Field(max_length=100)] | None = None
     preset: PresetSize | None = None
     minutes: float | None = Field(None, gt=0, le=1440)
     steps: int | None = Field(None, ge=1, le=1_000_000)
@@ -65,9 +65,9 @@ class TrainingBudgetBody(CommandBody):
 
     def data_flags(self) -> list[str]:
         """Return the --data flag; never a path that a client sent."""
-        if (self.data is None) == (self.upload is None):
+        if (self.data is None) == (self.upload_id is None):
             raise UsageError("Training needs data: a built-in data set or an upload.", hint="See /api/data.")
-        source = check_built_in(self.data) if self.data is not None else str(upload.upload_path(self.upload or ""))
+        source = check_built_in(self.data) if self.data is not None else str(upload.upload_path(self.upload_id or ""))
         return ["--data", source]
 
     def budget_flags(self) -> list[str]:
@@ -82,7 +82,7 @@ class TrainBody(TrainingBudgetBody):
     """Settings of a new run; with `resume`, the name of the run to continue."""
 
     kind: ModelKind | None = None
-    sentence: Annotated[str, Field(max_length=500)] | None = None
+    tracked_sentence: Annotated[str, Field(max_length=500)] | None = None
     prompts: list[Annotated[str, Field(min_length=1, max_length=500)]] = Field([], max_length=4)
     resume: bool = False
 
@@ -106,16 +106,16 @@ def _new_run_arguments(body: TrainBody) -> tuple[list[str], str]:
     name = body.run or random_run_name({run.name for run in runs().runs})
     if run_path(name).exists():
         raise InvalidInput(f"A run {name} already exists.", hint="Resume it, or choose another name.")
-    settings = {"sentence": body.sentence or None, "prompts": body.prompts or None}
+    settings = {"tracked_sentence": body.tracked_sentence or None, "prompts": body.prompts or None}
     flags = [word for key, value in settings.items() if value for word in ("--set", f"{key}={json.dumps(value)}")]
     return [body.kind, *body.data_flags(), *body.budget_flags(), *flags], name
 
 
 def _resume_arguments(body: TrainBody) -> tuple[list[str], str]:
     run = find_run(body.run or "")
-    if run.recipe()["trains"] == "ngram":
+    if run.recipe()["model_kind"] == "ngram":
         raise InvalidInput("An n-gram model cannot be resumed: it has counted all data.", hint="Start a new run.")
-    return [run.recipe()["trains"], *body.budget_flags(), "--resume"], run.name
+    return [run.recipe()["model_kind"], *body.budget_flags(), "--resume"], run.name
 
 
 class CompareBody(TrainingBudgetBody):
@@ -190,8 +190,8 @@ class PreparingRunMetrics(Result):
         return {"run": self.name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
 
 
-class EmptyFilm(Result):
-    """Empty film: a run without attention snapshots so far, or of a kind without attention."""
+class EmptyAttentionHistory(Result):
+    """Empty history: a run without attention snapshots so far, or of a kind without attention."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -201,30 +201,33 @@ class EmptyFilm(Result):
         return Document(self.name, (Paragraph("No attention has been recorded yet."),))
 
     def data(self) -> dict[str, Any]:
-        """Return a film without frames."""
-        return {"run": self.name, "text": "", "steps": [], "places": [], "place": None, "heads": 0, "caveat": ""}
+        """Return a history without checkpoints."""
+        modules: dict[str, Any] = {"module_paths": [], "module_path": None, "heads": 0, "caveat": ""}
+        return {"run": self.name, "text": "", "steps": []} | modules
 
 
-class FilmBody(CommandBody):
+class AttentionHistoryBody(CommandBody):
     """Name of a run, and the module path of one attention, such as decoder.0.attention."""
 
     name: Name
-    place: Name | None = None
+    module_path: Name | None = None
 
 
-@router.post("/film")
-async def post_film(request: Request, body: FilmBody) -> Response:
+@router.post("/attention-history")
+async def post_attention_history(request: Request, body: AttentionHistoryBody) -> Response:
     """Return how attention on one sentence changed during training."""
 
     def work() -> Result:
         from peasy.training.attention_snapshots import find_snapshots
 
         if is_preparing(request.app.state.job_runner, body.name):
-            return EmptyFilm(body.name)
+            return EmptyAttentionHistory(body.name)
         run = find_run(body.name)
-        return module_attention_history(run.folder, body.place) if find_snapshots(run.folder) else EmptyFilm(run.name)
+        if not find_snapshots(run.folder):
+            return EmptyAttentionHistory(run.name)
+        return module_attention_history(run.folder, body.module_path)
 
-    return await respond(request, "film", body, work)
+    return await respond(request, "attention-history", body, work)
 
 
 def is_preparing(job_runner: JobRunner, name: str) -> bool:
@@ -242,11 +245,11 @@ def find_run(name: str) -> Run:
 
 
 class UploadBody(CommandBody):
-    """Chunk of a text; `upload` is the id returned for the first chunk."""
+    """Chunk of a text; `upload_id` is the id returned for the first chunk."""
 
     name: Annotated[str, Field(max_length=200)] = "text.txt"
     text: Annotated[str, Field(max_length=400_000)]
-    upload: Annotated[str, Field(max_length=100)] | None = None
+    upload_id: Annotated[str, Field(max_length=100)] | None = None
 
 
 class UploadResult(Result):
@@ -261,7 +264,7 @@ class UploadResult(Result):
 
     def data(self) -> dict[str, Any]:
         """Return id and size."""
-        return {"upload": self.id, "bytes": self.size}
+        return {"upload_id": self.id, "bytes": self.size}
 
 
 @router.post("/upload")
@@ -269,7 +272,7 @@ async def post_upload(request: Request, body: UploadBody) -> Response:
     """Append a chunk to an uploaded training text."""
 
     def work() -> Result:
-        id = body.upload or upload.new_upload_id(body.name)
+        id = body.upload_id or upload.new_upload_id(body.name)
         return UploadResult(id, upload.append_text(id, body.text))
 
     return await respond(request, "upload", body, work)

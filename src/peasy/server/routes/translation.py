@@ -16,7 +16,7 @@ class AlignBody(CommandBody):
 
     model: Name
     text: Text
-    answer: Text | None = None
+    target: Text | None = None
     layer: int | None = Field(None, ge=0, le=1000)
     head: int | None = Field(None, ge=0, le=1000)
 
@@ -37,7 +37,7 @@ class BeamsBody(CommandBody):
 
     model: Name
     text: Text
-    beam: int = Field(4, ge=1, le=16)
+    num_beams: int = Field(4, ge=1, le=16)
     max_tokens: int | None = Field(None, ge=1, le=256)
     length_penalty: float = Field(1.0, ge=-10, le=10)
 

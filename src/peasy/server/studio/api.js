@@ -1,12 +1,10 @@
 // Client of the server's API: one request and its response, or a request and a stream of events.
 
-/** Error response of the server: `message` is what is wrong, `hint` what to do next. */
+/** Error for the user: `message` is what is wrong, `hint` what to do next; `status` is that of an error response. */
 export class ApiError extends Error {
-  constructor(message, hint = "", code = "", status = 0) {
+  constructor(message, hint = "", status = 0) {
     super(message);
-    this.hint = hint;
-    this.code = code;
-    this.status = status;
+    Object.assign(this, { hint, status });
   }
 }
 
@@ -70,18 +68,17 @@ function parseEvent(text, onEvent) {
 
 // The number of open requests, in `data-waiting` of the root element; a request is open until its whole body is read.
 async function whileWaiting(work) {
-  countWaiting(1);
+  const count = (change) => {
+    const numOpen = Number(document.documentElement.dataset.waiting ?? 0) + change;
+    document.documentElement.dataset.waiting = numOpen;
+    document.getElementById("place")?.setAttribute("aria-busy", numOpen > 0);
+  };
+  count(1);
   try {
     return await work();
   } finally {
-    countWaiting(-1);
+    count(-1);
   }
-}
-
-function countWaiting(change) {
-  const numOpen = Number(document.documentElement.dataset.waiting ?? 0) + change;
-  document.documentElement.dataset.waiting = numOpen;
-  document.getElementById("place")?.setAttribute("aria-busy", String(numOpen > 0));
 }
 
 async function send(path, body, signal, accept = "application/json") {
@@ -99,6 +96,5 @@ async function send(path, body, signal, accept = "application/json") {
 }
 
 function apiError(error, status) {
-  const message = error?.message ?? `The server responded with status ${status}.`;
-  return new ApiError(message, error?.hint ?? "", error?.code ?? "", status);
+  return new ApiError(error?.message ?? `The server responded with status ${status}.`, error?.hint ?? "", status);
 }

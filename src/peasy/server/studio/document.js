@@ -4,6 +4,7 @@ import { explainCells } from "/web/render/arithmetic.js";
 import "/web/render/maps.js";
 import "/web/render/links.js";
 import "/web/render/scatter.js";
+import { fetchFile } from "./api.js";
 import { element } from "./element.js";
 
 const INTERACTIVE = "peasy-maps, peasy-links, peasy-plane";
@@ -38,6 +39,13 @@ function takeFigureData(content) {
     script?.remove();
     return script ? JSON.parse(script.textContent) : null;
   });
+}
+
+/** Save the result of a command as a file rendered by the server; returns the file's name. */
+export async function saveResult(command, body, format, options) {
+  const { blob, name } = await fetchFile(`/api/${command}`, { ...body, format }, options);
+  saveBlob(blob, name);
+  return name;
 }
 
 /** Save a blob as a file. */

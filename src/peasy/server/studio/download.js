@@ -1,16 +1,15 @@
 // Download buttons of pictures drawn by the page: SVG, and the numbers as CSV.
 
 import { saveBlob } from "./document.js";
-import { button, element } from "./element.js";
+import { button, element, flexRow } from "./element.js";
 
 const INLINED_STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
 const REMOVED_ATTRIBUTES = ["class", "tabindex", "data-arrows"];
 
 /** Two buttons; `getSvg` returns the picture, `getRows` its numbers with the column names first. */
 export function downloadButtons(name, getSvg, getRows) {
-  return element("p", { class: "row files" },
-    button("SVG", () => saveBlob(new Blob([serializeSvg(getSvg())], { type: "image/svg+xml" }), `${name}.svg`), { "aria-label": `Save ${name} as SVG` }),
-    button("CSV", () => saveBlob(new Blob([getRows().map(csvLine).join("")], { type: "text/csv" }), `${name}.csv`), { "aria-label": `Save ${name} as CSV` }));
+  const save = (label, type, getText) => button(label, () => saveBlob(new Blob([getText()], { type }), `${name}.${label.toLowerCase()}`), { "aria-label": `Save ${name} as ${label}` });
+  return flexRow(save("SVG", "image/svg+xml", () => serializeSvg(getSvg())), save("CSV", "text/csv", () => getRows().map(csvLine).join("")));
 }
 
 /** The picture with its computed styles inlined: the file has no style sheet. */
@@ -26,9 +25,9 @@ function serializeSvg(svg) {
   return new XMLSerializer().serializeToString(copy);
 }
 
-/** One CSV line; cells that a spreadsheet would take for formulas are marked as text. */
-function csvLine(cells) {
-  const isFormula = (cell) => typeof cell === "string" && /^[=+\-@\t\r]/.test(cell) && Number.isNaN(Number(cell));
+/** One line of CSV; cells that a spreadsheet would take for formulas are marked as text. */
+export function csvLine(cells) {
+  const isFormula = (cell) => /^[=+\-@\t\r]/.test(cell) && Number.isNaN(Number(cell)) && cell !== "-inf";
   const texts = cells.map((cell) => (isFormula(cell) ? `'${cell}` : String(cell)));
   return `${texts.map((text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text)).join(",")}\r\n`;
 }

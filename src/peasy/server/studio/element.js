@@ -3,8 +3,9 @@
 import { make } from "/web/render/figure.js";
 
 /**
- * Create an element with attributes (`on…` are listeners, true is a bare attribute, null and false are left out) and
- * children (strings and numbers become text nodes; null and false are left out; arrays are flattened).
+ * Create an element with attributes (`on…` are listeners, true is a bare attribute, null and false are left out; aria
+ * attributes are written as they are) and children (strings and numbers become text nodes; null and false are left
+ * out; arrays are flattened).
  * @param {string} tag
  * @param {Record<string, any>} [attributes]
  * @param {...any} children
@@ -12,11 +13,10 @@ import { make } from "/web/render/figure.js";
 export function element(tag, attributes = {}, ...children) {
   const given = {};
   for (const [name, value] of Object.entries(attributes)) {
-    if (value !== false && value !== null && value !== undefined) given[name] = value === true ? "" : value;
+    if (name.startsWith("aria-")) given[name] = value;
+    else if (value !== false) given[name] = value === true ? "" : value;
   }
-  const created = make(tag, given);
-  created.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
-  return created;
+  return make(tag, given, ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
 }
 
 let idCount = 0;
@@ -27,19 +27,53 @@ export function uniqueId(prefix = "part") {
   return `${prefix}-${idCount}`;
 }
 
+/** Text of unknown direction, such as tokens and names of models. */
+export function bdi(text) {
+  return element("bdi", {}, text);
+}
+
+/** A paragraph in the secondary text colour. */
+export function quiet(...children) {
+  return element("p", { class: "quiet" }, children);
+}
+
+/** A titled section of a page in a frame. */
+export function card(label, ...children) {
+  return element("section", { class: "card", "aria-label": label }, children);
+}
+
+/** Title and introduction of a page. */
+export function pageHeader(title, introduction) {
+  return [element("h1", {}, title), element("p", { class: "lead" }, introduction)];
+}
+
+/** Elements in a row. */
+export function flexRow(...children) {
+  return element("div", { class: "row" }, children);
+}
+
+/** Fields and buttons in a row, aligned at the bottom: fields have their labels above. */
+export function fieldRow(...children) {
+  return element("div", { class: "row end" }, children);
+}
+
 /** A control (input, select or textarea) with its label. */
 export function field(label, control, hint = null) {
   control.id ||= uniqueId("field");
   return element("div", { class: "field" }, element("label", { for: control.id }, label), control, hint && element("span", { class: "note" }, hint));
 }
 
+/** A field as wide as its container. */
+export function wideField(label, control) {
+  const wide = field(label, control);
+  wide.classList.add("wide");
+  return wide;
+}
+
 /** A select of `options` ([value, label] or strings); `onChange` gets the value. */
 export function select(options, chosen, onChange, attributes = {}) {
-  const control = element("select", { ...attributes, onchange: () => onChange(control.value) });
-  for (const option of options) {
-    const [value, label] = Array.isArray(option) ? option : [option, option];
-    control.append(element("option", { value }, label));
-  }
+  const control = element("select", { ...attributes, onchange: () => onChange(control.value) },
+    options.map((option) => element("option", { value: [option].flat()[0] }, [option].flat().at(-1))));
   control.value = chosen;
   return control;
 }
@@ -47,15 +81,14 @@ export function select(options, chosen, onChange, attributes = {}) {
 /** A segmented control of radio buttons. */
 export function radioGroup(legend, options, chosen, onChange) {
   const name = uniqueId("choice");
-  return element("fieldset", { class: "choices" }, element("legend", {}, legend), options.map((option) => {
-    const [value, label] = Array.isArray(option) ? option : [option, option];
+  return element("fieldset", { class: "choices" }, element("legend", {}, legend), options.map(([value, label]) => {
     const input = element("input", { type: "radio", name, value, checked: value === chosen, onchange: () => onChange(value) });
     return element("label", {}, input, element("span", {}, label));
   }));
 }
 
 /** A slider with its value beside it; `onInput` gets the number at every move. */
-export function slider(label, { min, max, step, value, write = String }, onInput) {
+export function slider(label, { min, max, step = 1, value, write = String }, onInput) {
   const id = uniqueId("slider");
   const output = element("output", { for: id }, write(value));
   const input = element("input", { id, type: "range", min, max, step, value, "aria-valuetext": write(value) });
@@ -72,17 +105,45 @@ export function button(label, onClick, attributes = {}) {
   return element("button", { type: "button", class: "plain", ...attributes, onclick: onClick }, label);
 }
 
-/** A table with numeric columns aligned right; cells are strings, numbers or elements. */
-export function table(caption, columns, rows) {
-  const numeric = columns.map((_, index) => rows.length > 0 && rows.every((row) => typeof row[index] === "number" || /^[-−]?[\d.,]+( ?%)?$/.test(row[index])));
-  const cell = (value, index) => element("td", { class: numeric[index] ? null : "word" }, value instanceof Node ? value : element("bdi", {}, String(value)));
-  return element("figure", { class: "table" }, element("table", {},
-    caption && element("caption", {}, element("b", {}, caption)),
-    element("thead", {}, element("tr", {}, columns.map((name) => element("th", { scope: "col" }, name)))),
-    element("tbody", {}, rows.map((row) => element("tr", {}, row.map(cell))))));
+/** A horizontal bar; `kind` is the class of its filled part. */
+export function bar(fraction, kind = null) {
+  const filled = element("i", { class: kind, "aria-hidden": true });
+  filled.style.width = `${100 * fraction}%`;
+  return element("span", { class: "track" }, filled);
 }
 
-/** A table in a closed <details>: the numbers of the figure above it. */
-export function tableDetails(content, label = "The numbers as a table") {
-  return element("details", {}, element("summary", {}, label), content);
+const NUMERIC = /^([-−]?[\d.,]+( ?(%|[kMG]?B))?|–)?$/;
+
+/** A table with numeric columns aligned right; cells are strings, numbers or elements. The current row is highlighted. */
+export function table(caption, columns, rows, currentRow = -1) {
+  const textOf = (cell) => (cell instanceof Node ? cell.textContent : String(cell));
+  const numeric = columns.map((_, index) => rows.length > 0 && rows.every((cells) => NUMERIC.test(textOf(cells[index]))));
+  const makeCell = (cell, index) => element("td", { class: numeric[index] ? null : "word" }, cell instanceof Node ? cell : bdi(textOf(cell)));
+  return element("figure", { class: "table", tabindex: 0 }, element("table", {},
+    caption && element("caption", {}, element("b", {}, caption)),
+    element("thead", {}, element("tr", {}, columns.map((name) => element("th", { scope: "col" }, name)))),
+    element("tbody", {}, rows.map((cells, index) => element("tr", { "aria-current": index === currentRow || null }, cells.map(makeCell))))));
+}
+
+/** Content that is closed at first. */
+export function details(label, ...content) {
+  return element("details", { class: "more" }, element("summary", {}, label), content);
+}
+
+/** The numbers of the figure above, as a closed table. */
+export function tableDetails(...content) {
+  return details("The numbers as a table", content);
+}
+
+/** Open a modal dialog; returns it. */
+export function openDialog(label, ...content) {
+  const dialog = element("dialog", { "aria-label": label, onclose: () => dialog.remove() }, content);
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/** The caveat below every attention picture. */
+export function caveatLine(caveat) {
+  return element("p", { class: "quiet caveat" }, caveat.charAt(0).toUpperCase() + caveat.slice(1));
 }

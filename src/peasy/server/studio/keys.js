@@ -1,39 +1,28 @@
 // Keyboard shortcuts: global ones, those of the open page, and the dialog that lists them.
 
-import { element } from "./element.js";
+import { button, element, openDialog } from "./element.js";
 
 const KEY_NAMES = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓" };
 const SEQUENCE_TIMEOUT = 1500; // milliseconds between g and the letter
 
 /** @typedef {{key: string, label: string, run: (event: KeyboardEvent) => void}} KeyBinding */
 
+/** Key bindings by key, in three groups: of the open page, of every page, and navigation, whose keys follow `g`. */
 export class KeyBindings {
-  /** @type {Map<string, KeyBinding>} */ #globalKeys = new Map();
-  /** @type {Map<string, KeyBinding>} */ #pageKeys = new Map();
-  /** @type {Map<string, KeyBinding>} */ #navigationKeys = new Map();
+  /** @type {Record<string, Map<string, KeyBinding>>} */
+  #groups = { page: new Map(), global: new Map(), navigation: new Map() };
   #sequenceEnd = 0;
 
   constructor() {
     document.addEventListener("keydown", (event) => this.#onKeyDown(event));
   }
 
-  /** Keys that work on every page. */
-  addGlobalKeys(bindings) {
-    bindings.forEach((binding) => this.#globalKeys.set(binding.key, binding));
-  }
-
-  /** Keys that follow `g`. */
-  addNavigationKeys(bindings) {
-    bindings.forEach((binding) => this.#navigationKeys.set(binding.key, binding));
-  }
-
-  /** Keys of the open page; removed when it closes. */
-  addPageKeys(bindings) {
-    bindings.forEach((binding) => this.#pageKeys.set(binding.key, binding));
+  add(bindings, group = "page") {
+    bindings.forEach((binding) => this.#groups[group].set(binding.key, binding));
   }
 
   clearPageKeys() {
-    this.#pageKeys.clear();
+    this.#groups.page.clear();
   }
 
   #onKeyDown(event) {
@@ -47,29 +36,32 @@ export class KeyBindings {
     binding.run(event);
   }
 
-  #findBinding(event, target) {
-    const navigation = Date.now() < this.#sequenceEnd ? this.#navigationKeys.get(event.key) : null;
-    this.#sequenceEnd = !navigation && event.key === "g" ? Date.now() + SEQUENCE_TIMEOUT : 0;
+  #findBinding({ key }, target) {
+    const navigation = Date.now() < this.#sequenceEnd ? this.#groups.navigation.get(key) : null;
+    this.#sequenceEnd = !navigation && key === "g" ? Date.now() + SEQUENCE_TIMEOUT : 0;
     if (navigation) return navigation;
     // Arrow keys and space belong to the focused control.
-    if ((event.key === " " || event.key.startsWith("Arrow")) && isControl(target)) return null;
-    return this.#pageKeys.get(event.key) ?? this.#globalKeys.get(event.key);
+    if ((key === " " || key.startsWith("Arrow")) && isControl(target)) return null;
+    return this.#groups.page.get(key) ?? this.#groups.global.get(key);
   }
 
   /** Open the dialog that lists all keys. */
   show() {
-    const row = (name, label) => element("tr", {}, element("th", { scope: "row" }, element("kbd", {}, name)), element("td", { class: "word" }, label));
-    const group = (title, bindings, prefix = "") => bindings.size > 0 && element("table", { class: "keys" },
+    const list = (title, bindings, prefix = "") => bindings.size > 0 && element("table", { class: "keys" },
       element("caption", {}, element("b", {}, title)),
-      element("tbody", {}, [...bindings.values()].map(({ key, label }) => row(prefix + (KEY_NAMES[key] ?? key), label))));
-    const close = element("button", { type: "button", class: "plain", onclick: () => dialog.close() }, "Close");
-    const dialog = element("dialog", { "aria-label": "Keys", class: "keys-dialog" },
-      element("div", { class: "row between" }, element("h2", {}, "Keys"), close),
-      group("On this page", this.#pageKeys), group("Everywhere", this.#globalKeys), group("Pages", this.#navigationKeys, "g "));
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
+      element("tbody", {}, [...bindings.values()].map(({ key, label }) => element("tr", {},
+        element("th", { scope: "row" }, element("kbd", {}, prefix + (KEY_NAMES[key] ?? key))), element("td", { class: "word" }, label)))));
+    const { page, global, navigation } = this.#groups;
+    const dialog = openDialog("Keys",
+      element("div", { class: "row between" }, element("h2", {}, "Keys"), button("Close", () => dialog.close())),
+      list("On this page", page), list("Everywhere", global), list("Pages", navigation, "g "));
   }
+}
+
+/** Bindings that move by layers and heads; `move(layers, heads)` gets the change of each. */
+export function headKeys(move) {
+  const moves = [["[", "Previous layer", -1, 0], ["]", "Next layer", 1, 0], [",", "Previous head", 0, -1], [".", "Next head", 0, 1]];
+  return moves.map(([key, label, ...change]) => ({ key, label, run: () => move(...change) }));
 }
 
 function isTextInput(target) {

@@ -1,7 +1,8 @@
 // Line chart that can be updated live; values by hover or arrow keys, and as a table.
 
 import { CATEGORY_COLOURS } from "/web/render/colour.js";
-import { element, table, tableDetails } from "./element.js";
+import { clamp, formatCount, indices } from "/web/render/numbers.js";
+import { bdi, element, table, tableDetails } from "./element.js";
 import { downloadButtons } from "./download.js";
 
 const DASHES = ["none", "7 4", "2 4", "9 3 2 3", "12 5", "4 2"];
@@ -10,21 +11,18 @@ const MAX_POINTS = 500; // per line: a screen has no more pixels
 
 export class LineChart {
   /** `write` formats values of the y axis, `writeX` those of the x axis. */
-  constructor({ title, xAxis, yAxis, write = (y) => y.toFixed(4), writeX = (x) => Math.round(x).toLocaleString("en") }) {
-    Object.assign(this, { title, xAxis, yAxis, write, writeX });
-    this.lines = [];
-    this.cursorX = null;
+  constructor({ title, xAxis, yAxis, write = (y) => y.toFixed(4), writeX = (x) => formatCount(Math.round(x)) }) {
+    Object.assign(this, { title, xAxis, yAxis, write, writeX, lines: [], cursorX: null, logarithmic: false });
     this.svg = element("svg", { class: "curves", height: HEIGHT, tabindex: 0, role: "application", "aria-roledescription": "chart", "data-arrows": "" });
     this.status = element("p", { class: "read quiet", role: "status" });
     this.legend = element("ul", { class: "legend" });
-    this.logarithmic = false;
     const checkbox = element("input", { type: "checkbox", onchange: () => { this.logarithmic = checkbox.checked; this.draw(); } });
     const checkboxLabel = element("label", { class: "quiet scale" }, checkbox, " logarithmic");
     this.tableDetails = tableDetails(element("div", {}));
     this.tableDetails.addEventListener("toggle", () => this.fillTable());
     this.element = element("figure", { class: "chart" }, element("figcaption", {}, title, checkboxLabel), this.legend, this.svg, this.status, this.tableDetails,
       downloadButtons(title.toLowerCase(), () => this.svg, () => [["curve", xAxis, yAxis], ...this.lines.flatMap(({ name, points }) => points.map((point) => [name, ...point]))]));
-    this.svg.addEventListener("pointermove", (event) => this.showValues(this.dataX(event)));
+    this.svg.addEventListener("pointermove", (event) => this.showValues(this.xOfPixel(event.clientX - this.svg.getBoundingClientRect().left)));
     this.svg.addEventListener("pointerleave", () => this.showValues(null));
     this.svg.addEventListener("keydown", (event) => this.onKeyDown(event));
     new ResizeObserver(() => this.draw()).observe(this.element);
@@ -33,7 +31,7 @@ export class LineChart {
   /** @param {Array<{name: string, points: Array<[number, number]>}>} lines */
   show(lines) {
     this.lines = lines.map((line) => ({ ...line, points: line.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)) }));
-    this.legend.replaceChildren(...this.lines.map(({ name }, index) => element("li", {}, legendSample(index), element("bdi", {}, name))));
+    this.legend.replaceChildren(...this.lines.map(({ name }, index) => element("li", {}, legendSample(index), bdi(name))));
     this.svg.setAttribute("aria-label", `${this.title}: ${this.lines.map(({ name, points }) => `${name} ${points.length ? this.write(points.at(-1)[1]) : "no data yet"}`).join(", ")}. Arrow keys read the values.`);
     this.draw();
     this.fillTable();
@@ -70,20 +68,16 @@ export class LineChart {
     for (const tick of this.logarithmic ? logTicks(...yRange) : ticks(...yRange, 5)) {
       shapes.push(element("path", { class: "rule", d: `M${LEFT} ${this.y(tick)}H${width - RIGHT}` }), label(LEFT - 6, this.y(tick) + 4, writeTick(tick), "end"));
     }
-    const yLabel = label(12, TOP + (HEIGHT - TOP - BOTTOM) / 2, this.yAxis, "middle");
-    yLabel.setAttribute("transform", `rotate(-90 12 ${TOP + (HEIGHT - TOP - BOTTOM) / 2})`);
+    const middle = TOP + (HEIGHT - TOP - BOTTOM) / 2;
+    const yLabel = label(12, middle, this.yAxis, "middle");
+    yLabel.setAttribute("transform", `rotate(-90 12 ${middle})`);
     return [...shapes, yLabel, label(LEFT + (width - LEFT - RIGHT) / 2, HEIGHT - 6, this.xAxis, "middle")];
   }
 
   drawLine({ points }, index) {
     if (points.length === 1) return element("circle", { cx: this.x(points[0][0]), cy: this.y(points[0][1]), r: 4, fill: CATEGORY_COLOURS[index % 6] });
     const path = downsample(points, MAX_POINTS).map(([x, y]) => `${this.x(x).toFixed(1)} ${this.y(y).toFixed(1)}`).join("L");
-    return element("path", { class: "curve", d: path ? `M${path}` : "", stroke: CATEGORY_COLOURS[index % 6], "stroke-dasharray": DASHES[index % 6] });
-  }
-
-  dataX(event) {
-    const box = this.svg.getBoundingClientRect();
-    return this.xOfPixel(event.clientX - box.left);
+    return element("path", { class: "curve", d: path ? `M${path}` : "", ...lineStyle(index) });
   }
 
   /** Show the values of all lines at x; null clears them. */
@@ -103,13 +97,17 @@ export class LineChart {
     const xs = [...new Set(this.lines.flatMap(({ points }) => downsample(points, 60).map(([x]) => x)))].sort((a, b) => a - b);
     if (!xs.length) return;
     const current = this.cursorX === null ? (step > 0 ? -1 : xs.length) : xs.findIndex((x) => x >= this.cursorX - 1e-9);
-    this.showValues(xs[Math.min(Math.max(current + step, 0), xs.length - 1)]);
+    this.showValues(xs[clamp(current + step, 0, xs.length - 1)]);
     event.preventDefault();
   }
 }
 
+function lineStyle(index) {
+  return { stroke: CATEGORY_COLOURS[index % 6], "stroke-dasharray": DASHES[index % 6] };
+}
+
 function legendSample(index) {
-  return element("svg", { width: 34, height: 10, "aria-hidden": "true" }, element("path", { class: "curve", d: "M1 5H33", stroke: CATEGORY_COLOURS[index % 6], "stroke-dasharray": DASHES[index % 6] }));
+  return element("svg", { width: 34, height: 10, "aria-hidden": "true" }, element("path", { class: "curve", d: "M1 5H33", ...lineStyle(index) }));
 }
 
 function label(x, y, text, anchor) {
@@ -124,7 +122,7 @@ function nearestPoint(points, x) {
 function downsample(points, maxPoints) {
   if (points.length <= maxPoints) return points;
   const size = points.length / maxPoints;
-  const parts = Array.from({ length: maxPoints }, (_, index) => points.slice(Math.round(index * size), Math.round((index + 1) * size)));
+  const parts = indices(maxPoints).map((index) => points.slice(Math.round(index * size), Math.round((index + 1) * size)));
   return [...parts.slice(0, -1).map((part) => [part.at(-1)[0], part.reduce((sum, [, y]) => sum + y, 0) / part.length]), points.at(-1)];
 }
 
@@ -140,15 +138,15 @@ function ticks(low, high, target) {
   const power = 10 ** Math.floor(Math.log10((high - low) / target));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => (high - low) / candidate <= target);
   const first = Math.ceil(low / step - 1e-9);
-  return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, index) => (first + index) * step);
+  return indices(Math.floor(high / step + 1e-9) - first + 1).map((index) => (first + index) * step);
 }
 
 /** 1, 2 and 5 times every power of ten between two logarithms. */
 function logTicks(low, high) {
-  const powers = Array.from({ length: Math.floor(high) - Math.floor(low) + 1 }, (_, index) => 10 ** (Math.floor(low) + index));
+  const powers = indices(Math.floor(high) - Math.floor(low) + 1).map((index) => 10 ** (Math.floor(low) + index));
   return powers.flatMap((power) => [power, 2 * power, 5 * power]).filter((tick) => Math.log10(tick) >= low && Math.log10(tick) <= high);
 }
 
 function writeTick(value) {
-  return Number(value.toPrecision(6)).toLocaleString("en");
+  return formatCount(Number(value.toPrecision(6)));
 }

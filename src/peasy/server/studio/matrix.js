@@ -1,30 +1,19 @@
 // Labelled matrix table: shaded, navigated with arrow keys; cells can be selected, edited, or left open for a quiz.
 
+import { ARROW_MOVES } from "/web/render/arithmetic.js";
 import { cssColour, fractionOf, rampOf, textColourOn } from "/web/render/colour.js";
-import { element } from "./element.js";
-import { decimalsFor, writeNumber } from "./number.js";
+import { colourRange, toFixedHalfEven, writeNumber } from "/web/render/numbers.js";
+import { bdi, element } from "./element.js";
 
-const ARROW_MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-
-/**
- * @typedef {object} MatrixSpec
- * @property {string} name
- * @property {string[]} rows
- * @property {string[]} columns
- * @property {(number|null)[][]} values null is minus infinity
- * @property {string} [rowAxis]
- * @property {string} [columnAxis]
- * @property {Node} [math] its formula
- * @property {string} [caption] one sentence about it
- * @property {number} [decimals]
- * @property {boolean} [shaded]
- * @property {(row: number, column: number) => void} [onSelect]
- * @property {{change: (row: number, column: number, value: number) => void, paste?: (row: number, column: number, grid: string[][]) => void, rename?: (row: number, name: string) => void}} [edit]
- * @property {Set<string>} [openCells] cells "row,column" to be filled in
- */
+const TOLERANCE = 1e-12;
 
 export class MatrixTable {
-  /** @param {MatrixSpec} spec */
+  /**
+   * `spec`: name, rows, columns (labels), values (null is minus infinity), and optionally rowAxis, columnAxis, math (its
+   * formula), caption (one sentence), decimals, shaded, onSelect(row, column), edit with the functions change(row,
+   * column, value), paste(row, column, grid) and rename(row, name), openCells (a set of "row,column" to be filled in),
+   * and makeContent(row, column) for cells that are not numbers.
+   */
   constructor(spec) {
     this.spec = spec;
     this.decimals = decimalsFor(spec.values, spec.decimals ?? 4);
@@ -39,7 +28,7 @@ export class MatrixTable {
     const { name, math, caption, rows, columns, rowAxis, columnAxis } = this.spec;
     const corner = [[rowAxis, "↓"], [columnAxis, "→"]].filter(([axis]) => axis).map((pair) => pair.join(" ")).join(" ");
     const captionElement = element("caption", {}, element("b", { class: "name" }, name), math && element("span", { class: "formula" }, math), caption && element("span", { class: "description" }, caption));
-    const head = element("tr", {}, element("td", { class: "corner" }, corner), columns.map((label) => element("th", { scope: "col" }, element("bdi", {}, label))));
+    const head = element("tr", {}, element("td", { class: "corner" }, corner), columns.map((label) => element("th", { scope: "col" }, bdi(label))));
     const body = this.cells.map((cells, row) => element("tr", {}, this.#makeRowLabel(rows[row] ?? String(row + 1), row), cells));
     const table = element("table", {}, captionElement, element("thead", {}, head), element("tbody", {}, body));
     table.addEventListener("keydown", (event) => this.#onKeyDown(event));
@@ -50,14 +39,15 @@ export class MatrixTable {
 
   #makeRowLabel(text, row) {
     const rename = this.spec.edit?.rename;
-    if (!rename) return element("th", { scope: "row" }, element("bdi", {}, text));
+    if (!rename) return element("th", { scope: "row" }, bdi(text));
     const input = element("input", { type: "text", class: "token", value: text, size: Math.max(3, Math.min([...text].length + 1, 14)), "aria-label": `token of row ${row + 1}`, maxlength: 100 });
     input.addEventListener("change", () => rename(row, input.value));
     return element("th", { scope: "row" }, input);
   }
 
   #makeCell(value, row, column) {
-    const { edit, openCells, onSelect } = this.spec;
+    const { edit, openCells, onSelect, makeContent } = this.spec;
+    if (makeContent) return element("td", {}, makeContent(row, column));
     if (openCells?.has(`${row},${column}`)) return element("td", { class: "quiz-cell" }, this.#makeInput("", row, column, "quiz"));
     if (edit) return element("td", { class: "open" }, this.#makeInput(value === null ? "-inf" : String(value), row, column, "number"));
     const isFirst = row === 0 && column === 0;
@@ -85,16 +75,12 @@ export class MatrixTable {
     const position = event.target.dataset?.at;
     if (!position || !this.spec.edit?.paste || !/[\t\n]/.test(text.trim())) return;
     event.preventDefault();
-    const [row, column] = position.split(",").map(Number);
-    this.spec.edit.paste(row, column, readGrid(text));
+    this.spec.edit.paste(...position.split(",").map(Number), readGrid(text));
   }
 
   #shadeCells() {
-    const numbers = this.spec.values.flat().filter(Number.isFinite);
-    const [low, high] = [Math.min(0, ...numbers), Math.max(0, ...numbers)];
-    const limit = Math.max(-low, high);
-    const range = low < 0 ? { low: -limit, high: limit } : { low: 0, high };
-    const ramp = rampOf(low < 0, false);
+    const range = colourRange([0, ...this.spec.values.flat().filter(Number.isFinite)]);
+    const ramp = rampOf(range.signed, false);
     this.cells.forEach((cells, row) => cells.forEach((cell, column) => {
       const value = this.spec.values[row][column];
       if (cell.classList.contains("quiz-cell") || !Number.isFinite(value)) return;
@@ -134,8 +120,8 @@ export class MatrixTable {
     this.selectedCell?.classList.remove("picked");
     this.selectedCell = this.cells[row]?.[column] ?? null;
     this.selectedCell?.classList.add("picked");
-    if (!this.selectedCell || this.selectedCell.tabIndex === undefined || !this.spec.onSelect) return;
-    this.cells.flat().forEach((cell) => cell.hasAttribute("tabindex") && (cell.tabIndex = -1));
+    if (!this.selectedCell || !this.spec.onSelect) return;
+    this.cells.flat().forEach((cell) => (cell.tabIndex = -1));
     this.selectedCell.tabIndex = 0;
   }
 
@@ -145,6 +131,16 @@ export class MatrixTable {
       cellElement.classList.toggle("used", r === row || c === column || (cell !== null && cell[0] === r && cell[1] === c));
     }));
   }
+}
+
+/** Decimals that these numbers need, at most `maxDecimals`: integers are written without. */
+export function decimalsFor(rows, maxDecimals) {
+  const numbers = rows.flat().filter(Number.isFinite);
+  const isExact = (value, decimals) => Math.abs(Number(toFixedHalfEven(value, decimals)) - value) <= TOLERANCE * Math.max(1, Math.abs(value));
+  for (let decimals = 0; decimals < maxDecimals; decimals++) {
+    if (numbers.every((value) => isExact(value, decimals))) return decimals;
+  }
+  return maxDecimals;
 }
 
 /** Typed text as a number; decimal commas, fractions and the typographic minus are accepted; otherwise null. */

@@ -1,6 +1,6 @@
 // Menu button: opens a short list of actions (export, copy).
 
-import { element, uniqueId } from "./element.js";
+import { button, element, uniqueId } from "./element.js";
 
 /**
  * @param {string} label of the button
@@ -9,22 +9,21 @@ import { element, uniqueId } from "./element.js";
 export function menuButton(label, getItems, title) {
   const id = uniqueId("menu");
   const list = element("div", { id, class: "menu", role: "menu", "aria-label": title ?? label, hidden: true });
-  const opener = element("button", { type: "button", class: "plain", "aria-haspopup": "menu", "aria-expanded": "false", "aria-controls": id, title }, label);
+  const opener = button(label, () => (list.hidden ? open() : close()), { "aria-haspopup": "menu", "aria-expanded": false, "aria-controls": id, title });
   const container = element("div", { class: "menu-home" }, opener, list);
   const close = (restoreFocus = true) => {
     list.hidden = true;
-    opener.setAttribute("aria-expanded", "false");
+    opener.setAttribute("aria-expanded", false);
     if (restoreFocus) opener.focus();
   };
-  const menuItem = (text, attributes) => element("button", { type: "button", role: "menuitem", tabindex: -1, ...attributes }, text);
+  const menuItem = (text, onClick, attributes) => button(text, onClick, { class: null, role: "menuitem", tabindex: -1, ...attributes });
   const open = () => {
-    const items = getItems().map((item) => menuItem(item.label, { onclick: () => { close(); item.run(); } }));
-    list.replaceChildren(...(items.length ? items : [menuItem("Nothing here yet", { "aria-disabled": "true", onclick: () => close() })]));
+    const items = getItems().map((item) => menuItem(item.label, () => { close(); item.run(); }));
+    list.replaceChildren(...(items.length ? items : [menuItem("Nothing here yet", () => close(), { "aria-disabled": true })]));
     list.hidden = false;
-    opener.setAttribute("aria-expanded", "true");
+    opener.setAttribute("aria-expanded", true);
     list.firstElementChild.focus();
   };
-  opener.addEventListener("click", () => (list.hidden ? open() : close()));
   list.addEventListener("keydown", (event) => onMenuKeyDown(event, list, close));
   container.addEventListener("focusout", (event) => {
     if (!list.hidden && !container.contains(event.relatedTarget)) close(false);

@@ -1,11 +1,11 @@
 // Application shell: navigation rail, top bar, keyboard shortcuts, and the URL that holds all state.
 //
 // A page is a module page/<name>.js with `export const page = {name, title, letter, model?, text?}` and
-// `export async function open(place, state, shell)`, which returns a function that closes it. `model` selects the
-// models of the page's model list (a list of kinds such as ["gpt"], a predicate, or true for all), `text` is the
-// placeholder of the text field. Pages use the public methods of class Shell below.
+// `export class Page`: its constructor gets the element `place` and the shell, `start(state)` shows the state of the
+// URL, and `close()`, if there is one, stops what runs. `model` is a predicate that selects the models of the page's
+// model list, or true for all; `text` is the placeholder of the text field. Pages use the public methods of Shell.
 
-import { fetchFile, request, stream } from "./api.js";
+import { ApiError, request, stream } from "./api.js";
 import { element } from "./element.js";
 import { KeyBindings } from "./keys.js";
 import { PAGES } from "./pages.js";
@@ -21,7 +21,6 @@ class Shell {
   constructor() {
     this.place = document.getElementById("place");
     this.liveRegion = document.getElementById("live-region");
-    this.element = element;
     this.keys = new KeyBindings();
     this.bar = new TopBar(this, document.getElementById("bar"));
     this.rail = document.getElementById("rail");
@@ -76,7 +75,7 @@ class Shell {
   /** Name of the model in the URL, or the first that fits the page; throws if there is none. */
   async modelName(filter = true) {
     const name = this.state.m ?? (await this.bar.listModels(filter))[0]?.name;
-    if (!name) throw Object.assign(new Error("There is no model for this page yet."), { hint: "Train one (g r), or import one: peasy import." });
+    if (!name) throw new ApiError("There is no model for this page yet.", "Train one (g r), or import one: peasy import.");
     return name;
   }
 
@@ -122,17 +121,16 @@ class Shell {
   }
 
   #fileItems(getRequest) {
-    const formats = [["SVG", "svg"], ["PNG", "png"], ["HTML", "html"], ["CSV", "csv"], ["LaTeX", "tex"], ["Markdown", "md"], ["JSON", "json"]];
-    return formats.map(([label, format]) => ({ label, run: () => this.#saveFile(getRequest, format) }));
+    const formats = { SVG: "svg", PNG: "png", HTML: "html", CSV: "csv", LaTeX: "tex", Markdown: "md", JSON: "json" };
+    return Object.entries(formats).map(([label, format]) => ({ label, run: () => this.saveFile(getRequest(), format) }));
   }
 
-  async #saveFile(getRequest, format) {
-    const { command, body } = getRequest();
+  /** Save the result of a command as a file; its renderer is loaded when it is needed. */
+  async saveFile({ command, body }, format) {
     this.bar.showNote(`Rendering ${format} …`);
     try {
-      const { blob, name } = await fetchFile(`/api/${command}`, { ...body, format }, { signal: this.signal });
-      const { saveBlob } = await import("./document.js");
-      saveBlob(blob, name);
+      const { saveResult } = await import("./document.js");
+      const name = await saveResult(command, body, format, { signal: this.signal });
       this.bar.showNote(`Saved ${name}.`);
     } catch (error) {
       this.showError(error);
@@ -145,10 +143,10 @@ class Shell {
   }
 
   /** Call the page's state listener, or reopen the page if it has none. */
-  notifyState() {
+  async notifyState() {
     this.bar.show(this.state);
-    if (this.#stateListener) this.#stateListener(this.state);
-    else this.open();
+    if (!this.#stateListener) return this.open();
+    return Promise.resolve(this.#stateListener(this.state)).catch((error) => this.showError(error));
   }
 
   /** Open the page of the URL. */
@@ -157,14 +155,14 @@ class Shell {
     this.#leave();
     const known = PAGES.find(({ name }) => name === this.name);
     this.#markCurrent(known);
-    if (!known) return this.showError(Object.assign(new Error(`There is no page "${this.name}".`), { hint: "Choose a page from the list." }));
+    if (!known) return this.showError(new ApiError(`There is no page "${this.name}".`, "Choose a page from the list."));
     try {
       const module = await import(`./page/${known.name}.js`);
       if (turn !== this.#openCount) return undefined;
       this.bar.configure(module.page, this.state);
-      const close = await module.open(this.place, this.state, this);
-      if (turn === this.#openCount) this.#closePage = close;
-      else close?.();
+      const opened = new module.Page(this.place, this);
+      this.#closePage = () => opened.close?.();
+      await opened.start(this.state);
     } catch (error) {
       if (turn === this.#openCount) this.showError(error);
     }
@@ -185,10 +183,7 @@ class Shell {
   #markCurrent(known) {
     document.title = known ? `${known.title} · peasy studio` : "peasy studio";
     this.openPage = known?.name;
-    for (const link of this.rail.querySelectorAll("a[data-page]")) {
-      if (link.dataset.page === known?.name) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
+    for (const link of this.rail.querySelectorAll("a[data-page]")) link.ariaCurrent = link.dataset.page === known?.name ? "page" : null;
     this.announce(known?.title ?? "");
   }
 
@@ -197,13 +192,13 @@ class Shell {
     // Links between pages change the view without reloading the document.
     document.addEventListener("click", (event) => this.#onLinkClick(event));
     window.addEventListener("popstate", () => (this.openPage === this.name ? this.notifyState() : this.open()));
-    this.keys.addGlobalKeys(this.#globalKeys());
-    this.keys.addNavigationKeys(PAGES.map(({ name, title, letter }) => ({ key: letter, label: title, run: () => this.navigate(name, this.sharedState()) })));
+    this.keys.add(this.#globalKeys(), "global");
+    this.keys.add(PAGES.map(({ name, title, letter }) => ({ key: letter, label: title, run: () => this.navigate(name, this.sharedState()) })), "navigation");
     this.open();
   }
 
   #railLink({ name, title, letter }) {
-    return element("li", {}, element("a", { href: `/${name}`, "data-page": name, "aria-keyshortcuts": `g ${letter}` }, title, element("kbd", { "aria-hidden": "true" }, `g ${letter}`)));
+    return element("li", {}, element("a", { href: `/${name}`, "data-page": name, "aria-keyshortcuts": `g ${letter}` }, title, element("kbd", { "aria-hidden": true }, `g ${letter}`)));
   }
 
   /** State shared between pages: the text. A model may not fit the next page. */

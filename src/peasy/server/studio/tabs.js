@@ -1,6 +1,6 @@
 // Tabs: one panel at a time; arrow keys move between them.
 
-import { element, uniqueId } from "./element.js";
+import { button, element, uniqueId } from "./element.js";
 
 /**
  * @param {Array<{name: string, title: string, show: () => Node | Promise<Node>}>} entries `show` is called when chosen
@@ -8,13 +8,13 @@ import { element, uniqueId } from "./element.js";
  */
 export function tabs(entries, onChoose) {
   const panel = element("div", { role: "tabpanel", id: uniqueId("panel"), tabindex: -1 });
-  const buttons = entries.map(({ name, title }) => element("button", { type: "button", role: "tab", id: uniqueId("tab"), "aria-controls": panel.id, "data-tab": name, onclick: () => choose(name) }, title));
+  const buttons = entries.map(({ name, title }) => button(title, () => choose(name), { class: null, role: "tab", id: uniqueId("tab"), "aria-controls": panel.id, "data-tab": name }));
   const list = element("div", { class: "tabs", role: "tablist" }, buttons);
   const choose = async (name, notify = true) => {
     const chosen = Math.max(entries.findIndex((entry) => entry.name === name), 0);
-    buttons.forEach((button, index) => {
-      button.setAttribute("aria-selected", String(index === chosen));
-      button.tabIndex = index === chosen ? 0 : -1;
+    buttons.forEach((tab, index) => {
+      tab.setAttribute("aria-selected", index === chosen);
+      tab.tabIndex = index === chosen ? 0 : -1;
     });
     panel.setAttribute("aria-labelledby", buttons[chosen].id);
     if (notify) onChoose(entries[chosen].name);

@@ -11,10 +11,10 @@ const THEME_LABELS = { auto: "system", contrast: "high contrast" };
 export class TopBar {
   #page = null;
   #typingTimer = 0;
+  #models = null;
 
   constructor(shell, container) {
     this.shell = shell;
-    this.modelsRequest = null;
     this.text = element("input", { type: "text", id: "text", "aria-label": "Text", autocomplete: "off", spellcheck: "false", maxlength: 20000 });
     this.text.addEventListener("input", () => this.#applyTextSoon());
     this.text.addEventListener("keydown", (event) => event.key === "Enter" && this.#applyText());
@@ -44,26 +44,23 @@ export class TopBar {
   }
 
   /**
-   * Usable models, each `{name, where, is, …}`, by a filter: true for all, a list of kinds, or a predicate.
+   * Usable models, each `{name, source, model_type, …}`, by a predicate, or all with true.
    * The list is requested once, again with `reload`.
    */
   async listModels(filter = true, reload = false) {
-    if (!this.modelsRequest || reload) this.modelsRequest = request("models", {}).then((response) => response.result.models.filter((model) => !model.fault));
-    try {
-      const models = await this.modelsRequest;
-      if (filter === true) return models;
-      return models.filter(typeof filter === "function" ? filter : (model) => filter.includes(model.is));
-    } catch (error) {
-      this.modelsRequest = null;
-      throw error;
+    if (!this.#models || reload) {
+      this.#models = request("models").then(({ result }) => result.models.filter(({ error }) => !error));
+      this.#models.catch(() => (this.#models = null));
     }
+    const models = await this.#models;
+    return filter === true ? models : models.filter(filter);
   }
 
   async #fillModelSelect(page) {
     try {
       const models = await this.listModels(page.model);
       if (page !== this.#page) return;
-      this.modelSelect = select(models.map((model) => [model.name, model.name]), "", (name) => this.#setState({ m: name }), { "aria-label": "Model" });
+      this.modelSelect = select(models.map(({ name }) => name), "", (name) => this.#setState({ m: name }), { "aria-label": "Model" });
       this.modelContainer.replaceChildren(this.modelSelect);
       if (!models.length) this.modelContainer.replaceChildren(element("span", { class: "quiet" }, "no model for this page yet"));
       this.#showModel(this.shell.state.m ?? models[0]?.name);

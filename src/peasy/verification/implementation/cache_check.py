@@ -77,12 +77,12 @@ def _second_chunk_observations(case: Case, spec: CallSpec) -> Iterator[Observati
         yield case.find_context(inputs, case.call(scalars | second | offset | {"cache": cache}))
 
 
-def _past_arguments(layout_case: Case, inputs: VariantInputs) -> Iterator[dict[str, Any]]:
+def _past_arguments(case: Case, inputs: VariantInputs) -> Iterator[dict[str, Any]]:
     """Yield cached keys and values; keys without RoPE, or with RoPE already applied."""
     key, value = inputs.key[..., :PREFIX_LENGTH, :], inputs.value[..., :PREFIX_LENGTH, :]
     positions = np.arange(PREFIX_LENGTH)
     for keys in (key, apply_rope(key, positions, "halves"), apply_rope(key, positions, "pairs")):
-        yield {"past_key": layout_case.layout.arrange(keys), "past_value": layout_case.layout.arrange(value)}
+        yield {"past_key": case.layout.arrange(keys), "past_value": case.layout.arrange(value)}
 
 
 def _cache_candidates(result: CallResult) -> Iterator[ResultReference]:

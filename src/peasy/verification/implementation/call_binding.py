@@ -25,7 +25,7 @@ class ArgumentSlot:
 
 @dataclass(frozen=True)
 class CallBinding:
-    """All arguments of a call. `made` are the constructor arguments given by `--call`."""
+    """All arguments of a call. `constructor_args` are the constructor arguments given by `--call`."""
 
     name: str
     slots: tuple[ArgumentSlot, ...]

@@ -31,7 +31,7 @@ class CallSpec:
 class Case:
     """Call layout: tensor layout, heads, and the projections of a target with weights.
 
-    `fixed` are values by role that are passed in every call.
+    `fixed_values` are values by role that are passed in every call.
     """
 
     target: Target
@@ -70,13 +70,13 @@ class Case:
 
     def scalar_values(self, spec: CallSpec) -> dict[str, Any]:
         """Return the other values by role: numbers of heads, widths, flags, and weight arguments."""
-        heads, key_heads = (
+        num_heads, num_kv_heads = (
             (self.num_heads, self.num_kv_heads) if self.projection else (self.layout.num_heads, self.layout.num_heads)
         )
-        key_heads = NUM_KV_HEADS if spec.grouped_query else key_heads
-        values: dict[str, Any] = dict(self.fixed_values) | {"heads": heads, "key_heads": key_heads}
-        width = D_HEAD if self.projection is None else self.projection.query.weight.shape[1] // heads
-        values |= {"repeats": heads // key_heads, "d_head": width, "d_model": heads * width}
+        num_kv_heads = NUM_KV_HEADS if spec.grouped_query else num_kv_heads
+        values: dict[str, Any] = dict(self.fixed_values) | {"heads": num_heads, "key_heads": num_kv_heads}
+        width = D_HEAD if self.projection is None else self.projection.query.weight.shape[1] // num_heads
+        values |= {"repeats": num_heads // num_kv_heads, "d_head": width, "d_model": num_heads * width}
         if self.binding.has_roles("causal"):
             values["causal"] = spec.causal
         return values | self._weight_arguments()

@@ -19,7 +19,7 @@ MASK_MISTAKES = [mistake for mistake in MISTAKES if any("masking" in changes for
 CAUSAL_MISTAKES = [
     mistake
     for mistake in MISTAKES
-    if any({"causal", "ahead", "masking"} & set(changes) for changes in mistake.variant_changes)
+    if any({"causal", "attends_ahead", "masking"} & set(changes) for changes in mistake.variant_changes)
 ]
 SEQ_LEN = sizes.NUM_QUERIES
 
@@ -37,19 +37,19 @@ def _check_mask(report: Report, case: Case, variant: Variant, role: str) -> None
     mask = case.seeded.mask(case.layout.batch_size, SEQ_LEN, SEQ_LEN)
     declared = declared_mask_meaning(report.description, report.binding.parameter_names(role))
     tried: list[tuple[MaskConvention, Observation]] = []
-    for form in mask_conventions(case.layout, role, declared):
-        result = case.run(CallSpec(SEQ_LEN, SEQ_LEN, mask, form, role))
-        tried += [(form, result)] if isinstance(result, Observation) else []
+    for convention in mask_conventions(case.layout, role, declared):
+        result = case.run(CallSpec(SEQ_LEN, SEQ_LEN, mask, convention, role))
+        tried += [(convention, result)] if isinstance(result, Observation) else []
     for count in (0, 1):
-        for form, observation in tried:
+        for convention, observation in tried:
             match = find_variant([observation], [variant], MASK_MISTAKES, [count])
             if match is not None:
                 report.checks.append("a mask" if role == "mask" else "a padding mask")
                 report.conventions.append(
-                    form.summary if role == "mask" else form.summary.replace("mask", "padding", 1)
+                    convention.summary if role == "mask" else convention.summary.replace("mask", "padding", 1)
                 )
                 report.add_mistakes(match.mistakes, first_difference(observation, variant))
-                _check_masked_rows(report, case, form, match.variant, role)
+                _check_masked_rows(report, case, convention, match.variant, role)
                 return
     if tried:
         report.explained = False
@@ -126,7 +126,7 @@ def check_grouped_query(report: Report, case: Case, convention: MaskConvention |
         report.conventions.append("grouped-query attention: adjacent query heads share a key/value head")
         report.checks.append(f"{case.layout.num_heads} query heads, {NUM_KV_HEADS} key/value heads")
     elif reproduces(result, replace(variant, group_order="tile")):
-        tiled = [mistake for mistake in MISTAKES if mistake.variant_changes == [{"groups": "tile"}]]
+        tiled = [mistake for mistake in MISTAKES if mistake.variant_changes == [{"group_order": "tile"}]]
         report.add_mistakes(tiled, first_difference(result, variant))
 
 

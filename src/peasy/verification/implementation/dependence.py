@@ -24,13 +24,13 @@ def check_dependence(report: Report, target: Target, seeded: SeededInputs, width
             f"{report.binding.summary()} did not work with one input of shape (batch, time, width).",
             hint=f'Give the call: --call "{report.binding.name}({sizes.D_MODEL}, {sizes.NUM_HEADS})(x)"',
         )
-    run, frame, x = runner
+    run, layout, x = runner
     first, second = run(x), run(x)
     report.checks.append("the same input twice")
     if not np.array_equal(first, second, equal_nan=True):
         report.add_mistakes([DROPOUT_MISTAKE])
         return
-    _check_attention_pattern(report, run, x, first, frame)
+    _check_attention_pattern(report, run, x, first, layout)
 
 
 def _check_attention_pattern(
@@ -41,9 +41,9 @@ def _check_attention_pattern(
     for token in range(SEQ_LEN):
         changed = x.copy()
         changed[0, token] += 1.0
-        moved = np.abs(run(changed) - baseline).max(axis=-1) > 1e-6
-        pattern[:, token] = moved[0]
-        independent = independent and not moved[1:].any()
+        changes = np.abs(run(changed) - baseline).max(axis=-1) > 1e-6
+        pattern[:, token] = changes[0]
+        independent = independent and not changes[1:].any()
     report.checks.append("which tokens attend to which")
     if not independent:
         report.add_mistakes([MISTAKE_BY_NAME["heads split by a wrong reshape"]])
@@ -64,8 +64,8 @@ def _mistake_of_pattern(attention_pattern: Array) -> str | None:
     """Return the name of the mistake that an attention pattern `[query, key]` shows, or None."""
     ones = np.ones_like(attention_pattern)
     patterns = {
-        "causal sees the next token": np.tril(ones, 1),
-        "causal misses itself": np.tril(ones, -1),
+        "causal mask off by one (future)": np.tril(ones, 1),
+        "causal mask off by one (self)": np.tril(ones, -1),
         "mask inverted": np.triu(ones),
     }
     names = [name for name, pattern in patterns.items() if (attention_pattern == pattern).all()]
@@ -77,25 +77,25 @@ def _find_runner(
 ) -> tuple[Callable[[Array], Array], TensorLayout, Array] | None:
     """Return a function from `[batch, time, width]` to the same, its layout (the first that works), and an input."""
     for axes in FLAT_LAYOUTS:
-        frame = TensorLayout(axes, True)
+        layout = TensorLayout(axes, True)
 
-        def run(x: Array, frame: TensorLayout = frame) -> Array:
-            given = frame.arrange(x)
+        def run(x: Array, layout: TensorLayout = layout) -> Array:
+            inputs = layout.arrange(x)
             bound = report.binding.bind(
-                dict.fromkeys(("x", "query", "key", "value", "source"), given) | {"causal": True}
+                dict.fromkeys(("x", "query", "key", "value", "source"), inputs) | {"causal": True}
             )
             result = None if bound is None else target.call(*bound)
             if result is None or result.fault is not None:
                 raise ValueError
-            output = next((array for array in result.arrays.values() if array.shape[:-1] == given.shape[:-1]), None)
+            output = next((array for array in result.arrays.values() if array.shape[:-1] == inputs.shape[:-1]), None)
             if output is None:
                 raise ValueError
-            return {"tbd": output.swapaxes(0, 1), "td": output[None]}.get(frame.axes, output)
+            return {"tbd": output.swapaxes(0, 1), "td": output[None]}.get(layout.axes, output)
 
-        x = seeded.array("x", frame.batch_size, SEQ_LEN, width)
+        x = seeded.array("x", layout.batch_size, SEQ_LEN, width)
         try:
             run(x)
         except ValueError:
             continue
-        return run, frame, x
+        return run, layout, x
     return None

@@ -16,10 +16,11 @@ class FirstDifference:
     def summary(self) -> str:
         """Return the comparison as text.
 
-        >>> FirstDifference((0, 2), 1.5, 0.25).says()
+        >>> FirstDifference((0, 2), 1.5, 0.25).summary()
         'result[0, 2] is 1.5000 where the formula gives 0.2500'
         """
-        return f"result[{', '.join(map(str, self.index))}] is {self.actual:.4f} where the formula gives {self.expected:.4f}"
+        index = ", ".join(map(str, self.index))
+        return f"result[{index}] is {self.actual:.4f} where the formula gives {self.expected:.4f}"
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from peasy.verification.implementation.target import CallResult, Target
 from peasy.verification.implementation.variant import Variant
 from peasy.verification.implementation.weights import LinearMap, QKVProjections, read_projections
 
-BASE_VARIANTS = [Variant(causal=causal, rope=turn) for turn in (None, "halves", "pairs") for causal in (None, 0)]
+BASE_VARIANTS = [Variant(causal=causal, rope=rope) for rope in (None, "halves", "pairs") for causal in (None, 0)]
 """Conventions, not mistakes: bidirectional or causal, with or without rotary positions."""
 SQUARE_SPEC = CallSpec(sizes.NUM_QUERIES, sizes.NUM_QUERIES)
 NUM_SEEDS = 2
@@ -53,53 +53,53 @@ def examine(target: Target, *, binding: CallBinding | None = None, seed: int = 0
     state: dict[str, np.ndarray] = {}
     if kind in ("class", "module"):
         description, state = instantiate_module(target, description, binding, seed)
-    chart = Report(description, binding or infer_binding(description))
-    stances = list(_candidate_cases(target, chart, state, SeededInputs(seed)))
-    if not stances:
-        chart.notes.append("Its weights could not be identified by name, so only the dependence test was run.")
+    report = Report(description, binding or infer_binding(description))
+    cases = list(_candidate_cases(target, report, state, SeededInputs(seed)))
+    if not cases:
+        report.notes.append("Its weights could not be identified by name, so only the dependence test was run.")
         widths = dict.fromkeys([sizes.D_MODEL, *(array.shape[-1] for array in state.values() if array.ndim > 1)])
-        check_dependence(chart, target, SeededInputs(seed), list(widths))
-        return chart.to_diagnosis(name, kind)
-    working = _working_cases(stances, chart)
+        check_dependence(report, target, SeededInputs(seed), list(widths))
+        return report.to_diagnosis(name, kind)
+    working = _working_cases(cases, report)
     match = _best_match(working)
     if match is None:
-        _record_unexplained(chart, working)
-        return chart.to_diagnosis(name, kind)
-    stance, form, explanation, observation = match
-    _record_match(chart, stance, explanation, observation)
+        _record_unexplained(report, working)
+        return report.to_diagnosis(name, kind)
+    case, convention, variant_match, observation = match
+    _record_match(report, case, variant_match, observation)
     for check in CHECKS:
-        check(chart, stance, form, explanation.variant)
-    return chart.to_diagnosis(name, kind)
+        check(report, case, convention, variant_match.variant)
+    return report.to_diagnosis(name, kind)
 
 
 def _candidate_cases(
     target: Target, report: Report, state: dict[str, np.ndarray], seeded: SeededInputs
 ) -> Iterator[Case]:
-    way, description = report.binding, report.description
+    binding, description = report.binding, report.description
     libraries = [description.library] if description.library else ["torch", "numpy"]
     for library in ["torch"] if description.kind == "module" else libraries:
-        base = Case(target, way, TensorLayout("bhtd"), seeded, library, fixed_values=_fixed_values(way))
+        base = Case(target, binding, TensorLayout("bhtd"), seeded, library, fixed_values=_fixed_values(binding))
         if description.kind == "module":
-            separate_inputs = way.has_roles("query", "key", "value") or way.has_roles("source")
+            separate_inputs = binding.has_roles("query", "key", "value") or binding.has_roles("source")
             for projection in read_projections(state):
                 if not separate_inputs and projection.key.weight.shape[0] != projection.d_in:
                     continue
-                for heads, key_heads in infer_num_heads(description, projection):
+                for num_heads, num_kv_heads in infer_num_heads(description, projection):
                     for axes in FLAT_LAYOUTS:
                         yield replace(
                             base,
                             layout=TensorLayout(axes, True),
-                            num_heads=heads,
-                            num_kv_heads=key_heads,
+                            num_heads=num_heads,
+                            num_kv_heads=num_kv_heads,
                             projection=projection,
                         )
-        elif way.has_roles("query", "key", "value") and not way.has_roles("w_q"):
-            for axes in FLAT_LAYOUTS if way.has_roles("heads") else ():
+        elif binding.has_roles("query", "key", "value") and not binding.has_roles("w_q"):
+            for axes in FLAT_LAYOUTS if binding.has_roles("heads") else ():
                 yield replace(base, layout=TensorLayout(axes, True))
             for axes in LAYOUTS:
-                if "h" in axes or not way.has_roles("heads"):
+                if "h" in axes or not binding.has_roles("heads"):
                     yield replace(base, layout=TensorLayout(axes))
-        elif way.has_roles("x") or way.has_roles("w_q"):
+        elif binding.has_roles("x") or binding.has_roles("w_q"):
             yield from _input_cases(base, seeded)
         else:
             raise InvalidInput(
@@ -118,7 +118,7 @@ def _input_cases(base: Case, seeded: SeededInputs) -> Iterator[Case]:
     else:
         identity = LinearMap(np.eye(width))
         projection = QKVProjections(identity, identity, identity, None, "none: queries, keys and values are the inputs")
-    for turned in (False, True) if base.binding.has_roles("w_q") else (False,):
+    for transposed in (False, True) if base.binding.has_roles("w_q") else (False,):
         for axes in FLAT_LAYOUTS:
             yield replace(
                 base,
@@ -126,7 +126,7 @@ def _input_cases(base: Case, seeded: SeededInputs) -> Iterator[Case]:
                 num_heads=heads,
                 num_kv_heads=heads,
                 projection=projection,
-                transposed_weights=turned,
+                transposed_weights=transposed,
             )
 
 
@@ -145,21 +145,25 @@ def _working_cases(cases: Sequence[Case], report: Report) -> list[WorkingCase]:
     """Return the cases in which the target returns a context, with observations; disable dropout if it is random."""
     working: list[WorkingCase] = []
     failures: list[CallResult] = []
-    for stance in cases:
-        stance = replace(stance, disable_dropout=bool(report.findings))
-        for form in _required_conventions(stance, report):
-            spec = SQUARE_SPEC if form is None else replace(SQUARE_SPEC, mask=_full_mask(stance), convention=form)
-            first, second = stance.run(spec), stance.run(spec)
+    for case in cases:
+        case = replace(case, disable_dropout=bool(report.findings))
+        for convention in _required_conventions(case, report):
+            spec = (
+                SQUARE_SPEC
+                if convention is None
+                else replace(SQUARE_SPEC, mask=_full_mask(case), convention=convention)
+            )
+            first, second = case.run(spec), case.run(spec)
             if isinstance(first, CallResult) or isinstance(second, CallResult):
                 failures += [first] if isinstance(first, CallResult) else []
                 continue
             if not report.findings and not np.array_equal(first.actual, second.actual, equal_nan=True):
                 report.add_mistakes([DROPOUT_MISTAKE])
-                stance = replace(stance, disable_dropout=True)
-            results = [replace(stance, seeded=SeededInputs(stance.seeded.seed + n)).run(spec) for n in range(NUM_SEEDS)]
+                case = replace(case, disable_dropout=True)
+            results = [replace(case, seeded=SeededInputs(case.seeded.seed + n)).run(spec) for n in range(NUM_SEEDS)]
             observations = [result for result in results if isinstance(result, Observation)]
             if len(observations) == NUM_SEEDS:
-                working.append((stance, form, observations))
+                working.append((case, convention, observations))
     if not working:
         faults = [failure.fault for failure in failures if failure.fault]
         reason = next((fault.summary() for fault in faults if fault.line), None)
@@ -188,15 +192,13 @@ def _full_mask(case: Case) -> np.ndarray:
 def _best_match(cases: Sequence[WorkingCase]) -> tuple[Case, MaskConvention | None, VariantMatch, Observation] | None:
     """Return the variant with the fewest mistakes over all working cases."""
     for count in range(3):
-        for stance, form, observations in cases:
+        for case, convention, observations in cases:
             bases = (
-                BASE_VARIANTS
-                if stance.projection is not None
-                else [base for base in BASE_VARIANTS if base.rope is None]
+                BASE_VARIANTS if case.projection is not None else [base for base in BASE_VARIANTS if base.rope is None]
             )
-            explanation = find_variant(observations, bases, MISTAKES, [count])
-            if explanation is not None:
-                return stance, form, explanation, observations[0]
+            match = find_variant(observations, bases, MISTAKES, [count])
+            if match is not None:
+                return case, convention, match, observations[0]
     return None
 
 
@@ -223,7 +225,7 @@ def _kv_heads_text(case: Case) -> str:
 
 
 def _record_unexplained(report: Report, cases: Sequence[WorkingCase]) -> None:
-    stance, _, observations = cases[0]
+    case, _, observations = cases[0]
     report.explained = False
-    report.conventions.append(stance.layout.summary)
+    report.conventions.append(case.layout.summary)
     report.difference = first_difference(observations[0], Variant())

@@ -26,7 +26,7 @@ FLAT_LAYOUTS = {
 
 @dataclass(frozen=True)
 class TensorLayout:
-    """Tensor layout; `flat`: heads are concatenated, so that the target splits them itself."""
+    """Tensor layout; `flat_heads`: heads are concatenated, so that the target splits them itself."""
 
     axes: str
     flat_heads: bool = False
@@ -62,9 +62,9 @@ MASK_SHAPES = {
     "b11k": "batch, 1, 1, key",
 }
 MASK_KINDS = {
-    "may": "True = may attend",
-    "hidden": "True = masked",
-    "added": "added to the scores: 0 = may attend, -∞ = masked",
+    "attend": "True = may attend",
+    "masked": "True = masked",
+    "additive": "added to the scores: 0 = may attend, -∞ = masked",
     "ones": "1 = may attend, 0 = masked",
     "zeros": "1 = masked, 0 = may attend",
 }
@@ -100,16 +100,16 @@ class MaskConvention:
             "bk": mask[:, 0, 0],
             "b11k": mask[:, :, :1],
         }[self.shape]
-        if self.kind == "added":
+        if self.kind == "additive":
             return np.where(shaped, np.float32(0), np.float32(-np.inf))
         if self.kind in ("ones", "zeros"):
             return (shaped if self.kind == "ones" else ~shaped).astype(np.float32)
-        return np.ascontiguousarray(shaped if self.kind == "may" else ~shaped)
+        return np.ascontiguousarray(shaped if self.kind == "attend" else ~shaped)
 
 
 def mask_conventions(layout: TensorLayout, role: str, declared: str | None) -> list[MaskConvention]:
     """Return the mask conventions to try, most common first; a declared meaning excludes the others."""
-    kinds = {"may": ["may", "ones"], "hidden": ["hidden", "zeros"]}.get(declared or "", list(MASK_KINDS))
+    kinds = {"attend": ["attend", "ones"], "masked": ["masked", "zeros"]}.get(declared or "", list(MASK_KINDS))
     if role == "padding":
         shapes = ["bk", "b11k"]
     elif layout.axes == "td":

@@ -16,9 +16,9 @@ _CAUSAL_FORMULA = "query i may attend to key j where j ≤ i + (keys - queries)"
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake: its name, the changes to the formula (`ways`: alternatives), explanation and fix.
+    """A mistake: its name, the changes to the formula (`variant_changes`: alternatives), explanation and fix.
 
-    `seek` are words to search in the source for the likely line; `last`: take the last match, not the first.
+    `source_words` are searched in the source for the likely line; `prefer_last`: take the last match, not the first.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Mistake:
     def _is_applicable(self, variant: Variant, changes: Mapping[str, Any]) -> bool:
         """Causal mistakes need a causal variant, and no line can be wrong twice."""
         correct = Variant(causal=variant.causal, rope=variant.rope)
-        if any(key not in ("causal", "turn") and getattr(variant, key) != getattr(correct, key) for key in changes):
+        if any(key not in ("causal", "rope") and getattr(variant, key) != getattr(correct, key) for key in changes):
             return False
         return "causal" not in changes or variant.causal == 0
 
@@ -55,7 +55,7 @@ class Mistake:
 
 @dataclass(frozen=True)
 class SourceCode:
-    """Source code of the target, if available; `first` is the line number of its first line."""
+    """Source code of the target, if available; `first_line` is the line number of its first line."""
 
     text: str = ""
     first_line: int = 1
@@ -81,7 +81,7 @@ MISTAKES = (
         [{"scale": "none"}], (" @ ", "matmul", "bmm", "einsum", "dot("),
     ),
     Mistake(
-        "scale d_k instead of its root", "The scores are divided by d_k, not by √d_k.", _SCALED_FORMULA,
+        "scale by d_k", "The scores are divided by d_k, not by √d_k.", _SCALED_FORMULA,
         "scores / d_k", "scores / math.sqrt(d_k)",
         [{"scale": "width"}], _SCORE_WORDS,
     ),
@@ -96,14 +96,14 @@ MISTAKES = (
         [{"scale": "times"}], _SCORE_WORDS,
     ),
     Mistake(
-        "scale after softmax", "The weights are divided by √d_k after the softmax, not the scores before it.", _SCALED_FORMULA,
-        "softmax(scores) / math.sqrt(d_k)", "softmax(scores / math.sqrt(d_k))",
+        "scale after softmax", "The weights are divided by √d_k after the softmax, not the scores before it.",
+        _SCALED_FORMULA, "softmax(scores) / math.sqrt(d_k)", "softmax(scores / math.sqrt(d_k))",
         [{"scale": "late"}], _SCORE_WORDS,
     ),
     Mistake(
         "softmax over queries", "The softmax runs over the queries: columns sum to 1, rows do not.", _WEIGHTS_FORMULA,
         "softmax(scores, dim=-2)", "softmax(scores, dim=-1)",
-        [{"over": "queries"}], ("softmax", "exp("),
+        [{"softmax_over": "queries"}], ("softmax", "exp("),
     ),
     Mistake(
         "mask after softmax", "The mask is applied after the softmax: masked keys still count in each row's sum.",
@@ -111,9 +111,10 @@ MISTAKES = (
         [{"masking": "after"}], ("* mask", "*mask", *_MASK_WORDS),
     ),
     Mistake(
-        "mask inverted", "The mask is inverted: queries attend only to the keys that should be masked.", _MASKED_FORMULA,
+        "mask inverted", "The mask is inverted: queries attend only to the keys that should be masked.",
+        _MASKED_FORMULA,
         "scores.masked_fill(mask, -inf) with True = may attend", "scores.masked_fill(~mask, float('-inf'))",
-        [{"masking": "inverted"}, {"ahead": True}], _MASK_WORDS,
+        [{"masking": "inverted"}, {"attends_ahead": True}], _MASK_WORDS,
     ),
     Mistake(
         "mask multiplies scores", "Masked scores become 0 instead of -∞: e⁰ = 1 still gets a weight.",
@@ -126,12 +127,14 @@ MISTAKES = (
         [{"masking": "ignored"}], ("mask",),
     ),
     Mistake(
-        "causal sees the next token", "Each query also attends to the next token: the one it should predict.", _CAUSAL_FORMULA,
+        "causal mask off by one (future)", "Each query also attends to the next token: the one it should predict.",
+        _CAUSAL_FORMULA,
         "torch.tril(ones, diagonal=1), or triu(diagonal=2) masked", "torch.tril(ones), or triu(diagonal=1) masked",
         [{"causal": 1}], _CAUSAL_WORDS,
     ),
     Mistake(
-        "causal misses itself", "No query attends to its own token; the first row is fully masked.", _CAUSAL_FORMULA,
+        "causal mask off by one (self)", "No query attends to its own token; the first row is fully masked.",
+        _CAUSAL_FORMULA,
         "torch.tril(ones, diagonal=-1), or triu(diagonal=0) masked", "torch.tril(ones), or triu(diagonal=1) masked",
         [{"causal": -1}], _CAUSAL_WORDS,
     ),
@@ -139,22 +142,23 @@ MISTAKES = (
         "keys and values swapped", "The queries are scored against the values, and the keys are summed.",
         "context = softmax(QKᵀ/√d_k) V", "softmax(q @ v.transpose(-2, -1)) @ k",
         "softmax(q @ k.transpose(-2, -1)) @ v",
-        [{"swapped": True}], (" @ ", "matmul", "bmm", "einsum", "dot("),
+        [{"keys_values_swapped": True}], (" @ ", "matmul", "bmm", "einsum", "dot("),
     ),
     Mistake(
-        "heads split by a wrong reshape", "The width is reshaped directly into heads, which mixes tokens.", _HEADS_FORMULA,
-        "x.view(batch, heads, time, width)", "x.view(batch, time, heads, width).transpose(1, 2)",
-        [{"split": "reshape"}], (".view(", ".reshape(", "rearrange("),
+        "heads split by a wrong reshape", "The width is reshaped directly into heads, which mixes tokens.",
+        _HEADS_FORMULA, "x.view(batch, heads, time, width)", "x.view(batch, time, heads, width).transpose(1, 2)",
+        [{"head_split": "reshape"}], (".view(", ".reshape(", "rearrange("),
     ),
     Mistake(
         "heads merged without transpose", "The heads are merged without transposing back, which mixes tokens.",
-        _HEADS_FORMULA, "context.reshape(batch, time, d_model)", "context.transpose(1, 2).reshape(batch, time, d_model)",
-        [{"merge": "reshape"}], (".reshape(", ".view(", "rearrange("), prefer_last=True,
+        _HEADS_FORMULA, "context.reshape(batch, time, d_model)",
+        "context.transpose(1, 2).reshape(batch, time, d_model)",
+        [{"head_merge": "reshape"}], (".reshape(", ".view(", "rearrange("), prefer_last=True,
     ),
     Mistake(
-        "groups shared in the wrong order", "Key/value heads are tiled; adjacent query heads should share one.",
+        "kv heads tiled", "Key/value heads are tiled; adjacent query heads should share one.",
         "query head i uses key head i // group", "k.repeat(1, group, 1, 1)", "k.repeat_interleave(group, dim=1)",
-        [{"groups": "tile"}], ("repeat(", "tile(", "expand("),
+        [{"group_order": "tile"}], ("repeat(", "tile(", "expand("),
     ),
 )  # fmt: skip
 """Mistakes that show in the outputs of one call. If two fit equally well, the first is reported."""
@@ -165,14 +169,14 @@ CACHE_MISTAKES = (
         "With a cache the causal mask is aligned top-left: new queries cannot attend to all earlier keys.",
         _CAUSAL_FORMULA, "torch.tril(torch.ones(queries, keys)), or is_causal=True",
         "torch.tril(torch.ones(queries, keys), diagonal=keys - queries)",
-        [{"corner": "start"}], ("is_causal", *_CAUSAL_WORDS),
+        [{"causal_alignment": "start"}], ("is_causal", *_CAUSAL_WORDS),
     ),
     Mistake(
         "positions not shifted with the cache",
         "Positions of new tokens start at 0 again instead of after the cached tokens.",
         "position of a new token = tokens in the cache + its index", "positions = torch.arange(x.size(1))",
         "positions = torch.arange(past, past + x.size(1))",
-        [{"shifted": False}], ("arange", "pos", "rope", "rotary", "freqs"),
+        [{"offset_positions": False}], ("arange", "pos", "rope", "rotary", "freqs"),
     ),
     Mistake(
         "cache not used", "The cached keys and values are not used.", "K = all keys so far, V = all values so far",

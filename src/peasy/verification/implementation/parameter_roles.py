@@ -66,7 +66,7 @@ CALL_WORDS = (
 
 
 def role_of(parameter: SignatureParameter, in_constructor: bool = False) -> str | None:
-    """Return the role of a parameter; `making`: of a constructor, where `bias` is a flag and `d` is a size."""
+    """Return the role of a parameter; `in_constructor`: of a constructor, where `bias` is a flag and `d` is a size."""
     name = parameter.name.strip("_").lower()
     role = ROLE_BY_NAME.get(name) or ROLE_BY_NAME.get(
         re.sub(r"(?<=[a-z])(?=[A-Z])", "_", parameter.name).strip("_").lower()
@@ -100,20 +100,20 @@ def roles_of(description: TargetDescription, in_constructor: bool = False) -> di
 
 
 def declared_mask_meaning(description: TargetDescription, names: Iterable[str]) -> str | None:
-    """Return the documented meaning of True in a boolean mask: "may" or "hidden"; None if not documented."""
+    """Return the documented meaning of True in a boolean mask: "attend" or "masked"; None if not documented."""
     docstring = description.docstring.lower()
     true = r"(?:true|1|ones?)\b[^.\n]{0,40}?"
     attends = r"(?:may|can|allow|attend|visible|keep|look|see|real|valid|participat)"
     masked = r"(?:hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad)"
     if re.search(true + masked, docstring):
-        return "hidden"
+        return "masked"
     if re.search(true + attends, docstring):
-        return "may"
+        return "attend"
     for name in names:
         if name.lower() in ("visible", "allowed", "may_look", "keep", "valid"):
-            return "may"
+            return "attend"
         if name.lower() in ("hide", "hidden_mask"):
-            return "hidden"
+            return "masked"
     return None
 
 

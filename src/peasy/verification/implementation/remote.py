@@ -70,7 +70,7 @@ class SandboxedTarget:
 
     def __init__(self, file: Path, name: str, limits: SandboxLimits | None = None) -> None:
         self.file, self.name, self.limits = file.resolve(), name, limits or SandboxLimits()
-        self.folder = Path(tempfile.mkdtemp(prefix="peasy-doctor-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="peasy-implementation-"))
         self.deadline = time.monotonic() + self.limits.timeout
         self.num_requests = 0
         self._start()
@@ -82,11 +82,17 @@ class SandboxedTarget:
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         options = {"file": str(self.file), "name": self.name, "folder": str(self.folder), "limits": asdict(self.limits)}
         self.output_file = open(self.folder / "output.txt", "wb")  # noqa: SIM115 (closed in __exit__)
+        module = "peasy.verification.implementation.worker"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "peasy.verification.implementation.worker", str(child_in), str(child_out), json.dumps(options)],
-            stdin=subprocess.DEVNULL, stdout=self.output_file, stderr=self.output_file, env=environment, cwd=self.file.parent,
-            pass_fds=(child_in, child_out), start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-m", module, str(child_in), str(child_out), json.dumps(options)],
+            stdin=subprocess.DEVNULL,
+            stdout=self.output_file,
+            stderr=self.output_file,
+            env=environment,
+            cwd=self.file.parent,
+            pass_fds=(child_in, child_out),
+            start_new_session=True,
+        )
         os.close(child_in)
         os.close(child_out)
         self.request_pipe, self.response_pipe, self.buffer = request_pipe, response_pipe, b""
@@ -105,9 +111,9 @@ class SandboxedTarget:
 
     def describe(self) -> TargetDescription:
         """Run the file and return the target's description; errors name the line in the file."""
-        response = self._request({"do": "describe"})
+        response = self._request({"method": "describe"})
         if "missing" in response:
-            names = response["there"]
+            names = response["available"]
             hint = did_you_mean(self.name, names) or f"It has: {', '.join(names) or 'no functions or classes'}."
             raise NotFound(f'{self.file.name} has no "{self.name}".', hint=hint)
         if "fault" in response:
@@ -119,7 +125,11 @@ class SandboxedTarget:
     ) -> tuple[TargetDescription, dict[str, np.ndarray]] | TargetFault:
         """Instantiate the class in the child process."""
         response = self._request(
-            {"do": "make", "kwargs": {name: _encode_argument(value) for name, value in kwargs.items()}, "seed": seed}
+            {
+                "method": "instantiate",
+                "kwargs": {name: _encode_argument(value) for name, value in kwargs.items()},
+                "seed": seed,
+            }
         )
         if "fault" in response:
             return _decode_fault(response["fault"])
@@ -131,15 +141,18 @@ class SandboxedTarget:
         """Call the target in the child process."""
         arrays: dict[str, np.ndarray] = {}
         request = {
-            "do": "call", "args": [_encode_argument(value, arrays) for value in args], "library": library, "still": disable_dropout,
+            "method": "call",
+            "args": [_encode_argument(value, arrays) for value in args],
             "kwargs": {name: _encode_argument(value, arrays) for name, value in kwargs.items()},
-        }  # fmt: skip
+            "library": library,
+            "disable_dropout": disable_dropout,
+        }
         response = self._request(request, arrays)
         if "fault" in response:
             return CallResult(fault=_decode_fault(response["fault"]))
         by_number = self._load_arrays(response)
         by_path = {tuple(path): by_number[str(number)] for number, path in enumerate(response["paths"])}
-        return CallResult(response["call"], by_path, {tuple(path): kind for path, kind in response["objects"]})
+        return CallResult(response["call_index"], by_path, {tuple(path): kind for path, kind in response["objects"]})
 
     def _request(self, request: dict[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
         self.num_requests += 1
@@ -176,8 +189,8 @@ class SandboxedTarget:
                 f"{self.file.name} was stopped after the CPU time limit of {self.limits.cpu_seconds} s."
             )
         output = (self.folder / "output.txt").read_text(encoding="utf-8", errors="replace").strip()[-500:]
-        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-        return InvalidInput(f"{self.file.name} {how} during the examination.", hint=output or None)
+        outcome = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        return InvalidInput(f"{self.file.name} {outcome} during the examination.", hint=output or None)
 
     def _load_arrays(self, response: Mapping[str, Any]) -> dict[str, np.ndarray]:
         if not response.get("file"):
@@ -202,8 +215,8 @@ def _encode_argument(value: Any, arrays: dict[str, np.ndarray] | None = None) ->
         arrays[name] = value
         return {"array": name}
     if isinstance(value, ResultReference):
-        return {"call": value.call, "path": list(value.path)}
-    return {"named": dict(value.values)} if isinstance(value, NamespaceArgument) else {"plain": value}
+        return {"result_of": value.call, "path": list(value.path)}
+    return {"namespace": dict(value.values)} if isinstance(value, NamespaceArgument) else {"value": value}
 
 
 def _decode_description(response: Mapping[str, Any]) -> TargetDescription:
@@ -213,10 +226,10 @@ def _decode_description(response: Mapping[str, Any]) -> TargetDescription:
         response["name"],
         response["kind"],
         parameters,
-        response["told"],
+        response["docstring"],
         source,
         response["library"],
-        response["numbers"],
+        response["int_attributes"],
     )
 
 

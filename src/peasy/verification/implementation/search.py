@@ -42,7 +42,7 @@ def find_variant(
     mistakes: Iterable[Mistake] = (),
     mistake_counts: Iterable[int] = (0, 1),
 ) -> VariantMatch | None:
-    """Return the first variant that reproduces every observation, for each number of mistakes in `counts`."""
+    """Return the first variant that reproduces every observation, for each number of mistakes in `mistake_counts`."""
     candidates = list(mistakes)
     for count in mistake_counts:
         for base in bases:

@@ -1,6 +1,6 @@
 """Target: the function, class or module under test, called with NumPy arrays in this process.
 
-`remote` has the same interface (describe, make, call) for code in a separate process.
+`remote` has the same interface (describe, instantiate, call) for code in a separate process.
 """
 
 import contextlib
@@ -97,7 +97,7 @@ class Target(Protocol):
     def call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, library: str = "torch", disable_dropout: bool = False
     ) -> CallResult:
-        """Call it. `still` disables dropout."""
+        """Call it. `disable_dropout` disables dropout."""
 
 
 class LocalTarget:
@@ -116,10 +116,16 @@ class LocalTarget:
             hint = "Give a function or an nn.Module."
             raise InvalidInput(f"{self.name} is {actual}: it cannot be called.", hint=hint)
         function = self.target.forward if kind == "module" else self.target
+        attributes = vars(self.target) if kind == "module" else {}
         return TargetDescription(
-            self.name, kind, signature_parameters(function), _docstring(self.target), _source_code(self.target), _array_library(self.target),
-            {name: value for name, value in vars(self.target).items() if type(value) is int} if kind == "module" else {},
-        )  # fmt: skip
+            self.name,
+            kind,
+            signature_parameters(function),
+            _docstring(self.target),
+            _source_code(self.target),
+            _array_library(self.target),
+            {name: value for name, value in attributes.items() if type(value) is int},
+        )
 
     def instantiate(
         self, kwargs: Mapping[str, Any], seed: int = 0

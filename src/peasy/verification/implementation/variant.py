@@ -16,8 +16,9 @@ class Variant:
     """One variant: each field is a line of the formula; the defaults are correct, or a matter of convention.
 
     `causal`: None = bidirectional, 0 = causal, -1 = without the token itself, 1 = with the next token.
-    `corner`: alignment of the causal mask if there are more keys than queries: "end" (bottom-right) or "start".
-    `turn`: rotary positions, by "halves" or "pairs"; `shifted`: positions of new tokens follow the cached ones.
+    `causal_alignment`: of the causal mask if there are more keys than queries: "end" (bottom-right) or "start".
+    `rope`: rotary positions, by "halves" or "pairs".
+    `offset_positions`: positions of new tokens follow the cached ones.
     """
 
     scale: str = "root"
@@ -36,10 +37,10 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class VariantInputs:
-    """Inputs of a variant: `[batch, head, time, width]`, or with `flat` `[batch, time, heads * width]`.
+    """Inputs of a variant: `[batch, head, time, width]`, or with `flat_heads` `[batch, time, heads * width]`.
 
     `mask` True = may attend, `[batch, 1, query, key]`. `causal`: the target is called with its causal flag.
-    The first `past` keys come from a cache.
+    The first `num_cached` keys come from a cache.
     """
 
     query: Array

@@ -8,8 +8,10 @@ import numpy as np
 
 from peasy.verification.implementation.variant import Array
 
-_IGNORED_WORDS = {"w", "proj", "linear", "layer", "to", "weight", "matrix", "net", "fc", "lin", "in", "project", "projection",
-            "transform", "map", "dense", "attn", "attention"}  # fmt: skip
+_IGNORED_WORDS = {
+    "w", "proj", "linear", "layer", "to", "weight", "matrix", "net", "fc", "lin", "in", "project", "projection",
+    "transform", "map", "dense", "attn", "attention",
+}  # fmt: skip
 _WORDS_BY_PART = {
     "q": {"q", "query", "queries", "wq", "wquery"},
     "k": {"k", "key", "keys", "wk", "wkey"},
@@ -18,9 +20,11 @@ _WORDS_BY_PART = {
     "qkv": {"qkv", "wqkv", "kqv"},
     "kv": {"kv", "wkv"},
 }
-_PART_BY_NAME = {"c_attn": "qkv", "in_proj": "qkv", "in_proj_weight": "qkv", "query_key_value": "qkv", "attn": "qkv",
-          "c_proj": "o", "proj": "o", "dense": "o", "fc": "o", "fc_out": "o", "linear": "o", "projection": "o",
-          "out_linear": "o", "w_concat": "o"}  # fmt: skip
+_PART_BY_NAME = {
+    "c_attn": "qkv", "in_proj": "qkv", "in_proj_weight": "qkv", "query_key_value": "qkv", "attn": "qkv",
+    "c_proj": "o", "proj": "o", "dense": "o", "fc": "o", "fc_out": "o", "linear": "o", "projection": "o",
+    "out_linear": "o", "w_concat": "o",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +42,7 @@ class LinearMap:
 
 @dataclass(frozen=True, eq=False)
 class QKVProjections:
-    """Query, key, value and output projections of a module; `says` lists the weights' names."""
+    """Query, key, value and output projections of a module; `description` lists the weights' names."""
 
     query: LinearMap
     key: LinearMap
@@ -56,8 +60,8 @@ def read_projections(state: Mapping[str, Array]) -> list[QKVProjections]:
     """Return the likely projections of a module's weights, best first; empty if the names are unknown."""
     return [
         projection
-        for turned in (False, True)
-        for projection in _iter_projections(state, turned)
+        for transposed in (False, True)
+        for projection in _iter_projections(state, transposed)
         if _shapes_match(projection)
     ]
 
@@ -93,7 +97,7 @@ def _iter_projections(state: Mapping[str, Array], transposed: bool) -> Iterator[
 
 
 def _linear_maps(state: Mapping[str, Array], transposed: bool) -> dict[str, LinearMap]:
-    """Return linear maps by name. nn.Linear stores `[out, in]`; a bare matrix is `[in, out]`; `turned`: reversed."""
+    """Return linear maps by name. nn.Linear stores `[out, in]`, a bare matrix `[in, out]`; `transposed`: reversed."""
     linears = {}
     for name, array in state.items():
         stem = name.removesuffix(".weight").removesuffix("_weight")

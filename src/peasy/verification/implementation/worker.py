@@ -37,8 +37,8 @@ def set_limits(limits: dict[str, Any]) -> None:
         import resource
     except ModuleNotFoundError:  # without such limits the parent still has its timeout
         return
-    values = ((resource.RLIMIT_AS, limits["memory"]), (resource.RLIMIT_CPU, limits["processor"]),
-              (resource.RLIMIT_FSIZE, limits["file"]), (resource.RLIMIT_CORE, 0))  # fmt: skip
+    values = ((resource.RLIMIT_AS, limits["memory_bytes"]), (resource.RLIMIT_CPU, limits["cpu_seconds"]),
+              (resource.RLIMIT_FSIZE, limits["file_bytes"]), (resource.RLIMIT_CORE, 0))  # fmt: skip
     for kind, value in values:
         hard = resource.getrlimit(kind)[1]
         soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -55,10 +55,10 @@ class WorkerServer:
     def handle(self, request: dict[str, Any]) -> dict[str, Any]:
         """Handle one request; errors of the target are part of the response."""
         self.num_requests += 1
-        if request["do"] == "describe":
+        if request["method"] == "describe":
             return self._describe()
         assert self.target is not None, "describe comes first"
-        if request["do"] == "make":
+        if request["method"] == "instantiate":
             made = self.target.instantiate(
                 {name: _decode_argument(value, {}) for name, value in request["kwargs"].items()}, request["seed"]
             )
@@ -69,7 +69,7 @@ class WorkerServer:
         args = [_decode_argument(value, arrays) for value in request["args"]]
         kwargs = {name: _decode_argument(value, arrays) for name, value in request["kwargs"].items()}
         return self._encode_result(
-            self.target.call(args, kwargs, library=request["library"], disable_dropout=request["still"])
+            self.target.call(args, kwargs, library=request["library"], disable_dropout=request["disable_dropout"])
         )
 
     def _describe(self) -> dict[str, Any]:
@@ -77,16 +77,18 @@ class WorkerServer:
             module = self._import_file()
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             return {"fault": asdict(_to_fault(error, str(self.file)))}
-        thing: Any = module
+        target: Any = module
         for part in self.name.split("."):
-            thing = getattr(thing, part, None)
-        if thing is None:
-            names = [
-                name for name, value in vars(module).items()
-                if not name.startswith("_") and target_kind(value) and getattr(value, "__module__", "") == module.__name__
-            ]  # fmt: skip
-            return {"missing": self.name, "there": names}
-        self.target = LocalTarget(thing, self.name, str(self.file))
+            target = getattr(target, part, None)
+        if target is None:
+            defined = {
+                name: value
+                for name, value in vars(module).items()
+                if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+            }
+            names = [name for name, value in defined.items() if target_kind(value)]
+            return {"missing": self.name, "available": names}
+        self.target = LocalTarget(target, self.name, str(self.file))
         try:
             return asdict(self.target.describe())
         except Exception as error:
@@ -108,7 +110,12 @@ class WorkerServer:
         paths = list(result.arrays)
         file = self._save_arrays({str(number): result.arrays[path] for number, path in enumerate(paths)})
         objects = [(list(path), kind) for path, kind in result.objects.items()]
-        return {"call": result.call_index, "paths": [list(path) for path in paths], "objects": objects, "file": file}
+        return {
+            "call_index": result.call_index,
+            "paths": [list(path) for path in paths],
+            "objects": objects,
+            "file": file,
+        }
 
     def _save_arrays(self, arrays: dict[str, Any]) -> str:
         import numpy as np
@@ -133,9 +140,9 @@ class WorkerServer:
 def _decode_argument(encoded: dict[str, Any], arrays: dict[str, Any]) -> Any:
     if "array" in encoded:
         return arrays[encoded["array"]]
-    if "call" in encoded:
-        return ResultReference(encoded["call"], tuple(encoded["path"]))
-    return NamespaceArgument(encoded["named"]) if "named" in encoded else encoded["plain"]
+    if "result_of" in encoded:
+        return ResultReference(encoded["result_of"], tuple(encoded["path"]))
+    return NamespaceArgument(encoded["namespace"]) if "namespace" in encoded else encoded["value"]
 
 
 def _to_fault(error: BaseException, file: str) -> TargetFault:

@@ -6,4 +6,4 @@ In: an example with hand-written tables. Out: a verdict and a reason for each ce
 
 from peasy.worked.checking.checker import CheckedCell, CheckedExample, CheckedTable, check
 
-__all__ = ["CheckedExample", "CheckedCell", "CheckedTable", "check"]
+__all__ = ["CheckedCell", "CheckedExample", "CheckedTable", "check"]

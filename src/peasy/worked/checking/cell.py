@@ -24,7 +24,7 @@ FLOAT_TOLERANCE = 1e-9
 class CellMark(Enum):
     """Cell without a number: masked (`x`, `×`, `-∞`) or blank."""
 
-    MASKED = "hidden"
+    MASKED = "masked"
     BLANK = "blank"
 
 
@@ -92,7 +92,7 @@ def read_cell(written: str | int | float, where: str = "this cell") -> CellConte
     >>> read_cell("0.71").is_rounding_of(0.7071), read_cell("40 %").value, read_cell("1/√2").value
     (True, 0.4, 0.7071067811865475)
     >>> read_cell("×"), read_cell("__"), [str(term) for term in read_cell("0.4*v_0 + 0.6*v_1")]
-    (<Mark.HIDDEN: 'hidden'>, <Mark.BLANK: 'blank'>, ['0.4*v_0', '0.6*v_1'])
+    (<CellMark.MASKED: 'masked'>, <CellMark.BLANK: 'blank'>, ['0.4*v_0', '0.6*v_1'])
     """
     text = str(written)
     if len(text) > MAX_CELL_LENGTH:

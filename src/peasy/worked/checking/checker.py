@@ -43,15 +43,15 @@ EXAMPLE_FIELDS = {
 
 @dataclass(frozen=True)
 class CheckedCell:
-    """One cell: written text, right value and reason. `right` is None if it is known only from a mistaken table."""
+    """One cell: written text, expected value (None if known only from a mistaken table), verdict and reason."""
 
     table: str
     row: str
     column: str
     written: str
-    right: float | str | None
+    expected: float | str | None
     verdict: Verdict
-    why: str
+    reason: str
     decimals: int | None = None
     description: str = ""
 
@@ -86,7 +86,7 @@ class CheckedExample:
     @property
     def passed(self) -> bool:
         """True if nothing is wrong; a truncated number is not a mistake."""
-        return not self.rows and all(cell.verdict in ("right", "cut") for cell in self.cells)
+        return not self.rows and all(cell.verdict in ("right", "truncated") for cell in self.cells)
 
     @property
     def unverified(self) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def check(example: Example) -> CheckedExample:
     >>> from peasy.worked.example import read_example
     >>> notes = {"title": "t", "tokens": ["a"], "x": [[2, 3]], "written": [{"table": "scores", "cells": [["12"]]}]}
     >>> cell = check(read_example(notes)).cells[0]
-    >>> cell.verdict, cell.right, cell.why
+    >>> cell.verdict, cell.expected, cell.reason
     ('wrong', 13.0, '2·2 + 3·3 = 13, not 12.')
     """
     check_size(example)
@@ -177,8 +177,8 @@ class _TableChecker:
             for cell, content in table.cells.items()
             if content is CellMark.BLANK and readings_with_cell(known, *cell)
         }
-        whys = {cell: cell_verdict.why for cell, cell_verdict in judged.items() if cell_verdict}
-        self.tables.append(_checked_table(table, verdicts | dict.fromkeys(blanks, "blank"), whys))
+        reasons = {cell: cell_verdict.reason for cell, cell_verdict in judged.items() if cell_verdict}
+        self.tables.append(_checked_table(table, verdicts | dict.fromkeys(blanks, "blank"), reasons))
         wrong = np.zeros((len(table.rows), len(table.columns)), dtype=bool)
         for cell, verdict in verdicts.items():
             wrong[cell] = verdict in ("wrong", "follows")
@@ -241,7 +241,7 @@ def _with_slip(judged: CellVerdict | None, slip: Slip) -> CellVerdict | None:
     """Add the slip to the reason of a wrong cell."""
     if judged is None or judged.verdict != "wrong":
         return judged
-    return replace(judged, why=f"{judged.why.removesuffix('.')}: {slip.description}.")
+    return replace(judged, reason=f"{judged.reason.removesuffix('.')}: {slip.description}.")
 
 
 def _is_finite(reading: TableReading, name: str, allow_minus_inf: bool) -> bool:
@@ -257,17 +257,17 @@ def _is_finite(reading: TableReading, name: str, allow_minus_inf: bool) -> bool:
 
 
 def _checked_cell(table: AlignedTable, cell: tuple[int, int], judged: CellVerdict) -> CheckedCell:
-    right, content = judged.right, table.cells[cell]
-    if isinstance(right, float):
-        right = "x" if right == -np.inf else round(right, 12) + 0.0
+    expected, content = judged.expected, table.cells[cell]
+    if isinstance(expected, float):
+        expected = "x" if expected == -np.inf else round(expected, 12) + 0.0
     return CheckedCell(
         table=table_caption(table.node),
         row=table.rows[cell[0]],
         column=table.columns[cell[1]],
         written=table.texts[cell].strip(),
-        right=right,
+        expected=expected,
         verdict=judged.verdict,
-        why=judged.why,
+        reason=judged.reason,
         decimals=content.decimals if isinstance(content, WrittenNumber) else None,
         description=table.description,
     )

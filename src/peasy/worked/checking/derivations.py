@@ -1,6 +1,6 @@
 """Derivations: how each table follows from earlier tables, and the arithmetic of one of its cells as text.
 
-All numbers are computed by the functions of `formula`; this module only says which tables they are applied to.
+All numbers are computed by the functions of `formula`; this module only states which tables they are applied to.
 Unknown cells are NaN, and only cells that depend on them become NaN.
 """
 
@@ -249,7 +249,8 @@ def _explain_weights(rules: FormulaSettings) -> ExplainCell:
         if rules.normalise.name == "none":
             return f"the score {format_number(row[j])}, unchanged"
         power = "e^" if rules.normalise.name == "softmax" else ""
-        return f"{power}{format_operand(row[j])} / ({format_sum(row[row != -np.inf], lambda score: power + format_operand(score))})"
+        total = format_sum(row[row != -np.inf], lambda score: power + format_operand(score))
+        return f"{power}{format_operand(row[j])} / ({total})"
 
     return explain
 

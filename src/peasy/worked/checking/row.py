@@ -15,13 +15,13 @@ def length_findings(table: AlignedTable, exact: np.ndarray | None) -> list[RowFi
     for index, row in table.misfits:
         label = "" if index is None else table.rows[index]
         if index is None:
-            why = f"There should be {len(table.rows)} rows, one for each token; this row is extra."
-            findings.append(RowFinding(table_caption(table.node), " ".join(row), "extra", why, table.description))
+            reason = f"There should be {len(table.rows)} rows, one for each token; this row is extra."
+            findings.append(RowFinding(table_caption(table.node), " ".join(row), "extra", reason, table.description))
             continue
-        why = f"{len(row)} {_cell_or_cells(len(row))} instead of {len(table.columns)}"
+        reason = f"{len(row)} {_cell_or_cells(len(row))} instead of {len(table.columns)}"
         if exact is not None and not np.isnan(exact[index]).any():
-            why += f": {_format_row(exact[index], row)}"
-        findings.append(RowFinding(table_caption(table.node), label, "length", f"{why}.", table.description))
+            reason += f": {_format_row(exact[index], row)}"
+        findings.append(RowFinding(table_caption(table.node), label, "length", f"{reason}.", table.description))
         if table.step == "weights":
             findings += _sum_finding(table, label, [read_cell(text) for text in row])
     return findings
@@ -31,7 +31,7 @@ def sum_findings(table: AlignedTable, verdicts: dict[tuple[int, int], str]) -> l
     """Find rows of weights that do not sum to 1; rows whose cells are all right are skipped."""
     findings = []
     for row, cells in table.by_row().items():
-        if len(cells) == len(table.columns) and not all(verdicts.get(cell) in ("right", "cut") for cell in cells):
+        if len(cells) == len(table.columns) and not all(verdicts.get(cell) in ("right", "truncated") for cell in cells):
             findings += _sum_finding(table, table.rows[row], list(cells.values()))
     return findings
 
@@ -49,18 +49,18 @@ def range_findings(
         if len(reachable) and not np.isnan(reachable).any():
             finding = _range_finding(content, float(reachable.min()), float(reachable.max()), len(reachable))
             if finding and (finding[0] == "outside" or not verdict):  # already reported as wrong
-                name, why = finding
-                why = why.format(text=table.texts[row, column].strip(), column=table.columns[column])
-                findings.append(RowFinding(table_caption(table.node), table.rows[row], name, why, table.description))
+                name, reason = finding
+                reason = reason.format(text=table.texts[row, column].strip(), column=table.columns[column])
+                findings.append(RowFinding(table_caption(table.node), table.rows[row], name, reason, table.description))
     return findings
 
 
-def _range_finding(number: WrittenNumber, least: float, most: float, num_keys: int) -> tuple[str, str] | None:
-    bounds = f"the values of column {{column}} lie between {format_number(least)} and {format_number(most)}"
-    if number.low > most or number.high < least:
+def _range_finding(number: WrittenNumber, low: float, high: float, num_keys: int) -> tuple[str, str] | None:
+    bounds = f"the values of column {{column}} lie between {format_number(low)} and {format_number(high)}"
+    if number.low > high or number.high < low:
         return "outside", f"{{text}} is out of range: {bounds}, and so does every weighted mean of them."
-    if num_keys > 1 and least < most and number.value in (least, most):
-        end = "at most" if number.value == most else "at least"
+    if num_keys > 1 and low < high and number.value in (low, high):
+        end = "at most" if number.value == high else "at least"
         return (
             "extreme",
             f"The values of column {{column}} are {end} {format_number(number.value)}, so {{text}} needs weight 1 "
@@ -80,9 +80,10 @@ def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -
         spare - FLOAT_TOLERANCE, FLOAT_TOLERANCE
     ):  # strictly below: the bound needs every number to be a half
         return []
-    why = f"{format_sum([number.value for number in numbers], format_operand)} = {format_number(total)}, but weights sum to 1"
-    why += f" (rounding explains {format_number(spare)} at most)." if spare else "."
-    return [RowFinding(table_caption(table.node), label, "sum", why, table.description)]
+    terms = format_sum([number.value for number in numbers], format_operand)
+    reason = f"{terms} = {format_number(total)}, but weights sum to 1"
+    reason += f" (rounding explains {format_number(spare)} at most)." if spare else "."
+    return [RowFinding(table_caption(table.node), label, "sum", reason, table.description)]
 
 
 def _max_rounding_error(numbers: list[WrittenNumber]) -> float:

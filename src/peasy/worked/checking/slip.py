@@ -15,7 +15,7 @@ from peasy.worked.checking.table import AlignedTable
 
 @dataclass(frozen=True)
 class Slip:
-    """One slip: the weights it gives, and `says`, its description for the reason."""
+    """One slip: its description, for the reason of a cell, and the weights it gives."""
 
     description: str
     values: Array

@@ -63,8 +63,8 @@ _NUMBERING = re.compile(r"^\s*(?:(?:step|table|figure)\s*)?[(\[]?\d+[)\].:]+\s*"
 def parse_caption(text: str) -> tuple[str, int | None] | None:
     """Return the step and head that a caption names, or None if it names no step.
 
-    >>> parse_caption("**3. Scores**"), parse_caption("W_{Q}"), parse_caption("QK^T / √d_k"), parse_caption("weights, head 2")
-    (('scores', None), ('w_q', None), ('scaled', None), ('weights', 2))
+    >>> parse_caption("**3. Scores**"), parse_caption("QK^T / √d_k"), parse_caption("weights, head 2")
+    (('scores', None), ('scaled', None), ('weights', 2))
     >>> parse_caption("My holidays") is None
     True
     """

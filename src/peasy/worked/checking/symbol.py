@@ -56,13 +56,13 @@ def judge_symbols(
     names = _expected_symbols(table.step, row, column, symbols)
     if names is None:
         raise InvalidInput(f'{table.location(row, column)}: "{table.texts[row, column].strip()}" is not a number.')
-    right, token = "*".join(names), table.rows[row]
-    why = f"The vector of {token} is {right}"
+    expected, token = "*".join(names), table.rows[row]
+    reason = f"The vector of {token} is {expected}"
     if len(names) == 2:
-        why = f"The query of {token} is {names[0]} and the key of {table.columns[column]} is {names[1]}: {right}"
+        reason = f"The query of {token} is {names[0]} and the key of {table.columns[column]} is {names[1]}: {expected}"
     if len(terms) == 1 and (terms[0].factor is None) and sorted(terms[0].names) == sorted(names):
-        return CellVerdict("right", right, f"{why}.")
-    return CellVerdict("wrong", right, f"{why}, not {table.texts[row, column].strip()}.")
+        return CellVerdict("right", expected, f"{reason}.")
+    return CellVerdict("wrong", expected, f"{reason}, not {table.texts[row, column].strip()}.")
 
 
 def judge_weighted_sum(
@@ -75,23 +75,23 @@ def judge_weighted_sum(
 ) -> CellVerdict | None:
     """Judge a weighted sum such as `0.4*v_0 + 0.6*v_1`: each value must have its weight."""
     in_columns = any(cell != (row, column) and cell[0] == row for cell in table.cells)
-    verdict, right, whys = "right", [], []
+    verdict, expected_terms, reasons = "right", [], []
     for term in terms:
         key = symbols.key_of(term)
         if key is None:
             raise InvalidInput(f'{table.location(row, column)}: "{term}" does not name a value.')
-        expected = column if in_columns else key
-        known = readings_with_cell(weights, row, expected)
+        expected_key = column if in_columns else key
+        known = readings_with_cell(weights, row, expected_key)
         if not known:
             return None
-        term_verdict = _weight_verdict(term, known, row, expected) if expected == key else "wrong"
-        name = term.names[0] if expected == key else symbols.symbol("v", expected)
-        right.append(f"{format_number((exact_reading(known) or known[0]).values[row, expected])}*{name}")
+        term_verdict = _weight_verdict(term, known, row, expected_key) if expected_key == key else "wrong"
+        name = term.names[0] if expected_key == key else symbols.symbol("v", expected_key)
+        expected_terms.append(f"{format_number((exact_reading(known) or known[0]).values[row, expected_key])}*{name}")
         if term_verdict != "right":
-            whys.append(f"the weight on {symbols.keys[expected]} makes it {right[-1]}, not {term}")
+            reasons.append(f"the weight on {symbols.keys[expected_key]} makes it {expected_terms[-1]}, not {term}")
         verdict = max(verdict, term_verdict, key=SEVERITY.index)
-    why = "; ".join(whys) or "every value has its weight"
-    return CellVerdict(verdict, " + ".join(right), f"{why[0].upper()}{why[1:]}.")  # type: ignore[arg-type]
+    reason = "; ".join(reasons) or "every value has its weight"
+    return CellVerdict(verdict, " + ".join(expected_terms), f"{reason[0].upper()}{reason[1:]}.")  # type: ignore[arg-type]
 
 
 def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequence[TableReading]) -> list[RowFinding]:
@@ -106,8 +106,10 @@ def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequ
         named = {symbols.key_of(term) for term in terms}
         omitted = [key for index, key in enumerate(symbols.keys) if has_weight[index] and index not in named]
         if omitted:
-            why = f"The sum leaves out keys that have weight: {', '.join(omitted)}."
-            findings.append(RowFinding(table_caption(table.node), table.rows[row], "missing", why, table.description))
+            reason = f"The sum leaves out keys that have weight: {', '.join(omitted)}."
+            findings.append(
+                RowFinding(table_caption(table.node), table.rows[row], "missing", reason, table.description)
+            )
     return findings
 
 

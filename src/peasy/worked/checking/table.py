@@ -32,7 +32,7 @@ class RowFinding:
     table: str
     row: str
     finding: str
-    why: str
+    reason: str
     description: str = ""
 
 

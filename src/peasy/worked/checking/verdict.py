@@ -1,4 +1,4 @@
-"""Verdict on one written cell: right, wrong, follows from an earlier mistake, or cut off instead of rounded."""
+"""Verdict on one written cell: right, wrong, follows from an earlier mistake, or truncated instead of rounded."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ import numpy as np
 from peasy.worked.checking.cell import WrittenNumber
 from peasy.worked.checking.readings import TableReading, exact_reading, readings_with_cell
 
-Verdict = Literal["right", "wrong", "follows", "cut"]
+Verdict = Literal["right", "wrong", "follows", "truncated"]
 
-SEVERITY: tuple[Verdict, ...] = ("right", "cut", "follows", "wrong")
+SEVERITY: tuple[Verdict, ...] = ("right", "truncated", "follows", "wrong")
 """Verdicts from least to most severe."""
 
 MASKED_SCORE_LIMIT = -1e4
@@ -20,11 +20,11 @@ MASKED_SCORE_LIMIT = -1e4
 
 @dataclass(frozen=True)
 class CellVerdict:
-    """Verdict on a cell with the right value (None if known only from a mistaken table) and the reason."""
+    """Verdict on a cell with the expected value (None if known only from a mistaken table) and the reason."""
 
     verdict: Verdict
-    right: float | str | None
-    why: str
+    expected: float | str | None
+    reason: str
 
 
 def judge_number(
@@ -35,17 +35,17 @@ def judge_number(
     if not readings:
         return None
     exact = exact_reading(readings)
-    right = None if exact is None else float(exact.values[row, column])
+    expected = None if exact is None else float(exact.values[row, column])
     verdict, reading = find_verdict(number, readings, row, column)
-    why = (reading or exact or readings[0]).summary(row, column)
+    reason = (reading or exact or readings[0]).summary(row, column)
     if verdict == "wrong":
-        why += f", not {text}"
-    elif verdict == "cut":
-        why += f": cut off instead of rounded, which gives {right:.{max(number.decimals or 0, 0)}f}"
+        reason += f", not {text}"
+    elif verdict == "truncated":
+        reason += f": cut off instead of rounded, which gives {expected:.{max(number.decimals or 0, 0)}f}"
     elif reading and verdict == "follows":
-        why += f": consistent with the mistake in {reading.mistaken_table}"
-        why += f"; without it {exact.summary(row, column)}" if exact else ""
-    return CellVerdict(verdict, right, f"{why}.")
+        reason += f": consistent with the mistake in {reading.mistaken_table}"
+        reason += f"; without it {exact.summary(row, column)}" if exact else ""
+    return CellVerdict(verdict, expected, f"{reason}.")
 
 
 def find_verdict(
@@ -64,7 +64,7 @@ def find_verdict(
     if reading := agreeing(False, _agrees):
         return "follows", reading
     if reading := agreeing(True, _truncates):
-        return "cut", reading
+        return "truncated", reading
     if reading := agreeing(False, _truncates):
         return "follows", reading
     return "wrong", None

@@ -12,7 +12,7 @@ def read(text: str) -> Sheet:
     """Read the tables and settings of a CSV text, separated by commas, semicolons or tabs.
 
     >>> read("weights,I,AI\\nI,0.2,0.8").tables[0]
-    Written(table='weights', cells=(('0.2', '0.8'),), rows=('I',), columns=('I', 'AI'), says='')
+    WrittenTable(table='weights', cells=(('0.2', '0.8'),), rows=('I',), columns=('I', 'AI'), description='')
     """
     sheet = Sheet()
     for block in _blocks(_rows(text)):

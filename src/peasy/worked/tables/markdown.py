@@ -23,7 +23,7 @@ def read(text: str) -> Sheet:
     """Read the tables and settings of a Markdown text.
 
     >>> read("**Q**\\n\\n| | 0 |\\n|---|---|\\n| I | 1 |").tables[0]
-    Written(table='query', cells=(('1',),), rows=('I',), columns=('0',), says='')
+    WrittenTable(table='query', cells=(('1',),), rows=('I',), columns=('0',), description='')
     """
     sheet = Sheet()
     above: list[str] = []

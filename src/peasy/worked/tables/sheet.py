@@ -104,9 +104,9 @@ def split_labels(header: Sequence[str] | None, body: Sequence[Sequence[str]]) ->
     """Separate cells from labels: a non-numeric header, and a first column of names.
 
     >>> split_labels(["", "I", "AI"], [["I", "0.2", "0.8"]])
-    ([['0.2', '0.8']], Labels(rows=('I',), columns=('I', 'AI')))
+    ([['0.2', '0.8']], TableLabels(rows=('I',), columns=('I', 'AI')))
     >>> split_labels(None, [["1", "0"], ["0", "1"]])
-    ([['1', '0'], ['0', '1']], Labels(rows=(), columns=()))
+    ([['1', '0'], ['0', '1']], TableLabels(rows=(), columns=()))
     """
     rows = [list(row) for row in body]
     if header is not None and _is_numeric_row(header):

@@ -1,19 +1,20 @@
-// KV cache while it grows: one row per layer, one column per token; grey is reused, coloured is new.
+// KV cache while it grows: one row per layer, one column per token; grey is cached, coloured is new.
 
+import { formatCount, indices } from "/web/render/numbers.js";
 import { element } from "../element.js";
-import { formatCount } from "../number.js";
 
 /**
  * @param {string[]} pieces all tokens processed up to this step
- * @param {{computed: number, reused: number}} step
+ * @param {{num_computed: number, num_cached: number}} step
  * @param {number} numLayers
  */
 export function cachePicture(pieces, step, numLayers) {
-  const length = step.computed + step.reused;
-  const row = (layer) => element("div", { class: "cache-row" }, element("span", { class: "side" }, `layer ${layer}`), pieces.slice(0, length).map((_, index) => element("i", { class: index < step.reused ? "reused" : "fresh" })));
-  const summary = `This step: ${formatCount(step.computed)} ${step.computed === 1 ? "token" : "tokens"} computed in every layer, ${formatCount(step.reused)} reused from the KV cache.`;
+  const tokens = pieces.slice(0, step.num_computed + step.num_cached);
+  const cell = (isCached) => element("i", { class: isCached ? null : "new" });
+  const layerRow = (layer) => element("div", { class: "cache-row" }, element("span", { class: "side" }, `layer ${layer}`), tokens.map((_, index) => cell(index < step.num_cached)));
+  const summary = `This step: ${formatCount(step.num_computed)} ${step.num_computed === 1 ? "token" : "tokens"} computed in every layer, ${formatCount(step.num_cached)} reused from the KV cache.`;
   return element("div", {},
     element("p", {}, summary),
-    element("div", { class: "cache", role: "img", "aria-label": summary }, Array.from({ length: numLayers }, (_, layer) => row(layer))),
-    element("p", { class: "quiet legend" }, element("i", { class: "reused" }), " reused keys and values ", element("i", { class: "fresh" }), " computed now"));
+    element("div", { class: "cache", role: "img", "aria-label": summary }, indices(numLayers).map(layerRow)),
+    element("p", { class: "quiet legend" }, cell(true), " cached keys and values ", cell(false), " computed now"));
 }

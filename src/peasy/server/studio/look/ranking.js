@@ -1,30 +1,20 @@
 // Ranking of all attention heads by a score over the sentences of the text; a click opens the head.
 
-import { element, select } from "../element.js";
 import { renderDocument } from "../document.js";
+import { button, caveatLine, element, flexRow, quiet, select, table } from "../element.js";
 
-export const SCORES = ["sharpness", "entropy", "previous", "next", "first", "own", "same", "induction", "position", "distance"];
-const COLUMNS = ["entropy", "sharpness", "previous", "next", "first", "own", "same", "induction", "position", "distance"];
+const SCORES = ["sharpness", "entropy", "previous", "next", "first", "own", "same", "induction", "position", "distance"];
 const MAX_HEADS = 60;
 
 /** The ranking as a table whose first column opens the head, and the distance profiles of the first heads. */
 export function rankingPanel(response, sortBy, onChooseHead, onSort) {
   const { heads, sentences, tokens, caveat } = response.result;
   const ranked = heads.filter((head) => head[sortBy] !== null).sort((one, other) => other[sortBy] - one[sortBy]).slice(0, MAX_HEADS);
-  const headButton = ({ place, head }) => element("button", { type: "button", class: "plain", "aria-label": `Layer ${place.layer}, head ${head}: show it`, onclick: () => onChooseHead(place.layer, head) }, `${place.layer}.${head}`);
-  const cell = (head, score) => element("td", { class: score === sortBy ? "chosen" : null }, head[score] === null ? "–" : head[score].toFixed(2));
-  const ranking = element("figure", { class: "table", tabindex: 0 }, element("table", {},
-    element("caption", {}, element("b", {}, `Heads by ${sortBy}, largest first`)),
-    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "head"), COLUMNS.map((score) => element("th", { scope: "col" }, score)))),
-    element("tbody", {}, ranked.map((head) => element("tr", {}, element("th", { scope: "row" }, headButton(head)), COLUMNS.map((score) => cell(head, score)))))));
-  const profile = renderDocument(response).querySelector("figure.picture");
+  const headButton = ({ path: { layer }, head }) => button(`${layer}.${head}`, () => onChooseHead(layer, head), { "aria-label": `Layer ${layer}, head ${head}: show it` });
+  const scoreOf = (head, score) => element(score === sortBy ? "b" : "span", {}, head[score]?.toFixed(2) ?? "–");
+  const rows = ranked.map((head) => [headButton(head), ...SCORES.map((score) => scoreOf(head, score))]);
   return element("div", {},
-    element("div", { class: "row" }, element("label", {}, "rank by ", select(SCORES, sortBy, onSort))),
-    element("p", { class: "quiet" }, `${sentences} ${sentences === 1 ? "sentence" : "sentences"}, ${tokens} tokens. Scores are fractions of attention; entropy is in bits, distance in positions.`),
-    ranking, profile, caveatLine(caveat));
-}
-
-/** The caveat below every attention picture. */
-export function caveatLine(caveat) {
-  return element("p", { class: "quiet caveat" }, caveat.charAt(0).toUpperCase() + caveat.slice(1));
+    flexRow(element("label", {}, "rank by ", select(SCORES, sortBy, onSort))),
+    quiet(`${sentences} ${sentences === 1 ? "sentence" : "sentences"}, ${tokens} tokens. Scores are fractions of attention; entropy is in bits, distance in positions.`),
+    table(`Heads by ${sortBy}, largest first`, ["head", ...SCORES], rows), renderDocument(response).querySelector("figure.picture"), caveatLine(caveat));
 }

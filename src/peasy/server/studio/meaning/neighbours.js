@@ -1,9 +1,9 @@
 // Nearest neighbours of the hovered point, with cosine similarities.
 
-import { element } from "../element.js";
+import { bdi, element, quiet } from "../element.js";
 
 export class NeighbourList {
-  /** @param {Array<{period?: string, points: Array<{name: string, near: Array<[number, number]>}>}>} maps of the same points */
+  /** @param {Array<{period?: string, points: Array<{name: string, neighbours: Array<[number, number]>}>}>} maps of the same points */
   constructor(maps) {
     this.maps = maps;
     this.element = element("aside", { class: "card near", "aria-label": "Neighbours", "aria-live": "polite" });
@@ -20,8 +20,8 @@ export class NeighbourList {
 
   show(index) {
     const { name, group } = this.maps[0].points[index];
-    const list = ({ period, points }) => element("div", {}, period && element("p", { class: "quiet" }, `nearest ${period} training`),
-      element("ol", {}, points[index].near.map(([other, cosine]) => element("li", {}, element("span", { class: "number" }, cosine.toFixed(4)), element("bdi", {}, points[other].name)))));
-    this.element.replaceChildren(element("h3", {}, element("bdi", {}, name)), element("p", { class: "quiet" }, group), element("div", { class: "sides" }, this.maps.map(list)));
+    const list = ({ period, points }) => element("div", {}, period && quiet(`nearest ${period} training`),
+      element("ol", {}, points[index].neighbours.map(([other, cosine]) => element("li", {}, element("span", { class: "number" }, cosine.toFixed(4)), bdi(points[other].name)))));
+    this.element.replaceChildren(element("h3", {}, bdi(name)), quiet(group), element("div", { class: "sides" }, this.maps.map(list)));
   }
 }

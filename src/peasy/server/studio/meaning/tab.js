@@ -1,17 +1,20 @@
 // Base class of the tabs of the page Meaning: a model, a request, a rendered result.
 
+import { ApiError } from "../api.js";
 import { renderDocument } from "../document.js";
-import { element, field, select } from "../element.js";
+import { element, field, select, slider } from "../element.js";
+import { latestOnly } from "../latest.js";
 
 const TYPING_DELAY = 400; // milliseconds after the last change before the request
 
 export class MeaningTab {
   /** `kinds` are the model kinds that it accepts, `modelParameter` is the URL parameter of the chosen model. */
-  constructor(shell, models, state, kinds, modelParameter) {
-    Object.assign(this, { shell, state });
-    this.models = models.filter(({ is }) => kinds.includes(is)).sort((one, other) => kinds.indexOf(one.is) - kinds.indexOf(other.is));
+  constructor(shell, models, kinds, modelParameter) {
+    Object.assign(this, { shell, kinds, state: shell.state });
+    this.models = models.filter(({ model_type }) => kinds.includes(model_type)).sort((one, other) => kinds.indexOf(one.model_type) - kinds.indexOf(other.model_type));
     this.resultContainer = element("div", { "aria-live": "off" });
-    this.model = this.models.find(({ name }) => name === state[modelParameter])?.name ?? this.models[0]?.name;
+    this.runLatest = latestOnly(shell, this.resultContainer, this.resultContainer);
+    this.model = this.models.find(({ name }) => name === this.state[modelParameter])?.name ?? this.models[0]?.name;
     this.modelField = field("model", select(this.models.map(({ name }) => name), this.model, (name) => {
       this.model = name;
       shell.setState({ [modelParameter]: name }, { push: true });
@@ -21,27 +24,30 @@ export class MeaningTab {
 
   start() {
     if (this.model) return this.update();
-    return this.shell.showError(Object.assign(new Error("There is no model for this yet."), { hint: this.noModelHint }), this.resultContainer);
+    return this.shell.showError(new ApiError("There is no model for this yet.", `Train one on the page Train: kind ${this.kinds[0]}, data opinions.`), this.resultContainer);
   }
 
-  updateSoon() {
+  /** A slider of the number of clusters, which is in the URL unless it is the default. */
+  clusterSlider(defaultValue) {
+    this.clusters = Number(this.state.k) || defaultValue;
+    return slider("clusters", { min: 1, max: 8, value: this.clusters }, (value) => {
+      this.clusters = value;
+      this.updateSoon({ k: value === defaultValue ? null : value });
+    });
+  }
+
+  /** Change the URL, and send a request after a moment without further changes. */
+  updateSoon(stateChanges) {
+    this.shell.setState(stateChanges);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.update(), TYPING_DELAY);
   }
 
-  async update() {
-    const turn = (this.turn = (this.turn ?? 0) + 1);
-    this.resultContainer.classList.add("busy");
-    try {
-      const { command, body } = this.buildRequest();
-      const response = await this.shell.request(command, { ...body, html: true });
-      if (turn !== this.turn) return;
+  update() {
+    const { command, body } = this.buildRequest();
+    return this.runLatest(() => this.shell.request(command, { ...body, html: true }), (response) => {
       this.response = response;
       this.draw(response.result, renderDocument(response));
-    } catch (error) {
-      if (turn === this.turn) this.shell.showError(error, this.resultContainer);
-    } finally {
-      if (turn === this.turn) this.resultContainer.classList.remove("busy");
-    }
+    });
   }
 }

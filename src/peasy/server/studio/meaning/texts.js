@@ -1,6 +1,6 @@
 // Tab: sentences and documents on a 2-D map, with clusters and nearest neighbours.
 
-import { button, element, field, select, slider } from "../element.js";
+import { button, details, element, field, fieldRow, select, wideField } from "../element.js";
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
@@ -22,30 +22,21 @@ The song sounded warm and clear, wonderful.`;
 const MAX_URL_TEXT = 3000;
 
 export class TextMap extends MeaningTab {
-  constructor(shell, models, state, openTab) {
-    super(shell, models, state, ["encoder"], "m");
+  constructor(shell, models, openTab) {
+    super(shell, models, ["encoder"], "m");
     this.openTab = openTab;
-    this.noModelHint = "Train one on the page Train: kind encoder, data opinions.";
-    this.text = state.d ?? DEFAULT_TEXT;
-    this.clusters = Number(state.k) || 4;
+    this.text = this.state.d ?? DEFAULT_TEXT;
     this.input = element("textarea", { rows: 9, spellcheck: "false", maxlength: 200000 }, this.text);
     this.input.addEventListener("input", () => this.setText(this.input.value));
     const file = element("input", { type: "file", accept: ".txt,.md,text/*", multiple: true });
     file.addEventListener("change", () => this.readFiles([...file.files]));
-    const clusterSlider = slider("clusters", { min: 1, max: 8, step: 1, value: this.clusters }, (value) => {
-      this.clusters = value;
-      shell.setState({ k: value === 4 ? null : value });
-      this.updateSoon();
-    });
-    const textField = field("texts, one per line; an empty line starts a new document", this.input);
-    textField.classList.add("wide");
-    this.element = element("div", {}, element("div", { class: "row end" }, this.modelField, clusterSlider, field("or files, one document each", file)), textField, this.resultContainer);
+    this.element = element("div", {}, fieldRow(this.modelField, this.clusterSlider(4), field("or files, one document each", file)),
+      wideField("texts, one per line; an empty line starts a new document", this.input), this.resultContainer);
   }
 
   setText(text) {
     this.text = text;
-    this.shell.setState({ d: text === DEFAULT_TEXT || text.length > MAX_URL_TEXT ? null : text });
-    this.updateSoon();
+    this.updateSoon({ d: text === DEFAULT_TEXT || text.length > MAX_URL_TEXT ? null : text });
   }
 
   /** Read files as documents, split into sentences. */
@@ -67,26 +58,26 @@ export class TextMap extends MeaningTab {
   draw(result, rendered) {
     const neighbours = new NeighbourList([{ points: result.points }]);
     const picture = rendered.querySelector("figure.picture");
-    const details = element("details", { class: "more" }, element("summary", {}, "Neighbours of all texts"), rendered);
-    this.resultContainer.replaceChildren(this.pairForm(result), element("div", { class: "map" }, picture, neighbours.element), details);
-    neighbours.follow([picture.querySelector("peasy-plane")]);
-    const points = picture.querySelector("peasy-plane")?.points ?? [];
-    result.points.forEach(({ kind }, index) => points[index]?.classList.toggle("document", kind === "document"));
-    if (result.points.some(({ kind }) => kind === "document")) picture.append(element("p", { class: "note" }, "Outlined points are documents: the mean of their sentences."));
-    picture.append(element("p", { class: "note" }, `The map keeps ${Math.round(100 * result.kept)} % of the variance; neighbours are by cosine in all dimensions.`));
+    const plane = picture.querySelector("peasy-plane");
+    this.resultContainer.replaceChildren(this.pairForm(result), element("div", { class: "map" }, picture, neighbours.element), details("Neighbours of all texts", rendered));
+    neighbours.follow([plane]);
+    result.points.forEach(({ kind }, index) => plane?.points[index]?.classList.toggle("document", kind === "document"));
+    const documentNote = result.points.some(({ kind }) => kind === "document") ? "Outlined points are documents: the mean of their sentences. " : "";
+    picture.append(element("p", { class: "note" }, `${documentNote}The map keeps ${Math.round(100 * result.explained_variance)} % of the variance; neighbours are by cosine in all dimensions.`));
   }
 
   /** Choose two of the texts to explain their similarity. */
   pairForm({ points }) {
     const sentences = points.filter(({ kind }) => kind === "sentence");
-    const nearest = sentences.map((point, index) => ({ index, near: point.near.find(([other]) => points[other].kind === "sentence") })).filter(({ near }) => near).sort((one, other) => other.near[1] - one.near[1])[0];
-    const names = sentences.map(({ name }, index) => [String(index), name.length > 60 ? `${name.slice(0, 57)} …` : name]);
-    const chosen = [nearest?.index ?? 0, nearest?.near[0] ?? 1];
-    const selects = chosen.map((index, side) => select(names, String(index), (value) => (chosen[side] = Number(value))));
+    const nearestOf = (point, index) => ({ index, nearest: point.neighbours.find(([other]) => points[other].kind === "sentence") });
+    const [closest] = sentences.map(nearestOf).filter(({ nearest }) => nearest).sort((one, other) => other.nearest[1] - one.nearest[1]);
+    const names = sentences.map(({ name }, index) => [index, name.length > 60 ? `${name.slice(0, 57)} …` : name]);
+    const chosen = [closest?.index ?? 0, closest?.nearest[0] ?? 1];
+    const selects = chosen.map((index, side) => select(names, index, (value) => (chosen[side] = Number(value))));
     const explainButton = button("Why do these two match?", () => {
       this.shell.setState({ a: sentences[chosen[0]].name, b: sentences[chosen[1]].name, tab: "why" }, { push: true });
       this.openTab("why");
     });
-    return element("div", { class: "row end" }, field("first", selects[0]), field("second", selects[1]), explainButton);
+    return fieldRow(field("first", selects[0]), field("second", selects[1]), explainButton);
   }
 }

@@ -1,36 +1,35 @@
 // Code snippets that use a model: curl, Python, OpenAI client, terminal.
 
-/** @param {{name: string, is: string}} card */
-export function snippets({ name, is }) {
+/** @param {{name: string, model_type: string}} card */
+export function snippets({ name, model_type }) {
   const { origin } = location;
   const quoted = JSON.stringify(name);
-  const curl = (path, body) => `curl ${origin}${path} \\\n  -H 'content-type: application/json' \\\n  -d '${JSON.stringify(body).replaceAll("'", "'\\''")}'`;
-  const client = `from openai import OpenAI\n\nclient = OpenAI(base_url="${origin}/v1", api_key="none")\n`;
-  if (is === "encoder") {
-    return [
-      { title: "curl", text: curl("/v1/embeddings", { model: name, input: ["It tasted good.", "I liked the soup."] }) },
-      { title: "Python, OpenAI client", text: `${client}response = client.embeddings.create(model=${quoted}, input=["It tasted good.", "I liked the soup."])\nprint(len(response.data[0].embedding))` },
-      { title: "Python, peasy", text: `import peasy\n\nmodel = peasy.load(${quoted})\nprint(model.embed(["It tasted good.", "I liked the soup."]).shape)` },
-      { title: "Terminal", text: `peasy embed ${name} "It tasted good."` },
-    ];
+  const curl = (path, body) => ({ title: "curl", text: `curl ${origin}${path} \\\n  -H 'content-type: application/json' \\\n  -d '${JSON.stringify({ model: name, ...body }).replaceAll("'", "'\\''")}'` });
+  const client = (text) => ({ title: "Python, OpenAI client", text: `from openai import OpenAI\n\nclient = OpenAI(base_url="${origin}/v1", api_key="none")\n${text}` });
+  const python = (expression) => ({ title: "Python, peasy", text: `import peasy\n\nmodel = peasy.load(${quoted})\nprint(model.${expression})` });
+  const terminal = (command, rest = "") => ({ title: "Terminal", text: `peasy ${command} ${name}${rest}` });
+  switch (model_type) {
+    case "encoder": {
+      const input = ["It tasted good.", "I liked the soup."];
+      const list = `["${input.join('", "')}"]`;
+      return [
+        curl("/v1/embeddings", { input }),
+        client(`response = client.embeddings.create(model=${quoted}, input=${list})\nprint(len(response.data[0].embedding))`),
+        python(`embed(${list}).shape`),
+        terminal("embed", ` "${input[0]}"`),
+      ];
+    }
+    case "encoder-decoder":
+    case "recurrent-translator":
+      return [curl("/api/translate", { text: "3 days ago", num_beams: 4 }), python('translate("3 days ago", num_beams=4).text'), terminal("translate", ' "3 days ago" --num-beams 4')];
+    case "words":
+      return [curl("/api/words", { words: ["great", "awful", "pizza"], clusters: 2 }), terminal("models")];
+    default:
+      return [
+        curl("/v1/completions", { prompt: "The pizza", max_tokens: 20 }),
+        client(`for chunk in client.completions.create(model=${quoted}, prompt="The pizza", max_tokens=20, stream=True):\n    print(chunk.choices[0].text, end="")`),
+        python('generate("The pizza", max_tokens=20, temperature=0.8, seed=1)'),
+        terminal("generate", ' "The pizza" --max-tokens 20'),
+      ];
   }
-  if (is === "encoder-decoder" || is === "recurrent-translator") {
-    return [
-      { title: "curl", text: curl("/api/translate", { model: name, text: "3 days ago", beam: 4 }) },
-      { title: "Python, peasy", text: `import peasy\n\nmodel = peasy.load(${quoted})\nprint(model.translate("3 days ago", beam=4).text)` },
-      { title: "Terminal", text: `peasy translate ${name} "3 days ago" --beam 4` },
-    ];
-  }
-  if (is === "words") {
-    return [
-      { title: "curl", text: curl("/api/words", { model: name, words: ["great", "awful", "pizza"], clusters: 2 }) },
-      { title: "Terminal", text: `peasy models ${name}` },
-    ];
-  }
-  return [
-    { title: "curl", text: curl("/v1/completions", { model: name, prompt: "The pizza", max_tokens: 20 }) },
-    { title: "Python, OpenAI client", text: `${client}for chunk in client.completions.create(model=${quoted}, prompt="The pizza", max_tokens=20, stream=True):\n    print(chunk.choices[0].text, end="")` },
-    { title: "Python, peasy", text: `import peasy\n\nmodel = peasy.load(${quoted})\nprint(model.generate("The pizza", max_tokens=20, temperature=0.8, seed=1))` },
-    { title: "Terminal", text: `peasy generate ${name} "The pizza" --max-tokens 20` },
-  ];
 }

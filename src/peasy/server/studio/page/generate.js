@@ -1,13 +1,15 @@
 // Page Generate: tokens one by one, next-token probabilities, attention of each token, KV cache savings.
 
+import { clamp } from "/web/render/numbers.js";
+import { renderDocument } from "../document.js";
+import { bdi, button, card, element, field, fieldRow, flexRow, slider } from "../element.js";
+import { attentionPanel, selfAttentionLayers } from "../generate/attention.js";
 import { cachePicture } from "../generate/cache.js";
 import { nextTokenPanel } from "../generate/nexttoken.js";
-import { attentionPanel, selfAttentionLayers } from "../generate/attention.js";
-import { renderDocument } from "../document.js";
-import { button, element, field, slider } from "../element.js";
+import { headKeys } from "../keys.js";
 
 const NOT_GENERATIVE = ["encoder", "words", "encoder-decoder", "recurrent-translator", "bert", "roberta", "distilbert", "marian", "t5"];
-const canGenerate = (model) => !NOT_GENERATIVE.includes(model.is);
+const canGenerate = (model) => !NOT_GENERATIVE.includes(model.model_type);
 
 export const page = { name: "generate", title: "Generate", letter: "g", model: canGenerate, text: "A prompt for the model to continue" };
 
@@ -15,31 +17,22 @@ const DEFAULT_TEXT = "The pizza came out of the oven and it";
 const TOKEN_INTERVAL = 140; // milliseconds between two tokens, slow enough to follow
 const REDUCED_MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 
-export async function open(place, state, shell) {
-  const generatePage = new GeneratePage(place, shell);
-  await generatePage.start(state);
-  return () => generatePage.stop();
-}
-
-class GeneratePage {
+export class Page {
   constructor(place, shell) {
-    [this.place, this.shell] = [place, shell];
+    this.shell = shell;
     this.controls = element("div", { class: "card" });
     this.tokenLine = element("p", { class: "tokens", "data-arrows": "" });
-    this.candidates = element("section", { class: "card", "aria-label": "Next token" });
-    this.attention = element("section", { class: "card", "aria-label": "Attention" });
-    this.cache = element("section", { class: "card", "aria-label": "KV cache" });
+    this.candidates = card("Next token");
+    this.attention = card("Attention");
+    this.cache = card("KV cache");
     this.cacheComparison = element("section", {});
     place.append(element("h1", {}, "Generate"), this.controls, this.tokenLine, element("div", { class: "split" }, this.candidates, element("div", {}, this.attention, this.cache)), this.cacheComparison);
-    shell.keys.addPageKeys([
+    shell.keys.add([
       { key: " ", label: "Generate or pause", run: () => this.togglePlay() },
       { key: "n", label: "One token", run: () => this.generateOne() },
       { key: "ArrowLeft", label: "Previous token", run: () => this.selectPosition(this.position - 1) },
       { key: "ArrowRight", label: "Next token", run: () => this.selectPosition(this.position + 1) },
-      { key: "[", label: "Previous layer", run: () => this.selectHead(this.layer - 1, this.head) },
-      { key: "]", label: "Next layer", run: () => this.selectHead(this.layer + 1, this.head) },
-      { key: ",", label: "Previous head", run: () => this.selectHead(this.layer, this.head - 1) },
-      { key: ".", label: "Next head", run: () => this.selectHead(this.layer, this.head + 1) },
+      ...headKeys((layers, heads) => this.selectHead(this.layer + layers, this.head + heads)),
     ]);
     shell.setExports(() => ({ command: "trace", body: this.traceBody() }));
     shell.setCopyItems(() => [{ label: "Text", text: this.fullText() }]);
@@ -47,28 +40,22 @@ class GeneratePage {
   }
 
   async start(state) {
-    this.stop();
-    this.state = state;
-    const number = (name, fallback) => (state[name] === undefined || Number.isNaN(Number(state[name])) ? fallback : Number(state[name]));
+    this.close();
+    const number = (name, fallback) => (Number.isNaN(Number(state[name] ?? NaN)) ? fallback : Number(state[name]));
     this.sampling = { temperature: number("temp", 0.8), top_k: number("topk", 0), top_p: number("topp", 1) };
     [this.seed, this.maxTokens] = [number("seed", 1), number("n", 24)];
     [this.layer, this.head] = [number("l", 0), number("h", 0)];
     [this.steps, this.pendingSteps, this.promptPieces, this.position] = [[], [], null, 0]; // steps: the tokens shown so far
     this.cacheComparison.replaceChildren();
     this.drawControls();
-    try {
-      this.model = await this.shell.modelName(canGenerate);
-    } catch (error) {
-      return this.shell.showError(error);
-    }
+    this.model = await this.shell.modelName(canGenerate);
     this.text = state.t?.trim() ? state.t : DEFAULT_TEXT;
     const numShown = number("at", -1);
     await this.updateCandidates();
     if (numShown >= 0) await this.generate(true, numShown);
-    return undefined;
   }
 
-  stop() {
+  close() {
     clearInterval(this.playTimer);
     this.playTimer = null;
     this.streamAbort?.abort();
@@ -85,22 +72,22 @@ class GeneratePage {
   }
 
   drawControls() {
-    const setSampling = (name, parameter) => (value) => {
-      this.sampling = { ...this.sampling, [name]: value };
+    const samplingSlider = (label, name, parameter, range) => slider(label, { write: (value) => value.toFixed(2), ...range, value: this.sampling[name] }, (value) => {
+      this.sampling[name] = value;
       this.shell.setState({ [parameter]: value });
       this.updateCandidates();
-    };
+    });
     const numberInput = (property, parameter, min, max) => element("input", { type: "number", min, max, value: this[property], onchange: (event) => {
-      this[property] = Math.min(Math.max(Number(event.target.value) || min, min), max);
+      this[property] = clamp(Number(event.target.value) || min, min, max);
       this.shell.setState({ [parameter]: event.target.value });
     } });
     this.playButton = button("Generate", () => this.togglePlay(), { class: "plain main" });
     this.controls.replaceChildren(
-      element("div", { class: "row" },
-        slider("temperature", { min: 0, max: 2, step: 0.05, value: this.sampling.temperature, write: (value) => value.toFixed(2) }, setSampling("temperature", "temp")),
-        slider("top-k", { min: 0, max: 50, step: 1, value: this.sampling.top_k, write: (value) => (value ? String(value) : "all") }, setSampling("top_k", "topk")),
-        slider("top-p", { min: 0.05, max: 1, step: 0.05, value: this.sampling.top_p, write: (value) => value.toFixed(2) }, setSampling("top_p", "topp"))),
-      element("div", { class: "row end" },
+      flexRow(
+        samplingSlider("temperature", "temperature", "temp", { min: 0, max: 2, step: 0.05 }),
+        samplingSlider("top-k", "top_k", "topk", { min: 0, max: 50, write: (value) => String(value || "all") }),
+        samplingSlider("top-p", "top_p", "topp", { min: 0.05, max: 1, step: 0.05 })),
+      fieldRow(
         this.playButton, button("One token", () => this.generateOne()), button("Start again", () => { this.shell.setState({ at: null }); this.start(this.shell.state); }),
         field("seed", numberInput("seed", "seed", 0, 1e6)), field("tokens", numberInput("maxTokens", "n", 1, 200)),
         button("Inspect this text", () => this.shell.navigate("look", { m: this.model, t: this.fullText() }))));
@@ -110,9 +97,9 @@ class GeneratePage {
     return this.text + this.steps.map(({ piece }) => piece.replaceAll("·", " ")).join("");
   }
 
-  /** Generated ids before the selected position. */
-  idsBefore() {
-    return this.steps.slice(0, this.position).map(({ id }) => id);
+  /** The first generated ids. */
+  generatedIds(count = this.steps.length) {
+    return this.steps.slice(0, count).map(({ id }) => id);
   }
 
   /** Request and show the next-token probabilities at the selected position with the current sampling settings. */
@@ -120,7 +107,7 @@ class GeneratePage {
     this.candidatesAbort?.abort();
     const abort = (this.candidatesAbort = new AbortController());
     try {
-      const { result } = await this.shell.request("chances", this.requestBody({ written: this.idsBefore() }), { signal: abort.signal });
+      const { result } = await this.shell.request("next-token", this.requestBody({ generated_ids: this.generatedIds(this.position) }), { signal: abort.signal });
       if (abort !== this.candidatesAbort) return;
       this.shell.clearError();
       const step = this.steps[this.position];
@@ -132,18 +119,17 @@ class GeneratePage {
   }
 
   /** The user chooses the token: the step comes from the server, only its token is replaced. */
-  async continueWith({ id, piece, chance }) {
+  async continueWith({ id, piece, probability }) {
     this.pause();
     await this.startStream(this.position, 1);
     await this.streamEnd;
     if (!this.pendingSteps.length) return;
-    this.pendingSteps = [{ ...this.pendingSteps[0], id, piece, chance }];
+    this.pendingSteps = [{ ...this.pendingSteps[0], id, piece, probability }];
     this.showNextStep();
   }
 
   togglePlay() {
-    if (this.playTimer) return this.pause();
-    return this.generate(false);
+    return this.playTimer ? this.pause() : this.generate(false);
   }
 
   pause() {
@@ -190,7 +176,7 @@ class GeneratePage {
     this.pendingSteps = [];
     const abort = (this.streamAbort = new AbortController());
     return new Promise((resolveStarted) => {
-      const body = this.requestBody({ written: this.steps.map(({ id }) => id), max_tokens: maxTokens, seed: this.seed + numKept });
+      const body = this.requestBody({ generated_ids: this.generatedIds(), max_tokens: maxTokens, seed: this.seed + numKept });
       const onEvent = ({ event, data }) => {
         if (abort !== this.streamAbort) return;
         if (event === "start") {
@@ -198,7 +184,7 @@ class GeneratePage {
           resolveStarted();
         } else if (event === "token") this.pendingSteps.push(data);
       };
-      this.streamEnd = this.shell.stream("/api/watch", body, onEvent, { signal: AbortSignal.any([abort.signal, this.shell.signal]) }).catch((error) => this.shell.showError(error)).finally(() => {
+      this.streamEnd = this.shell.stream("/api/generate/stream", body, onEvent, { signal: AbortSignal.any([abort.signal, this.shell.signal]) }).catch((error) => this.shell.showError(error)).finally(() => {
         if (abort === this.streamAbort) this.streamAbort = null;
         resolveStarted();
       });
@@ -209,39 +195,40 @@ class GeneratePage {
     this.steps.push(this.pendingSteps.shift());
     this.position = this.steps.length;
     this.drawTokens();
-    this.drawStep(this.steps.length - 1);
+    this.drawStep();
     if (updateCandidates && !this.playTimer) this.updateCandidates();
     this.shell.setState({ at: this.steps.length });
   }
 
   drawTokens() {
-    const tokenButton = (step, index) => element("button", { type: "button", class: "token", "aria-pressed": String(index === this.position), title: step.chance.toFixed(3), onclick: () => this.selectPosition(index) }, step.piece);
+    const tokenButton = ({ piece, probability }, index) => button(piece, () => this.selectPosition(index), { class: "token", "aria-pressed": index === this.position, title: probability.toFixed(3) });
+    const caret = button("▮", () => this.selectPosition(this.steps.length), { class: "token caret", "aria-label": "After the last token", "aria-pressed": this.position >= this.steps.length });
     const prompt = (this.promptPieces?.length ? this.promptPieces : [this.text]).map((piece) => element("span", { class: "given" }, piece));
-    this.tokenLine.replaceChildren(...prompt, ...this.steps.map(tokenButton), element("button", { type: "button", class: "token caret", "aria-label": "After the last token", "aria-pressed": String(this.position >= this.steps.length), onclick: () => this.selectPosition(this.steps.length) }, "▮"));
+    this.tokenLine.replaceChildren(...prompt, ...this.steps.map(tokenButton), caret);
   }
 
   /** Select a generated token, or the next one. */
   selectPosition(position) {
-    this.position = Math.min(Math.max(position, 0), this.steps.length);
+    this.position = clamp(position, 0, this.steps.length);
     this.drawTokens();
-    this.drawStep(Math.min(this.position, this.steps.length - 1));
+    this.drawStep();
     this.updateCandidates();
     if (this.steps[this.position]) this.shell.announce(`Token ${this.position + 1}: ${this.steps[this.position].piece}`);
   }
 
   selectHead(layer, head) {
     const layers = selfAttentionLayers(this.steps[0]);
-    this.layer = Math.min(Math.max(layer, 0), Math.max(layers.length - 1, 0));
-    this.head = Math.min(Math.max(head, 0), Math.max((layers[0]?.keys.length ?? 1) - 1, 0));
+    this.layer = clamp(layer, 0, Math.max(layers.length - 1, 0));
+    this.head = clamp(head, 0, (layers[0]?.keys.length ?? 1) - 1);
     this.shell.setState({ l: this.layer || null, h: this.head || null });
-    this.drawStep(Math.min(this.position, this.steps.length - 1));
+    this.drawStep();
   }
 
-  drawStep(index) {
-    const step = this.steps[index];
+  drawStep() {
+    const step = this.steps[Math.min(this.position, this.steps.length - 1)];
     if (!step) return;
     const pieces = [...(this.promptPieces ?? []), ...this.steps.map(({ piece }) => piece)];
-    this.attention.replaceChildren(element("h2", {}, "Attention when generating ", element("bdi", {}, step.piece)), attentionPanel(step, pieces, this.layer, this.head, (layer, head) => this.selectHead(layer, head), this.caveat ?? ""));
+    this.attention.replaceChildren(element("h2", {}, "Attention when generating ", bdi(step.piece)), attentionPanel(step, pieces, this.layer, this.head, (layer, head) => this.selectHead(layer, head), this.caveat ?? ""));
     const numLayers = selfAttentionLayers(step).length || 1;
     this.cache.replaceChildren(element("h2", {}, "KV cache"), cachePicture(pieces, step, numLayers), button("Compare with no cache", () => this.compareCache(true)));
   }
@@ -250,7 +237,7 @@ class GeneratePage {
   async compareCache(requested = false) {
     if (!this.steps.length || (!requested && this.steps.length < 2)) return;
     try {
-      const response = await this.shell.request("cache", { model: this.model, text: this.text, written: this.steps.map(({ id }) => id), html: true });
+      const response = await this.shell.request("cache-savings", { model: this.model, text: this.text, generated_ids: this.generatedIds(), html: true });
       const rendered = renderDocument(response);
       rendered.querySelector("h2")?.remove();
       this.cacheComparison.replaceChildren(element("h2", {}, "With and without the KV cache"), rendered);

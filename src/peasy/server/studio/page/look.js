@@ -1,13 +1,15 @@
 // Page Look: attention of any model on the user's text, from all heads to one head to one number.
 
+import { formatCount, indices } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { button, element } from "../element.js";
+import { bdi, button, card, caveatLine, element, flexRow } from "../element.js";
+import { headKeys } from "../keys.js";
 import { ablations, effectPanel, nextTokenLine, readHeads, writeHeads } from "../look/effect.js";
-import { caveatLine, rankingPanel } from "../look/ranking.js";
+import { rankingPanel } from "../look/ranking.js";
 import { tabs } from "../tabs.js";
 
 const NO_ATTENTION = ["ngram", "words", "recurrent", "convolution"];
-const hasAttention = (model) => !NO_ATTENTION.includes(model.is);
+const hasAttention = (model) => !NO_ATTENTION.includes(model.model_type);
 
 export const page = { name: "look", title: "Look", letter: "l", model: hasAttention, text: "A sentence to inspect" };
 
@@ -16,30 +18,22 @@ const LONG_TEXT = 600; // characters above which the tokens are counted before t
 const MAX_TOKENS = 160; // more are shown as a tiled overview
 const EXACT_ROWS = 16; // rows of a long text that are requested exactly, around the selected one
 
-export async function open(place, state, shell) {
-  const lookPage = new LookPage(place, shell);
-  await lookPage.start(state);
-  return () => {};
-}
-
-class LookPage {
+export class Page {
   constructor(place, shell) {
-    [this.place, this.shell] = [place, shell];
-    this.header = element("header", {});
+    this.shell = shell;
+    this.sentence = element("p", { class: "sentence" });
     this.picture = element("section", { "aria-label": "Attention" });
-    this.ablationPanel = element("section", { class: "card", "aria-label": "Next token and ablated heads" });
+    this.ablationPanel = card("Next token and ablated heads");
     this.tabs = tabs([
       { name: "attention", title: "Attention", show: () => this.showAttention() },
       { name: "steps", title: "Step by step", show: () => this.showSteps() },
       { name: "heads", title: "Heads", show: () => this.showHeads() },
       { name: "lens", title: "Logit lens", show: () => this.showLens() },
     ], (name) => { this.shell.setState({ tab: name === "attention" ? null : name }); this.state.tab = name; });
-    place.append(this.header, this.tabs.element);
-    const moveMap = (layerStep, headStep) => () => this.maps?.selectMap(this.maps.mapRow + layerStep, this.maps.mapColumn + headStep);
+    place.append(element("h1", {}, "Look"), this.sentence, this.tabs.element);
     const moveCell = (rows, columns) => () => this.maps?.moveSelection(rows, columns);
-    shell.keys.addPageKeys([
-      { key: "[", label: "Previous layer", run: moveMap(-1, 0) }, { key: "]", label: "Next layer", run: moveMap(1, 0) },
-      { key: ",", label: "Previous head", run: moveMap(0, -1) }, { key: ".", label: "Next head", run: moveMap(0, 1) },
+    shell.keys.add([
+      ...headKeys((layers, heads) => this.maps?.selectMap(this.maps.mapRow + layers, this.maps.mapColumn + heads)),
       { key: "ArrowUp", label: "Previous query", run: moveCell(-1, 0) }, { key: "ArrowDown", label: "Next query", run: moveCell(1, 0) },
       { key: "ArrowLeft", label: "Previous key", run: moveCell(0, -1) }, { key: "ArrowRight", label: "Next key", run: moveCell(0, 1) },
       { key: "o", label: "Switch this head off or on", run: () => this.toggleHead(this.layer, this.head) },
@@ -54,37 +48,49 @@ class LookPage {
     this.state = { ...state };
     this.headChosen = state.l !== undefined || state.h !== undefined;
     [this.layer, this.head] = [Number(state.l) || 0, Number(state.h) || 0];
-    [this.query, this.key] = [state.q === undefined ? null : Number(state.q), state.k === undefined ? null : Number(state.k)];
+    [this.query, this.key] = [state.q, state.k].map((position) => (position === undefined ? null : Number(position)));
     this.ablatedHeads = readHeads(state.off);
-    try {
-      this.model = await this.shell.modelName(hasAttention);
-    } catch (error) {
-      return this.shell.showError(error);
-    }
+    this.model = await this.shell.modelName(hasAttention);
     this.text = state.t?.trim() || DEFAULT_TEXT;
     this.isLong = await this.checkLength();
-    await Promise.all([this.tabs.choose(state.tab ?? "attention", false), this.drawHeader()]);
-    return undefined;
+    this.sentence.replaceChildren(bdi(this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text));
+    await this.tabs.choose(state.tab ?? "attention", false);
   }
 
   requestBody(fields = {}) {
     return { model: this.model, text: this.text, ...fields };
   }
 
+  /** Request a view of /api/look with the ablated heads, rendered as a document too unless `html` is false. */
+  requestLook(fields) {
+    return this.shell.request("look", this.requestBody({ edit: ablations(this.ablatedHeads), html: true, ...fields }));
+  }
+
   /** Position of the selected query among the tokens; a whole word is represented by its last token. */
   queryField() {
     if (this.query === null) return {};
-    const groups = this.state.w ? this.response?.result.tokens.groups : null;
+    const groups = this.state.w ? this.response?.result.tokens.word_positions : null;
     return { query: groups?.[this.query]?.at(-1) ?? this.query };
   }
 
   exportBody() {
-    const edit = ablations(this.ablatedHeads);
-    const tab = this.state.tab ?? "attention";
-    if (tab === "lens") return this.requestBody({ view: "lens", edit });
-    if (tab === "heads") return this.requestBody({ view: "rank", by: this.state.by ?? "sharpness" });
-    if (tab === "steps") return this.requestBody({ view: "work", layers: [this.layer], heads: [this.head], edit, ...this.queryField() });
-    return this.requestBody(this.isLong ? { ...this.overviewFields(), edit } : { edit, words: Boolean(this.state.w) });
+    const fields = { steps: this.stepsFields(), heads: this.rankFields(), lens: { view: "lens" } }[this.state.tab];
+    return this.requestBody({ edit: ablations(this.ablatedHeads), ...(fields ?? this.attentionFields()) });
+  }
+
+  stepsFields() {
+    return { view: "steps", layers: [this.layer], heads: [this.head], ...this.queryField() };
+  }
+
+  rankFields() {
+    return { view: "rank", by: this.state.by ?? "sharpness" };
+  }
+
+  /** For a long text: all tiles of one layer, and exact rows around the selected one. */
+  attentionFields() {
+    if (!this.isLong) return { merge_words: Boolean(this.state.w) };
+    const first = Math.max(0, (this.query ?? 0) - EXACT_ROWS / 2);
+    return { overview: "max", layers: [this.layer], queries: indices(EXACT_ROWS).map((index) => first + index) };
   }
 
   async checkLength() {
@@ -93,40 +99,24 @@ class LookPage {
     return (result.ids ?? result.tokens).length > MAX_TOKENS;
   }
 
-  /** For a long text: all tiles of one layer, and exact rows around the selected one. */
-  overviewFields() {
-    const first = Math.max(0, (this.query ?? 0) - EXACT_ROWS / 2);
-    return { overview: "max", layers: [this.layer], rows: Array.from({ length: EXACT_ROWS }, (_, index) => first + index) };
-  }
-
-  async drawHeader() {
-    this.header.replaceChildren(element("h1", {}, "Look"), element("p", { class: "sentence" }, element("bdi", {}, this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text)));
-  }
-
-  async showAttention() {
-    const container = element("div", {}, this.ablationPanel, this.picture);
-    this.picture.classList.add("busy");
-    this.runRequest(async () => {
-      const edit = ablations(this.ablatedHeads);
-      const response = await this.shell.request("look", this.requestBody({ ...(this.isLong ? this.overviewFields() : { words: Boolean(this.state.w) }), edit, html: true }));
+  showAttention() {
+    this.showView(this.attentionFields(), async (response) => {
       this.response = response;
       await this.draw(response);
       await this.drawAblation();
     }, this.picture);
-    return container;
+    return element("div", {}, this.ablationPanel, this.picture);
   }
 
-  /** Run a request and show its errors in `container`; errors of outdated requests are ignored. */
-  async runRequest(work, container) {
+  /** Request a view and draw it in `container`, which is returned at once; errors of outdated requests are ignored. */
+  showView(fields, draw, container = element("div", {})) {
     const turn = (this.turn = (this.turn ?? 0) + 1);
-    try {
-      await work();
-      if (turn === this.turn) this.shell.clearError();
-    } catch (error) {
-      if (turn === this.turn) this.shell.showError(error, container);
-    } finally {
-      container.classList.remove("busy");
-    }
+    const ifNewest = (act) => (argument) => turn === this.turn && act(argument);
+    container.classList.add("busy");
+    this.requestLook(fields).then((response) => draw(response, container))
+      .then(ifNewest(() => this.shell.clearError()), ifNewest((error) => this.shell.showError(error, container)))
+      .finally(() => container.classList.remove("busy"));
+    return container;
   }
 
   draw(response) {
@@ -143,7 +133,7 @@ class LookPage {
 
   overviewNote(result) {
     const numTokens = result.tokens.ids.length;
-    return element("p", { class: "note" }, `${numTokens.toLocaleString("en")} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows exactly below.`);
+    return element("p", { class: "note" }, `${formatCount(numTokens)} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows exactly below.`);
   }
 
   /** Select the head and cell of the URL; without them, the head that the server suggests. */
@@ -152,40 +142,41 @@ class LookPage {
     if (!this.headChosen && !this.isLong) [this.layer, this.head, this.headChosen] = [maps.mapRow, maps.mapColumn, true];
     maps.mapRow = this.isLong ? 0 : Math.min(this.layer, maps.numMapRows - 1);
     maps.mapColumn = Math.min(this.head, maps.numMapColumns - 1);
-    const { tile } = maps.data;
-    const row = this.query === null ? (tile === 1 ? maps.rows - 1 : maps.row) : Math.min(Math.floor(this.query / tile), maps.rows - 1);
-    maps.selectCell(row, this.key === null ? strongestKey(maps, row) : Math.min(Math.floor(this.key / tile), maps.columns - 1));
+    const { tileSize } = maps.data;
+    const row = this.query === null ? (tileSize === 1 ? maps.rows - 1 : maps.row) : Math.min(Math.floor(this.query / tileSize), maps.rows - 1);
+    maps.selectCell(row, this.key === null ? maps.strongestKey(row) : Math.min(Math.floor(this.key / tileSize), maps.columns - 1));
     maps.redraw();
   }
 
   onSelect({ mapRow, mapColumn, row, column }) {
-    const { tile } = this.maps.data;
+    const { tileSize } = this.maps.data;
     const previousQuery = this.query;
     this.layer = this.isLong ? this.layer : mapRow;
     this.head = mapColumn;
-    [this.query, this.key] = [row < 0 ? null : row * tile, column < 0 ? null : column * tile];
+    [this.query, this.key] = [row < 0 ? null : row * tileSize, column < 0 ? null : column * tileSize];
     this.shell.setState({ l: this.layer, h: this.head, q: this.query, k: this.key });
     this.drawAblation();
-    if (this.isLong && tile > 1 && previousQuery !== this.query) this.tabs.choose("attention", false);
+    if (this.isLong && tileSize > 1 && previousQuery !== this.query) this.tabs.choose("attention", false);
   }
 
   /** Show the ablated heads and their effect on the next token. */
   async drawAblation() {
     const { layer, head } = this;
     const isOff = this.ablatedHeads.some((ablated) => ablated.layer === layer && ablated.head === head);
-    const chips = this.ablatedHeads.map((ablated) => button(`layer ${ablated.layer}, head ${ablated.head} ×`, () => this.toggleHead(ablated.layer, ablated.head), { "aria-label": `Switch layer ${ablated.layer}, head ${ablated.head} on again` }));
+    const nameOf = (ablated) => `layer ${ablated.layer}, head ${ablated.head}`;
+    const chips = this.ablatedHeads.map((ablated) => button(`${nameOf(ablated)} ×`, () => this.toggleHead(ablated.layer, ablated.head), { "aria-label": `Switch ${nameOf(ablated)} on again` }));
     const effect = element("div", { role: "status" });
     this.ablationPanel.replaceChildren(
-      nextTokenLine(this.response?.result.next) ?? "",
-      element("div", { class: "row" },
-        button(isOff ? `Switch layer ${layer}, head ${head} on again` : `Switch layer ${layer}, head ${head} off`, () => this.toggleHead(layer, head), { "aria-pressed": String(isOff), class: "plain switch" }),
+      nextTokenLine(this.response?.result.next_tokens),
+      flexRow(
+        button(`Switch ${nameOf(this)} ${isOff ? "on again" : "off"}`, () => this.toggleHead(layer, head), { "aria-pressed": isOff }),
         chips.length > 0 && element("span", { class: "quiet" }, "off:"), chips,
         button("This row step by step", () => this.tabs.choose("steps")),
-        !this.isLong && button("Whole words", () => this.toggleWords(), { "aria-pressed": String(Boolean(this.state.w)), title: "Merge sub-word tokens into words" })),
+        !this.isLong && button("Whole words", () => this.toggleWords(), { "aria-pressed": Boolean(this.state.w), title: "Merge sub-word tokens into words" })),
       effect);
     if (!this.ablatedHeads.length) return;
     try {
-      const { result } = await this.shell.request("look", this.requestBody({ view: "effect", edit: ablations(this.ablatedHeads), layers: [layer], heads: [head] }));
+      const { result } = await this.requestLook({ view: "effect", layers: [layer], heads: [head], html: false });
       effect.replaceChildren(effectPanel(result));
     } catch (error) {
       this.shell.showError(error, effect);
@@ -208,36 +199,30 @@ class LookPage {
   }
 
   showSteps() {
-    const container = element("div", { class: "busy" });
-    const queryField = this.queryField();
-    this.runRequest(async () => {
-      const response = await this.shell.request("look", this.requestBody({ view: "work", layers: [this.layer], heads: [this.head], edit: ablations(this.ablatedHeads), html: true, ...queryField }));
+    const { query } = this.queryField();
+    return this.showView(this.stepsFields(), (response, container) => {
       const { target, tokens, caveat } = response.result;
-      const queryLabel = this.query !== null && element("span", {}, "query: ", element("bdi", {}, (target ?? tokens).pieces[queryField.query] ?? ""));
+      const queryLabel = this.query !== null && element("span", {}, "query: ", bdi((target ?? tokens).pieces[query] ?? ""));
       const showAllRows = () => {
         this.query = null;
         this.shell.setState({ q: null, k: null });
         this.tabs.choose("steps", false);
       };
-      const head = element("div", { class: "row" }, element("b", {}, `Layer ${this.layer}, head ${this.head}`), queryLabel, button("All rows", showAllRows, { disabled: this.query === null }), button("Back to the map", () => this.tabs.choose("attention")));
+      const head = flexRow(element("b", {}, `Layer ${this.layer}, head ${this.head}`), queryLabel, button("All rows", showAllRows, { disabled: this.query === null }), button("Back to the map", () => this.tabs.choose("attention")));
       container.replaceChildren(head, renderDocument(response), caveatLine(caveat));
-    }, container);
-    return container;
+    });
   }
 
   showHeads() {
-    const container = element("div", { class: "busy" });
-    this.runRequest(async () => {
-      const response = await this.shell.request("look", this.requestBody({ view: "rank", by: this.state.by ?? "sharpness", html: true }));
+    return this.showView(this.rankFields(), (response, container) => {
+      const show = (score) => container.replaceChildren(rankingPanel(response, score, (layer, head) => this.openHead(layer, head), onSort));
       const onSort = (score) => {
         this.state.by = score;
         this.shell.setState({ by: score });
         show(score);
       };
-      const show = (score) => container.replaceChildren(rankingPanel(response, score, (layer, head) => this.openHead(layer, head), onSort));
       show(this.state.by ?? "sharpness");
-    }, container);
-    return container;
+    });
   }
 
   openHead(layer, head) {
@@ -247,12 +232,7 @@ class LookPage {
   }
 
   showLens() {
-    const container = element("div", { class: "busy" });
-    this.runRequest(async () => {
-      const response = await this.shell.request("look", this.requestBody({ view: "lens", edit: ablations(this.ablatedHeads), html: true }));
-      container.replaceChildren(renderDocument(response));
-    }, container);
-    return container;
+    return this.showView({ view: "lens" }, (response, container) => container.replaceChildren(renderDocument(response)));
   }
 }
 
@@ -261,12 +241,4 @@ function mainMaps(rendered) {
   const figures = [...rendered.querySelectorAll("peasy-maps")];
   const heading = (maps) => maps.closest(".figure").previousElementSibling?.textContent ?? "";
   return figures.find((maps) => heading(maps).startsWith("Decoder: self")) ?? figures[0] ?? null;
-}
-
-/** The key with the largest weight in a row. */
-function strongestKey(maps, row) {
-  const weights = maps.data.tile === 1 ? maps.rowWeights(row) : null;
-  if (!weights) return Math.max(maps.column, 0);
-  const values = Array.from({ length: weights.count }, (_, key) => weights.at(key));
-  return values.reduce((best, value, key) => (value > values[best] || Number.isNaN(values[best]) ? key : best), 0);
 }

@@ -1,28 +1,23 @@
 // Page Models: list, architecture diagram, proof on the user's texts, API snippets, import.
 
 import { renderDocument } from "../document.js";
-import { button, element, field } from "../element.js";
+import { formatCount } from "/web/render/numbers.js";
+import { bdi, button, element, flexRow, quiet, table, wideField } from "../element.js";
 import { importForm } from "../models/import.js";
 import { snippets } from "../models/snippet.js";
 import { tabs } from "../tabs.js";
 
 export const page = { name: "models", title: "Models", letter: "o" };
 
-const PAGE_LINKS = { decoder: [["look", "Inspect attention"], ["generate", "Generate text"]], "encoder-decoder": [["look", "Inspect attention"]], encoder: [["meaning", "Map texts"], ["look", "Inspect attention"]], words: [["meaning", "Map words"]] };
+const PAGE_LINKS = { decoder: { look: "Inspect attention", generate: "Generate text" }, "encoder-decoder": { look: "Inspect attention" }, encoder: { meaning: "Map texts", look: "Inspect attention" }, words: { meaning: "Map words" } };
 
-export async function open(place, state, shell) {
-  const modelsPage = new ModelsPage(place, shell);
-  await modelsPage.start(state);
-  return () => {};
-}
-
-class ModelsPage {
+export class Page {
   constructor(place, shell) {
-    Object.assign(this, { shell });
+    this.shell = shell;
     this.list = element("div", { class: "list" });
     this.detail = element("section", { "aria-label": "Model" });
     this.importContainer = element("div", {});
-    place.append(element("h1", {}, "Models"), element("p", { class: "lead" }, "All models on this machine: built in, trained here, imported, or in the Hugging Face cache."), this.list, this.importContainer, this.detail);
+    place.append(...pageHeader("Models", "All models on this machine: built in, trained here, imported, or in the Hugging Face cache."), this.list, this.importContainer, this.detail);
     shell.setExports(() => (this.tab === "prove" && this.proofBody ? { command: "prove", body: this.proofBody } : { command: "models", body: this.name ? { name: this.name } : {} }));
     shell.setCopyItems(() => (this.card ? snippets(this.card).map(({ title, text }) => ({ label: title, text })) : []));
     shell.onStateChange((next) => this.show(next));
@@ -34,21 +29,19 @@ class ModelsPage {
   }
 
   async load() {
-    this.cards = (await this.shell.request("models", {})).result.models;
+    this.cards = (await this.shell.request("models")).result.models;
     this.drawList();
-    this.importContainer.replaceChildren(...importForm(this.shell, this.cards, async (name) => {
+    this.importContainer.replaceChildren(importForm(this.shell, this.cards, async (name) => {
       await this.load();
       this.choose(name);
     }));
   }
 
   drawList() {
-    if (!this.cards.length) return this.list.replaceChildren(element("p", { class: "quiet" }, "No models yet: train one, or run in a terminal: peasy import FOLDER."));
-    const head = ["name", "source", "kind", "parameters", "weights"].map((name) => element("th", { scope: "col" }, name));
-    const body = this.cards.map((card) => element("tr", { "aria-current": card.name === this.name ? "true" : null },
-      element("td", { class: "word" }, button(card.name, () => this.choose(card.name), { class: "text-button" })), element("td", { class: "word" }, card.where),
-      element("td", { class: "word" }, card.fault ? `not usable: ${card.fault}` : card.is), element("td", {}, card.fault ? "" : card.parameters.toLocaleString("en")), element("td", {}, card.fault ? "" : formatBytes(card.bytes))));
-    return this.list.replaceChildren(element("figure", { class: "table", tabindex: 0 }, element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body))));
+    if (!this.cards.length) return this.list.replaceChildren(quiet("No models yet: train one, or run in a terminal: peasy import FOLDER."));
+    const rows = this.cards.map(({ name, source, model_type, parameters, bytes, error }) => [
+      button(name, () => this.choose(name), { class: "text-button" }), source, ...(error ? [`not usable: ${error}`, "", ""] : [model_type, formatCount(parameters), formatBytes(bytes)])]);
+    return this.list.replaceChildren(table(null, ["name", "source", "kind", "parameters", "weights"], rows, this.cards.findIndex(({ name }) => name === this.name)));
   }
 
   choose(name) {
@@ -57,9 +50,9 @@ class ModelsPage {
   }
 
   async show(state) {
-    const card = this.cards.find(({ name }) => name === state.m) ?? this.cards.find(({ fault }) => !fault);
+    const card = this.cards.find(({ name }) => name === state.m) ?? this.cards.find(({ error }) => !error);
     if (!card) return this.detail.replaceChildren();
-    const same = this.card?.name === card.name && this.tabs;
+    const same = this.card?.name === card.name;
     [this.card, this.name, this.tab] = [card, card.name, state.tab ?? "figure"];
     this.drawList();
     if (same) return this.tabs.choose(this.tab, false);
@@ -72,19 +65,19 @@ class ModelsPage {
       this.tab = name;
       this.shell.setState({ tab: name === "figure" ? null : name });
     });
-    const links = (PAGE_LINKS[card.is] ?? []).map(([page, label]) => element("a", { class: "chip", href: `/${page}?m=${encodeURIComponent(card.name)}` }, label));
-    const about = [card.description, card.limits && `Limits: ${card.limits}`].filter(Boolean).map((sentence) => element("p", { class: "quiet" }, sentence));
-    this.detail.replaceChildren(element("h2", {}, element("bdi", {}, card.name)), ...about, element("div", { class: "row" }, links), this.tabs.element);
+    const links = Object.entries(PAGE_LINKS[card.model_type] ?? {}).map(([name, label]) => element("a", { class: "chip", href: `/${name}?m=${encodeURIComponent(card.name)}` }, label));
+    this.detail.replaceChildren(element("h2", {}, bdi(card.name)), flexRow(links), this.tabs.element);
     return this.tabs.choose(this.tab, false);
   }
 
   async showFigure() {
+    const container = element("div", { class: "figure-one" });
     try {
-      const rendered = renderDocument(await this.shell.request("models", { name: this.name, html: true }));
-      return element("div", { class: "figure-one" }, rendered);
+      container.append(renderDocument(await this.shell.request("models", { name: this.name, html: true })));
     } catch (error) {
-      return this.errorElement(error);
+      this.shell.showError(error, container);
     }
+    return container;
   }
 
   showProof() {
@@ -94,7 +87,7 @@ class ModelsPage {
       const prompts = input.value.split("\n").map((line) => line.trim()).filter(Boolean).slice(0, 8);
       this.proofBody = { model: this.name, ...(prompts.length ? { prompts } : {}) };
       start.disabled = true;
-      container.replaceChildren(element("p", { class: "quiet" }, "Comparing execution paths …"));
+      container.replaceChildren(quiet("Comparing execution paths …"));
       try {
         const response = await this.shell.request("prove", { ...this.proofBody, html: true });
         const { passed, verdict } = response.result;
@@ -105,20 +98,12 @@ class ModelsPage {
         start.disabled = false;
       }
     }, { class: "plain main" });
-    const inputField = field("texts for the proof", input);
-    inputField.classList.add("wide");
-    return element("div", {}, element("p", { class: "lead" }, "The same numbers on different execution paths: with and without KV cache, alone and in a batch, fused kernel and formula. Each equality with its measured difference."), inputField, element("div", { class: "row" }, start), container);
+    return element("div", {}, element("p", { class: "lead" }, "The same numbers on different execution paths: with and without KV cache, alone and in a batch, fused kernel and formula. Each equality with its measured difference."), wideField("texts for the proof", input), flexRow(start), container);
   }
 
   showSnippets() {
     return element("div", {}, element("p", { class: "lead" }, "While the studio is open, this address serves an OpenAI-compatible API; peasy serve does the same without the studio."),
       snippets(this.card).map(({ title, text }) => element("div", { class: "snippet" }, element("h3", {}, title), button("Copy", () => this.shell.copyText(text, title), { "aria-label": `Copy ${title}` }), element("pre", { tabindex: 0 }, text))));
-  }
-
-  errorElement(error) {
-    const container = element("div", {});
-    this.shell.showError(error, container);
-    return container;
   }
 }
 

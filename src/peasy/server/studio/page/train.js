@@ -1,33 +1,27 @@
 // Page Train: start, follow, stop and resume runs, and compare kinds of models.
 
-import { button, element } from "../element.js";
+import { button, element, quiet, table } from "../element.js";
 import { TrainForm } from "../train/form.js";
 import { JobPanel } from "../train/jobpanel.js";
 import { RunView } from "../train/run.js";
 
 export const page = { name: "train", title: "Train", letter: "r" };
 
-export async function open(place, state, shell) {
-  const trainPage = new TrainPage(place, shell);
-  await trainPage.start(state);
-  return () => trainPage.close();
-}
-
-class TrainPage {
+export class Page {
   constructor(place, shell) {
     Object.assign(this, { shell, runs: [] });
     this.jobPanel = new JobPanel(shell, ["train", "compare"], (job) => this.onJobUpdate(job));
     this.form = new TrainForm(shell, (command, body) => this.startJob(command, body));
     this.list = element("div", { class: "list" });
     this.runView = new RunView(shell, { onResume: (body) => this.startJob("train", body) });
-    place.append(element("h1", {}, "Train"), element("p", { class: "lead" }, "Train a model on text on this machine, in minutes. Follow its loss, its samples and its attention. Stopping saves the run, and every run can be resumed."),
+    place.append(...pageHeader("Train", "Train a model on text on this machine, in minutes. Follow its loss, its samples and its attention. Stopping saves the run, and every run can be resumed."),
       this.form.element, this.jobPanel.element, element("h2", {}, "Runs"), this.list, this.runView.element);
     shell.setExports(() => ({ command: "runs", body: this.runView.names.length ? { name: this.runView.names[0] } : {} }));
-    shell.setCopyItems(() => (this.jobPanel.job ? [{ label: "Command line", text: this.jobPanel.job.command }] : []));
-    shell.keys.addPageKeys([
-      { key: " ", label: "Play or pause attention during training", run: () => this.runView.film.play() },
-      { key: "ArrowLeft", label: "Previous checkpoint", run: () => this.runView.film.moveFrame(-1) },
-      { key: "ArrowRight", label: "Next checkpoint", run: () => this.runView.film.moveFrame(1) },
+    shell.setCopyItems(() => (this.jobPanel.job ? [{ label: "Command line", text: this.jobPanel.job.command_line }] : []));
+    shell.keys.add([
+      { key: " ", label: "Play or pause attention during training", run: () => this.runView.history.play() },
+      { key: "ArrowLeft", label: "Previous checkpoint", run: () => this.runView.history.moveFrame(-1) },
+      { key: "ArrowRight", label: "Next checkpoint", run: () => this.runView.history.moveFrame(1) },
     ]);
     shell.onStateChange((next) => this.show(next));
   }
@@ -40,7 +34,7 @@ class TrainPage {
   }
 
   async loadRuns() {
-    this.runs = (await this.shell.request("runs", {})).result.runs;
+    this.runs = (await this.shell.request("runs")).result.runs;
     this.drawList();
   }
 
@@ -51,7 +45,7 @@ class TrainPage {
 
   /** Show these runs; samples and attention are those of the first. */
   chooseRuns(names) {
-    this.shell.setState({ run: names[0] ?? null, with: names.slice(1).join(",") || null, step: null, place: null }, { push: true });
+    this.shell.setState({ run: names[0], with: names.slice(1).join(","), step: null, place: null }, { push: true });
     return this.show(this.shell.state);
   }
 
@@ -72,18 +66,15 @@ class TrainPage {
   }
 
   drawList() {
-    if (!this.runs.length) return this.list.replaceChildren(element("p", { class: "quiet" }, "No runs yet: start one above."));
-    const shown = new Set(this.names ?? []);
-    const body = this.runs.map((run) => {
-      const box = element("input", { type: "checkbox", checked: shown.has(run.name), "aria-label": `Show ${run.name} beside the others` });
-      box.addEventListener("change", () => this.chooseRuns(box.checked ? [...(this.names ?? []), run.name] : this.names.filter((name) => name !== run.name)));
-      return element("tr", { "aria-current": this.names?.[0] === run.name ? "true" : null },
-        element("td", {}, box), element("td", { class: "word" }, button(run.name, () => this.chooseRuns([run.name]), { class: "text-button" })),
-        [`${run.kind} ${run.preset}`, run.data.split("/").at(-1), run.state].map((cell) => element("td", { class: "word" }, element("bdi", {}, cell))),
-        element("td", {}, run.valid === null ? "" : run.valid.toFixed(4)));
+    if (!this.runs.length) return this.list.replaceChildren(quiet("No runs yet: start one above."));
+    const names = this.names ?? [];
+    const rows = this.runs.map(({ name, kind, preset, data, state, validation_loss: loss }) => {
+      const box = element("input", { type: "checkbox", checked: names.includes(name), "aria-label": `Show ${name} beside the others` });
+      box.addEventListener("change", () => this.chooseRuns(box.checked ? [...names, name] : names.filter((other) => other !== name)));
+      return [box, button(name, () => this.chooseRuns([name]), { class: "text-button" }), `${kind} ${preset}`, data.split("/").at(-1), state, loss?.toFixed(4) ?? ""];
     });
-    const head = ["", "name", "kind", "data", "state", "validation loss"].map((name) => (name ? element("th", { scope: "col" }, name) : element("td", {}, element("span", { class: "unseen" }, "shown"))));
-    return this.list.replaceChildren(element("figure", { class: "table", tabindex: 0 }, element("table", {}, element("thead", {}, element("tr", {}, head)), element("tbody", {}, body))));
+    const columns = [element("span", { class: "unseen" }, "shown"), "name", "kind", "data", "state", "validation loss"];
+    return this.list.replaceChildren(table(null, columns, rows, this.runs.findIndex(({ name }) => name === names[0])));
   }
 
   close() {

@@ -1,6 +1,8 @@
 // Page Work: attention computed by hand, step by step, with the library's examples or the user's own numbers.
 
-import { button, element, field, select } from "../element.js";
+import { clamp } from "/web/render/numbers.js";
+import { button, card, element, field, fieldRow, quiet, select } from "../element.js";
+import { latestOnly } from "../latest.js";
 import { MatrixTable, readNumber } from "../matrix.js";
 import { latex, markdown, csv, numpy } from "../work/copy.js";
 import { baseName, equationOf, headsOf, sectionsOf, usedCells } from "../work/equation.js";
@@ -14,15 +16,9 @@ export const page = { name: "work", title: "Work", letter: "w", text: "Any sente
 const DEFAULT_EXAMPLE = "i-love-ai";
 const STEP_TIME = 1800; // milliseconds per step while playing
 
-export async function open(place, state, shell) {
-  const workPage = new WorkPage(place, shell);
-  await workPage.start(state);
-  return () => workPage.close();
-}
-
-class WorkPage {
+export class Page {
   constructor(place, shell) {
-    [this.place, this.shell] = [place, shell];
+    this.shell = shell;
     this.header = element("header", {});
     this.options = element("div", { class: "options" });
     this.stepBar = element("nav", { class: "step-bar", "aria-label": "Steps" });
@@ -30,6 +26,7 @@ class WorkPage {
     this.arithmetic = element("section", { class: "card sum-card", "aria-label": "Arithmetic", role: "status" });
     this.extras = element("div", { class: "more" });
     place.append(this.header, this.options, this.stepBar, this.board, this.arithmetic, this.extras);
+    this.runLatest = latestOnly(shell, this.board);
     shell.onStateChange((newState) => this.start(newState));
   }
 
@@ -42,11 +39,9 @@ class WorkPage {
     if (this.keysEnabled) return;
     this.keysEnabled = true;
     const { shell } = this;
-    shell.keys.addPageKeys([
-      { key: "ArrowLeft", label: "Previous step", run: () => this.moveStep(-1) },
-      { key: "ArrowRight", label: "Next step", run: () => this.moveStep(1) },
-      { key: "[", label: "Previous step", run: () => this.moveStep(-1) },
-      { key: "]", label: "Next step", run: () => this.moveStep(1) },
+    shell.keys.add([
+      ...["ArrowLeft", "["].map((key) => ({ key, label: "Previous step", run: () => this.moveStep(-1) })),
+      ...["ArrowRight", "]"].map((key) => ({ key, label: "Next step", run: () => this.moveStep(1) })),
       { key: ",", label: "Previous head", run: () => this.moveHead(-1) },
       { key: ".", label: "Next head", run: () => this.moveHead(1) },
       { key: " ", label: "Play the steps, or stop", run: () => this.togglePlay() },
@@ -60,7 +55,7 @@ class WorkPage {
     this.ownExample = state.d ? fromUrlText(state.d) : null;
     this.sectionNumber = Number(state.s) || 0;
     this.chosenHead = Number(state.h) || 0;
-    this.library ??= (await this.shell.request("examples", {})).result.examples;
+    this.library ??= (await this.shell.request("examples")).result.examples;
     await this.load();
   }
 
@@ -70,29 +65,21 @@ class WorkPage {
   }
 
   requestBody() {
-    return { what: this.exampleField(), decimals: this.decimals() };
+    return { source: this.exampleField(), decimals: this.decimals() };
   }
 
   decimals() {
-    return Math.min(Math.max(Number(this.state.n ?? 4) || 0, 0), 8);
+    return clamp(Number(this.state.n ?? 4) || 0, 0, 8);
   }
 
-  async load() {
-    const turn = (this.turn = (this.turn ?? 0) + 1);
-    this.board.classList.add("busy");
-    try {
-      const response = await this.shell.request("explain", { ...this.requestBody(), html: true });
-      if (turn !== this.turn) return;
+  load() {
+    return this.runLatest(() => this.shell.request("explain", { ...this.requestBody(), html: true }), ({ result, html }) => {
       this.shell.clearError();
-      this.result = response.result;
-      this.example = this.ownExample ? { ...response.result.example, ...this.ownExample } : response.result.example;
-      this.formulas = formulasOf(response.html);
+      this.result = result;
+      this.example = { ...result.example, ...this.ownExample };
+      this.formulas = formulasOf(html);
       this.draw();
-    } catch (error) {
-      if (turn === this.turn) this.shell.showError(error);
-    } finally {
-      if (turn === this.turn) this.board.classList.remove("busy");
-    }
+    });
   }
 
   draw() {
@@ -115,7 +102,7 @@ class WorkPage {
     const current = this.ownExample ? "" : this.state.t ? "sentence" : this.state.x || DEFAULT_EXAMPLE;
     const extra = [...(this.ownExample ? [["", "own numbers"]] : []), ...(this.state.t && !this.ownExample ? [["sentence", "the sentence above"]] : [])];
     const exampleSelect = select([...extra, ...named], current, (name) => this.chooseExample(name));
-    const headField = heads.length > 0 && field("head", select(heads.map((head) => [String(head), `head ${head}`]), String(this.shownHead), (head) => this.chooseHead(Number(head))));
+    const headField = heads.length > 0 && field("head", select(heads.map((head) => [head, `head ${head}`]), this.shownHead, (head) => this.chooseHead(Number(head))));
     const setDecimals = (n) => {
       this.state = { ...this.state, n };
       this.shell.setState({ n: n === "4" ? null : n });
@@ -125,12 +112,12 @@ class WorkPage {
     this.header.replaceChildren(
       element("h1", {}, title || "Work"),
       description ? element("p", {}, `${description}.`) : "",
-      note ? element("p", { class: "quiet" }, note) : "",
-      source ? element("p", { class: "quiet" }, `From: ${source}`) : "",
-      element("div", { class: "row end" }, field("example", exampleSelect), headField,
-        field("decimals", select(["0", "1", "2", "3", "4", "6", "8"], String(this.decimals()), setDecimals)),
+      note ? quiet(note) : "",
+      source ? quiet(`From: ${source}`) : "",
+      fieldRow(field("example", exampleSelect), headField,
+        field("decimals", select([0, 1, 2, 3, 4, 6, 8], this.decimals(), setDecimals)),
         button("Own numbers", () => this.changeExample(this.ownExample ?? (this.example.x ? this.example : BLANK_EXAMPLE)), { title: "Change any number; paste from a spreadsheet" }),
-        button("Quiz", () => this.toggleQuiz(), { "aria-pressed": String(Boolean(this.state.quiz)) })));
+        button("Quiz", () => this.toggleQuiz(), { "aria-pressed": Boolean(this.state.quiz) })));
   }
 
   chooseExample(name) {
@@ -151,7 +138,7 @@ class WorkPage {
   }
 
   drawStepBar() {
-    const steps = this.sections.map(({ number, title, label }) => element("li", {}, element("button", { type: "button", class: "plain", "aria-current": number === this.sectionNumber ? "step" : null, "aria-label": `Step ${number}: ${label}`, onclick: () => this.showSection(number) }, element("b", {}, `${number} `), title)));
+    const steps = this.sections.map(({ number, title, label }) => element("li", {}, button([element("b", {}, `${number} `), title], () => this.showSection(number), { "aria-current": number === this.sectionNumber ? "step" : null, "aria-label": `Step ${number}: ${label}` })));
     const index = this.sectionIndex();
     this.stepBar.replaceChildren(
       button("◀", () => this.moveStep(-1), { "aria-label": "Previous step", disabled: index === 0 }),
@@ -211,7 +198,7 @@ class WorkPage {
   /** Draw the equations of this step: operands, operators, result; all numbers are the server's. */
   drawBoard() {
     const isQuiz = Boolean(this.state.quiz);
-    this.arithmetic.replaceChildren(element("p", { class: "quiet" }, isQuiz ? "In a quiz, the arithmetic comes with the marks." : "Click a number, or use the arrow keys, to see how it is calculated."));
+    this.arithmetic.replaceChildren(quiet(isQuiz ? "In a quiz, the arithmetic comes with the marks." : "Click a number, or use the arrow keys, to see how it is calculated."));
     this.matrices = new Map();
     this.board.replaceChildren(...this.section().steps.map((step) => this.drawEquation(step, isQuiz)));
     const [stepName, row, column] = (this.state.c ?? "").split(",");
@@ -233,8 +220,7 @@ class WorkPage {
     const editedField = fieldOf(baseName(step.name), this.example);
     const spec = { ...this.matrixSpec(step), math: this.formulas.get(step.name)?.cloneNode(true), caption: step.description };
     if (isQuiz && !editedField && step.values.length * step.columns.length <= 400) {
-      const quiz = quizPanel(step, spec, this.example, this.shell, () => this.drawBoard());
-      return element("div", { class: "equation" }, parts, quiz.element);
+      return element("div", { class: "equation" }, parts, quizPanel(step, spec, this.example, this.shell, () => this.drawBoard()));
     }
     const matrix = new MatrixTable(editedField ? spec : { ...spec, onSelect: (row, column) => this.explainCell(step, operands, row, column, true) });
     matrix.operands = operands;
@@ -243,12 +229,11 @@ class WorkPage {
   }
 
   matrixSpec(step, transposed = false) {
-    const table = transposed
-      ? { rows: step.columns, columns: step.rows, values: step.columns.map((_, column) => step.values.map((values) => values[column])), rowAxis: step.column_axis, columnAxis: step.row_axis }
-      : { rows: step.rows, columns: step.columns, values: step.values, rowAxis: step.row_axis, columnAxis: step.column_axis };
-    const editedField = transposed ? null : fieldOf(baseName(step.name), this.example);
-    const name = transposed ? `${step.name}ᵀ` : step.name;
-    return { name, step, ...table, decimals: this.decimals(), shaded: baseName(step.name) === "weights", edit: editedField && this.editHandlers(editedField) };
+    const { name, rows, columns, values, row_axis: rowAxis, column_axis: columnAxis } = step;
+    const common = { step, decimals: this.decimals(), shaded: baseName(name) === "weights" };
+    if (transposed) return { ...common, name: `${name}ᵀ`, rows: columns, columns: rows, values: columns.map((_, column) => values.map((line) => line[column])), rowAxis: columnAxis, columnAxis: rowAxis };
+    const editedField = fieldOf(baseName(name), this.example);
+    return { ...common, name, rows, columns, values, rowAxis, columnAxis, edit: editedField && this.editHandlers(editedField) };
   }
 
   editHandlers(editedField) {
@@ -310,13 +295,13 @@ class WorkPage {
       this.normalisedMatrix(normalise, name).then((matrix) => container.replaceChildren(matrix), (error) => this.shell.showError(error, container));
       return container;
     });
-    return element("section", { class: "card", "aria-label": "Softmax or division by the sum" }, element("h2", {}, "Softmax or division by the sum?"),
-      element("p", { class: "quiet" }, "Both make each row add up to 1. With division by the sum, a negative score gives a negative weight, a row that sums to 0 has no weights at all, and a large score stands out less."),
+    return card("Softmax or division by the sum", element("h2", {}, "Softmax or division by the sum?"),
+      quiet("Both make each row add up to 1. With division by the sum, a negative score gives a negative weight, a row that sums to 0 has no weights at all, and a large score stands out less."),
       element("div", { class: "equation" }, sides));
   }
 
   async normalisedMatrix(normalise, name) {
-    const { result } = await this.shell.request("explain", { what: { ...compact(this.example), normalise }, decimals: this.decimals() });
+    const { result } = await this.shell.request("explain", { source: { ...compact(this.example), normalise }, decimals: this.decimals() });
     const weights = result.steps.find((step) => step.name === (this.shownHead ? `head-${this.shownHead}.weights` : "weights"));
     const outOfRange = weights.values.flat().some((value) => value < 0 || value > 1);
     const caption = outOfRange ? "Some weights are below 0 or above 1." : "Every weight is between 0 and 1.";
@@ -325,13 +310,9 @@ class WorkPage {
 
   copyItems() {
     const step = this.section().steps.at(-1);
-    return [
-      { label: `LaTeX (${step.name})`, text: latex(step, this.decimals()) },
-      { label: `Markdown (${step.name})`, text: markdown(step, this.decimals()) },
-      { label: `CSV (${step.name})`, text: csv(step, this.decimals()) },
-      { label: `NumPy (${step.name})`, text: numpy([step]) },
-      { label: "NumPy (all steps)", text: () => numpy(this.result.steps) },
-    ];
+    const writers = { LaTeX: latex, Markdown: markdown, CSV: csv, NumPy: () => numpy([step]) };
+    const items = Object.entries(writers).map(([name, write]) => ({ label: `${name} (${step.name})`, text: write(step, this.decimals()) }));
+    return [...items, { label: "NumPy (all steps)", text: () => numpy(this.result.steps) }];
   }
 }
 

@@ -1,6 +1,7 @@
 // Form of a new run: kind of model, data, size, budget.
 
-import { element, field, radioGroup, select } from "../element.js";
+import { ApiError } from "../api.js";
+import { details, element, field, fieldRow, flexRow, radioGroup, select, wideField } from "../element.js";
 
 const KINDS = [
   ["gpt", "gpt: decoder-only Transformer"], ["rnn", "rnn: recurrent network"], ["cnn", "cnn: convolutions over the last words"], ["ngram", "ngram: counts of word sequences"],
@@ -34,13 +35,11 @@ export class TrainForm {
     this.kindsField = element("fieldset", { class: "checks", hidden: true }, element("legend", {}, "kinds"), this.kindBoxes.map((box) => element("label", {}, box, box.value)));
     this.fileField = field("your text", this.file, ".txt; .tsv with two columns for translators");
     this.fileField.hidden = true;
-    const sentenceField = field("sentence whose attention is recorded at every checkpoint", this.sentence);
-    sentenceField.classList.add("wide");
     this.element = element("form", { class: "card", "aria-label": "New run", novalidate: true },
-      element("div", { class: "row" }, this.mode),
-      element("div", { class: "row end" }, this.kindField, this.kindsField, field("data", this.data), this.fileField, field("size", this.size), field("minutes", this.minutes), field("steps", this.steps), field("seed", this.seed), field("name", this.name)),
-      element("details", { class: "more" }, element("summary", {}, "More"), sentenceField),
-      element("div", { class: "row" }, this.submitButton, (this.note = element("span", { class: "quiet", role: "status" }))));
+      flexRow(this.mode),
+      fieldRow(this.kindField, this.kindsField, field("data", this.data), this.fileField, field("size", this.size), field("minutes", this.minutes), field("steps", this.steps), field("seed", this.seed), field("name", this.name)),
+      details("More", wideField("sentence whose attention is recorded at every checkpoint", this.sentence)),
+      flexRow(this.submitButton, (this.note = element("span", { class: "quiet", role: "status" }))));
     this.element.addEventListener("submit", (event) => {
       event.preventDefault();
       this.submit();
@@ -49,7 +48,7 @@ export class TrainForm {
 
   /** Load the data sets from the server and the choices from the URL. */
   async load(state) {
-    const { corpora } = (await this.shell.request("data", {})).result;
+    const { corpora } = (await this.shell.request("data")).result;
     this.data.replaceChildren(...corpora.map(({ name, description }) => element("option", { value: name }, `${name}: ${description}`)), element("option", { value: "" }, "your own text …"));
     this.kind.value = KINDS.some(([kind]) => kind === state.kind) ? state.kind : "gpt";
     this.data.value = corpora.some(({ name }) => name === state.data) ? state.data : PAIRED_KINDS.includes(this.kind.value) ? "locales" : "stories";
@@ -82,7 +81,7 @@ export class TrainForm {
       const body = { ...(await this.dataFields()), preset: this.size.value, seed: Number(this.seed.value) || 0, ...this.budgetFields() };
       if (this.name.value.trim()) body.run = this.name.value.trim();
       if (this.several) return this.onSubmit("compare", { ...body, kinds: this.kindBoxes.filter((box) => box.checked).map((box) => box.value) });
-      if (this.sentence.value.trim()) body.sentence = this.sentence.value.trim();
+      if (this.sentence.value.trim()) body.tracked_sentence = this.sentence.value.trim();
       return this.onSubmit("train", { ...body, kind: this.kind.value });
     } catch (error) {
       return this.shell.showError(error);
@@ -98,18 +97,17 @@ export class TrainForm {
   async dataFields() {
     if (this.data.value) return { data: this.data.value };
     const [file] = this.file.files;
-    if (!file) throw Object.assign(new Error("No text was chosen."), { hint: "Choose a file, or one of the built-in data sets." });
+    if (!file) throw new ApiError("No text was chosen.", "Choose a file, or one of the built-in data sets.");
     const text = await file.text();
-    let upload = null;
-    for (let start = 0; start < Math.max(text.length, 1); ) {
-      const end = chunkEnd(text, start + UPLOAD_CHUNK);
-      const chunk = { name: file.name, text: text.slice(start, end), ...(upload ? { upload } : {}) };
-      upload = (await this.shell.request("upload", chunk)).result.upload;
+    let [upload_id, end] = [undefined, 0];
+    do {
+      const start = end;
+      end = chunkEnd(text, start + UPLOAD_CHUNK);
+      const chunk = { name: file.name, text: text.slice(start, end), upload_id };
+      ({ upload_id } = (await this.shell.request("upload", chunk)).result);
       this.note.textContent = `Uploaded ${Math.round((100 * end) / text.length)} %.`;
-      start = end;
-      if (end >= text.length) break;
-    }
-    return { upload };
+    } while (end < text.length);
+    return { upload_id };
   }
 }
 

@@ -1,6 +1,8 @@
 // Panel of the server's background job: progress, stop button, errors; found again after a reload.
 
-import { button, element } from "../element.js";
+import { formatCount } from "/web/render/numbers.js";
+import { ApiError } from "../api.js";
+import { button, element, flexRow } from "../element.js";
 
 const POLL_INTERVAL = 600; // milliseconds
 const STATE_TEXTS = { running: "is running", stopping: "is being saved", done: "is done", stopped: "was stopped and saved", failed: "failed" };
@@ -8,15 +10,14 @@ const STATE_TEXTS = { running: "is running", stopping: "is being saved", done: "
 export class JobPanel {
   /** `onUpdate(job)` is called at every update and once at the end; jobs of other `commands` are shown only while running. */
   constructor(shell, commands, onUpdate) {
-    Object.assign(this, { shell, commands, onUpdate });
-    this.job = null;
+    Object.assign(this, { shell, commands, onUpdate, job: null });
     this.stateLine = element("p", {});
     this.progressText = element("p", { class: "quiet" });
     this.progressBar = element("i", {});
-    this.progress = element("div", { class: "progress", "aria-hidden": "true" }, this.progressBar);
+    this.progress = element("div", { class: "progress", "aria-hidden": true }, this.progressBar);
     this.stopButton = button("Stop and save", () => this.stop());
     this.errorContainer = element("div", {});
-    this.element = element("section", { class: "card live", "aria-label": "Job", hidden: true }, this.stateLine, this.progress, this.progressText, this.errorContainer, element("div", { class: "row" }, this.stopButton));
+    this.element = element("section", { class: "card live", "aria-label": "Job", hidden: true }, this.stateLine, this.progress, this.progressText, this.errorContainer, flexRow(this.stopButton));
   }
 
   get running() {
@@ -26,7 +27,7 @@ export class JobPanel {
   async start(command, body) {
     try {
       this.shell.clearError();
-      this.show((await this.shell.request(command, body)).result.job);
+      await this.fetchJob(command, body);
       this.poll();
       return true;
     } catch (error) {
@@ -38,18 +39,22 @@ export class JobPanel {
 
   /** Show a job that is already running, or the last one. */
   async load() {
-    const { job } = (await this.shell.request("job", {})).result;
-    if (!job) return null;
-    this.show(job);
+    await this.fetchJob("job");
     if (this.running) this.poll();
-    return job;
+    return this.job;
+  }
+
+  /** Send a command that returns the job, and show it if there is one. */
+  async fetchJob(command, body) {
+    const { job } = (await this.shell.request(command, body)).result;
+    if (job) this.show(job);
   }
 
   poll() {
     clearTimeout(this.timer);
     this.timer = setTimeout(async () => {
       try {
-        this.show((await this.shell.request("job", {})).result.job);
+        await this.fetchJob("job");
       } catch (error) {
         if (error.name === "AbortError") return;
         this.shell.showError(error);
@@ -58,34 +63,31 @@ export class JobPanel {
     }, POLL_INTERVAL);
   }
 
-  async stop() {
-    try {
-      this.show((await this.shell.request("job/stop", {})).result.job);
-    } catch (error) {
-      this.shell.showError(error);
-    }
+  stop() {
+    return this.fetchJob("job/stop").catch((error) => this.shell.showError(error));
   }
 
   show(job) {
     const previous = this.job;
     this.job = job;
-    this.element.hidden = !this.running && !this.commands.includes(job.verb);
-    this.stateLine.textContent = `${job.about} ${STATE_TEXTS[job.state]}${this.running ? ` (${formatDuration(job.seconds)})` : ""}.`;
+    this.element.hidden = !this.running && !this.commands.includes(job.command);
+    this.stateLine.textContent = `${job.description} ${STATE_TEXTS[job.state]}${this.running ? ` (${formatDuration(job.seconds)})` : ""}.`;
     this.showProgress(job);
     this.stopButton.hidden = !this.running;
     this.stopButton.textContent = job.state === "stopping" ? "Terminate now" : "Stop and save";
-    if (job.state === "failed") this.shell.showError(Object.assign(new Error(job.error?.message ?? "The job failed."), { hint: job.error?.hint ?? "" }), this.errorContainer);
+    if (job.state === "failed") this.shell.showError(new ApiError(job.error?.message ?? "The job failed.", job.error?.hint ?? ""), this.errorContainer);
     else this.errorContainer.replaceChildren();
     if (previous?.id !== job.id || previous.state !== job.state) this.shell.announce(this.stateLine.textContent);
     if (previous === null || previous.state !== job.state || this.running) this.onUpdate(job);
   }
 
-  showProgress({ last, said, verb }) {
-    const fraction = last && last.elapsed + last.left > 0 ? last.elapsed / (last.elapsed + last.left) : null;
+  showProgress({ last_step: last, log, command }) {
+    const total = last ? last.elapsed_seconds + last.eta_seconds : 0;
+    const fraction = total > 0 ? last.elapsed_seconds / total : null;
     this.progress.hidden = fraction === null || !this.running;
     if (fraction !== null) this.progressBar.style.width = `${100 * fraction}%`;
-    const stepText = last && `step ${last.step.toLocaleString("en")} · loss ${last.loss.toFixed(4)} · ${Math.round(last.rate).toLocaleString("en")} tokens/s · ${formatDuration(last.left)} left`;
-    const text = stepText ?? said.at(-1) ?? (verb === "experiment" ? "" : "The data are being tokenized.");
+    const stepText = last && `step ${formatCount(last.step)} · loss ${last.loss.toFixed(4)} · ${formatCount(Math.round(last.tokens_per_second))} tokens/s · ${formatDuration(last.eta_seconds)} left`;
+    const text = stepText ?? log.at(-1) ?? (command === "experiment" ? "" : "The data are being tokenized.");
     this.progressText.textContent = this.running ? text : "";
   }
 

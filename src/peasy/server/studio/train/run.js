@@ -1,8 +1,9 @@
 // Details of one run with the loss curves of others beside it: losses, samples, attention at every checkpoint.
 
+import { formatCount } from "/web/render/numbers.js";
+import { bdi, button, element, field, fieldRow, quiet, table } from "../element.js";
 import { LineChart } from "../linechart.js";
-import { button, element, field, table } from "../element.js";
-import { AttentionFilm } from "./film.js";
+import { AttentionHistory } from "./history.js";
 import { formatDuration } from "./jobpanel.js";
 
 const POLL_INTERVAL = 700; // milliseconds between two requests for the metrics of a live run
@@ -16,9 +17,9 @@ export class RunView {
     this.lossChart = new LineChart({ title: "Loss", xAxis: "step", yAxis: "loss" });
     this.comparison = element("div", {});
     this.samples = element("div", {});
-    this.film = new AttentionFilm(shell);
+    this.history = new AttentionHistory(shell);
     this.element = element("section", { "aria-label": "Run", hidden: true }, this.title, this.facts, this.resumeForm,
-      element("div", { class: "sides" }, element("div", { class: "card" }, this.lossChart.element, this.comparison), element("div", { class: "card" }, element("h3", {}, "Samples"), this.samples)), this.film.element);
+      element("div", { class: "sides" }, element("div", { class: "card" }, this.lossChart.element, this.comparison), element("div", { class: "card" }, element("h3", {}, "Samples"), this.samples)), this.history.element);
   }
 
   async show(names, state, job) {
@@ -28,9 +29,9 @@ export class RunView {
     this.names = names;
     this.element.hidden = !names.length;
     if (!names.length) return;
-    if (runChanged) this.film.clear();
+    if (runChanged) this.history.clear();
     await this.loadMetrics();
-    await this.film.show(names[0], state);
+    await this.history.show(names[0], state);
     this.follow(job);
   }
 
@@ -59,7 +60,7 @@ export class RunView {
       const numCheckpoints = this.countCheckpoints();
       try {
         await this.loadMetrics();
-        if (this.countCheckpoints() !== numCheckpoints) await this.film.update();
+        if (this.countCheckpoints() !== numCheckpoints) await this.history.update();
       } catch (error) {
         if (error.name === "AbortError") return;
       }
@@ -71,9 +72,9 @@ export class RunView {
   async finish(job) {
     this.job = null;
     await this.loadMetrics().catch(() => {});
-    await this.film.update();
+    await this.history.update();
     const { result } = job;
-    const isShown = job.verb === "compare" && result && result.contenders.every(({ run }) => this.names.includes(run));
+    const isShown = job.command === "compare" && result?.models.every(({ run }) => this.names.includes(run));
     this.comparison.replaceChildren(...(isShown ? [this.comparisonTable(result)] : []));
   }
 
@@ -81,10 +82,10 @@ export class RunView {
     return this.metrics.get(this.names[0])?.events.filter(({ event }) => event === "saved" || event === "finished").length ?? 0;
   }
 
-  comparisonTable({ contenders, measure, budget, notes }) {
-    const measures = [...new Set(contenders.flatMap((contender) => Object.keys(contender.measures)))];
-    const rows = contenders.map((contender) => [contender.kind, contender.parameters.toLocaleString("en"), formatDuration(contender.seconds), ...measures.map((name) => contender.measures[name]?.toFixed(4) ?? "")]);
-    return element("div", {}, table(`${budget}; the best on ${measure} first`, ["kind", "parameters", "time", ...measures], rows), notes.map((note) => element("p", { class: "quiet" }, note)));
+  comparisonTable({ models, measure, budget, notes }) {
+    const names = [...new Set(models.flatMap(({ measures }) => Object.keys(measures)))];
+    const rows = models.map(({ kind, parameters, seconds, measures }) => [kind, formatCount(parameters), formatDuration(seconds), ...names.map((name) => measures[name]?.toFixed(4) ?? "")]);
+    return element("div", {}, table(`${budget}; the best on ${measure} first`, ["kind", "parameters", "time", ...names], rows), notes.map((note) => quiet(note)));
   }
 
   draw() {
@@ -94,7 +95,7 @@ export class RunView {
     const lines = [{ name: `${first}, training`, points: losses(main.events, "step") }];
     for (const name of this.names) lines.push({ name: `${name}, validation`, points: losses(this.metrics.get(name).events, "validated") });
     this.lossChart.show(lines);
-    this.title.replaceChildren(element("bdi", {}, first));
+    this.title.replaceChildren(bdi(first));
     this.facts.textContent = this.summarize(main);
     this.drawResumeForm(first, main);
     this.drawSamples(main.samples);
@@ -103,8 +104,8 @@ export class RunView {
   summarize({ events, live }) {
     const findLast = (kind) => events.findLast(({ event }) => event === kind);
     const [started, step, validated, finished] = ["started", "step", "validated", "finished"].map(findLast);
-    const facts = [started && `${started.parameters.toLocaleString("en")} parameters, seed ${started.seed}`, step && `step ${step.step.toLocaleString("en")}, loss ${step.loss.toFixed(4)}`,
-      validated && `validation loss ${validated.loss.toFixed(4)}`, step && `${formatDuration(step.elapsed)}, ${step.tokens.toLocaleString("en")} tokens`, finished ? "finished" : live ? "training" : "stopped"];
+    const facts = [started && `${formatCount(started.num_parameters)} parameters, seed ${started.seed}`, step && `step ${formatCount(step.step)}, loss ${step.loss.toFixed(4)}`,
+      validated && `validation loss ${validated.loss.toFixed(4)}`, step && `${formatDuration(step.elapsed_seconds)}, ${formatCount(step.tokens)} tokens`, finished ? "finished" : live ? "training" : "stopped"];
     return facts.filter(Boolean).join(" · ");
   }
 
@@ -116,17 +117,17 @@ export class RunView {
     const minutes = element("input", { type: "number", min: 0.05, max: 1440, step: "any", placeholder: "unchanged" });
     const resumeButton = button("Resume", () => this.onResume({ run: name, resume: true, ...(minutes.value ? { minutes: Number(minutes.value) } : {}) }), { class: "plain main" });
     const link = element("a", { href: `/look?m=${encodeURIComponent(name)}` }, "Inspect its attention");
-    this.resumeForm.replaceChildren(element("div", { class: "row end" }, state === "stopped" && field("total minutes", minutes), state === "stopped" && resumeButton, link));
+    this.resumeForm.replaceChildren(fieldRow(state === "stopped" && [field("total minutes", minutes), resumeButton], link));
     return undefined;
   }
 
   drawSamples(samples) {
-    const items = [...samples].reverse().flatMap(({ step, prompts, texts }) => prompts.map((prompt, index) => element("li", {}, element("small", {}, `after step ${step.toLocaleString("en")}`), element("bdi", {}, element("b", {}, prompt), " ▸ ", texts[index]))));
-    this.samples.replaceChildren(items.length ? element("ul", { class: "samples" }, items.slice(0, 6)) : element("p", { class: "quiet" }, "No samples yet; models that do not generate text have none."));
+    const items = [...samples].reverse().flatMap(({ step, prompts, texts }) => prompts.map((prompt, index) => element("li", {}, element("small", {}, `after step ${formatCount(step)}`), bdi(element("b", {}, prompt), " ▸ ", texts[index]))));
+    this.samples.replaceChildren(items.length ? element("ul", { class: "samples" }, items.slice(0, 6)) : quiet("No samples yet; models that do not generate text have none."));
   }
 
   close() {
     clearTimeout(this.timer);
-    this.film.close();
+    this.history.pause();
   }
 }

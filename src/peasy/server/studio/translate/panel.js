@@ -1,14 +1,15 @@
 // Panel of one translation model: its translation, word alignment of one head, all heads, and its beam search tree.
 
+import { clamp, indices } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { element, field, select } from "../element.js";
+import { bdi, button, caveatLine, details, element, field, fieldRow, quiet, select } from "../element.js";
 import { drawTree } from "./tree.js";
 
 const BEAM_DELAY = 150; // milliseconds after the last move of the slider before the request
 
 export class TranslatorPanel {
-  constructor(letter, models, shell, onModelChange) {
-    Object.assign(this, { letter, shell });
+  constructor(letter, models, defaultModel, shell, onModelChange) {
+    Object.assign(this, { letter, models, defaultModel, shell, turn: 0 });
     this.modelSelect = select(models.map(({ name }) => name), "", (name) => {
       shell.setState({ [letter]: name, ...this.headState(null, null) }, { push: true });
       [this.model, this.layer, this.head] = [name, null, null];
@@ -20,7 +21,7 @@ export class TranslatorPanel {
     this.picture = element("div", {});
     this.tree = element("section", { "aria-label": "Beams" });
     this.element = element("section", { class: "side card", "aria-label": `Translator ${letter}` },
-      element("div", { class: "row end" }, field(letter === "a" ? "left" : "right", this.modelSelect), this.kindLabel), this.translation, this.heads, this.picture, this.tree);
+      fieldRow(field(letter === "a" ? "left" : "right", this.modelSelect), this.kindLabel), this.translation, this.heads, this.picture, this.tree);
   }
 
   /** URL parameters of the chosen head. */
@@ -28,34 +29,32 @@ export class TranslatorPanel {
     return { [`l${this.letter}`]: layer, [`h${this.letter}`]: head };
   }
 
-  show(state, defaultModel, text, numBeams) {
-    const number = (value) => (value === undefined ? null : Number(value));
-    this.model = state[this.letter] ?? defaultModel;
-    if (![...this.modelSelect.options].some(({ value }) => value === this.model)) this.model = defaultModel;
+  show(state, text, numBeams) {
+    this.model = this.models.find(({ name }) => name === state[this.letter])?.name ?? this.defaultModel;
     this.modelSelect.value = this.model;
-    [this.layer, this.head] = [number(state[`l${this.letter}`]), number(state[`h${this.letter}`])];
+    [this.layer, this.head] = Object.keys(this.headState()).map((name) => (state[name] === undefined ? null : Number(state[name])));
     return this.translate(text, numBeams);
   }
 
   alignBody(text) {
     const head = this.head === null ? {} : { layer: this.layer, head: this.head };
-    return { model: this.model, text, ...(this.answer === null || this.answer === undefined ? {} : { answer: this.answer }), ...head };
+    return { model: this.model, text, ...(this.target === null ? {} : { target: this.target }), ...head };
   }
 
   /** Find the best translation by beam search, then align its words. */
   async translate(text, numBeams) {
-    const turn = (this.turn = (this.turn ?? 0) + 1);
+    const turn = (this.turn += 1);
     this.element.classList.add("busy");
     try {
-      const { result } = await this.shell.request("beams", { model: this.model, text, beam: numBeams });
+      const { result } = await this.shell.request("beams", { model: this.model, text, num_beams: numBeams });
       if (turn !== this.turn) return;
       this.text = text;
-      this.answer = result.found[0].text;
-      this.drawTree(result);
+      this.target = result.hypotheses[0].text;
+      this.tree.replaceChildren(element("h2", {}, result.num_beams === 1 ? "One beam" : `${result.num_beams} beams`), ...drawTree(result));
       await this.align(turn);
     } catch (error) {
       if (turn !== this.turn) return;
-      this.answer = null;
+      this.target = null;
       [this.translation, this.heads, this.tree].forEach((part) => part.replaceChildren());
       this.shell.showError(error, this.picture);
     } finally {
@@ -74,7 +73,7 @@ export class TranslatorPanel {
     const { result } = response;
     [this.layer, this.head] = [result.layer, result.head];
     this.kindLabel.textContent = result.kind === "encoder-decoder" ? "Transformer" : "recurrent with attention (2015)";
-    this.translation.replaceChildren(element("bdi", {}, result.answer.text || "(nothing)"));
+    this.translation.replaceChildren(bdi(result.target.text || "(nothing)"));
     this.heads.replaceChildren(...this.headGrid(result));
     this.drawAlignment(response);
   }
@@ -85,37 +84,35 @@ export class TranslatorPanel {
     const rendered = [...renderDocument(response).children];
     const ribbons = rendered.find((child) => child.querySelector("peasy-links"));
     const rest = rendered.filter((child) => child !== ribbons && !(child.matches("p.plain") && result.description.includes(child.textContent)));
-    const caveat = capitalize(result.caveat);
+    const caveat = caveatLine(result.caveat);
     this.picture.replaceChildren(ribbons,
       element("ul", { class: "facts" }, this.facts(result).map((fact) => element("li", {}, fact))),
-      element("p", { class: "quiet" }, caveat),
-      element("details", { class: "more" }, element("summary", {}, "As a heat map, and all heads ranked by alignment"), rest.filter((child) => child.textContent !== caveat)));
+      caveat, details("As a heat map, and all heads ranked by alignment", rest.filter((child) => child.textContent !== caveat.textContent)));
   }
 
-  facts({ description, order, source, answer }) {
-    const quote = (indices, words) => indices.map((index) => `“${words[index]}”`).join(", ");
-    const facts = [...description];
-    if (order.left.length) facts.push(`Not aligned: ${quote(order.left, source.words)}.`);
-    if (order.shared.length) facts.push(`Aligned with several words: ${quote(order.shared, source.words)}.`);
-    if (!answer.text) facts.push("The translation is empty.");
-    return facts;
+  facts({ description, order, source, target }) {
+    const quote = (positions) => positions.map((index) => `“${source.words[index]}”`).join(", ");
+    return [...description,
+      order.unaligned.length && `Not aligned: ${quote(order.unaligned)}.`,
+      order.multiply_aligned.length && `Aligned with several words: ${quote(order.multiply_aligned)}.`,
+      !target.text && "The translation is empty."].filter(Boolean);
   }
 
-  headGrid({ heads, best }) {
+  headGrid({ heads, best_head: best }) {
     const layers = [...new Set(heads.map(({ layer }) => layer))].sort((a, b) => a - b);
     const numHeads = Math.max(...heads.map(({ head }) => head)) + 1;
     [this.layers, this.numHeads] = [layers, numHeads];
-    if (heads.length === 1) return [element("p", { class: "quiet" }, "This model has one attention with one head.")];
+    if (heads.length === 1) return [quiet("This model has one attention with one head.")];
     const grid = element("div", { class: "heads-grid", role: "group", "aria-label": "Layer and head; the star marks the head that aligns best" });
     grid.style.gridTemplateColumns = `auto repeat(${numHeads}, auto)`;
     for (const layer of layers) {
-      grid.append(element("span", {}, `layer ${layer}`), ...Array.from({ length: numHeads }, (_, head) => {
+      grid.append(element("span", {}, `layer ${layer}`), ...indices(numHeads).map((head) => {
         const isBest = best.layer === layer && best.head === head;
         const isChosen = this.layer === layer && this.head === head;
-        return element("button", { type: "button", class: isBest ? "best" : null, "aria-pressed": String(isChosen), "aria-label": `layer ${layer}, head ${head}${isBest ? ", aligns best" : ""}`, onclick: () => this.chooseHead(layer, head) }, isBest ? `★ ${head}` : String(head));
+        return button(`${isBest ? "★ " : ""}${head}`, () => this.chooseHead(layer, head), { class: isBest && "best", "aria-pressed": isChosen, "aria-label": `layer ${layer}, head ${head}${isBest ? ", aligns best" : ""}` });
       }));
     }
-    return [element("p", { class: "quiet" }, "Choose a head; the star marks the one that aligns best."), grid];
+    return [quiet("Choose a head; the star marks the one that aligns best."), grid];
   }
 
   async chooseHead(layer, head) {
@@ -132,8 +129,8 @@ export class TranslatorPanel {
 
   moveHead(layerStep, headStep) {
     if (!this.layers || this.layers.length * this.numHeads < 2) return;
-    const layerIndex = Math.min(Math.max(this.layers.indexOf(this.layer) + layerStep, 0), this.layers.length - 1);
-    this.chooseHead(this.layers[layerIndex], Math.min(Math.max(this.head + headStep, 0), this.numHeads - 1));
+    const layerIndex = clamp(this.layers.indexOf(this.layer) + layerStep, 0, this.layers.length - 1);
+    this.chooseHead(this.layers[layerIndex], clamp(this.head + headStep, 0, this.numHeads - 1));
   }
 
   chooseBestHead() {
@@ -141,12 +138,4 @@ export class TranslatorPanel {
     [this.layer, this.head] = [null, null];
     return this.align().catch((error) => this.shell.showError(error, this.picture));
   }
-
-  drawTree(result) {
-    this.tree.replaceChildren(element("h2", {}, result.width === 1 ? "One beam" : `${result.width} beams`), ...drawTree(result));
-  }
-}
-
-function capitalize(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -1,13 +1,13 @@
 // Beam search as a tree: hypotheses from left to right, the best one highlighted.
 
-import { element, table, tableDetails } from "../element.js";
 import { downloadButtons } from "../download.js";
+import { details, element, quiet, table } from "../element.js";
 
 const [ROW_HEIGHT, GAP, FONT_SIZE] = [27, 26, 13];
 let measuringContext;
 
-/** @param {{branches: object[], found: object[]}} result of /api/beams */
-export function drawTree({ branches, found, width }) {
+/** @param {{branches: object[], hypotheses: object[], num_beams: number}} result of /api/beams */
+export function drawTree({ branches, hypotheses, num_beams }) {
   const roots = groupTokens(branches);
   let numLeaves = 0;
   const layOut = (group, x) => {
@@ -21,14 +21,14 @@ export function drawTree({ branches, found, width }) {
   layOut(root, 6);
   const groups = roots.flatMap(flattenGroup);
   const size = [Math.max(...groups.map((group) => group.x + group.width)) + 12, numLeaves * ROW_HEIGHT + 6];
-  const svg = element("svg", { class: "tree", width: size[0], height: size[1], viewBox: `0 0 ${size.join(" ")}`, role: "img", "aria-label": `Beam search with ${width} beams: ${found.map(({ text }) => text).join("; ")}` },
+  const svg = element("svg", { class: "tree", width: size[0], height: size[1], viewBox: `0 0 ${size.join(" ")}`, role: "img", "aria-label": `Beam search with ${num_beams} beams: ${hypotheses.map(({ text }) => text).join("; ")}` },
     [root, ...groups].flatMap(drawEdges), element("circle", { cx: root.x + 3, cy: root.y, r: 4, fill: "currentColor" }), groups.map(drawNode));
-  const rows = branches.map((branch) => [String(branch.step), hypothesisText(branches, branch), branch.chance.toFixed(4), branch.logprob.toFixed(4), outcome(branch)]);
+  const rows = branches.map((branch) => [branch.step, hypothesisText(branches, branch), branch.probability.toFixed(4), branch.logprob.toFixed(4), outcome(branch)]);
   const columns = ["token", "hypothesis", "probability", "log-probability", "outcome"];
   return [
     element("div", { class: "tree-home", tabindex: 0, role: "group", "aria-label": "Beam search tree" }, svg),
-    element("p", { class: "quiet" }, "● a finished hypothesis with its rank; × a hypothesis dropped because others were likelier. Thick lines are likely tokens."),
-    tableDetails(element("div", {}, table("Hypotheses", ["", "text", "score"], found.map(({ text, score }, index) => [String(index + 1), text, score.toFixed(4)])), table("Every branch", columns, rows)), "The tree as a table"),
+    quiet("● a finished hypothesis with its rank; × a hypothesis pruned because others were likelier. Thick lines are likely tokens."),
+    details("The tree as a table", table("Hypotheses", ["", "text", "score"], hypotheses.map(({ text, score }, index) => [index + 1, text, score.toFixed(4)])), table("Every branch", columns, rows)),
     downloadButtons("beams", () => svg, () => [columns, ...rows]),
   ];
 }
@@ -44,8 +44,8 @@ function groupTokens(branches) {
     const last = branches[chain.at(-1)];
     const childGroups = children[chain.at(-1)].map(build).sort(byLogprob);
     return {
-      text: chain.map((index) => branches[index].piece).join(""), tokens: chain.map((index) => branches[index]), children: childGroups, won: branches[first].best, last,
-      mark: last.fate === "ended" ? `● ${last.rank + 1}.` : last.fate === "dropped" ? "×" : "", bestLogprob: Math.max(last.logprob, ...childGroups.map(({ bestLogprob }) => bestLogprob)),
+      text: chain.map((index) => branches[index].piece).join(""), tokens: chain.map((index) => branches[index]), children: childGroups, won: branches[first].is_best, last,
+      mark: last.status === "finished" ? `● ${last.rank + 1}.` : last.status === "pruned" ? "×" : "", bestLogprob: Math.max(last.logprob, ...childGroups.map(({ bestLogprob }) => bestLogprob)),
     };
   };
   return branches.flatMap((branch, index) => (branch.parent < 0 ? [build(index)] : [])).sort(byLogprob);
@@ -59,21 +59,21 @@ function drawEdges(group) {
   return group.children.map((child) => {
     const [startX, endX] = [group.x + group.width + 3, child.x - 4];
     const middleX = (startX + endX) / 2;
-    const strokeWidth = 0.8 + 3.4 * child.tokens[0].chance;
+    const strokeWidth = 0.8 + 3.4 * child.tokens[0].probability;
     return element("path", { class: child.won ? "branch won" : "branch", "stroke-width": strokeWidth, d: `M${startX} ${group.y}C${middleX} ${group.y} ${middleX} ${child.y} ${endX} ${child.y}` });
   });
 }
 
 function drawNode(group) {
-  const probabilities = group.tokens.map(({ piece, chance }) => `${piece} ${chance.toFixed(3)}`).join(", ");
+  const probabilities = group.tokens.map(({ piece, probability }) => `${piece} ${probability.toFixed(3)}`).join(", ");
   return element("g", { class: group.won ? "won" : group.mark === "×" ? "gone" : null },
     element("title", {}, `${probabilities}; log-probability ${group.last.logprob.toFixed(4)}; ${outcome(group.last)}`),
     element("text", { class: "word", x: group.x, y: group.y + 4.5 }, group.text),
     group.mark && element("text", { x: group.x + group.textWidth, y: group.y + 4.5 }, group.mark));
 }
 
-function outcome({ fate, rank }) {
-  return rank === null ? fate : rank === 0 ? "best" : `finished, rank ${rank + 1}`;
+function outcome({ status, rank }) {
+  return rank === null ? status : rank === 0 ? "best" : `finished, rank ${rank + 1}`;
 }
 
 function hypothesisText(branches, branch) {

@@ -1,6 +1,8 @@
 // Matrix as LaTeX, Markdown, CSV or NumPy code.
 
-import { decimalsFor, writeNumber } from "../number.js";
+import { writeNumber } from "/web/render/numbers.js";
+import { csvLine } from "../download.js";
+import { decimalsFor } from "../matrix.js";
 
 export function latex(step, decimals) {
   const lines = formatCells(step, decimals).map((row) => row.map((cell) => cell.replace("−∞", "-\\infty").replace("∞", "\\infty")).join(" & "));
@@ -13,14 +15,9 @@ export function markdown(step, decimals) {
   return [`| | ${step.columns.map(escapeCell).join(" | ")} |`, `|---|${"---:|".repeat(step.columns.length)}`, ...lines].join("\n");
 }
 
-// Cells that a spreadsheet would take for formulas are marked as text.
 export function csv(step, decimals) {
-  const cell = (text) => {
-    const plain = /^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text;
-    return /[",\n\r]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
-  };
-  const lines = formatCells(step, decimals).map((row, index) => [cell(step.rows[index]), ...row.map((text) => text.replace("−∞", "-inf"))].join(","));
-  return [["", ...step.columns.map(cell)].join(","), ...lines].join("\n");
+  const lines = formatCells(step, decimals).map((row, index) => [step.rows[index], ...row.map((text) => text.replace("−∞", "-inf"))]);
+  return [["", ...step.columns], ...lines].map(csvLine).join("");
 }
 
 export function numpy(steps) {

@@ -1,6 +1,6 @@
 // Editable worked example: numbers, tokens, settings; short enough for a URL.
 
-const FIELDS = ["title", "description", "source", "note", "tokens", "features", "x", "row_dim", "col_dim", "source_tokens", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights", "heads", "scoring", "scale", "mask", "bias", "causal", "window", "normalise", "until"];
+const FIELDS = ["title", "description", "source", "note", "tokens", "features", "x", "row_dim", "col_dim", "source_tokens", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights", "heads", "scoring", "scale", "mask", "bias", "causal", "window", "normalise", "last_step"];
 const DEFAULTS = { row_dim: 0, col_dim: 1, heads: 1, scoring: "scaled-dot", causal: false, normalise: "softmax" };
 const MAX_URL_LENGTH = 6000; // characters of an example in a URL; servers refuse much longer ones
 
@@ -83,7 +83,7 @@ export function resizeExample(example, field, height, width) {
 function withTokensAsRows(example) {
   const copy = structuredClone(example);
   if (copy.row_dim === 1 && copy.x) copy.x = copy.x[0].map((_, column) => copy.x.map((line) => line[column]));
-  return { ...copy, row_dim: 0, col_dim: 1, variants: [], written: [], plane: [], project: [] };
+  return { ...copy, row_dim: 0, col_dim: 1, variants: [], written: [], plot_features: [], project: [] };
 }
 
 function fitGrid(grid, height, width, fill = 0) {

@@ -1,6 +1,6 @@
 // Options of the worked example: scoring, normalisation, mask and scale; every change is computed at once.
 
-import { element, radioGroup } from "../element.js";
+import { button, quiet, radioGroup } from "../element.js";
 import { MatrixTable } from "../matrix.js";
 import { additiveScoring } from "./example.js";
 
@@ -14,17 +14,16 @@ const NORMALISATIONS = [["softmax", "softmax"], ["sum", "by sum"], ["none", "non
  */
 export function showOptions(container, example, onChange, steps) {
   if (example.weights) {
-    container.replaceChildren(element("p", { class: "quiet" }, "The weights are given in this example: scoring and normalisation have no effect."));
-    return;
+    return container.replaceChildren(quiet("The weights are given in this example: scoring and normalisation have no effect."));
   }
   const scoring = example.scoring?.kind ?? example.scoring ?? "scaled-dot";
   const mask = example.mask || example.bias || example.window ? "own" : example.causal ? "causal" : "none";
   const dimensions = queryAndKeyDimensions(steps);
-  container.replaceChildren(
+  return container.replaceChildren(
     radioGroup("scoring", SCORINGS, scoring, (kind) => onChange({ scoring: kind === "additive" ? additiveScoring(...dimensions) : kind })),
     radioGroup("normalise", NORMALISATIONS, example.normalise ?? "softmax", (normalise) => onChange({ normalise })),
     radioGroup("mask", [["none", "none"], ["causal", "causal"], ["own", "custom"]], mask, (kind) => onChange(maskFields(example, kind))),
-    radioGroup("scale", scaleOptions(example), example.scale === null || example.scale === undefined ? "default" : String(example.scale), (scale) => onChange({ scale: scale === "default" ? null : Number(scale) })),
+    radioGroup("scale", scaleOptions(example), String(example.scale ?? "default"), (scale) => onChange({ scale: scale === "default" ? null : Number(scale) })),
     ...(mask === "own" ? [maskTable(example, onChange)] : []),
     ...(scoring === "additive" ? additiveTables(example.scoring, onChange) : []));
 }
@@ -32,8 +31,8 @@ export function showOptions(container, example, onChange, steps) {
 function scaleOptions(example) {
   const scoring = example.scoring?.kind ?? example.scoring ?? "scaled-dot";
   const defaultLabel = scoring === "scaled-dot" ? "1/√dₖ" : "default";
-  const custom = example.scale !== null && example.scale !== undefined && ![1, 0.1, 10].includes(example.scale) ? [[String(example.scale), String(example.scale)]] : [];
-  return [["default", defaultLabel], ["1", "1"], ["0.1", "0.1"], ["10", "10"], ...custom];
+  const scales = new Set(["1", "0.1", "10", String(example.scale ?? 1)]);
+  return [["default", defaultLabel], ...[...scales].map((scale) => [scale, scale])];
 }
 
 function maskFields(example, kind) {
@@ -46,10 +45,8 @@ function maskTable(example, onChange) {
   const keys = example.source_tokens?.length ? example.source_tokens : example.tokens;
   const mask = example.mask ?? example.tokens.map(() => keys.map(() => true));
   const toggle = (row, column) => onChange({ mask: mask.map((line, r) => line.map((visible, c) => (r === row && c === column ? !visible : visible))) });
-  const cell = (visible, row, column) => element("td", {}, element("button", { type: "button", class: "mask-cell", "aria-pressed": String(visible), "aria-label": `${example.tokens[row]} attends to ${keys[column]}`, onclick: () => toggle(row, column) }, visible ? "✓" : "×"));
-  return element("figure", { class: "matrix" }, element("table", {}, element("caption", {}, element("b", { class: "name" }, "mask"), element("span", { class: "description" }, "Which query may attend to which key; click to change.")),
-    element("thead", {}, element("tr", {}, element("td", { class: "corner" }, "query ↓ key →"), keys.map((key) => element("th", { scope: "col" }, element("bdi", {}, key))))),
-    element("tbody", {}, mask.map((line, row) => element("tr", {}, element("th", { scope: "row" }, element("bdi", {}, example.tokens[row])), line.map((visible, column) => cell(visible, row, column)))))));
+  const makeContent = (row, column) => button(mask[row][column] ? "✓" : "×", () => toggle(row, column), { class: "mask-cell", "aria-pressed": mask[row][column], "aria-label": `${example.tokens[row]} attends to ${keys[column]}` });
+  return new MatrixTable({ name: "mask", caption: "Which query may attend to which key; click to change.", rows: example.tokens, columns: keys, values: mask, rowAxis: "query", columnAxis: "key", makeContent }).element;
 }
 
 function additiveTables(scoring, onChange) {

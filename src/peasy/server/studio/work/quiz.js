@@ -1,22 +1,21 @@
 // Quiz on one matrix: some cells are open, answers are marked as by `peasy check`.
 
-import { button, element } from "../element.js";
+import { button, element, flexRow, quiet } from "../element.js";
 import { MatrixTable } from "../matrix.js";
 import { compact } from "./example.js";
 
-const VERDICT_SIGNS = { right: "✓", wrong: "✗", cut: "✂", follows: "↳", blank: "?" };
-const VERDICT_TEXTS = { right: "right", wrong: "wrong", cut: "truncated instead of rounded", follows: "consistent with an earlier mistake", blank: "no answer yet" };
+const VERDICT_SIGNS = { right: "✓", wrong: "✗", truncated: "✂", follows: "↳", blank: "?" };
+const VERDICT_TEXTS = { right: "right", wrong: "wrong", truncated: "truncated instead of rounded", follows: "consistent with an earlier mistake", blank: "no answer yet" };
 
 /** Open cells: about half of them, always the same for a table, at least one. */
-export function chooseOpenCells(step, all) {
+function chooseOpenCells(step) {
   const positions = step.values.flatMap((row, r) => row.map((_, c) => `${r},${c}`));
-  if (all) return new Set(positions);
   return new Set(positions.filter((_, index) => (index * 7 + step.values.length * 3) % 5 < 3).concat(positions.slice(-1)));
 }
 
 /** The matrix with open cells, and buttons that mark it and show the answers. */
 export function quizPanel(step, spec, example, shell, onRestart) {
-  const matrix = new MatrixTable({ ...spec, openCells: chooseOpenCells(step, false), onSelect: undefined });
+  const matrix = new MatrixTable({ ...spec, openCells: chooseOpenCells(step) });
   const summary = element("p", { class: "verdict", role: "status" });
   const reasons = element("ul", { class: "reasons" });
   const openInputs = () => [...matrix.element.querySelectorAll("input.quiz")];
@@ -33,8 +32,8 @@ export function quizPanel(step, spec, example, shell, onRestart) {
     input.value = String(Number(step.values[row][column]?.toFixed(4) ?? -Infinity)).replace("-Infinity", "-∞");
   });
   matrix.element.addEventListener("keydown", (event) => event.key === "Enter" && mark());
-  const bar = element("div", { class: "row" }, button("Mark", mark, { class: "plain main" }), button("Show the answers", () => { showAnswers(); mark(); }), button("Start again", onRestart));
-  return { matrix, element: element("div", { class: "quiz" }, matrix.element, element("p", { class: "quiet" }, "Calculate the open cells; two decimals are enough. Enter marks them."), bar, summary, reasons) };
+  const bar = flexRow(button("Mark", mark, { class: "plain main" }), button("Show the answers", () => { showAnswers(); mark(); }), button("Start again", onRestart));
+  return element("div", { class: "quiz" }, matrix.element, quiet("Calculate the open cells; two decimals are enough. Enter marks them."), bar, summary, reasons);
 }
 
 // The table as filled in: unanswered cells are blank, shown cells are the server's.
@@ -48,7 +47,7 @@ function writtenTable(step, matrix) {
 
 function showMarks(result, step, matrix, summary, reasons) {
   const checked = new Map(result.cells.map((cell) => [`${cell.row}\u0000${cell.column}`, cell]));
-  const counts = { right: 0, wrong: 0, cut: 0, follows: 0, blank: 0 };
+  const counts = { right: 0, wrong: 0, truncated: 0, follows: 0, blank: 0 };
   const explanations = [];
   matrix.cells.forEach((row, r) => row.forEach((cell, c) => {
     const input = cell.querySelector("input");
@@ -59,11 +58,12 @@ function showMarks(result, step, matrix, summary, reasons) {
     cell.dataset.verdict = verdict;
     cell.querySelector(".sign")?.remove();
     cell.append(element("span", { class: "sign", title: VERDICT_TEXTS[verdict] }, VERDICT_SIGNS[verdict], element("span", { class: "unseen" }, VERDICT_TEXTS[verdict])));
-    if (verdict === "wrong" || verdict === "cut") explanations.push(element("li", {}, element("b", {}, `${step.rows[r]} × ${step.columns[c]}: `), mark.why));
+    if (verdict === "wrong" || verdict === "truncated") explanations.push(element("li", {}, element("b", {}, `${step.rows[r]} × ${step.columns[c]}: `), mark.reason));
   }));
   const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
-  const passed = counts.right + counts.cut + counts.follows === total;
+  const passed = !counts.wrong && !counts.blank;
   summary.className = `verdict ${passed ? "good" : counts.wrong ? "bad" : "note"}`;
-  summary.textContent = `${counts.right} of ${total} right${counts.wrong ? `, ${counts.wrong} wrong` : ""}${counts.cut ? `, ${counts.cut} truncated instead of rounded` : ""}${counts.blank ? `, ${counts.blank} open` : ""}.`;
+  const others = { wrong: "wrong", truncated: VERDICT_TEXTS.truncated, blank: "open" };
+  summary.textContent = `${counts.right} of ${total} right${Object.entries(others).map(([verdict, text]) => (counts[verdict] ? `, ${counts[verdict]} ${text}` : "")).join("")}.`;
   reasons.replaceChildren(...explanations);
 }

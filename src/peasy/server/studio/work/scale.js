@@ -1,6 +1,7 @@
 // Effect of the division by √dₖ: random vectors of a chosen dimension, with and without it.
 
-import { element, slider, table, tableDetails } from "../element.js";
+import { bar, card, element, quiet, slider, table, tableDetails } from "../element.js";
+import { latestOnly } from "../latest.js";
 
 const MAX_POWER = 10; // 2^10 = 1024
 
@@ -8,37 +9,28 @@ const MAX_POWER = 10; // 2^10 = 1024
 export function scalePanel(shell, dimension, onChange) {
   const charts = element("div", { class: "bars-pair" });
   const summary = element("div", {});
-  let requestCount = 0;
-  const show = async (power) => {
-    const turn = (requestCount += 1);
-    try {
-      const { result } = await shell.request("scale", { d_k: 2 ** power });
-      if (turn !== requestCount) return;
-      charts.replaceChildren(weightBars("Without: softmax(q·k)", result.without), weightBars("With: softmax(q·k / √dₖ)", result.with));
-      summary.replaceChildren(describe(result), tableDetails(numbersTable(result)));
-    } catch (error) {
-      shell.showError(error, summary);
-    }
-  };
-  const dimensionSlider = slider("dₖ", { min: 0, max: MAX_POWER, step: 1, value: Math.round(Math.log2(dimension)), write: (power) => String(2 ** power) }, (power) => {
-    onChange(2 ** power);
-    show(power);
+  const runLatest = latestOnly(shell, charts, summary);
+  const show = (power) => runLatest(() => shell.request("scale", { d_k: 2 ** power }), ({ result }) => {
+    charts.replaceChildren(weightBars("Without: softmax(q·k)", result.without), weightBars("With: softmax(q·k / √dₖ)", result.with));
+    summary.replaceChildren(describe(result), tableDetails(numbersTable(result)));
   });
-  show(Math.round(Math.log2(dimension)));
-  return element("section", { class: "card", "aria-label": "Why √dₖ" },
+  const power = Math.round(Math.log2(dimension));
+  const dimensionSlider = slider("dₖ", { min: 0, max: MAX_POWER, value: power, write: (chosen) => String(2 ** chosen) }, (chosen) => {
+    onChange(2 ** chosen);
+    show(chosen);
+  });
+  show(power);
+  return card("Why √dₖ",
     element("h2", {}, "Why √dₖ?"),
-    element("p", { class: "quiet" }, "One random query and eight random keys with components of variance 1. The larger the dimension, the larger the scores; without the division one key gets almost all the weight, and the gradient vanishes."),
+    quiet("One random query and eight random keys with components of variance 1. The larger the dimension, the larger the scores; without the division one key gets almost all the weight, and the gradient vanishes."),
     dimensionSlider, charts, summary);
 }
 
 function weightBars(title, side) {
   const largest = Math.max(...side.weights);
   return element("figure", { class: "bars" }, element("figcaption", {}, title),
-    element("ol", { "aria-label": title }, side.weights.map((weight, index) => {
-      const bar = element("i", { "aria-hidden": "true" });
-      bar.style.width = `${100 * weight}%`;
-      return element("li", { class: weight === largest ? "most" : null }, element("span", {}, `key ${index + 1}`), element("span", { class: "track" }, bar), element("span", { class: "number" }, weight.toFixed(4)));
-    })));
+    element("ol", { "aria-label": title }, side.weights.map((weight, index) => element("li", { class: weight === largest && "most" },
+      element("span", {}, `key ${index + 1}`), bar(weight), element("span", { class: "number" }, weight.toFixed(4))))));
 }
 
 function describe(result) {

@@ -1,3 +1,5 @@
+"""Tokenizer training: sizes, special tokens, reproducibility and invalid arguments."""
+
 import json
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from .conftest import CORPUS
 
 def test_special_tokens_are_the_first_ids_of_every_kind(tokenizer):
     assert [tokenizer.token(id) for id in range(len(SPECIAL_TOKENS))] == list(SPECIAL_TOKENS)
-    special = tokenizer.special
+    special = tokenizer.special_tokens
     assert (special.pad, special.unk, special.bos, special.eos, special.mask) == (0, 1, 2, 3, 4)
 
 
@@ -35,12 +37,12 @@ def test_lowercase():
 
 def test_training_twice_gives_the_same_file(tokenizer, tokenizers, tmp_path):
     """In another process, where hash tables have another order."""
-    kind = next(name for name, each in tokenizers.items() if each is tokenizer)
+    kind = next(name for name, trained in tokenizers.items() if trained is tokenizer)
     (tmp_path / "corpus.json").write_text(json.dumps(CORPUS))
     size = None if kind in ("words", "characters") else 600
     code = (
-        "import json, sys; from peasy.tokenization import train; "
-        f"train(json.load(open('corpus.json')), {kind!r}, {size}).save('tokenizer.json')"
+        "import json, sys; from peasy.tokenization import train_tokenizer; "
+        f"train_tokenizer(json.load(open('corpus.json')), {kind!r}, {size}).save('tokenizer.json')"
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     tokenizer.save(tmp_path / "again.json")
@@ -58,7 +60,7 @@ def test_corpus_may_be_an_iterator():
 
 
 @pytest.mark.parametrize(
-    ("corpus", "kind", "size", "said"),
+    ("corpus", "kind", "size", "message"),
     [
         (CORPUS, "bqe", None, "bqe"),
         (CORPUS, "bpe", 100, "too small"),
@@ -67,8 +69,8 @@ def test_corpus_may_be_an_iterator():
         ("one text", "words", None, "a list of texts"),
     ],
 )
-def test_invalid_arguments_are_refused(corpus, kind, size, said):
-    with pytest.raises(InvalidInput, match=said) as caught:
+def test_invalid_arguments_are_refused(corpus, kind, size, message):
+    with pytest.raises(InvalidInput, match=message) as caught:
         train_tokenizer(corpus, kind, size)
     assert kind != "bqe" or caught.value.hint == "Did you mean bpe?"
 
@@ -80,7 +82,7 @@ def test_all_kinds_are_listed():
 def test_numbers_are_split_into_digits():
     """Frequent numbers get no token of their own, so unseen numbers use the same tokens."""
     tokenizer = train_tokenizer(["in 1984 and 1984 again"] * 50, kind="bpe", vocab_size=320)
-    found = tokenizer.encode(" again 1984, 4891")
-    assert [piece for piece in found.pieces if any(map(str.isdigit, piece))] == list("19844891")
-    assert tokenizer.decode(found.ids) == " again 1984, 4891"
-    assert "·again" in found.pieces
+    encoding = tokenizer.encode(" again 1984, 4891")
+    assert [piece for piece in encoding.pieces if any(map(str.isdigit, piece))] == list("19844891")
+    assert tokenizer.decode(encoding.ids) == " again 1984, 4891"
+    assert "·again" in encoding.pieces

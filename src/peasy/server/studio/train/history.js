@@ -1,20 +1,21 @@
 // Attention on one sentence at every checkpoint of a run, with a slider over the checkpoints.
 
+import { clamp, formatCount } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { button, element, field, select, slider } from "../element.js";
+import { bdi, button, caveatLine, element, field, fieldRow, quiet, select, slider } from "../element.js";
 
 const FRAME_TIME = 700; // milliseconds per checkpoint
 
-export class AttentionFilm {
+export class AttentionHistory {
   constructor(shell) {
     Object.assign(this, { shell, run: null, playTimer: 0 });
-    this.bar = element("div", { class: "row end" });
+    this.bar = fieldRow();
     this.container = element("div", {});
     this.element = element("section", { "aria-label": "Attention during training" }, element("h3", {}, "Attention during training"), this.bar, this.container);
   }
 
   clear() {
-    this.close();
+    this.pause();
     [this.run, this.maps, this.result] = [null, null, null];
     [this.bar, this.container].forEach((part) => part.replaceChildren());
   }
@@ -30,7 +31,7 @@ export class AttentionFilm {
   async update() {
     if (!this.run) return;
     try {
-      const response = await this.shell.request("film", { name: this.run, html: true, ...(this.modulePath ? { place: this.modulePath } : {}) });
+      const response = await this.shell.request("attention-history", { name: this.run, html: true, ...(this.modulePath ? { module_path: this.modulePath } : {}) });
       if (!response.result.steps.length) return this.showEmpty();
       const unchanged = this.result && JSON.stringify(this.result) === JSON.stringify(response.result);
       if (!unchanged) this.draw(response);
@@ -44,26 +45,26 @@ export class AttentionFilm {
   showEmpty() {
     [this.maps, this.result] = [null, null];
     this.bar.replaceChildren();
-    this.container.replaceChildren(element("p", { class: "quiet" }, "Nothing recorded yet. Models with attention are recorded at every checkpoint; other models have none."));
+    this.container.replaceChildren(quiet("Nothing recorded yet. Models with attention are recorded at every checkpoint; other models have none."));
   }
 
   draw(response) {
-    const { steps, places, place, text, caveat } = response.result;
+    const { steps, module_paths, module_path, text, caveat } = response.result;
     this.result = response.result;
     const rendered = renderDocument(response);
     this.maps = rendered.querySelector("peasy-maps");
     const last = steps.length - 1;
-    const frame = this.chosenStep === null ? last : Math.min(Math.max(steps.indexOf(this.chosenStep), 0), last);
-    this.slider = slider("after step", { min: 0, max: last, step: 1, value: frame, write: (index) => steps[index].toLocaleString("en") }, (index) => this.showFrame(index));
+    const frame = this.chosenStep === null ? last : clamp(steps.indexOf(this.chosenStep), 0, last);
+    this.slider = slider("after step", { min: 0, max: last, value: frame, write: (index) => formatCount(steps[index]) }, (index) => this.showFrame(index));
     this.playButton = button("Play", () => this.play());
-    const attention = field("attention", select(places.map((path) => [path, describePath(path)]), place, (path) => {
+    const attention = field("attention", select(module_paths.map((path) => [path, describePath(path)]), module_path, (path) => {
       this.modulePath = path;
       this.shell.setState({ place: path });
       this.update();
     }));
     this.bar.replaceChildren(attention, this.slider, this.playButton);
     [...rendered.children].filter((child) => child.matches("p.note") && child.textContent.toLowerCase() === caveat.toLowerCase()).forEach((child) => child.remove());
-    this.container.replaceChildren(element("p", { class: "sentence" }, element("bdi", {}, text)), rendered, element("p", { class: "quiet" }, caveat.charAt(0).toUpperCase() + caveat.slice(1)));
+    this.container.replaceChildren(element("p", { class: "sentence" }, bdi(text)), rendered, caveatLine(caveat));
     this.maps?.addEventListener("peasy-select", ({ detail }) => this.showStep(detail.mapColumn));
     this.maps?.ready?.then(() => frame !== last && this.maps.selectMap(this.maps.mapRow, frame));
   }
@@ -79,7 +80,7 @@ export class AttentionFilm {
     const input = this.slider.querySelector("input");
     const step = this.result.steps[index];
     input.value = index;
-    this.slider.querySelector("output").textContent = step.toLocaleString("en");
+    this.slider.querySelector("output").textContent = formatCount(step);
     input.setAttribute("aria-valuetext", `step ${step}`);
     this.chosenStep = index === this.result.steps.length - 1 ? null : step;
     this.shell.setState({ step: this.chosenStep });
@@ -87,7 +88,7 @@ export class AttentionFilm {
 
   moveFrame(change) {
     if (!this.maps) return;
-    this.showFrame(Math.min(Math.max(this.maps.mapColumn + change, 0), this.result.steps.length - 1));
+    this.showFrame(clamp(this.maps.mapColumn + change, 0, this.result.steps.length - 1));
   }
 
   play() {
@@ -106,10 +107,6 @@ export class AttentionFilm {
     clearInterval(this.playTimer);
     this.playTimer = 0;
     if (this.playButton) this.playButton.textContent = "Play";
-  }
-
-  close() {
-    this.pause();
   }
 }
 

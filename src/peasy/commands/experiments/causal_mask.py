@@ -1,4 +1,4 @@
-"""`look-back`: next-token training with and without a causal mask; a leaking mask gives a low loss and bad text."""
+"""`causal-mask`: next-token training with and without a causal mask; a leaking mask gives a low loss and bad text."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,24 +14,30 @@ if TYPE_CHECKING:
 
 QUESTION = "In training, a token may attend only to earlier tokens. What does a model learn without this causal mask?"
 SENTENCE = "The pizza came out of the oven"
-LABELS = {"looks back": "causal mask", "looks ahead": "no mask"}
+LABELS = {"causal": "causal mask", "unmasked": "no mask"}
 """Names of the two models in tables and figures."""
 MODEL_SETTINGS: dict[str, Any] = {
     "d_model": 64,
     "position": {"kind": "rotary"},
     "stack": {
-        "layers": 2,
-        "attention": {"heads": 2, "bias": False, "output_bias": False},
-        "feedforward": {"kind": "plain", "width": 256, "activation": "relu-squared", "bias": False},
+        "num_layers": 2,
+        "attention": {"num_heads": 2, "bias": False, "output_bias": False},
+        "feedforward": {"kind": "mlp", "d_ff": 256, "activation": "relu-squared", "bias": False},
         "norm": {"kind": "rms"},
     },
 }
 UNMASKED_SETTINGS = {
     "embedding": {"norm": False, "segments": 0},
-    "head": {"tied": True, "bias": False, "transform": None},
+    "lm_head": {"tied": True, "bias": False, "transform": None},
 }
-TRAIN_SETTINGS = {"optimizer": {"kind": "adamw", "lr": 4e-3, "decay": 0.0}, "schedule": {"kind": "cosine"}, "short": None,
-       "context": 64, "batch": 16, "tokenizer": {"by": "words", "vocabulary": 512}}  # fmt: skip
+TRAIN_SETTINGS = {
+    "optimizer": {"kind": "adamw", "lr": 4e-3, "weight_decay": 0.0},
+    "schedule": {"kind": "cosine"},
+    "seq_len_warmup": None,
+    "seq_len": 64,
+    "batch_size": 16,
+    "tokenizer": {"algorithm": "words", "vocab_size": 512},
+}
 
 
 def run(
@@ -66,20 +72,20 @@ def run(
         seed=seed,
         settings={"tokenizer": TRAIN_SETTINGS["tokenizer"]},
     )
-    models = {"looks back": causal, "looks ahead": other}
-    written = {name: sample_texts(learned, texts, seed) for name, learned in models.items()}
-    surprise = {name: ngram_cross_entropy(judge, samples) for name, samples in written.items()}
-    return conclude(models, written, surprise, seed)
+    models = {"causal": causal, "unmasked": other}
+    samples = {name: sample_texts(trained, texts, seed) for name, trained in models.items()}
+    cross_entropy = {name: ngram_cross_entropy(judge, sampled) for name, sampled in samples.items()}
+    return conclude(models, samples, cross_entropy, seed)
 
 
-def sample_texts(learned: "TrainedModel", texts: int, seed: int) -> list[str]:
+def sample_texts(trained: "TrainedModel", texts: int, seed: int) -> list[str]:
     """Sample continuations without a KV cache: all earlier tokens are recomputed at every step."""
     from peasy.generation.decode import SamplingParams, generate
 
-    tokenizer = learned.model.require_tokenizer()
+    tokenizer = trained.model.require_tokenizer()
     prompts = [list(tokenizer.encode("The", add_special_tokens=False).ids)] * texts
     sampling = SamplingParams(max_tokens=12, temperature=1.0, seed=seed)
-    sequences = generate(learned.model.model, prompts, sampling, cached=False)
+    sequences = generate(trained.model.model, prompts, sampling, use_cache=False)
     return ["The " + tokenizer.decode(ids).strip() for ids in sequences]
 
 
@@ -111,14 +117,14 @@ def conclude(
     models: dict[str, "TrainedModel"], samples: dict[str, list[str]], cross_entropy: dict[str, float], seed: int
 ) -> ExperimentResult:
     """Holds if the unmasked model has far too low a loss and its samples are far less likely to the judge."""
-    loss = {name: learned.final_loss for name, learned in models.items()}
-    better = loss["looks ahead"] < 0.5 * loss["looks back"]
-    worse = cross_entropy["looks ahead"] > cross_entropy["looks back"] + 0.5
+    loss = {name: trained.final_loss for name, trained in models.items()}
+    better = loss["unmasked"] < 0.5 * loss["causal"]
+    worse = cross_entropy["unmasked"] > cross_entropy["causal"] + 0.5
     verdict = (
-        f"Without the mask the loss is {loss['looks ahead']:.3f}, with it {loss['looks back']:.3f}"
+        f"Without the mask the loss is {loss['unmasked']:.3f}, with it {loss['causal']:.3f}"
         f"{': the model copies the next token instead of predicting it' if better else ''}. The text it generates is "
-        f"{'worse' if worse else 'NOT worse'}: its cost to an n-gram model is {cross_entropy['looks ahead']:.2f} nats per "
-        f"token without the mask and {cross_entropy['looks back']:.2f} with it."
+        f"{'worse' if worse else 'NOT worse'}: its cost to an n-gram model is {cross_entropy['unmasked']:.2f} nats per "
+        f"token without the mask and {cross_entropy['causal']:.2f} with it."
     )
     rows = tuple((LABELS[name], f"{loss[name]:.3f}", f"{cross_entropy[name]:.2f}", samples[name][0]) for name in models)
     parts: tuple[DocumentPart, ...] = (
@@ -135,5 +141,5 @@ def conclude(
         "Both models have the same blocks, data and steps; only the mask differs. The n-gram model sees three words at "
         "most: it can judge wording, not whether a story makes sense."
     )
-    numbers = {"loss": loss, "surprise": cross_entropy, "written": samples}
-    return ExperimentResult("look-back", QUESTION, parts, verdict, better and worse, caveat, numbers, seed)
+    numbers = {"loss": loss, "ngram_cross_entropy": cross_entropy, "samples": samples}
+    return ExperimentResult("causal-mask", QUESTION, parts, verdict, better and worse, caveat, numbers, seed)

@@ -10,8 +10,8 @@ size 12, 2,000 steps; only its steps are timed. Then, with that time budget and 
 and the same with `--set model.stack.token_shift=false --set model.embedding.max_ngram=1`, which leaves a plain
 Transformer. The time includes everything in a run (validation, samples, checkpoints). `peasy evaluate` then measures
 the loss on the last tenth, the validation split: non-overlapping windows of the model's context, mean over all
-characters. Bounds on the median: at most 1.58 for the plain Transformer and 1.53 with token shift and n-gram embeddings; a missed bound is exit
-code 1. With `seconds` the peer is not timed again.
+characters. Bounds on the median: at most 1.58 for the plain Transformer and 1.53 with token shift and n-gram
+embeddings; a missed bound is exit code 1. With `seconds` the peer is not timed again.
 """
 
 import json
@@ -83,7 +83,7 @@ def train(data: str, seconds: float, seed: int, folder: str, *settings: str) -> 
         *settings,
     )
     peasy("train", "gpt", *arguments, "--seed", str(seed), "--run", folder)
-    loss = peasy("evaluate", folder, data)["metrics"]["loss"]
+    loss = peasy("evaluate", folder, data)["measures"]["loss"]
     lines = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
     last = [line for line in lines if line["event"] == "step"][-1]
     summary = f"{last['step']} steps, {last['tokens']:,} tokens, {last['elapsed_seconds']:.1f} s"

@@ -3,10 +3,10 @@
     python -m bench.tasks [stories] [locales] [tatoeba]
 
 `stories`: after 3 minutes the small gpt chooses at least 98 % of the endings of the validation split, and a 5-gram
-model stays within 5 points of chance. `locales`: after 5 minutes the small translator translates at least 97 % of the dates,
-units and amounts of the validation split exactly. `tatoeba`: 20 minutes each for the Transformer and for the recurrent
-translator of 2015, the Transformer must be better; only if PEASY_TATOEBA names a folder with train.tsv and valid.tsv.
-Without a name, all tasks run that can. The runs are kept under `runs/tasks`. A missed bound is exit code 1.
+model stays within 5 points of chance. `locales`: after 5 minutes the small translator translates at least 97 % of the
+dates, units and amounts of the validation split exactly. `tatoeba`: 20 minutes each for the Transformer and for the
+recurrent translator of 2015, the Transformer must be better; only if PEASY_TATOEBA names a folder with train.tsv and
+valid.tsv. Without a name, all tasks run that can. The runs are kept under `runs/tasks`. A missed bound is exit code 1.
 """
 
 import os

@@ -61,7 +61,7 @@ def take_screenshots(address: str) -> None:
 def settle(page: Page, name: str) -> None:
     """Wait until the page has loaded its results."""
     if name == "generate":
-        page.get_by_role("button", name="Write on").click()
+        page.get_by_role("button", name="Generate", exact=True).click()
     page.wait_for_timeout(4_000)
     page.wait_for_load_state("networkidle")
 

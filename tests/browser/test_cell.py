@@ -25,7 +25,7 @@ def heads(carried: bool = True, softcap: float | None = None, bias: float = 0.0)
     return Maps("Weights", weights, WORDS, WORDS, ("0",), ("0", "1"), vectors=vectors, command="peasy look m 'The'")
 
 
-def said(page) -> str:
+def arithmetic_text(page) -> str:
     return " ".join(page.locator("peasy-maps .sum").inner_text().split())
 
 
@@ -44,13 +44,13 @@ def show(opened, tmp_path):
 @pytest.mark.parametrize("softcap", [None, 1.5])
 def test_click_shows_the_models_calculation(show, softcap):
     maps = heads(softcap=softcap)
-    watched = show(maps)
-    page = watched.page
+    recorded = show(maps)
+    page = recorded.page
     assert page.locator("peasy-maps .sum").is_hidden()
     point_at(page, 3, 1)
     page.mouse.down()
     page.mouse.up()
-    text = said(page)
+    text = arithmetic_text(page)
     score = maps.vectors.query[0, 0, 3] @ maps.vectors.key[0, 0, 1]
     assert "head 0: ·out → ·pizza" in text
     assert f"= {score:.4f} scaled = {score:.4f} / √12 = {score / 12**0.5:.4f}" in text
@@ -58,7 +58,7 @@ def test_click_shows_the_models_calculation(show, softcap):
     assert weight_of(text) == pytest.approx(maps.values[0, 0, 3, 1], abs=6e-5)
     assert ("tanh" in text) is (softcap is not None)
     assert "does not contain" not in text
-    watched.assert_quiet()
+    recorded.assert_quiet()
 
 
 def test_enter_arrows_and_escape(show):
@@ -68,12 +68,12 @@ def test_enter_arrows_and_escape(show):
     page.evaluate("document.querySelector('peasy-maps').selectCell(4, 4)")
     page.keyboard.press("Enter")
     page.keyboard.press("ArrowLeft")
-    assert weight_of(said(page)) == pytest.approx(maps.values[0, 0, 4, 3], abs=6e-5)
+    assert weight_of(arithmetic_text(page)) == pytest.approx(maps.values[0, 0, 4, 3], abs=6e-5)
     page.keyboard.press(".")
-    assert weight_of(said(page)) == pytest.approx(maps.values[0, 1, 4, 3], abs=6e-5)
+    assert weight_of(arithmetic_text(page)) == pytest.approx(maps.values[0, 1, 4, 3], abs=6e-5)
     for _ in range(3):
         page.keyboard.press("ArrowUp")
-    assert "may not attend" in said(page)
+    assert "may not attend" in arithmetic_text(page)
     page.keyboard.press("Escape")
     assert page.locator("peasy-maps .sum").is_hidden()
 
@@ -82,12 +82,12 @@ def test_missing_vectors_and_bias_are_mentioned(show):
     page = show(heads(bias=3.0)).page
     page.locator("peasy-maps .large canvas").focus()
     page.keyboard.press("Enter")
-    assert "it also adds" in said(page), "a bias is no part of q · k"
+    assert "it also adds" in arithmetic_text(page), "a bias is no part of q · k"
     page = show(heads(carried=False)).page
     page.locator("peasy-maps .large canvas").focus()
     page.evaluate("document.querySelector('peasy-maps').selectCell(2, 1)")
     page.keyboard.press("Enter")
-    assert "peasy look m 'The' --layer 0 --head 0 --query 'came' --step-by-step" in said(page)
+    assert "peasy look m 'The' --layer 0 --head 0 --query 'came' --step-by-step" in arithmetic_text(page)
 
 
 def test_cells_in_the_notebook_widget(browser, tmp_path):
@@ -101,5 +101,5 @@ def test_cells_in_the_notebook_widget(browser, tmp_path):
     page.goto(path.as_uri())
     page.wait_for_selector("peasy-maps[data-ready]")
     page.locator("peasy-maps .large canvas").click(position={"x": 200, "y": 200})
-    assert "score = q · k" in said(page) or "may not attend" in said(page)
+    assert "score = q · k" in arithmetic_text(page) or "may not attend" in arithmetic_text(page)
     page.context.close()

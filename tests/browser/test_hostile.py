@@ -41,9 +41,9 @@ def document(words):
     return Document(words[0], tuple(parts))
 
 
-def used(watched):
+def used(recorded):
     """Use the page, then count its elements."""
-    page = watched.page
+    page = recorded.page
     page.wait_for_function(
         "[...document.querySelectorAll('peasy-maps, peasy-links, peasy-plane')].every((e) => 'ready' in e.dataset)"
     )

@@ -70,7 +70,7 @@ def test_numbers_match_within_the_stated_error(opened, saved, maps):
         "(() => { const { numbers } = document.querySelector('peasy-maps');"
         " return Array.from(numbers.codes, (code, i) => code === numbers.last ? null : numbers.at(i)); })()"
     )
-    read = np.array([np.nan if each is None else each for each in read]).reshape(maps.values.shape)
+    read = np.array([np.nan if value is None else value for value in read]).reshape(maps.values.shape)
     assert np.array_equal(np.isnan(read), np.isnan(maps.values))
     assert np.nanmax(np.abs(read - maps.values)) <= error * 1.001
     for row, column in ((0, 0), (3, 1), (4, 4)):
@@ -79,8 +79,8 @@ def test_numbers_match_within_the_stated_error(opened, saved, maps):
 
 
 def test_arrow_and_bracket_keys(opened, saved, maps):
-    watched = opened(saved, "peasy-maps")
-    page = watched.page
+    recorded = opened(saved, "peasy-maps")
+    page = recorded.page
     page.locator("peasy-maps .large canvas").focus()
     point_at(page, 2, 1)
     for key in ("ArrowDown", "ArrowRight"):
@@ -93,7 +93,7 @@ def test_arrow_and_bracket_keys(opened, saved, maps):
     for key in ("[", "[", "[", ","):
         page.keyboard.press(key)
     assert "layer 0, head 2" in page.locator("peasy-maps .read").inner_text()
-    watched.assert_quiet()
+    recorded.assert_quiet()
 
 
 def test_overview_has_one_tab_stop_and_arrow_keys(opened, saved):
@@ -140,13 +140,13 @@ def test_ribbon_keys(opened, saved):
 
 
 def test_page_without_scripts(opened, saved, maps):
-    watched = opened(saved, java_script_enabled=False)
-    page = watched.page
+    recorded = opened(saved, java_script_enabled=False)
+    page = recorded.page
     assert page.locator("peasy-maps svg image").count() == 12, "every map is there as a still picture"
     assert page.locator("peasy-maps svg image").first.is_visible()
     page.locator("details summary").first.click()
     assert page.locator("td", has_text=f"{maps.values[1, 2, 3, 1]:.4f}").first.is_visible()
-    watched.assert_quiet()
+    recorded.assert_quiet()
 
 
 def test_table_stays_with_the_interactive_figure(opened, saved, maps):
@@ -159,14 +159,14 @@ def test_table_stays_with_the_interactive_figure(opened, saved, maps):
 @pytest.mark.parametrize("width", [360, 1100, 3840])
 def test_widths_and_themes(opened, tmp_path, saved, scheme, width):
     path = render.save(Document("All", looking()), tmp_path / "all.html")
-    for each in (saved, path):
-        watched = opened(each, "peasy-maps", color_scheme=scheme, viewport={"width": width, "height": 900})
-        page = watched.page
+    for file in (saved, path):
+        recorded = opened(file, "peasy-maps", color_scheme=scheme, viewport={"width": width, "height": 900})
+        page = recorded.page
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         cut = """[...document.querySelectorAll("peasy-maps")].map((e) => e.shadowRoot.querySelector(".large"))
             .filter((box) => box.scrollWidth > box.clientWidth + 1).length"""
         assert page.evaluate(cut) == 0, "the large map fits its room"
-        watched.assert_quiet()
+        recorded.assert_quiet()
 
 
 def test_the_theme_button_repaints(opened, saved):
@@ -183,9 +183,9 @@ def test_accessibility(opened, saved, scheme):
     from axe_playwright_python.sync_playwright import Axe
 
     page = opened(saved, "peasy-maps", color_scheme=scheme, bypass_csp=True).page
-    found = Axe().run(page).response["violations"]
-    serious = [each for each in found if each["impact"] in {"serious", "critical"}]
-    assert not serious, [(each["id"], each["nodes"][0]["html"]) for each in serious]
+    violations = Axe().run(page).response["violations"]
+    serious = [violation for violation in violations if violation["impact"] in {"serious", "critical"}]
+    assert not serious, [(violation["id"], violation["nodes"][0]["html"]) for violation in serious]
 
 
 def test_long_text_has_tiles_and_a_text_window(opened, tmp_path):
@@ -204,8 +204,8 @@ def test_long_text_has_tiles_and_a_text_window(opened, tmp_path):
         reduction="mean",
         exact_rows=Rows((100, 500), exact),
     )
-    watched = opened(render.save(Document("Long", (maps,)), tmp_path / "long.html"), "peasy-maps")
-    page = watched.page
+    recorded = opened(render.save(Document("Long", (maps,)), tmp_path / "long.html"), "peasy-maps")
+    page = recorded.page
     assert "Each cell is the mean of 16 by 16 tokens." in page.locator("peasy-maps .frame").inner_text()
     assert "·w500 (position 500)" in page.locator("peasy-maps .best p").inner_text(), "the last row that was kept"
     best = int(np.argmax(exact[0, 0, 1]))
@@ -214,7 +214,7 @@ def test_long_text_has_tiles_and_a_text_window(opened, tmp_path):
     assert "No row of this tile is stored exactly. Stored: 100, 500." in page.locator("peasy-maps .best p").inner_text()
     assert "query 32–47 ·w32… → key 112–127 ·w112…" in page.locator("peasy-maps .read").inner_text()
     assert page.locator("peasy-maps .text span").count() == 240
-    watched.assert_quiet()
+    recorded.assert_quiet()
 
 
 def test_page_unpacks_what_python_packs(opened, saved, maps):

@@ -23,8 +23,8 @@ def test_files_and_pairs_of_files(peasy, tmp_path):
 
 
 def test_columns_of_a_table_can_be_named(peasy, tmp_path):
-    (tmp_path / "a.csv").write_text("english,french\ncat,chat\ndog,chien\n")
-    ran = peasy("data", "a.csv", "--set", "source=french", "--set", "target=english", "--json")
+    (tmp_path / "a.jsonl").write_text('{"english": "cat", "french": "chat"}\n' * 3)
+    ran = peasy("data", "a.jsonl", "--set", "source=french", "--set", "target=english", "--json")
     assert ran.code == 0, ran.out
     assert ran.json["result"]["examples"][0]["source"] == "chat"
 

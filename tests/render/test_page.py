@@ -1,7 +1,7 @@
 """Saved HTML pages in a real browser, offline."""
 
 import pytest
-from tests.browser.conftest import Watched
+from tests.browser.conftest import RecordedPage
 from tests.render.conftest import HOSTILE, every_part
 
 from peasy import render
@@ -16,7 +16,7 @@ def saved(worked, tmp_path_factory):
 
 
 def test_focusing_or_hovering_a_cell_opens_its_arithmetic(browser, saved):
-    watched = Watched(browser, saved)
+    watched = RecordedPage(browser, saved)
     page = watched.page
     popover, cell = page.locator("#popover"), page.locator("td[data-cell]")
     assert popover.is_hidden()
@@ -36,7 +36,7 @@ def test_focusing_or_hovering_a_cell_opens_its_arithmetic(browser, saved):
 
 
 def test_each_table_is_one_tab_stop(browser, saved, worked):
-    page = Watched(browser, saved).page
+    page = RecordedPage(browser, saved).page
     assert page.locator("td[tabindex='0']").count() == len(worked.matrices())
 
 
@@ -54,7 +54,7 @@ def test_hostile_strings_stay_text(browser, tmp_path, many):
     )
     counts = []
     for name, given in (("hostile", parts), ("harmless", harmless)):
-        watched = Watched(browser, render.save(Document(name, given), tmp_path / f"{name}.html"))
+        watched = RecordedPage(browser, render.save(Document(name, given), tmp_path / f"{name}.html"))
         cells = watched.page.locator("td[data-cell]")
         cells.nth(0).focus()
         cells.nth(cells.count() - 1).focus()
@@ -70,7 +70,7 @@ def test_hostile_strings_stay_text(browser, tmp_path, many):
 @pytest.mark.parametrize("word_range", [range(start, start + 100) for start in range(0, 500, 100)])
 def test_hostile_strings_in_cells_and_arithmetic_are_inert(browser, tmp_path, word_range):
     parts = tuple(part for place in word_range for part in every_part(HOSTILE[place])[7:9])
-    watched = Watched(browser, render.save(Document("t", parts), tmp_path / "page.html"))
+    watched = RecordedPage(browser, render.save(Document("t", parts), tmp_path / "page.html"))
     assert watched.page.locator("img, iframe, a, [onerror], [onload]").count() == 0
     assert watched.page.locator("script").count() == 2
     watched.assert_quiet()
@@ -81,7 +81,7 @@ def test_hostile_strings_in_cells_and_arithmetic_are_inert(browser, tmp_path, wo
 def test_light_and_dark_wide_and_narrow(browser, everything, worked, tmp_path, scheme, width):
     document = Document("All", (*worked.parts, *everything.parts))
     path = render.save(document, tmp_path / "page.html")
-    watched = Watched(browser, path, color_scheme=scheme, viewport={"width": width, "height": 800})
+    watched = RecordedPage(browser, path, color_scheme=scheme, viewport={"width": width, "height": 800})
     page = watched.page
     assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page itself must not scroll sideways"
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -97,21 +97,21 @@ def test_axe_finds_nothing_serious(browser, everything, worked, tmp_path, scheme
     from axe_playwright_python.sync_playwright import Axe
 
     path = render.save(Document("All", (*worked.parts, *everything.parts)), tmp_path / "page.html")
-    page = Watched(browser, path, color_scheme=scheme, bypass_csp=True).page
+    page = RecordedPage(browser, path, color_scheme=scheme, bypass_csp=True).page
     found = Axe().run(page).response["violations"]
     serious = [violation for violation in found if violation["impact"] in {"serious", "critical"}]
     assert not serious, [(violation["id"], violation["nodes"][0]["html"]) for violation in serious]
 
 
 def test_page_is_readable_without_scripts(browser, saved):
-    watched = Watched(browser, saved, java_script_enabled=False)
+    watched = RecordedPage(browser, saved, java_script_enabled=False)
     assert watched.page.locator("td", has_text="0.5760").count() == 1
     assert watched.page.locator("math").count() >= 8
     watched.assert_quiet()
 
 
 def test_high_contrast_keeps_borders(browser, saved):
-    page = Watched(browser, saved, forced_colors="active").page
+    page = RecordedPage(browser, saved, forced_colors="active").page
     assert page.evaluate("getComputedStyle(document.querySelector('td[data-cell]')).borderTopStyle") == "solid"
 
 
@@ -121,6 +121,6 @@ def test_policy_blocks_injected_scripts(browser, saved, tmp_path):
     path.write_text(
         saved.read_text().replace("<h1>", "<script>alert(1)</script><img src=http://a.example/x.png><h1>", 1)
     )
-    watched = Watched(browser, path)
+    watched = RecordedPage(browser, path)
     assert watched.dialogs == []
-    assert watched.complaints
+    assert watched.console_messages

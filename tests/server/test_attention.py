@@ -6,7 +6,7 @@ import pytest
 import peasy
 
 
-def asked(client, **more):
+def complete(client, **more):
     body = {"model": "writer", "prompt": "the pizza came", "max_tokens": 3, "temperature": 0} | more
     return client.post("/v1/completions", json=body)
 
@@ -14,15 +14,15 @@ def asked(client, **more):
 def test_top_keys_match_look(client, folders):
     loaded = peasy.load(folders[0])
     prompt = loaded.encode_prompt("the pizza came")
-    choice = asked(client, attention={"layers": [1], "heads": [0, 1], "keys": 3}).json()["choices"][0]
-    told = choice["attention"]
-    ids = [loaded.tokenizer.id(loaded.tokenizer.token(each.id)) for each in _pieces(loaded)]
+    choice = complete(client, attention={"layers": [1], "heads": [0, 1], "keys": 3}).json()["choices"][0]
+    attention = choice["attention"]
+    ids = [loaded.tokenizer.id(loaded.tokenizer.token(piece.id)) for piece in _pieces(loaded)]
     seen = loaded.look([*prompt, *ids], layers=[1])
-    assert [each["position"] for each in told] == [0, 1, 2]
-    for each in told:
-        row = len(prompt) - 1 + each["position"]
-        assert [(head["layer"], head["head"]) for head in each["heads"]] == [(1, 0), (1, 1)]
-        for head in each["heads"]:
+    assert [entry["position"] for entry in attention] == [0, 1, 2]
+    for entry in attention:
+        row = len(prompt) - 1 + entry["position"]
+        assert [(head["layer"], head["head"]) for head in entry["heads"]] == [(1, 0), (1, 1)]
+        for head in entry["heads"]:
             weights = np.asarray(seen.weights[1, head["head"]])[row, : row + 1]
             best = np.argsort(-weights)[:3]
             assert [key["position"] for key in head["keys"]] == best.tolist()
@@ -38,9 +38,9 @@ def test_keys_have_their_tokens(client, folders):
     pieces = [loaded.tokenizer.piece(id) for id in loaded.encode_prompt("the pizza came")] + [
         p.piece for p in _pieces(loaded)
     ]
-    for each in asked(client, attention={"keys": 256}).json()["choices"][0]["attention"]:
-        assert each["token"] == pieces[len(pieces) - 3 + each["position"]]
-        for head in each["heads"]:
+    for entry in complete(client, attention={"keys": 256}).json()["choices"][0]["attention"]:
+        assert entry["token"] == pieces[len(pieces) - 3 + entry["position"]]
+        for head in entry["heads"]:
             assert all(key["token"] == pieces[key["position"]] for key in head["keys"])
             assert sum(key["weight"] for key in head["keys"]) == pytest.approx(1, abs=1e-4)
 
@@ -48,21 +48,21 @@ def test_keys_have_their_tokens(client, folders):
 def test_stream_has_attention_per_token(client):
     from tests.server.tiny_server import read_events
 
-    whole = asked(client, attention={"layers": [0]}).json()["choices"][0]["attention"]
-    events, ended = read_events(asked(client, attention={"layers": [0]}, stream=True).text)
+    whole = complete(client, attention={"layers": [0]}).json()["choices"][0]["attention"]
+    events, ended = read_events(complete(client, attention={"layers": [0]}, stream=True).text)
     assert ended
-    assert [each for event in events for each in event["choices"][0]["attention"]] == whole
+    assert [entry for event in events for entry in event["choices"][0]["attention"]] == whole
 
 
 def test_encoder_decoder_returns_cross_attention(client, folders):
-    told = asked(client, model="translator", prompt="the pizza", attention={}).json()["choices"][0]["attention"]
-    cross = [head for each in told for head in each["heads"] if head["part"] == "cross_attention"]
+    attention = complete(client, model="translator", prompt="the pizza", attention={}).json()["choices"][0]["attention"]
+    cross = [head for entry in attention for head in entry["heads"] if head["part"] == "cross_attention"]
     assert cross
     assert {key["token"] for head in cross for key in head["keys"]} <= {"the", "pizza"}
 
 
 def test_unknown_layers_are_refused(client):
-    found = asked(client, attention={"layers": [9]})
-    assert found.status_code == 400
-    assert "layer 9" in found.json()["error"]["message"]
-    assert "attention" not in asked(client).json()["choices"][0]
+    response = complete(client, attention={"layers": [9]})
+    assert response.status_code == 400
+    assert "layer 9" in response.json()["error"]["message"]
+    assert "attention" not in complete(client).json()["choices"][0]

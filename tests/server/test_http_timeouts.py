@@ -158,8 +158,8 @@ def test_invalid_http_gets_400(open_port, noise):
 
 def test_pipelined_requests(open_port):
     connection = connect(open_port)
-    asked = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    connection.sendall(asked * 4 + asked.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
+    request = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    connection.sendall(request * 4 + request.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
     assert read_all(connection)[0].count(b"HTTP/1.1 200") == 5
 
 

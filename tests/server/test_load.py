@@ -82,8 +82,8 @@ def _joined(chunks):
 
 
 def metrics(port):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as told:
-        lines = [line.rpartition(" ") for line in told.read().decode().splitlines() if not line.startswith("#")]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as response:
+        lines = [line.rpartition(" ") for line in response.read().decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in lines}
 
 
@@ -101,19 +101,19 @@ def offline(folder):
     return found
 
 
-def told(body, said):
+def read_response(body, content):
     """Return text and usage of a response, and whether it is complete."""
     if not body["stream"]:
-        answer = json.loads(said)
+        answer = json.loads(content)
         return answer["choices"][0]["text"], answer["usage"], True
-    events, ended = read_events(said)
+    events, ended = read_events(content)
     text = "".join(choice["text"] for event in events for choice in event["choices"])
     return text, events[-1]["usage"], ended
 
 
 def test_64_concurrent_clients(folders):
     truth = offline(folders[0])
-    counts = {"asked": 0, "429": 0}
+    counts = {"requests": 0, "429": 0}
 
     async def client(port, chance, end):
         while time.monotonic() < end:
@@ -122,12 +122,12 @@ def test_64_concurrent_clients(folders):
             body = (
                 json.loads(plain) | {"stream": stream} | ({"stream_options": {"include_usage": True}} if stream else {})
             )
-            status, _, said, _ = await ask(port, body)
-            assert status == 200, said
-            text, usage, whole = told(body, said)
+            status, _, content, _ = await ask(port, body)
+            assert status == 200, content
+            text, usage, whole = read_response(body, content)
             assert whole
             assert (text, usage["prompt_tokens"], usage["completion_tokens"]) == truth[plain]
-            counts["asked"] += 1
+            counts["requests"] += 1
 
     async def all_of_them(port, seconds):
         end = time.monotonic() + seconds
@@ -141,7 +141,7 @@ def test_64_concurrent_clients(folders):
         after = metrics(port)
     grown = after["process_resident_memory_bytes"] / before["process_resident_memory_bytes"]
     held = f"{before['process_open_fds']:.0f} to {after['process_open_fds']:.0f}"
-    say(f"{counts['asked']} requests, memory x{grown:.3f}, descriptors {held}")
+    say(f"{counts['requests']} requests, memory x{grown:.3f}, descriptors {held}")
     assert grown < 1.05
     assert abs(after["process_open_fds"] - before["process_open_fds"]) <= 2
     assert after['peasy_engine_running{model="writer"}'] == 0
@@ -168,7 +168,7 @@ def test_500_disconnects(folders):
             late.append(time.perf_counter() - began)
         after = metrics(port)
     late.sort()
-    median, most, last = (1e3 * each for each in (statistics.median(late), late[494], late[-1]))
+    median, most, last = (1e3 * seconds for seconds in (statistics.median(late), late[494], late[-1]))
     say(f"freed after {median:.1f} ms, 99 in 100 within {most:.1f} ms, at most {last:.1f} ms")
     assert late[494] < 0.1
     assert after['peasy_engine_ended_total{model="writer",reason="cancelled"}'] == 500
@@ -186,7 +186,7 @@ def test_overload_is_refused_quickly(folders):
             await asyncio.sleep(0.05)
         for _ in range(120):
             crowd = await asyncio.gather(*(ask(port, body | {"max_tokens": 1}) for _ in range(4)))
-            refused += [each for each in crowd if each[0] == 429]
+            refused += [response for response in crowd if response[0] == 429]
             if room[0].done():
                 break
             await asyncio.sleep(0.01)
@@ -195,13 +195,13 @@ def test_overload_is_refused_quickly(folders):
     with process(folders[0], "--max-batch", "4", "--max-queue", "8") as (_, port):
         asyncio.run(ask(port, body))
         admitted, refused = asyncio.run(crowd(port))
-    served = [each for each in admitted if each[0] == 200]
-    took = sorted(each[3] for each in refused)
+    served = [response for response in admitted if response[0] == 200]
+    took = sorted(response[3] for response in refused)
     say(f"{len(served)} served, {len(refused)} refused, 99 in 100 within {1e3 * took[int(0.99 * len(took))]:.1f} ms")
     assert len(served) == 12
-    assert all(json.loads(each[2])["choices"][0]["text"] == truth for each in served)
+    assert all(json.loads(response[2])["choices"][0]["text"] == truth for response in served)
     assert len(refused) > 100
-    assert all(int(each[1]["retry-after"]) >= 1 for each in refused)
+    assert all(int(response[1]["retry-after"]) >= 1 for response in refused)
     assert took[int(0.99 * len(took))] < 0.05
 
 

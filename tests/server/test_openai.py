@@ -24,7 +24,7 @@ def offline(loaded, text, **options):
 
 
 def test_models_are_listed_and_retrieved(ask):
-    assert [each.id for each in ask.models.list()] == ["writer", "talker", "translator", "encoder"]
+    assert [model.id for model in ask.models.list()] == ["writer", "talker", "translator", "encoder"]
     assert ask.models.retrieve("talker").id == "talker"
     with pytest.raises(openai.NotFoundError, match="Did you mean writer"):
         ask.models.retrieve("wrter")
@@ -100,23 +100,26 @@ def test_logprobs_match_the_model(ask, writer):
     np.testing.assert_allclose(
         np.exp(found.logprobs.token_logprobs), [piece.probability for piece in pieces], rtol=1e-5
     )
-    assert [len(each) for each in found.logprobs.top_logprobs] == [3] * 4
+    assert [len(top) for top in found.logprobs.top_logprobs] == [3] * 4
     assert found.logprobs.text_offset[0] == 0
     assert len(set(found.logprobs.top_logprobs[0])) == 3
 
 
 def test_chat_completion_uses_the_template(ask, folders):
     talker = peasy.load(folders[1])
-    said = [{"role": "system", "content": "be kind"}, {"role": "user", "content": [{"type": "text", "text": "hello"}]}]
+    messages = [
+        {"role": "system", "content": "be kind"},
+        {"role": "user", "content": [{"type": "text", "text": "hello"}]},
+    ]
     found = ask.chat.completions.create(
-        model="talker", messages=said, max_completion_tokens=5, temperature=0, logprobs=True, top_logprobs=2
+        model="talker", messages=messages, max_completion_tokens=5, temperature=0, logprobs=True, top_logprobs=2
     )
     text = offline(talker, "system: be kind\nuser: hello\nassistant: ", max_tokens=5)[0]
     assert found.choices[0].message.content == text
     assert found.choices[0].message.role == "assistant"
     assert len(found.choices[0].logprobs.content) == 5
     assert len(found.choices[0].logprobs.content[0].top_logprobs) == 2
-    stream = ask.chat.completions.create(model="talker", messages=said, max_tokens=5, temperature=0, stream=True)
+    stream = ask.chat.completions.create(model="talker", messages=messages, max_tokens=5, temperature=0, stream=True)
     deltas = [chunk.choices[0] for chunk in stream]
     assert deltas[0].delta.role == "assistant"
     assert "".join(delta.delta.content or "" for delta in deltas) == text
@@ -133,7 +136,7 @@ def test_embeddings_as_floats_and_base64(ask, folders):
     texts = ["the pizza", "hello there"]
     truth = encoder.embed(texts)
     by_client = ask.embeddings.create(model="encoder", input=texts)  # base64 is what the client asks for by itself
-    np.testing.assert_allclose([each.embedding for each in by_client.data], truth, atol=1e-6)
+    np.testing.assert_allclose([entry.embedding for entry in by_client.data], truth, atol=1e-6)
     floats = ask.embeddings.create(model="encoder", input=texts[0], encoding_format="float")
     raw = ask.embeddings.create(model="encoder", input=texts[0], encoding_format="base64").data[0].embedding
     np.testing.assert_array_equal(np.frombuffer(base64.b64decode(raw), "<f4"), np.float32(floats.data[0].embedding))
@@ -148,7 +151,7 @@ def test_completion_with_an_encoder_decoder(ask, folders):
 @pytest.mark.parametrize(
     ("request_fields", "error", "message"),
     [
-        ({"model": "nobody"}, openai.NotFoundError, 'No model "nobody"'),
+        ({"model": "unknown"}, openai.NotFoundError, 'No model "unknown"'),
         ({"model": "encoder"}, openai.BadRequestError, "/v1/embeddings"),
         ({"temperature": 3}, openai.BadRequestError, "temperature"),
         ({"max_tokens": 0}, openai.BadRequestError, "max_tokens"),

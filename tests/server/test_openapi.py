@@ -29,9 +29,9 @@ def described(request, folders):
 
 def name_models(app, names):
     """Tell the fuzzer the names of the models."""
-    for told in app.openapi()["components"]["schemas"].values():
-        if "model" in told.get("properties", {}):
-            told["properties"]["model"] = {"type": "string", "enum": [*names, "nobody"]}
+    for schema in app.openapi()["components"]["schemas"].values():
+        if "model" in schema.get("properties", {}):
+            schema["properties"]["model"] = {"type": "string", "enum": [*names, "unknown"]}
 
 
 def understood(ctx, response, case):

@@ -135,7 +135,7 @@ def test_long_text_has_a_tiled_overview(open_window):
     window.wait_until_idle()
     maps(page)
     assert int(window.state["q"]) > 0
-    assert page.locator("peasy-maps .top li").count() > 0, "the rows of that tile were asked for in full"
+    assert page.locator("peasy-maps .top li").count() > 0, "the rows of that tile were requested in full"
 
 
 @pytest.mark.slow

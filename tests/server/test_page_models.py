@@ -13,7 +13,7 @@ def test_model_list_and_architecture(open_tiny_studio):
     page = window.page
     cards = window.request("models")["models"]
     names = page.locator("#place .list tbody tr td:first-child").all_inner_texts()
-    assert names == [each["name"] for each in cards]
+    assert names == [card["name"] for card in cards]
     found = window.request("models", name="writer")
     assert f"{found['parameters']:,} parameters" in page.locator("#place").inner_text()
     boxes = " ".join(page.get_by_role("tabpanel").locator("svg text").all_text_contents())
@@ -35,18 +35,18 @@ def test_proof_on_own_texts_and_api_snippet(open_tiny_studio):
     page.locator(".verdict").wait_for()
     found = window.request("prove", model="writer", prompts=["the cat sat", "the old tree"])
     assert page.locator(".verdict").inner_text() == f"✓ {found['verdict']}"
-    for each in found["equalities"]:
-        assert page.locator("#place .drawn").get_by_text(each["name"]).count() >= 1
+    for equality in found["equalities"]:
+        assert page.locator("#place .drawn").get_by_text(equality["name"]).count() >= 1
     page.get_by_role("tab", name="API").click()
     curl = page.locator(".snippet pre").first.inner_text()
     path = curl.split()[1].removeprefix(window.origin)
     body = json.loads(curl.split("-d '")[1].rstrip("'"))
-    asked = page.evaluate(
+    status = page.evaluate(
         "async ([path, body]) => (await fetch(path, {method: 'POST', body: JSON.stringify(body),"
         " headers: {'content-type': 'application/json'}})).status",
         [path, body],
     )
-    assert asked == 200, "what the page tells people to type works"
+    assert status == 200, "the shown command works"
     page.get_by_role("button", name="Copy curl").click()
     assert page.evaluate("navigator.clipboard.readText()") == curl
 

@@ -42,7 +42,7 @@ def text(tmp_path_factory):
 def test_run_on_an_uploaded_text_is_followed_stopped_and_resumed(open_tiny_studio, data_dir, text):
     window = open_tiny_studio("/train")
     page = window.page
-    page.get_by_label("data").select_option("")
+    page.get_by_label("data", exact=True).select_option("")
     page.get_by_label("your text").set_input_files(text)
     settings(page, minutes=5, name="own-text")
     page.get_by_text("More", exact=True).click()
@@ -122,7 +122,7 @@ def test_compare_kinds_of_models(open_tiny_studio):
     page.get_by_role("radio", name="several kinds, compared").check()
     for kind in ("cnn", "ngram"):
         page.get_by_label(kind, exact=True).uncheck()
-    page.get_by_label("data").select_option("copy")
+    page.get_by_label("data", exact=True).select_option("copy")
     settings(page, steps=10, name="duel")
     page.get_by_role("button", name="Compare").click()
     page.get_by_role("region", name="Job").get_by_text("Comparing gpt, rnn is done").wait_for(timeout=180_000)

@@ -116,9 +116,9 @@ def test_tree_export_as_svg_and_csv(open_tiny_studio):
     panel = side(window.page, "b")
     saved = {}
     for kind in ("SVG", "CSV"):
-        with window.page.expect_download() as told:
+        with window.page.expect_download() as download:
             panel.get_by_role("button", name=f"Save beams as {kind}").click()
-        saved[kind] = told.value.path().read_text(encoding="utf-8")
+        saved[kind] = download.value.path().read_text(encoding="utf-8")
     root = ElementTree.fromstring(saved["SVG"])
     words = [item for item in root.iter() if item.tag.endswith("text")]
     assert len(words) == panel.locator("svg.tree text").count()

@@ -14,13 +14,13 @@ pytestmark = pytest.mark.browser
 
 def written(values):
     """Format numbers as peasy does; null is minus infinity."""
-    real = [[-math.inf if each is None else each for each in row] for row in values]
-    decimals = number.decimals_for([each for row in real for each in row], 4)
-    return [[number.format_number(each, decimals) for each in row] for row in real]
+    real = [[-math.inf if value is None else value for value in row] for row in values]
+    decimals = number.decimals_for([value for row in real for value in row], 4)
+    return [[number.format_number(value, decimals) for value in row] for row in real]
 
 
 def step(result, name):
-    return next(each for each in result["steps"] if each["name"] == name)
+    return next(step for step in result["steps"] if step["name"] == name)
 
 
 def test_steps_and_cell_arithmetic(open_window):
@@ -108,20 +108,20 @@ def test_quiz_is_marked_like_check(open_window):
     window = open_window("/work?s=3&quiz=1")
     page, truth = window.page, step(window.request("explain", source="i-love-ai"), "scores")["values"]
     fields = page.locator("input.quiz")
-    places = [tuple(map(int, each.get_attribute("data-at").split(","))) for each in fields.all()]
-    assert 0 < len(places) < 9
-    for place, (row, column) in enumerate(places):
+    positions = [tuple(map(int, cell.get_attribute("data-at").split(","))) for cell in fields.all()]
+    assert 0 < len(positions) < 9
+    for place, (row, column) in enumerate(positions):
         fields.nth(place).fill("7" if place == 0 else number.format_number(truth[row][column], 0))
     page.keyboard.press("Enter")
     window.wait_until_idle()
     page.locator("td[data-verdict]").first.wait_for()
-    verdicts = page.locator("td[data-verdict]").evaluate_all("(all) => all.map((each) => each.dataset.verdict)")
-    assert verdicts == ["wrong", *["right"] * (len(places) - 1)]
+    verdicts = page.locator("td[data-verdict]").evaluate_all("(all) => all.map((cell) => cell.dataset.verdict)")
+    assert verdicts == ["wrong", *["right"] * (len(positions) - 1)]
     assert ", not 7" in page.locator(".reasons").inner_text()
     page.get_by_role("button", name="Show the answers").click()
     window.wait_until_idle()
     page.locator(".verdict.good").wait_for()
-    assert f"{len(places)} of {len(places)} right" in page.locator(".verdict").inner_text()
+    assert f"{len(positions)} of {len(positions)} right" in page.locator(".verdict").inner_text()
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_dimension_slider_shows_the_effect_of_scaling(open_window):
     assert window.state["dk"] == "256"
     truth = window.request("scale", d_k=256)
     shown = page.locator(".bars").first.locator(".number").all_inner_texts()
-    assert shown == [f"{each:.4f}" for each in truth["without"]["weights"]]
+    assert shown == [f"{weight:.4f}" for weight in truth["without"]["weights"]]
     assert max(truth["without"]["weights"]) > 0.95 > max(truth["with"]["weights"])
 
 
@@ -207,15 +207,15 @@ def test_accessibility(open_window, scheme):
 
 def count_elements(page):
     return page.evaluate(
-        "(() => { const count = {}; for (const each of document.querySelectorAll('*')) {"
-        " count[each.localName] = (count[each.localName] ?? 0) + 1; } return count; })()"
+        "(() => { const count = {}; for (const node of document.querySelectorAll('*')) {"
+        " count[node.localName] = (count[node.localName] ?? 0) + 1; } return count; })()"
     )
 
 
 def quoted(words):
     """Return words that an example may contain; peasy refuses others."""
     return [
-        each for each in words if each.strip() and "\0" not in each and not any(0xD800 <= ord(s) < 0xE000 for s in each)
+        text for text in words if text.strip() and "\0" not in text and not any(0xD800 <= ord(s) < 0xE000 for s in text)
     ]
 
 

@@ -37,6 +37,12 @@ export function textColourOn(ramp, fraction) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
+// Set the size of a canvas in CSS pixels.
+export function sizeCanvas(canvas, width, height, pixelRatio) {
+  [canvas.width, canvas.height] = [Math.round(width * pixelRatio), Math.round(height * pixelRatio)];
+  [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
+}
+
 // Paint a map with one pixel per cell; masked cells are transparent.
 export function paintMap(canvas, map) {
   const { rows, columns } = map;

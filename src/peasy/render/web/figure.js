@@ -1,13 +1,22 @@
 // Base class of the interactive figures (web components), with element helpers, shared style and theme changes.
+
+// Create an element. Attributes: `on…` are listeners, true is a bare attribute, null and false are left out; aria
+// attributes are written as they are. Children: strings and numbers become text nodes, never markup; null and false are
+// left out; arrays are flattened.
 export function make(tag, attributes = {}, ...children) {
   const svg = ["svg", "g", "path", "text", "title", "circle", "rect"].includes(tag);
   const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
+    const isAria = name.startsWith("aria-");
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== undefined) element.setAttribute(name, value);
+    else if (isPresent(value) || (isAria && value === false)) element.setAttribute(name, value === true && !isAria ? "" : value);
   }
-  element.append(...children); // strings become text nodes, never markup
+  element.append(...children.flat(Infinity).filter(isPresent));
   return element;
+}
+
+function isPresent(value) {
+  return value !== null && value !== undefined && value !== false;
 }
 
 // Labelled <select>; `onChange` receives the chosen index.
@@ -120,7 +129,7 @@ h3{margin:0 0 .5rem;font-size:1.05rem;overflow-wrap:anywhere}
 p{margin:.35rem 0}.quiet{color:var(--figure-soft);font-size:.85rem;max-width:60rem}
 .bar{display:flex;flex-wrap:wrap;gap:.4rem .9rem;align-items:center;margin:0 0 .8rem}
 label{color:var(--figure-soft);display:inline-flex;align-items:center;gap:.35rem;max-width:100%}
-select,button.plain{font:inherit;color:var(--figure-ink);background:var(--figure-paper);border:1px solid var(--figure-edge);border-radius:.35rem;padding:.2rem .4rem;min-height:1.8rem;min-width:0;flex:0 1 auto}
+select{font:inherit;color:var(--figure-ink);background:var(--figure-paper);border:1px solid var(--figure-edge);border-radius:.35rem;padding:.2rem .4rem;min-height:1.8rem;min-width:0;flex:0 1 auto}
 .body{display:grid;grid-template-columns:minmax(0,1fr);gap:.8rem 1.6rem}
 .side-by-side{display:contents}.overview{order:1}.main{order:2;min-width:0}.best{order:3;min-width:0}.words{order:4}
 .overview{display:grid;gap:3px;align-content:start;overflow-x:auto;padding:3px;position:relative}

@@ -1,7 +1,7 @@
 // Large heat map on a canvas: cells, token labels, numbers where they fit, legend and the selected cell.
 
 import { cssVariable, make } from "./figure.js";
-import { cssColour, fractionOf, paintMap, textColourOn } from "./colour.js";
+import { cssColour, fractionOf, paintMap, sizeCanvas, textColourOn } from "./colour.js";
 import { writeNumber } from "./numbers.js";
 
 const FONT = '12px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif';
@@ -37,10 +37,8 @@ export class HeatMap {
     this.top = this.horizontalLabels ? 22 : Math.round(labelLength * Math.sin(-LABEL_ANGLE)) + 14;
     const width = this.left + this.cellSize * columns + (this.horizontalLabels ? 6 : overhang);
     const height = this.top + this.cellSize * rows + 30;
-    const pixelRatio = Math.min(window.devicePixelRatio || 1, 2);
-    [this.canvas.width, this.canvas.height] = [Math.round(width * pixelRatio), Math.round(height * pixelRatio)];
-    [this.canvas.style.width, this.canvas.style.height] = [`${width}px`, `${height}px`];
-    this.pixelRatio = pixelRatio;
+    this.pixelRatio = Math.min(window.devicePixelRatio || 1, 2);
+    sizeCanvas(this.canvas, width, height, this.pixelRatio);
   }
 
   draw(row, column) {
@@ -79,34 +77,27 @@ export class HeatMap {
 
   drawLabels(context, row, column) {
     const { cellSize, left, top, horizontalLabels } = this;
-    context.font = FONT;
     context.textBaseline = "middle";
     // Draw every n-th label, so that they do not overlap, and always the selected one.
-    const drawLabel = (index, selected, spacing, paint) => {
+    const drawAxis = (labels, count, selected, spacing, maxWidth, paint) => {
       const skip = Math.max(1, Math.ceil(spacing / cellSize));
-      if (index !== selected && (index % skip || (selected >= 0 && Math.abs(index - selected) < skip))) return;
-      context.fillStyle = index === selected ? this.inkColour : this.softColour;
-      context.font = index === selected ? `bold ${FONT}` : FONT;
-      paint();
+      for (let index = 0; index < count; index++) {
+        if (index !== selected && (index % skip || (selected >= 0 && Math.abs(index - selected) < skip))) continue;
+        context.fillStyle = index === selected ? this.inkColour : this.softColour;
+        context.font = index === selected ? `bold ${FONT}` : FONT;
+        paint(truncateText(context, labels[index] ?? String(index), maxWidth), cellSize * (index + 0.5));
+      }
     };
-    for (let index = 0; index < this.map.rows; index++) {
-      drawLabel(index, row, 14, () => {
-        const text = truncateText(context, this.rowLabels[index] ?? String(index), left - 8);
-        context.textAlign = "right";
-        context.fillText(text, left - 6, top + cellSize * (index + 0.5));
-      });
-    }
-    for (let index = 0; index < this.map.columns; index++) {
-      drawLabel(index, column, horizontalLabels ? 14 : 19, () => {
-        const text = truncateText(context, this.columnLabels[index] ?? String(index), 110);
-        context.save();
-        context.translate(left + cellSize * (index + 0.5), top - 6);
-        if (!horizontalLabels) context.rotate(LABEL_ANGLE);
-        context.textAlign = horizontalLabels ? "center" : "left";
-        context.fillText(text, 0, horizontalLabels ? -4 : 0);
-        context.restore();
-      });
-    }
+    context.textAlign = "right";
+    drawAxis(this.rowLabels, this.map.rows, row, 14, left - 8, (text, y) => context.fillText(text, left - 6, top + y));
+    context.textAlign = horizontalLabels ? "center" : "left";
+    drawAxis(this.columnLabels, this.map.columns, column, horizontalLabels ? 14 : 19, 110, (text, x) => {
+      context.save();
+      context.translate(left + x, top - 6);
+      if (!horizontalLabels) context.rotate(LABEL_ANGLE);
+      context.fillText(text, 0, horizontalLabels ? -4 : 0);
+      context.restore();
+    });
   }
 
   drawLegend(context) {

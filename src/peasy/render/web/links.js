@@ -10,9 +10,9 @@ const MAX_LINKS = 1500;
 
 let measuringContext;
 
-function textWidth(text) {
+export function textWidth(text, weight = "normal") {
   measuringContext ??= document.createElement("canvas").getContext("2d");
-  measuringContext.font = '13px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif';
+  measuringContext.font = `${weight} 13px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif`;
   return measuringContext.measureText(text).width;
 }
 

@@ -2,7 +2,7 @@
 
 import { Figure, define, make, makeSelect } from "./figure.js";
 import { ARROW_MOVES } from "./arithmetic.js";
-import { paintCells, rampOf, shrinkMap } from "./colour.js";
+import { paintCells, rampOf, shrinkMap, sizeCanvas } from "./colour.js";
 import { HeatMap } from "./heatmap.js";
 import { drawLinks } from "./links.js";
 import { clamp, colourRange, formatCount, indices, rangeOf, unpackFloats, unpackNumbers, writeNumber } from "./numbers.js";
@@ -130,7 +130,6 @@ class PeasyMaps extends Figure {
     return this.mapRow * this.numMapColumns + this.mapColumn;
   }
 
-  // Number in a cell of the selected map.
   valueAt(row, column) {
     return this.numbers.at(this.mapIndex * this.mapSize + row * this.columns + column);
   }
@@ -153,15 +152,13 @@ class PeasyMaps extends Figure {
   // Paint all thumbnails on one canvas over their buttons: a hundred canvases would take longer than their cells.
   paintOverview() {
     const { thumbnailCanvas: canvas, thumbnails } = this;
-    [canvas.width, canvas.height] = [1, 1]; // a canvas of the previous width would keep the grid from shrinking
-    [canvas.style.width, canvas.style.height] = ["1px", "1px"];
+    sizeCanvas(canvas, 1, 1, 1); // a canvas of the previous width would keep the grid from shrinking
     const pixelRatio = window.devicePixelRatio || 1;
     const [width, height] = [canvas.parentElement.scrollWidth, canvas.parentElement.scrollHeight];
     const boxes = thumbnails.map(({ offsetLeft, offsetTop, clientLeft, clientWidth, clientHeight }) =>
       [offsetLeft + clientLeft, offsetTop + clientLeft, clientWidth, clientHeight].map((size) => Math.round(size * pixelRatio)));
     if (!boxes[0][2]) return; // inside a closed <details>, or not in the page yet
-    [canvas.width, canvas.height] = [Math.round(width * pixelRatio), Math.round(height * pixelRatio)];
-    [canvas.style.width, canvas.style.height] = [`${width}px`, `${height}px`];
+    sizeCanvas(canvas, width, height, pixelRatio);
     const context = canvas.getContext("2d");
     const image = context.createImageData(canvas.width, canvas.height);
     boxes.forEach((box, index) => {
@@ -215,7 +212,6 @@ class PeasyMaps extends Figure {
     return Boolean(this.data.vectors || this.data.command || this.data.rowAxis === "query");
   }
 
-  // Select a cell, from the pointer, the keyboard or a word.
   selectCell(row, column) {
     [this.row, this.column] = [row, column];
     this.heatMap.draw(row, column);
@@ -228,11 +224,10 @@ class PeasyMaps extends Figure {
 
   describeCell(row, column) {
     const { rowAxis, columnAxis, decimals } = this.data;
-    const bold = (text) => make("b", {}, make("bdi", {}, text));
-    const words = [`${this.mapName()}: ${rowAxis} `, bold(this.labelOf(this.data.rows, row))];
+    const words = [`${this.mapName()}: ${rowAxis} `, boldLabel(this.labelOf(this.data.rows, row))];
     if (column < 0) return words;
     const value = this.valueAt(row, column);
-    return [...words, ` → ${columnAxis} `, bold(this.labelOf(this.data.columns, column)), ": ", bold(writeNumber(value, decimals))];
+    return [...words, ` → ${columnAxis} `, boldLabel(this.labelOf(this.data.columns, column)), ": ", boldLabel(writeNumber(value, decimals))];
   }
 
   labelOf(names, index) {
@@ -265,9 +260,8 @@ class PeasyMaps extends Figure {
     }));
   }
 
-  describeQuery(weights) {
-    const word = make("b", {}, make("bdi", {}, this.data.rows[weights.position] ?? String(weights.position)));
-    return [`${this.data.rowAxis} `, word, ` (position ${weights.position}), largest first:`];
+  describeQuery({ position }) {
+    return [`${this.data.rowAxis} `, boldLabel(this.data.rows[position] ?? position), ` (position ${position}), largest first:`];
   }
 
   missingRowNote() {
@@ -383,6 +377,10 @@ class PeasyMaps extends Figure {
     else return;
     event.preventDefault();
   }
+}
+
+function boldLabel(text) {
+  return make("b", {}, make("bdi", {}, text));
 }
 
 define("peasy-maps", PeasyMaps);

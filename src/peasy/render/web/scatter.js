@@ -18,6 +18,7 @@ class PeasyPlane extends HTMLElement {
         point.classList.toggle("far", index !== chosen && !nearest.includes(index));
         point.setAttribute("tabindex", index === chosen ? 0 : -1);
       });
+      this.emitSelect(chosen);
       this.status.textContent = `${names[chosen]}: nearest neighbours ${nearest.map((index) => names[index]).join(", ") || "none"}.`;
     };
     this.points.forEach((point, index) => {
@@ -28,7 +29,10 @@ class PeasyPlane extends HTMLElement {
     const indexOf = (event) => this.points.indexOf(event.target);
     this.addEventListener("pointerover", (event) => highlight(indexOf(event)));
     this.addEventListener("focusin", (event) => highlight(indexOf(event)));
-    this.addEventListener("pointerleave", () => this.points.forEach((point) => point.classList.remove("far")));
+    this.addEventListener("pointerleave", () => {
+      this.points.forEach((point) => point.classList.remove("far"));
+      this.emitSelect(-1);
+    });
     this.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       const index = indexOf(event);
@@ -37,6 +41,10 @@ class PeasyPlane extends HTMLElement {
       this.points[(index + step + this.points.length) % this.points.length].focus();
     });
     this.toggleAttribute("data-ready", true);
+  }
+
+  emitSelect(index) {
+    this.dispatchEvent(new CustomEvent("peasy-select", { detail: { index } }));
   }
 }
 

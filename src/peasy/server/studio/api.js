@@ -10,17 +10,9 @@ export class ApiError extends Error {
 
 /**
  * Run a command. The response is `{ok, command, schema, result, next}`, with `html` if the body has `html: true`.
- * @param {string} command such as "explain"
- * @param {object} body arguments of the command
- * @param {{signal?: AbortSignal}} [options]
  */
 export async function request(command, body = {}, { signal } = {}) {
-  return whileWaiting(async () => {
-    const response = await send(`/api/${command}`, body, signal);
-    const content = await response.json();
-    if (content.ok === false) throw apiError(content.error, response.status);
-    return content;
-  });
+  return whileWaiting(async () => (await send(`/api/${command}`, body, signal)).json());
 }
 
 /** Like `request`, for a file instead of JSON. Returns `{blob, name}`. */
@@ -33,10 +25,8 @@ export async function fetchFile(path, body = {}, { signal } = {}) {
 }
 
 /**
- * Send a request and receive server-sent events. Resolves when the stream ends.
+ * Send a request and receive server-sent events as {event, data}. Resolves when the stream ends.
  * Abort to stop: the server notices the closed connection and stops working.
- * @param {string} path such as "/api/generate/stream"
- * @param {(event: {event: string, data: any}) => void} onEvent
  */
 export async function stream(path, body, onEvent, { signal } = {}) {
   // A stream counts as waiting only until it opens: a training run streams for minutes, and the page is usable meanwhile.
@@ -62,7 +52,7 @@ function parseEvent(text, onEvent) {
   }
   if (!lines.length || lines[0] === "[DONE]") return;
   const data = JSON.parse(lines.join("\n"));
-  if (event === "error" || data.ok === false) throw apiError(data.error ?? data, 200);
+  if (event === "error") throw apiError(data, 200);
   onEvent({ event, data });
 }
 

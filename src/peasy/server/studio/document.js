@@ -12,7 +12,6 @@ const INTERACTIVE = "peasy-maps, peasy-links, peasy-plane";
 /**
  * The rendered document of a response (requested with `html: true`) as an element.
  * The server escapes all text in it, and scripts parsed this way never run.
- * @param {{html: string, arithmetic: Record<string, string[]>}} response
  */
 export function renderDocument(response) {
   const parsed = new DOMParser().parseFromString(response.html, "text/html");
@@ -48,7 +47,6 @@ export async function saveResult(command, body, format, options) {
   return name;
 }
 
-/** Save a blob as a file. */
 export function saveBlob(blob, name) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
   document.body.append(link);

@@ -1,23 +1,8 @@
-// DOM helpers: elements, form controls, tables. All strings become text nodes, never markup.
+// Elements that pages are made of: form controls, tables, dialogs.
 
-import { make } from "/web/render/figure.js";
+import { make as element } from "/web/render/figure.js";
 
-/**
- * Create an element with attributes (`on…` are listeners, true is a bare attribute, null and false are left out; aria
- * attributes are written as they are) and children (strings and numbers become text nodes; null and false are left
- * out; arrays are flattened).
- * @param {string} tag
- * @param {Record<string, any>} [attributes]
- * @param {...any} children
- */
-export function element(tag, attributes = {}, ...children) {
-  const given = {};
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("aria-")) given[name] = value;
-    else if (value !== false) given[name] = value === true ? "" : value;
-  }
-  return make(tag, given, ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
-}
+export { element };
 
 let idCount = 0;
 
@@ -98,6 +83,14 @@ export function slider(label, { min, max, step = 1, value, write = String }, onI
     onInput(Number(input.value));
   });
   return element("div", { class: "slider" }, element("label", { for: id }, label), input, output);
+}
+
+/** Move a slider without calling its listener. */
+export function setSlider(container, value, text) {
+  const [input, output] = [container.querySelector("input"), container.querySelector("output")];
+  input.value = value;
+  output.textContent = text;
+  input.setAttribute("aria-valuetext", text);
 }
 
 /** A button; its class is "plain", or "plain main" for the main action. */

@@ -5,11 +5,8 @@ import { button, element, openDialog } from "./element.js";
 const KEY_NAMES = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓" };
 const SEQUENCE_TIMEOUT = 1500; // milliseconds between g and the letter
 
-/** @typedef {{key: string, label: string, run: (event: KeyboardEvent) => void}} KeyBinding */
-
-/** Key bindings by key, in three groups: of the open page, of every page, and navigation, whose keys follow `g`. */
+/** Bindings {key, label, run} by key, in three groups: of the open page, of every page, and navigation, after `g`. */
 export class KeyBindings {
-  /** @type {Record<string, Map<string, KeyBinding>>} */
   #groups = { page: new Map(), global: new Map(), navigation: new Map() };
   #sequenceEnd = 0;
 
@@ -45,7 +42,6 @@ export class KeyBindings {
     return this.#groups.page.get(key) ?? this.#groups.global.get(key);
   }
 
-  /** Open the dialog that lists all keys. */
   show() {
     const list = (title, bindings, prefix = "") => bindings.size > 0 && element("table", { class: "keys" },
       element("caption", {}, element("b", {}, title)),

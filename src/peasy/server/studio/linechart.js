@@ -28,7 +28,7 @@ export class LineChart {
     new ResizeObserver(() => this.draw()).observe(this.element);
   }
 
-  /** @param {Array<{name: string, points: Array<[number, number]>}>} lines */
+  /** Each of the `lines` has a name and points, which are pairs [x, y]. */
   show(lines) {
     this.lines = lines.map((line) => ({ ...line, points: line.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)) }));
     this.legend.replaceChildren(...this.lines.map(({ name }, index) => element("li", {}, legendSample(index), bdi(name))));

@@ -2,10 +2,7 @@
 
 import { button, element, uniqueId } from "./element.js";
 
-/**
- * @param {string} label of the button
- * @param {() => Array<{label: string, run: () => any}>} getItems called when the menu opens
- */
+/** `getItems` is called when the menu opens; each item has a label and run(). */
 export function menuButton(label, getItems, title) {
   const id = uniqueId("menu");
   const list = element("div", { id, class: "menu", role: "menu", "aria-label": title ?? label, hidden: true });

@@ -32,7 +32,6 @@ class Shell {
     return location.pathname.split("/")[1] || "work";
   }
 
-  /** Parameters of the URL. */
   get state() {
     return Object.fromEntries(new URLSearchParams(location.search));
   }
@@ -53,7 +52,6 @@ class Shell {
     this.bar.show(this.state);
   }
 
-  /** Open another page with these parameters, as a new history entry. */
   navigate(name, state = {}) {
     history.pushState(null, "", this.#url(name, state));
     return this.open();
@@ -79,7 +77,6 @@ class Shell {
     return name;
   }
 
-  /** Announce a text to screen readers. */
   announce(text) {
     this.liveRegion.textContent = text;
   }
@@ -96,7 +93,15 @@ class Shell {
     if (!error.hint && !error.status) console.error(error);
   }
 
-  /** Remove the error on top of the page. */
+  /** Run something and show its error in `container`, or on top of the page. */
+  async attempt(work, container = null) {
+    try {
+      return await work();
+    } catch (error) {
+      return this.showError(error, container);
+    }
+  }
+
   clearError() {
     this.place.querySelector(":scope > .refusal")?.remove();
   }
@@ -128,13 +133,10 @@ class Shell {
   /** Save the result of a command as a file; its renderer is loaded when it is needed. */
   async saveFile({ command, body }, format) {
     this.bar.showNote(`Rendering ${format} …`);
-    try {
+    await this.attempt(async () => {
       const { saveResult } = await import("./document.js");
-      const name = await saveResult(command, body, format, { signal: this.signal });
-      this.bar.showNote(`Saved ${name}.`);
-    } catch (error) {
-      this.showError(error);
-    }
+      this.bar.showNote(`Saved ${await saveResult(command, body, format, { signal: this.signal })}.`);
+    });
   }
 
   #url(name, state) {
@@ -142,14 +144,12 @@ class Shell {
     return `/${name}${query.size ? `?${query}` : ""}`;
   }
 
-  /** Call the page's state listener, or reopen the page if it has none. */
   async notifyState() {
     this.bar.show(this.state);
     if (!this.#stateListener) return this.open();
-    return Promise.resolve(this.#stateListener(this.state)).catch((error) => this.showError(error));
+    return this.attempt(() => this.#stateListener(this.state));
   }
 
-  /** Open the page of the URL. */
   async open() {
     const turn = (this.#openCount += 1);
     this.#leave();

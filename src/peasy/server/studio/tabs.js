@@ -2,10 +2,7 @@
 
 import { button, element, uniqueId } from "./element.js";
 
-/**
- * @param {Array<{name: string, title: string, show: () => Node | Promise<Node>}>} entries `show` is called when chosen
- * @param {(name: string) => void} onChoose called when the user chooses a tab
- */
+/** Each of the `entries` has a name, a title and show(), which returns its content, or a promise of it. */
 export function tabs(entries, onChoose) {
   const panel = element("div", { role: "tabpanel", id: uniqueId("panel"), tabindex: -1 });
   const buttons = entries.map(({ name, title }) => button(title, () => choose(name), { class: null, role: "tab", id: uniqueId("tab"), "aria-controls": panel.id, "data-tab": name }));

@@ -28,7 +28,6 @@ export class TopBar {
     container.append(this.modelContainer, this.text, element("span", { class: "tools" }, this.note, themeSelect, this.copyMenu.element, this.exportMenu.element, help));
   }
 
-  /** Show the controls that a page needs. */
   async configure(page, state) {
     this.#page = page;
     this.text.hidden = !page.text;
@@ -57,16 +56,14 @@ export class TopBar {
   }
 
   async #fillModelSelect(page) {
-    try {
+    await this.shell.attempt(async () => {
       const models = await this.listModels(page.model);
       if (page !== this.#page) return;
       this.modelSelect = select(models.map(({ name }) => name), "", (name) => this.#setState({ m: name }), { "aria-label": "Model" });
       this.modelContainer.replaceChildren(this.modelSelect);
       if (!models.length) this.modelContainer.replaceChildren(element("span", { class: "quiet" }, "no model for this page yet"));
       this.#showModel(this.shell.state.m ?? models[0]?.name);
-    } catch (error) {
-      this.shell.showError(error);
-    }
+    });
   }
 
   #showModel(name) {

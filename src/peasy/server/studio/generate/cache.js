@@ -3,11 +3,7 @@
 import { formatCount, indices } from "/web/render/numbers.js";
 import { element } from "../element.js";
 
-/**
- * @param {string[]} pieces all tokens processed up to this step
- * @param {{num_computed: number, num_cached: number}} step
- * @param {number} numLayers
- */
+/** `pieces` are all tokens processed up to this step. */
 export function cachePicture(pieces, step, numLayers) {
   const tokens = pieces.slice(0, step.num_computed + step.num_cached);
   const cell = (isCached) => element("i", { class: isCached ? null : "new" });

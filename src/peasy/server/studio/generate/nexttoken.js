@@ -3,11 +3,7 @@
 import { formatCount } from "/web/render/numbers.js";
 import { bar, bdi, button, element, quiet, table, tableDetails } from "../element.js";
 
-/**
- * @param {object} result of /api/next-token
- * @param {number | null} chosenId the id that was sampled at this position, if any
- * @param {(choice: {piece: string, id: number}) => void} onChoose the user continues with this token
- */
+/** `chosenId` is the id that was sampled at this position, if any; `onChoose` gets the token the user continues with. */
 export function nextTokenPanel({ choices, num_candidates, vocab_size, rest }, chosenId, onChoose) {
   const item = (choice) => {
     const { piece, id, probability, adjusted_probability: adjusted } = choice;

@@ -21,7 +21,6 @@ function formatProbability(value, decimals = 2) {
   return (value < 0.5 * smallest ? `<${smallest.toFixed(decimals)}` : value.toFixed(decimals)).replace("0.", ".");
 }
 
-/** The most likely next tokens in one line. */
 export function nextTokenLine(candidates) {
   if (!candidates?.length) return "";
   return element("p", { class: "next" }, element("span", { class: "quiet" }, "next token: "), candidates.map(({ piece, probability }) => element("span", { class: "chip" }, bdi(piece), " ", element("b", {}, formatProbability(probability)))));

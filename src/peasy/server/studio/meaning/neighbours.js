@@ -3,19 +3,16 @@
 import { bdi, element, quiet } from "../element.js";
 
 export class NeighbourList {
-  /** @param {Array<{period?: string, points: Array<{name: string, neighbours: Array<[number, number]>}>}>} maps of the same points */
+  /** Each of the `maps` has the same points, each with its neighbours as pairs [index, cosine]; `period` is a caption. */
   constructor(maps) {
     this.maps = maps;
     this.element = element("aside", { class: "card near", "aria-label": "Neighbours", "aria-live": "polite" });
     this.show(0);
   }
 
-  /** Follow the hovered or focused point of these planes. */
+  /** Show the neighbours of the hovered or focused point of these planes. */
   follow(planes) {
-    planes.filter(Boolean).forEach((plane) => ["pointerover", "focusin"].forEach((eventName) => plane.addEventListener(eventName, (event) => {
-      const index = plane.points?.indexOf(event.target) ?? -1;
-      if (index >= 0) this.show(index);
-    })));
+    planes.forEach((plane) => plane.addEventListener("peasy-select", ({ detail: { index } }) => index >= 0 && this.show(index)));
   }
 
   show(index) {

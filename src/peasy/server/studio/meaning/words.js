@@ -34,15 +34,8 @@ export class WordMap extends MeaningTab {
 
   /** Highlight the hovered word of one map on the other. */
   linkPlanes(planes) {
-    planes.forEach((plane, side) => {
-      const other = planes[1 - side];
-      const highlight = (event) => {
-        const hovered = plane.points?.indexOf(event.target) ?? -1;
-        other?.points?.forEach((point, index) => point.classList.toggle("far", hovered >= 0 && index !== hovered));
-      };
-      plane?.addEventListener("pointerover", highlight);
-      plane?.addEventListener("focusin", highlight);
-      plane?.addEventListener("pointerleave", () => other?.points?.forEach((point) => point.classList.remove("far")));
-    });
+    planes.forEach((plane, side) => plane.addEventListener("peasy-select", ({ detail }) => {
+      planes[1 - side].points.forEach((point, index) => point.classList.toggle("far", detail.index >= 0 && index !== detail.index));
+    }));
   }
 }

@@ -3,7 +3,6 @@
 import { formatCount } from "/web/render/numbers.js";
 import { button, details, element, field, fieldRow, flexRow, openDialog, quiet, select } from "../element.js";
 
-/** Import form for the models of the cache. */
 export function importForm(shell, cards, onImported) {
   const cached = cards.filter(({ source, error }) => source === "hub cache" && !error);
   const terminalHint = "Import other models in the terminal, which asks before it downloads: peasy import FOLDER, or a Hugging Face id.";

@@ -1,6 +1,5 @@
 // Code snippets that use a model: curl, Python, OpenAI client, terminal.
 
-/** @param {{name: string, model_type: string}} card */
 export function snippets({ name, model_type }) {
   const { origin } = location;
   const quoted = JSON.stringify(name);

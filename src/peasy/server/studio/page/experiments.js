@@ -1,7 +1,7 @@
 // Page Experiments: claims about attention, each with its control, figure, verdict and numbers.
 
 import { renderDocument } from "../document.js";
-import { button, details, element, flexRow, quiet } from "../element.js";
+import { button, details, element, flexRow, pageHeader, quiet } from "../element.js";
 import { JobPanel, formatTimeAgo } from "../train/jobpanel.js";
 
 export const page = { name: "experiments", title: "Experiments", letter: "e" };
@@ -49,16 +49,13 @@ export class Page {
     this.name = experiment?.name ?? null;
     this.drawCards();
     if (!experiment?.last) return this.detail.replaceChildren(experiment ? quiet(`${experiment.name} has not been run yet.`) : "");
-    try {
+    return this.shell.attempt(async () => {
       const response = await this.shell.request("experiments/last", { name: experiment.name, html: true });
-      if (this.name !== experiment.name) return undefined;
+      if (this.name !== experiment.name) return;
       this.result = response.result;
       const numbers = details("All numbers as JSON", element("pre", { tabindex: 0 }, JSON.stringify(response.result.numbers, null, 1)));
       this.detail.replaceChildren(element("h2", {}, experiment.question), renderDocument(response), numbers);
-    } catch (error) {
-      this.shell.showError(error, this.detail);
-    }
-    return undefined;
+    }, this.detail);
   }
 
   choose(name) {

@@ -97,25 +97,21 @@ export class Page {
     return this.text + this.steps.map(({ piece }) => piece.replaceAll("·", " ")).join("");
   }
 
-  /** The first generated ids. */
   generatedIds(count = this.steps.length) {
     return this.steps.slice(0, count).map(({ id }) => id);
   }
 
-  /** Request and show the next-token probabilities at the selected position with the current sampling settings. */
   async updateCandidates() {
     this.candidatesAbort?.abort();
     const abort = (this.candidatesAbort = new AbortController());
-    try {
+    await this.shell.attempt(async () => {
       const { result } = await this.shell.request("next-token", this.requestBody({ generated_ids: this.generatedIds(this.position) }), { signal: abort.signal });
       if (abort !== this.candidatesAbort) return;
       this.shell.clearError();
       const step = this.steps[this.position];
       this.candidates.replaceChildren(element("h2", {}, step ? "Probabilities at this position" : "Next-token probabilities"), nextTokenPanel(result, step?.id ?? null, (choice) => this.continueWith(choice)));
       if (!this.steps.length) this.drawTokens();
-    } catch (error) {
-      this.shell.showError(error, this.candidates);
-    }
+    }, this.candidates);
   }
 
   /** The user chooses the token: the step comes from the server, only its token is replaced. */
@@ -207,7 +203,6 @@ export class Page {
     this.tokenLine.replaceChildren(...prompt, ...this.steps.map(tokenButton), caret);
   }
 
-  /** Select a generated token, or the next one. */
   selectPosition(position) {
     this.position = clamp(position, 0, this.steps.length);
     this.drawTokens();
@@ -236,13 +231,11 @@ export class Page {
   /** Decode the same tokens with and without KV cache, counted and timed by the server. */
   async compareCache(requested = false) {
     if (!this.steps.length || (!requested && this.steps.length < 2)) return;
-    try {
+    await this.shell.attempt(async () => {
       const response = await this.shell.request("cache-savings", { model: this.model, text: this.text, generated_ids: this.generatedIds(), html: true });
       const rendered = renderDocument(response);
       rendered.querySelector("h2")?.remove();
       this.cacheComparison.replaceChildren(element("h2", {}, "With and without the KV cache"), rendered);
-    } catch (error) {
-      this.shell.showError(error, this.cacheComparison);
-    }
+    }, this.cacheComparison);
   }
 }

@@ -159,7 +159,6 @@ export class Page {
     if (this.isLong && tileSize > 1 && previousQuery !== this.query) this.tabs.choose("attention", false);
   }
 
-  /** Show the ablated heads and their effect on the next token. */
   async drawAblation() {
     const { layer, head } = this;
     const isOff = this.ablatedHeads.some((ablated) => ablated.layer === layer && ablated.head === head);
@@ -175,12 +174,10 @@ export class Page {
         !this.isLong && button("Whole words", () => this.toggleWords(), { "aria-pressed": Boolean(this.state.w), title: "Merge sub-word tokens into words" })),
       effect);
     if (!this.ablatedHeads.length) return;
-    try {
+    await this.shell.attempt(async () => {
       const { result } = await this.requestLook({ view: "effect", layers: [layer], heads: [head], html: false });
       effect.replaceChildren(effectPanel(result));
-    } catch (error) {
-      this.shell.showError(error, effect);
-    }
+    }, effect);
   }
 
   toggleWords() {

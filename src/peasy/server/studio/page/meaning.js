@@ -1,6 +1,6 @@
 // Page Meaning: words before and after training, map of texts, similarity of two sentences.
 
-import {  } from "../element.js";
+import { pageHeader } from "../element.js";
 import { SimilarityTab } from "../meaning/similarity.js";
 import { TextMap } from "../meaning/texts.js";
 import { WordMap } from "../meaning/words.js";

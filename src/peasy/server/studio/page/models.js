@@ -2,7 +2,7 @@
 
 import { renderDocument } from "../document.js";
 import { formatCount } from "/web/render/numbers.js";
-import { bdi, button, element, flexRow, quiet, table, wideField } from "../element.js";
+import { bdi, button, element, flexRow, pageHeader, quiet, table, wideField } from "../element.js";
 import { importForm } from "../models/import.js";
 import { snippets } from "../models/snippet.js";
 import { tabs } from "../tabs.js";
@@ -72,11 +72,7 @@ export class Page {
 
   async showFigure() {
     const container = element("div", { class: "figure-one" });
-    try {
-      container.append(renderDocument(await this.shell.request("models", { name: this.name, html: true })));
-    } catch (error) {
-      this.shell.showError(error, container);
-    }
+    await this.shell.attempt(async () => container.append(renderDocument(await this.shell.request("models", { name: this.name, html: true }))), container);
     return container;
   }
 
@@ -88,15 +84,12 @@ export class Page {
       this.proofBody = { model: this.name, ...(prompts.length ? { prompts } : {}) };
       start.disabled = true;
       container.replaceChildren(quiet("Comparing execution paths …"));
-      try {
+      await this.shell.attempt(async () => {
         const response = await this.shell.request("prove", { ...this.proofBody, html: true });
         const { passed, verdict } = response.result;
         container.replaceChildren(element("p", { class: `verdict ${passed ? "good" : "bad"}` }, `${passed ? "✓" : "✗"} ${verdict}`), renderDocument(response));
-      } catch (error) {
-        this.shell.showError(error, container);
-      } finally {
-        start.disabled = false;
-      }
+      }, container);
+      start.disabled = false;
     }, { class: "plain main" });
     return element("div", {}, element("p", { class: "lead" }, "The same numbers on different execution paths: with and without KV cache, alone and in a batch, fused kernel and formula. Each equality with its measured difference."), wideField("texts for the proof", input), flexRow(start), container);
   }

@@ -1,6 +1,6 @@
 // Page Train: start, follow, stop and resume runs, and compare kinds of models.
 
-import { button, element, quiet, table } from "../element.js";
+import { button, element, pageHeader, quiet, table } from "../element.js";
 import { TrainForm } from "../train/form.js";
 import { JobPanel } from "../train/jobpanel.js";
 import { RunView } from "../train/run.js";

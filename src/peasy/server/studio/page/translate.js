@@ -2,7 +2,7 @@
 
 import { clamp } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
-import { element, flexRow, slider } from "../element.js";
+import { element, flexRow, pageHeader, setSlider, slider } from "../element.js";
 import { headKeys } from "../keys.js";
 import { TranslatorPanel } from "../translate/panel.js";
 
@@ -54,8 +54,7 @@ export class Page {
   show(state) {
     this.text = state.t?.trim() || DEFAULT_TEXT;
     this.numBeams = clamp(Number(state.beam) || DEFAULT_BEAMS, 1, 8);
-    this.beamSlider.querySelector("input").value = this.numBeams;
-    this.beamSlider.querySelector("output").textContent = this.numBeams;
+    setSlider(this.beamSlider, this.numBeams, this.numBeams);
     return Promise.all(this.panels.map((panel) => panel.show(state, this.text, this.numBeams)));
   }
 }

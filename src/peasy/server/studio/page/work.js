@@ -7,6 +7,7 @@ import { MatrixTable, readNumber } from "../matrix.js";
 import { latex, markdown, csv, numpy } from "../work/copy.js";
 import { baseName, equationOf, headsOf, sectionsOf, usedCells } from "../work/equation.js";
 import { BLANK_EXAMPLE, compact, fieldOf, fromUrlText, resizeExample, toUrlText, withNumber, withPastedCells } from "../work/example.js";
+import { Player } from "../player.js";
 import { quizPanel } from "../work/quiz.js";
 import { scalePanel } from "../work/scale.js";
 import { showOptions } from "../work/options.js";
@@ -27,11 +28,12 @@ export class Page {
     this.extras = element("div", { class: "more" });
     place.append(this.header, this.options, this.stepBar, this.board, this.arithmetic, this.extras);
     this.runLatest = latestOnly(shell, this.board);
+    this.player = new Player(() => this.moveStep(1), STEP_TIME);
     shell.onStateChange((newState) => this.start(newState));
   }
 
   close() {
-    clearInterval(this.playTimer);
+    this.player.stop();
   }
 
   /** Register keys, exports and copies: only once there are steps that they can act on. */
@@ -172,15 +174,8 @@ export class Page {
   }
 
   togglePlay() {
-    if (this.playTimer) {
-      clearInterval(this.playTimer);
-      this.playTimer = null;
-      return;
-    }
-    if (!this.moveStep(1)) this.showSection(this.sections[0].number);
-    this.playTimer = setInterval(() => {
-      if (!this.moveStep(1)) this.togglePlay();
-    }, STEP_TIME);
+    if (!this.player.timer && !this.moveStep(1)) this.showSection(this.sections[0].number);
+    this.player.toggle();
   }
 
   chooseHead(head) {
@@ -195,7 +190,6 @@ export class Page {
     if (next) this.chooseHead(next);
   }
 
-  /** Draw the equations of this step: operands, operators, result; all numbers are the server's. */
   drawBoard() {
     const isQuiz = Boolean(this.state.quiz);
     this.arithmetic.replaceChildren(quiet(isQuiz ? "In a quiz, the arithmetic comes with the marks." : "Click a number, or use the arrow keys, to see how it is calculated."));
@@ -245,7 +239,6 @@ export class Page {
     };
   }
 
-  /** Buttons that add or remove rows and columns. */
   sizeButtons(editedField, step) {
     const [height, width] = [step.values.length, step.values[0].length];
     const resizeTo = (newHeight, newWidth) => () => newHeight > 0 && newWidth > 0 && this.changeExample(resizeExample(this.example, editedField, newHeight, newWidth));
@@ -262,13 +255,11 @@ export class Page {
     const cell = `${step.name},${row},${column}`;
     if (saveInUrl) this.shell.setState({ c: cell });
     this.state.c = cell;
-    try {
+    await this.shell.attempt(async () => {
       const { result } = await this.shell.request("explain", { ...this.requestBody(), cell: [step.name, row, column] });
       if (this.state.c !== cell) return;
       this.arithmetic.replaceChildren(element("strong", {}, result.cell.title), ...result.cell.lines.map((line) => element("pre", {}, line)));
-    } catch (error) {
-      this.shell.showError(error, this.arithmetic);
-    }
+    }, this.arithmetic);
   }
 
   toggleQuiz() {
@@ -292,7 +283,7 @@ export class Page {
   normalisationPanel() {
     const sides = [["softmax", "softmax"], ["sum", "division by the sum"]].map(([normalise, name]) => {
       const container = element("div", {});
-      this.normalisedMatrix(normalise, name).then((matrix) => container.replaceChildren(matrix), (error) => this.shell.showError(error, container));
+      this.shell.attempt(async () => container.replaceChildren(await this.normalisedMatrix(normalise, name)), container);
       return container;
     });
     return card("Softmax or division by the sum", element("h2", {}, "Softmax or division by the sum?"),
@@ -316,7 +307,6 @@ export class Page {
   }
 }
 
-/** Formulas of the steps in the rendered document, by name. */
 function formulasOf(html) {
   const parsed = new DOMParser().parseFromString(html, "text/html");
   const formulas = new Map();

@@ -46,7 +46,6 @@ export class TrainForm {
     });
   }
 
-  /** Load the data sets from the server and the choices from the URL. */
   async load(state) {
     const { corpora } = (await this.shell.request("data")).result;
     this.data.replaceChildren(...corpora.map(({ name, description }) => element("option", { value: name }, `${name}: ${description}`)), element("option", { value: "" }, "your own text …"));
@@ -76,16 +75,14 @@ export class TrainForm {
     this.note.textContent = busy ? "A job is already running; only one runs at a time." : "";
   }
 
-  async submit() {
-    try {
+  submit() {
+    return this.shell.attempt(async () => {
       const body = { ...(await this.dataFields()), preset: this.size.value, seed: Number(this.seed.value) || 0, ...this.budgetFields() };
       if (this.name.value.trim()) body.run = this.name.value.trim();
       if (this.several) return this.onSubmit("compare", { ...body, kinds: this.kindBoxes.filter((box) => box.checked).map((box) => box.value) });
       if (this.sentence.value.trim()) body.tracked_sentence = this.sentence.value.trim();
       return this.onSubmit("train", { ...body, kind: this.kind.value });
-    } catch (error) {
-      return this.shell.showError(error);
-    }
+    });
   }
 
   budgetFields() {

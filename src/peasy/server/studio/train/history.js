@@ -2,20 +2,23 @@
 
 import { clamp, formatCount } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { bdi, button, caveatLine, element, field, fieldRow, quiet, select, slider } from "../element.js";
+import { bdi, button, caveatLine, element, field, fieldRow, quiet, select, setSlider, slider } from "../element.js";
+import { Player } from "../player.js";
 
 const FRAME_TIME = 700; // milliseconds per checkpoint
 
 export class AttentionHistory {
   constructor(shell) {
-    Object.assign(this, { shell, run: null, playTimer: 0 });
+    Object.assign(this, { shell, run: null });
+    this.playButton = button("Play", () => this.play());
+    this.player = new Player(() => this.moveFrame(1), FRAME_TIME, (playing) => (this.playButton.textContent = playing ? "Pause" : "Play"));
     this.bar = fieldRow();
     this.container = element("div", {});
     this.element = element("section", { "aria-label": "Attention during training" }, element("h3", {}, "Attention during training"), this.bar, this.container);
   }
 
   clear() {
-    this.pause();
+    this.player.stop();
     [this.run, this.maps, this.result] = [null, null, null];
     [this.bar, this.container].forEach((part) => part.replaceChildren());
   }
@@ -56,7 +59,6 @@ export class AttentionHistory {
     const last = steps.length - 1;
     const frame = this.chosenStep === null ? last : clamp(steps.indexOf(this.chosenStep), 0, last);
     this.slider = slider("after step", { min: 0, max: last, value: frame, write: (index) => formatCount(steps[index]) }, (index) => this.showFrame(index));
-    this.playButton = button("Play", () => this.play());
     const attention = field("attention", select(module_paths.map((path) => [path, describePath(path)]), module_path, (path) => {
       this.modulePath = path;
       this.shell.setState({ place: path });
@@ -69,7 +71,6 @@ export class AttentionHistory {
     this.maps?.ready?.then(() => frame !== last && this.maps.selectMap(this.maps.mapRow, frame));
   }
 
-  /** Show the frame of one checkpoint. */
   showFrame(index) {
     this.maps?.selectMap(this.maps.mapRow, index);
     this.showStep(index);
@@ -77,36 +78,23 @@ export class AttentionHistory {
 
   /** Show the step of a frame on the slider and in the URL. */
   showStep(index) {
-    const input = this.slider.querySelector("input");
     const step = this.result.steps[index];
-    input.value = index;
-    this.slider.querySelector("output").textContent = formatCount(step);
-    input.setAttribute("aria-valuetext", `step ${step}`);
+    setSlider(this.slider, index, formatCount(step));
     this.chosenStep = index === this.result.steps.length - 1 ? null : step;
     this.shell.setState({ step: this.chosenStep });
   }
 
+  /** Show the next or previous checkpoint; false if there is none. */
   moveFrame(change) {
-    if (!this.maps) return;
-    this.showFrame(clamp(this.maps.mapColumn + change, 0, this.result.steps.length - 1));
+    const isFrame = this.result?.steps[this.maps.mapColumn + change] !== undefined;
+    if (isFrame) this.showFrame(this.maps.mapColumn + change);
+    return isFrame;
   }
 
   play() {
-    if (!this.maps) return;
-    if (this.playTimer) return this.pause();
-    this.playButton.textContent = "Pause";
-    if (this.maps.mapColumn === this.result.steps.length - 1) this.showFrame(0);
-    this.playTimer = setInterval(() => {
-      if (!this.maps || this.maps.mapColumn >= this.result.steps.length - 1) return this.pause();
-      return this.moveFrame(1);
-    }, FRAME_TIME);
-    return undefined;
-  }
-
-  pause() {
-    clearInterval(this.playTimer);
-    this.playTimer = 0;
-    if (this.playButton) this.playButton.textContent = "Play";
+    if (!this.result) return;
+    if (!this.player.timer && this.maps.mapColumn === this.result.steps.length - 1) this.showFrame(0);
+    this.player.toggle();
   }
 }
 

@@ -64,7 +64,7 @@ export class JobPanel {
   }
 
   stop() {
-    return this.fetchJob("job/stop").catch((error) => this.shell.showError(error));
+    return this.shell.attempt(() => this.fetchJob("job/stop"));
   }
 
   show(job) {

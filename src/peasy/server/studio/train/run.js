@@ -128,6 +128,6 @@ export class RunView {
 
   close() {
     clearTimeout(this.timer);
-    this.history.pause();
+    this.history.player.stop();
   }
 }

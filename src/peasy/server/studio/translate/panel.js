@@ -119,12 +119,8 @@ export class TranslatorPanel {
     [this.layer, this.head] = [layer, head];
     this.shell.setState(this.headState(layer, head));
     const label = document.activeElement?.getAttribute("aria-label");
-    try {
-      await this.align();
-      if (label) this.heads.querySelector(`button[aria-label="${CSS.escape(label)}"]`)?.focus();
-    } catch (error) {
-      this.shell.showError(error, this.picture);
-    }
+    await this.shell.attempt(() => this.align(), this.picture);
+    if (label) this.heads.querySelector(`button[aria-label="${CSS.escape(label)}"]`)?.focus();
   }
 
   moveHead(layerStep, headStep) {
@@ -136,6 +132,6 @@ export class TranslatorPanel {
   chooseBestHead() {
     this.shell.setState(this.headState(null, null));
     [this.layer, this.head] = [null, null];
-    return this.align().catch((error) => this.shell.showError(error, this.picture));
+    return this.shell.attempt(() => this.align(), this.picture);
   }
 }

@@ -1,19 +1,20 @@
 // Beam search as a tree: hypotheses from left to right, the best one highlighted.
 
+import { textWidth } from "/web/render/links.js";
 import { downloadButtons } from "../download.js";
 import { details, element, quiet, table } from "../element.js";
 
-const [ROW_HEIGHT, GAP, FONT_SIZE] = [27, 26, 13];
-let measuringContext;
+const [ROW_HEIGHT, GAP] = [27, 26];
 
-/** @param {{branches: object[], hypotheses: object[], num_beams: number}} result of /api/beams */
+/** Elements that show the result of /api/beams. */
 export function drawTree({ branches, hypotheses, num_beams }) {
   const roots = groupTokens(branches);
   let numLeaves = 0;
   const layOut = (group, x) => {
     group.x = x;
-    group.textWidth = measureText(group.text, group.won);
-    group.width = group.textWidth + (group.mark ? measureText(group.mark, group.won) : 0);
+    const measure = (text) => textWidth(text, group.won ? "bold" : "normal") + 4;
+    group.textWidth = measure(group.text);
+    group.width = group.textWidth + (group.mark ? measure(group.mark) : 0);
     group.children.forEach((child) => layOut(child, x + group.width + GAP));
     group.y = group.children.length ? (group.children[0].y + group.children.at(-1).y) / 2 : 14 + ROW_HEIGHT * numLeaves++;
   };
@@ -78,10 +79,4 @@ function outcome({ status, rank }) {
 
 function hypothesisText(branches, branch) {
   return branch.parent < 0 ? branch.piece : hypothesisText(branches, branches[branch.parent]) + branch.piece;
-}
-
-function measureText(text, bold) {
-  measuringContext ??= document.createElement("canvas").getContext("2d");
-  measuringContext.font = `${bold ? "bold " : ""}${FONT_SIZE}px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif`;
-  return measuringContext.measureText(text).width + 4;
 }

@@ -1,6 +1,6 @@
 // Equation of each step: its operands, and the operand cells that a number of the result depends on.
 
-/** @typedef {{name: string, transposed?: boolean}} Operand */
+import { scoringOf } from "./example.js";
 
 export const SECTIONS = [
   { number: 1, title: "X", label: "Input", steps: ["x", "source"] },
@@ -12,7 +12,7 @@ export const SECTIONS = [
   { number: 7, title: "heads", label: "All heads", steps: ["concat", "output"] },
 ];
 
-const baseName = (name) => name.split(".").at(-1);
+export const baseName = (name) => name.split(".").at(-1);
 const headOf = (name) => Number(/^head-(\d+)\./.exec(name)?.[1] ?? 0);
 
 /** The sections of a result, each with its steps of one head (steps without a head belong to all). */
@@ -48,7 +48,7 @@ export function equationOf(step, steps, example) {
 }
 
 function scoresEquation(example, operand) {
-  const kind = example.scoring?.kind ?? example.scoring;
+  const kind = scoringOf(example);
   if (kind === "additive") return ["v · tanh(", ...operand("query"), "W +", ...operand("key"), "U ) ="];
   if (kind === "cosine") return ["cos(", ...operand("query"), ",", ...operand("key"), ") ="];
   return [...operand("query"), "·", ...operand("key", { transposed: true }), "="];
@@ -56,8 +56,7 @@ function scoresEquation(example, operand) {
 
 function scaleOperator(example) {
   if (example.scale !== null && example.scale !== undefined) return `× ${example.scale}`;
-  const scoring = example.scoring?.kind ?? example.scoring;
-  return scoring === "scaled-dot" ? "/ √dₖ" : "× 1";
+  return scoringOf(example) === "scaled-dot" ? "/ √dₖ" : "× 1";
 }
 
 function normaliseOperator(example) {
@@ -74,5 +73,3 @@ export function usedCells(result, operand, row, column) {
   if (["w_q", "w_k", "w_v", "w_o", "value"].includes(operandName)) return { column };
   return { row };
 }
-
-export { baseName, headOf };

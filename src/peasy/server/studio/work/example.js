@@ -11,6 +11,11 @@ export function fieldOf(step, example) {
   return name && example[name] ? name : null;
 }
 
+export const scoringOf = ({ scoring }) => scoring?.kind ?? scoring ?? "scaled-dot";
+
+/** Labels of the keys: another source's tokens, or the example's own. */
+export const keysOf = ({ source_tokens, tokens }) => (source_tokens?.length ? source_tokens : tokens);
+
 /** The example without empty and default fields. */
 export function compact(example) {
   const compacted = {};
@@ -74,8 +79,7 @@ export function resizeExample(example, field, height, width) {
     resized.features = resized.features?.length ? fitNames(resized.features, width) : resized.features;
   }
   if (["source_x", "k", "v"].includes(field) && resized.source_tokens?.length) resized.source_tokens = fitNames(resized.source_tokens, height);
-  const keys = resized.source_tokens?.length || resized.tokens.length;
-  if (resized.mask) resized.mask = fitGrid(resized.mask, resized.tokens.length, keys, true);
+  if (resized.mask) resized.mask = fitGrid(resized.mask, resized.tokens.length, keysOf(resized).length, true);
   if (resized.bias) resized.bias = null;
   return resized;
 }

@@ -2,21 +2,16 @@
 
 import { button, quiet, radioGroup } from "../element.js";
 import { MatrixTable } from "../matrix.js";
-import { additiveScoring } from "./example.js";
+import { additiveScoring, keysOf, scoringOf } from "./example.js";
 
 const SCORINGS = [["dot", "dot"], ["cosine", "cosine"], ["scaled-dot", "scaled dot"], ["additive", "additive"]];
 const NORMALISATIONS = [["softmax", "softmax"], ["sum", "by sum"], ["none", "none"]];
 
-/**
- * @param {HTMLElement} container
- * @param {object} example
- * @param {(changes: object) => void} onChange
- */
 export function showOptions(container, example, onChange, steps) {
   if (example.weights) {
     return container.replaceChildren(quiet("The weights are given in this example: scoring and normalisation have no effect."));
   }
-  const scoring = example.scoring?.kind ?? example.scoring ?? "scaled-dot";
+  const scoring = scoringOf(example);
   const mask = example.mask || example.bias || example.window ? "own" : example.causal ? "causal" : "none";
   const dimensions = queryAndKeyDimensions(steps);
   return container.replaceChildren(
@@ -29,20 +24,19 @@ export function showOptions(container, example, onChange, steps) {
 }
 
 function scaleOptions(example) {
-  const scoring = example.scoring?.kind ?? example.scoring ?? "scaled-dot";
-  const defaultLabel = scoring === "scaled-dot" ? "1/√dₖ" : "default";
+  const defaultLabel = scoringOf(example) === "scaled-dot" ? "1/√dₖ" : "default";
   const scales = new Set(["1", "0.1", "10", String(example.scale ?? 1)]);
   return [["default", defaultLabel], ...[...scales].map((scale) => [scale, scale])];
 }
 
 function maskFields(example, kind) {
-  const keys = example.source_tokens?.length ? example.source_tokens : example.tokens;
+  const keys = keysOf(example);
   const initial = example.tokens.map((_, row) => keys.map((_, column) => !example.causal || column <= row));
   return { causal: kind === "causal", mask: kind === "own" ? initial : null, bias: null, window: null };
 }
 
 function maskTable(example, onChange) {
-  const keys = example.source_tokens?.length ? example.source_tokens : example.tokens;
+  const keys = keysOf(example);
   const mask = example.mask ?? example.tokens.map(() => keys.map(() => true));
   const toggle = (row, column) => onChange({ mask: mask.map((line, r) => line.map((visible, c) => (r === row && c === column ? !visible : visible))) });
   const makeContent = (row, column) => button(mask[row][column] ? "✓" : "×", () => toggle(row, column), { class: "mask-cell", "aria-pressed": mask[row][column], "aria-label": `${example.tokens[row]} attends to ${keys[column]}` });

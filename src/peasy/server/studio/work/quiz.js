@@ -19,14 +19,10 @@ export function quizPanel(step, spec, example, shell, onRestart) {
   const summary = element("p", { class: "verdict", role: "status" });
   const reasons = element("ul", { class: "reasons" });
   const openInputs = () => [...matrix.element.querySelectorAll("input.quiz")];
-  const mark = async () => {
-    try {
-      const { result } = await shell.request("check", { example: { ...compact(example), written: [writtenTable(step, matrix)] } });
-      showMarks(result, step, matrix, summary, reasons);
-    } catch (error) {
-      shell.showError(error, summary);
-    }
-  };
+  const mark = () => shell.attempt(async () => {
+    const { result } = await shell.request("check", { example: { ...compact(example), written: [writtenTable(step, matrix)] } });
+    showMarks(result, step, matrix, summary, reasons);
+  }, summary);
   const showAnswers = () => openInputs().forEach((input) => {
     const [row, column] = input.dataset.at.split(",").map(Number);
     input.value = String(Number(step.values[row][column]?.toFixed(4) ?? -Infinity)).replace("-Infinity", "-∞");

@@ -193,6 +193,16 @@ def glossary() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def glossary_module() -> str:
+    """The glossary as a JavaScript module for the studio's page."""
+    groups = [
+        {"title": group["title"], "terms": [[term["term"], term["means"]] for term in group["terms"]]}
+        for group in _toml("docs/glossary.toml")["group"]
+    ]
+    note = "// Terms of the field by group; generated from docs/glossary.toml by `make docs`.\n\n"
+    return note + f"export const GROUPS = {json.dumps(groups, ensure_ascii=False, indent=1)};\n"
+
+
 def coverage_rows() -> dict[str, dict[str, Any]]:
     """Rows of docs/coverage.toml by topic id."""
     rows: dict[str, dict[str, Any]] = _toml("docs/coverage.toml")["rows"]
@@ -466,6 +476,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/configuration.md": configuration,
     "docs/coverage.md": coverage,
     "docs/glossary.md": glossary,
+    "src/peasy/server/studio/terms.js": glossary_module,
     "docs/python.md": python_names,
     "docs/settings.md": settings,
     "docs/pictures/i-love-ai.svg": picture,

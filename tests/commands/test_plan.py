@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from peasy.checkpoint import paths
-from peasy.commands.plan import TruncatedCorpus, measure_activations, plan
+from peasy.commands.plan import plan
+from peasy.commands.plan_measure import TruncatedCorpus, measure_activations
 from peasy.datasets import open_corpus
 from peasy.errors import UsageError
 from peasy.models.build import build
@@ -76,3 +77,14 @@ def test_truncated_corpus_is_a_prefix():
     some = list(TruncatedCorpus(corpus, 50).documents("train"))
     assert "".join(some) == "".join(list(corpus.documents("train"))[: len(some)])[: sum(map(len, some))]
     assert len(some) < 10
+
+
+def test_plan_uses_the_settings_that_the_dataset_suggests(tmp_path, monkeypatch):
+    """As `train` does: `train --dry-run` describes the run that `train` starts."""
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path))
+    suggested = open_corpus("stories").suggested_settings
+    assert {"batch_size", "seq_len"} <= set(suggested)
+    expected = f"batches of {suggested['batch_size']} samples of up to {suggested['seq_len']} tokens"
+    assert expected in plan("gpt", "stories", preset="tiny", steps=2).text()
+    other = plan("gpt", "stories", preset="tiny", steps=2, batch_size=4, settings={"seq_len": 32}).text()
+    assert "batches of 4 samples of up to 32 tokens" in other

@@ -65,9 +65,7 @@ def train(
         dry_run: Print the estimated time and memory, as peasy plan does, and train nothing.
     """
     if dry_run:
-        unsupported = {"--resume": resume, "--init-from": init_from, "--num-processes": num_processes}
-        if given := [flag for flag, value in unsupported.items() if value]:
-            raise UsageError(f"--dry-run does not support {given[0]}.", hint="Leave out one of them.")
+        _check_dry_run({"--resume": resume, "--init-from": init_from, "--num-processes": num_processes})
         return plan(kind, data=data, preset=preset or "small", minutes=minutes, steps=steps, recipe=recipe, flags=flags)
     from peasy.commands.train import train_events
     from peasy.training.signals import stop_on_signal
@@ -85,6 +83,11 @@ def train(
                 events.close()
                 break
     return _output(output.folder, stop.signal)
+
+
+def _check_dry_run(unsupported: dict[str, object]) -> None:
+    if given := [flag for flag, value in unsupported.items() if value]:
+        raise UsageError(f"--dry-run does not support {given[0]}.", hint="Leave out one of them.")
 
 
 def _output(folder: Any, signal: int | None) -> CommandOutput:

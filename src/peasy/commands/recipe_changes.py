@@ -1,10 +1,11 @@
-"""Changes to a training recipe, from a settings file, nested settings and the shortcuts `lr` and `batch_size`."""
+"""Training data and recipe changes of `train` and `plan`: settings file, nested settings, dataset suggestions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from peasy import config as config_reader
+from peasy.datasets import Corpus, UnlabelledCorpus, open_corpus
 from peasy.errors import InvalidInput
 
 
@@ -29,3 +30,18 @@ def recipe_changes(
     if lr is not None:
         changes = merge_settings(changes, {"optimizer": {"lr": lr}})
     return changes if batch_size is None else changes | {"batch_size": batch_size}
+
+
+def open_training_data(
+    kind: str, data: str | Path | Sequence[str | Path] | Corpus, options: Mapping[str, Any]
+) -> Corpus:
+    """Open the data; labels are dropped unless an encoder is trained."""
+    corpus = open_corpus(data, **options)
+    return UnlabelledCorpus(corpus) if corpus.kind == "labelled" and kind != "encoder" else corpus
+
+
+def with_suggested_settings(kind: str, corpus: Corpus, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Add the settings that the dataset suggests; explicit settings win, and n-gram counting takes none."""
+    from peasy.training.recipe import merge_settings
+
+    return dict(settings) if kind == "ngram" else merge_settings(corpus.suggested_settings, settings)

@@ -15,16 +15,13 @@ from peasy.atomic_dir import refuse_existing
 from peasy.checkpoint.paths import data_dir, find_runs, run_path
 from peasy.commands.load import LoadedModel, choose_device, load
 from peasy.commands.plan import PlanResult, plan
-from peasy.commands.recipe_changes import recipe_changes
+from peasy.commands.recipe_changes import open_training_data, recipe_changes, with_suggested_settings
 from peasy.commands.result import Result
 from peasy.commands.runs import Run, open_run
+from peasy.commands.train_samples import make_sampler, tracked_sentence
 from peasy.datasets import (
     BUILT_IN,
     Corpus,
-    LabelledText,
-    TextPair,
-    UnlabelledCorpus,
-    open_corpus,
     prepare_shards,
     shards_fingerprint,
 )
@@ -34,8 +31,8 @@ from peasy.views.document import Document
 from peasy.views.run import run_document
 
 if TYPE_CHECKING:
-    from peasy.training.event import Event, Sampled
-    from peasy.training.loop import SampleFn, TrainSpec
+    from peasy.training.event import Event
+    from peasy.training.loop import TrainSpec
     from peasy.training.recipe import Recipe
     from peasy.training.setup import PretrainedModel, RunSetup
     from peasy.training.sink import Sink
@@ -243,14 +240,14 @@ class _TrainRequest:
 
     def start(self, folder: Path, device: str, progress: OnProgress | None) -> "TrainSpec":
         """Start a new run."""
-        from peasy.training.recipe import make_recipe, merge_settings
+        from peasy.training.recipe import make_recipe
         from peasy.training.setup import resolve_setup, write_run
 
         if self.data is None:
             raise UsageError("Training needs data.", hint="For example: --data stories. See all: peasy data")
         given = dict(self.given)
-        corpus = _open_data(self.kind, self.data, self.settings.get("data_options", {}))
-        settings = self.settings if self.kind == "ngram" else merge_settings(corpus.suggested_settings, self.settings)
+        corpus = open_training_data(self.kind, self.data, self.settings.get("data_options", {}))
+        settings = with_suggested_settings(self.kind, corpus, self.settings)
         recipe = make_recipe(self.kind, given.pop("preset", "small"), settings, data=_data_name(self.data), **given)
         pretrained = _load_pretrained(recipe)
         setup = resolve_setup(recipe, corpus, pretrained, device)
@@ -276,7 +273,7 @@ class _TrainRequest:
             names = ", ".join(changed)
             raise InvalidInput(f"{folder} was started with another {names}.", hint="Leave it out, or start a new run.")
         setup = replace(setup, recipe=recipe)
-        corpus = _open_data(self.kind, self.data if self.data is not None else recipe.data, recipe.data_options)
+        corpus = open_training_data(self.kind, self.data if self.data is not None else recipe.data, recipe.data_options)
         spec = _make_spec(folder, setup, corpus, _load_pretrained(recipe), device, progress)
         return replace(spec, warning=environment_changes(folder))
 
@@ -320,14 +317,8 @@ def _make_spec(
     examples = list(itertools.islice(corpus.documents("valid"), 2)) if "valid" in corpus.splits else []
     return TrainSpec(
         folder, recipe, model, recipe.objective, loader, tokenizer,
-        _make_sampler(setup, examples), _tracked_sentence(setup, model, examples), target_tokenizer=target_tokenizer,
+        make_sampler(setup, examples), tracked_sentence(setup, model, examples), target_tokenizer=target_tokenizer,
     )  # fmt: skip
-
-
-def _open_data(kind: str, data: DataSource, options: Mapping[str, Any]) -> Corpus:
-    """Open the data; labels are dropped unless an encoder is trained."""
-    corpus = open_corpus(data, **options)
-    return UnlabelledCorpus(corpus) if corpus.kind == "labelled" and kind != "encoder" else corpus
 
 
 def _run_folder(run: str | Path | None) -> Path:
@@ -358,62 +349,3 @@ def _load_pretrained(recipe: "Recipe") -> "PretrainedModel | None":
         return None
     loaded = load(recipe.init_from, device="cpu")
     return PretrainedModel(recipe.init_from, loaded.model, loaded.require_tokenizer(), loaded.target_tokenizer)
-
-
-def _make_sampler(setup: "RunSetup", examples: Sequence[Any]) -> "SampleFn | None":
-    """Return a function that samples from the model: continues prompts, or translates the first validation sources."""
-    from peasy.generation.decode import SamplingParams, generate
-    from peasy.training.event import Sampled
-
-    recipe, tokenizer = setup.recipe, setup.tokenizer
-    translates = recipe.model_kind in ("translator", "rnn-translator")
-    prompts = recipe.prompts or tuple(_make_prompt(sample) for sample in examples)
-    ids = [list(tokenizer.encode(prompt).ids) for prompt in prompts]
-    if recipe.model_kind in ("encoder", "words") or not all(ids) or not ids:
-        return None
-    sampling = SamplingParams(max_tokens=48, temperature=0.0 if translates else 0.8, seed=recipe.seed)
-
-    def sample(model: Any, step: int) -> "Sampled":
-        inputs: dict[str, Any] = {"source": ids} if translates else {"prompts": ids}
-        sequences = generate(model, sampling=sampling, **inputs)
-        texts = map((setup.target_tokenizer or tokenizer).decode, sequences)
-        return Sampled(step, prompts, tuple(texts), tuple(map(tuple, sequences)))
-
-    return sample
-
-
-def _make_prompt(sample: Any) -> str:
-    if isinstance(sample, TextPair):
-        return sample.source
-    words = (sample.text if isinstance(sample, LabelledText) else sample).split(" ")
-    return " ".join(words[:3])[:60]
-
-
-def _tracked_sentence(setup: "RunSetup", model: Any, examples: Sequence[Any]) -> Any:
-    """Choose the sentence of the attention snapshots: the recipe's, else the first validation sentence."""
-    from peasy.training.attention_snapshots import TrackedSentence
-
-    recipe, tokenizer = setup.recipe, setup.tokenizer
-    if recipe.model_kind not in ("gpt", "encoder", "translator", "rnn-translator") or not (
-        recipe.tracked_sentence or examples
-    ):
-        return None
-    first = examples[0] if examples else recipe.tracked_sentence
-    if not model.is_encoder_decoder:
-        text = recipe.tracked_sentence or (first.text if isinstance(first, LabelledText) else _source_text(first))
-        encoding = tokenizer.encode(text)
-        return TrackedSentence(encoding.ids[:32], encoding.pieces[:32]) if encoding.ids else None
-    if not isinstance(first, TextPair):
-        return None
-    target_tokenizer = setup.target_tokenizer or tokenizer
-    source = tokenizer.encode(recipe.tracked_sentence or first.source)
-    target = target_tokenizer.encode(first.target, add_special_tokens=False)
-    start = model.config.special_tokens.decoder_start
-    ids, pieces = ((), ()) if start is None else ((start,), (target_tokenizer.piece(start),))
-    return TrackedSentence(
-        (*ids, *target.ids[:31]), (*pieces, *target.pieces[:31]), source.ids[:32], source.pieces[:32]
-    )
-
-
-def _source_text(sample: Any) -> str:
-    return sample.source if isinstance(sample, TextPair) else str(sample)

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peasy.generation.beam_search import BeamSearchParams, beam_search
+    from peasy.generation.beam_search import BeamSearchParams
     from peasy.generation.decode import generate
     from peasy.generation.engine import Engine
     from peasy.generation.engine_thread import EngineThread
@@ -27,12 +27,11 @@ _MODULES = {
     "SamplingParams": "peasy.generation.sampling",
     "speculative_decode": "peasy.generation.speculative_decoding",
     "generate": "peasy.generation.decode",
-    "beam_search": "peasy.generation.beam_search",
 }
 
 __all__ = [
     "BeamSearchParams", "Engine", "EngineLimits", "EngineThread", "Request", "Sampler", "SamplingParams",
-    "beam_search", "generate", "speculative_decode",
+    "generate", "speculative_decode",
 ]  # fmt: skip
 
 

@@ -34,5 +34,5 @@ def choose_storage(num_values: int, budget: int, storage: str = "auto") -> str:
     needed = num_values * (2 if dtypes[-1] == "float16" else 4)
     raise ResourceUnavailable(
         f"This would keep {format_bytes(needed)} in {dtypes[-1]}, but the budget is {format_bytes(budget)}.",
-        hint='Choose fewer layers, heads or rows, or overview="mean", or give a larger budget.',
+        hint='Choose fewer layers, heads or queries, or overview="mean", or raise max_memory.',
     )

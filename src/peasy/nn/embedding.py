@@ -51,7 +51,7 @@ class Embedding(nn.Module):
         """Return a one-line summary."""
         positions = "" if self.position_config is None else f", {self.position_config.kind} positions"
         ngrams = "" if self.ngram is None else f", n-grams of up to {len(self.ngram) + 1} tokens"
-        return f"token ids to vectors{ngrams}{positions}"
+        return f"ids to vectors{ngrams}{positions}"
 
     def _add_ngrams(self, ids: Tensor, ctx: ForwardContext, tables: nn.ModuleList) -> Tensor:
         """Sum the vectors of each token and of the n-grams ending at it; ids are shifted by 1, 0 = before the start."""

@@ -57,7 +57,7 @@ function parseEvent(text, onEvent) {
 }
 
 // The number of open requests, in `data-waiting` of the root element; a request is open until its whole body is read.
-async function whileWaiting(work) {
+export async function whileWaiting(work) {
   const count = (change) => {
     const numOpen = Number(document.documentElement.dataset.waiting ?? 0) + change;
     document.documentElement.dataset.waiting = numOpen;

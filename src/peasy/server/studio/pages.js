@@ -9,4 +9,5 @@ export const PAGES = [
   { name: "experiments", title: "Experiments", letter: "e" },
   { name: "train", title: "Train", letter: "r" },
   { name: "models", title: "Models", letter: "o" },
+  { name: "glossary", title: "Glossary", letter: "y" },
 ];

@@ -5,7 +5,7 @@
 // URL, and `close()`, if there is one, stops what runs. `model` is a predicate that selects the models of the page's
 // model list, or true for all; `text` is the placeholder of the text field. Pages use the public methods of Shell.
 
-import { ApiError, request, stream } from "./api.js";
+import { ApiError, request, stream, whileWaiting } from "./api.js";
 import { element } from "./element.js";
 import { KeyBindings } from "./keys.js";
 import { PAGES } from "./pages.js";
@@ -162,7 +162,7 @@ class Shell {
       this.bar.configure(module.page, this.state);
       const opened = new module.Page(this.place, this);
       this.#closePage = () => opened.close?.();
-      await opened.start(this.state);
+      await whileWaiting(async () => opened.start(this.state)); // a page without requests is busy, too, until it is drawn
     } catch (error) {
       if (turn === this.#openCount) this.showError(error);
     }

@@ -32,11 +32,11 @@ export class Page {
 
   drawCards() {
     const { running, job } = this.jobPanel;
-    this.cards.replaceChildren(...this.experiments.map(({ name, question, claims, duration, last }) => {
+    this.cards.replaceChildren(...this.experiments.map(({ name, question, duration, last }) => {
       const isRunning = running && job.command_line.startsWith(`peasy experiment ${name} `);
       const verdict = last ? element("p", { class: `verdict ${last.holds ? "good" : "bad"}` }, last.holds ? "✓ the claim holds" : "✗ the claim does not hold") : quiet("Not run yet.");
       return element("article", { class: "card", "aria-current": name === this.name || null },
-        element("h2", {}, question), quiet(`${name} · claims ${claims.join(", ")}`), verdict,
+        element("h2", {}, question), quiet(name), verdict,
         last && quiet(`Last run ${formatTimeAgo(last.time)}, seed ${last.seed}.`),
         flexRow(
           last && button("Show", () => this.choose(name), { "aria-label": `Show ${name}` }),

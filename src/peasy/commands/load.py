@@ -111,7 +111,7 @@ class LoadedModel(DisplayMixin):
         return translation
 
     def look(self, text: str, target: str | None = None, **options: Any) -> "LookResult":
-        """Inspect one forward pass: `.weights[layer, head]`, `.heads(query=...)`, `.lens()`, ..."""
+        """Inspect one forward pass: `.weights[layer, head]`, `.heads(query=...)`, `.logit_lens()`, ..."""
         from peasy.commands.look import look
 
         return with_checked_keywords(look)(self, text, target, **options)

@@ -23,7 +23,7 @@ def attention_rollout(record: AttentionRecord, stack: str) -> np.ndarray:
         capture = record.by_path("weights")[path]
         info = record.attention_info(path)
         if capture.array.shape[1] != count or info is None or len(capture.heads) != info.num_heads:
-            raise InvalidInput("Rollout needs all rows and heads.", hint="Leave out rows= and heads=.")
+            raise InvalidInput("Rollout needs all rows and heads.", hint="Leave out queries= and heads=.")
         mean = capture.array.astype(np.float64).mean(axis=0)
         product = (0.5 * mean + 0.5 * np.eye(count)) @ product
     return (product / product.sum(axis=1, keepdims=True)).astype(np.float32)

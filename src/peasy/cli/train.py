@@ -42,11 +42,9 @@ def train(
 
         peasy train gpt --data stories --minutes 2
         peasy train gpt --data my-texts/ --preset base --run my-model
-        peasy train translator --data locales:en-fr
         peasy train encoder --data pairs.tsv --init-from my-encoder
         peasy train gpt --data book.txt --steps 500 --lr 0.003 --batch-size 32
-        peasy train gpt --data book.txt --set tokenizer.algorithm=characters
-        peasy train gpt --data book.txt --config settings.toml --dry-run
+        peasy train gpt --data book.txt --config settings.toml --set seq_len=64 --dry-run
         peasy train gpt --data my-texts/ --num-processes 2
         peasy train gpt --run my-model --resume
 

@@ -163,12 +163,12 @@ export class Page {
     const { layer, head } = this;
     const isOff = this.ablatedHeads.some((ablated) => ablated.layer === layer && ablated.head === head);
     const nameOf = (ablated) => `layer ${ablated.layer}, head ${ablated.head}`;
-    const chips = this.ablatedHeads.map((ablated) => button(`${nameOf(ablated)} ×`, () => this.toggleHead(ablated.layer, ablated.head), { "aria-label": `Switch ${nameOf(ablated)} on again` }));
+    const chips = this.ablatedHeads.map((ablated) => button(`${nameOf(ablated)} ×`, () => this.toggleHead(ablated.layer, ablated.head), { "aria-label": `Restore ${nameOf(ablated)}` }));
     const effect = element("div", { role: "status" });
     this.ablationPanel.replaceChildren(
       nextTokenLine(this.response?.result.next_tokens),
       flexRow(
-        button(`Switch ${nameOf(this)} ${isOff ? "on again" : "off"}`, () => this.toggleHead(layer, head), { "aria-pressed": isOff }),
+        button(`${isOff ? "Restore" : "Ablate"} ${nameOf(this)}`, () => this.toggleHead(layer, head), { "aria-pressed": isOff }),
         chips.length > 0 && element("span", { class: "quiet" }, "off:"), chips,
         button("This row step by step", () => this.tabs.choose("steps")),
         !this.isLong && button("Whole words", () => this.toggleWords(), { "aria-pressed": Boolean(this.state.w), title: "Merge sub-word tokens into words" })),

@@ -1,4 +1,4 @@
-"""Result of an analysis: a record of plain arrays, displayed by its view."""
+"""Result of an analysis: a record of plain arrays, displayed by its view; `to_plain` converts records to JSON data."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass

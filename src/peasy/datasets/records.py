@@ -1,4 +1,4 @@
-"""Records from JSONL, TSV and Parquet files: texts, text pairs or labelled texts; bad records are reported."""
+"""Records as a corpus: JSONL, TSV, Parquet, two line-aligned files, or one text per line; reports bad records."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

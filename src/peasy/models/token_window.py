@@ -1,4 +1,4 @@
-"""Token window: the decoding state of models that use only the last few tokens."""
+"""Token window: the decoding state of the n-gram and word2vec models, which use only the last few tokens."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Shared code of the three Transformers: forward context, packed batches, input checks."""
+"""Shared model code: token-id and padding checks of all models; forward context and packed batches."""
 
 from collections.abc import Callable, Sequence
 

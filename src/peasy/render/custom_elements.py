@@ -1,4 +1,4 @@
-"""Custom elements (web components) of the interactive figures, with their data as JSON.
+"""Custom elements of interactive figures: tag name and JSON data of each; render/html.py writes the markup.
 
 The modules of `render/web` draw from this data: printable labels, and quantised numbers with their error.
 """

@@ -1,4 +1,4 @@
-"""Model registry: models by name, loaded once, evicted least recently used first.
+"""Model registry: models by name, each loaded once with its engine; least recently used ones are evicted.
 
 A client can only name what is here already: a built-in model, a run, a model in the hub's cache, or one given on the
 command line. Nothing a client sends is ever opened as a path.

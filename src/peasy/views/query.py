@@ -1,4 +1,4 @@
-"""Attention of one word, head by head, as text: "it": pizza .71 oven .12."""
+"""Top attention weights as a document: of one word, head by head, or the strongest links of each head."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""`projections`: what W_Q, W_K and W_V of a trained head do to word vectors; similar words against next words."""
+"""`projections`: how W_Q, W_K, W_V of a head change each word's nearest words; nearest words against next words."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

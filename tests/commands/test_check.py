@@ -47,7 +47,7 @@ def test_data_are_plain_and_complete():
 
 
 def test_rows_name_table_row_finding_and_why():
-    rows = check("004-journey").data()["rows"]
+    rows = check("lecture-journey").data()["rows"]
     assert [(row["table"], row["row"], row["finding"]) for row in rows] == [
         ("weights", "Your", "length"),
         ("weights", "Your", "sum"),
@@ -58,8 +58,8 @@ def test_rows_name_table_row_finding_and_why():
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("003-i-love-ai", "87 cells checked: 3 are wrong and 1 row does not hold."),
-        ("004-journey", "12 cells checked: 1 is wrong, 2 are truncated instead of rounded and 1 row does not hold."),
+        ("notes-i-love-ai", "87 cells checked: 3 are wrong and 1 row does not hold."),
+        ("lecture-journey", "12 cells checked: 1 is wrong, 2 are truncated instead of rounded and 1 row does not hold."),
     ],
 )
 def test_the_verdict_is_one_sentence(name, sentence):
@@ -76,7 +76,7 @@ def test_the_document_shows_every_table_with_its_marks():
 
 
 def test_tables_taken_as_given_are_reported():
-    result = check("000-easy-peasy")
+    result = check("lecture-easy-peasy")
     assert [table["table"] for table in result.data()["unverified"]] == []
     notes = {
         "title": "t",
@@ -88,7 +88,7 @@ def test_tables_taken_as_given_are_reported():
 
 
 def test_a_table_with_a_missing_row_is_not_reported_as_taken():
-    assert check("003-i-love-ai").data()["unverified"] == []
+    assert check("notes-i-love-ai").data()["unverified"] == []
 
 
 def test_scores_without_d_k_report_what_is_missing():

@@ -8,7 +8,7 @@ CELLS = (
     "import numpy, peasy\npeasy.explain('i-love-ai')",
     "peasy.explain('easy peasy lemon squeezy', query='lemon')",
     "peasy.attend(numpy.eye(3), numpy.eye(3), numpy.eye(3))",
-    "peasy.check('003-i-love-ai')",
+    "peasy.check('notes-i-love-ai')",
     "peasy.exercise(seed=5)",
 )
 

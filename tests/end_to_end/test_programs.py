@@ -14,7 +14,7 @@ QUICK = {
     "doctor": [],
     "version": [],
     "explain": ["journey"],
-    "check": ["003-i-love-ai"],
+    "check": ["notes-i-love-ai"],
     "exercise": ["--seed", "5"],
     "experiment": [],
     "models": [],

@@ -30,7 +30,7 @@ def run_without_torch(*words: str, folder) -> subprocess.CompletedProcess[str]:
         (["demo"], 0),
         (["explain", "the pizza came out of the oven", "--causal"], 0),
         (["explain", "i-love-ai", "--out", "love.html"], 0),
-        (["check", "003-i-love-ai"], 8),
+        (["check", "notes-i-love-ai"], 8),
         (["exercise", "--seed", "5"], 0),
         (["doctor"], 0),
         (["models"], 0),

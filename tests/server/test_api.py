@@ -47,7 +47,7 @@ def test_own_example_as_json(client):
 
 
 def test_check_accepts_text(client, tmp_path):
-    same(result(client, "check", name="003-i-love-ai"), peasy.check("003-i-love-ai").data())
+    same(result(client, "check", name="notes-i-love-ai"), peasy.check("notes-i-love-ai").data())
     text = "| | 0 |\n|-|-|\n| a | 3 |\n\n: X\n\n| | a |\n|-|-|\n| a | 8 |\n\nTable: Attention scores\n"
     file = tmp_path / "notes.md"
     file.write_text(text)

@@ -6,15 +6,15 @@ from peasy.worked.checking import check
 from peasy.worked.tables import as_written_names, read_notes
 
 CELLS = {
-    "000-easy-peasy": [("scores", "squeezy", "lemon", "q_2*k_2", "q_3*k_2", "wrong")],
-    "001-self-attention": [
+    "lecture-easy-peasy": [("scores", "squeezy", "lemon", "q_2*k_2", "q_3*k_2", "wrong")],
+    "lecture-self-attention": [
         ("Q", "<eos>", "0", "0.8", 1.434, "wrong"),
         ("Q", "<eos>", "1", "0.8", 3.13, "wrong"),
         ("K", "<eos>", "0", "0.18", 1.434, "wrong"),
         ("K", "<eos>", "1", "0.81", 3.13, "wrong"),
         ("context", "Pizza", "0", "1.0", None, "follows"),
     ],
-    "002-attention-and-transformers": [
+    "lecture-transformers": [
         ("weights", row, column, written, right, "wrong")
         for row in ("And", "An")
         for column, written, right in (
@@ -24,37 +24,37 @@ CELLS = {
             ("An", "0.5", 0.3655),
         )
     ],
-    "003-i-love-ai": [
+    "notes-i-love-ai": [
         ("V", "love", "0", "2", 0, "wrong"),
         ("scores", "I", "AI", "2", 1, "wrong"),
         ("scaled", "love", "AI", "0.71", 1.4142, "wrong"),
     ],
-    "004-journey": [
+    "lecture-journey": [
         ("X", "Your", "2", "0.69", 0.89, "wrong"),
         ("weights", "journey", "Your", "0.138", 0.1385, "truncated"),
         ("weights", "journey", "journey", "0.23", 0.2379, "truncated"),
     ],
 }
 ROWS = {
-    "000-easy-peasy": [],
-    "001-self-attention": [
+    "lecture-easy-peasy": [],
+    "lecture-self-attention": [
         ("weights", "Pizza", "sum", "0.38 + 0.4 + 0.9 = 1.68"),
         ("weights", "Pizza", "sum", "0.38 + 0.4 + 0.24 = 1.02"),
         ("context", "awesome", "extreme", "needs weight 1 on one word"),
     ],
-    "002-attention-and-transformers": [
+    "lecture-transformers": [
         ("weights", "And", "sum", "0.15 + 0.15 + 0.5 + 0.5 = 1.3"),
         ("weights", "An", "sum", "0.15 + 0.15 + 0.5 + 0.5 = 1.3"),
     ],
-    "003-i-love-ai": [("scores", "love", "length", "2 cells instead of 3: 1 1 2.")],
-    "004-journey": [
+    "notes-i-love-ai": [("scores", "love", "length", "2 cells instead of 3: 1 1 2.")],
+    "lecture-journey": [
         ("weights", "Your", "length", "7 cells instead of 6: 0.21 0.20 0.20 0.12 0.12 0.15."),
         ("weights", "Your", "sum", "= 1.09"),
     ],
 }
 RIGHT = {
-    "000-easy-peasy": 37, "001-self-attention": 0, "002-attention-and-transformers": 70, "003-i-love-ai": 84,
-    "004-journey": 9,
+    "lecture-easy-peasy": 37, "lecture-self-attention": 0, "lecture-transformers": 70, "notes-i-love-ai": 84,
+    "lecture-journey": 9,
 }  # fmt: skip
 
 
@@ -90,17 +90,17 @@ def test_all_other_cells_are_right(name):
 
 
 def test_reasons_contain_the_arithmetic():
-    cells = [cell for part in check_document("003-i-love-ai") for cell in part.cells if cell.verdict == "wrong"]
+    cells = [cell for part in check_document("notes-i-love-ai") for cell in part.cells if cell.verdict == "wrong"]
     reason = {(cell.table, cell.written): cell.reason for cell in cells}
     assert reason["scaled", "0.71"] == "2 / √2 = 1.4142, not 0.71."
     reason = {
-        (cell.table, cell.written): cell.reason for part in check_document("001-self-attention") for cell in part.cells
+        (cell.table, cell.written): cell.reason for part in check_document("lecture-self-attention") for cell in part.cells
     }
     assert reason["K", "0.18"] == "0.8·0.78 + 0.9·0.9 = 1.434, not 0.18."
 
 
 def test_percentages_and_quotients_are_right():
-    cells = [cell for part in check_document("003-i-love-ai") for cell in part.cells if cell.table == "weights"]
+    cells = [cell for part in check_document("notes-i-love-ai") for cell in part.cells if cell.table == "weights"]
     assert {cell.written: cell.verdict for cell in cells} == dict.fromkeys(
         ["1/5.06", "2.03/5.06", "0.1978", "0.4011", "19.8%", "40%", "0.198", "0.401"], "right"
     )

@@ -15,7 +15,7 @@ def check(file: Path, /, *, flags: Flags = Flags()) -> CommandOutput:
 
         peasy check my-notes.md
         peasy check worksheet.tex --json
-        peasy check 003-i-love-ai
+        peasy check notes-i-love-ai
 
     Args:
         file: A .toml, .md, .tex or .csv file with the name of the step above each table, or built-in lecture notes.

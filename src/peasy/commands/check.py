@@ -57,9 +57,9 @@ def check(notes: str | Path | Notes | Example | Mapping[str, Any]) -> CheckResul
     """Recompute every table in hand-worked notes, as far as the given values allow.
 
     `notes` is a .toml, .md, .tex or .csv file whose tables name their step, lecture notes of the library
-    (`003-i-love-ai`), or an example with `written` tables.
+    (`notes-i-love-ai`), or an example with `written` tables.
 
-    >>> result = check("003-i-love-ai")
+    >>> result = check("notes-i-love-ai")
     >>> result.passed, [cell["written"] for cell in result.data()["cells"] if cell["verdict"] == "wrong"]
     (False, ['2', '2', '0.71'])
     """

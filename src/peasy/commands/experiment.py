@@ -35,27 +35,27 @@ EXPERIMENTS = (
     Experiment(
         "long-or-parallel",
         "Long dependency or parallel: n-gram, RNN, CNN or Transformer?",
-        ("000.1", "000.2", "000.3", "000.4"),
+        ("context-summary.1", "context-summary.2", "context-summary.3", "context-summary.4"),
         "minutes",
     ),
-    Experiment("causal-mask", "What if a token attends to later tokens in training?", ("000.5", "000.6"), "a minute"),
-    Experiment("why-root-dk", "Why are scores divided by the root of d_k?", ("000.9",), "a minute"),
-    Experiment("heads", "One wide head or several narrow ones?", ("002.6",), "minutes"),
-    Experiment("pronoun", 'What does "it" attend to, and which heads matter?', ("001.3",), "minutes"),
+    Experiment("causal-mask", "What if a token attends to later tokens in training?", ("context-summary.5", "context-summary.6"), "a minute"),
+    Experiment("why-root-dk", "Why are scores divided by the root of d_k?", ("context-summary.9",), "a minute"),
+    Experiment("heads", "One wide head or several narrow ones?", ("transformers.6",), "minutes"),
+    Experiment("pronoun", 'What does "it" attend to, and which heads matter?', ("self-attention.3",), "minutes"),
     Experiment(
         "order-and-size",
         "Do translators handle a different word order and word count?",
-        ("001.1", "001.2"),
+        ("self-attention.1", "self-attention.2"),
         "minutes",
     ),
     Experiment(
-        "meaning", "Do similar words and sentences get similar vectors?", ("001.5", "001.6", "001.7"), "seconds"
+        "meaning", "Do similar words and sentences get similar vectors?", ("self-attention.5", "self-attention.6", "self-attention.7"), "seconds"
     ),
-    Experiment("softmax-or-sum", "Why softmax, and not division by the sum?", ("004.3", "002.1", "002.2"), "seconds"),
-    Experiment("cache", "What does a KV cache save, and what does it cost?", ("002.9",), "seconds"),
-    Experiment("projections", "What do W_Q, W_K and W_V do to words?", ("002.3", "002.4"), "seconds"),
-    Experiment("first-word", "What does a mask do to the first word?", ("001.8",), "seconds"),
-    Experiment("matrix-form", "Token by token or as matrices: the same numbers?", ("000.10",), "seconds"),
+    Experiment("softmax-or-sum", "Why softmax, and not division by the sum?", ("simple-attention.3", "transformers.1", "transformers.2"), "seconds"),
+    Experiment("cache", "What does a KV cache save, and what does it cost?", ("transformers.9",), "seconds"),
+    Experiment("projections", "What do W_Q, W_K and W_V do to words?", ("transformers.3", "transformers.4"), "seconds"),
+    Experiment("first-word", "What does a mask do to the first word?", ("self-attention.8",), "seconds"),
+    Experiment("matrix-form", "Token by token or as matrices: the same numbers?", ("context-summary.10",), "seconds"),
 )
 """All experiments, in display order."""
 

@@ -59,7 +59,10 @@ def test_rows_name_table_row_finding_and_why():
     ("name", "sentence"),
     [
         ("notes-i-love-ai", "87 cells checked: 3 are wrong and 1 row does not hold."),
-        ("lecture-journey", "12 cells checked: 1 is wrong, 2 are truncated instead of rounded and 1 row does not hold."),
+        (
+            "lecture-journey",
+            "12 cells checked: 1 is wrong, 2 are truncated instead of rounded and 1 row does not hold.",
+        ),
     ],
 )
 def test_the_verdict_is_one_sentence(name, sentence):

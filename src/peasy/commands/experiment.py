@@ -38,7 +38,12 @@ EXPERIMENTS = (
         ("context-summary.1", "context-summary.2", "context-summary.3", "context-summary.4"),
         "minutes",
     ),
-    Experiment("causal-mask", "What if a token attends to later tokens in training?", ("context-summary.5", "context-summary.6"), "a minute"),
+    Experiment(
+        "causal-mask",
+        "What if a token attends to later tokens in training?",
+        ("context-summary.5", "context-summary.6"),
+        "a minute",
+    ),
     Experiment("why-root-dk", "Why are scores divided by the root of d_k?", ("context-summary.9",), "a minute"),
     Experiment("heads", "One wide head or several narrow ones?", ("transformers.6",), "minutes"),
     Experiment("pronoun", 'What does "it" attend to, and which heads matter?', ("self-attention.3",), "minutes"),
@@ -49,9 +54,17 @@ EXPERIMENTS = (
         "minutes",
     ),
     Experiment(
-        "meaning", "Do similar words and sentences get similar vectors?", ("self-attention.5", "self-attention.6", "self-attention.7"), "seconds"
+        "meaning",
+        "Do similar words and sentences get similar vectors?",
+        ("self-attention.5", "self-attention.6", "self-attention.7"),
+        "seconds",
     ),
-    Experiment("softmax-or-sum", "Why softmax, and not division by the sum?", ("simple-attention.3", "transformers.1", "transformers.2"), "seconds"),
+    Experiment(
+        "softmax-or-sum",
+        "Why softmax, and not division by the sum?",
+        ("simple-attention.3", "transformers.1", "transformers.2"),
+        "seconds",
+    ),
     Experiment("cache", "What does a KV cache save, and what does it cost?", ("transformers.9",), "seconds"),
     Experiment("projections", "What do W_Q, W_K and W_V do to words?", ("transformers.3", "transformers.4"), "seconds"),
     Experiment("first-word", "What does a mask do to the first word?", ("self-attention.8",), "seconds"),

@@ -214,8 +214,10 @@ train.__signature__ = _signature()  # type: ignore[attr-defined]
 
 def _plan_run(kind: str, data: DataSource | None, options: TrainOptions) -> PlanResult:
     """Plan the run that `train` would start with these options."""
-    if options.get("resume"):
-        raise UsageError("A dry run cannot resume a run.", hint="Leave out resume or dry_run.")
+    if unsupported := [name for name in ("resume", "init_from", "num_processes") if options.get(name)]:
+        raise UsageError(
+            f"A dry run does not support {unsupported[0]}.", hint=f"Leave out {unsupported[0]} or dry_run."
+        )
     if data is None:
         raise UsageError("Training needs data.", hint="For example: --data stories. See all: peasy data")
     planned: dict[str, Any] = {name: value for name, value in options.items() if name in parameter_names(plan)}

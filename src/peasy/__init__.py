@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from peasy.commands.evaluate import evaluate
     from peasy.commands.examples import examples
     from peasy.commands.exercise import exercise
-    from peasy.commands.experiment import experiment, experiments
     from peasy.commands.explain import explain
     from peasy.commands.exporting import export_model
     from peasy.commands.generate import generate
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from peasy.commands.train import train
     from peasy.commands.translate import translate
     from peasy.errors import PeasyError
+    from peasy.experiments.experiment import experiment
     from peasy.formula import Additive, AttentionSteps, attend, attend_with_weights
     from peasy.inspection.interventions import cut, even, off, patch
 
@@ -51,8 +51,7 @@ _MODULE_OF_NAME = {
     "even": "peasy.inspection.interventions",
     "examples": "peasy.commands.examples",
     "exercise": "peasy.commands.exercise",
-    "experiment": "peasy.commands.experiment",
-    "experiments": "peasy.commands.experiment",
+    "experiment": "peasy.experiments.experiment",
     "explain": "peasy.commands.explain",
     "export_model": "peasy.commands.exporting",
     "generate": "peasy.commands.generate",
@@ -88,7 +87,6 @@ __all__ = [
     "examples",
     "exercise",
     "experiment",
-    "experiments",
     "explain",
     "export_model",
     "generate",

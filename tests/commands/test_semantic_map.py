@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from peasy.commands.cluster import spherical_kmeans
 from peasy.commands.load import LoadedModel
 from peasy.commands.semantic_map import map_texts, map_words
 from peasy.commands.train import train
 from peasy.errors import InvalidInput
+from peasy.metrics.kmeans import spherical_kmeans
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.tokenization import train_tokenizer

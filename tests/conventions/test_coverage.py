@@ -10,7 +10,7 @@ from cyclopts import CycloptsError
 
 from peasy.cli.app import build_cli
 from peasy.cli.command_table import COMMANDS
-from peasy.commands.experiment import EXPERIMENTS
+from peasy.experiments.experiment import EXPERIMENTS
 from peasy.worked.example import example_names
 
 TOPICS_PER_DOCUMENT = {"context-summary": 10, "self-attention": 8, "transformers": 9, "notes": 4, "simple-attention": 4}

@@ -19,11 +19,10 @@ def experiment(name: str | None = None, *, flags: Flags = Flags()) -> CommandOut
     Args:
         name: Name of the experiment; without it, all are listed.
     """
-    from peasy.commands.experiment import experiment as command
-    from peasy.commands.experiment import experiments
+    from peasy.experiments.experiment import experiment as command
 
     if name is None:
-        return CommandOutput(experiments(), suggestions=["peasy experiment why-root-dk"])
+        return CommandOutput(command(), suggestions=["peasy experiment why-root-dk"])
     on_status = (lambda _: None) if flags.quiet or flags.json else _print_status
     result = command(name, seed=flags.seed or 0, on_progress=on_status, store=True)
     if flags.out is not None:  # an experiment takes minutes: print the verdict, too

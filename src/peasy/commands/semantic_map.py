@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from peasy.commands.analysis_result import to_plain
-from peasy.commands.cluster import spherical_kmeans
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import Result
 from peasy.errors import InvalidInput
+from peasy.metrics.kmeans import spherical_kmeans
 from peasy.views.document import Document
 from peasy.views.semantic_map import MapPoint, text_map_document, word_map_document
 

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from peasy.commands.data import data
-from peasy.commands.experiment import experiment, experiments
 from peasy.commands.runs import runs, show_run
 from peasy.datasets import BUILT_IN
 from peasy.errors import NotFound, did_you_mean
+from peasy.experiments.experiment import experiment
 from peasy.server.responses import CommandBody, Name, respond
 
 router = APIRouter(prefix="/api")
@@ -50,7 +50,7 @@ class ExperimentBody(CommandBody):
 async def post_experiment(request: Request, body: ExperimentBody) -> Response:
     """List the experiments or run one: a claim of the lecture notes, measured against a control."""
     if body.name is None:
-        return await respond(request, "experiment", body, experiments)
+        return await respond(request, "experiment", body, experiment)
     name = body.name
     return await respond(request, "experiment", body, lambda: experiment(name, seed=body.seed))
 

@@ -5,11 +5,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from peasy.commands.experiment import EXPERIMENTS, experiments
-from peasy.commands.experiments.result import ExperimentResult
-from peasy.commands.experiments.result_cache import load_result
 from peasy.commands.result import Result
 from peasy.errors import NotFound
+from peasy.experiments.experiment import EXPERIMENTS, experiment
+from peasy.experiments.result import ExperimentResult
+from peasy.experiments.result_cache import load_result
 from peasy.server.jobs import JobRunner
 from peasy.server.responses import CommandBody, Name, respond
 from peasy.server.routes.training import JobResult
@@ -23,11 +23,11 @@ class ExperimentVerdicts(Result):
 
     def document(self) -> Document:
         """Return the list as the terminal shows it."""
-        return experiments().document()
+        return experiment().document()
 
     def data(self) -> dict[str, Any]:
         """Return questions and claims, with the last verdict if there is one."""
-        entries = experiments().data()["experiments"]
+        entries = experiment().data()["experiments"]
         for entry in entries:
             last = load_result(entry["name"])
             entry["last"] = None if last is None else _verdict_entry(*last)

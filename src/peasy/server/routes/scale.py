@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from peasy.commands.scale import MAX_D_K, scale
+from peasy.experiments.scale import MAX_D_K, scale
 from peasy.server.responses import CommandBody, respond
 
 router = APIRouter(prefix="/api")

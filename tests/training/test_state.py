@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 
-from peasy import atomic_dir
+from peasy import atomic
 from peasy.checkpoint.manifest import is_intact
 from peasy.checkpoint.paths import list_checkpoints
 from peasy.checkpoint.resolve import resolve_model
@@ -110,7 +110,7 @@ def test_failing_disk_loses_no_checkpoint(saved, monkeypatch, number, at):
             raise OSError(number, os.strerror(number))
         return real(descriptor)
 
-    monkeypatch.setattr(atomic_dir.os, "fsync", fsync)
+    monkeypatch.setattr(atomic.os, "fsync", fsync)
     before = {folder.name for folder in list_checkpoints(saved.run)}
     progress = Progress(step=7, samples=28, seq_len=16)
     with pytest.raises(ResourceUnavailable, match=r"^[^\n]*step-000007[^\n]* bytes are needed\.$"):
@@ -132,7 +132,7 @@ def test_run_resumes_after_full_disk(make_spec, finish, outcome, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(descriptor)
 
-    monkeypatch.setattr(atomic_dir.os, "fsync", full)
+    monkeypatch.setattr(atomic.os, "fsync", full)
     with pytest.raises(ResourceUnavailable):
         list(train(spec))
     monkeypatch.undo()

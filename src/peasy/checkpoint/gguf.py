@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peasy.atomic_dir import atomic_dir
+from peasy.atomic import atomic_dir
 from peasy.checkpoint.gguf_tokenizer import write_gguf_tokenizer
 from peasy.checkpoint.huggingface.registry import family_for
 from peasy.checkpoint.huggingface.weight_map import (

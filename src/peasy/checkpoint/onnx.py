@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from peasy.atomic_dir import atomic_dir
+from peasy.atomic import atomic_dir
 from peasy.checkpoint.store import TOKENIZER_FILE, write_tokenizer
 from peasy.errors import InvalidInput, MissingExtra
 from peasy.models.decoder import Decoder

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peasy.atomic_dir import atomic_dir
+from peasy.atomic import atomic_dir
 from peasy.checkpoint.manifest import MANIFEST_FILE, Manifest, read_manifest, verify, write_manifest
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.tensors import SHARD_BYTES, TensorStore, open_tensors, write_tensors

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from peasy import render
+from peasy.atomic import write_atomic
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import Result
@@ -45,11 +45,11 @@ class EmbedResult(Result):
         if suffix == ".npy":
             buffer = BytesIO()
             np.save(buffer, self.vectors)
-            return render.write_atomic(path, buffer.getvalue())
+            return write_atomic(path, buffer.getvalue())
         if suffix == ".jsonl":
             rows = zip(self.texts, self.vectors.tolist(), strict=True)
             lines = (json.dumps({"text": text, "vector": vector}, ensure_ascii=False) for text, vector in rows)
-            return render.write_atomic(path, "".join(f"{line}\n" for line in lines))
+            return write_atomic(path, "".join(f"{line}\n" for line in lines))
         return super().save(path)
 
     def document(self) -> Document:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from peasy.atomic_dir import refuse_existing
+from peasy.atomic import refuse_existing
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.ram import format_bytes
 from peasy.checkpoint.resolve import resolve_model

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peasy.atomic_dir import refuse_existing
+from peasy.atomic import refuse_existing
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.paths import run_path
 from peasy.checkpoint.ram import format_bytes

@@ -1,25 +1,41 @@
-"""Base class of all command results: display, save, export."""
+"""Base class of all command results: display, save, export; results as plain data for JSON."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from peasy import render
+from peasy.atomic import write_atomic
 from peasy.display import DisplayMixin
+from peasy.formula.step import FormulaStep
 from peasy.render import json
 from peasy.views.document import Document
 
+JsonDict = dict[str, Any]
+"""JSON object: plain dicts, lists, numbers, strings, booleans and None."""
+
 
 class Result(DisplayMixin, ABC):
-    """Result of a command. Subclasses define what is shown (`document`) and what it contains (`data`)."""
+    """Result of a command. A subclass is a dataclass and defines what is shown (`document`).
+
+    Its fields are what it contains (`data`); a field declared with `field(repr=False)` is left out there.
+    """
+
+    json_decimals: ClassVar[int | None] = None
+    """Decimals of the numbers in `data`; None: all."""
 
     @abstractmethod
     def document(self) -> Document:
         """Return the document to show."""
 
-    @abstractmethod
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return what `--json` prints as `result`: plain dicts, lists, numbers and strings."""
+        data: JsonDict = plain_data(self, self.json_decimals)
+        return data
 
     def save(self, path: str | Path) -> Path:
         """Write a file; its suffix picks the format: html, svg, png, tex, md, csv, json or npz.
@@ -27,7 +43,7 @@ class Result(DisplayMixin, ABC):
         JSON contains `data()`, as `--json` prints it; all others render `document()`.
         """
         if render.format_of(path) == "json":
-            return render.write_atomic(path, json.dump(self.data()))
+            return write_atomic(path, json.dump(self.data()))
         return render.save(self.document(), path)
 
     def html(self) -> str:
@@ -51,9 +67,40 @@ class Result(DisplayMixin, ABC):
         return self._render("text")
 
     def __str__(self) -> str:
-        return self.text()
+        return self._render("text")
 
     def _render(self, format: str) -> str:
         rendered = render.draw(self.document(), format)
         assert isinstance(rendered, str)
         return rendered
+
+
+def plain_data(value: object, decimals: int | None = None) -> Any:
+    """Convert to plain data: dataclasses and named tuples to dicts, arrays to lists, paths to strings.
+
+    Fields declared with `field(repr=False)` are left out. Floats are rounded to `decimals`, NaN and infinity in arrays
+    then become None; a tuple as a key is joined by dots.
+
+    >>> plain_data((np.array([[0.12345678]]), {("a", 1): (1, None)}), 6)
+    [[[0.123457]], {'a.1': [1, None]}]
+    """
+    match value:
+        case FormulaStep():
+            return value.name
+        case Path():
+            return str(value)
+        case np.ndarray():
+            if value.dtype.kind != "f" or decimals is None:
+                return value.tolist()
+            numbers = np.round(value.astype(np.float64), decimals)
+            return np.where(np.isfinite(numbers), numbers.astype(object), np.array(None)).tolist()
+        case float() | np.floating():
+            return float(value) if decimals is None else round(float(value), decimals)
+        case Mapping():
+            keys = (".".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in value)
+            return {key: plain_data(item, decimals) for key, item in zip(keys, value.values(), strict=True)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain_data(getattr(value, field.name), decimals) for field in fields(value) if field.repr}
+    if hasattr(value, "_asdict"):
+        return plain_data(value._asdict(), decimals)
+    return [plain_data(item, decimals) for item in value] if isinstance(value, list | tuple) else value

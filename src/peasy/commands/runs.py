@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from peasy.atomic import set_aside
 from peasy.checkpoint import paths
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.safe_folder import parse_json
@@ -222,9 +223,7 @@ def remove_folder(name: str, folder: Path, question: str, yes: bool, confirm: Co
     if not yes and not (confirm is not None and confirm(question)):
         raise UsageError(f"{question} This was not confirmed.", hint="Confirm with --yes.")
     with run_lock(folder):
-        trash = folder.with_name(f".{folder.name}.removed")
-        shutil.rmtree(trash, ignore_errors=True)
-        folder.rename(trash)
+        trash = set_aside(folder, "removed")
     shutil.rmtree(trash, ignore_errors=True)
     return RemoveResult(name, folder)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from peasy import config as reader
-from peasy.atomic_dir import refuse_existing
+from peasy.atomic import refuse_existing
 from peasy.checkpoint.paths import data_dir, find_runs, run_path
 from peasy.commands.load import LoadedModel, choose_device, load
 from peasy.commands.plan import PlanResult, plan

@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peasy.atomic_dir import atomic_dir
+from peasy.atomic import atomic_dir
 from peasy.datasets.checked_array import CheckedArray, CheckedArrayWriter
 from peasy.datasets.corpus import Corpus
 from peasy.datasets.sample import LabelledText, Sample, TextPair

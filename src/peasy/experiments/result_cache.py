@@ -8,10 +8,10 @@ from typing import Any, get_args
 
 import numpy as np
 
+from peasy.atomic import write_atomic
 from peasy.checkpoint.paths import data_dir
 from peasy.experiments.result import ExperimentResult
 from peasy.render import json as plain_json
-from peasy.render import write_atomic
 from peasy.views.document import DocumentPart, Node, Rows, Vectors
 
 NODES: dict[str, type] = {

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from peasy.atomic_dir import atomic_dir
+from peasy.atomic import atomic_dir
 from peasy.errors import InvalidInput, NotFound
 from peasy.inspection.budget import choose_storage
 from peasy.inspection.capture_spec import CaptureSpec

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from peasy.atomic_dir import write_atomic
+from peasy.atomic import write_atomic
 from peasy.errors import UsageError, did_you_mean
 from peasy.views.document import Document
 
@@ -28,7 +28,7 @@ FORMATS = {
 SUFFIXES = tuple(name for name in FORMATS if name != "text")
 """File suffixes; terminal text is only for the screen."""
 
-__all__ = ["FORMATS", "SUFFIXES", "document_of", "draw", "format_of", "mimebundle", "save", "write_atomic"]
+__all__ = ["FORMATS", "SUFFIXES", "document_of", "draw", "format_of", "mimebundle", "save"]
 
 
 def draw(document: Document, format: str = "text") -> str | bytes:

@@ -1,7 +1,6 @@
 """Attention snapshots: attention weights of one fixed sentence, recorded at checkpoints of a run."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from peasy.atomic import write_atomic
 from peasy.models.protocol import Model
 from peasy.nn.tap import Activation, Tap
 
@@ -66,13 +66,10 @@ def write_snapshot(
         return None
     path = path.with_name(path.name.replace("step", "stop")) if stopped else path
     path.parent.mkdir(exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
     metadata = json.dumps(
         {"step": step, "sentence": asdict(sentence)}
     )  # one key: safetensors does not keep the order of keys
-    part.write_bytes(save(weights, metadata={METADATA_KEY: metadata}))
-    os.replace(part, path)
-    return path
+    return write_atomic(path, save(weights, metadata={METADATA_KEY: metadata}))
 
 
 def read_snapshots(run: Path) -> list[AttentionSnapshot]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from peasy.atomic import write_atomic
 from peasy.errors import ResourceUnavailable
 
 
@@ -66,9 +67,4 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
 def truncate_log(path: Path, step: int) -> None:
     """Delete the lines after `step`: the resumed run will write them again."""
     records = [record for record in read_log(path) if record.get("step", 0) <= step]
-    temporary = path.with_name(f".{path.name}.part")
-    with temporary.open("wb") as file:
-        file.writelines(json.dumps(record, ensure_ascii=False).encode() + b"\n" for record in records)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_atomic(path, "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records))

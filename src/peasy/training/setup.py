@@ -12,7 +12,7 @@ import torch
 
 from peasy import config as settings
 from peasy import tokenization
-from peasy.atomic_dir import atomic_dir
+from peasy.atomic import atomic_dir
 from peasy.checkpoint.manifest import package_versions
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import TARGET_TOKENIZER_FILE, TOKENIZER_FILE

@@ -4,11 +4,8 @@ A checkpoint is a regular model folder with optimizer state and progress added. 
 the order of samples and dropout are functions of the seed and the step.
 """
 
-import contextlib
 import hashlib
 import json
-import os
-import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +15,13 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from peasy import config
+from peasy.atomic import set_aside
 from peasy.checkpoint.manifest import is_intact
 from peasy.checkpoint.model import check_weights, save_model
 from peasy.checkpoint.paths import list_checkpoints
 from peasy.checkpoint.store import read_checkpoint
 from peasy.checkpoint.tensors import TensorFile, check_finite
-from peasy.errors import InvalidInput, ResourceUnavailable
+from peasy.errors import ResourceUnavailable
 from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
@@ -60,7 +58,7 @@ def save_state(
     if target.exists():
         if is_intact(target):
             return target
-        _set_aside(target, "damaged")
+        set_aside(target, "damaged")
     check_weights_finite(model, progress.step)
     state = {} if optimizer is None else optimizer.state_dict()
     for name, tensor in state.items():
@@ -89,7 +87,7 @@ def latest_state(run: Path) -> tuple[Path | None, str | None]:
             break
         damaged.append(folder)
     for folder in damaged:
-        _set_aside(folder, "damaged")
+        set_aside(folder, "damaged")
     if not damaged:
         return newest, None
     damaged_names = ", ".join(folder.name for folder in damaged)
@@ -132,21 +130,5 @@ def remove_leftovers(run: Path) -> None:
 
 def _delete_old(run: Path, keep: int) -> None:
     for folder in list_checkpoints(run)[keep:]:
-        gone = _set_aside(folder, "old")
+        gone = set_aside(folder, "old")
         shutil.rmtree(gone, ignore_errors=True)
-
-
-def _set_aside(folder: Path, reason: str) -> Path:
-    """Rename a folder to a hidden name in one step, so that no reader sees half of it."""
-    gone = folder.with_name(f".{folder.name}.{reason}-{secrets.token_hex(4)}")
-    try:
-        os.rename(folder, gone)
-    except OSError as error:
-        raise InvalidInput(f"{folder} cannot be moved: {error.strerror}.") from None
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    return gone

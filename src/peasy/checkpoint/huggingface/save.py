@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from peasy.atomic_dir import atomic_dir
+from peasy.atomic import atomic_dir
 from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.registry import family_for, match_weights
 from peasy.checkpoint.huggingface.sentence_transformers import write_pooling

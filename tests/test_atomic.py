@@ -1,13 +1,14 @@
-"""Atomic directory writes."""
+"""Atomic writes of directories and files."""
 
 import errno
 import os
+import stat
 
 import pytest
 
-from peasy import atomic_dir as atomic_dir_module
-from peasy.atomic_dir import atomic_dir
-from peasy.errors import InvalidInput, ResourceUnavailable
+from peasy import atomic
+from peasy.atomic import atomic_dir, write_atomic
+from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
 
 
 def left(tmp_path):
@@ -60,7 +61,7 @@ def test_a_failing_disk_leaves_nothing_and_names_the_target(tmp_path, monkeypatc
     def fail(*arguments):
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(atomic_dir_module.os, call, fail)
+    monkeypatch.setattr(atomic.os, call, fail)
     with pytest.raises(ResourceUnavailable, match="run") as caught, atomic_dir(tmp_path / "run") as part:
         (part / "a").write_text("1")
     assert caught.value.exit_code == 6
@@ -70,10 +71,8 @@ def test_a_failing_disk_leaves_nothing_and_names_the_target(tmp_path, monkeypatc
 def test_everything_is_synced_before_the_rename_and_the_parent_after(tmp_path, monkeypatch):
     done = []
     fsync, rename = os.fsync, os.rename
-    monkeypatch.setattr(
-        atomic_dir_module.os, "fsync", lambda fd: (done.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))
-    )
-    monkeypatch.setattr(atomic_dir_module.os, "rename", lambda a, b: (done.append("rename"), rename(a, b)))
+    monkeypatch.setattr(atomic.os, "fsync", lambda fd: (done.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
+    monkeypatch.setattr(atomic.os, "rename", lambda a, b: (done.append("rename"), rename(a, b)))
     with atomic_dir(tmp_path / "run") as part:
         for name in ("a", "b"):
             (part / name).write_text(name)
@@ -81,3 +80,48 @@ def test_everything_is_synced_before_the_rename_and_the_parent_after(tmp_path, m
     assert {os.path.basename(path) for path in done[:where]} >= {"a", "b"}
     assert done[where - 1].startswith(str(tmp_path / ".run.part-"))
     assert done[where + 1 :] == [str(tmp_path)]
+
+
+def test_text_and_bytes_are_written_and_replaced(tmp_path):
+    path = tmp_path / "a.md"
+    assert write_atomic(path, "eins ✓") == path
+    write_atomic(path, b"zwei")
+    assert path.read_bytes() == b"zwei"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
+
+
+def test_a_failed_write_leaves_the_old_file_unchanged(tmp_path, monkeypatch):
+    path = tmp_path / "a.md"
+    write_atomic(path, "old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ResourceUnavailable, match="No space left on device"):
+        write_atomic(path, "new")
+    assert path.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
+
+
+def test_missing_folder_and_folder_as_target_are_errors(tmp_path):
+    with pytest.raises(NotFound, match="There is no folder"):
+        write_atomic(tmp_path / "no" / "a.md", "x")
+    with pytest.raises(InvalidInput, match="is a folder"):
+        write_atomic(tmp_path, "x")
+
+
+def test_file_permissions(tmp_path):
+    other = tmp_path / "other"
+    other.write_text("x")
+    assert stat.S_IMODE(write_atomic(tmp_path / "new", "x").stat().st_mode) == stat.S_IMODE(other.stat().st_mode)
+    other.chmod(0o600)
+    assert stat.S_IMODE(write_atomic(other, "y").stat().st_mode) == 0o600
+
+
+def test_a_link_is_followed_not_replaced(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write_atomic(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"

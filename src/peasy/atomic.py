@@ -1,0 +1,113 @@
+"""Atomic writes of files and directories: written beside the target, fsynced, then renamed to it."""
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable
+
+
+@contextlib.contextmanager
+def atomic_dir(target: str | Path) -> Iterator[Path]:
+    """Context manager: a temporary folder that is renamed to `target` on success and deleted on failure.
+
+    An existing target is never overwritten. Other processes see all of `target` or nothing.
+    """
+    target = Path(target)
+    refuse_existing(target)
+    temporary = target.parent / f".{target.name}.part-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
+        yield temporary
+        for directory, _, names in os.walk(temporary, topdown=False):
+            for name in names:
+                _fsync(Path(directory) / name)
+            _fsync(Path(directory))
+        refuse_existing(target)
+        os.rename(temporary, target)
+        _fsync(target.parent)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise _as_user_error(error, target) from error
+        raise
+
+
+def write_atomic(path: str | Path, content: str | bytes) -> Path:
+    """Write `content` to `path` atomically, replacing an existing file; a failure leaves the old file unchanged."""
+    path = Path(path)
+    if path.is_dir():
+        raise InvalidInput(f"{path} is a folder.", hint=f"Name a file in it, for example {path / 'page.html'}.")
+    if not path.parent.is_dir():
+        raise NotFound(f"There is no folder {path.parent}.", hint=f"Create it first: mkdir -p {path.parent}")
+    target = path.resolve()  # a link is followed, not replaced
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".part")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, _file_mode(target))
+        os.replace(temporary, target)
+    except BaseException as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise _as_user_error(error, path) from error
+        raise
+    return path
+
+
+def set_aside(folder: Path, reason: str) -> Path:
+    """Rename a folder to a hidden name in one step, so that no reader sees half of it; return the new path."""
+    hidden = folder.with_name(f".{folder.name}.{reason}-{secrets.token_hex(4)}")
+    try:
+        os.rename(folder, hidden)
+    except OSError as error:
+        raise InvalidInput(f"{folder} cannot be moved: {error.strerror}.") from None
+    with contextlib.suppress(OSError):
+        _fsync(folder.parent)
+    return hidden
+
+
+def refuse_existing(target: str | Path) -> None:
+    """Raise if `target` already exists."""
+    if os.path.lexists(target):
+        raise InvalidInput(f"{target} already exists; peasy never overwrites.", hint="Choose another name.")
+
+
+def _as_user_error(error: OSError, target: Path) -> PeasyError:
+    reason = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        free = shutil.disk_usage(target.parent).free if target.parent.exists() else 0
+        return ResourceUnavailable(f"The disk is full: {target} was not written ({reason}; {free:,} bytes are free).")
+    if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+        return InvalidInput(f"{target} already exists; peasy never overwrites.", hint="Choose another name.")
+    return ResourceUnavailable(f"{target} cannot be written: {reason}.", hint="Nothing was left half-written.")
+
+
+def _fsync(path: Path) -> None:
+    if path.is_dir() and os.name == "nt":
+        return  # Windows has no handle on a folder to flush.
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _file_mode(target: Path) -> int:
+    # mkstemp makes files readable only by the owner; a saved page should have the usual permissions.
+    if target.exists():
+        return target.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,7 +1,10 @@
 """`Result`: rendering, saving and notebook display."""
 
 import json
+from dataclasses import dataclass, field
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from peasy.commands.result import Result
@@ -56,9 +59,27 @@ def test_notebook_display():
     assert bundle["text/html"] == Small()._repr_html_()
 
 
-def test_document_and_data_are_abstract():
+def test_document_is_abstract():
     with pytest.raises(TypeError):
         type("Empty", (Result,), {})()
+
+
+@dataclass(frozen=True)
+class Measured(Result):
+    folder: Path
+    weights: np.ndarray
+    by_module: dict
+    loaded: object = field(repr=False)
+    json_decimals = 2
+
+    def document(self):
+        return Document("Measured", ())
+
+
+def test_data_has_the_fields_that_are_not_hidden_from_repr():
+    """Arrays are lists, rounded; what a field with repr=False holds is context, not content."""
+    measured = Measured(Path("a"), np.array([0.123, np.nan]), {("decoder", 1): (1, None)}, object())
+    assert measured.data() == {"folder": "a", "weights": [0.12, None], "by_module": {"decoder.1": [1, None]}}
 
 
 @pytest.mark.parametrize("suffix", ["md", "tex", "csv"])

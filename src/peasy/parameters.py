@@ -1,0 +1,133 @@
+"""Parameters of a command, read from its signature and docstring: what CLI flags and HTTP bodies are derived from."""
+
+import ast
+import dataclasses
+import functools
+import inspect
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from peasy.errors import InvalidInput
+
+REQUIRED = inspect.Parameter.empty
+"""Default of a parameter that has none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CommandParameter:
+    """Parameter of a command: annotation with its bounds, default (`REQUIRED` if none), and explanation."""
+
+    name: str
+    annotation: object
+    default: object = REQUIRED
+    help: str = ""
+
+
+@functools.cache
+def command_parameters(command: Callable[..., object], options: type | None = None) -> Mapping[str, CommandParameter]:
+    """Return the parameters of a command by name; `options` is the dataclass whose fields its `**keywords` are.
+
+    >>> def bake(pizza: str, *, minutes: typing.Annotated[int, Ge(1)] = 10) -> None:
+    ...     '''Bake a pizza.
+    ...
+    ...     Args:
+    ...         pizza: Kind of pizza.
+    ...         minutes: Time in the oven,
+    ...             at least 1.
+    ...     '''
+    >>> [(p.name, p.default, p.help) for p in command_parameters(bake).values() if p.default is not REQUIRED]
+    [('minutes', 10, 'Time in the oven, at least 1.')]
+    """
+    explanations = _explanations(inspect.getdoc(command) or "")
+    found = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            found[name] = CommandParameter(name, parameter.annotation, parameter.default, explanations.get(name, ""))
+    return found if options is None else {**found, **field_parameters(options)}
+
+
+@functools.cache
+def field_parameters(options: type) -> Mapping[str, CommandParameter]:
+    """Return the fields of a dataclass as parameters; the string below a field explains it."""
+    assert dataclasses.is_dataclass(options)
+    hints, explanations = typing.get_type_hints(options, include_extras=True), _attribute_docstrings(options)
+    found = {}
+    for field in dataclasses.fields(options):
+        factory = field.default_factory
+        default = field.default if factory is dataclasses.MISSING else factory()
+        default = REQUIRED if default is dataclasses.MISSING else default
+        found[field.name] = CommandParameter(field.name, hints[field.name], default, explanations.get(field.name, ""))
+    return found
+
+
+def check_bounds(parameters: Mapping[str, CommandParameter], arguments: Mapping[str, object]) -> None:
+    """Raise InvalidInput for the first argument outside the bounds in its annotation.
+
+    >>> check_bounds({"n": CommandParameter("n", typing.Annotated[int, Ge(1)])}, {"n": 0})
+    Traceback (most recent call last):
+    peasy.errors.InvalidInput: n is 0.
+    """
+    for name, value in arguments.items():
+        parameter = parameters.get(name)
+        if parameter is None or isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        bounds = list(_bounds(parameter.annotation))
+        if not all(_BOUNDS[type(bound)](value, bound) for bound in bounds):
+            hint = f"{name} must be {' and '.join(map(_describe_bound, bounds))}."
+            raise InvalidInput(f"{name} is {value}.", hint=hint)
+
+
+_BOUNDS: dict[type, Callable[[float, typing.Any], bool]] = {
+    Ge: lambda value, bound: value >= bound.ge,
+    Gt: lambda value, bound: value > bound.gt,
+    Le: lambda value, bound: value <= bound.le,
+    Lt: lambda value, bound: value < bound.lt,
+}
+
+
+def _bounds(annotation: object) -> Iterator[object]:
+    """Yield the bounds of a number, also where it may be None."""
+    yield from (bound for bound in getattr(annotation, "__metadata__", ()) if type(bound) in _BOUNDS)
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        for kind in typing.get_args(annotation):
+            yield from _bounds(kind)
+
+
+def _describe_bound(bound: object) -> str:
+    match bound:
+        case Ge(ge):
+            return f"{ge} or more"
+        case Gt(gt):
+            return f"above {gt}"
+        case Le(le):
+            return f"{le} or less"
+        case Lt(lt):
+            return f"below {lt}"
+    return str(bound)
+
+
+def _explanations(docstring: str) -> dict[str, str]:
+    """Return the entries of the `Args:` section of a docstring, each on one line."""
+    section = re.search(r"^Args:\n((?:[ ]+.*\n?|\n)+)", docstring, re.MULTILINE)
+    if section is None:
+        return {}
+    entries = re.findall(r"^(\w+): (.*(?:\n[ ]+.*)*)", textwrap.dedent(section[1]), re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
+
+
+def _attribute_docstrings(kind: type) -> dict[str, str]:
+    """Return the strings that stand below the fields of a class and of its base classes."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, below in zip(body.body, body.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+                text = below.value.value if isinstance(below.value, ast.Constant) else ""
+                found[field.target.id] = " ".join(str(text).split())
+    return found

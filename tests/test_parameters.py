@@ -1,0 +1,55 @@
+"""Parameters of a command: names, defaults, bounds and explanations from signature and docstring."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+from annotated_types import Ge, Gt, Le, Lt
+
+from peasy.errors import InvalidInput
+from peasy.parameters import REQUIRED, CommandParameter, check_bounds, command_parameters
+
+
+@dataclass
+class Oven:
+    """Options."""
+
+    heat: Annotated[float, Ge(0)] = 1.0
+    "How hot,\n    in parts."
+    fan: bool = False
+
+
+def bake(pizza: str, *, minutes: Annotated[int, Ge(1), Le(9)] = 3, words: Sequence[str] = (), **oven: object) -> None:
+    """Bake.
+
+    Args:
+        pizza: Kind: with a colon.
+        minutes: Time in
+            the oven.
+
+    >>> bake("x")
+    """
+
+
+def test_signature_and_docstring_give_the_parameters():
+    found = command_parameters(bake, Oven)
+    assert list(found) == ["pizza", "minutes", "words", "heat", "fan"]
+    assert found["pizza"].default is REQUIRED
+    assert found["pizza"].help == "Kind: with a colon."
+    assert (found["minutes"].default, found["minutes"].help) == (3, "Time in the oven.")
+    assert (found["heat"].default, found["heat"].help) == (1.0, "How hot, in parts.")
+    assert found["fan"].help == ""
+
+
+@pytest.mark.parametrize(("bound", "good", "bad"), [(Ge(1), 1, 0), (Gt(0), 0.1, 0), (Le(5), 5, 6), (Lt(5), 4, 5)])
+def test_bounds_are_checked_and_explained(bound, good, bad):
+    parameters = {"n": CommandParameter("n", Annotated[float, bound] | None)}
+    check_bounds(parameters, {"n": good, "other": bad})
+    with pytest.raises(InvalidInput, match=f"n is {bad}") as caught:
+        check_bounds(parameters, {"n": bad})
+    assert "n must be" in caught.value.hint
+
+
+def test_what_is_not_a_number_has_no_bounds():
+    check_bounds({"n": CommandParameter("n", Annotated[float, Ge(1)])}, {"n": None})

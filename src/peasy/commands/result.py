@@ -6,8 +6,6 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
-
 from peasy import render
 from peasy.atomic import write_atomic
 from peasy.display import DisplayMixin
@@ -81,21 +79,16 @@ def plain_data(value: object, decimals: int | None = None) -> Any:
     Fields declared with `field(repr=False)` are left out. Floats are rounded to `decimals`, NaN and infinity in arrays
     then become None; a tuple as a key is joined by dots.
 
-    >>> plain_data((np.array([[0.12345678]]), {("a", 1): (1, None)}), 6)
-    [[[0.123457]], {'a.1': [1, None]}]
+    >>> plain_data({("a", 1): (0.12345678, None)}, 6)
+    {'a.1': [0.123457, None]}
     """
     match value:
         case FormulaStep():
             return value.name
         case Path():
             return str(value)
-        case np.ndarray():
-            if value.dtype.kind != "f" or decimals is None:
-                return value.tolist()
-            numbers = np.round(value.astype(np.float64), decimals)
-            return np.where(np.isfinite(numbers), numbers.astype(object), np.array(None)).tolist()
-        case float() | np.floating():
-            return float(value) if decimals is None else round(float(value), decimals)
+        case float():
+            return value if decimals is None else round(value, decimals)
         case Mapping():
             keys = (".".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in value)
             return {key: plain_data(item, decimals) for key, item in zip(keys, value.values(), strict=True)}
@@ -103,4 +96,17 @@ def plain_data(value: object, decimals: int | None = None) -> Any:
         return {field.name: plain_data(getattr(value, field.name), decimals) for field in fields(value) if field.repr}
     if hasattr(value, "_asdict"):
         return plain_data(value._asdict(), decimals)
+    if hasattr(value, "tolist"):  # array or NumPy scalar; most commands need no NumPy
+        return _plain_array(value, decimals)
     return [plain_data(item, decimals) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _plain_array(array: Any, decimals: int | None) -> Any:
+    import numpy as np
+
+    if array.ndim == 0:
+        return plain_data(array.tolist(), decimals)
+    if array.dtype.kind != "f" or decimals is None:
+        return array.tolist()
+    numbers = np.round(array.astype(np.float64), decimals)
+    return np.where(np.isfinite(numbers), numbers.astype(object), np.array(None)).tolist()

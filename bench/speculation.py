@@ -19,7 +19,7 @@ import peasy
 from bench.measure import alternate, machine
 from peasy.datasets import open_corpus
 from peasy.generation.decode import Token, decode
-from peasy.generation.sampling import SamplingParams
+from peasy.generation.sampling_params import SamplingParams
 from peasy.generation.speculative_decoding import SpeculationStats, speculative_decode
 
 MIN_SPEEDUP, NEW_TOKENS, NUM_PASSAGES, PASSAGE_TOKENS = 1.5, 256, 5, 40

@@ -37,7 +37,8 @@ def test_stream_equals_generate(decoder):
 
 
 def test_generate_equals_the_decode_loop(decoder):
-    from peasy.generation.decode import SamplingParams, generate
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling_params import SamplingParams
 
     loaded = peasy.load(decoder)
     ids = list(loaded.tokenizer.encode("The pizza").ids)

@@ -8,7 +8,7 @@ import transformers
 
 from peasy.generation.beam_search import BeamSearchParams, beam_search
 from peasy.generation.decode import generate
-from peasy.generation.sampling import SamplingParams
+from peasy.generation.sampling_params import SamplingParams
 
 NEW = 12
 LENGTHS = (9, 3, 6)

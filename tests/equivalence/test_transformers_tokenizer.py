@@ -28,7 +28,8 @@ def test_texts_are_tokenized_alike(tmp_path, kind):
 
 
 def test_generated_text_is_equal(tmp_path):
-    from peasy.generation.decode import SamplingParams, generate
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling_params import SamplingParams
 
     tokenizer = train_tokenizer(TEXTS * 9, kind="bpe", vocab_size=300)
     config = preset("gpt-tiny", vocab_size=len(tokenizer))
@@ -55,7 +56,8 @@ def test_encoder_is_equal_in_sentence_transformers(tmp_path):
 
 
 def test_translator_is_equal_in_transformers(tmp_path):
-    from peasy.generation.decode import SamplingParams, generate
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling_params import SamplingParams
 
     config = preset("translator-tiny", vocab_size=80, special_tokens={"pad": 0, "decoder_start": 2, "eos": [3]})
     model = build(config, seed=1)

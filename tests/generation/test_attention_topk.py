@@ -11,7 +11,7 @@ from peasy.generation.engine import Engine
 from peasy.generation.limits import EngineLimits
 from peasy.generation.prefix_cache import PAGE_SIZE
 from peasy.generation.request import Request, Token
-from peasy.generation.sampling import SamplingParams
+from peasy.generation.sampling_params import SamplingParams
 from peasy.nn.tap import Tap
 
 PROMPT = tuple(i % 9 + 1 for i in range(PAGE_SIZE + 8))

@@ -10,7 +10,8 @@ from peasy.errors import InvalidInput
 from peasy.generation import decode as decode_module
 from peasy.generation.decode import Pass, decode, generate
 from peasy.generation.request import Ended, Token
-from peasy.generation.sampling import NoValidToken, Sampler, SamplingParams
+from peasy.generation.sampling import NoValidToken, Sampler
+from peasy.generation.sampling_params import SamplingParams
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.nn.kv_cache import LayerKVCache

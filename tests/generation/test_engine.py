@@ -14,7 +14,7 @@ from peasy.generation.engine import Engine
 from peasy.generation.limits import EngineLimits
 from peasy.generation.prefix_cache import PAGE_SIZE
 from peasy.generation.request import Ended, Overloaded, Request, Token
-from peasy.generation.sampling import SamplingParams
+from peasy.generation.sampling_params import SamplingParams
 
 SMALL = EngineLimits(
     max_num_seqs=5,

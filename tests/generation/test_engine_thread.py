@@ -10,7 +10,7 @@ from peasy.generation.engine import Engine
 from peasy.generation.engine_thread import EngineThread
 from peasy.generation.limits import EngineLimits
 from peasy.generation.request import Ended, Overloaded, Request
-from peasy.generation.sampling import SamplingParams
+from peasy.generation.sampling_params import SamplingParams
 
 
 @pytest.fixture

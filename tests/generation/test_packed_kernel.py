@@ -21,7 +21,7 @@ from peasy.generation.decode import decode, generate
 from peasy.generation.engine import Engine
 from peasy.generation.packed import pack, packing_of
 from peasy.generation.request import Request, Token
-from peasy.generation.sampling import SamplingParams
+from peasy.generation.sampling_params import SamplingParams
 from peasy.generation.speculative_decoding import speculative_decode
 from peasy.models.build import build
 from peasy.models.preset import preset

@@ -8,7 +8,8 @@ from transformers.generation import logits_process as theirs
 
 from peasy.errors import InvalidInput
 from peasy.generation import sampling as sampling_module
-from peasy.generation.sampling import NoValidToken, Sampler, SamplingParams, draw_index
+from peasy.generation.sampling import NoValidToken, Sampler, draw_index
+from peasy.generation.sampling_params import SamplingParams
 
 SIZE = 97
 

@@ -13,7 +13,8 @@ from peasy.generation import speculative_decoding
 from peasy.generation.decode import Pass, decode
 from peasy.generation.ngram_proposer import NgramProposer
 from peasy.generation.request import Ended, Token
-from peasy.generation.sampling import SampledToken, SamplingParams
+from peasy.generation.sampling import SampledToken
+from peasy.generation.sampling_params import SamplingParams
 from peasy.generation.speculative_decoding import SpeculationStats, speculative_decode
 
 PASSAGE = [5, 9, 2, 7, 7, 3, 1, 8]

@@ -9,7 +9,7 @@ from tests.models.tiny_models import make
 from peasy.generation.decode import Pass, decode
 from peasy.generation.engine import Engine
 from peasy.generation.request import Ended, Request, Token
-from peasy.generation.sampling import SamplingParams
+from peasy.generation.sampling_params import SamplingParams
 from peasy.tokenization import train_tokenizer
 
 TOKENIZER = train_tokenizer(["the cat sat on the mat and the dog ran to the cat"] * 9, kind="bpe", vocab_size=280)

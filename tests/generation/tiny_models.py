@@ -8,7 +8,8 @@ from tests.models.tiny_models import GENERATIVE_MODELS, RECURRENT_TRANSLATORS, T
 
 from peasy.generation.engine import Engine
 from peasy.generation.request import Ended, Token
-from peasy.generation.sampling import Sampler, SamplingParams
+from peasy.generation.sampling import Sampler
+from peasy.generation.sampling_params import SamplingParams
 from peasy.models import config as kinds
 from peasy.nn import config as nn_config
 

@@ -7,7 +7,7 @@ from tests.models.tiny_models import ALL_MODELS, make
 
 from peasy.generation.beam_search import BeamSearchParams, beam_search
 from peasy.generation.decode import generate
-from peasy.generation.sampling import SamplingParams
+from peasy.generation.sampling_params import SamplingParams
 from peasy.inspection.forward import ModelInput, forward_hidden, forward_logits
 from peasy.inspection.trace import TracingModel
 from peasy.nn.tap import Tap

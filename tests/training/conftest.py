@@ -7,7 +7,8 @@ import pytest
 
 from peasy import tokenization
 from peasy.datasets import open_corpus, prepare_shards
-from peasy.generation.decode import SamplingParams, generate
+from peasy.generation.decode import generate
+from peasy.generation.sampling_params import SamplingParams
 from peasy.models import config as kinds
 from peasy.models.build import build
 from peasy.models.preset import preset

@@ -13,7 +13,7 @@ SAMPLING_GROUP = Group("Sampling", sort_key=50)
 @Parameter(name="*", group=SAMPLING_GROUP)
 @dataclass(frozen=True, kw_only=True)
 class SamplingFlags:
-    """Sampling flags; the same names as in `peasy.generation.sampling.SamplingParams`."""
+    """Sampling flags; the same names as in `peasy.generation.sampling_params.SamplingParams`."""
 
     temperature: float = 0.0
     "Sampling temperature; 0 is greedy decoding."

@@ -92,7 +92,7 @@ def bench(
     """
     import torch
 
-    loaded = model if isinstance(model, LoadedModel) else load(model, device="cpu", offline=offline, confirm=confirm)
+    loaded = load(model, device="cpu", offline=offline, confirm=confirm)
     if loaded.model.is_encoder_decoder or loaded.kind in ("encoder", "ngram"):
         raise InvalidInput(f"{loaded.name} ({loaded.kind}) cannot be timed: bench takes models that continue a text.")
     if min(prompt_tokens, max_tokens, batch_size, repeats) < 1:
@@ -131,7 +131,7 @@ def _weight_variants(model: "Model") -> tuple[dict[str, "Model"], tuple[str, ...
 def _measure_throughput(model: "Model", prompts: list[list[int]], max_tokens: int) -> tuple[float, float]:
     """Tokens per second of the first forward pass (prefill) and of all others (decode)."""
     from peasy.generation.decode import Pass, decode
-    from peasy.generation.sampling import SamplingParams
+    from peasy.generation.sampling_params import SamplingParams
 
     no_eos = dict.fromkeys(model.config.special_tokens.eos, -math.inf)
     sampling = SamplingParams(max_tokens=max_tokens + 1, logit_bias=no_eos)

@@ -20,7 +20,7 @@ class ChatSession(Result):
     def __init__(
         self, loaded: LoadedModel, *, system: str | None = None, weights: str = "auto", **sampling: Any
     ) -> None:
-        from peasy.generation.sampling import SamplingParams
+        from peasy.generation.sampling_params import SamplingParams
 
         if loaded.model.is_encoder_decoder or loaded.require_tokenizer().chat_template is None:
             raise InvalidInput(
@@ -101,5 +101,5 @@ def chat(
     Traceback (most recent call last):
     peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
     """
-    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, confirm=confirm)
+    loaded = load(model, device=device, offline=offline, confirm=confirm)
     return ChatSession(loaded, system=system, **options)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from peasy.generation.decode import DecodeEvent, Pass
     from peasy.generation.prompt import Truncation
     from peasy.generation.request import Ended, Token
-    from peasy.generation.sampling import SamplingParams
+    from peasy.generation.sampling_params import SamplingParams
     from peasy.models.protocol import Model
 
 BATCH_SIZE = 32
@@ -142,7 +142,7 @@ def generate(
     >>> result.completions[0].finish_reason, len(result.completions[0].tokens)
     ('length', 3)
     """
-    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, confirm=confirm)
+    loaded = load(model, device=device, offline=offline, confirm=confirm)
     job = GenerationJob(loaded, [prompt] if isinstance(prompt, str) else list(prompt), n=n, weights=weights, **options)
     for _ in job.events():
         pass
@@ -164,7 +164,7 @@ class GenerationJob:
         speculative: bool = False,
         **sampling: Any,
     ) -> None:
-        from peasy.generation.sampling import SamplingParams
+        from peasy.generation.sampling_params import SamplingParams
 
         check_keywords("generate", sampling, (*parameter_names(SamplingParams), *_PARAMETERS))
         if n < 1:

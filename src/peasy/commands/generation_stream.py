@@ -49,7 +49,7 @@ def stream_generation(
     from peasy.commands.trace import prompt_tokens
     from peasy.generation.decode import decode
     from peasy.generation.request import Ended, Token
-    from peasy.generation.sampling import SamplingParams
+    from peasy.generation.sampling_params import SamplingParams
     from peasy.inspection.trace import TracingModel
 
     source, prompt = prompt_tokens(loaded, text)
@@ -125,7 +125,8 @@ def next_token_probs(
     """Return the probabilities of the next token after a prompt and `generated_ids`, before and after `sampling`."""
     import torch
 
-    from peasy.generation.sampling import Sampler, SamplingParams
+    from peasy.generation.sampling import Sampler
+    from peasy.generation.sampling_params import SamplingParams
 
     logits = _next_token_logits(loaded, text, generated_ids).float().cpu()
     before = torch.softmax(logits.double(), dim=-1)
@@ -146,7 +147,7 @@ def _next_token_logits(loaded: LoadedModel, text: str, generated_ids: Sequence[i
 
     from peasy.commands.trace import prompt_tokens
     from peasy.generation.prompt import check_ids, fit_to_context, output_vocab_size
-    from peasy.generation.sampling import SamplingParams
+    from peasy.generation.sampling_params import SamplingParams
 
     source, prompt = prompt_tokens(loaded, text)
     model, ids = loaded.model, [*prompt.ids, *generated_ids]

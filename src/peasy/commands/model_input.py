@@ -73,7 +73,7 @@ def _with_target(loaded: LoadedModel, tokens: Tokens, target: TargetText) -> Lab
 
 def _decode_greedily(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
     from peasy.generation.decode import generate
-    from peasy.generation.sampling import SamplingParams
+    from peasy.generation.sampling_params import SamplingParams
 
     context = getattr(loaded.model.config, "max_seq_len", None)
     max_tokens = 3 * len(source) + 16

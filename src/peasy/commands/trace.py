@@ -81,7 +81,7 @@ def _decode(
     sampling: dict[str, Any],
 ) -> list[list[int]]:
     """Decode by sampling or beam search; return token sequences, best first."""
-    from peasy.generation.sampling import SamplingParams
+    from peasy.generation.sampling_params import SamplingParams
 
     model = cast(Any, traced)
     inputs: dict[str, Any] = {"prompts": [list(prompt.ids)], "source": None if source is None else [list(source.ids)]}

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def make_sampler(setup: "RunSetup", examples: Sequence[Any]) -> "SampleFn | None":
     """Return a function that samples from the model: continues prompts, or translates the first validation sources."""
-    from peasy.generation.decode import SamplingParams, generate
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling_params import SamplingParams
     from peasy.training.event import Sampled
 
     recipe, tokenizer = setup.recipe, setup.tokenizer

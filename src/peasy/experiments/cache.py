@@ -51,7 +51,8 @@ def run(
 
 def sample_tokens(loaded: "LoadedModel", prompt: Sequence[int], count: int, seed: int, *, use_cache: bool) -> list[int]:
     """Sample `count` tokens; eos is forbidden."""
-    from peasy.generation.decode import SamplingParams, generate
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling_params import SamplingParams
 
     bias = dict.fromkeys(loaded.model.config.special_tokens.eos, -math.inf)
     sampling = SamplingParams(max_tokens=count, temperature=0.8, seed=seed, logit_bias=bias)

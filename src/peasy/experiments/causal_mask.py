@@ -80,7 +80,8 @@ def run(
 
 def sample_texts(trained: "TrainedModel", texts: int, seed: int) -> list[str]:
     """Sample continuations without a KV cache: all earlier tokens are recomputed at every step."""
-    from peasy.generation.decode import SamplingParams, generate
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling_params import SamplingParams
 
     tokenizer = trained.model.require_tokenizer()
     prompts = [list(tokenizer.encode("The", add_special_tokens=False).ids)] * texts

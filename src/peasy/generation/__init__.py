@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from peasy.generation.engine_thread import EngineThread
     from peasy.generation.limits import EngineLimits
     from peasy.generation.request import Request
-    from peasy.generation.sampling import Sampler, SamplingParams
+    from peasy.generation.sampling import Sampler
+    from peasy.generation.sampling_params import SamplingParams
     from peasy.generation.speculative_decoding import speculative_decode
 
 _MODULES = {
@@ -24,7 +25,7 @@ _MODULES = {
     "EngineLimits": "peasy.generation.limits",
     "Request": "peasy.generation.request",
     "EngineThread": "peasy.generation.engine_thread",
-    "SamplingParams": "peasy.generation.sampling",
+    "SamplingParams": "peasy.generation.sampling_params",
     "speculative_decode": "peasy.generation.speculative_decoding",
     "generate": "peasy.generation.decode",
 }

@@ -15,7 +15,8 @@ import torch
 from peasy.errors import InvalidInput
 from peasy.generation.decode import open_sequence
 from peasy.generation.prompt import TokenIds, count_sequences
-from peasy.generation.sampling import NoValidToken, SamplingParams
+from peasy.generation.sampling import NoValidToken
+from peasy.generation.sampling_params import SamplingParams
 from peasy.models.protocol import Model
 from peasy.nn.config import check_minimums
 

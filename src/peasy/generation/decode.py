@@ -21,7 +21,8 @@ from peasy.generation.prompt import (
     prepare_prompt,
 )
 from peasy.generation.request import Ended, FinishReason, Token
-from peasy.generation.sampling import Sampler, SamplingParams
+from peasy.generation.sampling import Sampler
+from peasy.generation.sampling_params import SamplingParams
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from peasy.errors import InvalidInput
-from peasy.generation.sampling import SamplingParams
+from peasy.generation.sampling_params import SamplingParams
 from peasy.models.protocol import Model
 from peasy.nn.config import LearnedPositionConfig
 

@@ -6,7 +6,8 @@ from typing import Literal
 
 from peasy.errors import InvalidInput, PeasyError, ResourceUnavailable
 from peasy.generation.attention_topk import AttentionQuery, HeadTopK
-from peasy.generation.sampling import SampledToken, SamplingParams
+from peasy.generation.sampling import SampledToken
+from peasy.generation.sampling_params import SamplingParams
 from peasy.nn.config import check_minimums
 
 FinishReason = Literal["eos", "stop", "length", "cancelled", "timeout", "slow_client", "error"]

@@ -6,81 +6,14 @@ Order as in transformers and vLLM: bias, penalties, temperature, top-k, top-p, m
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
-from peasy.nn.config import check_minimums
-
-_UPPER_BOUNDS = {
-    "temperature": 100.0,
-    "top_p": 1.0,
-    "min_p": 1.0,
-    "presence_penalty": 100.0,
-    "frequency_penalty": 100.0,
-}
-
-
-@dataclass(frozen=True)
-class SamplingParams:
-    """Sampling parameters and stopping conditions.
-
-    `temperature` 0 is greedy; above 0 samples from the probabilities filtered by `top_k`, `top_p` and `min_p`.
-    `repetition_penalty` divides the logits of prompt and generated tokens; `presence_penalty` is subtracted once and
-    `frequency_penalty` per occurrence, for generated tokens. `logit_bias` is added to the logits of ids; minus infinity
-    forbids one. `stop`: strings before which generation ends. `logprobs`: number of top log-probabilities per token,
-    0 = only the sampled token's, None = none.
-
-    >>> SamplingParams(temperature=0.8, top_p=0.9).top_k is None
-    True
-    >>> SamplingParams(top_p=1.5)
-    Traceback (most recent call last):
-    peasy.errors.InvalidInput: top_p is 1.5.
-    """
-
-    max_tokens: int = 20
-    temperature: float = 0.0
-    seed: int = 0
-    top_k: int | None = None
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    stop: tuple[str, ...] = ()
-    logprobs: int | None = None
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        check_minimums(self, max_tokens=1, temperature=0, top_k=1, top_p=0, min_p=0, logprobs=0)
-        check_minimums(self, presence_penalty=-100, frequency_penalty=-100)
-        for name, maximum in _UPPER_BOUNDS.items():
-            if not getattr(self, name) <= maximum:
-                raise InvalidInput(f"{name} is {getattr(self, name)}.", hint=f"{name} must be at most {maximum:g}.")
-        if not 0 < self.repetition_penalty < math.inf:
-            raise InvalidInput(f"repetition_penalty is {self.repetition_penalty}.", hint="It must be above 0.")
-        if not all(isinstance(text, str) and text for text in self.stop):
-            raise InvalidInput("A stop string is empty.", hint="Give at least one character.")
-        if any(math.isnan(bias) or bias == math.inf for bias in self.logit_bias.values()):
-            raise InvalidInput(
-                "A logit bias is not a finite number.", hint="Minus infinity is allowed: it forbids an id."
-            )
-
-    @property
-    def is_random(self) -> bool:
-        """True if tokens are sampled at random, not greedily."""
-        return self.temperature > 0
-
-    @property
-    def changes_logits(self) -> bool:
-        """True if penalties or a bias change the logits."""
-        penalties = (self.repetition_penalty - 1, self.presence_penalty, self.frequency_penalty)
-        return any(penalties) or bool(self.logit_bias)
+from peasy.generation.sampling_params import SamplingParams
 
 
 class TokenLogprob(NamedTuple):

@@ -17,7 +17,7 @@ from peasy.generation.decode import DecodingSequence, Pass, open_sequences
 from peasy.generation.ngram_proposer import NgramProposer
 from peasy.generation.prompt import TokenIds, Truncation
 from peasy.generation.request import Ended, Token
-from peasy.generation.sampling import SamplingParams
+from peasy.generation.sampling_params import SamplingParams
 from peasy.models.protocol import Model
 from peasy.nn.kv_cache import KVCache
 from peasy.tokenization import Tokenizer

@@ -97,7 +97,7 @@ def _open_session(
 ) -> Session:
     from peasy.generation.attention_topk import AttentionQuery
     from peasy.generation.request import Request as EngineRequest
-    from peasy.generation.sampling import SamplingParams
+    from peasy.generation.sampling_params import SamplingParams
 
     sampling, attention_query, n = SamplingParams(**sampling_params), None, body.n or 1
     if (options := body.attention) is not None:

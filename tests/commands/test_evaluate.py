@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from peasy.checkpoint.model import save_model
-from peasy.commands import metrics
-from peasy.commands.evaluate import evaluate, find_sts_file
+from peasy.commands.evaluate import evaluate
 from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus, prepare_shards, sequential_windows
 from peasy.errors import InvalidInput
+from peasy.evaluation import language
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.tokenization import train_tokenizer
@@ -56,78 +56,6 @@ def test_every_validation_token_counts_once(book, tmp_path):
     assert result["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
 
 
-def test_windows_do_not_depend_on_how_the_text_is_split():
-    tokenizer = train_tokenizer([LINES], kind="characters")
-    loaded = small("gpt", tokenizer)
-    whole, _ = metrics.text_loss(loaded, [(LINES[:500], False)], 16, lambda done: None)
-    parts, _ = metrics.text_loss(loaded, [(letter, False) for letter in LINES[:500]], 16, lambda done: None)
-    assert (whole.tokens, whole.correct, whole.bytes) == (parts.tokens, parts.correct, parts.bytes)
-    assert whole.nats == pytest.approx(parts.nats, rel=1e-6)
-
-
-def test_whole_texts_are_evaluated_one_by_one():
-    """Second computation: each text alone, after eos, with its own eos predicted."""
-    tokenizer = train_tokenizer([LINES], kind="characters")
-    loaded, texts = small("gpt", tokenizer), ["it tasted good.", "The oven", "The pizza came out of the oven"]
-    result, _ = metrics.text_loss(loaded, [(text, True) for text in texts], 64, lambda done: None, per_text=True)
-    nats, eos = 0.0, tokenizer.special_tokens.eos
-    for text in texts:
-        ids = torch.tensor([[eos, *tokenizer.encode(text, add_special_tokens=False).ids, eos]])
-        with torch.inference_mode():
-            logprobs = loaded.model(ids[:, :-1]).log_softmax(-1).gather(2, ids[:, 1:, None])
-        nats -= float(logprobs.double().sum())
-    assert result.nats == pytest.approx(nats, rel=1e-5)
-    assert result.tokens == sum(map(len, texts)) + len(texts)
-    assert result.bytes == sum(map(len, texts))
-
-
-class _KnownTextModel:
-    """Model that knows some texts: logit 5 for the next token of a known text, else 0."""
-
-    def __init__(self, loaded, texts):
-        self.model, self.tokenizer = loaded.model, loaded.tokenizer
-        self.known = {tuple(ids[: i + 1]): ids[i + 1] for ids in texts for i in range(len(ids) - 1)}
-
-    def __call__(self, ids, padding_mask=None):
-        logits = torch.zeros(*ids.shape, len(self.tokenizer))
-        for row, position in np.ndindex(*ids.shape):
-            next_id = self.known.get(tuple(ids[row, : position + 1].tolist()))
-            if next_id is not None:
-                logits[row, position, next_id] = 5
-        return logits
-
-
-@pytest.mark.parametrize(("taught", "share"), [("right", 1.0), ("wrong", 0.0)])
-def test_the_likelier_ending_is_the_choice(taught, share, monkeypatch):
-    corpus = open_corpus("stories", num_train=50, num_valid=6)
-    tokenizer = train_tokenizer(list(corpus.texts("train")), kind="words")
-    loaded = small("gpt", tokenizer)
-    bos = loaded.model.config.special_tokens.bos
-    probes = list(corpus.probes("valid"))
-    texts = {"right": [p.text for p in probes], "wrong": [p.prompt + p.wrong for p in probes]}[taught]
-    known = _KnownTextModel(
-        loaded, [[bos, *ids] for ids in tokenizer.encode_batch_ids(texts, add_special_tokens=False)]
-    )
-    monkeypatch.setattr(type(loaded.model), "forward", lambda self, ids, padding_mask=None: known(ids))
-    assert metrics.ending_accuracy(loaded, probes, None, lambda done: None).accuracy == share
-
-
-@pytest.mark.parametrize(("taught", "share"), [(True, 1.0), (False, 0.0)])
-def test_an_ending_without_an_alternative_must_be_generated(taught, share, monkeypatch):
-    corpus = open_corpus("copy:3", num_train=50, num_valid=6)
-    tokenizer = train_tokenizer(list(corpus.texts("train")), kind="words")
-    loaded = small("gpt", tokenizer)
-    bos, probes = loaded.model.config.special_tokens.bos, list(corpus.probes("valid"))
-    rows = (
-        [[bos, *ids] for ids in tokenizer.encode_batch_ids([p.text for p in probes], add_special_tokens=False)]
-        if taught
-        else []
-    )
-    known = _KnownTextModel(loaded, rows)
-    monkeypatch.setattr(type(loaded.model), "forward", lambda self, ids, padding_mask=None: known(ids))
-    assert metrics.ending_accuracy(loaded, probes, None, lambda done: None).accuracy == share
-
-
 def test_translations_are_compared_with_their_references(monkeypatch):
     corpus = open_corpus("locales:en-fr", num_pairs=300)
     tokenizer = train_tokenizer(list(corpus.texts("train")), "bpe", 400)
@@ -135,7 +63,7 @@ def test_translations_are_compared_with_their_references(monkeypatch):
     answers = {pair.source: pair.target for pair in corpus.documents("valid")}
     dates = {pair.source for pair in corpus.documents("valid") if pair.category == "date"}
     monkeypatch.setattr(
-        metrics, "translate_greedy", lambda loaded, sources: [answers[s] if s in dates else "non" for s in sources]
+        language, "translate_greedy", lambda loaded, sources: [answers[s] if s in dates else "non" for s in sources]
     )
     result = evaluate(loaded, corpus)
     by_category = {name: (correct, count) for name, correct, count in result.facts.categories}
@@ -165,18 +93,6 @@ def test_sts_correlation_with_human_scores(encoder, tmp_path, monkeypatch):
     assert "1 rows could not be used" in result.text().replace("\n", " ")
     monkeypatch.setitem(vectors, "three", [-1.0, 0.0])
     assert evaluate(encoder, path)["STS Spearman"] == pytest.approx(0.5)
-
-
-def test_sts_files_are_distinguished_from_pairs(tmp_path):
-    for name, text, scored in [
-        ("a.tsv", "one\ttwo\t3.5\n", True),
-        ("b.tsv", "one\ttwo\n", False),
-        ("c.jsonl", '{"source": "a", "target": "b", "score": 1}\n', True),
-        ("d.jsonl", '{"source": "a", "target": "b"}\n', False),
-        ("e.txt", "one\ttwo\t3.5\n", False),
-    ]:
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        assert (find_sts_file(tmp_path / name) is not None) == scored, name
 
 
 def test_an_encoder_is_evaluated_on_pairs_labels_and_masked_tokens(encoder, book, tmp_path):

@@ -46,7 +46,7 @@ def test_gguf(foreign, tmp_path, dtype):
 
 
 def test_bad_arguments_are_refused_before_the_model_is_loaded(foreign, tmp_path, monkeypatch):
-    monkeypatch.setattr("peasy.commands.exporting.open_resolved", lambda resolved: pytest.fail("the model was loaded"))
+    monkeypatch.setattr("peasy.commands.exporting.load", lambda resolved: pytest.fail("the model was loaded"))
     with pytest.raises(UsageError, match='no format "onx"') as caught:
         peasy.export_model(foreign, tmp_path / "out", format="onx")
     assert caught.value.hint == "Did you mean onnx?"

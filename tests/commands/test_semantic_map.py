@@ -9,7 +9,6 @@ from peasy.commands.load import LoadedModel
 from peasy.commands.semantic_map import map_texts, map_words
 from peasy.commands.train import train
 from peasy.errors import InvalidInput
-from peasy.metrics.kmeans import spherical_kmeans
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.tokenization import train_tokenizer
@@ -80,13 +79,3 @@ def test_unknown_words_are_listed_and_missing_initial_weights_are_reported(words
     assert len(map_words(model).after) >= 2
     with pytest.raises(InvalidInput, match="A map needs 2 to"):
         map_words(model, ["zebra", "yak"])
-
-
-def test_kmeans_finds_separated_clusters():
-    random = np.random.default_rng(0)
-    middles = np.eye(3).repeat(20, axis=0)
-    result = spherical_kmeans(middles + random.normal(0, 0.1, middles.shape), 3, seed=1)
-    assert [len(set(result[at : at + 20])) for at in (0, 20, 40)] == [1, 1, 1]
-    assert len(set(result)) == 3
-    with pytest.raises(InvalidInput, match="3 vectors cannot form 4 clusters"):
-        spherical_kmeans(np.eye(3), 4)

@@ -82,20 +82,20 @@ def test_sentence_transformers_loads_what_we_write(imported, vectors, tmp_path):
 
 def test_long_texts_are_truncated_alike(theirs, imported):
     from peasy.checkpoint.tokenizer import read_tokenizer
-    from peasy.commands.text_vectors import embed_texts
+    from peasy.checkpoint.loaded_model import ModelBundle
 
     texts = ["word " * 300 + "pizza", SENTENCES[0]]
-    found = embed_texts(load_model(imported), read_tokenizer(imported.folder), texts)
+    found = ModelBundle("minilm", load_model(imported), read_tokenizer(imported.folder)).embed(texts)
     expected = theirs.encode(texts, convert_to_tensor=True).cpu()
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
 
 
 def test_bfloat16_products_keep_the_direction(theirs, imported):
     from peasy.checkpoint.tokenizer import read_tokenizer
-    from peasy.commands.text_vectors import embed_texts
+    from peasy.checkpoint.loaded_model import ModelBundle
 
     texts = [text for text in SENTENCES if text]
-    found = embed_texts(load_model(imported), read_tokenizer(imported.folder), texts, bfloat16=True)
+    found = ModelBundle("minilm", load_model(imported), read_tokenizer(imported.folder)).embed(texts, bfloat16=True)
     exact = torch.from_numpy(theirs.encode(texts))
     nearest = torch.nn.functional.cosine_similarity(torch.from_numpy(found), exact).min()
     assert 0.9999 <= nearest < 0.9999999, "not in half precision, or too far"

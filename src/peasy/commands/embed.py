@@ -11,9 +11,9 @@ import numpy as np
 
 from peasy.atomic import write_atomic
 from peasy.checkpoint.hub import Confirm
+from peasy.checkpoint.loaded_model import Pooling
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import Result
-from peasy.commands.text_vectors import Pooling
 from peasy.views.document import Document
 from peasy.views.vector import vectors_document
 
@@ -91,7 +91,7 @@ def embed(
     >>> result.vectors.shape[0], round(float(result.cosines[0, 2]), 4)
     (3, 1.0)
     """
-    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, confirm=confirm)
+    loaded = load(model, device=device, offline=offline, confirm=confirm)
     many = (texts,) if isinstance(texts, str) else tuple(texts)
     pooling_name = pooling or str(getattr(loaded.model.config, "pooling", ""))
     return EmbedResult(loaded.name, many, loaded.embed(list(many), pooling=pooling), pooling_name)

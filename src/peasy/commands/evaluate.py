@@ -1,12 +1,11 @@
 """`evaluate`: evaluate a model on a validation split, with the metrics of its kind."""
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.safe_folder import SafeFolder
@@ -14,18 +13,17 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import Result
 from peasy.commands.runs import RECIPE
 from peasy.datasets import Corpus, DataProblems, Probe, Sample, open_corpus
-from peasy.datasets.charset import read_lines
 from peasy.errors import InvalidInput
 from peasy.views.document import Document
 from peasy.views.evaluation import EvaluationFacts, EvaluationMetric, evaluation_document
 
 if TYPE_CHECKING:
-    from peasy.training.metric import AccuracyCounter, TokenPredictionStats
+    from peasy.metrics.scores import AccuracyCounter, TokenPredictionStats
 
 DataSource = str | Path | Sequence[str | Path] | Corpus
 OnProgress = Callable[[int, int], None]
 """Called with the amount done and the total."""
-
+T = TypeVar("T")
 
 _DEFAULT_SEQ_LEN = 256
 """Window length in tokens for models without a maximum of their own."""
@@ -99,14 +97,18 @@ def evaluate(
     ...     evaluate(run.model, "copy", max_samples=10)["accuracy"] > 0
     True
     """
-    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, confirm=confirm)
+    loaded = load(model, device=device, offline=offline, confirm=confirm)
     if max_samples is not None and max_samples < 1:
         raise InvalidInput(f"max_samples is {max_samples}.", hint="max_samples must be 1 or more.")
+    from peasy.evaluation.embedding import find_sts_file
+
     if loaded.kind == "encoder" and (sts_file := find_sts_file(data)) is not None:
         return EvaluateResult(_evaluate_sts(loaded, sts_file, max_samples, on_progress))
     corpus = open_corpus(data, **dict(options or {}))
-    evaluation = _Evaluation(loaded, corpus, _check_split(corpus, split), max_samples, seq_len, on_progress)
-    return EvaluateResult(evaluation.run())
+    if split not in (*corpus.splits, "all"):
+        hint = f"There are {', '.join((*corpus.splits, 'all'))}."
+        raise InvalidInput(f'{corpus.name} has no split "{split}".', hint=hint)
+    return EvaluateResult(_Evaluation(loaded, corpus, split, max_samples, seq_len, on_progress).run())
 
 
 @dataclass(frozen=True)
@@ -134,117 +136,107 @@ class _Evaluation:
         return self._evaluate_text()
 
     def _evaluate_text(self) -> EvaluationFacts:
-        from peasy.commands.metrics import ending_accuracy, text_loss
+        from peasy.evaluation.language import ending_accuracy, text_loss
 
         seq_len, per_text = self._window_length(), self._recipe_setting("sample_unit") == "documents"
-        tally, unknown = text_loss(
-            self.loaded, self._pieces(), seq_len, self._progress_counter(self._num_characters), per_text
+        stats, num_unknown = text_loss(
+            self.loaded, self._read(self.corpus.pieces), seq_len, self._progress("characters"), per_text
         )
         unit = "One text at a time, as in training." if per_text else f"Non-overlapping windows of {seq_len:,} tokens."
-        measures, notes = _tally_measures(tally), [unit]
-        if unknown:
-            share = unknown / tally.tokens
+        notes = [unit]
+        if num_unknown:
+            share = num_unknown / stats.tokens
             notes.append(f"{share:.1%} of the tokens are unknown tokens, which are easier to predict than words.")
         if getattr(self.loaded.model.config, "task", None) == "skip-gram":
             notes.append("The model was trained on neighbours on both sides; here it predicts only the next word.")
-        right: AccuracyCounter | None = None
+        metrics, correct = _token_metrics(stats), None
         if probes := self._probes():
-            max_length = getattr(self.loaded.model.config, "max_seq_len", None)
-            right = ending_accuracy(self.loaded, probes, max_length, self._progress_counter(lambda: len(probes)))
-            measures.append(_ending_measure(right, choice=bool(probes[0].wrong)))
-        return self._make_facts(f"{tally.tokens:,} tokens", measures, right, notes=tuple(notes))
+            advance = _cumulative(self.on_progress, len(probes))
+            correct = ending_accuracy(self.loaded, probes, self.loaded.max_seq_len, advance)
+            meaning = "right ending likelier than the wrong one; chance is 50 %"
+            meaning = meaning if probes[0].wrong else "endings generated without a mistake"
+            metrics.append(EvaluationMetric("ending accuracy", correct.accuracy, meaning, is_fraction=True))
+        return self._facts(f"{stats.tokens:,} tokens", metrics, notes, correct)
 
     def _evaluate_masked(self) -> EvaluationFacts:
-        from peasy.commands.metrics import masked_token_loss
+        from peasy.evaluation.language import masked_token_loss
 
-        tally = masked_token_loss(
-            self.loaded, self._pieces(), self._window_length(), self._progress_counter(self._num_characters)
-        )
+        pieces, advance = self._read(self.corpus.pieces), self._progress("characters")
+        stats = masked_token_loss(self.loaded, pieces, self._window_length(), advance)
         note = "About every seventh token is masked, the same ones each time; the model attends to both sides."
-        return self._make_facts(f"{tally.tokens:,} masked tokens", _tally_measures(tally), notes=(note,))
+        return self._facts(f"{stats.tokens:,} masked tokens", _token_metrics(stats), [note])
 
     def _evaluate_translations(self) -> EvaluationFacts:
-        from peasy.commands.metrics import translation_scores
+        from peasy.evaluation.language import translation_scores
 
-        pairs, advance = islice(self._samples(), self.max_samples), self._progress_counter(self._num_samples)
-        tally, scores, exact, wrong = translation_scores(self.loaded, pairs, advance)
-        measures = [EvaluationMetric(name, score, signature) for name, score, signature in scores.scores()]
-        measures.append(
-            EvaluationMetric("exact match", exact.accuracy, "translations that equal the reference", is_fraction=True)
-        )
-        measures += [m for m in _tally_measures(tally) if m.name != "bits per byte"]
+        scores = translation_scores(self.loaded, self._samples(), self._progress("documents"))
+        metrics = [EvaluationMetric(name, score, signature) for name, score, signature in scores.metrics.scores()]
+        meaning = "translations that equal the reference"
+        metrics.append(EvaluationMetric("exact match", scores.exact.accuracy, meaning, is_fraction=True))
+        metrics += [metric for metric in _token_metrics(scores.stats) if metric.name != "bits per byte"]
         note = "Greedy decoding, at most three times the length of the source."
-        return self._make_facts(f"{exact.count:,} pairs", measures, exact, tuple(wrong), (note,))
+        return self._facts(f"{scores.exact.count:,} pairs", metrics, [note], scores.exact, tuple(scores.wrong))
 
     def _evaluate_retrieval(self) -> EvaluationFacts:
-        from peasy.commands.metrics import retrieval_accuracy
+        from peasy.evaluation.embedding import MAX_CANDIDATES, retrieval_accuracy
 
-        samples = islice(self._samples(), self.max_samples)
-        right = retrieval_accuracy(self.loaded, samples, self._progress_counter(self._num_samples))
-        has_pairs = self.corpus.kind == "pairs"
-        meaning = "nearest text is the partner" if has_pairs else "nearest neighbour has the same label"
-        measure = EvaluationMetric(
-            "retrieval accuracy" if has_pairs else "nearest-neighbour accuracy",
-            right.accuracy,
-            meaning,
-            is_fraction=True,
+        correct = retrieval_accuracy(self.loaded, self._samples(), self._progress("documents"))
+        name, meaning = (
+            ("retrieval accuracy", "nearest text is the partner")
+            if self.corpus.kind == "pairs"
+            else ("nearest-neighbour accuracy", "nearest neighbour has the same label")
         )
-        note = "Neighbours are searched among at most 256 texts at a time."
-        return self._make_facts(f"{right.count:,} texts", [measure], right, notes=(note,))
+        metric = EvaluationMetric(name, correct.accuracy, meaning, is_fraction=True)
+        note = f"Neighbours are searched among at most {MAX_CANDIDATES} texts at a time."
+        return self._facts(f"{correct.count:,} texts", [metric], [note], correct)
 
-    def _make_facts(
+    def _facts(
         self,
-        counted: str,
-        measures: list[EvaluationMetric],
+        sample_count: str,
+        metrics: list[EvaluationMetric],
+        notes: list[str],
         correct: "AccuracyCounter | None" = None,
         wrong: tuple[tuple[str, str, str], ...] = (),
-        notes: tuple[str, ...] = (),
     ) -> EvaluationFacts:
+        names = self.loaded.name, self.corpus.name, self.split
         categories = correct.by_category() if correct is not None else ()
-        return EvaluationFacts(
-            self.loaded.name, self.corpus.name, self.split, counted, tuple(measures), categories, wrong, notes
-        )
+        return EvaluationFacts(*names, sample_count, tuple(metrics), categories, wrong, tuple(notes))
 
     def _splits(self) -> tuple[str, ...]:
         return self.corpus.splits if self.split == "all" else (self.split,)
 
-    def _pieces(self) -> Iterator[tuple[Sample, bool]]:
-        return chain.from_iterable(map(self.corpus.pieces, self._splits()))
+    def _read(self, read: Callable[[str], Iterator[T]]) -> Iterator[T]:
+        return chain.from_iterable(map(read, self._splits()))
 
     def _samples(self) -> Iterator[Sample]:
-        return chain.from_iterable(map(self.corpus.documents, self._splits()))
+        return islice(self._read(self.corpus.documents), self.max_samples)
 
     def _probes(self) -> list[Probe]:
         """Endings to choose between, at most `max_samples` or 2,000; empty if the corpus has none."""
         if self.loaded.kind == "words":
             return []
-        return list(islice(chain.from_iterable(map(self.corpus.probes, self._splits())), self.max_samples or 2_000))
+        return list(islice(self._read(self.corpus.probes), self.max_samples or 2_000))
 
-    def _num_samples(self) -> int:
-        sizes = self.corpus.cached_survey.sizes
-        count = sum(sizes[split].documents for split in self._splits())
-        return count if self.max_samples is None else min(count, self.max_samples)
-
-    def _num_characters(self) -> int:
-        sizes = self.corpus.cached_survey.sizes
-        return sum(sizes[split].characters for split in self._splits())
-
-    def _progress_counter(self, total: Callable[[], int]) -> Callable[[int], None]:
-        """Return a progress counter; the total is computed only if there is a callback."""
-        return _cumulative(self.on_progress, total()) if self.on_progress is not None else lambda done: None
+    def _progress(self, unit: Literal["characters", "documents"]) -> Callable[[int], object]:
+        """Return a progress counter; the total is computed only if there is a callback, since it reads the corpus."""
+        if self.on_progress is None:
+            return bool
+        total = sum(getattr(self.corpus.cached_survey.sizes[split], unit) for split in self._splits())
+        limited = unit == "documents" and self.max_samples is not None
+        return _cumulative(self.on_progress, min(total, self.max_samples or total) if limited else total)
 
     def _window_length(self) -> int:
         """Window length in tokens: as given, else the smaller of the model's and its recipe's, else the default."""
-        max_seq_len = getattr(self.loaded.model.config, "max_seq_len", None)
+        max_seq_len = self.loaded.max_seq_len
         if self.seq_len is not None:
             if self.seq_len < 1 or (max_seq_len is not None and self.seq_len > max_seq_len):
                 hint = f"Choose 1 to {max_seq_len}." if max_seq_len else "Choose 1 or more."
                 raise InvalidInput(f"This model cannot read windows of {self.seq_len} tokens.", hint=hint)
             return self.seq_len
-        sizes = [size for size in (max_seq_len, self._recipe_setting("seq_len")) if size]
-        return min(sizes, default=_DEFAULT_SEQ_LEN)
+        sizes = (max_seq_len, self._recipe_setting("seq_len"))
+        return min((size for size in sizes if isinstance(size, int) and size), default=_DEFAULT_SEQ_LEN)
 
-    def _recipe_setting(self, setting: str) -> Any:
+    def _recipe_setting(self, setting: str) -> object:
         """Return a setting of the training recipe beside the checkpoint or in its run folder, or None."""
         folder = self.loaded.folder
         if folder is None:
@@ -253,104 +245,42 @@ class _Evaluation:
         return SafeFolder(run).read_json(RECIPE).get(setting) if run is not None else None
 
 
-def _cumulative(on_progress: OnProgress, total: int) -> Callable[[int], None]:
+def _cumulative(on_progress: OnProgress | None, total: int) -> Callable[[int], object]:
+    """Return a callback for each step's amount, which reports the sum so far."""
     done = 0
 
     def add(more: int) -> None:
         nonlocal done
         done += more
-        on_progress(min(done, total), total)
+        if on_progress is not None:
+            on_progress(min(done, total), total)
 
     return add
 
 
-def _tally_measures(tally: "TokenPredictionStats") -> list[EvaluationMetric]:
-    measures = [
-        EvaluationMetric("loss", tally.loss, "nats per token"),
-        EvaluationMetric("perplexity", tally.perplexity, "exp(loss): equally likely tokens to choose between"),
-        EvaluationMetric(
-            "accuracy", tally.accuracy, "tokens where the model's top prediction is right", is_fraction=True
-        ),
+def _token_metrics(stats: "TokenPredictionStats") -> list[EvaluationMetric]:
+    metrics = [
+        EvaluationMetric("loss", stats.loss, "nats per token"),
+        EvaluationMetric("perplexity", stats.perplexity, "exp(loss): equally likely tokens to choose between"),
     ]
-    if tally.bits_per_byte is not None:
-        measures.insert(2, EvaluationMetric("bits per byte", tally.bits_per_byte, "comparable across tokenizers"))
-    return measures
-
-
-def _ending_measure(correct: "AccuracyCounter", choice: bool) -> EvaluationMetric:
-    if choice:
-        return EvaluationMetric(
-            "ending accuracy",
-            correct.accuracy,
-            "right ending likelier than the wrong one; chance is 50 %",
-            is_fraction=True,
-        )
-    return EvaluationMetric(
-        "ending accuracy", correct.accuracy, "endings generated without a mistake", is_fraction=True
-    )
-
-
-def _check_split(corpus: Corpus, split: str) -> str:
-    if split == "all" or split in corpus.splits:
-        return split
-    raise InvalidInput(
-        f'{corpus.name} has no split "{split}".', hint=f"There are {', '.join((*corpus.splits, 'all'))}."
-    )
+    if stats.bits_per_byte is not None:
+        metrics.append(EvaluationMetric("bits per byte", stats.bits_per_byte, "comparable across tokenizers"))
+    meaning = "tokens where the model's top prediction is right"
+    return [*metrics, EvaluationMetric("accuracy", stats.accuracy, meaning, is_fraction=True)]
 
 
 def _evaluate_sts(
     loaded: LoadedModel, path: Path, max_samples: int | None, on_progress: OnProgress | None
 ) -> EvaluationFacts:
-    from peasy.commands.metrics import sts_correlation
+    from peasy.evaluation.embedding import read_sts_rows, sts_correlation
 
-    problems, total = DataProblems(), path.stat().st_size
-    advance = (lambda done: None) if on_progress is None else _cumulative(on_progress, total)
-    correlation, count = sts_correlation(
-        loaded, islice(read_sts_rows(path, problems, advance), max_samples), lambda done: None
-    )
+    problems = DataProblems()
+    rows = read_sts_rows(path, problems, _cumulative(on_progress, path.stat().st_size))
+    correlation, count = sts_correlation(loaded, islice(rows, max_samples))
     notes = ["Cosines of the model's vectors against human scores."]
     if problems:
         where, why = problems.listed[0]
         notes.append(f"{problems.count:,} rows could not be used, the first: {where}: {why}.")
-    measure = EvaluationMetric(
-        "STS Spearman", correlation, "rank correlation: 1 = same order as the human scores, 0 = none"
-    )
-    return EvaluationFacts(loaded.name, str(path), "all", f"{count:,} pairs", (measure,), notes=tuple(notes))
-
-
-def find_sts_file(data: DataSource) -> Path | None:
-    """Return the path if this is an STS file, with two sentences and a score in each row, else None."""
-    if not isinstance(data, str | Path) or Path(data).suffix.lower() not in (".tsv", ".jsonl"):
-        return None
-    path = Path(data)
-    if not path.is_file():
-        return None
-    first = next((line for _, line in read_lines(path, DataProblems()) if line), "")
-    return path if _parse_sts_row(path, first) is not None or first.split("\t")[2:3] == ["score"] else None
-
-
-def read_sts_rows(
-    path: Path, problems: DataProblems, on_bytes_read: Callable[[int], None]
-) -> Iterator[tuple[str, str, float]]:
-    """Yield the rows of an STS file: two sentences and a score; `on_bytes_read` is called with the number of bytes."""
-    for number, line in read_lines(path, problems):
-        on_bytes_read(len((line or "").encode()) + 1)
-        row = _parse_sts_row(path, line) if line and line.strip() else None
-        if row is not None:
-            yield row
-        elif line and line.strip() and not (number == 1 and line.split("\t")[2:3] == ["score"]):
-            problems.add(f"{path}:{number}", "the row is not two sentences and a score")
-
-
-def _parse_sts_row(path: Path, line: str) -> tuple[str, str, float] | None:
-    try:
-        if path.suffix.lower() == ".tsv":
-            left, right, score = line.split("\t")
-        else:
-            row = json.loads(line)
-            left, right, score = row["source"], row["target"], row["score"]
-        number = float(score)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    valid = isinstance(left, str) and isinstance(right, str) and left.strip() and right.strip()
-    return (left, right, number) if valid and math.isfinite(number) else None
+    meaning = "rank correlation: 1 = same order as the human scores, 0 = none"
+    metric = EvaluationMetric("STS Spearman", correlation, meaning)
+    return EvaluationFacts(loaded.name, str(path), "all", f"{count:,} pairs", (metric,), notes=tuple(notes))

@@ -7,11 +7,9 @@ from typing import Any, Literal
 from peasy.atomic import refuse_existing
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.ram import format_bytes
-from peasy.checkpoint.resolve import resolve_model
-from peasy.commands.load import LoadedModel, open_resolved
+from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import Result
 from peasy.errors import UsageError, did_you_mean
-from peasy.extras import require_extra
 from peasy.views.document import Document, Paragraph, Table
 
 FORMATS = {
@@ -65,14 +63,9 @@ def export_model(
         raise UsageError(f'There is no format "{format}".', hint=hint)
     if dtype is not None and format != "gguf":
         raise UsageError(f"Only gguf stores weights as {dtype}.", hint="Add --format gguf.")
-    require_extra("torch")
     folder = Path(folder)
     refuse_existing(folder)
-    loaded = (
-        model
-        if isinstance(model, LoadedModel)
-        else open_resolved(resolve_model(model, offline=offline, confirm=confirm))
-    )
+    loaded = load(model, device="cpu", offline=offline, confirm=confirm)
     _write_format(loaded, folder, format, dtype or "f16")
     files = sorted((str(path.relative_to(folder)), path.stat().st_size) for path in folder.rglob("*") if path.is_file())
     return ExportResult(loaded.name, format, folder, tuple(files))

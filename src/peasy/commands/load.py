@@ -1,23 +1,21 @@
 """`load`: load a model with its tokenizer by name, folder, hub id or from transformers."""
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, overload
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol, overload, runtime_checkable
 
 from peasy import config as settings
 from peasy.checkpoint import ram
 from peasy.checkpoint.hub import Confirm
+from peasy.checkpoint.loaded_model import ModelBundle
 from peasy.checkpoint.resolve import ResolvedModel, resolve_model
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint, read_checkpoint
 from peasy.checkpoint.tensors import open_tensors
 from peasy.checkpoint.tokenizer import read_target_tokenizer, read_tokenizer
-from peasy.commands.text_vectors import check_ids, embed_texts
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, NotFound, with_checked_keywords
 from peasy.extras import require_extra
@@ -26,9 +24,10 @@ from peasy.views.document import Document
 from peasy.views.model import model_document
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from peasy.commands.analysis_result import AnalysisResult
     from peasy.commands.look_result import LookResult
-    from peasy.commands.text_vectors import Pooling
     from peasy.commands.translate import Translation
     from peasy.models.describe import Box
     from peasy.models.protocol import Model
@@ -38,43 +37,28 @@ STORED_NOTE = "stored"
 """Manifest note of a checkpoint stored in lower precision than it runs in."""
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class LoadedModel(DisplayMixin):
-    """A model with its tokenizer, as returned by `peasy.load`; its abilities depend on its kind."""
+class _SavesPretrained(Protocol):
+    """Model, config or tokenizer of transformers."""
 
-    name: str
-    model: "Model"
-    tokenizer: Tokenizer | None
-    target_tokenizer: Tokenizer | None = None
-    folder: Path | None = None
-    family: str | None = None
-    unused_weights: tuple[str, ...] = field(default=())
-    packed_models: "dict[str, Model]" = field(default_factory=dict)
+    def save_pretrained(self, folder: Path) -> object: ...
+
+
+@runtime_checkable
+class _TransformersModel(_SavesPretrained, Protocol):
+    """Model object of transformers."""
 
     @property
-    def kind(self) -> str:
-        """decoder, encoder, encoder-decoder, recurrent, ..."""
-        return type(self.model.config).kind
+    def config(self) -> _SavesPretrained: ...
+    def state_dict(self) -> "Mapping[str, Tensor]": ...
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LoadedModel(ModelBundle, DisplayMixin):
+    """A model with its tokenizer, as returned by `peasy.load`; its abilities depend on its kind."""
 
     def describe(self) -> "Box":
         """Return the architecture diagram of this model: nested boxes with shapes, parameters and memory."""
         return self.model.describe()
-
-    def embed(
-        self, texts: str | Sequence[str], *, pooling: "Pooling | None" = None, bfloat16: bool = False
-    ) -> np.ndarray:
-        """Embed texts: `[texts, d_model]`, or `[d_model]` for a single text.
-
-        An encoder uses the pooling it was trained with; `pooling` "mean", "cls" or "last" takes the mean, the first or
-        the last hidden state and is required for other kinds of model. `bfloat16` multiplies in that format: faster on
-        CPUs with bfloat16 instructions, accurate to about four digits.
-        """
-        if self.kind != "encoder" and (pooling is None or self.model.is_encoder_decoder or self.kind == "ngram"):
-            hint = "Give pooling: mean or last." if self.kind in ("decoder", "recurrent", "convolution") else None
-            raise InvalidInput(f"{self.name} is a {self.kind}: only an encoder embeds without pooling.", hint=hint)
-        many = [texts] if isinstance(texts, str) else list(texts)
-        vectors = embed_texts(self.model, self.require_tokenizer(), many, bfloat16, pooling)
-        return vectors[0] if isinstance(texts, str) else vectors
 
     @overload
     def generate(self, prompt: str, **options: Any) -> str: ...
@@ -137,24 +121,6 @@ class LoadedModel(DisplayMixin):
 
         return similarity_by_words(self, first, second)
 
-    def encode_prompt(self, text: str) -> list[int]:
-        """Encode a prompt with special tokens; an empty prompt becomes [bos]."""
-        tokenizer = self.require_tokenizer()
-        bos = tokenizer.special_tokens.bos
-        ids = list(tokenizer.encode(text).ids)
-        check_ids([ids], self.model.config.vocab_size)
-        return ids if ids or bos is None else [bos]
-
-    def output_tokenizer(self) -> Tokenizer:
-        """Return the tokenizer of the model's output."""
-        return self.target_tokenizer or self.require_tokenizer()
-
-    def require_tokenizer(self) -> Tokenizer:
-        """Return the tokenizer, or raise if the model has none."""
-        if self.tokenizer is None:
-            raise NotFound(f"{self.name} has no tokenizer: it takes only token ids, through `.model`.")
-        return self.tokenizer
-
     def document(self) -> Document:
         """The architecture diagram."""
         return model_document(self.describe(), self.name)
@@ -176,9 +142,9 @@ class LoadedModel(DisplayMixin):
 
 
 def load(
-    model: Any,
+    model: "str | Path | LoadedModel | Model | _TransformersModel",
     *,
-    tokenizer: Any = None,
+    tokenizer: "Tokenizer | _SavesPretrained | None" = None,
     device: str = "auto",
     offline: bool = False,
     yes: bool = False,
@@ -186,15 +152,18 @@ def load(
 ) -> LoadedModel:
     """Load a model: a folder, a run, a built-in, a hub id, or a transformers model (with its tokenizer).
 
-    A hub model that is not in the cache is downloaded only if `yes` is true or `confirm(question)` returns True.
+    A loaded model is returned as it is. A hub model that is not in the cache is downloaded only if `yes` is true or
+    `confirm(question)` returns True.
 
     >>> load("no/such-model", offline=True)
     Traceback (most recent call last):
     peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
     """
+    if isinstance(model, LoadedModel):
+        return model
     require_extra("torch")
-    if hasattr(model, "save_pretrained"):
-        loaded = _load_transformers_model(model, tokenizer)
+    if not isinstance(model, str | Path):
+        loaded = _load_object(model, tokenizer)
     elif tokenizer is not None:
         raise InvalidInput("tokenizer can be given only with a transformers model object.")
     else:
@@ -211,11 +180,28 @@ def open_resolved(resolved: ResolvedModel) -> LoadedModel:
     if resolved.folder.is_file():
         raise InvalidInput(f"{resolved.folder} is a file, not a model.", hint="Give the folder that holds config.json.")
     if is_checkpoint(resolved.folder):
-        return _load_checkpoint(resolved)
+        from peasy.checkpoint.model import load_model
+
+        checkpoint = read_checkpoint(resolved.folder, verified=resolved.verified)
+        model, notes = load_model(checkpoint), checkpoint.manifest.notes
+        model = model.float() if STORED_NOTE in notes else model
+        return _with_tokenizers(resolved.name, model, checkpoint.folder, notes.get("family"))
+    from peasy.checkpoint import huggingface
+
     folder = SafeFolder(resolved.folder)
     if not folder.has(CONFIG_FILE):
         raise NotFound(f"{resolved.folder} is not a model: it has no {CONFIG_FILE}.")
-    return _load_hf_folder(resolved, folder)
+    huggingface.detect_family(folder.read_json(CONFIG_FILE), str(folder.path / CONFIG_FILE))
+    ram.require_ram(open_tensors(folder).nbytes, resolved.name)
+    hf_model = huggingface.read_folder(resolved.folder)
+    return _with_tokenizers(resolved.name, huggingface.load_model(hf_model), folder, hf_model.family, hf_model.unused)
+
+
+def _with_tokenizers(
+    name: str, model: "Model", folder: SafeFolder, family: str | None, unused: tuple[str, ...] = ()
+) -> LoadedModel:
+    tokenizers = read_tokenizer(folder), read_target_tokenizer(folder)
+    return LoadedModel(name, model, *tokenizers, folder=folder.path, family=family, unused_weights=unused)
 
 
 def choose_device(device: str) -> str:
@@ -232,68 +218,41 @@ def choose_device(device: str) -> str:
     return device
 
 
-def _load_transformers_model(model: Any, tokenizer: Any) -> LoadedModel:
-    """Load a transformers model object with all checks of a folder, sharing its weights.
+def _load_object(model: "Model | _TransformersModel", tokenizer: "Tokenizer | _SavesPretrained | None") -> LoadedModel:
+    """Load a transformers model object with all checks of a folder, sharing its weights; or wrap a model of peasy.
 
     If its parameter names differ from those in its files, it is saved to a folder and loaded from there.
     """
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        if tokenizer is not None:
+    from peasy.models.protocol import Model
+
+    if isinstance(model, Model):
+        assert tokenizer is None or isinstance(tokenizer, Tokenizer)
+        return LoadedModel(type(model).__name__, model, tokenizer)
+    if not isinstance(model, _TransformersModel):
+        raise InvalidInput(
+            f"{type(model).__name__} is not a model that peasy can inspect.",
+            hint="Give a name, a folder, a model loaded by peasy.load, or a transformers model.",
+        )
+    with TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary)
+        if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
             tokenizer.save_pretrained(folder)
         try:
-            loaded = _load_sharing_weights(model, Path(folder))
+            loaded = _load_sharing_weights(model, folder)
         except InvalidInput:
             model.save_pretrained(folder)
-            loaded = open_resolved(ResolvedModel("path", type(model).__name__, Path(folder)))
+            loaded = open_resolved(ResolvedModel("path", type(model).__name__, folder))
     return replace(loaded, folder=None)
 
 
-def _load_sharing_weights(model: Any, path: Path) -> LoadedModel:
+def _load_sharing_weights(model: _TransformersModel, path: Path) -> LoadedModel:
     """Read the config through the folder and share the weight tensors: a change in one model changes the other."""
     from peasy.checkpoint.huggingface import load_model, read_folder
     from peasy.checkpoint.tensors import InMemoryTensorStore
 
     model.config.save_pretrained(path)
-    config = SafeFolder(path).read_json(CONFIG_FILE) | {"architectures": [type(model).__name__]}
+    folder = SafeFolder(path)
+    config = folder.read_json(CONFIG_FILE) | {"architectures": [type(model).__name__]}
     (path / CONFIG_FILE).write_text(json.dumps(config), encoding="utf-8")
     hf_model = read_folder(path, tensors=InMemoryTensorStore(model.state_dict()))
-    folder = SafeFolder(path)
-    return LoadedModel(
-        type(model).__name__, load_model(hf_model), read_tokenizer(folder), read_target_tokenizer(folder), None,
-        hf_model.family, hf_model.unused,
-    )  # fmt: skip
-
-
-def _load_checkpoint(resolved: ResolvedModel) -> LoadedModel:
-    from peasy.checkpoint.model import load_model
-
-    checkpoint = read_checkpoint(resolved.folder, verified=resolved.verified)
-    model = load_model(checkpoint)
-    notes = checkpoint.manifest.notes
-    if STORED_NOTE in notes:
-        model = model.float()
-    return LoadedModel(
-        resolved.name,
-        model,
-        read_tokenizer(checkpoint.folder),
-        read_target_tokenizer(checkpoint.folder),
-        resolved.folder,
-        notes.get("family"),
-    )
-
-
-def _load_hf_folder(resolved: ResolvedModel, folder: SafeFolder) -> LoadedModel:
-    from peasy.checkpoint.huggingface import detect_family, load_model, read_folder
-
-    detect_family(folder.read_json(CONFIG_FILE), str(folder.path / CONFIG_FILE))
-    ram.require_ram(open_tensors(folder).nbytes, resolved.name)
-    hf_model = read_folder(resolved.folder)
-    return LoadedModel(
-        resolved.name,
-        load_model(hf_model),
-        read_tokenizer(folder),
-        read_target_tokenizer(folder),
-        resolved.folder,
-        hf_model.family,
-        hf_model.unused,
-    )
+    return _with_tokenizers(type(model).__name__, load_model(hf_model), folder, hf_model.family, hf_model.unused)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from peasy.checkpoint.hub import Confirm
 from peasy.commands.analysis_result import AnalysisResult
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.look_result import CaptureSpec, LookResult
-from peasy.errors import InvalidInput
 from peasy.inspection.budget import choose_storage, parse_bytes
 from peasy.inspection.interventions import InterventionSpec
 from peasy.inspection.label import TokenProbability, Tokens
@@ -62,7 +60,7 @@ def look(
     """
     from peasy.commands.model_input import make_input
 
-    loaded = _load_any(model, tokenizer, device=device, offline=offline, confirm=confirm)
+    loaded = load(model, tokenizer=tokenizer, device=device, offline=offline, confirm=confirm)
     inputs = make_input(loaded, text, target)
     spec = CaptureSpec(
         _as_tuple(steps),
@@ -88,21 +86,6 @@ def look_cross_attention(loaded: LoadedModel, text: str, target_ids: Sequence[in
     inputs, spec = make_input(loaded, text, target_ids), CaptureSpec(parts=("cross_attention",))
     record, logits = _capture(loaded, inputs, spec, None, (), parse_bytes("512MB"), "auto")
     return LookResult(record, loaded, inputs, spec, (), None, logits)
-
-
-def _load_any(model: Any, tokenizer: Any, **options: Any) -> LoadedModel:
-    if isinstance(model, LoadedModel):
-        return model
-    if isinstance(model, str | Path) or hasattr(model, "save_pretrained"):
-        return load(model, tokenizer=tokenizer, **options)
-    from peasy.models.protocol import Model
-
-    if isinstance(model, Model):
-        return LoadedModel(type(model).__name__, model, tokenizer)
-    raise InvalidInput(
-        f"{type(model).__name__} is not a model that peasy can inspect.",
-        hint="Give a name, a folder, a model loaded by peasy.load, or a transformers model.",
-    )
 
 
 def _capture(

@@ -239,6 +239,6 @@ def _random_ids(vocab_size: int, length: int, seed: int) -> list[int]:
 
 
 def _check_ids(model: "Model", rows: list[list[int]]) -> None:
-    from peasy.commands.text_vectors import check_ids
+    from peasy.checkpoint.loaded_model import check_ids
 
     check_ids(rows, model.config.vocab_size)

@@ -1,8 +1,8 @@
 """Similarity explained: the cosine of two sentence embeddings as a sum over word pairs."""
 
+from peasy.checkpoint.loaded_model import check_ids
 from peasy.commands.analysis_result import AnalysisResult
 from peasy.commands.load import LoadedModel
-from peasy.commands.text_vectors import check_ids, truncate_ids
 from peasy.inspection.label import Tokens
 from peasy.inspection.words import label_ids, label_tokens
 from peasy.views.similarity import similarity_document
@@ -18,11 +18,10 @@ def similarity_by_words(loaded: LoadedModel, first: str, second: str) -> Analysi
 
 def _tokens(loaded: LoadedModel, text: str) -> Tokens:
     """Return the tokens that `embed` reads; a text that is too long is truncated."""
-    tokenizer, config = loaded.require_tokenizer(), loaded.model.config
+    tokenizer = loaded.require_tokenizer()
     encoding = tokenizer.encode(text)
-    max_length = getattr(config, "max_length", None) or getattr(config, "max_seq_len", None)
-    ids = truncate_ids(list(encoding.ids), tokenizer, max_length)
-    check_ids([ids], config.vocab_size)
+    ids = loaded.truncate_ids(list(encoding.ids))
+    check_ids([ids], loaded.model.config.vocab_size)
     if ids == list(encoding.ids):
         return label_tokens(encoding, tokenizer)
     return label_ids(ids, [tokenizer.piece(id) for id in ids], text)

@@ -146,7 +146,7 @@ def translate(
     >>> len(result.translations)
     1
     """
-    loaded = model if isinstance(model, LoadedModel) else load(model, device=device, offline=offline, confirm=confirm)
+    loaded = load(model, device=device, offline=offline, confirm=confirm)
     texts = [text] if isinstance(text, str) else list(text)
     if not texts:
         raise InvalidInput("There is no text to translate.")

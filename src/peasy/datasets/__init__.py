@@ -15,7 +15,7 @@ from peasy.datasets.batches import (
 )
 from peasy.datasets.catalogue import BUILT_IN, open_corpus
 from peasy.datasets.corpus import Corpus, DataProblems, DatasetCard, SplitSize, UnlabelledCorpus
-from peasy.datasets.sample import LabelledText, Probe, Sample, TextPair
+from peasy.datasets.sample import LabelledText, Probe, Sample, TextPair, sample_texts
 from peasy.datasets.shards import TokenColumn, TokenShards, open_shards, prepare_shards, shards_fingerprint
 from peasy.datasets.shuffle import permute, rank_slice, shuffled_indices
 
@@ -42,6 +42,7 @@ __all__ = [
     "permute",
     "prepare_shards",
     "rank_slice",
+    "sample_texts",
     "sequential_windows",
     "shards_fingerprint",
     "shuffled_indices",

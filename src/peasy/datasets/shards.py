@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from peasy.atomic import atomic_dir
 from peasy.datasets.checked_array import CheckedArray, CheckedArrayWriter
 from peasy.datasets.corpus import Corpus
-from peasy.datasets.sample import LabelledText, Sample, TextPair
+from peasy.datasets.sample import LabelledText, Sample, sample_texts
 from peasy.errors import InvalidInput, NotFound
 from peasy.tokenization import Tokenizer
 
@@ -196,7 +196,7 @@ def _write_shards(
     for split in corpus.splits:
         assert _SPLIT_NAME.fullmatch(split)
         with _SplitWriter(folder, split, corpus.kind, tokenizers, labels) as writer:
-            for batch in _batches(corpus.pieces(split)):
+            for batch in piece_batches(corpus.pieces(split)):
                 done += writer.add(batch)
                 progress(done, total)
         splits[split] = writer.description
@@ -215,24 +215,18 @@ def _write_shards(
     (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
 
 
-def _batches(pieces: Iterator[tuple[Sample, bool]]) -> Iterator[list[tuple[Sample, bool]]]:
-    """Group pieces into batches large enough for all cores, small enough for memory."""
+def piece_batches(pieces: Iterable[tuple[Sample, bool]]) -> Iterator[list[tuple[Sample, bool]]]:
+    """Group pieces into batches large enough to tokenize on all cores, small enough for memory."""
     batch: list[tuple[Sample, bool]] = []
     size = 0
     for piece in pieces:
         batch.append(piece)
-        size += 64 + sum(len(text) for text in _texts_by_column(piece[0]))
+        size += 64 + sum(map(len, sample_texts(piece[0])))
         if size >= _BATCH_CHARACTERS:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _texts_by_column(sample: Sample) -> tuple[str, ...]:
-    if isinstance(sample, TextPair):
-        return sample.source, sample.target
-    return (sample.text,) if isinstance(sample, LabelledText) else (sample,)
 
 
 class _SplitWriter:
@@ -264,7 +258,7 @@ class _SplitWriter:
 
     def add(self, batch: Sequence[tuple[Sample, bool]]) -> int:
         """Write some pieces; return their number of characters."""
-        texts = [_texts_by_column(sample) for sample, _ in batch]
+        texts = [sample_texts(sample) for sample, _ in batch]
         for index, name in enumerate(self._names):
             ids = self._tokenizers[index].encode_batch_ids([text[index] for text in texts], add_special_tokens=False)
             self._add_column(name, ids, [ends for _, ends in batch])

@@ -156,7 +156,7 @@ def contextual_vector(loaded: "LoadedModel", text: str) -> np.ndarray:
 
 def cluster_quality(loaded: "LoadedModel", texts: Sequence[LabelledText], seed: int) -> ClusterQuality:
     """Cluster texts into as many clusters as labels; return purity and the Spearman correlation with shared labels."""
-    from peasy.training.metric import spearman
+    from peasy.metrics.scores import spearman
 
     vectors, labels = loaded.embed([sample.text for sample in texts]), [sample.label for sample in texts]
     cluster_ids = spherical_kmeans(vectors, len(set(labels)), seed)

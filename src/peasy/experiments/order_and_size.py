@@ -179,7 +179,7 @@ def _draw_date(rng: Random, split: str) -> date:
 
 def train_on_dates(name: str, use_attention: bool, seed: int, steps: int, on_status: OnStatus) -> dict[int, float]:
     """Train a small recurrent translator; return its word accuracy by number of dates."""
-    from peasy.commands.metrics import translate_greedy
+    from peasy.evaluation.language import translate_greedy
     from peasy.experiments.train_small import train_temporary
 
     corpus = DatesCorpus(seed, size=steps * SMALL_SETTINGS["batch_size"])

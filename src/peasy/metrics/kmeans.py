@@ -1,13 +1,23 @@
-"""Spherical k-means clustering of vectors by cosine, seeded."""
+"""Spherical k-means clustering of vectors by cosine, seeded; unit vectors."""
+
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from peasy.errors import InvalidInput
 
-MAX_ITERATIONS = 50
+_MAX_ITERATIONS = 50
+Float = TypeVar("Float", np.float32, np.float64)
 
 
-def spherical_kmeans(vectors: np.ndarray, num_clusters: int, seed: int = 0) -> list[int]:
+def unit_vectors(vectors: NDArray[Float]) -> NDArray[Float]:
+    """Scale each row to length 1, so that products of rows are cosines; a row of zeros stays zero."""
+    unit: NDArray[Float] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
+def spherical_kmeans(vectors: NDArray[Float], num_clusters: int, seed: int = 0) -> list[int]:
     """Return the cluster index of each vector; clusters are numbered in order of first appearance.
 
     >>> spherical_kmeans(np.array([[1.0, 0.1], [0.1, 1.0], [1.0, 0.0], [0.0, 1.0]]), 2)
@@ -17,9 +27,9 @@ def spherical_kmeans(vectors: np.ndarray, num_clusters: int, seed: int = 0) -> l
         raise InvalidInput(
             f"{len(vectors)} vectors cannot form {num_clusters} clusters.", hint=f"Choose 1 to {len(vectors)}."
         )
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    unit = unit_vectors(vectors)
     centroids = unit[_farthest_first(unit, num_clusters, np.random.default_rng(seed))]
-    for _ in range(MAX_ITERATIONS):
+    for _ in range(_MAX_ITERATIONS):
         labels = (unit @ centroids.T).argmax(axis=1)
         sums = np.stack([unit[labels == label].sum(axis=0) for label in range(num_clusters)])
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
@@ -31,7 +41,7 @@ def spherical_kmeans(vectors: np.ndarray, num_clusters: int, seed: int = 0) -> l
     return [order.index(label) for label in labels.tolist()]
 
 
-def _farthest_first(unit: np.ndarray, num_clusters: int, random: np.random.Generator) -> list[int]:
+def _farthest_first(unit: NDArray[Float], num_clusters: int, random: np.random.Generator) -> list[int]:
     """Farthest-first initial centroids: each next one is the vector furthest from all chosen ones."""
     chosen = [int(random.integers(len(unit)))]
     while len(chosen) < num_clusters:

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -72,18 +71,17 @@ class AccuracyCounter:
 
     def by_category(self) -> tuple[tuple[str, int, int], ...]:
         """Return (category, correct, total) rows."""
-        return (
-            tuple((name, self.correct[name], self.counts[name]) for name in sorted(self.counts)) if self.counts else ()
-        )
+        return tuple((name, self.correct[name], self.counts[name]) for name in sorted(self.counts))
 
 
 class TranslationMetrics:
     """Corpus BLEU and chrF (sacreBLEU), accumulated from n-gram counts without storing the texts."""
 
     def __init__(self) -> None:
-        from sacrebleu.metrics import BLEU, CHRF
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
 
-        self._metrics: tuple[Any, ...] = (BLEU(), CHRF())
+        self._metrics = (BLEU(), CHRF())
         self._sums: list[list[float]] = [[], []]
         self.count = 0
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from peasy.errors import InvalidInput
-from peasy.training.metric import AccuracyCounter, TokenPredictionStats, TranslationMetrics, spearman
+from peasy.metrics.scores import AccuracyCounter, TokenPredictionStats, TranslationMetrics, spearman
 
 WORDS = ["le", "chat", "dort", "sur", "la", "table", "et", "le", "chien", "mange", "une", "pomme", "rouge"]
 

@@ -1,0 +1,144 @@
+"""Model bundle: a model with its tokenizers, name and folder; encodes prompts and embeds texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from peasy.errors import InvalidInput, NotFound
+from peasy.tokenization import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from peasy.models.protocol import Model
+
+Pooling = Literal["mean", "cls", "last"]
+"""How hidden states become one vector: their mean, the first one or the last one."""
+
+_BATCH_SIZE = 32
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ModelBundle:
+    """A model with its tokenizer, or two tokenizers if its output has another vocabulary than its input."""
+
+    name: str
+    model: "Model"
+    tokenizer: Tokenizer | None
+    target_tokenizer: Tokenizer | None = None
+    folder: Path | None = None
+    family: str | None = None
+    unused_weights: tuple[str, ...] = ()
+    packed_models: "dict[str, Model]" = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """decoder, encoder, encoder-decoder, recurrent, ..."""
+        return type(self.model.config).kind
+
+    @property
+    def max_seq_len(self) -> int | None:
+        """Longest sequence of the model in tokens; None: unlimited."""
+        return getattr(self.model.config, "max_seq_len", None)
+
+    @property
+    def max_text_tokens(self) -> int | None:
+        """Number of tokens to which texts are truncated before they are embedded; None: unlimited."""
+        return getattr(self.model.config, "max_length", None) or self.max_seq_len
+
+    def require_tokenizer(self) -> Tokenizer:
+        """Return the tokenizer, or raise if the model has none."""
+        if self.tokenizer is None:
+            raise NotFound(f"{self.name} has no tokenizer: it takes only token ids, through `.model`.")
+        return self.tokenizer
+
+    def output_tokenizer(self) -> Tokenizer:
+        """Return the tokenizer of the model's output."""
+        return self.target_tokenizer or self.require_tokenizer()
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Encode a prompt with special tokens; an empty prompt becomes [bos]."""
+        tokenizer = self.require_tokenizer()
+        bos = tokenizer.special_tokens.bos
+        ids = list(tokenizer.encode(text).ids)
+        check_ids([ids], self.model.config.vocab_size)
+        return ids if ids or bos is None else [bos]
+
+    def embed(
+        self, texts: str | Sequence[str], *, pooling: Pooling | None = None, bfloat16: bool = False
+    ) -> NDArray[np.float32]:
+        """Embed texts: `[texts, d_model]`, or `[d_model]` for a single text; longer ones are truncated.
+
+        An encoder uses the pooling it was trained with; `pooling` "mean", "cls" or "last" takes the mean, the first or
+        the last hidden state and is required for other kinds of model. `bfloat16` multiplies in that format: faster on
+        CPUs with bfloat16 instructions, accurate to about four digits.
+        """
+        if self.kind != "encoder" and (pooling is None or self.model.is_encoder_decoder or self.kind == "ngram"):
+            hint = "Give pooling: mean or last." if self.kind in ("decoder", "recurrent", "convolution") else None
+            raise InvalidInput(f"{self.name} is a {self.kind}: only an encoder embeds without pooling.", hint=hint)
+        if not texts and not isinstance(texts, str):
+            raise InvalidInput("There is no text to embed.")
+        if pooling not in (None, "mean", "cls", "last"):
+            raise InvalidInput(f'There is no pooling "{pooling}".', hint="Choose mean, cls or last.")
+        many = [texts] if isinstance(texts, str) else list(texts)
+        ids = [self.truncate_ids(sequence) for sequence in self.require_tokenizer().encode_batch_ids(many)]
+        check_ids(ids, self.model.config.vocab_size)
+        vectors = _embed_with(self.model, ids, pooling, bfloat16)
+        return vectors[0] if isinstance(texts, str) else vectors
+
+    def truncate_ids(self, ids: list[int]) -> list[int]:
+        """Truncate the ids of a text to be embedded; a final eos is kept, because an encoder expects it."""
+        if not ids:
+            raise InvalidInput("An empty text has no tokens to embed.")
+        longest, eos = self.max_text_tokens, self.require_tokenizer().special_tokens.eos
+        if longest is None or len(ids) <= longest:
+            return ids
+        return [*ids[: longest - 1], ids[-1]] if ids[-1] == eos else ids[:longest]
+
+
+def check_ids(sequences: Sequence[Sequence[int]], vocab_size: int) -> None:
+    """Raise if an id is not below the vocabulary size: a tokenizer may have more tokens than the embedding has rows."""
+    largest = max((max(row, default=0) for row in sequences), default=0)
+    if largest >= vocab_size:
+        raise InvalidInput(
+            f"The text has a token with id {largest:,}, but the model's vocabulary size is {vocab_size:,}.",
+            hint="The tokenizer and the weights do not match, or a token was added to one of them.",
+        )
+
+
+def _embed_with(
+    model: "Model", sequences: list[list[int]], pooling: Pooling | None, bfloat16: bool
+) -> NDArray[np.float32]:
+    """Embed sequences in batches of similar length; without `pooling` with that of the encoder."""
+    import torch
+
+    from peasy.models.encoder import Encoder, pad_sequences
+
+    if pooling is None:
+        assert isinstance(model, Encoder)
+        return model.embed_batch(sequences, bfloat16=bfloat16).float().cpu().numpy()
+    pooled: list[NDArray[np.float32]] = []
+    order = sorted(range(len(sequences)), key=lambda row: len(sequences[row]))
+    for start in range(0, len(order), _BATCH_SIZE):
+        rows = [sequences[row] for row in order[start : start + _BATCH_SIZE]]
+        ids, padding_mask = (tensor.to(model.device) for tensor in pad_sequences(rows))
+        with torch.inference_mode():
+            hidden = model.hidden(ids, padding_mask=padding_mask).float()
+            pooled.append(_pool(hidden, padding_mask, pooling).cpu().numpy())
+    vectors = np.concatenate(pooled)[np.argsort(order)]
+    unit: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
+def _pool(hidden: "Tensor", padding_mask: "Tensor", pooling: Pooling) -> "Tensor":
+    """Pool hidden states `[batch, time, d_model]`, right-padded, into `[batch, d_model]`."""
+    if pooling == "cls":
+        return hidden[:, 0]
+    lengths = padding_mask.sum(dim=1)
+    if pooling == "last":
+        return hidden[range(len(hidden)), lengths - 1]
+    return hidden.masked_fill(~padding_mask[:, :, None], 0).sum(dim=1) / lengths[:, None]

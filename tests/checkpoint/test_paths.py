@@ -1,6 +1,8 @@
 """Data directory, runs by name, newest undamaged checkpoint."""
 
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -8,17 +10,17 @@ from peasy.checkpoint import paths
 from peasy.errors import InvalidInput, UsageError
 
 
-def test_data_directory_per_platform(tmp_path, monkeypatch):
+def test_data_directory(tmp_path, monkeypatch):
     assert paths.data_dir() == tmp_path / "home"
     monkeypatch.delenv("PEASY_HOME")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setattr(paths.sys, "platform", "linux")
     assert paths.data_dir() == tmp_path / "data" / "peasy"
-    monkeypatch.setattr(paths.sys, "platform", "darwin")
-    assert paths.data_dir().parts[-2:] == ("Application Support", "peasy")
-    monkeypatch.setattr(paths.sys, "platform", "win32")
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
-    assert paths.data_dir() == tmp_path / "local" / "peasy"
+    monkeypatch.setenv("PEASY_HOME", "~/mine")
+    assert paths.data_dir() == Path.home() / "mine"
+    for name in ("PEASY_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name)
+    if sys.platform == "linux":
+        assert paths.data_dir() == Path.home() / ".local" / "share" / "peasy"
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 200, "-flag", "a b"])

@@ -2,9 +2,10 @@
 
 import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from platformdirs import user_data_path
 
 from peasy.checkpoint.manifest import is_intact
 from peasy.checkpoint.store import is_checkpoint
@@ -15,13 +16,8 @@ _STEP_DIR = re.compile(r"step-\d+")
 
 def data_dir() -> Path:
     """Return the user's data directory: `PEASY_HOME`, else the platform's default."""
-    if configured := os.environ.get("PEASY_HOME"):
-        return Path(configured).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "peasy"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "peasy"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "peasy"
+    configured = os.environ.get("PEASY_HOME")
+    return Path(configured).expanduser() if configured else user_data_path("peasy", appauthor=False)
 
 
 def run_path(name: str) -> Path:

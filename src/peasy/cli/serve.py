@@ -87,7 +87,7 @@ class _ServerSettings:
     def run_server(self, models: tuple[str, ...], flags: Flags) -> CommandOutput:
         """Run the server until it is shut down."""
         from peasy.generation.limits import EngineLimits
-        from peasy.inspection.budget import parse_bytes
+        from peasy.inspection.capture import parse_bytes
         from peasy.server.guard import is_loopback
         from peasy.server.metrics import configure_logging
         from peasy.server.model_registry import ModelRegistry
@@ -117,7 +117,7 @@ class _ServerSettings:
             self.shutdown_timeout,
             lambda: _print_status(f"Serving {served} at {address} (press Ctrl-C to stop)", flags),
         )
-        return _stopped(address, list(registry.names), sum(app.state.metrics.requests.values()), flags)
+        return _stopped(address, list(registry.names), app.state.metrics.num_requests, flags)
 
     def _build_app(self, registry: "ModelRegistry", public: bool) -> Any:
         from peasy.server.app import build_app

@@ -16,6 +16,7 @@ from typing import Any
 
 from cyclopts import App, ArgumentCollection, Token
 from cyclopts.config import Env
+from platformdirs import user_config_path
 
 from peasy.cli.command import Flags
 from peasy.cli.command_table import COMMANDS
@@ -25,7 +26,7 @@ from peasy.errors import InvalidInput, did_you_mean
 
 def config_dir() -> Path:
     """Return the folder of the user's config file."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "peasy"
+    return user_config_path("peasy", appauthor=False)
 
 
 def config_sources() -> list[Any]:

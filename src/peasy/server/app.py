@@ -60,7 +60,7 @@ def build_app(
     app.state.watchdogs = dict[str, Watchdog]()
     app.state.log_prompts = log_prompts
     app.state.guard = Guard(api_key, allowed_hosts, allow_ip_hosts, public_paths=PUBLIC_PATHS)
-    app.state.metrics = RequestMetrics()
+    app.state.metrics = RequestMetrics(registry, app.state.worker_pool)
     for router in routers(studio=pages):
         app.include_router(router)
     if pages:

@@ -1,6 +1,9 @@
 """Model registry: loads once, evicts by memory, never opens a client's path."""
 
+import os
+import shutil
 import threading
+from pathlib import Path
 
 import pytest
 from tests.server.tiny_server import wait_until
@@ -108,6 +111,25 @@ def test_newer_checkpoint_is_loaded(folders, tmp_path, monkeypatch, counted):
         assert newer is not first
     assert len(counted) == 2
     wait_until(lambda: runner.native_thread_id is None)
+    shutil.rmtree(run / "step-000001")
+    with registry.use("learning") as same:
+        assert same is newer
+    shutil.rmtree(tmp_path / "runs" / "learning")
+    with pytest.raises(NotFound), registry.use("learning"):
+        pytest.fail("the run is gone")
+
+
+def test_a_loaded_model_is_used_without_listing_folders(folders, tmp_path, monkeypatch):
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path))
+    shutil.copytree(folders[0], tmp_path / "runs" / "mine")
+    registry = ModelRegistry()
+    with registry.engine("mine"):
+        pass
+    monkeypatch.setattr(Path, "iterdir", lambda folder: pytest.fail(f"{folder} was listed"))
+    monkeypatch.setattr(os, "scandir", lambda folder: pytest.fail(f"{folder} was listed"))
+    assert registry.is_ready("mine")
+    with registry.engine("mine") as (loaded, _):
+        assert loaded.name == "mine"
 
 
 def test_encoder_has_no_engine(folders):

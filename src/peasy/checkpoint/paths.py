@@ -37,6 +37,19 @@ def find_runs() -> dict[str, Path]:
     return dict(sorted(by_name.items()))
 
 
+def run_version(name: str) -> tuple[int, ...]:
+    """Return numbers that change when a run of this name or a checkpoint of it appears or goes; lists no folder."""
+    folders = [parent / name for parent in (Path("runs"), data_dir() / "runs")]
+    return tuple(_modified_ns(folder / child) for folder in folders for child in ("", "checkpoints"))
+
+
+def _modified_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def list_checkpoints(run: Path) -> list[Path]:
     """Return the checkpoints of a run, newest first, sorted by step (not by file time)."""
     if is_checkpoint(run):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peasy.checkpoint.hub import list_cached
-from peasy.checkpoint.paths import find_runs, list_checkpoints
+from peasy.checkpoint.paths import find_runs, list_checkpoints, run_version
 from peasy.checkpoint.resolve import ResolvedModel, built_in_models, resolve_model
 from peasy.commands.generate import pack_weights
 from peasy.commands.load import LoadedModel, choose_device, open_resolved
@@ -31,11 +31,15 @@ DEFAULT_MEMORY_BYTES = 8 * 2**30
 
 @dataclass(eq=False)
 class LoadedEntry:
-    """A loaded model, with its engine once it was requested; `num_users` counts the requests that use it now."""
+    """A loaded model, with its engine once it was requested.
+
+    `num_users` counts the requests that use it now; `version` is the `run_version` of the name when it was loaded.
+    """
 
     loaded: LoadedModel
     folder: Path
     weight_bytes: int
+    version: tuple[int, ...]
     engine_thread: "EngineThread | None" = None
     num_users: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -128,9 +132,10 @@ class ModelRegistry:
                 pass
 
     def is_ready(self, name: str) -> bool:
-        """True if this model is loaded and its engine running."""
-        entry = self.loaded.get(name)
-        return entry is not None and entry.engine_thread is not None
+        """True if this model is loaded, with its newest checkpoint, and its engine running."""
+        with self._lock:
+            entry = self._loaded.get(name)
+            return entry is not None and entry.engine_thread is not None and entry.version == self._version(name)
 
     def cancel_all(self) -> None:
         """Accept no more requests and cancel all running ones; each gets a final event."""
@@ -157,43 +162,46 @@ class ModelRegistry:
                 entry.num_users -= 1
 
     def _acquire(self, name: str) -> LoadedEntry:
-        resolved = self._resolve(self.check_name(name))
+        """Return the loaded model; only a name that is new or has a new checkpoint is looked up on disk."""
+        version = self._version(name)
+        if (entry := self._use_loaded(name, version)) is not None:
+            return entry
+        self.check_name(name)
         with self._lock:
-            lock = self._load_locks.setdefault(name, threading.Lock())
-        with lock:  # one lock per name: a model is loaded once, and other models are not blocked
-            with self._lock:
-                entry = self._loaded.get(name)
-                if entry is not None and (isinstance(resolved, LoadedModel) or entry.folder == resolved.folder):
-                    return self._mark_used(name, entry)
-            return self._mark_used(name, self._load(name, resolved))
+            load_lock = self._load_locks.setdefault(name, threading.Lock())
+        with load_lock:  # one lock per name: a model is loaded once, and other models are not blocked
+            run = None if name in self._registered else find_runs().get(name)
+            newest = next(iter(list_checkpoints(run)), None) if run is not None else None
+            return self._use_loaded(name, version, newest) or self._mark_used(name, self._load(name, version))
+
+    def _version(self, name: str) -> tuple[int, ...]:
+        return () if name in self._registered else run_version(name)
+
+    def _use_loaded(self, name: str, version: tuple[int, ...], newest: Path | None = None) -> LoadedEntry | None:
+        """Return the loaded model if it is of this version, or from the newest checkpoint."""
+        with self._lock:
+            entry = self._loaded.get(name)
+            if entry is None or (entry.version != version and entry.folder != newest):
+                return None
+            entry.version = version
+            return self._mark_used(name, entry)
 
     def _mark_used(self, name: str, entry: LoadedEntry) -> LoadedEntry:
+        """Count one more user; models that a newer checkpoint has replaced are closed once they have none."""
         with self._lock:
             previous = self._loaded.get(name)
             self._replaced += [previous] if previous is not None and previous is not entry else []
             self._loaded[name] = entry
             self._loaded.move_to_end(name)
             entry.num_users += 1
-        self._close_replaced()
+            unused = [replaced for replaced in self._replaced if not replaced.in_use]
+            self._replaced = [replaced for replaced in self._replaced if replaced not in unused]
+        for replaced in unused:
+            replaced.close()
         return entry
 
-    def _close_replaced(self) -> None:
-        """Close models that a newer checkpoint has replaced, once they are no longer in use."""
-        with self._lock:
-            unused = [entry for entry in self._replaced if not entry.in_use]
-            self._replaced = [entry for entry in self._replaced if entry not in unused]
-        for entry in unused:
-            entry.close()
-
-    def _resolve(self, name: str) -> ResolvedModel | LoadedModel:
-        with self._lock:
-            entry = self._loaded.get(name)
-        run = find_runs().get(name) if name not in self._registered else None
-        if entry is not None and (run is None or next(iter(list_checkpoints(run)), None) == entry.folder):
-            return entry.loaded  # no newer checkpoint
-        return self._registered[name]() if name in self._registered else resolve_model(name, offline=True)
-
-    def _load(self, name: str, resolved: ResolvedModel | LoadedModel) -> LoadedEntry:
+    def _load(self, name: str, version: tuple[int, ...]) -> LoadedEntry:
+        resolved = self._registered[name]() if name in self._registered else resolve_model(name, offline=True)
         if isinstance(resolved, LoadedModel):
             loaded, folder = resolved, Path(name)
         else:
@@ -202,7 +210,7 @@ class ModelRegistry:
             loaded.model.to(device)
         size = loaded.model.weight_bytes()
         self._evict_for(size, name)
-        return LoadedEntry(loaded, folder, size)
+        return LoadedEntry(loaded, folder, size, version)
 
     def _evict_for(self, size: int, name: str) -> None:
         """Evict least recently used models until the new one fits."""

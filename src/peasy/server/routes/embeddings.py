@@ -48,14 +48,14 @@ def _encode_vector(vector: np.ndarray, body: EmbeddingBody) -> Any:
 
 
 @router.get("/models")
-async def get_models(request: Request) -> Response:
+def get_models(request: Request) -> Response:
     """List all models."""
     registry: ModelRegistry = request.app.state.registry
     return JSONResponse({"object": "list", "data": [_model_entry(name, registry.created) for name in registry.names]})
 
 
 @router.get("/models/{name:path}")
-async def get_model(request: Request, name: str) -> Response:
+def get_model(request: Request, name: str) -> Response:
     """Return one model."""
     registry: ModelRegistry = request.app.state.registry
     return JSONResponse(_model_entry(registry.check_name(name), registry.created))

@@ -1,19 +1,16 @@
 """`peasy evaluate`: metrics of a model on a dataset."""
 
 from peasy.cli.command import CommandOutput, Flags
-from peasy.cli.confirm import confirm_callback
+from peasy.cli.derive import Call, derive
 from peasy.cli.progress import ProgressLine
 from peasy.cli.recipe_flags import SetFlag, parse_settings
+from peasy.commands import evaluate as commands
+from peasy.errors import UsageError
 
 
+@derive(commands.evaluate, hide=("options", "on_progress"))
 def evaluate(
-    model: str,
-    *data: str,
-    split: str = "valid",
-    max_samples: int | None = None,
-    seq_len: int | None = None,
-    set_: SetFlag = None,
-    flags: Flags = Flags(),
+    call: Call[commands.EvaluateResult], model: str, *data: str, set_: SetFlag = None, flags: Flags = Flags()
 ) -> CommandOutput:
     """Evaluate a model on a dataset, by default on the validation split.
 
@@ -31,19 +28,10 @@ def evaluate(
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id.
         data: Built-in dataset (see peasy data), file, folder, or several files.
-        split: Data split: valid, train, test or all.
-        max_samples: Maximum number of samples.
-        seq_len: Sequence length in tokens; default: as in training.
         set_: Option of the dataset: lines=true, source=english, num_pairs=5000, ...
     """
-    from peasy.commands.evaluate import evaluate as command
-    from peasy.errors import UsageError
-
     if not data:
         raise UsageError("evaluate needs DATA.", hint=f"For example: peasy evaluate {model} stories")
-    result = command(
-        model, data[0] if len(data) == 1 else list(data), split=split, max_samples=max_samples, seq_len=seq_len,
-        options=parse_settings(set_), device=flags.device, offline=flags.offline, confirm=confirm_callback(flags),
-        on_progress=ProgressLine("evaluating", flags),
-    )  # fmt: skip
+    source, progress = data[0] if len(data) == 1 else list(data), ProgressLine("evaluating", flags)
+    result = call(model, source, options=parse_settings(set_), on_progress=progress)
     return CommandOutput(result, suggestions=[f"peasy models {model}"])

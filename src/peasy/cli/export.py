@@ -1,20 +1,12 @@
 """`peasy export`: writes a model in Hugging Face, GGUF or ONNX format."""
 
-from pathlib import Path
-from typing import Literal
-
 from peasy.cli.command import CommandOutput, Flags
-from peasy.cli.confirm import confirm_callback
+from peasy.cli.derive import Call, derive
+from peasy.commands.exporting import ExportResult, export_model
 
 
-def export(
-    model: str,
-    folder: Path,
-    *,
-    format: Literal["hf", "gguf", "onnx"] = "hf",
-    dtype: Literal["f32", "f16", "q8_0"] | None = None,
-    flags: Flags = Flags(),
-) -> CommandOutput:
+@derive(export_model)
+def export(call: Call[ExportResult], model: str, folder: str, *, flags: Flags = Flags()) -> CommandOutput:
     """Export a model to a new folder in Hugging Face, GGUF or ONNX format.
 
     For example:
@@ -26,12 +18,6 @@ def export(
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id.
         folder: Output folder; must not exist.
-        format: Format: hf for transformers, gguf for llama.cpp, onnx for ONNX Runtime.
-        dtype: Number format of the weights in GGUF; default: f16.
     """
-    from peasy.commands.exporting import export_model
-
-    result = export_model(
-        model, folder, format=format, dtype=dtype, offline=flags.offline, confirm=confirm_callback(flags)
-    )
+    result = call(model, folder)
     return CommandOutput(result, files=[result.folder / name for name, _ in result.files])

@@ -3,10 +3,12 @@
 import shlex
 
 from peasy.cli.command import CommandOutput, Flags
-from peasy.cli.confirm import confirm_callback
+from peasy.cli.derive import Call, derive
+from peasy.commands.importing import ImportResult, import_model
 
 
-def import_(source: str, *, name: str | None = None, flags: Flags = Flags()) -> CommandOutput:
+@derive(import_model)
+def import_(call: Call[ImportResult], source: str, *, flags: Flags = Flags()) -> CommandOutput:
     """Import a Hugging Face model as a peasy checkpoint with a name.
 
     Reads only safetensors and JSON files; weights that do not match the config are rejected.
@@ -18,12 +20,8 @@ def import_(source: str, *, name: str | None = None, flags: Flags = Flags()) -> 
 
     Args:
         source: Hugging Face folder, hub id, or peasy checkpoint.
-        name: Name of the imported model; default: the name of the source.
     """
-    from peasy.commands.importing import import_model
-
-    result = import_model(source, name=name, offline=flags.offline, confirm=confirm_callback(flags))
-    quoted = shlex.quote(result.name)
-    return CommandOutput(
-        result, suggestions=[f"peasy models {quoted}", f'peasy tokenize {quoted} "Easy peasy"'], files=[result.folder]
-    )
+    result = call(source)
+    name = shlex.quote(result.name)
+    suggestions = [f"peasy models {name}", f'peasy tokenize {name} "Easy peasy"']
+    return CommandOutput(result, suggestions=suggestions, files=[result.folder])

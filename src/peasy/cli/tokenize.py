@@ -1,10 +1,14 @@
 """`peasy tokenize`: tokens, ids and offsets of a text."""
 
 from peasy.cli.command import CommandOutput, Flags, TextArg
-from peasy.cli.confirm import confirm_callback
+from peasy.cli.derive import Call, derive
+from peasy.commands import tokenize as commands
 
 
-def tokenize(model: str, text: TextArg, *, flags: Flags = Flags()) -> CommandOutput:
+@derive(commands.tokenize)
+def tokenize(
+    call: Call[commands.TokenizeResult], model: str, text: TextArg, *, flags: Flags = Flags()
+) -> CommandOutput:
     """Show the tokens of a text: pieces, ids, character offsets, words.
 
     For example:
@@ -17,7 +21,5 @@ def tokenize(model: str, text: TextArg, *, flags: Flags = Flags()) -> CommandOut
         model: Run name, folder, built-in model or Hugging Face hub id; or a tokenizer.json file.
         text: Text to tokenize; - reads stdin.
     """
-    from peasy.commands.tokenize import tokenize as command
-
-    result = command(model, text, offline=flags.offline, confirm=confirm_callback(flags))
+    result = call(model, text)
     return CommandOutput(result, summary=f"{len(result.encoding)} tokens")

@@ -3,34 +3,29 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.datasets import BUILT_IN, Corpus, DatasetCard, open_corpus
 from peasy.errors import UsageError
 from peasy.views.data import dataset_card_document, datasets_document
 from peasy.views.document import Document
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class CatalogueResult(Result):
     """The corpora that come with peasy."""
+
+    corpora: tuple[str, ...] = tuple(BUILT_IN)
 
     def document(self) -> Document:
         """One row for each corpus."""
         return datasets_document(tuple(BUILT_IN.values()))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Name, kind, description and usage of each corpus."""
-        return {
-            "corpora": [
-                {"name": corpus.name, "kind": corpus.kind, "description": corpus.description, "usage": corpus.usage}
-                for corpus in BUILT_IN.values()
-            ]
-        }
-
-    def __repr__(self) -> str:
-        return f"CatalogueResult({', '.join(BUILT_IN)})"
+        columns = ("name", "kind", "description", "usage")
+        return {"corpora": [{key: getattr(corpus, key) for key in columns} for corpus in BUILT_IN.values()]}
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,7 +39,7 @@ class DataResult(Result):
         """The card, with example lines and the rows that could not be used."""
         return dataset_card_document(self.card, self.corpus.problems)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """The card, and the problems: count, reasons, and the location of the first ones."""
         problems = self.corpus.problems
         first = [{"where": where, "reason": reason} for where, reason in problems.listed]
@@ -58,13 +53,18 @@ class DataResult(Result):
 @overload
 def data(source: None = None, /) -> CatalogueResult: ...
 @overload
-def data(source: str | Path | Sequence[str | Path], /, *, seed: int = 0, **options: Any) -> DataResult: ...
+def data(source: str | Path | Sequence[str | Path], /, *, seed: int = 0, **options: object) -> DataResult: ...
 
 
 def data(
-    source: str | Path | Sequence[str | Path] | None = None, /, *, seed: int = 0, **options: Any
+    source: str | Path | Sequence[str | Path] | None = None, /, *, seed: int = 0, **options: object
 ) -> CatalogueResult | DataResult:
     """List the built-in corpora, or show the card of one corpus, file or folder.
+
+    Args:
+        source: Built-in dataset, file, folder, or several files.
+        seed: Random seed of a synthetic dataset.
+        options: Options of the dataset, such as length=20; its configuration class declares them.
 
     >>> data("recall", distance=9, num_train=100).card.sizes["train"]
     SplitSize(documents=100, characters=2776)

@@ -5,20 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from peasy.atomic import write_atomic
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.loaded_model import Pooling
 from peasy.commands.load import LoadedModel, load
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
+from peasy.metrics.kmeans import unit_vectors
 from peasy.views.document import Document
 from peasy.views.vector import vectors_document
-
-VECTOR_SUFFIXES = ("npy", "jsonl")
-"""File formats of vectors, besides those of every result."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -27,16 +25,16 @@ class EmbedResult(Result):
 
     name: str
     texts: tuple[str, ...]
-    vectors: np.ndarray
+    vectors: NDArray[np.float32]
     pooling: str
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[np.generic]:
         return np.array(self.vectors, dtype=dtype, copy=copy)
 
     @property
-    def cosines(self) -> np.ndarray:
+    def cosines(self) -> NDArray[np.float32]:
         """Cosine similarities of all pairs of texts, [text, text]."""
-        unit = self.vectors / np.maximum(np.linalg.norm(self.vectors, axis=1, keepdims=True), 1e-12)
+        unit = unit_vectors(self.vectors)
         return unit @ unit.T
 
     def save(self, path: str | Path) -> Path:
@@ -56,7 +54,7 @@ class EmbedResult(Result):
         """Cosines of all pairs, or the vector of a single text."""
         return vectors_document(self.name, self.texts, self.vectors, self.cosines, self.pooling)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Texts, vectors and cosines as plain data."""
         facts = {"model": self.name, "pooling": self.pooling, "texts": list(self.texts)}
         return facts | {"vectors": self.vectors.tolist(), "cosines": self.cosines.tolist()}
@@ -76,7 +74,13 @@ def embed(
 ) -> EmbedResult:
     """Embed one text or several, with their cosine similarities.
 
-    `pooling` is "mean", "cls" or "last"; an encoder has a default, other kinds of model need it.
+    Args:
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        texts: Texts to embed.
+        pooling: Mean over tokens, first token (cls) or last token; default: the pooling of the encoder.
+        device: Device to run the model on.
+        offline: Never use the network.
+        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.checkpoint.model import save_model

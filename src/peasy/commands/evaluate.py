@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from annotated_types import Ge
 
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.commands.load import LoadedModel, load
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.commands.runs import RECIPE
 from peasy.datasets import Corpus, DataProblems, Probe, Sample, open_corpus
 from peasy.errors import InvalidInput
@@ -48,7 +50,7 @@ class EvaluateResult(Result):
         """The measures, each with an explanation."""
         return evaluation_document(self.facts)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """The evaluation as plain data."""
         facts = self.facts
         return {
@@ -73,7 +75,7 @@ def evaluate(
     data: DataSource,
     *,
     split: str = "valid",
-    max_samples: int | None = None,
+    max_samples: Annotated[int, Ge(1)] | None = None,
     seq_len: int | None = None,
     options: Mapping[str, Any] | None = None,
     device: str = "auto",
@@ -87,8 +89,17 @@ def evaluate(
     corpus has them. Translators: BLEU, chrF and exact match of greedy translations. Encoders: Spearman correlation
     with the scores of a three-column .tsv (STS); otherwise retrieval of partners or labels, or masked-token loss.
 
-    `max_samples` takes only the first pairs, endings or sentences. `seq_len` is the window length in tokens.
-    `options` are those of `open_corpus`.
+    Args:
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        data: Built-in dataset (see peasy data), file, folder, or several files.
+        split: Data split: valid, train, test or all.
+        max_samples: Maximum number of samples.
+        seq_len: Sequence length in tokens; default: as in training.
+        options: Options of the dataset, as for `open_corpus`.
+        device: Device to run the model on.
+        offline: Never use the network.
+        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
+        on_progress: Called with the amount done and the total.
 
     >>> import tempfile
     >>> from peasy.commands.train import train

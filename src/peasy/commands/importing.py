@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from peasy.atomic import refuse_existing
 from peasy.checkpoint.hub import Confirm
@@ -11,12 +10,12 @@ from peasy.checkpoint.paths import run_path
 from peasy.checkpoint.ram import format_bytes
 from peasy.checkpoint.resolve import resolve_model
 from peasy.commands.load import LoadedModel, open_resolved
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.extras import require_extra
 from peasy.views.document import Document, Paragraph, Table
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class ImportResult(Result):
     """Result of `import`: the loaded `model` and the `folder` of its new checkpoint."""
 
@@ -28,46 +27,35 @@ class ImportResult(Result):
     def document(self) -> Document:
         """Name, source, size and folder; weights that were not imported are listed."""
         facts = self.data()
-        rows = (
-            ("name", self.name),
-            ("from", self.source),
-            ("family", facts["family"] or "peasy"),
-            ("kind", facts["kind"]),
-            ("parameters", f"{facts['parameters']:,}"),
-            ("weights", format_bytes(facts["bytes"])),
-            ("tokenizer", f"{facts['vocab_size']:,} ids" if facts["vocab_size"] else "none"),
-            ("folder", str(self.folder)),
-        )
-        unused = (
-            [Paragraph(f"Not imported: {', '.join(self.model.unused_weights)}.", "note")]
-            if self.model.unused_weights
-            else []
-        )
-        return Document(f"Imported {self.name}", (Table(("property", "value"), rows), *unused))
-
-    def data(self) -> dict[str, Any]:
-        """Name, source, folder and size as plain data."""
-        facts = self.model.data()
-        return {
-            "name": self.name,
-            "source": self.source,
-            "folder": str(self.folder),
-            "family": self.model.family,
-            "kind": facts["kind"],
-            "parameters": facts["parameters"],
-            "bytes": facts["bytes"],
-            "vocab_size": facts["vocab_size"],
-            "unused": list(self.model.unused_weights),
+        shown = facts | {
+            "family": facts["family"] or "peasy",
+            "parameters": f"{facts['parameters']:,}",
+            "weights": format_bytes(facts["bytes"]),
+            "tokenizer": f"{facts['vocab_size']:,} ids" if facts["vocab_size"] else "none",
+            "from": self.source,
         }
+        names = ("name", "from", "family", "kind", "parameters", "weights", "tokenizer", "folder")
+        table = Table(("property", "value"), tuple((name, shown[name]) for name in names))
+        note = Paragraph(f"Not imported: {', '.join(self.model.unused_weights)}.", "note")
+        return Document(f"Imported {self.name}", (table, note) if self.model.unused_weights else (table,))
 
-    def __repr__(self) -> str:
-        return f"ImportResult({self.name} from {self.source})"
+    def data(self) -> JsonDict:
+        """Name, source, folder and size as plain data."""
+        facts = {key: value for key, value in self.model.data().items() if key != "config"}
+        origin = {"name": self.name, "source": self.source, "folder": str(self.folder), "family": self.model.family}
+        return facts | origin | {"unused": list(self.model.unused_weights)}
 
 
 def import_model(
     source: str | Path, *, name: str | None = None, offline: bool = False, confirm: Confirm | None = None
 ) -> ImportResult:
-    """Import a Hugging Face folder, a hub id or a peasy checkpoint, under `name` (default: the source's name).
+    """Import a Hugging Face folder, a hub id or a peasy checkpoint, under a name.
+
+    Args:
+        source: Hugging Face folder, hub id, or peasy checkpoint.
+        name: Name of the imported model; default: the name of the source.
+        offline: Never use the network.
+        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
 
     >>> import_model("no/such-model", offline=True)
     Traceback (most recent call last):
@@ -80,7 +68,7 @@ def import_model(
         refuse_existing(run_path(name))
     resolved = resolve_model(source, offline=offline, confirm=confirm)
     origin = resolved.folder.resolve().name if resolved.kind == "path" else resolved.name  # no local paths in a file
-    name = name or run_name_from(origin)
+    name = name or _run_name_from(origin)
     folder = run_path(name)
     refuse_existing(folder)
     loaded = open_resolved(resolved)
@@ -89,10 +77,10 @@ def import_model(
     return ImportResult(name, resolved.name, folder, loaded)
 
 
-def run_name_from(name: str) -> str:
+def _run_name_from(name: str) -> str:
     """Make a valid run name from a hub id or a folder name.
 
-    >>> run_name_from("sentence-transformers/all-MiniLM-L6-v2")
+    >>> _run_name_from("sentence-transformers/all-MiniLM-L6-v2")
     'all-MiniLM-L6-v2'
     """
     return re.sub(r"[^\w.-]+", "-", name.rsplit("/", 1)[-1]).strip("-._") or "model"

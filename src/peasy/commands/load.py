@@ -1,11 +1,12 @@
 """`load`: load a model with its tokenizer by name, folder, hub id or from transformers."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Protocol, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack, overload, runtime_checkable
 
 from peasy import config as settings
 from peasy.checkpoint import ram
@@ -26,11 +27,24 @@ from peasy.views.model import model_document
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from peasy.commands.analysis_result import AnalysisResult
-    from peasy.commands.look_result import LookResult
+    from peasy.commands.heads import rank_heads
+    from peasy.commands.look import look as look_command
+    from peasy.commands.semantic_map import similarity_by_words
+    from peasy.commands.trace import trace as trace_command
     from peasy.commands.translate import Translation
+    from peasy.generation.prompt import Truncation
+    from peasy.generation.sampling_params import SamplingOptions
     from peasy.models.describe import Box
     from peasy.models.protocol import Model
+
+    class GenerateOptions(SamplingOptions, total=False):
+        """Keyword arguments of `LoadedModel.generate`."""
+
+        n: int
+        weights: str
+        use_cache: bool
+        truncate: Truncation
+        speculative: bool
 
 
 STORED_NOTE = "stored"
@@ -52,19 +66,39 @@ class _TransformersModel(_SavesPretrained, Protocol):
     def state_dict(self) -> "Mapping[str, Tensor]": ...
 
 
+def _command_method(module: str, name: str) -> Callable[..., object]:
+    """Return a method that calls a command with the model as its first argument; imported when it is called."""
+
+    def method(self: "LoadedModel", *args: object, **options: object) -> object:
+        return with_checked_keywords(getattr(import_module(f"peasy.commands.{module}"), name))(self, *args, **options)
+
+    method.__doc__ = f"Call `peasy.commands.{module}.{name}` with this model."
+    return method
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class LoadedModel(ModelBundle, DisplayMixin):
     """A model with its tokenizer, as returned by `peasy.load`; its abilities depend on its kind."""
+
+    if TYPE_CHECKING:
+        look = look_command
+        heads = rank_heads
+        trace = trace_command
+        explain_similarity = similarity_by_words
+    else:
+        look, heads = _command_method("look", "look"), _command_method("heads", "rank_heads")
+        trace = _command_method("trace", "trace")
+        explain_similarity = _command_method("semantic_map", "similarity_by_words")
 
     def describe(self) -> "Box":
         """Return the architecture diagram of this model: nested boxes with shapes, parameters and memory."""
         return self.model.describe()
 
     @overload
-    def generate(self, prompt: str, **options: Any) -> str: ...
+    def generate(self, prompt: str, **options: "Unpack[GenerateOptions]") -> str: ...  # type: ignore[overload-overlap]
     @overload
-    def generate(self, prompt: Sequence[str], **options: Any) -> list[str]: ...
-    def generate(self, prompt: str | Sequence[str], **options: Any) -> str | list[str]:
+    def generate(self, prompt: Sequence[str], **options: "Unpack[GenerateOptions]") -> list[str]: ...
+    def generate(self, prompt: str | Sequence[str], **options: "Unpack[GenerateOptions]") -> str | list[str]:
         """Generate the continuation of a prompt, or the output of an encoder-decoder; a list of prompts gives a list.
 
         `options`: max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty,
@@ -79,7 +113,7 @@ class LoadedModel(ModelBundle, DisplayMixin):
         texts = [output.text for output in job.outputs]
         return texts[0] if isinstance(prompt, str) else texts
 
-    def stream(self, prompt: str, **options: Any) -> Iterator[str]:
+    def stream(self, prompt: str, **options: "Unpack[GenerateOptions]") -> Iterator[str]:
         """Stream the generated text in whole characters; closing the iterator stops generation."""
         from peasy.commands.generate import GenerationJob
 
@@ -93,33 +127,6 @@ class LoadedModel(ModelBundle, DisplayMixin):
         if translation.error is not None:
             raise translation.error
         return translation
-
-    def look(self, text: str, target: str | None = None, **options: Any) -> "LookResult":
-        """Inspect one forward pass: `.weights[layer, head]`, `.heads(query=...)`, `.logit_lens()`, ..."""
-        from peasy.commands.look import look
-
-        return with_checked_keywords(look)(self, text, target, **options)
-
-    def heads(self, texts: str | Sequence[str], **options: Any) -> "AnalysisResult":
-        """Score and rank all attention heads on these texts. `options`: by, seed."""
-        from peasy.commands.heads import rank_heads
-
-        return with_checked_keywords(rank_heads)(self, texts, **options)
-
-    def trace(self, text: str, **options: Any) -> "AnalysisResult":
-        """Generate from a prompt and record the attention of every token.
-
-        `options`: num_beams, max_tokens, temperature, ...
-        """
-        from peasy.commands.trace import trace
-
-        return trace(self, text, **options)
-
-    def explain_similarity(self, first: str, second: str) -> "AnalysisResult":
-        """Explain the cosine similarity of two sentences as a sum over word pairs; encoders only."""
-        from peasy.commands.similarity import similarity_by_words
-
-        return similarity_by_words(self, first, second)
 
     def document(self) -> Document:
         """The architecture diagram."""
@@ -141,10 +148,15 @@ class LoadedModel(ModelBundle, DisplayMixin):
         return f"LoadedModel({self.name}: {self.kind}, {size})"
 
 
+ModelSource: TypeAlias = "str | Path | LoadedModel | Model | _TransformersModel"
+"""What `load` reads a model from."""
+TokenizerSource: TypeAlias = Tokenizer | _SavesPretrained
+
+
 def load(
-    model: "str | Path | LoadedModel | Model | _TransformersModel",
+    model: ModelSource,
     *,
-    tokenizer: "Tokenizer | _SavesPretrained | None" = None,
+    tokenizer: TokenizerSource | None = None,
     device: str = "auto",
     offline: bool = False,
     yes: bool = False,

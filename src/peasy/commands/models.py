@@ -1,9 +1,9 @@
 """`models`: list built-in models, runs and the Hugging Face cache; show the architecture of one, or delete one."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from peasy.checkpoint.hub import Confirm, list_cached
 from peasy.checkpoint.paths import data_dir, find_runs, list_checkpoints
@@ -12,7 +12,7 @@ from peasy.checkpoint.resolve import built_in_models, resolve_model
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint
 from peasy.checkpoint.tensors import open_tensors
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result, plain_data
 from peasy.commands.runs import RECIPE, RemoveResult, remove_folder, remove_run
 from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
 from peasy.views.document import Cell, Document, DocumentPart, Paragraph, Table
@@ -20,6 +20,7 @@ from peasy.views.model import model_document
 
 if TYPE_CHECKING:
     from peasy.models.describe import Box
+    from peasy.models.protocol import Model
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,6 @@ class ModelEntry:
     bytes: int = 0
     error: str | None = None
 
-    def data(self) -> dict[str, Any]:
-        """Return the row as plain data."""
-        return {
-            "name": self.name,
-            "source": self.source,
-            "folder": str(self.folder),
-            "model_type": self.model_type,
-            "parameters": self.parameters,
-            "bytes": self.bytes,
-            "error": self.error,
-        }
-
 
 @dataclass(frozen=True, repr=False)
 class ModelsResult(Result):
@@ -55,18 +44,14 @@ class ModelsResult(Result):
 
     def document(self) -> Document:
         """Return a table with one row per model."""
-        parts: list[DocumentPart] = []
-        if self.models:
-            rows = tuple(_table_row(entry) for entry in self.models)
-            parts.append(Table(("name", "source", "type", "parameters", "weights"), rows))
-        else:
-            parts.append(Paragraph("No models yet. Import one: peasy import FOLDER (or a Hugging Face id)."))
-        parts.append(Paragraph(f"Runs and imported models are stored in {data_dir() / 'runs'}.", "note"))
-        return Document("Models", tuple(parts))
+        table = Table(("name", "source", "type", "parameters", "weights"), tuple(map(_table_row, self.models)))
+        empty = Paragraph("No models yet. Import one: peasy import FOLDER (or a Hugging Face id).")
+        note = Paragraph(f"Runs and imported models are stored in {data_dir() / 'runs'}.", "note")
+        return Document("Models", (table if self.models else empty, note))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the rows as plain data."""
-        return {"models": [entry.data() for entry in self.models], "home": str(data_dir())}
+        return super().data() | {"home": str(data_dir())}
 
     def __repr__(self) -> str:
         return f"ModelsResult({', '.join(entry.name for entry in self.models)})"
@@ -78,7 +63,7 @@ class ModelResult(Result):
 
     entry: ModelEntry
     box: "Box"
-    card: Mapping[str, Any] | None = None
+    card: JsonDict | None = None
     """Model card of a built-in model: training data and command, abilities and limits."""
 
     def document(self) -> Document:
@@ -86,10 +71,11 @@ class ModelResult(Result):
         figure = model_document(self.box, self.entry.name)
         return figure if self.card is None else replace(figure, parts=(*_card_parts(self.card), *figure.parts))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the row, the boxes and the model card as plain data."""
-        data = self.entry.data() | {"parameters": self.box.parameters, "boxes": box_data(self.box)}
-        return data if self.card is None else data | {"card": dict(self.card)}
+        data: JsonDict = plain_data(self.entry)
+        data |= {"parameters": self.box.parameters, "boxes": _box_data(self.box)}
+        return data if self.card is None else data | {"card": self.card}
 
     def __repr__(self) -> str:
         return f"ModelResult({self.entry.name}: {self.entry.model_type})"
@@ -97,7 +83,10 @@ class ModelResult(Result):
 
 def models() -> ModelsResult:
     """List every local model: built-in, runs and imports, and the Hugging Face cache."""
-    return ModelsResult(tuple(_list_entries()))
+    folders = [(name, "built-in", folder) for name, folder in built_in_models().items()]
+    folders += [(name, "run", next(iter(list_checkpoints(run)), run)) for name, run in find_runs().items()]
+    folders += [(name, "hub cache", folder) for name, folder in list_cached().items()]
+    return ModelsResult(tuple(_make_entry(*folder) for folder in folders))
 
 
 def model(name: str | Path, *, offline: bool = False, confirm: Confirm | None = None) -> ModelResult:
@@ -125,30 +114,23 @@ def remove_model(name: str, *, yes: bool = False, confirm: Confirm | None = None
     return remove_folder(name, folders[name], f"Delete the model {name} ({folders[name]})?", yes, confirm)
 
 
-def read_card(folder: Path | None) -> dict[str, Any] | None:
+def read_card(folder: Path | None) -> JsonDict | None:
     """Read the model card (`card.json`) of a folder; None without one."""
     from peasy.models.built_in import CARD_FILE
 
     return SafeFolder(folder).read_json(CARD_FILE) if folder is not None and (folder / CARD_FILE).is_file() else None
 
 
-def box_data(box: "Box") -> dict[str, Any]:
+def _box_data(box: "Box") -> JsonDict:
     """Return a box and its inner boxes as plain data."""
-    return {
-        "name": box.name,
-        "description": box.description,
-        "repeats": box.repeats,
-        "parameters": box.parameters,
-        "bytes": box.bytes,
-        "weights": {name: list(shape) for name, shape in box.weights},
-        "boxes": [box_data(inner) for inner in box.boxes],
-    }
+    weights = {name: list(shape) for name, shape in box.weights}
+    return vars(box) | {"weights": weights, "boxes": [_box_data(inner) for inner in box.boxes]}
 
 
-def _card_parts(card: Mapping[str, Any]) -> tuple[DocumentPart, ...]:
+def _card_parts(card: JsonDict) -> tuple[DocumentPart, ...]:
     """Render a model card."""
-    figures: tuple[tuple[Cell, ...], ...] = tuple((key, f"{value:,.4g}") for key, value in card["metrics"].items())
-    rows: tuple[tuple[Cell, ...], ...] = (
+    figures = tuple((key, f"{value:,.4g}") for key, value in card["metrics"].items())
+    rows = (
         ("trained on", f"{card['data']['name']}: {card['data']['description']} ({card['data']['licence']})"),
         ("made by", card["command"]),
         ("cannot", card["limitations"]),
@@ -157,7 +139,7 @@ def _card_parts(card: Mapping[str, Any]) -> tuple[DocumentPart, ...]:
     return Paragraph(card["description"]), Table(("", ""), rows), Table(("on the validation split", ""), figures)
 
 
-def _build_without_weights(folder: Path) -> Any:
+def _build_without_weights(folder: Path) -> "Model":
     from peasy.checkpoint.model import build_on_meta
     from peasy.models.config import read_config
 
@@ -169,17 +151,16 @@ def _build_without_weights(folder: Path) -> Any:
     return build_on_meta(read_folder(folder).config, config_path)
 
 
-def _list_entries() -> Iterator[ModelEntry]:
-    for name, folder in built_in_models().items():
-        yield _make_entry(name, "built-in", folder)
-    for name, run in find_runs().items():
-        yield _make_entry(name, "run", next(iter(list_checkpoints(run)), run))
-    for name, folder in list_cached().items():
-        yield _make_entry(name, "hub cache", folder)
-
-
 def _make_entry(name: str, source: str, folder: Path) -> ModelEntry:
-    """Build a row from config and tensor headers alone, so that listing many models reads no weights."""
+    try:
+        return _read_entry(name, source, folder, folder.stat().st_mtime_ns, (folder / CONFIG_FILE).stat().st_mtime_ns)
+    except OSError:  # no config
+        return _read_entry.__wrapped__(name, source, folder)
+
+
+@lru_cache(maxsize=1024)
+def _read_entry(name: str, source: str, folder: Path, *modified: int) -> ModelEntry:
+    """Build a row from config and tensor headers alone, once while the folder is not `modified`."""
     try:
         checked_folder = SafeFolder(folder)
         config = checked_folder.read_json(CONFIG_FILE)

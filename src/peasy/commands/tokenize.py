@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.resolve import resolve_model
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.tokenizer import read_tokenizer
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.errors import NotFound
 from peasy.tokenization import Encoding, Tokenizer
 from peasy.views.document import Document
@@ -27,16 +26,14 @@ class TokenizeResult(Result):
         """Return a table with one row per token."""
         return tokens_document(self.encoding, self.name, self.tokenizer.kind, len(self.tokenizer))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the tokens, the words with their token positions, and the tokenizer's kind and vocabulary size."""
         encoding = self.encoding
         rows = zip(encoding.pieces, encoding.ids, encoding.offsets, encoding.word_ids, strict=True)
+        keys = ("piece", "id", "start", "end", "word")
         return {
             "text": encoding.text,
-            "tokens": [
-                {"piece": piece, "id": id, "start": start, "end": end, "word": word}
-                for piece, id, (start, end), word in rows
-            ],
+            "tokens": [dict(zip(keys, (piece, id, *span, word), strict=True)) for piece, id, span, word in rows],
             "words": [{"text": text, "tokens": list(positions)} for text, positions in encoding.word_groups()],
             "tokenizer": {"name": self.name, "kind": self.tokenizer.kind, "vocab_size": len(self.tokenizer)},
         }
@@ -46,7 +43,13 @@ class TokenizeResult(Result):
 
 
 def tokenize(model: str | Path, text: str, *, offline: bool = False, confirm: Confirm | None = None) -> TokenizeResult:
-    """Tokenize a text with a model's tokenizer. `model` may also be a path to a tokenizer.json.
+    """Tokenize a text with a model's tokenizer; its weights are not read.
+
+    Args:
+        model: Run name, folder, built-in model or Hugging Face hub id; or a tokenizer.json file.
+        text: Text to tokenize.
+        offline: Never use the network.
+        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.tokenization import train_tokenizer
@@ -55,18 +58,9 @@ def tokenize(model: str | Path, text: str, *, offline: bool = False, confirm: Co
     ...     tokenize(folder, "the cat spoke").encoding.pieces
     ('the', 'cat', '<unk>')
     """
-    tokenizer, name = open_tokenizer(model, offline=offline, confirm=confirm)
-    return TokenizeResult(tokenizer.encode(text), tokenizer, name)
-
-
-def open_tokenizer(
-    model: str | Path, *, offline: bool = False, confirm: Confirm | None = None
-) -> tuple[Tokenizer, str]:
-    """Load the tokenizer of a model and its display name, without reading weights."""
     resolved = resolve_model(model, offline=offline, confirm=confirm)
-    if resolved.folder.is_file():
-        return Tokenizer.load(resolved.folder), resolved.folder.name
-    tokenizer = read_tokenizer(SafeFolder(resolved.folder))
+    folder, name = resolved.folder, Path(resolved.name).name if resolved.kind == "path" else resolved.name
+    tokenizer = Tokenizer.load(folder) if folder.is_file() else read_tokenizer(SafeFolder(folder))
     if tokenizer is None:
-        raise NotFound(f"{resolved.name} has no tokenizer: {resolved.folder} holds no tokenizer.json.")
-    return tokenizer, Path(resolved.name).name if resolved.kind == "path" else resolved.name
+        raise NotFound(f"{resolved.name} has no tokenizer: {folder} holds no tokenizer.json.")
+    return TokenizeResult(tokenizer.encode(text), tokenizer, name)

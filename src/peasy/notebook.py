@@ -8,8 +8,7 @@ from typing import Any
 
 from peasy.errors import InvalidInput, MissingExtra
 from peasy.render import document_of, mimebundle
-from peasy.render.bundle import FIGURE_MODULES, bundle
-from peasy.render.html import widget_parts
+from peasy.render.html import FIGURE_MODULES, bundle, widget_parts
 from peasy.views.document import Document
 
 MODULES = (*FIGURE_MODULES, "arithmetic.js", "widget.js")

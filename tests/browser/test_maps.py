@@ -7,8 +7,7 @@ import pytest
 from tests.render.conftest import looking
 
 from peasy import render
-from peasy.render.custom_elements import element_data
-from peasy.render.quantise import unpack
+from peasy.render.custom_elements import element_data, unpack
 from peasy.views import Document, Links, Maps, Rows
 
 pytestmark = pytest.mark.browser

@@ -9,8 +9,8 @@ from tests.render.conftest import looking
 
 from peasy import render
 from peasy.render import svg
-from peasy.render.dots import PlotPoint, label_points
 from peasy.render.figure_tables import tables_of
+from peasy.render.plot import PlotPoint, label_points
 from peasy.views import CacheFigure, Document, Links, Maps, Matrix, Plane, Rows
 
 WORDS = ("I", "love", "AI")
@@ -87,14 +87,14 @@ def test_long_alignments_are_drawn_in_columns():
 
 
 def test_point_labels_do_not_overlap():
-    dots = [PlotPoint(f"w{place}", f"word{place}", 100 + place % 5, 100 + place // 5, 0) for place in range(30)]
+    dots = [PlotPoint(f"word{place}", 100 + place % 5, 100 + place // 5, 0) for place in range(30)]
     assert 0 < len(list(label_points(dots, 0, 600))) < 30
-    spread = [PlotPoint(f"w{place}", f"word{place}", 100, 100 + 40 * place, 0) for place in range(10)]
+    spread = [PlotPoint(f"word{place}", 100, 100 + 40 * place, 0) for place in range(10)]
     assert len(list(label_points(spread, 0, 600))) == 10
 
 
 def test_labels_stay_between_the_edges():
-    dots = [PlotPoint("w", "a long word", 70, 100, 0), PlotPoint("w", "a long word", 500, 300, 0)]
+    dots = [PlotPoint("a long word", 70, 100, 0), PlotPoint("a long word", 500, 300, 0)]
     assert len(list(label_points(dots, 56, 600))) == 2
     assert 'x="508' in "".join(label_points(dots[1:], 56, 600))
     assert 'x="508' not in "".join(label_points(dots[1:], 56, 506))

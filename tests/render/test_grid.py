@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peasy.render.grid import lay_out, shown_indices, table_cells
-from peasy.views import Document, Matrix, Table
+from peasy.render.grid import lay_out, shown_indices, table_text
+from peasy.views import Matrix, Table
 
 
 @settings(deadline=None)  # machines may be slow
@@ -34,9 +34,9 @@ def test_rows_of_a_wrong_length_are_shown_unchanged():
 
 def test_a_table_rounds_column_by_column():
     table = Table(("kind", "loss", "steps"), (("gpt", 1 / 3, 100.0), ("rnn", 0.5, 20.0)))
-    rows, numeric, notice = table_cells(table, Document("t", (table,), 2), 40)
-    assert rows == [["gpt", "0.33", "100"], ["rnn", "0.50", "20"]]
-    assert (numeric, notice) == ([False, True, True], "")
+    text = table_text(table, 2, 40)
+    assert text.rows == [["gpt", "0.33", "100"], ["rnn", "0.50", "20"]]
+    assert (text.header, text.numeric, text.notice) == (["kind", "loss", "steps"], [False, True, True], "")
 
 
 def test_decimals_and_shades_depend_on_shown_cells_only():

@@ -4,26 +4,26 @@ May import: views and the packages below; rich only in terminal. Imported by: co
 In: a Document. Out: text or bytes, or a file in the format of its suffix.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from peasy.atomic import write_atomic
 from peasy.errors import UsageError, did_you_mean
 from peasy.views.document import Document
 
 FORMATS = {
-    "text": "peasy.render.terminal",
-    "html": "peasy.render.html",
-    "svg": "peasy.render.svg",
-    "png": "peasy.render.png",
-    "tex": "peasy.render.latex",
-    "md": "peasy.render.markdown",
-    "csv": "peasy.render.csv",
-    "json": "peasy.render.json",
-    "npz": "peasy.render.npz",
+    "text": "terminal.draw",
+    "html": "html.draw",
+    "svg": "svg.draw",
+    "png": "svg.draw_png",
+    "tex": "latex.draw",
+    "md": "markdown.draw",
+    "csv": "csv.draw",
+    "json": "json.draw",
+    "npz": "npz.draw",
 }
-"""Format -> module whose `draw(document)` renders it; imported on first use."""
+"""Format -> module of this package and its function that renders a document; imported on first use."""
 
 SUFFIXES = tuple(name for name in FORMATS if name != "text")
 """File suffixes; terminal text is only for the screen."""
@@ -43,7 +43,9 @@ def draw(document: Document, format: str = "text") -> str | bytes:
     """
     if format not in FORMATS:
         raise UsageError(f'There is no format "{format}".', hint=f"Known: {', '.join(FORMATS)}.")
-    return import_module(FORMATS[format]).draw(document)
+    module, function = FORMATS[format].split(".")
+    renderer: Callable[[Document], str | bytes] = getattr(import_module(f"peasy.render.{module}"), function)
+    return renderer(document)
 
 
 def format_of(path: str | Path) -> str:
@@ -54,11 +56,10 @@ def format_of(path: str | Path) -> str:
     """
     suffix = Path(path).suffix.lstrip(".").lower()
     if suffix not in SUFFIXES:
-        known = ", ".join(f".{suffix_name}" for suffix_name in SUFFIXES)
-        near = did_you_mean(suffix, SUFFIXES) if suffix else None
+        hint = did_you_mean(suffix, SUFFIXES) if suffix else None
         raise UsageError(
-            f'"{path}" has no known suffix: its name should end in one of {known}.',
-            hint=near or f"For example {Path(path).stem or 'page'}.html.",
+            f'"{path}" has no known suffix: its name should end in one of .{", .".join(SUFFIXES)}.',
+            hint=hint or f"For example {Path(path).stem or 'page'}.html.",
         )
     return suffix
 
@@ -68,31 +69,35 @@ def save(document: Document, path: str | Path) -> Path:
     return write_atomic(path, draw(document, format_of(path)))
 
 
-def mimebundle(result: Any) -> dict[str, str]:
+def mimebundle(result: object) -> dict[str, str]:
     """Return the MIME bundle for notebooks: plain text, HTML without scripts, and SVG if there is a figure."""
     document = document_of(result)
     if document is None:
         return {"text/plain": repr(result)}
-    html = import_module("peasy.render.html")
+    from peasy.render import html, svg
+
     bundle = {"text/plain": str(draw(document)), "text/html": html.fragment(document)}
-    svg = import_module("peasy.render.svg")
     if svg.has_figure(document):
         bundle["image/svg+xml"] = svg.draw(document)
     return bundle
 
 
-def document_of(result: Any) -> Document | None:
+def document_of(result: object) -> Document | None:
     """Return the document of a result, or None if it has none."""
     if isinstance(result, Document):
         return result
-    if callable(getattr(type(result), "document", None)):
-        return result.document()
+    if callable(make_document := getattr(type(result), "document", None)):
+        document: Document = make_document(result)
+        return document
     from peasy.formula import Steps
-
-    if isinstance(result, Steps):
-        return import_module("peasy.views.steps").steps_document(result)
     from peasy.models.describe import Box
 
+    if isinstance(result, Steps):
+        from peasy.views.steps import steps_document
+
+        return steps_document(result)
     if isinstance(result, Box):
-        return import_module("peasy.views.model").model_document(result)
+        from peasy.views.model import model_document
+
+        return model_document(result)
     return None

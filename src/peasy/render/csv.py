@@ -9,24 +9,9 @@ from collections.abc import Iterator
 
 from peasy.render import sanitize
 from peasy.render.figure_tables import tables_of
-from peasy.render.grid import figure_as_table
 from peasy.render.number import is_number
-from peasy.views.document import (
-    Arithmetic,
-    CacheFigure,
-    Cell,
-    Curves,
-    Diagram,
-    Document,
-    DocumentPart,
-    Links,
-    Maps,
-    Matrix,
-    Plane,
-    Table,
-)
-
-CsvRow = list[str]
+from peasy.views import document as doc
+from peasy.views.document import Cell, Document, DocumentPart
 
 
 def draw(document: Document) -> str:
@@ -52,28 +37,27 @@ def escape_formula(text: str) -> str:
     return f"'{text}" if text.lstrip(" ")[:1] in {"=", "+", "-", "@", "⇥", "␍", "|", "%"} and text else text
 
 
-def _part_rows(part: DocumentPart) -> Iterator[CsvRow]:
+def _part_rows(part: DocumentPart) -> Iterator[list[str]]:
     match part:
-        case Matrix():
+        case doc.Matrix():
             yield [escape_formula(part.name)]
             yield ["", *map(escape_formula, part.columns)]
             for index, row in enumerate(part.values):
                 label = part.rows[index] if index < len(part.rows) else str(index + 1)
                 yield [escape_formula(label), *map(_format_cell, row)]
-        case Table():
+        case doc.Table():
             if part.title:
                 yield [escape_formula(part.title)]
             yield [escape_formula(column) for column in part.columns]
             yield from ([_format_cell(cell) for cell in row] for row in part.rows)
-        case Plane() | Curves() | Diagram():
-            yield from _part_rows(figure_as_table(part))
-        case Maps() | Links() | CacheFigure():
+        case doc.Arithmetic(title, lines):
+            yield from ([escape_formula(line)] for line in (title, *lines))
+        case doc.Heading() | doc.Paragraph() | doc.Formula():
+            pass
+        case _:
             for index, table in enumerate(tables_of(part)):
                 yield from [[]] * bool(index)
                 yield from _part_rows(table)
-        case Arithmetic():
-            yield [escape_formula(part.title)]
-            yield from ([escape_formula(line)] for line in part.lines)
 
 
 def _format_cell(cell: Cell) -> str:

@@ -1,37 +1,43 @@
 """Custom elements of interactive figures: tag name and JSON data of each; render/html.py writes the markup.
 
-The modules of `render/web` draw from this data: printable labels, and quantised numbers with their error.
+The modules of `render/web` draw from this data: printable labels, and numbers quantised to 8 or 16 bits between minimum
+and maximum. The page shows the error of that and writes no more decimals than it allows.
 """
 
+import base64
+import math
+import zlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from peasy.render import sanitize
-from peasy.render.quantise import exact_decimals, pack_float32, quantise
 from peasy.views.document import DocumentPart, Links, Maps, Plane, Vectors
 
-ELEMENT_TAGS: dict[type, str] = {Maps: "peasy-maps", Links: "peasy-links", Plane: "peasy-plane"}
+_ELEMENT_TAGS: dict[type, str] = {Maps: "peasy-maps", Links: "peasy-links", Plane: "peasy-plane"}
 
-MAX_MAP_CELLS = 24_000_000
+_MAX_MAP_CELLS = 24_000_000
 """Maximum number of cells of all maps of one element; above it the page has only the table and the static figure."""
 
-
-MAX_VECTOR_NUMBERS = 400_000
+_MAX_VECTOR_NUMBERS = 400_000
 """Maximum size of queries and keys of one element; above it the page shows the command for a cell's arithmetic."""
+
+_MAX_TWO_BYTE_SIZE = 1_000_000
+"""Maximum size of an array with two bytes per number; larger arrays get one byte."""
 
 
 def element_name(part: DocumentPart) -> str | None:
     """Return the tag of the custom element for this part; None if it has only a static figure."""
     if isinstance(part, Plane) and not part.neighbours:
         return None
-    if isinstance(part, Maps) and part.values.size > MAX_MAP_CELLS:
+    if isinstance(part, Maps) and part.values.size > _MAX_MAP_CELLS:
         return None
-    return ELEMENT_TAGS.get(type(part))
+    return _ELEMENT_TAGS.get(type(part))
 
 
-def element_data(part: DocumentPart, decimals: int) -> dict[str, Any]:
+def element_data(part: DocumentPart, decimals: int) -> dict[str, object]:
     """Return the data of the element as plain data."""
     match part:
         case Maps():
@@ -49,9 +55,9 @@ def element_data(part: DocumentPart, decimals: int) -> dict[str, Any]:
     raise AssertionError(f"{type(part).__name__} has no element")
 
 
-def _maps(maps: Maps, decimals: int) -> dict[str, Any]:
-    numbers = quantise(maps.values)
-    data = {
+def _maps(maps: Maps, decimals: int) -> dict[str, object]:
+    numbers, exact = quantise(maps.values), maps.exact_rows
+    return {
         "title": sanitize.one_line(maps.title),
         "description": sanitize.one_line(maps.description),
         "rows": _labels(maps.rows),
@@ -68,23 +74,20 @@ def _maps(maps: Maps, decimals: int) -> dict[str, Any]:
         "reduction": {"mean": "mean", "max": "maximum"}.get(maps.reduction, sanitize.one_line(maps.reduction)),
         "numbers": numbers,
         "decimals": exact_decimals(numbers["error"], decimals),
-        "exact": None,
+        "exact": exact and {"positions": list(exact.positions), "numbers": quantise(exact.values)},
         "vectors": _vectors(maps.vectors),
         "command": sanitize.one_line(maps.command),
     }
-    if maps.exact_rows is not None:
-        data["exact"] = {"positions": list(maps.exact_rows.positions), "numbers": quantise(maps.exact_rows.values)}
-    return data
 
 
-def _vectors(vectors: Vectors | None) -> dict[str, Any] | None:
-    if vectors is None or vectors.query.size + vectors.key.size > MAX_VECTOR_NUMBERS:
+def _vectors(vectors: Vectors | None) -> dict[str, object] | None:
+    if vectors is None or vectors.query.size + vectors.key.size > _MAX_VECTOR_NUMBERS:
         return None
-    query, key = (pack_float32(matrix) for matrix in (vectors.query, vectors.key))
+    query, key = (_pack_float32(matrix) for matrix in (vectors.query, vectors.key))
     return {"query": query, "key": key, "scale": vectors.scale, "softcap": vectors.softcap}
 
 
-def _links(links: Links, decimals: int) -> dict[str, Any]:
+def _links(links: Links, decimals: int) -> dict[str, object]:
     numbers = quantise(links.weights)
     return {
         "title": sanitize.one_line(links.title),
@@ -103,3 +106,67 @@ def _links(links: Links, decimals: int) -> dict[str, Any]:
 
 def _labels(words: Sequence[str]) -> list[str]:
     return [sanitize.token_label(word) for word in words]
+
+
+class QuantisedArray(TypedDict):
+    """Quantised array as JSON data; `error` is the largest difference of a number from its original."""
+
+    shape: list[int]
+    bytes: int
+    low: float
+    high: float
+    error: float
+    data: str
+
+
+def quantise(values: ArrayLike, max_two_byte_size: int = _MAX_TWO_BYTE_SIZE) -> QuantisedArray:
+    """Quantise, deflate and base64-encode an array; the last code is NaN.
+
+    >>> packed = quantise([[0.0, 0.25], [1.0, float("nan")]])
+    >>> packed["shape"], packed["error"] < 1e-5, unpack(packed).round(4).tolist()
+    ([2, 2], True, [[0.0, 0.25], [1.0, nan]])
+    """
+    array = np.asarray(values, dtype=np.float64)  # float32 rounding alone would exceed the stated error
+    finite = np.isfinite(array)
+    low, high = (float(f(array[finite])) if finite.any() else 0.0 for f in (np.min, np.max))
+    dtype = np.dtype("<u2") if array.size <= max_two_byte_size else np.dtype("u1")
+    last = np.iinfo(dtype).max
+    step = (high - low) / (last - 1) if high > low else 1.0
+    with np.errstate(invalid="ignore"):
+        codes = np.where(finite, np.rint((array - low) / step), last).astype(dtype)
+    return {
+        "shape": list(array.shape),
+        "bytes": dtype.itemsize,
+        "low": low,
+        "high": high,
+        "error": step / 2 if high > low else 0.0,
+        "data": _deflate(codes),
+    }
+
+
+def _pack_float32(values: ArrayLike) -> dict[str, object]:
+    """Encode an array as float32, for numbers that are computed with."""
+    array = np.asarray(values, dtype="<f4")
+    return {"shape": list(array.shape), "data": _deflate(array)}
+
+
+def _deflate(array: np.ndarray) -> str:
+    return base64.b64encode(zlib.compress(array.tobytes(), 6)).decode("ascii")
+
+
+def unpack(packed: QuantisedArray) -> np.ndarray:
+    """Decode a quantised array, as the page does."""
+    dtype = np.dtype("<u2" if packed["bytes"] == 2 else "u1")
+    codes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), dtype).reshape(packed["shape"])
+    last = np.iinfo(dtype).max
+    step = (packed["high"] - packed["low"]) / (last - 1)
+    return np.where(codes == last, np.nan, packed["low"] + codes * step)
+
+
+def exact_decimals(error: float, max_decimals: int) -> int:
+    """Return how many decimals are exact with this error, at most `max_decimals`.
+
+    >>> exact_decimals(0.002, 4), exact_decimals(7.6e-6, 4), exact_decimals(0.0, 4)
+    (2, 4, 4)
+    """
+    return max_decimals if error <= 0 else max(0, min(max_decimals, math.floor(-math.log10(2 * error))))

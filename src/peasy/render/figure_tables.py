@@ -1,27 +1,44 @@
-"""Tables of the attention figures (maps, links, cache): the text alternative of every figure."""
+"""Figures as labelled tables: the text alternative of every plot, diagram and attention figure."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from peasy.views.document import CacheFigure, Cell, Links, Maps, Matrix, Table
+from peasy.views.document import CacheFigure, Cell, Curves, Diagram, Links, Maps, Matrix, Plane, Table
 
+Plot = Plane | Curves | Diagram
 Figure = Maps | Links | CacheFigure
 
-MAX_LINKS = 400
+_MAX_LINKS = 400
 """Maximum number of links listed, strongest first."""
 
-REDUCTION_NAMES = {"mean": "the mean", "max": "the largest"}
+_REDUCTION_NAMES = {"mean": "the mean", "max": "the largest"}
 
 
-def tables_of(figure: Figure) -> list[Matrix | Table]:
+def tables_of(figure: Plot | Figure) -> list[Matrix | Table]:
     """Return a figure as labelled tables."""
-    if isinstance(figure, CacheFigure):
-        return [_cache_table(figure)]
-    if isinstance(figure, Links):
-        return [_links_table(figure)]
-    chosen = chosen_matrix(figure)
-    return [chosen, _maps_table(figure)] if figure.count > 1 else [chosen]
+    match figure:
+        case Maps():
+            return [chosen_matrix(figure), *([_maps_table(figure)] if figure.count > 1 else [])]
+        case Links():
+            return [_links_table(figure)]
+        case CacheFigure():
+            return [_cache_table(figure)]
+        case _:
+            return [plot_table(figure)]
+
+
+def plot_table(figure: Plot) -> Table:
+    """Return a plot or diagram as a table of its named points or boxes."""
+    if isinstance(figure, Diagram):
+        boxes = (
+            (f"{'– ' * depth}{node.times}{node.name}", node.description, node.note) for depth, node in figure.walk()
+        )
+        return Table(("part", "what it is", "size"), tuple(boxes), figure.title)
+    columns = ("", figure.x_axis or "x", figure.y_axis or "y")
+    if isinstance(figure, Plane):
+        return Table(columns, figure.points, figure.title)
+    return Table(columns, tuple((name, x, y) for name, line in figure.lines for x, y in line), figure.title)
 
 
 def chosen_matrix(maps: Maps) -> Matrix:
@@ -30,26 +47,23 @@ def chosen_matrix(maps: Maps) -> Matrix:
     values, rows, columns = maps.values[maps.selected], maps.rows, maps.columns
     if maps.exact_rows is not None:
         values = maps.exact_rows.values[maps.selected]
-        rows = tuple(_numbered_label(maps.rows, index) for index in maps.exact_rows.positions)
+        rows = tuple(f"{p} {maps.rows[p]}" if p < len(maps.rows) else str(p) for p in maps.exact_rows.positions)
     elif maps.tile_size > 1:
-        rows, columns = (_tile_labels(maps.tile_size, len(labels)) for labels in (maps.rows, maps.columns))
+        tile = maps.tile_size
+        rows, columns = (
+            tuple(_label(labels, index, tile) for index in range(-(-len(labels) // tile)))
+            for labels in (maps.rows, maps.columns)
+        )
         description = f"{description} {tile_notice(maps)}".strip()
-    return Matrix(
-        name, to_cells(values), rows, columns, maps.row_axis, maps.column_axis, description=description, shaded=True
-    )
+    numbers = np.asarray(values, float).tolist()
+    cells = tuple(tuple(None if number != number else number for number in row) for row in numbers)  # NaN: empty
+    return Matrix(name, cells, rows, columns, maps.row_axis, maps.column_axis, description=description, shaded=True)
 
 
 def tile_notice(maps: Maps) -> str:
     """Return the sentence that explains a cell of a tiled map."""
-    reduction = REDUCTION_NAMES.get(maps.reduction, maps.reduction)
+    reduction = _REDUCTION_NAMES.get(maps.reduction, maps.reduction)
     return f"Each cell is {reduction} of {maps.tile_size} by {maps.tile_size} tokens." if maps.tile_size > 1 else ""
-
-
-def to_cells(values: np.ndarray) -> tuple[tuple[Cell, ...], ...]:
-    """Convert an array to document cells; NaN becomes None."""
-    return tuple(
-        tuple(None if number != number else number for number in row) for row in np.asarray(values, float).tolist()
-    )
 
 
 def cache_rows(cache: CacheFigure) -> Iterator[tuple[str, int, int, int]]:
@@ -71,11 +85,10 @@ def _cache_table(cache: CacheFigure) -> Table:
 
 def _links_table(links: Links) -> Table:
     known = set(links.gold)
-    strongest = links.strongest(MAX_LINKS)
-    columns = (links.left_axis or "from", links.right_axis or "to", "weight", *(("known",) if known else ()))
+    columns = (links.left_axis or "from", links.right_axis or "to", "weight", "known")[: 4 if known else 3]
     rows = tuple(
-        (links.left[a], links.right[b], weight, *((("yes" if (a, b) in known else ""),) if known else ()))
-        for a, b, weight in strongest
+        (links.left[a], links.right[b], weight, "yes" if (a, b) in known else "")[: len(columns)]
+        for a, b, weight in links.strongest(_MAX_LINKS)
     )
     return Table(columns, rows, links.title)
 
@@ -88,27 +101,13 @@ def _maps_table(maps: Maps) -> Table:
         if not np.isfinite(values).any():
             continue
         row, column = np.unravel_index(np.nanargmax(values), values.shape)
-        row_start: tuple[Cell, ...] = (maps.down[down], maps.across[across], float(values[row, column]))
-        rows.append(
-            (
-                *row_start,
-                _row_label(maps.rows, int(row), maps.tile_size),
-                _row_label(maps.columns, int(column), maps.tile_size),
-            )
-        )
+        tokens = (_label(maps.rows, int(row), maps.tile_size), _label(maps.columns, int(column), maps.tile_size))
+        rows.append((maps.down[down], maps.across[across], float(values[row, column]), *tokens))
     columns = (maps.down_axis, maps.across_axis, "largest", f"at {maps.row_axis}", maps.column_axis)
     return Table(columns, tuple(rows), f"{maps.title}: maximum of each map" if maps.title else "Maximum of each map")
 
 
-def _row_label(labels: tuple[str, ...], index: int, tile: int) -> str:
+def _label(labels: tuple[str, ...], index: int, tile: int) -> str:
     if tile > 1:
         return f"{index * tile}–{min((index + 1) * tile, len(labels)) - 1}"
     return labels[index] if index < len(labels) else str(index)
-
-
-def _tile_labels(tile: int, count: int) -> tuple[str, ...]:
-    return tuple(f"{start}–{min(start + tile, count) - 1}" for start in range(0, count, tile))
-
-
-def _numbered_label(labels: tuple[str, ...], position: int) -> str:
-    return f"{position} {labels[position]}" if position < len(labels) else str(position)

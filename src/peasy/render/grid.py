@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from peasy.render import number, sanitize
 from peasy.render.palette import ColourScale, Shade, scale_for
-from peasy.views.document import Cell, Curves, Diagram, Document, Matrix, Plane, Table
+from peasy.views.document import Cell, Matrix, Table
 
-ShownIndices = tuple[int | None, ...]
+_ShownIndices = tuple[int | None, ...]
 """Indices of the rows or columns that are shown; None marks a gap."""
 
 ELLIPSIS = "⋯"
@@ -18,8 +18,8 @@ class Grid:
     """Shown part of a matrix and the formatting of its cells."""
 
     matrix: Matrix
-    rows: ShownIndices
-    columns: ShownIndices
+    rows: _ShownIndices
+    columns: _ShownIndices
     decimals: int
     scale: ColourScale | None
 
@@ -46,9 +46,7 @@ class Grid:
         """Return the cell's shade; None if the matrix is not shaded or the cell has no finite number."""
         if self.scale is None or row is None or column is None:
             return None
-        return self.scale.shade(
-            _cell_at(self.matrix.shades, row, column) if self.matrix.shades else self.cell(row, column)
-        )
+        return self.scale.shade(_cell_at(self.matrix.shades or self.matrix.values, row, column))
 
     def marked(self, row: int | None, column: int | None) -> bool:
         """True if the cell is highlighted."""
@@ -63,20 +61,13 @@ class Grid:
     @property
     def notice(self) -> str:
         """Sentence about omitted rows and columns; empty if there are none."""
-        notices = [
-            f"{_num_omitted(indices, total):,} of {total:,} {what} are left out"
-            for indices, total, what in (
-                (self.rows, _height(self.matrix), "rows"),
-                (self.columns, _width(self.matrix), "columns"),
-            )
-            if None in indices
-        ]
-        return f"{' and '.join(notices)} to keep this readable ({ELLIPSIS})." if notices else ""
+        height, width = _size(self.matrix)
+        return _omission_notice((self.rows, height, "rows"), (self.columns, width, "columns"))
 
 
 def lay_out(matrix: Matrix, decimals: int, max_size: int) -> Grid:
     """Lay out a matrix with at most `max_size` rows and columns; decimals and shades depend on the shown cells only."""
-    rows, columns = shown_indices(_height(matrix), max_size), shown_indices(_width(matrix), max_size)
+    rows, columns = (shown_indices(count, max_size) for count in _size(matrix))
     values = [
         list(_select(matrix.values[row], columns)) for row in rows if row is not None and row < len(matrix.values)
     ]
@@ -85,7 +76,7 @@ def lay_out(matrix: Matrix, decimals: int, max_size: int) -> Grid:
     return Grid(matrix, rows, columns, needed, scale_for(shaded) if matrix.shaded else None)
 
 
-def shown_indices(count: int, max_count: int) -> ShownIndices:
+def shown_indices(count: int, max_count: int) -> _ShownIndices:
     """Return the first and last indices of `count`, at most `max_count` together, with None for the gap.
 
     >>> shown_indices(3, 5), shown_indices(9, 4)
@@ -97,39 +88,29 @@ def shown_indices(count: int, max_count: int) -> ShownIndices:
     return (*range(max_count - last), None, *range(count - last, count))
 
 
-def table_cells(table: Table, document: Document, max_rows: int) -> tuple[list[list[str]], list[bool], str]:
-    """Return a table's formatted rows, which columns are numeric, and the notice about omitted rows."""
+@dataclass(frozen=True)
+class TableText:
+    """Formatted table: header and rows of equal width, which columns are numeric, and the notice about omitted rows."""
+
+    header: list[str]
+    rows: list[list[str]]
+    numeric: list[bool]
+    notice: str
+
+
+def table_text(table: Table, max_decimals: int, max_rows: int) -> TableText:
+    """Format the cells of a table, each column with the decimals that it needs."""
     width = max([len(table.columns), *(len(row) for row in table.rows)], default=0)
     columns = [[row[index] if index < len(row) else None for row in table.rows] for index in range(width)]
-    decimals = [number.decimals_for(column, document.decimals) for column in columns]
+    decimals = [number.decimals_for(column, max_decimals) for column in columns]
     numeric = [any(map(number.is_number, c)) and not any(isinstance(v, str) for v in c) for c in columns]
     indices = shown_indices(len(table.rows), max_rows)
     rows = [
         [ELLIPSIS] * width if index is None else [_format_cell(columns[c][index], decimals[c]) for c in range(width)]
         for index in indices
     ]
-    omitted = _num_omitted(indices, len(table.rows))
-    notice = (
-        f"{omitted:,} of {len(table.rows):,} rows are left out to keep this readable ({ELLIPSIS})." if omitted else ""
-    )
-    return rows, numeric, notice
-
-
-def figure_as_table(figure: Plane | Curves | Diagram) -> Table:
-    """Return a figure as a table of its named points or boxes."""
-    if isinstance(figure, Diagram):
-        return Table(("part", "what it is", "size"), tuple(_box_rows(figure)), figure.title)
-    columns = ("", figure.x_axis or "x", figure.y_axis or "y")
-    if isinstance(figure, Plane):
-        return Table(columns, figure.points, figure.title)
-    points = tuple((name, x, y) for name, line in figure.lines for x, y in line)
-    return Table(columns, points, figure.title)
-
-
-def _box_rows(diagram: Diagram) -> Iterator[tuple[str, str, str]]:
-    for depth, block in diagram.walk():
-        times = f"{block.repeat} × " if block.repeat > 1 else ""
-        yield f"{'– ' * depth}{times}{block.name}", block.description, block.note
+    header = [sanitize.one_line(column) for column in table.columns] + [""] * (width - len(table.columns))
+    return TableText(header, rows, numeric, _omission_notice((indices, len(table.rows), "rows")))
 
 
 def _cell_at(values: Sequence[Sequence[Cell]], row: int, column: int) -> Cell:
@@ -147,17 +128,19 @@ def _label(labels: tuple[str, ...], index: int | None) -> str:
     return sanitize.token_label(labels[index]) if index < len(labels) else str(index + 1)
 
 
-def _select(row: Sequence[Cell], indices: ShownIndices) -> Iterator[Cell]:
+def _select(row: Sequence[Cell], indices: _ShownIndices) -> Iterator[Cell]:
     return (row[index] for index in indices if index is not None and index < len(row))
 
 
-def _height(matrix: Matrix) -> int:
-    return max(len(matrix.rows), len(matrix.values))
+def _size(matrix: Matrix) -> tuple[int, int]:
+    width = max([len(matrix.columns), *(len(row) for row in matrix.values)], default=0)
+    return max(len(matrix.rows), len(matrix.values)), width
 
 
-def _width(matrix: Matrix) -> int:
-    return max([len(matrix.columns), *(len(row) for row in matrix.values)], default=0)
-
-
-def _num_omitted(indices: ShownIndices, total: int) -> int:
-    return total - sum(index is not None for index in indices)
+def _omission_notice(*axes: tuple[_ShownIndices, int, str]) -> str:
+    notices = [
+        f"{total - len(indices) + 1:,} of {total:,} {what} are left out"
+        for indices, total, what in axes
+        if None in indices
+    ]
+    return f"{' and '.join(notices)} to keep this readable ({ELLIPSIS})." if notices else ""

@@ -1,123 +1,111 @@
-"""SVG heat map of a matrix with its numbers, and SVG of a table."""
+"""SVG heat maps: a matrix with its numbers, a grid of maps (layers by heads) with the chosen one large, and tables."""
 
+from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
-from peasy.render import palette, sanitize
-from peasy.render.grid import Grid, lay_out, table_cells
+import numpy as np
+
+from peasy.render import palette, sanitize, tex
+from peasy.render.figure_tables import chosen_matrix, tile_notice
+from peasy.render.grid import Grid, lay_out, table_text
 from peasy.render.number import format_number
+from peasy.render.raster import heat_data_uri, max_pool
 from peasy.render.svg_layout import (
     BOLD_WIDTH_FACTOR,
     SvgFragment,
-    SvgSize,
     formula_at,
-    formula_text,
+    rect_at,
+    stack,
     text_at,
+    text_fragment,
     text_width,
     truncate_to_width,
 )
-from peasy.views.document import Document, Matrix, Table
+from peasy.views.document import Document, Maps, Matrix, Table
 
 MAX_SIZE = 64
 """Maximum number of rows or columns of one heat map."""
 
-MAX_NUMBERED_COLUMNS = 16
+_MAX_NUMBERED_COLUMNS = 16
 """Maximum number of columns with a number in every cell; wider maps have small cells with tooltips."""
 
-CELL_HEIGHT, SMALL_CELL, MAX_CELL_WIDTH, MAX_LABEL_WIDTH = 30, 14, 84, 120
-MAX_TABLE_ROWS, MAX_TABLE_CELL_WIDTH = 40, 440
+_CELL_HEIGHT, _SMALL_CELL, _MAX_CELL_WIDTH, _MAX_LABEL_WIDTH = 30, 14, 84, 120
+_MAX_TABLE_ROWS, _MAX_TABLE_CELL_WIDTH = 40, 440
+_MAX_WIDTH, _GAP, _MIN_MAP_SIDE, _MAX_MAP_SIDE = 900, 6, 26, 120
+_LARGE_MAP_SIDE, _MAX_IMAGE_SIDE, _THUMBNAIL_SIDE = 480, 512, 32
+_LABEL_WIDTH, _MAX_TICKS = 90, 24
 
 
 def matrix_fragment(matrix: Matrix, decimals: int) -> SvgFragment:
     """Draw the matrix with its name, formula, labels and cells."""
-    grid = lay_out(matrix, decimals, MAX_SIZE)
-    return _HeatMap(grid).fragment()
+    return _HeatMap(lay_out(matrix, decimals, MAX_SIZE)).fragment()
 
 
 class _HeatMap:
     def __init__(self, grid: Grid) -> None:
-        self.grid, self.matrix = grid, grid.matrix
-        self.name, self.formula_text = (
-            sanitize.token_label(grid.matrix.name),
-            formula_text(grid.matrix.tex) if grid.matrix.tex else "",
-        )
-        self.name_is_formula = self.formula_text.casefold() == self.name.casefold()
+        self.grid, matrix = grid, grid.matrix
+        self.name, self.formula = sanitize.token_label(matrix.name), tex.to_plain_text(matrix.tex) if matrix.tex else ""
+        self.name_is_formula = self.formula.casefold() == self.name.casefold()
         if self.name_is_formula:  # "x" above "X" would be redundant
-            self.name, self.formula_text = self.formula_text, ""
-        self.size = 13 if len(grid.columns) <= MAX_NUMBERED_COLUMNS else 10
-        self.shows_numbers = len(grid.columns) <= MAX_NUMBERED_COLUMNS
-        self.row_labels = [truncate_to_width(grid.row_label(row), self.size, MAX_LABEL_WIDTH) for row in grid.rows]
-        self.column_labels = [
-            truncate_to_width(grid.column_label(column), self.size, MAX_LABEL_WIDTH) for column in grid.columns
-        ]
-        self.cell_width, self.cell_height = self._cell_size()
-        self.labels_rotated = any(
-            text_width(column_label, self.size) > self.cell_width - 4 for column_label in self.column_labels
+            self.name, self.formula = self.formula, ""
+        self.shows_numbers = len(grid.columns) <= _MAX_NUMBERED_COLUMNS
+        self.size = 13 if self.shows_numbers else 10
+        self.row_labels, self.column_labels = (
+            [truncate_to_width(label, self.size, _MAX_LABEL_WIDTH) for label in labels]
+            for labels in (map(grid.row_label, grid.rows), map(grid.column_label, grid.columns))
         )
-        self.left = max((text_width(row_label, self.size) for row_label in self.row_labels), default=0) + 8
-        self.top = 14 + (18 if self.formula_text else 0) + (19 if grid.corner else 0) + self._column_label_height()
+        self.cell_width, self.cell_height = self._cell_size()
+        label_widths = [text_width(label, self.size) for label in self.column_labels]
+        self.labels_rotated = any(width > self.cell_width - 4 for width in label_widths)
+        self.left = max((text_width(label, self.size) for label in self.row_labels), default=0) + 8
+        self.top = 14.0 + (18 if self.formula else 0) + (19 if grid.corner else 0)
+        self.top += 14 + max(label_widths) * 0.75 if self.labels_rotated else 20
 
     def _cell_size(self) -> tuple[float, float]:
         if not self.shows_numbers:
-            return SMALL_CELL, SMALL_CELL
+            return _SMALL_CELL, _SMALL_CELL
         written = (self.grid.text(row, column) for row in self.grid.rows for column in self.grid.columns)
-        labels = (
-            (min(text_width(label, 13) + 8, MAX_CELL_WIDTH) for label in self.column_labels)
-            if len(self.grid.columns) <= 8
-            else ()
-        )
-        return max([40.0, *labels, *(text_width(text, 13) + 16 for text in written)]), CELL_HEIGHT
-
-    def _column_label_height(self) -> float:
-        if not self.labels_rotated:
-            return 20
-        return 14 + max(text_width(column_label, self.size) for column_label in self.column_labels) * 0.75
+        labels = self.column_labels if len(self.grid.columns) <= 8 else ()
+        label_widths = (min(text_width(label, 13) + 8, _MAX_CELL_WIDTH) for label in labels)
+        return max([40.0, *label_widths, *(text_width(text, 13) + 16 for text in written)]), _CELL_HEIGHT
 
     def fragment(self) -> SvgFragment:
         bottom, notes = self._notes()
         width = max(
             self.left + self.cell_width * len(self.grid.columns) + (30 if self.labels_rotated else 0),
             text_width(self.name, 13) * BOLD_WIDTH_FACTOR,
-            text_width(self.formula_text, 12),
+            text_width(self.formula, 12),
             text_width(self.grid.corner, 11),
         )
-        return SvgFragment(SvgSize(width, bottom), "".join([*self._head(), *self._labels(), *self._cells(), *notes]))
+        return SvgFragment(width, bottom, "".join([*self._head(), *self._labels(), *self._cells(), *notes]))
 
-    def _head(self) -> list[str]:
-        elements, y = (
-            [formula_at(0, 13, self.name, "name") if self.name_is_formula else text_at(0, 13, self.name, "name")],
-            13,
-        )
-        if self.formula_text:
-            y += 18
-            elements.append(formula_at(0, y, self.formula_text))
+    def _head(self) -> Iterator[str]:
+        yield formula_at(0, 13, self.name, "name") if self.name_is_formula else text_at(0, 13, self.name, "name")
+        if self.formula:
+            yield formula_at(0, 31, self.formula)
         if self.grid.corner:
-            elements.append(text_at(0, y + 17, self.grid.corner, "axis"))
-        return elements
+            yield text_at(0, 48 if self.formula else 30, self.grid.corner, "axis")
 
-    def _labels(self) -> list[str]:
-        elements, kind = [], "label" if self.shows_numbers else "tiny"
+    def _labels(self) -> Iterator[str]:
+        kind = "label" if self.shows_numbers else "tiny"
+        anchor, angle = ("start", -48) if self.labels_rotated else ("middle", 0)
         for index, label in enumerate(self.column_labels):
-            x = self.left + self.cell_width * (index + 0.5)
-            if self.labels_rotated:
-                elements.append(text_at(x, self.top - 6, label, kind, rotate=-48))
-            else:
-                elements.append(text_at(x, self.top - 6, label, kind, "middle"))
+            yield text_at(self.left + self.cell_width * (index + 0.5), self.top - 6, label, kind, anchor, angle)
         for index, label in enumerate(self.row_labels):
-            y = self.top + self.cell_height * (index + 0.5) + 4.5
-            elements.append(text_at(self.left - 8, y, label, kind, "end"))
-        return elements
+            yield text_at(self.left - 8, self.top + self.cell_height * (index + 0.5) + 4.5, label, kind, "end")
 
     def _cells(self) -> list[str]:
-        cells = [
-            (y, row, x, column) for y, row in enumerate(self.grid.rows) for x, column in enumerate(self.grid.columns)
-        ]
-        marks = [self._highlight(y, x) for y, row, x, column in cells if self.grid.marked(row, column)]
-        return [self._cell(*cell) for cell in cells] + marks
+        cells, marks = [], []
+        for y, row in enumerate(self.grid.rows):
+            for x, column in enumerate(self.grid.columns):
+                left, top = self.left + self.cell_width * x, self.top + self.cell_height * y
+                cells.append(self._cell(row, column, left, top))
+                if self.grid.marked(row, column):
+                    marks.append(rect_at(left + 1, top + 1, self.cell_width - 2, self.cell_height - 2, "marked", 3))
+        return cells + marks
 
-    def _cell(self, y: int, row: int | None, x: int, column: int | None) -> str:
-        text = self.grid.text(row, column)
-        shade = self.grid.shade(row, column)
-        left, top = self.left + self.cell_width * x, self.top + self.cell_height * y
+    def _cell(self, row: int | None, column: int | None, left: float, top: float) -> str:
+        text, shade = self.grid.text(row, column), self.grid.shade(row, column)
         fill = f'fill="{shade.background}"' if shade else 'class="bare"'
         tip = f"{self.grid.row_label(row)}, {self.grid.column_label(column)}: {text}"
         rect = (
@@ -126,28 +114,17 @@ class _HeatMap:
         )
         if not self.shows_numbers:
             return rect
-        middle = text_at(
+        x, y, kind = (
             left + self.cell_width / 2,
             top + self.cell_height / 2 + 4.5,
-            text,
             "number" if shade else "number bare-ink",
-            "middle",
-            fill=shade.text_colour if shade else "",
         )
-        return rect + middle
-
-    def _highlight(self, y: int, x: int) -> str:
-        left, top = self.left + self.cell_width * x, self.top + self.cell_height * y
-        return (
-            f'<rect x="{left + 1:.1f}" y="{top + 1:.1f}" width="{self.cell_width - 2:.1f}" '
-            f'height="{self.cell_height - 2:.1f}" rx="3" class="marked"/>'
-        )
+        return rect + text_at(x, y, text, kind, "middle", fill=shade.text_colour if shade else "")
 
     def _notes(self) -> tuple[float, list[str]]:
-        bottom = self.top + self.cell_height * len(self.grid.rows)
-        notes = []
+        bottom, notes = self.top + self.cell_height * len(self.grid.rows), []
         if self.grid.scale and not self.shows_numbers:
-            notes.append(colour_bar(self.grid.scale, self.left, bottom + 10, self.grid.decimals))
+            notes.append(_colour_bar(self.grid.scale, self.left, bottom + 10, self.grid.decimals))
             bottom += 40
         if self.grid.notice:
             notes.append(text_at(0, bottom + 16, self.grid.notice, "small"))
@@ -155,7 +132,7 @@ class _HeatMap:
         return bottom, notes
 
 
-def colour_bar(scale: palette.ColourScale, left: float, top: float, decimals: int) -> str:
+def _colour_bar(scale: palette.ColourScale, left: float, top: float, decimals: int) -> str:
     """Draw the colour bar with the ends of the scale."""
     steps = palette.LEVELS + 1
     bars = "".join(
@@ -170,23 +147,128 @@ def colour_bar(scale: palette.ColourScale, left: float, top: float, decimals: in
 
 def table_fragment(table: Table, document: Document) -> SvgFragment:
     """Draw a table as lines of text below its header."""
-    rows, numeric, notice = table_cells(table, document, MAX_TABLE_ROWS)
-    headers = [sanitize.one_line(column) for column in table.columns] + [""] * (len(numeric) - len(table.columns))
-    lines = [[truncate_to_width(cell, 13, MAX_TABLE_CELL_WIDTH) for cell in line] for line in (headers, *rows)]
-    widths = [max(text_width(line[column_index], 13) for line in lines) + 18 for column_index in range(len(numeric))]
+    shown = table_text(table, document.decimals, _MAX_TABLE_ROWS)
+    lines = [
+        [truncate_to_width(cell, 13, _MAX_TABLE_CELL_WIDTH) for cell in line] for line in (shown.header, *shown.rows)
+    ]
+    widths = [max(text_width(line[index], 13) for line in lines) + 18 for index in range(len(shown.numeric))]
     title = sanitize.token_label(table.title)
-    top = 24 if title else 0
-    body = [text_at(0, 13, title, "name")] if title else []
+    top, body = (24, [text_at(0, 13, title, "name")]) if title else (0, [])
     for row_index, line in enumerate(lines):
         left = 0.0
-        for column_index, cell in enumerate(line):
-            x, anchor = (left + widths[column_index] - 18, "end") if numeric[column_index] else (left, "start")
+        for cell, width, numeric in zip(line, widths, shown.numeric, strict=True):
+            x, anchor = (left + width - 18, "end") if numeric else (left, "start")
             body.append(text_at(x, top + 14 + 21 * row_index, cell, "label number" if row_index else "axis", anchor))
-            left += widths[column_index]
+            left += width
     height = top + 21 * len(lines)
-    if notice:
-        body.append(text_at(0, height + 14, notice, "small"))
+    if shown.notice:
+        body.append(text_at(0, height + 14, shown.notice, "small"))
         height += 20
     return SvgFragment(
-        SvgSize(max([sum(widths), text_width(title, 13) * BOLD_WIDTH_FACTOR]), height), "".join(body), ends_line=True
+        max(sum(widths), text_width(title, 13) * BOLD_WIDTH_FACTOR), height, "".join(body), ends_line=True
     )
+
+
+def maps_fragment(maps: Maps, decimals: int) -> SvgFragment:
+    """Draw all maps small if there are several, and the chosen one large below them, with its tokens."""
+    small = maps.tile_size == 1 and max(maps.values.shape[-2:]) <= MAX_SIZE
+    large = matrix_fragment(chosen_matrix(maps), decimals) if small else _image_map(maps, decimals)
+    return _stack_maps([_overview(maps), large] if maps.count > 1 else [large])
+
+
+def _overview(maps: Maps) -> SvgFragment:
+    """Draw every map small, each on its own scale."""
+    columns = min(len(maps.across), max(1, _MAX_WIDTH // (_MIN_MAP_SIDE + _GAP)))
+    side = min(max((_MAX_WIDTH - _LABEL_WIDTH) / columns - _GAP, _MIN_MAP_SIDE), _MAX_MAP_SIDE)
+    left = 8 + max(text_width(_axis_label(maps.down_axis, label), 11) for label in maps.down)
+    title = f"{maps.title}, each map scaled from 0 to its maximum" if maps.title else "Each map on its own scale"
+    body = [text_at(0, 13, truncate_to_width(sanitize.one_line(title), 13, _MAX_WIDTH), "name")]
+    top = 42.0
+    for first in range(0, len(maps.across), columns):
+        positions = {
+            across: left + (across - first) * (side + _GAP) for across in range(first, len(maps.across))[:columns]
+        }
+        body += [
+            text_at(x + side / 2, top - 6, _title(maps, across, side), "small", "middle")
+            for across, x in positions.items()
+        ]
+        for row, row_name in enumerate(maps.down):
+            y = top + row * (side + _GAP)
+            label = truncate_to_width(_axis_label(maps.down_axis, row_name), 11, _LABEL_WIDTH)
+            body.append(text_at(left - 8, y + side / 2 + 4, label, "small", "end"))
+            body += [_thumbnail(maps, row, across, x, y, side) for across, x in positions.items()]
+        top += len(maps.down) * (side + _GAP) + 26
+    width = max(left + columns * (side + _GAP), text_width(sanitize.one_line(title), 13) * BOLD_WIDTH_FACTOR)
+    return SvgFragment(min(width, _MAX_WIDTH + _LABEL_WIDTH), top - 20, "".join(body))
+
+
+def _title(maps: Maps, across: int, side: float) -> str:
+    label = sanitize.token_label(maps.across[across])
+    full = _axis_label(maps.across_axis, label)
+    return full if text_width(full, 11) <= side + _GAP - 4 else truncate_to_width(label, 11, side + _GAP)
+
+
+def _axis_label(axis: str, label: str) -> str:
+    return f"{sanitize.one_line(axis)} {sanitize.token_label(label)}".strip()
+
+
+def _thumbnail(maps: Maps, down: int, across: int, x: float, y: float, side: float) -> str:
+    values, _ = max_pool(np.asarray(maps.values[down, across], dtype=float), _THUMBNAIL_SIDE)
+    edge = "marked" if (down, across) == maps.selected else "edge"
+    return _image(values, _scale_of(values), x, y, side, side) + rect_at(x, y, side, side, edge)
+
+
+def _image_map(maps: Maps, decimals: int) -> SvgFragment:
+    """Draw a map too large for a label on every row as an image, with some of its tokens as ticks."""
+    values, shrink = max_pool(np.asarray(maps.values[maps.selected], dtype=float), _MAX_IMAGE_SIDE)
+    scale, tile = _scale_of(values), maps.tile_size * shrink
+    ratio = values.shape[1] / max(values.shape[0], 1)
+    width, height = max(_LARGE_MAP_SIDE * min(ratio, 1), 60), max(_LARGE_MAP_SIDE / max(ratio, 1), 60)
+    top, left = 36.0 + _LABEL_WIDTH * 0.75, float(_LABEL_WIDTH)
+    body = [
+        text_at(0, 13, sanitize.one_line(maps.name(*maps.selected) or maps.title), "name"),
+        text_at(0, 31, f"{sanitize.one_line(maps.row_axis)} ↓ {sanitize.one_line(maps.column_axis)} →", "axis"),
+        _image(values, scale, left, top, width, height),
+        rect_at(left, top, width, height, "edge"),
+    ]
+    for offset, text in _ticks(maps.rows, tile, values.shape[0], height):
+        body.append(text_at(left - 6, top + offset + 3.5, text, "tiny", "end"))
+    for offset, text in _ticks(maps.columns, tile, values.shape[1], width):
+        body.append(text_at(left + offset, top - 6, text, "tiny", rotate=-48))
+    body.append(_colour_bar(scale, left, top + height + 10, decimals))
+    piece = SvgFragment(left + max(width + 60, 140), top + height + 40, "".join(body))
+    if shrink == 1 and maps.tile_size == 1:
+        return piece
+    note = (
+        f"Each pixel is the maximum of {tile} by {tile} tokens." if shrink > 1 else sanitize.one_line(tile_notice(maps))
+    )
+    return _stack_maps([piece, text_fragment([note])])
+
+
+def _ticks(labels: tuple[str, ...], tile: int, count: int, length: float) -> Iterator[tuple[float, str]]:
+    """Yield the offset and label of some of `count` cells along an axis."""
+    for cell in range(0, count, -(-count // _MAX_TICKS)):
+        position = cell * tile
+        label = f"{position} {sanitize.token_label(labels[position])}" if position < len(labels) else str(position)
+        yield (cell + 0.5) / count * length, truncate_to_width(label, 10, _LABEL_WIDTH - 10)
+
+
+def _image(values: np.ndarray, scale: palette.ColourScale, x: float, y: float, width: float, height: float) -> str:
+    # Upscale here: not every renderer keeps the edges of enlarged pixels sharp.
+    times = max(1, round(2 * width / max(values.shape[1], 1)))
+    return (
+        f'<image x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" preserveAspectRatio="none" '
+        f'href="{heat_data_uri(values, scale, times)}"/>'
+    )
+
+
+def _scale_of(values: np.ndarray) -> palette.ColourScale:
+    finite = values[np.isfinite(values)]
+    return (
+        palette.scale_between(float(finite.min()), float(finite.max())) if finite.size else palette.scale_between(0, 0)
+    )
+
+
+def _stack_maps(fragments: list[SvgFragment]) -> SvgFragment:
+    stacked = stack(fragments, 18)
+    return SvgFragment(stacked.width, stacked.height - 18, stacked.body, ends_line=True)

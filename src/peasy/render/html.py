@@ -7,35 +7,42 @@ button. Untrusted text appears only in text nodes; the arithmetic is stored as e
 import base64
 import hashlib
 import json
+import re
+from collections.abc import Iterable
+from functools import cache
 from html import escape
+from importlib import resources
 
 from peasy.render import number, palette, sanitize, svg_layout, tex
-from peasy.render.bundle import FIGURE_MODULES, PAGE_MODULES, bundle, web_file
 from peasy.render.custom_elements import element_data, element_name
-from peasy.render.figure_tables import Figure, tables_of
-from peasy.render.grid import Grid, figure_as_table, lay_out, table_cells
+from peasy.render.figure_tables import Figure, Plot, plot_table, tables_of
+from peasy.render.grid import Grid, lay_out, table_text
 from peasy.render.svg import draw_inline
-from peasy.views.document import (
-    Arithmetic,
-    CacheFigure,
-    Curves,
-    Diagram,
-    Document,
-    DocumentPart,
-    Formula,
-    Heading,
-    Links,
-    Maps,
-    Matrix,
-    Paragraph,
-    Plane,
-    Table,
-)
+from peasy.views import document as doc
+from peasy.views.document import Document, DocumentPart
 
-MAX_SIZE = 200
+FIGURE_MODULES = (
+    "figure.js",
+    "numbers.js",
+    "colour.js",
+    "links.js",
+    "heatmap.js",
+    "weight.js",
+    "maps.js",
+    "scatter.js",
+)
+"""Modules of the interactive attention figures, each after the ones it imports."""
+
+_PAGE_MODULES = ("theme.js", "arithmetic.js", "page.js")
+"""Modules of every saved page."""
+
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=function|async function|const|class)", re.MULTILINE)
+
+_MAX_SIZE = 200
 """Maximum number of rows or columns of one matrix on a page."""
 
-MAX_FIGURE_TABLE_SIZE = 40
+_MAX_FIGURE_TABLE_SIZE = 40
 """Maximum number of rows or columns in the table of a figure, whose numbers can also be read by hovering."""
 
 MAX_CELLS = 20_000
@@ -44,7 +51,7 @@ MAX_CELLS = 20_000
 MAX_ARITHMETIC_CHARS = 2_000_000
 """Maximum number of characters of stored arithmetic; above it the page says how to get the rest."""
 
-ARITHMETIC_OMITTED = (
+_ARITHMETIC_OMITTED = (
     "The arithmetic of the other cells is left out to keep this page small; use --cell to see it for one cell."
 )
 
@@ -58,7 +65,7 @@ def draw(document: Document) -> str:
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    title = escape(sanitize.one_line(document.title))
+    title = _escape_line(document.title)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -74,13 +81,13 @@ def draw(document: Document) -> str:
 def widget_parts(document: Document) -> tuple[str, str, str]:
     """Return the parts of a widget: page content, style for a shadow root, and arithmetic as JSON."""
     page = _PageRenderer(document, static=False)
-    content = f"<main><h1>{escape(sanitize.one_line(document.title))}</h1>\n{page.body()}</main>"
+    content = f"<main><h1>{_escape_line(document.title)}</h1>\n{page.body()}</main>"
     style = style_sheet().replace(":root[data-theme=light]", ":host([data-theme=light])")
     style = style.replace(":root[data-theme=dark]", ":host([data-theme=dark])").replace(":root", ":host")
-    return content, style + WIDGET_STYLE, _safe_json(page.arithmetic)
+    return content, style + _WIDGET_STYLE, _safe_json(page.arithmetic)
 
 
-WIDGET_STYLE = (
+_WIDGET_STYLE = (
     ":host{display:block;color:var(--ink);background:var(--paper)}main{padding:.5rem 1rem 1rem;max-width:none}"
 )
 
@@ -103,7 +110,7 @@ INLINE_STYLES = {
 def fragment(document: Document) -> str:
     """Render the document without scripts and style sheets, for notebooks, GitHub and nbconvert."""
     body = _PageRenderer(document, standalone=False).body()
-    html = f"<div><h3>{escape(sanitize.one_line(document.title))}</h3>{body}</div>"
+    html = f"<div><h3>{_escape_line(document.title)}</h3>{body}</div>"
     for styled, inline in INLINE_STYLES.items():
         html = html.replace(styled, inline)
     return html
@@ -116,13 +123,27 @@ def style_sheet() -> str:
         for name in ("sequential", "diverging")
         for shade in (palette.Shade(name, level) for level in range(palette.LEVELS + 1))
     )
-    return web_file("page.css") + shades + svg_layout.page_style()
+    return _web_file("page.css") + shades + svg_layout.page_style()
 
 
 def page_script(document: Document) -> str:
     """Return the script of the page: the common modules and those its figures need."""
     live = any(element_name(part) for part in document.parts)
-    return bundle((*(FIGURE_MODULES if live else ()), *PAGE_MODULES))
+    return bundle((*(FIGURE_MODULES if live else ()), *_PAGE_MODULES))
+
+
+def bundle(names: Iterable[str]) -> str:
+    """Return modules of `render/web` as one script without imports, in this order.
+
+    >>> "import" in bundle(("numbers.js",)), "export" in bundle(("numbers.js",))
+    (False, False)
+    """
+    return _EXPORT.sub("", _IMPORT.sub("", "\n".join(map(_web_file, names))))
+
+
+@cache
+def _web_file(name: str) -> str:
+    return (resources.files("peasy.render") / "web" / name).read_text(encoding="utf-8")
 
 
 class _PageRenderer:
@@ -140,39 +161,37 @@ class _PageRenderer:
         if self.document.has_numbers():
             sections.append(f'<p class="note">{number.rounding_notice(self.document.decimals)}</p>\n')
         if self.arithmetic_budget <= 0:
-            sections.append(f'<p class="note">{ARITHMETIC_OMITTED}</p>\n')
+            sections.append(f'<p class="note">{_ARITHMETIC_OMITTED}</p>\n')
         return "".join(sections)
 
     def part(self, part: DocumentPart) -> str:
         match part:
-            case Heading(text, count):
+            case doc.Heading(text):
                 level = "h2" if self.standalone else "h4"
-                counted = "" if count is None else f"{count}. "
-                return f"<{level}>{counted}{escape(sanitize.one_line(text))}</{level}>\n"
-            case Paragraph(text, tone):
-                sign = {"good": "✓ ", "bad": "✗ "}.get(tone, "")
+                return f"<{level}>{part.prefix}{_escape_line(text)}</{level}>\n"
+            case doc.Paragraph(text, tone):
                 kind = tone if tone in {"note", "good", "bad"} else "plain"
-                return f'<p class="{kind}">{sign}{_escape_line(text)}</p>\n'
-            case Formula(source):
+                return f'<p class="{kind}">{part.sign}{_escape_line(text)}</p>\n'
+            case doc.Formula(source):
                 return f'<div class="formula">{self.formula(source)}</div>\n'
-            case Arithmetic(title, lines):
-                listed = "\n".join(escape(sanitize.one_line(line)) for line in lines)
-                return (
-                    f'<figure class="sum"><figcaption>{_escape_line(title)}</figcaption><pre>{listed}</pre></figure>\n'
+            case doc.Arithmetic(title, lines):
+                body = (
+                    f"<figcaption>{_escape_line(title)}</figcaption><pre>{chr(10).join(map(_escape_line, lines))}</pre>"
                 )
-            case Matrix():
+                return f'<figure class="sum">{body}</figure>\n'
+            case doc.Matrix():
                 return self.matrix(part)
-            case Table():
+            case doc.Table():
                 return self.table(part)
-            case Plane() | Curves() | Diagram():
+            case doc.Plane() | doc.Curves() | doc.Diagram():
                 return self.plot(part)
-            case Maps() | Links() | CacheFigure():
+            case doc.Maps() | doc.Links() | doc.CacheFigure():
                 return self.figure(part)
 
     def formula(self, source: str) -> str:
         return tex.mathml(source) if self.standalone else f"<i>{escape(tex.to_plain_text(source))}</i>"
 
-    def matrix(self, matrix: Matrix, max_size: int = MAX_SIZE) -> str:
+    def matrix(self, matrix: doc.Matrix, max_size: int = _MAX_SIZE) -> str:
         self.num_matrices += 1
         grid = lay_out(matrix, self.document.decimals, min(max_size, self.max_size))
         head = f'<b class="name">{escape(sanitize.token_label(matrix.name))}</b>'
@@ -183,14 +202,12 @@ class _PageRenderer:
         return (
             f'<figure class="matrix"><table><caption>{head}</caption>'
             f"<thead>{self._header(grid)}</thead><tbody>{''.join(self._row(grid, row) for row in grid.rows)}</tbody>"
-            f"</table>{self._notice(grid.notice)}</figure>\n"
+            f"</table>{_notice(grid.notice)}</figure>\n"
         )
 
     def _header(self, grid: Grid) -> str:
-        labels = "".join(
-            f'<th scope="col"><bdi>{escape(grid.column_label(column))}</bdi></th>' for column in grid.columns
-        )
-        return f'<tr><td class="corner">{escape(grid.corner)}</td>{labels}</tr>'
+        labels = (f'<th scope="col"><bdi>{escape(label)}</bdi></th>' for label in map(grid.column_label, grid.columns))
+        return f'<tr><td class="corner">{escape(grid.corner)}</td>{"".join(labels)}</tr>'
 
     def _row(self, grid: Grid, row: int | None) -> str:
         label = f'<th scope="row"><bdi>{escape(grid.row_label(row))}</bdi></th>'
@@ -206,13 +223,11 @@ class _PageRenderer:
         return f"<td{style}{self._store_arithmetic(grid, row, column)}>{text}</td>"
 
     def _cell_style(self, shade: palette.Shade | None, cell: object) -> str:
-        if shade is not None:
-            if self.standalone:
-                return f' class="{_shade_class(shade)}"'
-            return (
-                f' style="background:{shade.background};color:{shade.text_colour};text-align:right;padding:.2em .6em"'
-            )
-        return "" if number.is_number(cell) or not self.standalone else ' class="word"'
+        if shade is None:
+            return "" if number.is_number(cell) or not self.standalone else ' class="word"'
+        if self.standalone:
+            return f' class="{_shade_class(shade)}"'
+        return f' style="background:{shade.background};color:{shade.text_colour};text-align:right;padding:.2em .6em"'
 
     def _store_arithmetic(self, grid: Grid, row: int, column: int) -> str:
         """Store the arithmetic of a cell for the popover, up to MAX_ARITHMETIC_CHARS characters."""
@@ -226,43 +241,39 @@ class _PageRenderer:
         self.arithmetic[cell_id] = lines
         return f' data-cell="{cell_id}"'
 
-    def _notice(self, notice: str) -> str:
-        return f'<figcaption class="note">{escape(notice)}</figcaption>' if notice else ""
-
-    def table(self, table: Table) -> str:
-        rows, numeric, notice = table_cells(table, self.document, MAX_SIZE)
-        names = [sanitize.one_line(column) for column in table.columns] + [""] * (len(numeric) - len(table.columns))
-        header = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in names)
-        body = "".join(f"<tr>{''.join(map(_table_cell, row, numeric))}</tr>" for row in rows)
+    def table(self, table: doc.Table) -> str:
+        shown = table_text(table, self.document.decimals, _MAX_SIZE)
+        header = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in shown.header)
+        body = "".join(f"<tr>{''.join(map(_table_cell, row, shown.numeric))}</tr>" for row in shown.rows)
         caption = f"<caption><b>{escape(sanitize.token_label(table.title))}</b></caption>" if table.title else ""
         return (
             f'<figure class="table"><table>{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
-            f"{self._notice(notice)}</figure>\n"
+            f"{_notice(shown.notice)}</figure>\n"
         )
 
-    def plot(self, part: Plane | Curves | Diagram) -> str:
-        svg = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.standalone)
-        table = self.table(figure_as_table(part))
-        details = f"<details><summary>The numbers as a table</summary>{table}</details>"
-        return f'<figure class="picture">{self._with_custom_element(part, svg)}{details}</figure>\n'
+    def plot(self, part: Plot) -> str:
+        details = f"<details><summary>The numbers as a table</summary>{self.table(plot_table(part))}</details>"
+        return f'<figure class="picture">{self._with_custom_element(part, self._svg(part))}{details}</figure>\n'
 
     def figure(self, part: Figure) -> str:
         """Render an attention figure: static first, interactive if scripts run, with its numbers as tables below."""
         tables = "".join(
-            self.matrix(table, MAX_FIGURE_TABLE_SIZE) if isinstance(table, Matrix) else self.table(table)
+            self.matrix(table, _MAX_FIGURE_TABLE_SIZE) if isinstance(table, doc.Matrix) else self.table(table)
             for table in tables_of(part)
         )
         details = f'<details slot="table"><summary>The numbers as a table</summary>{tables}</details>'
         return f'<div class="figure">{self._with_custom_element(part, self._static_figure(part), details)}</div>\n'
+
+    def _svg(self, part: Plot | Figure) -> str:
+        return draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.standalone)
 
     def _static_figure(self, part: Figure) -> str:
         """Return the static figure, inside noscript if an interactive element replaces it."""
         live = self.standalone and element_name(part) is not None
         if live and not self.static:
             return ""
-        svg = draw_inline(Document(part.title, (part,), self.document.decimals), styled=not self.standalone)
         caption = "" if not part.description else f'<p class="note">{_escape_line(part.description)}</p>'
-        figure = f"<figure>{svg}{caption}</figure>"
+        figure = f"<figure>{self._svg(part)}{caption}</figure>"
         return f"<noscript>{figure}</noscript>" if live else figure
 
     def _with_custom_element(self, part: DocumentPart, static: str, details: str = "") -> str:
@@ -278,13 +289,17 @@ def _table_cell(text: str, numeric: bool) -> str:
     return f"<td>{escape(text)}</td>" if numeric else f'<td class="word"><bdi>{escape(text)}</bdi></td>'
 
 
+def _notice(notice: str) -> str:
+    return f'<figcaption class="note">{escape(notice)}</figcaption>' if notice else ""
+
+
 def _escape_line(text: str) -> str:
     return escape(sanitize.one_line(text))
 
 
 def _max_matrix_size(document: Document) -> int:
     """Return how many rows and columns each matrix may show, so that the page stays small."""
-    most = MAX_SIZE
+    most = _MAX_SIZE
     while most > 20 and sum(min(r, most) * min(c, most) for r, c in (m.shape for m in document.matrices())) > MAX_CELLS:
         most = most * 9 // 10
     return most

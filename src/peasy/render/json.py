@@ -3,10 +3,11 @@
 import json
 import math
 from dataclasses import fields, is_dataclass
-from typing import Any
 
 from peasy.render import sanitize
 from peasy.views.document import Document
+
+JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
 
 KINDS = {"CacheFigure": "cache"}
 """Class name -> `kind` of a part, where it is not the class name in lower case."""
@@ -17,12 +18,12 @@ def draw(document: Document) -> str:
     return dump(to_plain(document))
 
 
-def dump(data: Any) -> str:
+def dump(data: object) -> str:
     """Return plain data as strictly valid JSON with a final newline."""
     return json.dumps(to_plain(data), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
-def to_plain(data: Any) -> Any:
+def to_plain(data: object) -> JsonValue:
     """Convert to plain data: dataclasses as dicts without functions, encodable text, NaN and infinity as strings.
 
     >>> to_plain({"scores": (1.0, float("-inf"))})
@@ -44,7 +45,7 @@ def to_plain(data: Any) -> Any:
         return [to_plain(item) for item in sorted(data)]
     if isinstance(data, list | tuple):
         return [to_plain(item) for item in data]
-    return data
+    return data  # type: ignore[return-value]  # an integer, a bool or None; json refuses anything else
 
 
 def _is_encodable(text: str) -> bool:

@@ -9,25 +9,11 @@ from collections.abc import Iterator
 
 from peasy.render import number, sanitize, tex
 from peasy.render.figure_tables import tables_of
-from peasy.render.grid import Grid, figure_as_table, lay_out, table_cells
-from peasy.views.document import (
-    Arithmetic,
-    CacheFigure,
-    Curves,
-    Diagram,
-    Document,
-    DocumentPart,
-    Formula,
-    Heading,
-    Links,
-    Maps,
-    Matrix,
-    Paragraph,
-    Plane,
-    Table,
-)
+from peasy.render.grid import Grid, lay_out, table_text
+from peasy.views import document as doc
+from peasy.views.document import Document, DocumentPart
 
-MAX_SIZE = 40
+_MAX_SIZE = 40
 """Maximum number of rows or columns of one table."""
 
 _ESCAPES = {
@@ -48,7 +34,7 @@ _UNICODE_COMMANDS = {
     "‖": r"\ensuremath{\Vert}", "½": r"\ensuremath{\frac12}",
 }  # fmt: skip
 
-KEEP_WITH_NEXT = r"\par\nopagebreak"
+_KEEP_WITH_NEXT = r"\par\nopagebreak"
 """Keeps a caption on the page of its table."""
 
 _PREAMBLE = r"""\documentclass[a4paper,11pt]{article}
@@ -74,11 +60,9 @@ _PREAMBLE = r"""\documentclass[a4paper,11pt]{article}
 def draw(document: Document) -> str:
     """Render the document as a LaTeX file."""
     body = "\n\n".join(block for part in document.parts for block in _blocks(part, document))
-    title = escape(sanitize.one_line(document.title))
-    closing = ""
-    if document.has_numbers():
-        closing = f"\n\n{{\\small {escape(number.rounding_notice(document.decimals))}}}"
-    content = f"\\section*{{{title}}}\n\n{body}{closing}\n"
+    notice = _small(escape(number.rounding_notice(document.decimals)))
+    closing = f"\n\n{notice}" if document.has_numbers() else ""
+    content = f"\\section*{{{_escape_line(document.title)}}}\n\n{body}{closing}\n"
     return f"{_PREAMBLE}{_declarations(content)}\\begin{{document}}\n{content}\\end{{document}}\n"
 
 
@@ -89,6 +73,10 @@ def escape(text: str) -> str:
     '\\textbackslash{}end\\{document\\} 100\\%'
     """
     return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def _escape_line(text: str) -> str:
+    return escape(sanitize.one_line(text))
 
 
 def _declarations(content: str) -> str:
@@ -128,26 +116,21 @@ def _accented(character: str) -> str | None:
 
 def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:
     match part:
-        case Heading(text, count):
-            counted = "" if count is None else f"{count}. "
-            yield f"\\subsection*{{{counted}{escape(sanitize.one_line(text))}}}"
-        case Paragraph(text, tone):
-            sign = {"good": "✓ ", "bad": "✗ "}.get(tone, "")
-            paragraph = sign + escape(sanitize.one_line(text))
+        case doc.Heading(text):
+            yield f"\\subsection*{{{part.prefix}{_escape_line(text)}}}"
+        case doc.Paragraph(text, tone):
+            paragraph = part.sign + _escape_line(text)
             yield f"{{\\small\\itshape {paragraph}\\par}}" if tone == "note" else paragraph
-        case Formula(source):
+        case doc.Formula(source):
             yield f"\\[ {_validated_tex(source)} \\]"
-        case Arithmetic(title, lines):
-            listed = r" \\ ".join(rf"\mbox{{}}{escape(sanitize.one_line(line))}" for line in lines)
-            heading = escape(sanitize.one_line(title))
-            yield f"\\textbf{{{heading}}}\n\n\\begin{{quote}}\\raggedright {listed}\\end{{quote}}"
-        case Matrix():
-            yield from _matrix(lay_out(part, document.decimals, MAX_SIZE))
-        case Table():
+        case doc.Arithmetic(title, lines):
+            listed = r" \\ ".join(rf"\mbox{{}}{_escape_line(line)}" for line in lines)
+            yield f"{_bold(sanitize.one_line(title))}\n\n\\begin{{quote}}\\raggedright {listed}\\end{{quote}}"
+        case doc.Matrix():
+            yield from _matrix(lay_out(part, document.decimals, _MAX_SIZE))
+        case doc.Table():
             yield _table(part, document)
-        case Plane() | Curves() | Diagram():
-            yield _table(figure_as_table(part), document)
-        case Maps() | Links() | CacheFigure():
+        case _:
             for table in tables_of(part):
                 yield from _blocks(table, document)
 
@@ -160,13 +143,10 @@ def _validated_tex(source: str) -> str:
 
 def _matrix(grid: Grid) -> Iterator[str]:
     matrix = grid.matrix
-    yield (
-        f"\\textbf{{{escape(sanitize.token_label(matrix.name))}}}"
-        + (f"\\quad $\\displaystyle {_validated_tex(matrix.tex)}$" if matrix.tex else "")
-        + KEEP_WITH_NEXT
-    )
+    formula = f"\\quad $\\displaystyle {_validated_tex(matrix.tex)}$" if matrix.tex else ""
+    yield _bold(sanitize.token_label(matrix.name)) + formula + _KEEP_WITH_NEXT
     if matrix.description:
-        yield escape(sanitize.one_line(matrix.description)) + KEEP_WITH_NEXT
+        yield _escape_line(matrix.description) + _KEEP_WITH_NEXT
     header = [_small(escape(grid.corner)), *(_bold(grid.column_label(column)) for column in grid.columns)]
     rows = [[_bold(grid.row_label(row)), *(_cell(grid, row, column) for column in grid.columns)] for row in grid.rows]
     yield _tabular("l|" + "r" * len(grid.columns), header, rows)
@@ -175,11 +155,10 @@ def _matrix(grid: Grid) -> Iterator[str]:
 
 
 def _cell(grid: Grid, row: int | None, column: int | None) -> str:
-    text = grid.text(row, column)
     if row is None or column is None:
         return r"$\cdots$"
-    cell = grid.cell(row, column)
-    written = escape(text) if isinstance(cell, str) else _number(text)
+    text = grid.text(row, column)
+    written = escape(text) if isinstance(grid.cell(row, column), str) else _number(text)
     if grid.marked(row, column):
         written = rf"\underline{{\textbf{{{written}}}}}"
     shade = grid.shade(row, column)
@@ -206,14 +185,14 @@ def _small(text: str) -> str:
     return rf"{{\small {text}}}" if text else ""
 
 
-def _table(table: Table, document: Document) -> str:
-    rows, numeric, notice = table_cells(table, document, 10 * MAX_SIZE)
-    header = [_bold(sanitize.one_line(column)) for column in table.columns] + [""] * (len(numeric) - len(table.columns))
-    body = [[_number(cell) if numeric[c] else escape(cell) for c, cell in enumerate(row)] for row in rows]
-    title = f"\\textbf{{{escape(sanitize.token_label(table.title))}}}\n\n" if table.title else ""
-    pages = [body[start : start + MAX_SIZE] for start in range(0, len(body), MAX_SIZE)] or [[]]
-    tabulars = "\n\n".join(_tabular("".join("r" if n else "l" for n in numeric), header, page) for page in pages)
-    return title + tabulars + (f"\n\n{_small(escape(notice))}" if notice else "")
+def _table(table: doc.Table, document: Document) -> str:
+    shown = table_text(table, document.decimals, 10 * _MAX_SIZE)
+    header = [_bold(name) if index < len(table.columns) else "" for index, name in enumerate(shown.header)]
+    body = [[_number(cell) if shown.numeric[c] else escape(cell) for c, cell in enumerate(row)] for row in shown.rows]
+    title = f"{_bold(sanitize.token_label(table.title))}\n\n" if table.title else ""
+    pages = [body[start : start + _MAX_SIZE] for start in range(0, len(body), _MAX_SIZE)] or [[]]
+    tabulars = "\n\n".join(_tabular("".join("r" if n else "l" for n in shown.numeric), header, page) for page in pages)
+    return title + tabulars + (f"\n\n{_small(escape(shown.notice))}" if shown.notice else "")
 
 
 def _tabular(columns: str, header: list[str], rows: list[list[str]]) -> str:

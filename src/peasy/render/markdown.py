@@ -5,28 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from peasy.render import number, sanitize
 from peasy.render.figure_tables import tables_of
-from peasy.render.grid import Grid, figure_as_table, lay_out, table_cells
-from peasy.views.document import (
-    Arithmetic,
-    CacheFigure,
-    Curves,
-    Diagram,
-    Document,
-    DocumentPart,
-    Formula,
-    Heading,
-    Links,
-    Maps,
-    Matrix,
-    Paragraph,
-    Plane,
-    Table,
-)
+from peasy.render.grid import Grid, TableText, lay_out, table_text
+from peasy.views import document as doc
+from peasy.views.document import Document, DocumentPart
 
-MAX_SIZE = 200
+_MAX_SIZE = 200
 """Maximum number of rows or columns of one table."""
 
-_TONES = {"note": "> ", "good": "✓ ", "bad": "✗ "}
 _SPECIAL = re.compile(r"[\\`*{}\[\]<>#|&$~^!]|(?<![^\W_])_|_(?![^\W_])")
 _LIST_START = re.compile(r"^(\d+)(?=[.)](?:\s|$))|^(?=[-+=])")
 
@@ -57,23 +42,20 @@ def _escape_line(text: str) -> str:
 
 def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:
     match part:
-        case Heading(text, count):
-            yield f"## {f'{count}. ' if count is not None else ''}{_escape_line(text)}"
-        case Paragraph(text, tone):
-            yield _TONES.get(tone, "") + _escape_line(text)
-        case Formula(tex):
+        case doc.Heading(text):
+            yield f"## {part.prefix}{_escape_line(text)}"
+        case doc.Paragraph(text, tone):
+            yield ("> " if tone == "note" else part.sign) + _escape_line(text)
+        case doc.Formula(tex):
             yield f"$$\n{tex}\n$$"
-        case Arithmetic(title, lines):
+        case doc.Arithmetic(title, lines):
             yield f"*{_escape_line(title)}*" if title else ""
             yield "\n".join(f"    {sanitize.one_line(line)}" for line in lines)
-        case Matrix():
-            yield from _matrix(lay_out(part, document.decimals, MAX_SIZE))
-        case Table():
-            rows, numeric, notice = table_cells(part, document, MAX_SIZE)
-            yield from _titled_table(part.title, part.columns, rows, numeric, notice)
-        case Plane() | Curves() | Diagram():
-            yield from _blocks(figure_as_table(part), document)
-        case Maps() | Links() | CacheFigure():
+        case doc.Matrix():
+            yield from _matrix(lay_out(part, document.decimals, _MAX_SIZE))
+        case doc.Table():
+            yield from _titled_table(part.title, table_text(part, document.decimals, _MAX_SIZE))
+        case _:
             for table in tables_of(part):
                 yield from _blocks(table, document)
 
@@ -85,36 +67,31 @@ def _matrix(grid: Grid) -> Iterator[str]:
         yield f"$$\n{matrix.tex}\n$$"
     if matrix.description:
         yield _escape_line(matrix.description)
-    header = [grid.corner, *(grid.column_label(column) for column in grid.columns)]
-    rows = [[grid.row_label(row), *(_cell(grid, row, column) for column in grid.columns)] for row in grid.rows]
-    yield _table(
-        map(escape, header), ([escape(row[0]), *row[1:]] for row in rows), [False] + [True] * len(grid.columns)
-    )
+    header = map(escape, [grid.corner, *map(grid.column_label, grid.columns)])
+    rows = ([escape(grid.row_label(row)), *(_cell(grid, row, column) for column in grid.columns)] for row in grid.rows)
+    yield _table(header, rows, [False] + [True] * len(grid.columns))
     if grid.notice:
         yield f"> {grid.notice}"
 
 
 def _cell(grid: Grid, row: int | None, column: int | None) -> str:
-    text = escape(grid.text(row, column)) if row is None or column is None else _format_cell(grid, row, column)
+    text = grid.text(row, column)
+    # Numbers are not escaped: the escape for the start of a line would precede a minus sign.
+    if row is None or column is None or isinstance(grid.cell(row, column), str):
+        text = escape(text)
     return f"**{text}**" if text and grid.marked(row, column) else text
 
 
-def _format_cell(grid: Grid, row: int, column: int) -> str:
-    # Numbers are not escaped: the escape for the start of a line would precede a minus sign.
-    text = grid.text(row, column)
-    return escape(text) if isinstance(grid.cell(row, column), str) else text
-
-
-def _titled_table(
-    title: str, columns: Sequence[str], rows: list[list[str]], numeric: Sequence[bool], notice: str
-) -> Iterator[str]:
+def _titled_table(title: str, table: TableText) -> Iterator[str]:
     if title:
         yield f"**{escape(sanitize.token_label(title))}**"
-    header = [escape(sanitize.one_line(column)) for column in columns] + [""] * (len(numeric) - len(columns))
-    body = ([cell if numeric[c] else escape(cell) for c, cell in enumerate(row)] for row in rows)
-    yield _table(header, body, numeric)
-    if notice:
-        yield f"> {notice}"
+    body = (
+        [cell if numeric else escape(cell) for cell, numeric in zip(row, table.numeric, strict=True)]
+        for row in table.rows
+    )
+    yield _table(map(escape, table.header), body, table.numeric)
+    if table.notice:
+        yield f"> {table.notice}"
 
 
 def _table(header: Iterable[str], rows: Iterable[Sequence[str]], right_aligned: Sequence[bool]) -> str:

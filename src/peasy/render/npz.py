@@ -2,13 +2,14 @@
 
 import io
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
 from peasy.render import sanitize
 from peasy.views.document import CacheFigure, Cell, Curves, Document, DocumentPart, Links, Maps, Matrix, Plane
 
-RESERVED_NAMES = {"file", "allow_pickle"}
+_RESERVED_NAMES = {"file", "allow_pickle"}
 """Parameter names of `numpy.savez_compressed`, not usable as array names."""
 
 
@@ -16,8 +17,7 @@ def draw(document: Document) -> bytes:
     """Render the archive: arrays `NAME` with their labels `NAME.rows`, `NAME.columns` ..."""
     arrays: dict[str, np.ndarray] = {}
     for part in document.parts:
-        part_arrays = _arrays(part)
-        if part_arrays:
+        if part_arrays := _arrays(part):
             name = _unique_name(_array_name(part), arrays)
             arrays |= {f"{name}.{key}" if key else name: array for key, array in part_arrays.items()}
     out = io.BytesIO()
@@ -28,28 +28,20 @@ def draw(document: Document) -> bytes:
 def _arrays(part: DocumentPart) -> dict[str, np.ndarray]:
     match part:
         case Matrix():
-            return {
-                "": _cell_array(part.values),
-                "rows": _string_array(part.rows),
-                "columns": _string_array(part.columns),
-            }
+            return {"": _cell_array(part.values), **_string_arrays(rows=part.rows, columns=part.columns)}
         case Maps():
-            names = {key: _string_array(getattr(part, key)) for key in ("down", "across", "rows", "columns")}
-            exact = (
-                {"exact": part.exact_rows.values, "positions": np.array(part.exact_rows.positions)}
-                if part.exact_rows
-                else {}
-            )
-            return {"": part.values, **names, "tile": np.array(part.tile_size), **exact}
+            labels = _string_arrays(down=part.down, across=part.across, rows=part.rows, columns=part.columns)
+            arrays = {"": part.values, **labels, "tile": np.array(part.tile_size)}
+            if part.exact_rows:
+                arrays |= {"exact": part.exact_rows.values, "positions": np.array(part.exact_rows.positions)}
+            return arrays
         case Links():
-            return {"": np.asarray(part.weights), "left": _string_array(part.left), "right": _string_array(part.right)}
+            return {"": np.asarray(part.weights), **_string_arrays(left=part.left, right=part.right)}
         case CacheFigure():
-            return {"": np.array(part.steps), "tokens": _string_array(part.tokens)}
+            return {"": np.array(part.steps), **_string_arrays(tokens=part.tokens)}
         case Plane():
-            return {
-                "": np.array([point[1:] for point in part.points]),
-                "names": _string_array(p[0] for p in part.points),
-            }
+            names = [name for name, _, _ in part.points]
+            return {"": np.array([point[1:] for point in part.points]), **_string_arrays(names=names)}
         case Curves():
             return {sanitize.token_label(name): np.array(points) for name, points in part.lines}
     return {}
@@ -62,15 +54,15 @@ def _cell_array(values: tuple[tuple[Cell, ...], ...]) -> np.ndarray:
     return np.array([[np.nan if cell is None else cell for cell in row] for row in values], dtype=float)
 
 
-def _string_array(words: object) -> np.ndarray:
+def _string_arrays(**labels: Sequence[str]) -> dict[str, np.ndarray]:
     # Lone surrogates cannot be encoded; printable text stays unchanged.
-    return np.array([word if word.isprintable() else sanitize.escape_control(word) for word in words], dtype=str)  # type: ignore[attr-defined]
+    return {key: np.array(list(map(sanitize.escape_control, words)), dtype=str) for key, words in labels.items()}
 
 
 def _array_name(part: DocumentPart) -> str:
-    title = getattr(part, "name", "") if isinstance(part, Matrix) else getattr(part, "title", "")
+    title = part.name if isinstance(part, Matrix) else getattr(part, "title", "")
     name = re.sub(r"\W+", "_", str(title)).strip("_") or type(part).__name__.lower()
-    return f"{name}_" if name in RESERVED_NAMES else name
+    return f"{name}_" if name in _RESERVED_NAMES else name
 
 
 def _unique_name(name: str, taken: dict[str, np.ndarray]) -> str:

@@ -6,6 +6,7 @@ with fewer, the same for all its cells, so that whole numbers look whole.
 
 import math
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from peasy.views.document import Cell
 
@@ -38,7 +39,7 @@ def decimals_for(values: Iterable[Cell], max_decimals: int) -> int:
     >>> decimals_for([1.0, 2.5], 4), decimals_for([1 / 3], 4), decimals_for([2.0, "x", None], 4)
     (1, 4, 0)
     """
-    numbers = [float(value) for value in values if is_number(value) and math.isfinite(value)]  # type: ignore[arg-type]
+    numbers = [float(value) for value in values if is_number(value) and math.isfinite(value)]
     for decimals in range(max_decimals):
         if all(abs(round(number, decimals) - number) <= _TOLERANCE * max(1.0, abs(number)) for number in numbers):
             return decimals
@@ -52,7 +53,7 @@ def format_cell(cell: Cell, decimals: int) -> str:
     return format_number(float(cell), decimals) if is_number(cell) else str(cell)
 
 
-def is_number(cell: object) -> bool:
+def is_number(cell: object) -> TypeGuard[float]:
     """True if a cell is a number (bool excluded)."""
     return isinstance(cell, int | float) and not isinstance(cell, bool)
 

@@ -33,8 +33,9 @@ class Shade:
 
     @property
     def text_colour(self) -> str:
-        """Text colour: black or white, whichever has more contrast."""
-        return text_colour_on(self.background)
+        """Text colour: black or white, whichever has more contrast (WCAG)."""
+        light = _luminance(self.background)
+        return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#ffffff"
 
     @property
     def bar(self) -> str:
@@ -52,17 +53,21 @@ class ColourScale:
 
     def shade(self, cell: Cell) -> Shade | None:
         """Return the shade of a cell; None if it is not a finite number."""
-        if not is_number(cell) or not math.isfinite(cell):  # type: ignore[arg-type]
+        if not is_number(cell) or not math.isfinite(cell):
             return None
         span = self.high - self.low
-        share = 0.5 if span <= 0 else (float(cell) - self.low) / span  # type: ignore[arg-type]
+        share = 0.5 if span <= 0 else (float(cell) - self.low) / span
         return Shade(self.palette, round(min(max(share, 0.0), 1.0) * LEVELS))
 
 
 def scale_for(values: Sequence[Sequence[Cell]]) -> ColourScale:
-    """Return the colour scale of these numbers: from 0 up, or symmetric around 0 if some are negative."""
-    numbers = [float(v) for row in values for v in row if is_number(v) and math.isfinite(v)]  # type: ignore[arg-type]
-    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+    """Return the colour scale of the finite numbers among these cells."""
+    numbers = [float(v) for row in values for v in row if is_number(v) and math.isfinite(v)]
+    return scale_between(min(numbers, default=0.0), max(numbers, default=0.0))
+
+
+def scale_between(low: float, high: float) -> ColourScale:
+    """Return the colour scale of numbers in this range: from 0 up, or symmetric around 0 if some are negative."""
     if low < 0:
         limit = max(-low, high)
         return ColourScale(-limit, limit, "diverging")
@@ -75,12 +80,6 @@ def colour(palette: str, fraction: float) -> str:
     position = fraction * (len(stops) - 1)
     left = min(int(position), len(stops) - 2)
     return _interpolate(stops[left], stops[left + 1], position - left)
-
-
-def text_colour_on(background: str) -> str:
-    """Return black or white, by WCAG contrast."""
-    light = _luminance(background)
-    return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#ffffff"
 
 
 def _luminance(background: str) -> float:

@@ -1,24 +1,42 @@
-"""SVG plots on two axes: points, arrows and curves."""
+"""SVG plots on two axes: points with a colour and shape per group, arrows and curves."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from xml.sax.saxutils import escape
 
 from peasy.render import palette, sanitize
-from peasy.render.dots import PlotPoint, group_legend, label_points
 from peasy.render.number import format_number
-from peasy.render.svg_layout import SvgFragment, SvgSize, text_at, text_width, truncate_to_width
+from peasy.render.svg_layout import SvgFragment, text_at, text_width, truncate_to_width
 from peasy.views.document import Curves, Plane
 
-DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 5", "4 2")
+_SHAPES = (
+    "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0", "M-4.5-4.5h9v9h-9z", "M0-6l6 10.5h-12z", "M0-6.5l6.5 6.5l-6.5 6.5l-6.5-6.5z",
+    "M-2-6h4v4h4v4h-4v4h-4v-4h-4v-4h4z", "M0 6l6-10.5h-12z",
+)  # fmt: skip
+"""Circle, square, triangle, diamond, cross, inverted triangle: groups differ in shape as well as colour."""
+
+_DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 5", "4 2")
 """Dash patterns: curves differ in more than colour."""
 
-MAX_POINTS = 1000
+_MAX_POINTS = 1000
 """Maximum number of points of a curve; longer ones are thinned out."""
+
+_MAX_LABELS = 300
 
 
 @dataclass(frozen=True)
-class Axes:
+class PlotPoint:
+    """Point of a scatter plot in SVG coordinates; `group` selects its colour and shape."""
+
+    label: str
+    x: float
+    y: float
+    group: int
+
+
+@dataclass(frozen=True)
+class _Axes:
     """Axes: map data to SVG coordinates."""
 
     x_low: float
@@ -42,11 +60,11 @@ class Axes:
         """Draw title, grid, ticks and axis names."""
         elements = [text_at(0, 13, truncate_to_width(sanitize.one_line(title), 13, self.width + self.left), "name")]
         bottom, right = self.top + self.height, self.left + self.width
-        for tick in tick_values(self.x_low, self.x_high):
+        for tick in _tick_values(self.x_low, self.x_high):
             x = self.x(tick)
             elements.append(f'<path d="M{x:.1f} {self.top:.1f}V{bottom:.1f}" class="rule"/>')
             elements.append(text_at(x, bottom + 16, format_tick(tick), "small number", "middle"))
-        for tick in tick_values(self.y_low, self.y_high):
+        for tick in _tick_values(self.y_low, self.y_high):
             y = self.y(tick)
             elements.append(f'<path d="M{self.left:.1f} {y:.1f}H{right:.1f}" class="rule"/>')
             elements.append(text_at(self.left - 7, y + 4, format_tick(tick), "small number", "end"))
@@ -76,24 +94,48 @@ def plane_fragment(plane: Plane) -> SvgFragment:
     return _scatter(plane, axes, elements)
 
 
-def _scatter(plane: Plane, axes: Axes, elements: list[str]) -> SvgFragment:
+def _scatter(plane: Plane, axes: _Axes, elements: list[str]) -> SvgFragment:
     groups = list(dict.fromkeys(plane.groups))
     dots = [
-        PlotPoint(
-            name,
-            sanitize.token_label(name),
-            axes.x(x),
-            axes.y(y),
-            groups.index(plane.groups[index]) if groups else index,
-        )
-        for index, (name, x, y) in enumerate(plane.points)
+        PlotPoint(sanitize.token_label(name), axes.x(x), axes.y(y), groups.index(plane.groups[i]) if groups else i)
+        for i, (name, x, y) in enumerate(plane.points)
         if math.isfinite(x) and math.isfinite(y)
     ]
-    elements += [element for dot in dots for element in dot.draw()]
+    for dot in dots:
+        shape = _shape(dot.group, dot.x, dot.y, ' class="point"')
+        elements.append(f"{shape}><title>{escape(dot.label)}</title></path>")
     edge = axes.left + axes.width
+    left = edge + 24
     elements += label_points(dots, axes.left, edge + (12 if groups else 120))  # between the tick labels and the legend
-    elements += group_legend(groups, edge + 24, axes.top + 8)
+    for index, group in enumerate(groups):
+        y = axes.top + 8 + 20 * index
+        elements.append(f"{_shape(index, left, y)}/>")
+        elements.append(text_at(left + 12, y + 4.5, truncate_to_width(sanitize.token_label(group), 12, 110), "label"))
     return _finish_plot(axes, elements, len(plane.points) - len(dots), 160 if groups else 120)
+
+
+def _shape(group: int, x: float, y: float, kind: str = "") -> str:
+    """Return the opening of the path element of a group's shape."""
+    moved = f'transform="translate({x:.1f} {y:.1f})"'
+    return f'<path d="{_SHAPES[group % 6]}" {moved}{kind} fill="{palette.OKABE_ITO[group % 6]}"'
+
+
+def label_points(points: Sequence[PlotPoint], left: float, right: float) -> Iterator[str]:
+    """Yield a label beside each point, on a side that is free between `left` and `right`; none if no side is."""
+    occupied = [(dot.x - 6, dot.y - 6, dot.x + 6, dot.y + 6) for dot in points]
+    for dot in points[:_MAX_LABELS]:
+        text = truncate_to_width(dot.label, 12, 110)
+        width = text_width(text, 12)
+        for x, y in ((8, 4), (-8 - width, 4), (-width / 2, -10), (-width / 2, 18)):
+            box = (dot.x + x, dot.y + y - 10, dot.x + x + width, dot.y + y + 3)
+            if left < box[0] and box[2] < right and not any(_overlap(box, other) for other in occupied):
+                occupied.append(box)
+                yield text_at(dot.x + x, dot.y + y, text, "label")
+                break
+
+
+def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def curves_fragment(curves: Curves) -> SvgFragment:
@@ -106,7 +148,7 @@ def curves_fragment(curves: Curves) -> SvgFragment:
     finite = sum(math.isfinite(x) and math.isfinite(y) for _, points in curves.lines for x, y in points)
     x_span = _axis_range([x for _, points in lines for x, _ in points], False)
     y_span = _axis_range([y for _, points in lines for _, y in points], False)
-    axes = Axes(*x_span, *y_span, width=460, height=240)
+    axes = _Axes(*x_span, *y_span, width=460, height=240)
     elements = axes.draw(curves.title, curves.x_axis, curves.y_axis)
     ends = _spread_labels([(axes.y(points[-1][1]) if points else axes.top) for _, points in lines])
     for index, ((name, points), end) in enumerate(zip(lines, ends, strict=True)):
@@ -115,10 +157,10 @@ def curves_fragment(curves: Curves) -> SvgFragment:
     return _finish_plot(axes, elements, total - finite, label_width)
 
 
-def tick_values(low: float, high: float, num_ticks: int = 5) -> Iterator[float]:
+def _tick_values(low: float, high: float, num_ticks: int = 5) -> Iterator[float]:
     """Yield round tick values between two ends.
 
-    >>> list(tick_values(0, 4.2))
+    >>> list(_tick_values(0, 4.2))
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
     rough = (high - low) / num_ticks
@@ -149,30 +191,27 @@ def _axis_range(values: list[float], from_zero: bool) -> tuple[float, float]:
     return low - (margin if low < 0 or not from_zero else 0), high + margin
 
 
-def _equal_axes(x: tuple[float, float], y: tuple[float, float], side: float) -> Axes:
+def _equal_axes(x: tuple[float, float], y: tuple[float, float], side: float) -> _Axes:
     """Return axes of equal scale, so that angles are true."""
     x_extent, y_extent = x[1] - x[0], y[1] - y[0]
     if max(x_extent, y_extent) > 20 * min(x_extent, y_extent):  # too elongated: scale each axis separately
-        return Axes(*x, *y, width=320, height=280)
+        return _Axes(*x, *y, width=320, height=280)
     unit = side / max(x_extent, y_extent)
-    return Axes(*x, *y, width=max(x_extent * unit, 120), height=max(y_extent * unit, 120))
+    return _Axes(*x, *y, width=max(x_extent * unit, 120), height=max(y_extent * unit, 120))
 
 
-def _arrow(axes: Axes, index: int, name: str, x: float, y: float) -> Iterator[str]:
+def _arrow(axes: _Axes, index: int, name: str, x: float, y: float) -> Iterator[str]:
     colour = palette.OKABE_ITO[index % 6]
     at_x, at_y, from_x, from_y = axes.x(x), axes.y(y), axes.x(0), axes.y(0)
     yield f'<path d="M{from_x:.1f} {from_y:.1f}L{at_x:.1f} {at_y:.1f}" class="line" stroke="{colour}"/>'
-    yield _arrow_head(from_x, from_y, at_x, at_y, colour)
+    angle = math.degrees(math.atan2(at_y - from_y, at_x - from_x))
+    turned = f"translate({at_x:.1f} {at_y:.1f}) rotate({angle:.1f})"
+    yield f'<path d="M0 0l-11 -5v10z" fill="{colour}" transform="{turned}"/>'
     yield text_at(at_x + 8, at_y - 7, truncate_to_width(name, 13, 110), "label")
 
 
-def _arrow_head(from_x: float, from_y: float, x: float, y: float, colour: str) -> str:
-    angle = math.degrees(math.atan2(y - from_y, x - from_x))
-    return f'<path d="M0 0l-11 -5v10z" fill="{colour}" transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})"/>'
-
-
-def _curve(axes: Axes, index: int, name: str, points: list[tuple[float, float]], end: float) -> Iterator[str]:
-    colour, dash = palette.OKABE_ITO[index % 6], DASHES[index % len(DASHES)]
+def _curve(axes: _Axes, index: int, name: str, points: list[tuple[float, float]], end: float) -> Iterator[str]:
+    colour, dash = palette.OKABE_ITO[index % 6], _DASHES[index % 6]
     if not points:
         return
     path = "L".join(f"{axes.x(x):.1f} {axes.y(y):.1f}" for x, y in points)
@@ -182,25 +221,23 @@ def _curve(axes: Axes, index: int, name: str, points: list[tuple[float, float]],
     yield text_at(axes.x(points[-1][0]) + 8, end + 4, name, "label")
 
 
-def _spread_labels(positions: Iterable[float], min_gap: float = 16) -> list[float]:
+def _spread_labels(positions: list[float], min_gap: float = 16) -> list[float]:
     """Return label positions, moved apart where they would overlap."""
-    original = list(positions)
-    spread, last = list(original), -math.inf
-    for index in sorted(range(len(original)), key=original.__getitem__):
-        last = spread[index] = max(original[index], last + min_gap)
+    spread, last = list(positions), -math.inf
+    for index in sorted(range(len(positions)), key=positions.__getitem__):
+        last = spread[index] = max(positions[index], last + min_gap)
     return spread
 
 
 def _thin_out(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    every = math.ceil(len(points) / MAX_POINTS)
+    every = math.ceil(len(points) / _MAX_POINTS)
     return points if every <= 1 else [*points[:-1:every], points[-1]]
 
 
-def _finish_plot(axes: Axes, elements: list[str], num_missing: int, right_margin: float) -> SvgFragment:
+def _finish_plot(axes: _Axes, elements: list[str], num_missing: int, right_margin: float) -> SvgFragment:
     height = axes.top + axes.height + 44
     if num_missing:
-        elements.append(
-            text_at(0, height + 10, f"{num_missing} points without finite coordinates are not drawn.", "small")
-        )
+        notice = f"{num_missing} points without finite coordinates are not drawn."
+        elements.append(text_at(0, height + 10, notice, "small"))
         height += 20
-    return SvgFragment(SvgSize(axes.left + axes.width + right_margin, height), "".join(elements))
+    return SvgFragment(axes.left + axes.width + right_margin, height, "".join(elements))

@@ -2,41 +2,33 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from peasy.render import tex
-
-SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', Arial, sans-serif"
+_SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', Arial, sans-serif"
 
 BOLD_WIDTH_FACTOR = 1.15
 """Width of bold text relative to normal text."""
 
 _SUBSCRIPT = re.compile(r"(?<=\w)_(\w+)")
 
-LIGHT = {
+_LIGHT = {
     "paper": "#ffffff", "panel": "#f6f7f9", "edge": "#d5d9e0", "ink": "#1b2230", "soft": "#566072", "bare": "#ffffff",
     "mark": "#d55e00", "link": "#0b5cad", "reused": "#c9ced6", "computed": "#0072b2", "dot": "#ffffff",
 }  # fmt: skip
-DARK = {
+_DARK = {
     "paper": "#11151c", "panel": "#1a202a", "edge": "#374151", "ink": "#e8ecf2", "soft": "#a4afc0", "bare": "#222a36",
     "mark": "#ff9d4d", "link": "#7cb8ff", "reused": "#454f5e", "computed": "#56b4e9", "dot": "#000000",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class SvgSize:
-    """Width and height in pixels."""
+class SvgFragment:
+    """SVG fragment with its top left corner at (0, 0), sizes in pixels; `ends_line` starts a new line after it."""
 
     width: float
     height: float
-
-
-@dataclass(frozen=True)
-class SvgFragment:
-    """SVG fragment with its top left corner at (0, 0); `ends_line` starts a new line after it."""
-
-    size: SvgSize
     body: str
     ends_line: bool = False
 
@@ -89,18 +81,10 @@ def formula_at(x: float, y: float, text: str, kind: str = "formula") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{body}</text>'
 
 
-def frame(left: float, top: float, size: SvgSize) -> str:
-    """Return the background rectangle of a panel."""
-    return (
-        f'<rect x="{left:.1f}" y="{top:.1f}" width="{size.width:.1f}" height="{size.height:.1f}" rx="10" '
-        'class="panel"/>'
-    )
-
-
-def arrow(left: float, y: float, length: float) -> str:
-    """Return a small arrow to the right."""
-    tip = left + length
-    return f'<path d="M{left:.1f} {y:.1f}H{tip:.1f}m-6 -5l6 5l-6 5" class="arrow"/>'
+def rect_at(x: float, y: float, width: float, height: float, kind: str, radius: int | None = None) -> str:
+    """Return a rectangle; `kind` is a class of the style sheet."""
+    rounded = "" if radius is None else f' rx="{radius}"'
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"{rounded} class="{kind}"/>'
 
 
 def text_fragment(lines: list[str], max_width: float = 900) -> SvgFragment:
@@ -108,7 +92,16 @@ def text_fragment(lines: list[str], max_width: float = 900) -> SvgFragment:
     wrapped = [piece for line in lines for piece in _wrap(line, max_width)]
     width = max((text_width(line, 13) for line in wrapped), default=0)
     body = "".join(text_at(0, 14 + 19 * index, line, "label") for index, line in enumerate(wrapped))
-    return SvgFragment(SvgSize(width, 19 * len(wrapped)), body)
+    return SvgFragment(width, 19 * len(wrapped), body)
+
+
+def stack(fragments: Sequence[SvgFragment], gap: float) -> SvgFragment:
+    """Return fragments below each other; the height includes the gap after the last one."""
+    body, top = "", 0.0
+    for piece in fragments:
+        body += piece.at(0, top)
+        top += piece.height + gap
+    return SvgFragment(max((piece.width for piece in fragments), default=0), top, body, ends_line=True)
 
 
 def _wrap(line: str, max_width: float) -> list[str]:
@@ -122,42 +115,29 @@ def _wrap(line: str, max_width: float) -> list[str]:
     return [truncate_to_width(text, 13, max_width) for text in lines]
 
 
-def formula_text(source: str) -> str:
-    """Return a TeX formula as plain text."""
-    return tex.to_plain_text(source)
-
-
-def standalone_svg(size: SvgSize, title: str, description: str, body: str, dark: bool) -> str:
+def standalone_svg(drawing: SvgFragment, title: str, description: str, dark: bool) -> str:
     """Return a standalone SVG document."""
-    dark_style = f"@media (prefers-color-scheme:dark){{{_theme(DARK)}}}" if dark else ""
-    paper = f'<rect width="{size.width:.0f}" height="{size.height:.0f}" rx="12" class="paper"/>'
-    return _svg_element(
-        size, title, description, f"<style>{_BASE_STYLE}{_theme(LIGHT)}{dark_style}</style>{paper}{body}"
-    )
+    dark_style = f"@media (prefers-color-scheme:dark){{{_theme(_DARK)}}}" if dark else ""
+    paper = f'<rect width="{drawing.width:.0f}" height="{drawing.height:.0f}" rx="12" class="paper"/>'
+    return _svg_element(drawing, title, description, f"<style>{_BASE_STYLE}{_theme(_LIGHT)}{dark_style}</style>{paper}")
 
 
-def inline_svg(fragments: list[SvgFragment], title: str, description: str, styled: bool) -> str:
-    """Return fragments below each other as inline SVG; `styled` if the page has no style sheet for them."""
-    body, top = "", 0.0
-    for piece in fragments:
-        body += piece.at(0, top)
-        top += piece.size.height + 16
-    style = f"<style>{_BASE_STYLE}{_theme(LIGHT)}</style>" if styled else ""
-    width = max((piece.size.width for piece in fragments), default=0)
-    return _svg_element(SvgSize(width, top), title, description, style + body)
+def inline_svg(drawing: SvgFragment, title: str, description: str, styled: bool) -> str:
+    """Return inline SVG; `styled` if the page has no style sheet for it."""
+    return _svg_element(drawing, title, description, f"<style>{_BASE_STYLE}{_theme(_LIGHT)}</style>" if styled else "")
 
 
 def page_style() -> str:
     """Return the style sheet for inline SVG on a page that defines the colour variables."""
-    return _BASE_STYLE + _theme({name: f"var(--{name})" for name in LIGHT})
+    return _BASE_STYLE + _theme({name: f"var(--{name})" for name in _LIGHT})
 
 
-def _svg_element(size: SvgSize, title: str, description: str, body: str) -> str:
-    width, height = f"{size.width:.0f}", f"{size.height:.0f}"
+def _svg_element(drawing: SvgFragment, title: str, description: str, head: str) -> str:
+    width, height = f"{drawing.width:.0f}", f"{drawing.height:.0f}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="peasy" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img"><title>{escape(title)}</title><desc>{escape(description)}</desc>'
-        f"{body}</svg>\n"
+        f"{head}{drawing.body}</svg>\n"
     )
 
 
@@ -171,7 +151,7 @@ def _scope_css(rules: str) -> str:
 
 
 _BASE_STYLE = _scope_css(
-    f"text{{font-family:{SANS};font-size:13px;unicode-bidi:isolate;white-space:pre}}"
+    f"text{{font-family:{_SANS};font-size:13px;unicode-bidi:isolate;white-space:pre}}"
     ".title{font-size:20px;font-weight:700}.heading{font-size:15px;font-weight:600}"
     ".name{font-weight:700}.formula{font-style:italic;font-size:12px}.axis{font-size:11px}"
     ".number{font-variant-numeric:tabular-nums}.small{font-size:11px}.tiny{font-size:10px}.index{font-size:9px}"

@@ -22,6 +22,11 @@ class Heading:
     text: str
     number: int | None = None
 
+    @property
+    def prefix(self) -> str:
+        """The number as written before the text: "1. ", or nothing."""
+        return "" if self.number is None else f"{self.number}. "
+
 
 @dataclass(frozen=True)
 class Paragraph:
@@ -29,6 +34,11 @@ class Paragraph:
 
     text: str
     tone: str = "plain"
+
+    @property
+    def sign(self) -> str:
+        """Mark before the text of a good or bad verdict, so that colour is not the only sign."""
+        return {"good": "✓ ", "bad": "✗ "}.get(self.tone, "")
 
 
 @dataclass(frozen=True)
@@ -122,6 +132,11 @@ class Node:
     note: str = ""
     nodes: tuple["Node", ...] = ()
     repeat: int = 1
+
+    @property
+    def times(self) -> str:
+        """The number of repetitions as written before the name: "12 × ", or nothing."""
+        return f"{self.repeat} × " if self.repeat > 1 else ""
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, "Node"]]:
         """Yield this node and all nodes inside it, each with its depth."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from peasy.render.quantise import exact_decimals, quantise, unpack
+from peasy.render.custom_elements import exact_decimals, quantise, unpack
 
 
 @pytest.mark.parametrize("fine", [0, 10**6])

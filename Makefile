@@ -41,7 +41,7 @@ faults: $(VENV)/.dev ## Fault injection: kills, full disks, thousands of mutatio
 	$(BIN)/python -m pytest -m faults
 
 bench: $(VENV)/.dev ## Benchmarks against other libraries
-	@for name in $(filter-out __init__ measure,$(basename $(notdir $(wildcard bench/*.py)))); do \
+	@for name in $(filter-out __init__ llama measure,$(basename $(notdir $(wildcard bench/*.py)))); do \
 		echo "== $$name"; $(BIN)/python -m bench.$$name || exit 1; done
 
 browser: $(VENV)/.dev

@@ -10,18 +10,21 @@ are the extra `bench`; a missing one is reported and skipped.
 A missed bound is exit code 1.
 """
 
-import asyncio
+import atexit
 import os
 import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from bench import llama
 from bench.measure import Peer, Timing, alternate, machine
 
 PROMPT_TOKENS, NEW_TOKENS, VOCAB_SIZE = 32, int(os.environ.get("BENCH_NEW", 128)), 50257
@@ -160,30 +163,19 @@ def ctranslate2_int8() -> Any:
     return _ctranslate2("int8")
 
 
+_open_servers = ExitStack()
+"""llama.cpp's servers, until this process ends."""
+atexit.register(_open_servers.close)
+
+
 @cache
-def llama_server(kind: str) -> Any:
-    import xllamacpp
-
-    settings = xllamacpp.CommonParams()
-    settings.model.path = str(work_dir() / f"gguf-{kind}" / "model.gguf")
-    settings.n_parallel, settings.n_ctx = batch_size(), 256 * batch_size()
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = THREADS
-    settings.cache_prompt = settings.warmup = False
-    settings.verbosity = -1
-    return xllamacpp.Server(settings)
+def _llama_port(kind: str) -> int:
+    file = work_dir() / f"gguf-{kind}" / "model.gguf"
+    return _open_servers.enter_context(llama.serve(file, batch_size(), THREADS))
 
 
-def _llama(kind: str) -> list[str]:
-    options = {"n_predict": NEW_TOKENS, "temperature": 0, "ignore_eos": True, "cache_prompt": False}
-
-    async def complete_all() -> list[Any]:
-        call = llama_server(kind).handle_completions
-        return await asyncio.gather(*(asyncio.to_thread(call, options | {"prompt": prompt}) for prompt in prompts()))
-
-    responses = asyncio.run(complete_all())
-    counts = [response["usage"]["completion_tokens"] for response in responses]
-    assert counts == [NEW_TOKENS] * batch_size(), counts
-    return [response["choices"][0]["text"] for response in responses]
+def _llama(kind: str) -> None:
+    llama.complete_all(_llama_port(kind), prompts(), NEW_TOKENS)
 
 
 def llama_f32() -> Any:
@@ -321,13 +313,17 @@ def violates(timings: dict[str, Timing], fast: str, slow: str, minimum: float) -
 
 
 def _installed() -> list[str]:
-    from importlib.util import find_spec
+    builds = {"transformers": _package("transformers"), "ctranslate2": _package("ctranslate2")}
+    builds["llama.cpp"] = llama.build_name() if llama.is_installed() else None
+    for name, build in builds.items():
+        print(build or f"not measured: {name} is not installed (pip install 'peasy[bench]')")
+    names = ["ctranslate2_float32", "ctranslate2_int8"] if builds["ctranslate2"] else []
+    return names + (["llama_f32", "llama_q8"] if builds["llama.cpp"] else [])
 
-    peers = {"ctranslate2": ["ctranslate2_float32", "ctranslate2_int8"], "xllamacpp": ["llama_f32", "llama_q8"]}
-    for package in peers:
-        if find_spec(package) is None:
-            print(f"not measured: {package} is not installed (pip install 'peasy[bench]')")
-    return [name for package, names in peers.items() if find_spec(package) is not None for name in names]
+
+def _package(name: str) -> str | None:
+    """Name the build of a peer: the wheel of a package."""
+    return None if find_spec(name) is None else f"{name}: wheel {version(name)}"
 
 
 @torch.inference_mode()

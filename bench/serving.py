@@ -8,23 +8,19 @@ peasy is compared with the text that the same model generates offline. A missed 
 """
 
 import asyncio
-import contextlib
 import json
 import os
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from bench import llama
 from bench.measure import machine
 
 PROMPT_TOKENS, NEW_TOKENS, CLIENTS = 32, 64, 16
@@ -94,52 +90,15 @@ def complete_all(port: int, batch: list[list[int]]) -> tuple[float, list[Streame
 # Servers.
 
 
-def free_port() -> int:
-    with contextlib.closing(socket.socket()) as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
-
-
-@contextlib.contextmanager
-def server(command: list[str], port: int) -> Iterator[int]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        for _ in range(600):
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as response:
-                if response.status == 200:
-                    break
-            assert process.poll() is None, "the server ended"
-            time.sleep(0.1)
-        yield port
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
 def peasy_server(folder: Path, kind: str) -> Any:
-    port = free_port()
+    port = llama.free_port()
     arguments = ["serve", str(folder / "shape"), "--port", str(port), "--weights", kind, "--quiet"]
-    return server([sys.executable, "-m", "peasy", *arguments], port)
+    return llama.running_server([sys.executable, "-m", "peasy", *arguments], port)
 
 
 def llama_server(folder: Path, kind: str) -> Any:
-    port = free_port()
-    file = str(folder / f"gguf-{KINDS[kind]}" / "model.gguf")
-    return server([sys.executable, "-m", "bench.serving", "--llama", file, str(port)], port)
-
-
-def run_llama(file: str, port: int) -> None:
-    import xllamacpp
-
-    settings = xllamacpp.CommonParams()
-    settings.model.path, settings.port = file, port
-    settings.n_parallel, settings.n_ctx = CLIENTS, 256 * CLIENTS
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = int(os.environ.get("OMP_NUM_THREADS", 2))
-    settings.cache_prompt, settings.verbosity = False, -1
-    settings.sampling.ignore_eos = True
-    running = xllamacpp.Server(settings)  # serves until it is deleted
-    assert running is not None
-    time.sleep(10_000)
+    threads = int(os.environ.get("OMP_NUM_THREADS", 2))
+    return llama.serve(folder / f"gguf-{KINDS[kind]}" / "model.gguf", CLIENTS, threads)
 
 
 def make_files(folder: Path) -> None:
@@ -235,11 +194,9 @@ def report(kind: str, results: dict[str, Throughput], equal: int, count: int) ->
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["--llama"]:
-        run_llama(arguments[1], int(arguments[2]))
     rounds = next((int(word) for word in arguments if word.isdecimal()), 3)
     kinds = [word for word in arguments if word in KINDS] or list(KINDS)
-    print(machine())
+    print(machine(), llama.build_name(), sep="\n")
     with tempfile.TemporaryDirectory() as folder:
         make_files(Path(folder))
         passed = [measure(kind, Path(folder), rounds) for kind in kinds]

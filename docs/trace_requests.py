@@ -1,0 +1,170 @@
+"""Traces four requests and prints the files, functions and changes of package that each passes.
+
+    python docs/trace_requests.py [generate | completions | look | train] [--calls]
+
+A function counts once, when it is first called; a change of package is counted where the next such function is in
+another package than the one before. Private functions count as part of their callers (their number is printed beside).
+Functions called while a module is imported, lambdas, comprehensions and special methods do not count.
+`docs/generate.py` writes the result into docs/architecture.md.
+"""
+
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import peasy
+
+SOURCE = Path(peasy.__file__).resolve().parent
+REQUESTS = {
+    "generate": 'peasy generate stories "The pizza" --max-tokens 4',
+    "completions": 'POST /v1/completions {"model": "stories", "prompt": "The pizza", "max_tokens": 4}',
+    "look": 'peasy look stories "The pizza came out of the oven" --query oven',
+    "train": "one step of peasy train gpt --data stories",
+}
+
+
+@dataclass
+class Trace:
+    """Functions of peasy in the order of their first call."""
+
+    calls: dict[tuple[str, str], None] = field(default_factory=dict)
+    on: bool = False
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        """Record a call: the profile function of Python."""
+        code = frame.f_code
+        if (
+            not self.on
+            or event != "call"
+            or code.co_name.startswith("<")
+            or not code.co_filename.startswith(str(SOURCE))
+        ):
+            return
+        if not _is_importing(frame):
+            self.calls.setdefault((str(Path(code.co_filename).relative_to(SOURCE)), code.co_qualname))
+
+    @property
+    def functions(self) -> list[tuple[str, str]]:
+        """File and name of each public function."""
+        return [(file, name) for file, name in self.calls if not name.split(".")[-1].startswith("_")]
+
+    @property
+    def files(self) -> list[str]:
+        """Files in the order in which they are reached."""
+        return list(dict.fromkeys(file for file, _ in self.functions))
+
+    @property
+    def packages(self) -> list[str]:
+        """Packages in order, one entry for each change."""
+        path: list[str] = []
+        for file, _ in self.functions:
+            package = file.split("/")[0].removesuffix(".py")
+            if not path or path[-1] != package:
+                path.append(package)
+        return path
+
+    def summary(self) -> str:
+        """Return the three counts."""
+        private = sum(not name.split(".")[-1].startswith("__") for _, name in self.calls) - len(self.functions)
+        functions = f"{len(self.functions)} functions (and {private} private ones)"
+        return f"{len(self.files)} files, {functions}, {len(self.packages) - 1} changes of package"
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return True for a call made while a module of peasy is imported, such as a decorator."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(str(SOURCE)):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextlib.contextmanager
+def tracing(trace: Trace) -> Iterator[None]:
+    """Record all calls in this thread and in the threads that it starts."""
+    threading.setprofile(trace)
+    sys.setprofile(trace)
+    trace.on = True
+    try:
+        yield
+    finally:
+        trace.on = False
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+
+
+def trace_cli(*words: str) -> Trace:
+    """Trace one command line."""
+    from peasy.cli import app
+
+    trace = Trace()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), tracing(trace):
+        status = app.run(list(words))
+    assert status == 0, f"peasy {' '.join(words)} ended with {status}"
+    return trace
+
+
+def trace_completions() -> Trace:
+    """Trace the second request to a server, with the model loaded."""
+    from fastapi.testclient import TestClient
+
+    from peasy.server.app import build_app
+    from peasy.server.model_registry import ModelRegistry
+
+    trace, body = Trace(), {"model": "stories", "prompt": "The pizza", "max_tokens": 4, "temperature": 0}
+    threading.setprofile(trace)  # the engine's thread starts with the first request
+    registry = ModelRegistry(["stories"])
+    with TestClient(build_app(registry, pages=False), base_url="http://localhost") as client:
+        client.post("/v1/completions", json=body).raise_for_status()
+        with tracing(trace):
+            client.post("/v1/completions", json=body).raise_for_status()
+    registry.close()
+    return trace
+
+
+def trace_train() -> Trace:
+    """Trace one step of a training run, without validation, samples or saving."""
+    from peasy.commands.train import train_events
+    from peasy.training.event import TrainStep
+
+    trace = Trace()
+    with tempfile.TemporaryDirectory() as folder, tracing(trace):
+        trace.on = False
+        for event in train_events("gpt", "stories", preset="tiny", run=Path(folder) / "run", steps=40):
+            if trace.on and isinstance(event, TrainStep):
+                trace.on = False  # closing the run is not part of the step
+                break
+            trace.calls.clear()
+            trace.on = isinstance(event, TrainStep)
+    return trace
+
+
+TRACERS: dict[str, Callable[[], Trace]] = {
+    "generate": lambda: trace_cli("generate", "stories", "The pizza", "--max-tokens", "4"),
+    "completions": trace_completions,
+    "look": lambda: trace_cli("look", "stories", "The pizza came out of the oven", "--query", "oven"),
+    "train": trace_train,
+}
+
+
+def main() -> None:
+    """Print the traces that the command line names, or all."""
+    names = [word for word in sys.argv[1:] if not word.startswith("-")] or list(REQUESTS)
+    for name in names:
+        trace = TRACERS[name]()
+        print(f"{name}: {trace.summary()}\n  {REQUESTS[name]}\n  {' → '.join(trace.packages)}")
+        if "--calls" in sys.argv:
+            print("\n".join(f"    {file}: {function}" for file, function in trace.functions))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()

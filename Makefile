@@ -8,7 +8,7 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --constr
 WITHOUT_ENSUREPIP = { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install -qq pip; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix docs faults bench browser clean
+.PHONY: help demo test check javascript fix docs faults bench browser clean
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -27,7 +27,14 @@ check: $(VENV)/.dev ## Everything a change must pass: format, lint, types, impor
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python docs/generate.py --check
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory javascript test
+
+# Node is for developers only: without it, or without its packages, the JavaScript is not checked.
+javascript:
+	@if ! command -v npm >/dev/null; then echo "JavaScript was not checked: there is no npm."; \
+	elif ! [ node_modules/.package-lock.json -nt package-lock.json ] && ! npm ci --silent --ignore-scripts; then \
+		echo "JavaScript was not checked: npm could not install its packages."; \
+	else npm run --silent check; fi
 
 fix: $(VENV)/.dev ## Format, fix lint errors and regenerate the generated pages
 	$(BIN)/ruff format

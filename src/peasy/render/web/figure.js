@@ -4,119 +4,124 @@
 // attributes are written as they are. Children: strings and numbers become text nodes, never markup; null and false are
 // left out; arrays are flattened.
 export function make(tag, attributes = {}, ...children) {
-  const svg = ["svg", "g", "path", "text", "title", "circle", "rect"].includes(tag);
-  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    const isAria = name.startsWith("aria-");
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (isPresent(value) || (isAria && value === false)) element.setAttribute(name, value === true && !isAria ? "" : value);
-  }
-  element.append(...children.flat(Infinity).filter(isPresent));
-  return element;
+	const svg = ["svg", "g", "path", "text", "title", "circle", "rect"].includes(tag);
+	const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+	for (const [name, value] of Object.entries(attributes)) {
+		const isAria = name.startsWith("aria-");
+		if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+		else if (isPresent(value) || (isAria && value === false))
+			element.setAttribute(name, value === true && !isAria ? "" : value);
+	}
+	element.append(...children.flat(Infinity).filter(isPresent));
+	return element;
 }
 
 function isPresent(value) {
-  return value !== null && value !== undefined && value !== false;
+	return value !== null && value !== undefined && value !== false;
 }
 
 // Labelled <select>; `onChange` receives the chosen index.
 export function makeSelect(label, options, chosen, onChange) {
-  const select = make("select", { onchange: () => onChange(select.selectedIndex) });
-  options.forEach((option) => select.append(make("option", {}, option)));
-  select.selectedIndex = chosen;
-  return make("label", {}, `${label} `, select);
+	const select = make("select", { onchange: () => onChange(select.selectedIndex) });
+	options.forEach((option) => select.append(make("option", {}, option)));
+	select.selectedIndex = chosen;
+	return make("label", {}, `${label} `, select);
 }
 
 // Children with slot="table" stay visible. The static picture in <noscript> is the fallback if drawing fails.
 export class Figure extends HTMLElement {
-  #data = null;
+	#data = null;
 
-  connectedCallback() {
-    const stored = this.querySelector(':scope > script[type="application/json"]');
-    if (!this.#data && stored) this.data = JSON.parse(stored.textContent);
-    this.resizeObserver ??= new ResizeObserver(() => this.onResize());
-    this.resizeObserver.observe(this);
-    this.stopWatchingTheme ??= watchTheme(() => this.repaint());
-  }
+	connectedCallback() {
+		const stored = this.querySelector(':scope > script[type="application/json"]');
+		if (!this.#data && stored) this.data = JSON.parse(stored.textContent);
+		this.resizeObserver ??= new ResizeObserver(() => this.onResize());
+		this.resizeObserver.observe(this);
+		this.stopWatchingTheme ??= watchTheme(() => this.repaint());
+	}
 
-  disconnectedCallback() {
-    this.resizeObserver?.disconnect();
-    this.stopWatchingTheme?.();
-    this.stopWatchingTheme = undefined;
-  }
+	disconnectedCallback() {
+		this.resizeObserver?.disconnect();
+		this.stopWatchingTheme?.();
+		this.stopWatchingTheme = undefined;
+	}
 
-  get data() {
-    return this.#data;
-  }
+	get data() {
+		return this.#data;
+	}
 
-  set data(data) {
-    this.#data = data;
-    this.ready = this.build(data).then(() => this.markReady(), (error) => this.showFallback(error));
-  }
+	set data(data) {
+		this.#data = data;
+		this.ready = this.build(data).then(
+			() => this.markReady(),
+			(error) => this.showFallback(error),
+		);
+	}
 
-  fillShadowRoot(...children) {
-    const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
-    root.adoptedStyleSheets = [getSharedStyleSheet()];
-    root.replaceChildren(...children, make("slot", { name: "table" }));
-    return root;
-  }
+	fillShadowRoot(...children) {
+		const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
+		root.adoptedStyleSheets = [getSharedStyleSheet()];
+		root.replaceChildren(...children, make("slot", { name: "table" }));
+		return root;
+	}
 
-  markReady() {
-    this.width = this.measureWidth(); // the first resize event reports this width and must not repaint
-    this.toggleAttribute("data-ready", true);
-  }
+	markReady() {
+		this.width = this.measureWidth(); // the first resize event reports this width and must not repaint
+		this.toggleAttribute("data-ready", true);
+	}
 
-  measureWidth() {
-    return Math.round(this.getBoundingClientRect().width);
-  }
+	measureWidth() {
+		return Math.round(this.getBoundingClientRect().width);
+	}
 
-  // Show the static picture. Its markup comes from peasy with all text escaped.
-  showFallback(error) {
-    const picture = this.querySelector(":scope > noscript");
-    if (picture) picture.replaceWith(...new DOMParser().parseFromString(picture.textContent, "text/html").body.childNodes);
-    console.error(error);
-  }
+	// Show the static picture. Its markup comes from peasy with all text escaped.
+	showFallback(error) {
+		const picture = this.querySelector(":scope > noscript");
+		if (picture)
+			picture.replaceWith(...new DOMParser().parseFromString(picture.textContent, "text/html").body.childNodes);
+		console.error(error);
+	}
 
-  onResize() {
-    const width = this.measureWidth();
-    if (width && width !== this.width && this.hasAttribute("data-ready")) {
-      this.width = width;
-      this.repaint();
-    }
-  }
+	onResize() {
+		const width = this.measureWidth();
+		if (width && width !== this.width && this.hasAttribute("data-ready")) {
+			this.width = width;
+			this.repaint();
+		}
+	}
 
-  repaint() {}
+	repaint() {}
 
-  emitSelect(selection) {
-    this.dispatchEvent(new CustomEvent("peasy-select", { detail: selection, bubbles: true, composed: true }));
-  }
+	emitSelect(selection) {
+		this.dispatchEvent(new CustomEvent("peasy-select", { detail: selection, bubbles: true, composed: true }));
+	}
 }
 
 export function define(name, elementClass) {
-  if (!customElements.get(name)) customElements.define(name, elementClass);
+	if (!customElements.get(name)) customElements.define(name, elementClass);
 }
 
 export function cssVariable(element, name) {
-  return getComputedStyle(element).getPropertyValue(name).trim();
+	return getComputedStyle(element).getPropertyValue(name).trim();
 }
 
 // Call `onChange` when the theme changes; returns a function that stops watching.
 function watchTheme(onChange) {
-  const observer = new MutationObserver(onChange);
-  observer.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "class"] });
-  const darkMode = matchMedia("(prefers-color-scheme: dark)");
-  darkMode.addEventListener("change", onChange);
-  return () => {
-    observer.disconnect();
-    darkMode.removeEventListener("change", onChange);
-  };
+	const observer = new MutationObserver(onChange);
+	observer.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "class"] });
+	const darkMode = matchMedia("(prefers-color-scheme: dark)");
+	darkMode.addEventListener("change", onChange);
+	return () => {
+		observer.disconnect();
+		darkMode.removeEventListener("change", onChange);
+	};
 }
 
 let sharedStyleSheet;
 
 function getSharedStyleSheet() {
-  if (!sharedStyleSheet) (sharedStyleSheet = new CSSStyleSheet()).replaceSync(STYLE);
-  return sharedStyleSheet;
+	if (!sharedStyleSheet) (sharedStyleSheet = new CSSStyleSheet()).replaceSync(STYLE);
+	return sharedStyleSheet;
 }
 
 const STYLE = `

@@ -5,7 +5,16 @@ import { ARROW_MOVES } from "./arithmetic.js";
 import { paintCells, rampOf, shrinkMap, sizeCanvas } from "./colour.js";
 import { HeatMap } from "./heatmap.js";
 import { drawLinks } from "./links.js";
-import { clamp, colourRange, formatCount, indices, rangeOf, unpackFloats, unpackNumbers, writeNumber } from "./numbers.js";
+import {
+	clamp,
+	colourRange,
+	formatCount,
+	indices,
+	rangeOf,
+	unpackFloats,
+	unpackNumbers,
+	writeNumber,
+} from "./numbers.js";
 import { explainCell } from "./weight.js";
 
 const COLOUR_SCALES = ["range of each map", "range of each map, small numbers lifted", "one range for all maps"];
@@ -17,370 +26,449 @@ const CELL_HINT = "Click a cell, or press Enter, to see how its number is calcul
 const KEYS_HINT = "Keys: arrows move in the map, [ and ] change the";
 
 class PeasyMaps extends Figure {
-  async build(data) {
-    this.numbers = await unpackNumbers(data.numbers);
-    this.exactRows = data.exact ? await unpackNumbers(data.exact.numbers) : null;
-    this.vectors = data.vectors && { query: await unpackFloats(data.vectors.query), key: await unpackFloats(data.vectors.key) };
-    [this.numMapRows, this.numMapColumns, this.rows, this.columns] = data.numbers.shape;
-    this.mapSize = this.rows * this.columns;
-    [this.mapRow, this.mapColumn] = data.chosen;
-    this.colourScale = 0;
-    this.wordView = data.tileSize === 1 && Math.max(this.rows, this.columns) <= MAX_LINKED_WORDS ? LINKS_VIEW : TEXT_VIEW;
-    this.several = this.numMapRows * this.numMapColumns > 1;
-    const maps = indices(this.numMapRows * this.numMapColumns);
-    this.ranges = maps.map((index) => rangeOf(this.numbers, index * this.mapSize, this.mapSize));
-    this.sharedRange = colourRange(this.ranges.flatMap(({ low, high }) => [low, high]));
-    [this.row, this.column] = this.initialCell();
-    this.buildLayout(data);
-    this.repaint();
-  }
+	async build(data) {
+		this.numbers = await unpackNumbers(data.numbers);
+		this.exactRows = data.exact ? await unpackNumbers(data.exact.numbers) : null;
+		this.vectors = data.vectors && {
+			query: await unpackFloats(data.vectors.query),
+			key: await unpackFloats(data.vectors.key),
+		};
+		[this.numMapRows, this.numMapColumns, this.rows, this.columns] = data.numbers.shape;
+		this.mapSize = this.rows * this.columns;
+		[this.mapRow, this.mapColumn] = data.chosen;
+		this.colourScale = 0;
+		this.wordView =
+			data.tileSize === 1 && Math.max(this.rows, this.columns) <= MAX_LINKED_WORDS ? LINKS_VIEW : TEXT_VIEW;
+		this.several = this.numMapRows * this.numMapColumns > 1;
+		const maps = indices(this.numMapRows * this.numMapColumns);
+		this.ranges = maps.map((index) => rangeOf(this.numbers, index * this.mapSize, this.mapSize));
+		this.sharedRange = colourRange(this.ranges.flatMap(({ low, high }) => [low, high]));
+		[this.row, this.column] = this.initialCell();
+		this.buildLayout(data);
+		this.repaint();
+	}
 
-  // Initially selected cell: the last query with exact weights, and the key it attends to most.
-  initialCell() {
-    const { tileSize, exact } = this.data;
-    const row = tileSize > 1 && exact?.positions.length ? Math.floor(exact.positions.at(-1) / tileSize) : this.rows - 1;
-    return [row, this.strongestKey(row)];
-  }
+	// Initially selected cell: the last query with exact weights, and the key it attends to most.
+	initialCell() {
+		const { tileSize, exact } = this.data;
+		const row = tileSize > 1 && exact?.positions.length ? Math.floor(exact.positions.at(-1) / tileSize) : this.rows - 1;
+		return [row, this.strongestKey(row)];
+	}
 
-  // Column with the largest value in a row.
-  strongestKey(row) {
-    const values = indices(this.columns).map((column) => this.valueAt(row, column));
-    return values.reduce((best, value, column) => (value > values[best] || Number.isNaN(values[best]) ? column : best), 0);
-  }
+	// Column with the largest value in a row.
+	strongestKey(row) {
+		const values = indices(this.columns).map((column) => this.valueAt(row, column));
+		return values.reduce(
+			(best, value, column) => (value > values[best] || Number.isNaN(values[best]) ? column : best),
+			0,
+		);
+	}
 
-  buildLayout(data) {
-    const starts = (names) => indices(Math.ceil(names.length / data.tileSize)).map((index) => String(index * data.tileSize));
-    const labels = (names) => (data.tileSize === 1 ? names : starts(names));
-    this.heatMap = new HeatMap(this, labels(data.rows), labels(data.columns));
-    this.status = make("p", { class: "read", role: "status" });
-    this.arithmetic = make("div", { class: "sum", role: "status", hidden: "" });
-    this.topList = make("ol", { class: "top" });
-    this.words = make("div", { class: "words" });
-    this.addPointerListeners(this.heatMap.canvas);
-    const { several } = this;
-    this.mapContainer = make("div", { class: "large" }, this.heatMap.canvas);
-    this.topListTitle = make("p", {});
-    const main = make("div", { class: "main" }, this.mapContainer, this.status, this.arithmetic);
-    const best = make("div", { class: "best" }, this.topListTitle, this.topList);
-    const columns = several ? [[this.makeOverview(data), best], [main, this.words]] : [[main], [best, this.words]];
-    const groups = columns.map((parts) => make("div", { class: "side-by-side" }, ...parts));
-    const body = make("div", { class: several ? "body" : "body one" }, ...groups);
-    const keysHint = several ? `${KEYS_HINT} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : "";
-    const notes = [data.description, this.precisionNote(data), this.canExplain ? CELL_HINT : "", keysHint];
-    const quiet = notes.filter(Boolean).map((sentence) => make("p", { class: "quiet" }, sentence));
-    this.fillShadowRoot(make("div", { class: "frame" }, make("h3", {}, data.title), this.makeToolbar(data), body, ...quiet));
-    this.onkeydown = (event) => this.onKeyDown(event);
-  }
+	buildLayout(data) {
+		const starts = (names) =>
+			indices(Math.ceil(names.length / data.tileSize)).map((index) => String(index * data.tileSize));
+		const labels = (names) => (data.tileSize === 1 ? names : starts(names));
+		this.heatMap = new HeatMap(this, labels(data.rows), labels(data.columns));
+		this.status = make("p", { class: "read", role: "status" });
+		this.arithmetic = make("div", { class: "sum", role: "status", hidden: "" });
+		this.topList = make("ol", { class: "top" });
+		this.words = make("div", { class: "words" });
+		this.addPointerListeners(this.heatMap.canvas);
+		const { several } = this;
+		this.mapContainer = make("div", { class: "large" }, this.heatMap.canvas);
+		this.topListTitle = make("p", {});
+		const main = make("div", { class: "main" }, this.mapContainer, this.status, this.arithmetic);
+		const best = make("div", { class: "best" }, this.topListTitle, this.topList);
+		const columns = several
+			? [
+					[this.makeOverview(data), best],
+					[main, this.words],
+				]
+			: [[main], [best, this.words]];
+		const groups = columns.map((parts) => make("div", { class: "side-by-side" }, ...parts));
+		const body = make("div", { class: several ? "body" : "body one" }, ...groups);
+		const keysHint = several ? `${KEYS_HINT} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : "";
+		const notes = [data.description, this.precisionNote(data), this.canExplain ? CELL_HINT : "", keysHint];
+		const quiet = notes.filter(Boolean).map((sentence) => make("p", { class: "quiet" }, sentence));
+		this.fillShadowRoot(
+			make("div", { class: "frame" }, make("h3", {}, data.title), this.makeToolbar(data), body, ...quiet),
+		);
+		this.onkeydown = (event) => this.onKeyDown(event);
+	}
 
-  precisionNote({ tileSize, reduction }) {
-    const tiled = tileSize > 1 ? `Each cell is the ${reduction} of ${tileSize} by ${tileSize} tokens. ` : "";
-    return `${tiled}Numbers are stored to within ${Number(this.numbers.error.toPrecision(2))}.`;
-  }
+	precisionNote({ tileSize, reduction }) {
+		const tiled = tileSize > 1 ? `Each cell is the ${reduction} of ${tileSize} by ${tileSize} tokens. ` : "";
+		return `${tiled}Numbers are stored to within ${Number(this.numbers.error.toPrecision(2))}.`;
+	}
 
-  makeToolbar(data) {
-    const bar = make("div", { class: "bar" });
-    this.mapSelects = [];
-    for (const [axis, names, chosen, onChange] of [
-      [data.downAxis, data.down, this.mapRow, (index) => this.selectMap(index, this.mapColumn)],
-      [data.acrossAxis, data.across, this.mapColumn, (index) => this.selectMap(this.mapRow, index)],
-    ]) {
-      const label = makeSelect(axis, names, chosen, onChange);
-      this.mapSelects.push(label.querySelector("select"));
-      if (names.length > 1) bar.append(label);
-    }
-    const scales = this.several ? COLOUR_SCALES : COLOUR_SCALES.slice(0, SHARED_RANGE);
-    bar.append(makeSelect("colours", scales, 0, (index) => { this.colourScale = index; this.repaint(); }));
-    if (data.tileSize === 1) {
-      bar.append(makeSelect("words", ["lines", "text"], this.wordView, (index) => { this.wordView = index; this.drawWords(); }));
-    }
-    return bar;
-  }
+	makeToolbar(data) {
+		const bar = make("div", { class: "bar" });
+		this.mapSelects = [];
+		for (const [axis, names, chosen, onChange] of [
+			[data.downAxis, data.down, this.mapRow, (index) => this.selectMap(index, this.mapColumn)],
+			[data.acrossAxis, data.across, this.mapColumn, (index) => this.selectMap(this.mapRow, index)],
+		]) {
+			const label = makeSelect(axis, names, chosen, onChange);
+			this.mapSelects.push(label.querySelector("select"));
+			if (names.length > 1) bar.append(label);
+		}
+		const scales = this.several ? COLOUR_SCALES : COLOUR_SCALES.slice(0, SHARED_RANGE);
+		bar.append(
+			makeSelect("colours", scales, 0, (index) => {
+				this.colourScale = index;
+				this.repaint();
+			}),
+		);
+		if (data.tileSize === 1) {
+			bar.append(
+				makeSelect("words", ["lines", "text"], this.wordView, (index) => {
+					this.wordView = index;
+					this.drawWords();
+				}),
+			);
+		}
+		return bar;
+	}
 
-  makeOverview(data) {
-    this.thumbnails = [];
-    this.thumbnailCanvas = make("canvas", { "aria-hidden": true });
-    const grid = make("div", { class: "overview", role: "group", "aria-label": `${data.title}: ${data.downAxis} by ${data.acrossAxis}` });
-    grid.addEventListener("keydown", (event) => this.onOverviewKeyDown(event));
-    const text = (content, attributes = {}) => make("span", attributes, content);
-    if (this.numMapRows === 1) {
-      grid.classList.add("line");
-      grid.style.gridTemplateColumns = "repeat(auto-fill, minmax(84px, 1fr))";
-      const items = data.across.map((name, mapColumn) => make("div", {}, this.makeThumbnail(data, 0, mapColumn), text(name)));
-      grid.append(text(`${data.acrossAxis} →`, { class: "axes" }), ...items);
-    } else {
-      grid.style.gridTemplateColumns = `auto repeat(${this.numMapColumns}, minmax(24px, 110px))`;
-      grid.append(text(`${data.downAxis} ↓ ${data.acrossAxis} →`, { class: "axes" }), text(""), ...data.across.map((name) => text(name)));
-      data.down.forEach((name, mapRow) => {
-        grid.append(text(name, { class: "side" }), ...data.across.map((_, mapColumn) => this.makeThumbnail(data, mapRow, mapColumn)));
-      });
-    }
-    grid.append(this.thumbnailCanvas);
-    return grid;
-  }
+	makeOverview(data) {
+		this.thumbnails = [];
+		this.thumbnailCanvas = make("canvas", { "aria-hidden": true });
+		const grid = make("div", {
+			class: "overview",
+			role: "group",
+			"aria-label": `${data.title}: ${data.downAxis} by ${data.acrossAxis}`,
+		});
+		grid.addEventListener("keydown", (event) => this.onOverviewKeyDown(event));
+		const text = (content, attributes = {}) => make("span", attributes, content);
+		if (this.numMapRows === 1) {
+			grid.classList.add("line");
+			grid.style.gridTemplateColumns = "repeat(auto-fill, minmax(84px, 1fr))";
+			const items = data.across.map((name, mapColumn) =>
+				make("div", {}, this.makeThumbnail(data, 0, mapColumn), text(name)),
+			);
+			grid.append(text(`${data.acrossAxis} →`, { class: "axes" }), ...items);
+		} else {
+			grid.style.gridTemplateColumns = `auto repeat(${this.numMapColumns}, minmax(24px, 110px))`;
+			grid.append(
+				text(`${data.downAxis} ↓ ${data.acrossAxis} →`, { class: "axes" }),
+				text(""),
+				...data.across.map((name) => text(name)),
+			);
+			data.down.forEach((name, mapRow) => {
+				grid.append(
+					text(name, { class: "side" }),
+					...data.across.map((_, mapColumn) => this.makeThumbnail(data, mapRow, mapColumn)),
+				);
+			});
+		}
+		grid.append(this.thumbnailCanvas);
+		return grid;
+	}
 
-  makeThumbnail(data, mapRow, mapColumn) {
-    const label = `${data.downAxis} ${data.down[mapRow]}, ${data.acrossAxis} ${data.across[mapColumn]}`;
-    const onclick = () => this.selectMap(mapRow, mapColumn);
-    const button = make("button", { type: "button", "aria-label": label, title: label, onclick });
-    this.thumbnails.push(button);
-    return button;
-  }
+	makeThumbnail(data, mapRow, mapColumn) {
+		const label = `${data.downAxis} ${data.down[mapRow]}, ${data.acrossAxis} ${data.across[mapColumn]}`;
+		const onclick = () => this.selectMap(mapRow, mapColumn);
+		const button = make("button", { type: "button", "aria-label": label, title: label, onclick });
+		this.thumbnails.push(button);
+		return button;
+	}
 
-  get mapIndex() {
-    return this.mapRow * this.numMapColumns + this.mapColumn;
-  }
+	get mapIndex() {
+		return this.mapRow * this.numMapColumns + this.mapColumn;
+	}
 
-  valueAt(row, column) {
-    return this.numbers.at(this.mapIndex * this.mapSize + row * this.columns + column);
-  }
+	valueAt(row, column) {
+		return this.numbers.at(this.mapIndex * this.mapSize + row * this.columns + column);
+	}
 
-  mapAt(index) {
-    const range = this.colourScale === SHARED_RANGE ? this.sharedRange : this.ranges[index];
-    return {
-      numbers: this.numbers, start: index * this.mapSize, rows: this.rows, columns: this.columns,
-      range, ramp: rampOf(range.signed, this.colourScale === LIFTED), decimals: this.data.decimals,
-    };
-  }
+	mapAt(index) {
+		const range = this.colourScale === SHARED_RANGE ? this.sharedRange : this.ranges[index];
+		return {
+			numbers: this.numbers,
+			start: index * this.mapSize,
+			rows: this.rows,
+			columns: this.columns,
+			range,
+			ramp: rampOf(range.signed, this.colourScale === LIFTED),
+			decimals: this.data.decimals,
+		};
+	}
 
-  repaint() {
-    if (!this.heatMap) return;
-    this.availableWidth = this.mapContainer.clientWidth || 560; // measured before painting: one layout, not one per map
-    if (this.thumbnails) this.paintOverview();
-    this.redraw();
-  }
+	repaint() {
+		if (!this.heatMap) return;
+		this.availableWidth = this.mapContainer.clientWidth || 560; // measured before painting: one layout, not one per map
+		if (this.thumbnails) this.paintOverview();
+		this.redraw();
+	}
 
-  // Paint all thumbnails on one canvas over their buttons: a hundred canvases would take longer than their cells.
-  paintOverview() {
-    const { thumbnailCanvas: canvas, thumbnails } = this;
-    sizeCanvas(canvas, 1, 1, 1); // a canvas of the previous width would keep the grid from shrinking
-    const pixelRatio = window.devicePixelRatio || 1;
-    const [width, height] = [canvas.parentElement.scrollWidth, canvas.parentElement.scrollHeight];
-    const boxes = thumbnails.map(({ offsetLeft, offsetTop, clientLeft, clientWidth, clientHeight }) =>
-      [offsetLeft + clientLeft, offsetTop + clientLeft, clientWidth, clientHeight].map((size) => Math.round(size * pixelRatio)));
-    if (!boxes[0][2]) return; // inside a closed <details>, or not in the page yet
-    sizeCanvas(canvas, width, height, pixelRatio);
-    const context = canvas.getContext("2d");
-    const image = context.createImageData(canvas.width, canvas.height);
-    boxes.forEach((box, index) => {
-      paintCells(image, ...box, shrinkMap(this.mapAt(index), box[2]));
-    });
-    context.putImageData(image, 0, 0);
-  }
+	// Paint all thumbnails on one canvas over their buttons: a hundred canvases would take longer than their cells.
+	paintOverview() {
+		const { thumbnailCanvas: canvas, thumbnails } = this;
+		sizeCanvas(canvas, 1, 1, 1); // a canvas of the previous width would keep the grid from shrinking
+		const pixelRatio = window.devicePixelRatio || 1;
+		const [width, height] = [canvas.parentElement.scrollWidth, canvas.parentElement.scrollHeight];
+		const boxes = thumbnails.map(({ offsetLeft, offsetTop, clientLeft, clientWidth, clientHeight }) =>
+			[offsetLeft + clientLeft, offsetTop + clientLeft, clientWidth, clientHeight].map((size) =>
+				Math.round(size * pixelRatio),
+			),
+		);
+		if (!boxes[0][2]) return; // inside a closed <details>, or not in the page yet
+		sizeCanvas(canvas, width, height, pixelRatio);
+		const context = canvas.getContext("2d");
+		const image = context.createImageData(canvas.width, canvas.height);
+		boxes.forEach((box, index) => {
+			paintCells(image, ...box, shrinkMap(this.mapAt(index), box[2]));
+		});
+		context.putImageData(image, 0, 0);
+	}
 
-  redraw() {
-    this.heatMap.show(this.mapAt(this.mapIndex), this.availableWidth);
-    this.thumbnails?.forEach((button, index) => {
-      const chosen = index === this.mapIndex;
-      button.setAttribute("aria-pressed", chosen);
-      button.tabIndex = chosen ? 0 : -1;
-    });
-    [this.mapSelects[0].selectedIndex, this.mapSelects[1].selectedIndex] = [this.mapRow, this.mapColumn];
-    const label = `${this.mapName()}, ${this.rows} by ${this.columns}. Arrow keys move from cell to cell.`;
-    this.heatMap.canvas.setAttribute("aria-label", label);
-    this.drawWords();
-    this.selectCell(this.row, this.column);
-  }
+	redraw() {
+		this.heatMap.show(this.mapAt(this.mapIndex), this.availableWidth);
+		this.thumbnails?.forEach((button, index) => {
+			const chosen = index === this.mapIndex;
+			button.setAttribute("aria-pressed", chosen);
+			button.tabIndex = chosen ? 0 : -1;
+		});
+		[this.mapSelects[0].selectedIndex, this.mapSelects[1].selectedIndex] = [this.mapRow, this.mapColumn];
+		const label = `${this.mapName()}, ${this.rows} by ${this.columns}. Arrow keys move from cell to cell.`;
+		this.heatMap.canvas.setAttribute("aria-label", label);
+		this.drawWords();
+		this.selectCell(this.row, this.column);
+	}
 
-  mapName() {
-    const { downAxis, acrossAxis, down, across, title } = this.data;
-    const pairs = [[downAxis, down[this.mapRow]], [acrossAxis, across[this.mapColumn]]].filter(([, name]) => name !== "");
-    return pairs.map((pair) => pair.join(" ").trim()).join(", ") || title;
-  }
+	mapName() {
+		const { downAxis, acrossAxis, down, across, title } = this.data;
+		const pairs = [
+			[downAxis, down[this.mapRow]],
+			[acrossAxis, across[this.mapColumn]],
+		].filter(([, name]) => name !== "");
+		return pairs.map((pair) => pair.join(" ").trim()).join(", ") || title;
+	}
 
-  selectMap(mapRow, mapColumn) {
-    this.mapRow = clamp(mapRow, 0, this.numMapRows - 1);
-    this.mapColumn = clamp(mapColumn, 0, this.numMapColumns - 1);
-    this.redraw();
-    if (!this.arithmetic.hidden) this.showArithmetic();
-    this.emitSelection();
-  }
+	selectMap(mapRow, mapColumn) {
+		this.mapRow = clamp(mapRow, 0, this.numMapRows - 1);
+		this.mapColumn = clamp(mapColumn, 0, this.numMapColumns - 1);
+		this.redraw();
+		if (!this.arithmetic.hidden) this.showArithmetic();
+		this.emitSelection();
+	}
 
-  emitSelection() {
-    this.emitSelect({ mapRow: this.mapRow, mapColumn: this.mapColumn, row: this.row, column: this.column });
-  }
+	emitSelection() {
+		this.emitSelect({ mapRow: this.mapRow, mapColumn: this.mapColumn, row: this.row, column: this.column });
+	}
 
-  // Show how the number of the selected cell is calculated, below the map.
-  showArithmetic() {
-    if (this.row < 0 || this.column < 0 || !this.canExplain) return;
-    const [title, ...lines] = explainCell(this);
-    this.arithmetic.replaceChildren(make("strong", {}, title), ...lines.map((line) => make("pre", {}, line)));
-    this.arithmetic.hidden = false;
-  }
+	// Show how the number of the selected cell is calculated, below the map.
+	showArithmetic() {
+		if (this.row < 0 || this.column < 0 || !this.canExplain) return;
+		const [title, ...lines] = explainCell(this);
+		this.arithmetic.replaceChildren(make("strong", {}, title), ...lines.map((line) => make("pre", {}, line)));
+		this.arithmetic.hidden = false;
+	}
 
-  // Only attention weights have an arithmetic; other maps have just their numbers.
-  get canExplain() {
-    return Boolean(this.data.vectors || this.data.command || this.data.rowAxis === "query");
-  }
+	// Only attention weights have an arithmetic; other maps have just their numbers.
+	get canExplain() {
+		return Boolean(this.data.vectors || this.data.command || this.data.rowAxis === "query");
+	}
 
-  selectCell(row, column) {
-    [this.row, this.column] = [row, column];
-    this.heatMap.draw(row, column);
-    if (row < 0) return;
-    this.status.replaceChildren(...this.describeCell(row, column));
-    this.listTopKeys(row);
-    this.linksPicture?.highlight(0, row);
-    if (this.wordView === TEXT_VIEW) this.shadeText();
-  }
+	selectCell(row, column) {
+		[this.row, this.column] = [row, column];
+		this.heatMap.draw(row, column);
+		if (row < 0) return;
+		this.status.replaceChildren(...this.describeCell(row, column));
+		this.listTopKeys(row);
+		this.linksPicture?.highlight(0, row);
+		if (this.wordView === TEXT_VIEW) this.shadeText();
+	}
 
-  describeCell(row, column) {
-    const { rowAxis, columnAxis, decimals } = this.data;
-    const words = [`${this.mapName()}: ${rowAxis} `, boldLabel(this.labelOf(this.data.rows, row))];
-    if (column < 0) return words;
-    const value = this.valueAt(row, column);
-    return [...words, ` → ${columnAxis} `, boldLabel(this.labelOf(this.data.columns, column)), ": ", boldLabel(writeNumber(value, decimals))];
-  }
+	describeCell(row, column) {
+		const { rowAxis, columnAxis, decimals } = this.data;
+		const words = [`${this.mapName()}: ${rowAxis} `, boldLabel(this.labelOf(this.data.rows, row))];
+		if (column < 0) return words;
+		const value = this.valueAt(row, column);
+		return [
+			...words,
+			` → ${columnAxis} `,
+			boldLabel(this.labelOf(this.data.columns, column)),
+			": ",
+			boldLabel(writeNumber(value, decimals)),
+		];
+	}
 
-  labelOf(names, index) {
-    const { tileSize } = this.data;
-    if (tileSize === 1) return names[index] ?? String(index);
-    return `${index * tileSize}–${Math.min((index + 1) * tileSize, names.length) - 1} ${names[index * tileSize]}…`;
-  }
+	labelOf(names, index) {
+		const { tileSize } = this.data;
+		if (tileSize === 1) return names[index] ?? String(index);
+		return `${index * tileSize}–${Math.min((index + 1) * tileSize, names.length) - 1} ${names[index * tileSize]}…`;
+	}
 
-  // All weights of one query: from the map, or from a row stored exactly; null if the tile has no such row.
-  rowWeights(row) {
-    const { tileSize, exact, columns } = this.data;
-    if (tileSize === 1) return { position: row, at: (key) => this.valueAt(row, key), count: this.columns };
-    const index = exact?.positions.findIndex((position) => Math.floor(position / tileSize) === row) ?? -1;
-    if (index < 0) return null;
-    const start = (this.mapIndex * exact.positions.length + index) * columns.length;
-    return { position: exact.positions[index], at: (key) => this.exactRows.at(start + key), count: columns.length };
-  }
+	// All weights of one query: from the map, or from a row stored exactly; null if the tile has no such row.
+	rowWeights(row) {
+		const { tileSize, exact, columns } = this.data;
+		if (tileSize === 1) return { position: row, at: (key) => this.valueAt(row, key), count: this.columns };
+		const index = exact?.positions.findIndex((position) => Math.floor(position / tileSize) === row) ?? -1;
+		if (index < 0) return null;
+		const start = (this.mapIndex * exact.positions.length + index) * columns.length;
+		return { position: exact.positions[index], at: (key) => this.exactRows.at(start + key), count: columns.length };
+	}
 
-  listTopKeys(row) {
-    const weights = this.rowWeights(row);
-    this.topListTitle.replaceChildren(...(weights ? this.describeQuery(weights) : [this.missingRowNote()]));
-    if (!weights) return this.topList.replaceChildren();
-    const pairs = indices(weights.count).map((key) => [key, weights.at(key)]).filter(([, value]) => Math.abs(value) > 0);
-    const largest = pairs.sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
-    const maximum = Math.abs(largest[0]?.[1] ?? 1);
-    return this.topList.replaceChildren(...largest.map(([key, value]) => {
-      const bar = make("i");
-      bar.style.width = `${(100 * Math.abs(value)) / maximum}%`;
-      return make("li", {}, make("bdi", {}, this.data.columns[key] ?? key), bar, make("span", {}, writeNumber(value, this.data.decimals)));
-    }));
-  }
+	listTopKeys(row) {
+		const weights = this.rowWeights(row);
+		this.topListTitle.replaceChildren(...(weights ? this.describeQuery(weights) : [this.missingRowNote()]));
+		if (!weights) return this.topList.replaceChildren();
+		const pairs = indices(weights.count)
+			.map((key) => [key, weights.at(key)])
+			.filter(([, value]) => Math.abs(value) > 0);
+		const largest = pairs.sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
+		const maximum = Math.abs(largest[0]?.[1] ?? 1);
+		return this.topList.replaceChildren(
+			...largest.map(([key, value]) => {
+				const bar = make("i");
+				bar.style.width = `${(100 * Math.abs(value)) / maximum}%`;
+				return make(
+					"li",
+					{},
+					make("bdi", {}, this.data.columns[key] ?? key),
+					bar,
+					make("span", {}, writeNumber(value, this.data.decimals)),
+				);
+			}),
+		);
+	}
 
-  describeQuery({ position }) {
-    return [`${this.data.rowAxis} `, boldLabel(this.data.rows[position] ?? position), ` (position ${position}), largest first:`];
-  }
+	describeQuery({ position }) {
+		return [
+			`${this.data.rowAxis} `,
+			boldLabel(this.data.rows[position] ?? position),
+			` (position ${position}), largest first:`,
+		];
+	}
 
-  missingRowNote() {
-    const positions = this.data.exact?.positions ?? [];
-    if (!positions.length) return "No row of this text is stored exactly: request some rows to see them here.";
-    const listed = positions.slice(0, 12).join(", ") + (positions.length > 12 ? ", …" : "");
-    return `No row of this tile is stored exactly. Stored: ${listed}.`;
-  }
+	missingRowNote() {
+		const positions = this.data.exact?.positions ?? [];
+		if (!positions.length) return "No row of this text is stored exactly: request some rows to see them here.";
+		const listed = positions.slice(0, 12).join(", ") + (positions.length > 12 ? ", …" : "");
+		return `No row of this tile is stored exactly. Stored: ${listed}.`;
+	}
 
-  drawWords() {
-    this.linksPicture = null;
-    if (this.wordView === TEXT_VIEW) return this.drawText();
-    const { rows, columns, rowAxis, columnAxis } = this.data;
-    const weight = (row, column) => this.valueAt(row, column);
-    const spec = {
-      left: rows, right: columns, leftAxis: rowAxis, rightAxis: columnAxis, weight, minWeight: 0.02,
-      title: `${this.mapName()}: words and lines`, width: this.words.clientWidth || 480,
-    };
-    const tooMany = Math.max(rows.length, columns.length) > 2 * MAX_LINKED_WORDS;
-    if (tooMany) return this.words.replaceChildren(make("p", { class: "quiet" }, "Too many words for lines: choose text."));
-    this.linksPicture = drawLinks(spec, (side, index) => {
-      if (side === 0) this.selectCell(index, this.column);
-      else if (side === 1) this.linksPicture.highlight(1, index);
-      else this.linksPicture.highlight(0, this.row);
-    });
-    this.words.replaceChildren(this.linksPicture.svg);
-    return undefined;
-  }
+	drawWords() {
+		this.linksPicture = null;
+		if (this.wordView === TEXT_VIEW) return this.drawText();
+		const { rows, columns, rowAxis, columnAxis } = this.data;
+		const weight = (row, column) => this.valueAt(row, column);
+		const spec = {
+			left: rows,
+			right: columns,
+			leftAxis: rowAxis,
+			rightAxis: columnAxis,
+			weight,
+			minWeight: 0.02,
+			title: `${this.mapName()}: words and lines`,
+			width: this.words.clientWidth || 480,
+		};
+		const tooMany = Math.max(rows.length, columns.length) > 2 * MAX_LINKED_WORDS;
+		if (tooMany)
+			return this.words.replaceChildren(make("p", { class: "quiet" }, "Too many words for lines: choose text."));
+		this.linksPicture = drawLinks(spec, (side, index) => {
+			if (side === 0) this.selectCell(index, this.column);
+			else if (side === 1) this.linksPicture.highlight(1, index);
+			else this.linksPicture.highlight(0, this.row);
+		});
+		this.words.replaceChildren(this.linksPicture.svg);
+		return undefined;
+	}
 
-  // A window of the text, each token shaded by how much the selected query attends to it.
-  drawText() {
-    const weights = this.rowWeights(Math.max(this.row, 0));
-    const names = this.data.columns;
-    const start = Math.max(0, Math.min(this.focusedKey(weights) - TEXT_WINDOW / 2, names.length - TEXT_WINDOW));
-    this.windowStart = start;
-    this.tokenSpans = names.slice(start, start + TEXT_WINDOW).map((name, index) => make("span", { "data-key": start + index }, name));
-    const text = make("p", { class: "text" }, ...this.tokenSpans.flatMap((span) => [span, make("wbr")]));
-    text.addEventListener("pointerover", (event) => this.selectKey(event.target.dataset.key));
-    text.addEventListener("click", (event) => this.selectQuery(event.target.dataset.key));
-    const shown = `Shown: tokens ${start} to ${start + this.tokenSpans.length - 1} of ${formatCount(names.length)}.`;
-    const notice = names.length > TEXT_WINDOW ? [make("p", { class: "quiet" }, shown)] : [];
-    this.words.replaceChildren(text, ...notice);
-    this.shadeText(weights);
-  }
+	// A window of the text, each token shaded by how much the selected query attends to it.
+	drawText() {
+		const weights = this.rowWeights(Math.max(this.row, 0));
+		const names = this.data.columns;
+		const start = Math.max(0, Math.min(this.focusedKey(weights) - TEXT_WINDOW / 2, names.length - TEXT_WINDOW));
+		this.windowStart = start;
+		this.tokenSpans = names
+			.slice(start, start + TEXT_WINDOW)
+			.map((name, index) => make("span", { "data-key": start + index }, name));
+		const text = make("p", { class: "text" }, ...this.tokenSpans.flatMap((span) => [span, make("wbr")]));
+		text.addEventListener("pointerover", (event) => this.selectKey(event.target.dataset.key));
+		text.addEventListener("click", (event) => this.selectQuery(event.target.dataset.key));
+		const shown = `Shown: tokens ${start} to ${start + this.tokenSpans.length - 1} of ${formatCount(names.length)}.`;
+		const notice = names.length > TEXT_WINDOW ? [make("p", { class: "quiet" }, shown)] : [];
+		this.words.replaceChildren(text, ...notice);
+		this.shadeText(weights);
+	}
 
-  focusedKey(weights) {
-    if (this.column >= 0) return this.column * this.data.tileSize;
-    return weights ? weights.position : 0;
-  }
+	focusedKey(weights) {
+		if (this.column >= 0) return this.column * this.data.tileSize;
+		return weights ? weights.position : 0;
+	}
 
-  shadeText(givenWeights) {
-    const weights = givenWeights ?? this.rowWeights(Math.max(this.row, 0));
-    const focused = this.focusedKey(weights);
-    const outside = focused < this.windowStart || focused >= this.windowStart + this.tokenSpans.length;
-    if (givenWeights === undefined && outside) return this.drawText();
-    const larger = (largest, key) => Math.max(largest, Math.abs(weights.at(key)) || 0);
-    const maximum = indices(weights?.count ?? 0).reduce(larger, 0) || 1;
-    for (const [index, span] of this.tokenSpans.entries()) {
-      const key = this.windowStart + index;
-      const value = weights ? weights.at(key) : NaN;
-      const percent = Number.isNaN(value) ? 0 : Math.round((45 * Math.abs(value)) / maximum);
-      const colour = value < 0 ? "--figure-mark" : "--figure-link";
-      span.style.background = percent ? `color-mix(in srgb, var(${colour}) ${percent}%, transparent)` : "";
-      span.classList.toggle("query", this.data.selfAttention && weights?.position === key);
-      span.classList.toggle("key", Math.floor(key / this.data.tileSize) === this.column);
-    }
-    return undefined;
-  }
+	shadeText(givenWeights) {
+		const weights = givenWeights ?? this.rowWeights(Math.max(this.row, 0));
+		const focused = this.focusedKey(weights);
+		const outside = focused < this.windowStart || focused >= this.windowStart + this.tokenSpans.length;
+		if (givenWeights === undefined && outside) return this.drawText();
+		const larger = (largest, key) => Math.max(largest, Math.abs(weights.at(key)) || 0);
+		const maximum = indices(weights?.count ?? 0).reduce(larger, 0) || 1;
+		for (const [index, span] of this.tokenSpans.entries()) {
+			const key = this.windowStart + index;
+			const value = weights ? weights.at(key) : NaN;
+			const percent = Number.isNaN(value) ? 0 : Math.round((45 * Math.abs(value)) / maximum);
+			const colour = value < 0 ? "--figure-mark" : "--figure-link";
+			span.style.background = percent ? `color-mix(in srgb, var(${colour}) ${percent}%, transparent)` : "";
+			span.classList.toggle("query", this.data.selfAttention && weights?.position === key);
+			span.classList.toggle("key", Math.floor(key / this.data.tileSize) === this.column);
+		}
+		return undefined;
+	}
 
-  selectKey(key) {
-    if (key !== undefined) this.selectCell(Math.max(this.row, 0), Math.floor(Number(key) / this.data.tileSize));
-  }
+	selectKey(key) {
+		if (key !== undefined) this.selectCell(Math.max(this.row, 0), Math.floor(Number(key) / this.data.tileSize));
+	}
 
-  selectQuery(key) {
-    if (key !== undefined && this.data.selfAttention) this.selectCell(Math.floor(Number(key) / this.data.tileSize), this.column);
-  }
+	selectQuery(key) {
+		if (key !== undefined && this.data.selfAttention)
+			this.selectCell(Math.floor(Number(key) / this.data.tileSize), this.column);
+	}
 
-  addPointerListeners(canvas) {
-    canvas.addEventListener("pointermove", (event) => {
-      const cell = this.heatMap.cellAt(event);
-      if (cell && (cell[0] !== this.row || cell[1] !== this.column)) this.selectCell(...cell);
-    });
-    canvas.addEventListener("click", () => {
-      this.showArithmetic();
-      this.emitSelection();
-    });
-  }
+	addPointerListeners(canvas) {
+		canvas.addEventListener("pointermove", (event) => {
+			const cell = this.heatMap.cellAt(event);
+			if (cell && (cell[0] !== this.row || cell[1] !== this.column)) this.selectCell(...cell);
+		});
+		canvas.addEventListener("click", () => {
+			this.showArithmetic();
+			this.emitSelection();
+		});
+	}
 
-  moveSelection(rows, columns) {
-    this.selectCell(clamp(this.row + rows, 0, this.rows - 1), clamp(this.column + columns, 0, this.columns - 1));
-    if (!this.arithmetic.hidden) this.showArithmetic();
-  }
+	moveSelection(rows, columns) {
+		this.selectCell(clamp(this.row + rows, 0, this.rows - 1), clamp(this.column + columns, 0, this.columns - 1));
+		if (!this.arithmetic.hidden) this.showArithmetic();
+	}
 
-  onOverviewKeyDown(event) {
-    const move = ARROW_MOVES[event.key];
-    if (!move) return;
-    event.preventDefault();
-    event.stopPropagation();
-    this.selectMap(this.mapRow + move[0], this.mapColumn + move[1]);
-    this.thumbnails[this.mapIndex].focus();
-  }
+	onOverviewKeyDown(event) {
+		const move = ARROW_MOVES[event.key];
+		if (!move) return;
+		event.preventDefault();
+		event.stopPropagation();
+		this.selectMap(this.mapRow + move[0], this.mapColumn + move[1]);
+		this.thumbnails[this.mapIndex].focus();
+	}
 
-  onKeyDown(event) {
-    const onSelect = event.composedPath()[0].tagName === "SELECT";
-    if (event.ctrlKey || event.metaKey || event.altKey || onSelect) return;
-    const mapMove = { "[": [-1, 0], "]": [1, 0], ",": [0, -1], ".": [0, 1] }[event.key];
-    const move = ARROW_MOVES[event.key];
-    const onMap = event.composedPath()[0] === this.heatMap.canvas;
-    if (mapMove) this.selectMap(this.mapRow + mapMove[0], this.mapColumn + mapMove[1]);
-    else if (move && onMap) this.moveSelection(...move);
-    else if (event.key === "Enter" && onMap) this.showArithmetic();
-    else if (event.key === "Escape" && !this.arithmetic.hidden) this.arithmetic.hidden = true;
-    else return;
-    event.preventDefault();
-  }
+	onKeyDown(event) {
+		const onSelect = event.composedPath()[0].tagName === "SELECT";
+		if (event.ctrlKey || event.metaKey || event.altKey || onSelect) return;
+		const mapMove = { "[": [-1, 0], "]": [1, 0], ",": [0, -1], ".": [0, 1] }[event.key];
+		const move = ARROW_MOVES[event.key];
+		const onMap = event.composedPath()[0] === this.heatMap.canvas;
+		if (mapMove) this.selectMap(this.mapRow + mapMove[0], this.mapColumn + mapMove[1]);
+		else if (move && onMap) this.moveSelection(...move);
+		else if (event.key === "Enter" && onMap) this.showArithmetic();
+		else if (event.key === "Escape" && !this.arithmetic.hidden) this.arithmetic.hidden = true;
+		else return;
+		event.preventDefault();
+	}
 }
 
 function boldLabel(text) {
-  return make("b", {}, make("bdi", {}, text));
+	return make("b", {}, make("bdi", {}, text));
 }
 
 define("peasy-maps", PeasyMaps);

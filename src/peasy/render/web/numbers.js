@@ -13,65 +13,71 @@ export const formatCount = (value) => value.toLocaleString("en");
 
 // A number with this many decimals, by the same rule as render/number.py; null is minus infinity, NaN a masked cell.
 export function writeNumber(value, decimals = 4) {
-  if (value === null || value === -Infinity) return "−∞";
-  if (value === Infinity) return "∞";
-  if (Number.isNaN(value)) return "masked";
-  if (Math.abs(value) >= HUGE) return value.toExponential(decimals).replace(/e([+-])(\d)$/, "e$10$2");
-  const written = toFixedHalfEven(value, decimals);
-  return Number(written) === 0 ? written.replace("-", "") : written;
+	if (value === null || value === -Infinity) return "−∞";
+	if (value === Infinity) return "∞";
+	if (Number.isNaN(value)) return "masked";
+	if (Math.abs(value) >= HUGE) return value.toExponential(decimals).replace(/e([+-])(\d)$/, "e$10$2");
+	const written = toFixedHalfEven(value, decimals);
+	return Number(written) === 0 ? written.replace("-", "") : written;
 }
 
 // Ties go to the even digit, as in Python; toFixed alone rounds them away from zero.
 export function toFixedHalfEven(value, decimals) {
-  const written = value.toFixed(decimals);
-  const longer = value.toFixed(decimals + EXTRA_DIGITS);
-  if (!/^50+$/.test(longer.slice(-EXTRA_DIGITS))) return written;
-  const truncated = longer.slice(0, -EXTRA_DIGITS).replace(/\.$/, "");
-  return Number(truncated.at(-1)) % 2 === 0 ? truncated : written;
+	const written = value.toFixed(decimals);
+	const longer = value.toFixed(decimals + EXTRA_DIGITS);
+	if (!/^50+$/.test(longer.slice(-EXTRA_DIGITS))) return written;
+	const truncated = longer.slice(0, -EXTRA_DIGITS).replace(/\.$/, "");
+	return Number(truncated.at(-1)) % 2 === 0 ? truncated : written;
 }
 
 export async function unpackNumbers(packed) {
-  const buffer = await inflate(packed.data);
-  const codes = packed.bytes === 2 ? new Uint16Array(buffer) : new Uint8Array(buffer);
-  const last = packed.bytes === 2 ? 65535 : 255;
-  const step = (packed.high - packed.low) / (last - 1);
-  return { ...packed, codes, last, step, at: (index) => (codes[index] === last ? NaN : packed.low + codes[index] * step) };
+	const buffer = await inflate(packed.data);
+	const codes = packed.bytes === 2 ? new Uint16Array(buffer) : new Uint8Array(buffer);
+	const last = packed.bytes === 2 ? 65535 : 255;
+	const step = (packed.high - packed.low) / (last - 1);
+	return {
+		...packed,
+		codes,
+		last,
+		step,
+		at: (index) => (codes[index] === last ? NaN : packed.low + codes[index] * step),
+	};
 }
 
 // Unquantized float32 values, for calculations.
 export async function unpackFloats(packed) {
-  return new Float32Array(await inflate(packed.data));
+	return new Float32Array(await inflate(packed.data));
 }
 
 function inflate(data) {
-  if (Uint8Array.fromBase64) return decompress(Uint8Array.fromBase64(data));
-  const characters = atob(data);
-  const bytes = new Uint8Array(characters.length); // a plain loop: Uint8Array.from takes ten times as long
-  for (let index = 0; index < characters.length; index++) bytes[index] = characters.charCodeAt(index);
-  return decompress(bytes);
+	if (Uint8Array.fromBase64) return decompress(Uint8Array.fromBase64(data));
+	const characters = atob(data);
+	const bytes = new Uint8Array(characters.length); // a plain loop: Uint8Array.from takes ten times as long
+	for (let index = 0; index < characters.length; index++) bytes[index] = characters.charCodeAt(index);
+	return decompress(bytes);
 }
 
 function decompress(bytes) {
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
+	return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
 }
 
 // Colour range of `count` values from `start`; symmetric around zero if any value is negative.
 export function rangeOf(numbers, start, count) {
-  let low = numbers.last;
-  let high = -1;
-  for (let index = start; index < start + count; index++) {
-    const code = numbers.codes[index];
-    if (code === numbers.last) continue;
-    if (code < low) low = code;
-    if (code > high) high = code;
-  }
-  if (high < 0) return { low: 0, high: 0, signed: false };
-  return colourRange([numbers.low + low * numbers.step, numbers.low + high * numbers.step]);
+	let low = numbers.last;
+	let high = -1;
+	for (let index = start; index < start + count; index++) {
+		const code = numbers.codes[index];
+		if (code === numbers.last) continue;
+		if (code < low) low = code;
+		if (code > high) high = code;
+	}
+	if (high < 0) return { low: 0, high: 0, signed: false };
+	return colourRange([numbers.low + low * numbers.step, numbers.low + high * numbers.step]);
 }
 
 // Range from zero to the largest of some values; symmetric around zero if any is negative.
 export function colourRange(values) {
-  const [minimum, maximum] = [Math.min(...values), Math.max(...values)];
-  const limit = Math.max(-minimum, maximum);
-  return minimum < 0 ? { low: -limit, high: limit, signed: true } : { low: 0, high: maximum, signed: false };
+	const [minimum, maximum] = [Math.min(...values), Math.max(...values)];
+	const limit = Math.max(-minimum, maximum);
+	return minimum < 0 ? { low: -limit, high: limit, signed: true } : { low: 0, high: maximum, signed: false };
 }

@@ -6,11 +6,11 @@ import { explainCells } from "./arithmetic.js";
 // Make scrollable figures reachable by keyboard; a table with explained cells already is. Measuring inside a closed
 // <details> would force a layout, so that is done when it is opened.
 function makeScrollersFocusable(root) {
-  for (const scroller of root.querySelectorAll("figure, div.formula")) {
-    const closedDetails = scroller.closest("details:not([open])");
-    if (closedDetails || scroller.querySelector("[data-cell]")) continue;
-    if (scroller.scrollWidth > scroller.clientWidth) scroller.tabIndex = 0;
-  }
+	for (const scroller of root.querySelectorAll("figure, div.formula")) {
+		const closedDetails = scroller.closest("details:not([open])");
+		if (closedDetails || scroller.querySelector("[data-cell]")) continue;
+		if (scroller.scrollWidth > scroller.clientWidth) scroller.tabIndex = 0;
+	}
 }
 makeScrollersFocusable(document);
 document.addEventListener("toggle", (event) => makeScrollersFocusable(event.target), { capture: true });

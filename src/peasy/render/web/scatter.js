@@ -3,49 +3,53 @@
 import { define, make } from "./figure.js";
 
 class PeasyPlane extends HTMLElement {
-  connectedCallback() {
-    if (this.points) return;
-    const script = this.querySelector(':scope > script[type="application/json"]');
-    const { names, neighbours } = this.data ?? JSON.parse(script.textContent);
-    this.points = [...this.querySelectorAll("path.point")];
-    this.status = make("p", { class: "note", role: "status" }, "Point at a name, or use the arrow keys, to see its nearest neighbours.");
-    this.append(this.status);
-    this.querySelector("svg").setAttribute("role", "group"); // an image would hide its points from screen readers
-    const highlight = (chosen) => {
-      if (chosen < 0) return;
-      const nearest = neighbours[chosen] ?? [];
-      this.points.forEach((point, index) => {
-        point.classList.toggle("far", index !== chosen && !nearest.includes(index));
-        point.setAttribute("tabindex", index === chosen ? 0 : -1);
-      });
-      this.emitSelect(chosen);
-      this.status.textContent = `${names[chosen]}: nearest neighbours ${nearest.map((index) => names[index]).join(", ") || "none"}.`;
-    };
-    this.points.forEach((point, index) => {
-      point.setAttribute("tabindex", index ? -1 : 0);
-      point.setAttribute("role", "img");
-      point.setAttribute("aria-label", names[index] ?? "");
-    });
-    const indexOf = (event) => this.points.indexOf(event.target);
-    this.addEventListener("pointerover", (event) => highlight(indexOf(event)));
-    this.addEventListener("focusin", (event) => highlight(indexOf(event)));
-    this.addEventListener("pointerleave", () => {
-      this.points.forEach((point) => point.classList.remove("far"));
-      this.emitSelect(-1);
-    });
-    this.addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      const index = indexOf(event);
-      if (!step || index < 0) return;
-      event.preventDefault();
-      this.points[(index + step + this.points.length) % this.points.length].focus();
-    });
-    this.toggleAttribute("data-ready", true);
-  }
+	connectedCallback() {
+		if (this.points) return;
+		const script = this.querySelector(':scope > script[type="application/json"]');
+		const { names, neighbours } = this.data ?? JSON.parse(script.textContent);
+		this.points = [...this.querySelectorAll("path.point")];
+		this.status = make(
+			"p",
+			{ class: "note", role: "status" },
+			"Point at a name, or use the arrow keys, to see its nearest neighbours.",
+		);
+		this.append(this.status);
+		this.querySelector("svg").setAttribute("role", "group"); // an image would hide its points from screen readers
+		const highlight = (chosen) => {
+			if (chosen < 0) return;
+			const nearest = neighbours[chosen] ?? [];
+			this.points.forEach((point, index) => {
+				point.classList.toggle("far", index !== chosen && !nearest.includes(index));
+				point.setAttribute("tabindex", index === chosen ? 0 : -1);
+			});
+			this.emitSelect(chosen);
+			this.status.textContent = `${names[chosen]}: nearest neighbours ${nearest.map((index) => names[index]).join(", ") || "none"}.`;
+		};
+		this.points.forEach((point, index) => {
+			point.setAttribute("tabindex", index ? -1 : 0);
+			point.setAttribute("role", "img");
+			point.setAttribute("aria-label", names[index] ?? "");
+		});
+		const indexOf = (event) => this.points.indexOf(event.target);
+		this.addEventListener("pointerover", (event) => highlight(indexOf(event)));
+		this.addEventListener("focusin", (event) => highlight(indexOf(event)));
+		this.addEventListener("pointerleave", () => {
+			this.points.forEach((point) => point.classList.remove("far"));
+			this.emitSelect(-1);
+		});
+		this.addEventListener("keydown", (event) => {
+			const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+			const index = indexOf(event);
+			if (!step || index < 0) return;
+			event.preventDefault();
+			this.points[(index + step + this.points.length) % this.points.length].focus();
+		});
+		this.toggleAttribute("data-ready", true);
+	}
 
-  emitSelect(index) {
-    this.dispatchEvent(new CustomEvent("peasy-select", { detail: { index } }));
-  }
+	emitSelect(index) {
+		this.dispatchEvent(new CustomEvent("peasy-select", { detail: { index } }));
+	}
 }
 
 define("peasy-plane", PeasyPlane);

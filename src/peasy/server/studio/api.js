@@ -2,26 +2,26 @@
 
 /** Error for the user: `message` is what is wrong, `hint` what to do next; `status` is that of an error response. */
 export class ApiError extends Error {
-  constructor(message, hint = "", status = 0) {
-    super(message);
-    Object.assign(this, { hint, status });
-  }
+	constructor(message, hint = "", status = 0) {
+		super(message);
+		Object.assign(this, { hint, status });
+	}
 }
 
 /**
  * Run a command. The response is `{ok, command, schema, result, next}`, with `html` if the body has `html: true`.
  */
 export async function request(command, body = {}, { signal } = {}) {
-  return whileWaiting(async () => (await send(`/api/${command}`, body, signal)).json());
+	return whileWaiting(async () => (await send(`/api/${command}`, body, signal)).json());
 }
 
 /** Like `request`, for a file instead of JSON. Returns `{blob, name}`. */
 export async function fetchFile(path, body = {}, { signal } = {}) {
-  return whileWaiting(async () => {
-    const response = await send(path, body, signal);
-    const fileName = /filename="?([^";]+)"?/.exec(response.headers.get("content-disposition") ?? "");
-    return { blob: await response.blob(), name: fileName?.[1] ?? "peasy" };
-  });
+	return whileWaiting(async () => {
+		const response = await send(path, body, signal);
+		const fileName = /filename="?([^";]+)"?/.exec(response.headers.get("content-disposition") ?? "");
+		return { blob: await response.blob(), name: fileName?.[1] ?? "peasy" };
+	});
 }
 
 /**
@@ -29,62 +29,65 @@ export async function fetchFile(path, body = {}, { signal } = {}) {
  * Abort to stop: the server notices the closed connection and stops working.
  */
 export async function stream(path, body, onEvent, { signal } = {}) {
-  // A stream counts as waiting only until it opens: a training run streams for minutes, and the page is usable meanwhile.
-  const response = await whileWaiting(() => send(path, body, signal, "text/event-stream"));
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) break;
-    const parts = (rest + value.replaceAll("\r\n", "\n")).split("\n\n");
-    rest = parts.pop();
-    for (const part of parts) parseEvent(part, onEvent);
-  }
-  if (rest.trim()) parseEvent(rest, onEvent);
+	// A stream counts as waiting only until it opens: a training run streams for minutes, and the page is usable meanwhile.
+	const response = await whileWaiting(() => send(path, body, signal, "text/event-stream"));
+	const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+	let rest = "";
+	for (;;) {
+		const { value, done } = await reader.read();
+		if (done) break;
+		const parts = (rest + value.replaceAll("\r\n", "\n")).split("\n\n");
+		rest = parts.pop();
+		for (const part of parts) parseEvent(part, onEvent);
+	}
+	if (rest.trim()) parseEvent(rest, onEvent);
 }
 
 function parseEvent(text, onEvent) {
-  let event = "message";
-  const lines = [];
-  for (const line of text.split("\n")) {
-    if (line.startsWith("event:")) event = line.slice(6).trim();
-    else if (line.startsWith("data:")) lines.push(line.slice(5).replace(/^ /, ""));
-  }
-  if (!lines.length || lines[0] === "[DONE]") return;
-  const data = JSON.parse(lines.join("\n"));
-  if (event === "error") throw apiError(data, 200);
-  onEvent({ event, data });
+	let event = "message";
+	const lines = [];
+	for (const line of text.split("\n")) {
+		if (line.startsWith("event:")) event = line.slice(6).trim();
+		else if (line.startsWith("data:")) lines.push(line.slice(5).replace(/^ /, ""));
+	}
+	if (!lines.length || lines[0] === "[DONE]") return;
+	const data = JSON.parse(lines.join("\n"));
+	if (event === "error") throw apiError(data, 200);
+	onEvent({ event, data });
 }
 
 // The number of open requests, in `data-waiting` of the root element; a request is open until its whole body is read.
 export async function whileWaiting(work) {
-  const count = (change) => {
-    const numOpen = Number(document.documentElement.dataset.waiting ?? 0) + change;
-    document.documentElement.dataset.waiting = numOpen;
-    document.getElementById("place")?.setAttribute("aria-busy", numOpen > 0);
-  };
-  count(1);
-  try {
-    return await work();
-  } finally {
-    count(-1);
-  }
+	const count = (change) => {
+		const numOpen = Number(document.documentElement.dataset.waiting ?? 0) + change;
+		document.documentElement.dataset.waiting = numOpen;
+		document.getElementById("place")?.setAttribute("aria-busy", numOpen > 0);
+	};
+	count(1);
+	try {
+		return await work();
+	} finally {
+		count(-1);
+	}
 }
 
 async function send(path, body, signal, accept = "application/json") {
-  let response;
-  try {
-    const headers = { "content-type": "application/json", accept };
-    response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new ApiError("The server does not respond.", "Is peasy studio still running in its terminal? Start it again, then reload.");
-  }
-  if (response.ok) return response;
-  const content = await response.json().catch(() => ({}));
-  throw apiError(content.error ?? content, response.status);
+	let response;
+	try {
+		const headers = { "content-type": "application/json", accept };
+		response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+	} catch (error) {
+		if (error.name === "AbortError") throw error;
+		throw new ApiError(
+			"The server does not respond.",
+			"Is peasy studio still running in its terminal? Start it again, then reload.",
+		);
+	}
+	if (response.ok) return response;
+	const content = await response.json().catch(() => ({}));
+	throw apiError(content.error ?? content, response.status);
 }
 
 function apiError(error, status) {
-  return new ApiError(error?.message ?? `The server responded with status ${status}.`, error?.hint ?? "", status);
+	return new ApiError(error?.message ?? `The server responded with status ${status}.`, error?.hint ?? "", status);
 }

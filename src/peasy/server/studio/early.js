@@ -3,8 +3,8 @@ window.trustedTypes?.createPolicy("default", { createHTML: (text) => text });
 
 // Set the stored theme before the first paint, to avoid a flash.
 try {
-  const theme = localStorage.getItem("peasy-theme");
-  if (["light", "dark", "contrast"].includes(theme)) document.documentElement.dataset.theme = theme;
+	const theme = localStorage.getItem("peasy-theme");
+	if (["light", "dark", "contrast"].includes(theme)) document.documentElement.dataset.theme = theme;
 } catch {
-  // Storage is not available: use the system theme.
+	// Storage is not available: use the system theme.
 }

@@ -8,135 +8,179 @@ let idCount = 0;
 
 /** An id that is unique in the document. */
 export function uniqueId(prefix = "part") {
-  idCount += 1;
-  return `${prefix}-${idCount}`;
+	idCount += 1;
+	return `${prefix}-${idCount}`;
 }
 
 /** Text of unknown direction, such as tokens and names of models. */
 export function bdi(text) {
-  return element("bdi", {}, text);
+	return element("bdi", {}, text);
 }
 
 /** A paragraph in the secondary text colour. */
 export function quiet(...children) {
-  return element("p", { class: "quiet" }, children);
+	return element("p", { class: "quiet" }, children);
 }
 
 /** A titled section of a page in a frame. */
 export function card(label, ...children) {
-  return element("section", { class: "card", "aria-label": label }, children);
+	return element("section", { class: "card", "aria-label": label }, children);
 }
 
 /** Title and introduction of a page. */
 export function pageHeader(title, introduction) {
-  return [element("h1", {}, title), element("p", { class: "lead" }, introduction)];
+	return [element("h1", {}, title), element("p", { class: "lead" }, introduction)];
 }
 
 /** Elements in a row. */
 export function flexRow(...children) {
-  return element("div", { class: "row" }, children);
+	return element("div", { class: "row" }, children);
 }
 
 /** Fields and buttons in a row, aligned at the bottom: fields have their labels above. */
 export function fieldRow(...children) {
-  return element("div", { class: "row end" }, children);
+	return element("div", { class: "row end" }, children);
 }
 
 /** A control (input, select or textarea) with its label. */
 export function field(label, control, hint = null) {
-  control.id ||= uniqueId("field");
-  return element("div", { class: "field" }, element("label", { for: control.id }, label), control, hint && element("span", { class: "note" }, hint));
+	control.id ||= uniqueId("field");
+	return element(
+		"div",
+		{ class: "field" },
+		element("label", { for: control.id }, label),
+		control,
+		hint && element("span", { class: "note" }, hint),
+	);
 }
 
 /** A field as wide as its container. */
 export function wideField(label, control) {
-  const wide = field(label, control);
-  wide.classList.add("wide");
-  return wide;
+	const wide = field(label, control);
+	wide.classList.add("wide");
+	return wide;
 }
 
 /** A select of `options` ([value, label] or strings); `onChange` gets the value. */
 export function select(options, chosen, onChange, attributes = {}) {
-  const control = element("select", { ...attributes, onchange: () => onChange(control.value) },
-    options.map((option) => element("option", { value: [option].flat()[0] }, [option].flat().at(-1))));
-  control.value = chosen;
-  return control;
+	const control = element(
+		"select",
+		{ ...attributes, onchange: () => onChange(control.value) },
+		options.map((option) => element("option", { value: [option].flat()[0] }, [option].flat().at(-1))),
+	);
+	control.value = chosen;
+	return control;
 }
 
 /** A segmented control of radio buttons. */
 export function radioGroup(legend, options, chosen, onChange) {
-  const name = uniqueId("choice");
-  return element("fieldset", { class: "choices" }, element("legend", {}, legend), options.map(([value, label]) => {
-    const input = element("input", { type: "radio", name, value, checked: value === chosen, onchange: () => onChange(value) });
-    return element("label", {}, input, element("span", {}, label));
-  }));
+	const name = uniqueId("choice");
+	return element(
+		"fieldset",
+		{ class: "choices" },
+		element("legend", {}, legend),
+		options.map(([value, label]) => {
+			const input = element("input", {
+				type: "radio",
+				name,
+				value,
+				checked: value === chosen,
+				onchange: () => onChange(value),
+			});
+			return element("label", {}, input, element("span", {}, label));
+		}),
+	);
 }
 
 /** A slider with its value beside it; `onInput` gets the number at every move. */
 export function slider(label, { min, max, step = 1, value, write = String }, onInput) {
-  const id = uniqueId("slider");
-  const output = element("output", { for: id }, write(value));
-  const input = element("input", { id, type: "range", min, max, step, value, "aria-valuetext": write(value) });
-  input.addEventListener("input", () => {
-    output.textContent = write(Number(input.value));
-    input.setAttribute("aria-valuetext", output.textContent);
-    onInput(Number(input.value));
-  });
-  return element("div", { class: "slider" }, element("label", { for: id }, label), input, output);
+	const id = uniqueId("slider");
+	const output = element("output", { for: id }, write(value));
+	const input = element("input", { id, type: "range", min, max, step, value, "aria-valuetext": write(value) });
+	input.addEventListener("input", () => {
+		output.textContent = write(Number(input.value));
+		input.setAttribute("aria-valuetext", output.textContent);
+		onInput(Number(input.value));
+	});
+	return element("div", { class: "slider" }, element("label", { for: id }, label), input, output);
 }
 
 /** Move a slider without calling its listener. */
 export function setSlider(container, value, text) {
-  const [input, output] = [container.querySelector("input"), container.querySelector("output")];
-  input.value = value;
-  output.textContent = text;
-  input.setAttribute("aria-valuetext", text);
+	const [input, output] = [container.querySelector("input"), container.querySelector("output")];
+	input.value = value;
+	output.textContent = text;
+	input.setAttribute("aria-valuetext", text);
 }
 
 /** A button; its class is "plain", or "plain main" for the main action. */
 export function button(label, onClick, attributes = {}) {
-  return element("button", { type: "button", class: "plain", ...attributes, onclick: onClick }, label);
+	return element("button", { type: "button", class: "plain", ...attributes, onclick: onClick }, label);
 }
 
 /** A horizontal bar; `kind` is the class of its filled part. */
 export function bar(fraction, kind = null) {
-  const filled = element("i", { class: kind, "aria-hidden": true });
-  filled.style.width = `${100 * fraction}%`;
-  return element("span", { class: "track" }, filled);
+	const filled = element("i", { class: kind, "aria-hidden": true });
+	filled.style.width = `${100 * fraction}%`;
+	return element("span", { class: "track" }, filled);
 }
 
 const NUMERIC = /^([-−]?[\d.,]+( ?(%|[kMG]?B))?|–)?$/;
 
 /** A table with numeric columns aligned right; cells are strings, numbers or elements. The current row is highlighted. */
 export function table(caption, columns, rows, currentRow = -1) {
-  const textOf = (cell) => (cell instanceof Node ? cell.textContent : String(cell));
-  const numeric = columns.map((_, index) => rows.length > 0 && rows.every((cells) => NUMERIC.test(textOf(cells[index]))));
-  const makeCell = (cell, index) => element("td", { class: numeric[index] ? null : "word" }, cell instanceof Node ? cell : bdi(textOf(cell)));
-  return element("figure", { class: "table", tabindex: 0 }, element("table", {},
-    caption && element("caption", {}, element("b", {}, caption)),
-    element("thead", {}, element("tr", {}, columns.map((name) => element("th", { scope: "col" }, name)))),
-    element("tbody", {}, rows.map((cells, index) => element("tr", { "aria-current": index === currentRow || null }, cells.map(makeCell))))));
+	const textOf = (cell) => (cell instanceof Node ? cell.textContent : String(cell));
+	const numeric = columns.map(
+		(_, index) => rows.length > 0 && rows.every((cells) => NUMERIC.test(textOf(cells[index]))),
+	);
+	const makeCell = (cell, index) =>
+		element("td", { class: numeric[index] ? null : "word" }, cell instanceof Node ? cell : bdi(textOf(cell)));
+	return element(
+		"figure",
+		{ class: "table", tabindex: 0 },
+		element(
+			"table",
+			{},
+			caption && element("caption", {}, element("b", {}, caption)),
+			element(
+				"thead",
+				{},
+				element(
+					"tr",
+					{},
+					columns.map((name) => element("th", { scope: "col" }, name)),
+				),
+			),
+			element(
+				"tbody",
+				{},
+				rows.map((cells, index) =>
+					element("tr", { "aria-current": index === currentRow || null }, cells.map(makeCell)),
+				),
+			),
+		),
+	);
 }
 
 /** Content that is closed at first. */
 export function details(label, ...content) {
-  return element("details", { class: "more" }, element("summary", {}, label), content);
+	return element("details", { class: "more" }, element("summary", {}, label), content);
 }
 
 /** The numbers of the figure above, as a closed table. */
 export function tableDetails(...content) {
-  return details("The numbers as a table", content);
+	return details("The numbers as a table", content);
 }
 
 /** Open a modal dialog; returns it. */
 export function openDialog(label, ...content) {
-  const dialog = element("dialog", { "aria-label": label, onclose: () => dialog.remove() }, content);
-  document.body.append(dialog);
-  dialog.showModal();
-  return dialog;
+	const dialog = element("dialog", { "aria-label": label, onclose: () => dialog.remove() }, content);
+	document.body.append(dialog);
+	dialog.showModal();
+	return dialog;
 }
 
 /** The caveat below every attention picture. */
 export function caveatLine(caveat) {
-  return element("p", { class: "quiet caveat" }, caveat.charAt(0).toUpperCase() + caveat.slice(1));
+	return element("p", { class: "quiet caveat" }, caveat.charAt(0).toUpperCase() + caveat.slice(1));
 }

@@ -7,64 +7,99 @@ const SEQUENCE_TIMEOUT = 1500; // milliseconds between g and the letter
 
 /** Bindings {key, label, run} by key, in three groups: of the open page, of every page, and navigation, after `g`. */
 export class KeyBindings {
-  #groups = { page: new Map(), global: new Map(), navigation: new Map() };
-  #sequenceEnd = 0;
+	#groups = { page: new Map(), global: new Map(), navigation: new Map() };
+	#sequenceEnd = 0;
 
-  constructor() {
-    document.addEventListener("keydown", (event) => this.#onKeyDown(event));
-  }
+	constructor() {
+		document.addEventListener("keydown", (event) => this.#onKeyDown(event));
+	}
 
-  add(bindings, group = "page") {
-    bindings.forEach((binding) => this.#groups[group].set(binding.key, binding));
-  }
+	add(bindings, group = "page") {
+		bindings.forEach((binding) => this.#groups[group].set(binding.key, binding));
+	}
 
-  clearPageKeys() {
-    this.#groups.page.clear();
-  }
+	clearPageKeys() {
+		this.#groups.page.clear();
+	}
 
-  #onKeyDown(event) {
-    const target = event.composedPath()[0];
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape" && isTextInput(target)) return target.blur();
-    if (isTextInput(target) || document.querySelector("dialog[open]")) return;
-    const binding = this.#findBinding(event, target);
-    if (!binding) return;
-    event.preventDefault();
-    binding.run(event);
-  }
+	#onKeyDown(event) {
+		const target = event.composedPath()[0];
+		if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+		if (event.key === "Escape" && isTextInput(target)) return target.blur();
+		if (isTextInput(target) || document.querySelector("dialog[open]")) return;
+		const binding = this.#findBinding(event, target);
+		if (!binding) return;
+		event.preventDefault();
+		binding.run(event);
+	}
 
-  #findBinding({ key }, target) {
-    const navigation = Date.now() < this.#sequenceEnd ? this.#groups.navigation.get(key) : null;
-    this.#sequenceEnd = !navigation && key === "g" ? Date.now() + SEQUENCE_TIMEOUT : 0;
-    if (navigation) return navigation;
-    // Arrow keys and space belong to the focused control.
-    if ((key === " " || key.startsWith("Arrow")) && isControl(target)) return null;
-    return this.#groups.page.get(key) ?? this.#groups.global.get(key);
-  }
+	#findBinding({ key }, target) {
+		const navigation = Date.now() < this.#sequenceEnd ? this.#groups.navigation.get(key) : null;
+		this.#sequenceEnd = !navigation && key === "g" ? Date.now() + SEQUENCE_TIMEOUT : 0;
+		if (navigation) return navigation;
+		// Arrow keys and space belong to the focused control.
+		if ((key === " " || key.startsWith("Arrow")) && isControl(target)) return null;
+		return this.#groups.page.get(key) ?? this.#groups.global.get(key);
+	}
 
-  show() {
-    const list = (title, bindings, prefix = "") => bindings.size > 0 && element("table", { class: "keys" },
-      element("caption", {}, element("b", {}, title)),
-      element("tbody", {}, [...bindings.values()].map(({ key, label }) => element("tr", {},
-        element("th", { scope: "row" }, element("kbd", {}, prefix + (KEY_NAMES[key] ?? key))), element("td", { class: "word" }, label)))));
-    const { page, global, navigation } = this.#groups;
-    const dialog = openDialog("Keys",
-      element("div", { class: "row between" }, element("h2", {}, "Keys"), button("Close", () => dialog.close())),
-      list("On this page", page), list("Everywhere", global), list("Pages", navigation, "g "));
-  }
+	show() {
+		const list = (title, bindings, prefix = "") =>
+			bindings.size > 0 &&
+			element(
+				"table",
+				{ class: "keys" },
+				element("caption", {}, element("b", {}, title)),
+				element(
+					"tbody",
+					{},
+					[...bindings.values()].map(({ key, label }) =>
+						element(
+							"tr",
+							{},
+							element("th", { scope: "row" }, element("kbd", {}, prefix + (KEY_NAMES[key] ?? key))),
+							element("td", { class: "word" }, label),
+						),
+					),
+				),
+			);
+		const { page, global, navigation } = this.#groups;
+		const dialog = openDialog(
+			"Keys",
+			element(
+				"div",
+				{ class: "row between" },
+				element("h2", {}, "Keys"),
+				button("Close", () => dialog.close()),
+			),
+			list("On this page", page),
+			list("Everywhere", global),
+			list("Pages", navigation, "g "),
+		);
+	}
 }
 
 /** Bindings that move by layers and heads; `move(layers, heads)` gets the change of each. */
 export function headKeys(move) {
-  const moves = [["[", "Previous layer", -1, 0], ["]", "Next layer", 1, 0], [",", "Previous head", 0, -1], [".", "Next head", 0, 1]];
-  return moves.map(([key, label, ...change]) => ({ key, label, run: () => move(...change) }));
+	const moves = [
+		["[", "Previous layer", -1, 0],
+		["]", "Next layer", 1, 0],
+		[",", "Previous head", 0, -1],
+		[".", "Next head", 0, 1],
+	];
+	return moves.map(([key, label, ...change]) => ({ key, label, run: () => move(...change) }));
 }
 
 function isTextInput(target) {
-  const hasText = target instanceof HTMLInputElement && !["checkbox", "radio", "range", "button", "submit"].includes(target.type);
-  return hasText || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement || target.isContentEditable;
+	const hasText =
+		target instanceof HTMLInputElement && !["checkbox", "radio", "range", "button", "submit"].includes(target.type);
+	return (
+		hasText || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement || target.isContentEditable
+	);
 }
 
 function isControl(target) {
-  return target.closest?.("button, a, input, summary, canvas, td[tabindex], [role=slider], [role=tab], [data-arrows]") !== null;
+	return (
+		target.closest?.("button, a, input, summary, canvas, td[tabindex], [role=slider], [role=tab], [data-arrows]") !==
+		null
+	);
 }

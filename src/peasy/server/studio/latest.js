@@ -5,18 +5,18 @@
  * greyed out until then; errors are shown in `container`, or on top of the page.
  */
 export function latestOnly(shell, busy, container = null) {
-  let newest = 0;
-  return async (send, draw) => {
-    const turn = (newest += 1);
-    const isNewest = () => turn === newest;
-    busy.classList.add("busy");
-    try {
-      const response = await send();
-      if (isNewest()) await draw(response);
-    } catch (error) {
-      if (isNewest()) shell.showError(error, container);
-    } finally {
-      if (isNewest()) busy.classList.remove("busy");
-    }
-  };
+	let newest = 0;
+	return async (send, draw) => {
+		const turn = (newest += 1);
+		const isNewest = () => turn === newest;
+		busy.classList.add("busy");
+		try {
+			const response = await send();
+			if (isNewest()) await draw(response);
+		} catch (error) {
+			if (isNewest()) shell.showError(error, container);
+		} finally {
+			if (isNewest()) busy.classList.remove("busy");
+		}
+	};
 }

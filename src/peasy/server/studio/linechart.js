@@ -10,143 +10,229 @@ const [LEFT, TOP, RIGHT, BOTTOM, HEIGHT] = [52, 12, 14, 40, 280];
 const MAX_POINTS = 500; // per line: a screen has no more pixels
 
 export class LineChart {
-  /** `write` formats values of the y axis, `writeX` those of the x axis. */
-  constructor({ title, xAxis, yAxis, write = (y) => y.toFixed(4), writeX = (x) => formatCount(Math.round(x)) }) {
-    Object.assign(this, { title, xAxis, yAxis, write, writeX, lines: [], cursorX: null, logarithmic: false });
-    this.svg = element("svg", { class: "curves", height: HEIGHT, tabindex: 0, role: "application", "aria-roledescription": "chart", "data-arrows": "" });
-    this.status = element("p", { class: "read quiet", role: "status" });
-    this.legend = element("ul", { class: "legend" });
-    const checkbox = element("input", { type: "checkbox", onchange: () => { this.logarithmic = checkbox.checked; this.draw(); } });
-    const checkboxLabel = element("label", { class: "quiet scale" }, checkbox, " logarithmic");
-    this.tableDetails = tableDetails(element("div", {}));
-    this.tableDetails.addEventListener("toggle", () => this.fillTable());
-    this.element = element("figure", { class: "chart" }, element("figcaption", {}, title, checkboxLabel), this.legend, this.svg, this.status, this.tableDetails,
-      downloadButtons(title.toLowerCase(), () => this.svg, () => [["curve", xAxis, yAxis], ...this.lines.flatMap(({ name, points }) => points.map((point) => [name, ...point]))]));
-    this.svg.addEventListener("pointermove", (event) => this.showValues(this.xOfPixel(event.clientX - this.svg.getBoundingClientRect().left)));
-    this.svg.addEventListener("pointerleave", () => this.showValues(null));
-    this.svg.addEventListener("keydown", (event) => this.onKeyDown(event));
-    new ResizeObserver(() => this.draw()).observe(this.element);
-  }
+	/** `write` formats values of the y axis, `writeX` those of the x axis. */
+	constructor({ title, xAxis, yAxis, write = (y) => y.toFixed(4), writeX = (x) => formatCount(Math.round(x)) }) {
+		Object.assign(this, { title, xAxis, yAxis, write, writeX, lines: [], cursorX: null, logarithmic: false });
+		this.svg = element("svg", {
+			class: "curves",
+			height: HEIGHT,
+			tabindex: 0,
+			role: "application",
+			"aria-roledescription": "chart",
+			"data-arrows": "",
+		});
+		this.status = element("p", { class: "read quiet", role: "status" });
+		this.legend = element("ul", { class: "legend" });
+		const checkbox = element("input", {
+			type: "checkbox",
+			onchange: () => {
+				this.logarithmic = checkbox.checked;
+				this.draw();
+			},
+		});
+		const checkboxLabel = element("label", { class: "quiet scale" }, checkbox, " logarithmic");
+		this.tableDetails = tableDetails(element("div", {}));
+		this.tableDetails.addEventListener("toggle", () => this.fillTable());
+		this.element = element(
+			"figure",
+			{ class: "chart" },
+			element("figcaption", {}, title, checkboxLabel),
+			this.legend,
+			this.svg,
+			this.status,
+			this.tableDetails,
+			downloadButtons(
+				title.toLowerCase(),
+				() => this.svg,
+				() => [
+					["curve", xAxis, yAxis],
+					...this.lines.flatMap(({ name, points }) => points.map((point) => [name, ...point])),
+				],
+			),
+		);
+		this.svg.addEventListener("pointermove", (event) =>
+			this.showValues(this.xOfPixel(event.clientX - this.svg.getBoundingClientRect().left)),
+		);
+		this.svg.addEventListener("pointerleave", () => this.showValues(null));
+		this.svg.addEventListener("keydown", (event) => this.onKeyDown(event));
+		new ResizeObserver(() => this.draw()).observe(this.element);
+	}
 
-  /** Each of the `lines` has a name and points, which are pairs [x, y]. */
-  show(lines) {
-    this.lines = lines.map((line) => ({ ...line, points: line.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)) }));
-    this.legend.replaceChildren(...this.lines.map(({ name }, index) => element("li", {}, legendSample(index), bdi(name))));
-    this.svg.setAttribute("aria-label", `${this.title}: ${this.lines.map(({ name, points }) => `${name} ${points.length ? this.write(points.at(-1)[1]) : "no data yet"}`).join(", ")}. Arrow keys read the values.`);
-    this.draw();
-    this.fillTable();
-  }
+	/** Each of the `lines` has a name and points, which are pairs [x, y]. */
+	show(lines) {
+		this.lines = lines.map((line) => ({
+			...line,
+			points: line.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)),
+		}));
+		this.legend.replaceChildren(
+			...this.lines.map(({ name }, index) => element("li", {}, legendSample(index), bdi(name))),
+		);
+		this.svg.setAttribute(
+			"aria-label",
+			`${this.title}: ${this.lines.map(({ name, points }) => `${name} ${points.length ? this.write(points.at(-1)[1]) : "no data yet"}`).join(", ")}. Arrow keys read the values.`,
+		);
+		this.draw();
+		this.fillTable();
+	}
 
-  /** The table is only filled when it is open. */
-  fillTable() {
-    if (!this.tableDetails.open) return;
-    const rows = this.lines.flatMap(({ name, points }) => downsample(points, 100).map(([x, y]) => [name, this.writeX(x), this.write(y)]));
-    this.tableDetails.lastElementChild.replaceWith(table(this.title, ["curve", this.xAxis, this.yAxis], rows));
-  }
+	/** The table is only filled when it is open. */
+	fillTable() {
+		if (!this.tableDetails.open) return;
+		const rows = this.lines.flatMap(({ name, points }) =>
+			downsample(points, 100).map(([x, y]) => [name, this.writeX(x), this.write(y)]),
+		);
+		this.tableDetails.lastElementChild.replaceWith(table(this.title, ["curve", this.xAxis, this.yAxis], rows));
+	}
 
-  draw() {
-    const width = Math.floor(this.element.clientWidth);
-    if (!width) return;
-    const points = this.lines.flatMap(({ points }) => points);
-    const transform = this.logarithmic ? (y) => Math.log10(Math.max(y, 1e-9)) : (y) => y;
-    const [xRange, yRange] = [paddedRange(points.map(([x]) => x)), paddedRange(points.map(([, y]) => transform(y)))];
-    this.x = (value) => LEFT + ((value - xRange[0]) / (xRange[1] - xRange[0])) * (width - LEFT - RIGHT);
-    this.y = (value) => TOP + ((yRange[1] - transform(value)) / (yRange[1] - yRange[0])) * (HEIGHT - TOP - BOTTOM);
-    this.xOfPixel = (pixel) => xRange[0] + ((pixel - LEFT) / (width - LEFT - RIGHT)) * (xRange[1] - xRange[0]);
-    this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    this.svg.setAttribute("width", width);
-    this.cursor = element("g", {});
-    this.svg.replaceChildren(...this.drawAxes(xRange, yRange, width), ...this.lines.map((line, index) => this.drawLine(line, index)), this.cursor);
-    this.showValues(this.cursorX);
-  }
+	draw() {
+		const width = Math.floor(this.element.clientWidth);
+		if (!width) return;
+		const points = this.lines.flatMap(({ points }) => points);
+		const transform = this.logarithmic ? (y) => Math.log10(Math.max(y, 1e-9)) : (y) => y;
+		const [xRange, yRange] = [paddedRange(points.map(([x]) => x)), paddedRange(points.map(([, y]) => transform(y)))];
+		this.x = (value) => LEFT + ((value - xRange[0]) / (xRange[1] - xRange[0])) * (width - LEFT - RIGHT);
+		this.y = (value) => TOP + ((yRange[1] - transform(value)) / (yRange[1] - yRange[0])) * (HEIGHT - TOP - BOTTOM);
+		this.xOfPixel = (pixel) => xRange[0] + ((pixel - LEFT) / (width - LEFT - RIGHT)) * (xRange[1] - xRange[0]);
+		this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+		this.svg.setAttribute("width", width);
+		this.cursor = element("g", {});
+		this.svg.replaceChildren(
+			...this.drawAxes(xRange, yRange, width),
+			...this.lines.map((line, index) => this.drawLine(line, index)),
+			this.cursor,
+		);
+		this.showValues(this.cursorX);
+	}
 
-  drawAxes(xRange, yRange, width) {
-    const shapes = [];
-    for (const tick of ticks(...xRange, width < 500 ? 4 : 7)) {
-      shapes.push(element("path", { class: "rule", d: `M${this.x(tick)} ${TOP}V${HEIGHT - BOTTOM}` }), label(this.x(tick), HEIGHT - BOTTOM + 16, writeTick(tick), "middle"));
-    }
-    for (const tick of this.logarithmic ? logTicks(...yRange) : ticks(...yRange, 5)) {
-      shapes.push(element("path", { class: "rule", d: `M${LEFT} ${this.y(tick)}H${width - RIGHT}` }), label(LEFT - 6, this.y(tick) + 4, writeTick(tick), "end"));
-    }
-    const middle = TOP + (HEIGHT - TOP - BOTTOM) / 2;
-    const yLabel = label(12, middle, this.yAxis, "middle");
-    yLabel.setAttribute("transform", `rotate(-90 12 ${middle})`);
-    return [...shapes, yLabel, label(LEFT + (width - LEFT - RIGHT) / 2, HEIGHT - 6, this.xAxis, "middle")];
-  }
+	drawAxes(xRange, yRange, width) {
+		const shapes = [];
+		for (const tick of ticks(...xRange, width < 500 ? 4 : 7)) {
+			shapes.push(
+				element("path", { class: "rule", d: `M${this.x(tick)} ${TOP}V${HEIGHT - BOTTOM}` }),
+				label(this.x(tick), HEIGHT - BOTTOM + 16, writeTick(tick), "middle"),
+			);
+		}
+		for (const tick of this.logarithmic ? logTicks(...yRange) : ticks(...yRange, 5)) {
+			shapes.push(
+				element("path", { class: "rule", d: `M${LEFT} ${this.y(tick)}H${width - RIGHT}` }),
+				label(LEFT - 6, this.y(tick) + 4, writeTick(tick), "end"),
+			);
+		}
+		const middle = TOP + (HEIGHT - TOP - BOTTOM) / 2;
+		const yLabel = label(12, middle, this.yAxis, "middle");
+		yLabel.setAttribute("transform", `rotate(-90 12 ${middle})`);
+		return [...shapes, yLabel, label(LEFT + (width - LEFT - RIGHT) / 2, HEIGHT - 6, this.xAxis, "middle")];
+	}
 
-  drawLine({ points }, index) {
-    if (points.length === 1) return element("circle", { cx: this.x(points[0][0]), cy: this.y(points[0][1]), r: 4, fill: CATEGORY_COLOURS[index % 6] });
-    const path = downsample(points, MAX_POINTS).map(([x, y]) => `${this.x(x).toFixed(1)} ${this.y(y).toFixed(1)}`).join("L");
-    return element("path", { class: "curve", d: path ? `M${path}` : "", ...lineStyle(index) });
-  }
+	drawLine({ points }, index) {
+		if (points.length === 1)
+			return element("circle", {
+				cx: this.x(points[0][0]),
+				cy: this.y(points[0][1]),
+				r: 4,
+				fill: CATEGORY_COLOURS[index % 6],
+			});
+		const path = downsample(points, MAX_POINTS)
+			.map(([x, y]) => `${this.x(x).toFixed(1)} ${this.y(y).toFixed(1)}`)
+			.join("L");
+		return element("path", { class: "curve", d: path ? `M${path}` : "", ...lineStyle(index) });
+	}
 
-  /** Show the values of all lines at x; null clears them. */
-  showValues(x) {
-    this.cursorX = x;
-    const values = x === null ? [] : this.lines.flatMap(({ name, points }, index) => (points.length ? [{ name, index, point: nearestPoint(points, x) }] : []));
-    this.cursor?.replaceChildren(...values.map(({ index, point }) => element("circle", { cx: this.x(point[0]), cy: this.y(point[1]), r: 4.5, fill: CATEGORY_COLOURS[index % 6], stroke: "currentColor" })));
-    this.status.textContent = values.length
-      ? `${this.xAxis} ${this.writeX(values[0].point[0])}: ${values.map(({ name, point }) => `${name} ${this.write(point[1])}`).join(" · ")}`
-      : "Point at the lines, or use the arrow keys, to read their values.";
-  }
+	/** Show the values of all lines at x; null clears them. */
+	showValues(x) {
+		this.cursorX = x;
+		const values =
+			x === null
+				? []
+				: this.lines.flatMap(({ name, points }, index) =>
+						points.length ? [{ name, index, point: nearestPoint(points, x) }] : [],
+					);
+		this.cursor?.replaceChildren(
+			...values.map(({ index, point }) =>
+				element("circle", {
+					cx: this.x(point[0]),
+					cy: this.y(point[1]),
+					r: 4.5,
+					fill: CATEGORY_COLOURS[index % 6],
+					stroke: "currentColor",
+				}),
+			),
+		);
+		this.status.textContent = values.length
+			? `${this.xAxis} ${this.writeX(values[0].point[0])}: ${values.map(({ name, point }) => `${name} ${this.write(point[1])}`).join(" · ")}`
+			: "Point at the lines, or use the arrow keys, to read their values.";
+	}
 
-  onKeyDown(event) {
-    const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
-    if (event.key === "Escape") this.showValues(null);
-    if (step === undefined) return;
-    const xs = [...new Set(this.lines.flatMap(({ points }) => downsample(points, 60).map(([x]) => x)))].sort((a, b) => a - b);
-    if (!xs.length) return;
-    const current = this.cursorX === null ? (step > 0 ? -1 : xs.length) : xs.findIndex((x) => x >= this.cursorX - 1e-9);
-    this.showValues(xs[clamp(current + step, 0, xs.length - 1)]);
-    event.preventDefault();
-  }
+	onKeyDown(event) {
+		const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
+		if (event.key === "Escape") this.showValues(null);
+		if (step === undefined) return;
+		const xs = [...new Set(this.lines.flatMap(({ points }) => downsample(points, 60).map(([x]) => x)))].sort(
+			(a, b) => a - b,
+		);
+		if (!xs.length) return;
+		const current = this.cursorX === null ? (step > 0 ? -1 : xs.length) : xs.findIndex((x) => x >= this.cursorX - 1e-9);
+		this.showValues(xs[clamp(current + step, 0, xs.length - 1)]);
+		event.preventDefault();
+	}
 }
 
 function lineStyle(index) {
-  return { stroke: CATEGORY_COLOURS[index % 6], "stroke-dasharray": DASHES[index % 6] };
+	return { stroke: CATEGORY_COLOURS[index % 6], "stroke-dasharray": DASHES[index % 6] };
 }
 
 function legendSample(index) {
-  return element("svg", { width: 34, height: 10, "aria-hidden": "true" }, element("path", { class: "curve", d: "M1 5H33", ...lineStyle(index) }));
+	return element(
+		"svg",
+		{ width: 34, height: 10, "aria-hidden": "true" },
+		element("path", { class: "curve", d: "M1 5H33", ...lineStyle(index) }),
+	);
 }
 
 function label(x, y, text, anchor) {
-  return element("text", { x, y, "text-anchor": anchor }, text);
+	return element("text", { x, y, "text-anchor": anchor }, text);
 }
 
 function nearestPoint(points, x) {
-  return points.reduce((best, point) => (Math.abs(point[0] - x) < Math.abs(best[0] - x) ? point : best));
+	return points.reduce((best, point) => (Math.abs(point[0] - x) < Math.abs(best[0] - x) ? point : best));
 }
 
 /** Downsample a line by the means of equal parts; the last point is kept. */
 function downsample(points, maxPoints) {
-  if (points.length <= maxPoints) return points;
-  const size = points.length / maxPoints;
-  const parts = indices(maxPoints).map((index) => points.slice(Math.round(index * size), Math.round((index + 1) * size)));
-  return [...parts.slice(0, -1).map((part) => [part.at(-1)[0], part.reduce((sum, [, y]) => sum + y, 0) / part.length]), points.at(-1)];
+	if (points.length <= maxPoints) return points;
+	const size = points.length / maxPoints;
+	const parts = indices(maxPoints).map((index) =>
+		points.slice(Math.round(index * size), Math.round((index + 1) * size)),
+	);
+	return [
+		...parts.slice(0, -1).map((part) => [part.at(-1)[0], part.reduce((sum, [, y]) => sum + y, 0) / part.length]),
+		points.at(-1),
+	];
 }
 
 function paddedRange(values) {
-  let [low, high] = [Math.min(...values), Math.max(...values)];
-  if (!values.length) [low, high] = [0, 1];
-  if (high - low < 1e-12) [low, high] = [low - (Math.abs(low) / 2 || 1), high + (Math.abs(high) / 2 || 1)];
-  const padding = (high - low) * 0.04;
-  return [low >= 0 ? Math.max(low - padding, 0) : low - padding, high + padding];
+	let [low, high] = [Math.min(...values), Math.max(...values)];
+	if (!values.length) [low, high] = [0, 1];
+	if (high - low < 1e-12) [low, high] = [low - (Math.abs(low) / 2 || 1), high + (Math.abs(high) / 2 || 1)];
+	const padding = (high - low) * 0.04;
+	return [low >= 0 ? Math.max(low - padding, 0) : low - padding, high + padding];
 }
 
 function ticks(low, high, target) {
-  const power = 10 ** Math.floor(Math.log10((high - low) / target));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => (high - low) / candidate <= target);
-  const first = Math.ceil(low / step - 1e-9);
-  return indices(Math.floor(high / step + 1e-9) - first + 1).map((index) => (first + index) * step);
+	const power = 10 ** Math.floor(Math.log10((high - low) / target));
+	const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => (high - low) / candidate <= target);
+	const first = Math.ceil(low / step - 1e-9);
+	return indices(Math.floor(high / step + 1e-9) - first + 1).map((index) => (first + index) * step);
 }
 
 /** 1, 2 and 5 times every power of ten between two logarithms. */
 function logTicks(low, high) {
-  const powers = indices(Math.floor(high) - Math.floor(low) + 1).map((index) => 10 ** (Math.floor(low) + index));
-  return powers.flatMap((power) => [power, 2 * power, 5 * power]).filter((tick) => Math.log10(tick) >= low && Math.log10(tick) <= high);
+	const powers = indices(Math.floor(high) - Math.floor(low) + 1).map((index) => 10 ** (Math.floor(low) + index));
+	return powers
+		.flatMap((power) => [power, 2 * power, 5 * power])
+		.filter((tick) => Math.log10(tick) >= low && Math.log10(tick) <= high);
 }
 
 function writeTick(value) {
-  return formatCount(Number(value.toPrecision(6)));
+	return formatCount(Number(value.toPrecision(6)));
 }

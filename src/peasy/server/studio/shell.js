@@ -13,218 +13,269 @@ import { TopBar } from "./topbar.js";
 import { nextTheme } from "./theme.js";
 
 class Shell {
-  #closePage = null;
-  #abortController = new AbortController();
-  #stateListener = null;
-  #openCount = 0;
+	#closePage = null;
+	#abortController = new AbortController();
+	#stateListener = null;
+	#openCount = 0;
 
-  constructor() {
-    this.place = document.getElementById("place");
-    this.liveRegion = document.getElementById("live-region");
-    this.keys = new KeyBindings();
-    this.bar = new TopBar(this, document.getElementById("bar"));
-    this.rail = document.getElementById("rail");
-    this.menuItems = { exports: () => [], copies: () => [] };
-  }
+	constructor() {
+		this.place = document.getElementById("place");
+		this.liveRegion = document.getElementById("live-region");
+		this.keys = new KeyBindings();
+		this.bar = new TopBar(this, document.getElementById("bar"));
+		this.rail = document.getElementById("rail");
+		this.menuItems = { exports: () => [], copies: () => [] };
+	}
 
-  /** Name of the open page, from the URL. */
-  get name() {
-    return location.pathname.split("/")[1] || "work";
-  }
+	/** Name of the open page, from the URL. */
+	get name() {
+		return location.pathname.split("/")[1] || "work";
+	}
 
-  get state() {
-    return Object.fromEntries(new URLSearchParams(location.search));
-  }
+	get state() {
+		return Object.fromEntries(new URLSearchParams(location.search));
+	}
 
-  /** Aborted when the page is left: cancels all its requests. */
-  get signal() {
-    return this.#abortController.signal;
-  }
+	/** Aborted when the page is left: cancels all its requests. */
+	get signal() {
+		return this.#abortController.signal;
+	}
 
-  /**
-   * Change parameters of the URL; null or "" removes one. Replaces the history entry unless `push`.
-   * The page's state listener is not called: the page made the change.
-   */
-  setState(changes, { push = false } = {}) {
-    const url = this.#url(this.name, { ...this.state, ...changes });
-    if (url === location.pathname + location.search) return;
-    history[push ? "pushState" : "replaceState"](null, "", url);
-    this.bar.show(this.state);
-  }
+	/**
+	 * Change parameters of the URL; null or "" removes one. Replaces the history entry unless `push`.
+	 * The page's state listener is not called: the page made the change.
+	 */
+	setState(changes, { push = false } = {}) {
+		const url = this.#url(this.name, { ...this.state, ...changes });
+		if (url === location.pathname + location.search) return;
+		history[push ? "pushState" : "replaceState"](null, "", url);
+		this.bar.show(this.state);
+	}
 
-  navigate(name, state = {}) {
-    history.pushState(null, "", this.#url(name, state));
-    return this.open();
-  }
+	navigate(name, state = {}) {
+		history.pushState(null, "", this.#url(name, state));
+		return this.open();
+	}
 
-  /** Listen to state changes from outside (back button, model, text); without a listener the page is reopened. */
-  onStateChange(listener) {
-    this.#stateListener = listener;
-  }
+	/** Listen to state changes from outside (back button, model, text); without a listener the page is reopened. */
+	onStateChange(listener) {
+		this.#stateListener = listener;
+	}
 
-  request(command, body, options = {}) {
-    return request(command, body, { signal: this.signal, ...options });
-  }
+	request(command, body, options = {}) {
+		return request(command, body, { signal: this.signal, ...options });
+	}
 
-  stream(path, body, onEvent, options = {}) {
-    return stream(path, body, onEvent, { signal: this.signal, ...options });
-  }
+	stream(path, body, onEvent, options = {}) {
+		return stream(path, body, onEvent, { signal: this.signal, ...options });
+	}
 
-  /** Name of the model in the URL, or the first that fits the page; throws if there is none. */
-  async modelName(filter = true) {
-    const name = this.state.m ?? (await this.bar.listModels(filter))[0]?.name;
-    if (!name) throw new ApiError("There is no model for this page yet.", "Train one (g r), or import one: peasy import.");
-    return name;
-  }
+	/** Name of the model in the URL, or the first that fits the page; throws if there is none. */
+	async modelName(filter = true) {
+		const name = this.state.m ?? (await this.bar.listModels(filter))[0]?.name;
+		if (!name)
+			throw new ApiError("There is no model for this page yet.", "Train one (g r), or import one: peasy import.");
+		return name;
+	}
 
-  announce(text) {
-    this.liveRegion.textContent = text;
-  }
+	announce(text) {
+		this.liveRegion.textContent = text;
+	}
 
-  /** Show an error and its hint, in `container` or on top of the page; aborted requests are ignored. */
-  showError(error, container = null) {
-    if (error?.name === "AbortError") return;
-    const box = element("div", { class: "refusal", role: "alert" }, element("strong", {}, "✗ ", error.message), error.hint && element("p", {}, error.hint));
-    if (container) container.replaceChildren(box);
-    else {
-      this.clearError();
-      this.place.prepend(box);
-    }
-    if (!error.hint && !error.status) console.error(error);
-  }
+	/** Show an error and its hint, in `container` or on top of the page; aborted requests are ignored. */
+	showError(error, container = null) {
+		if (error?.name === "AbortError") return;
+		const box = element(
+			"div",
+			{ class: "refusal", role: "alert" },
+			element("strong", {}, "✗ ", error.message),
+			error.hint && element("p", {}, error.hint),
+		);
+		if (container) container.replaceChildren(box);
+		else {
+			this.clearError();
+			this.place.prepend(box);
+		}
+		if (!error.hint && !error.status) console.error(error);
+	}
 
-  /** Run something and show its error in `container`, or on top of the page. */
-  async attempt(work, container = null) {
-    try {
-      return await work();
-    } catch (error) {
-      return this.showError(error, container);
-    }
-  }
+	/** Run something and show its error in `container`, or on top of the page. */
+	async attempt(work, container = null) {
+		try {
+			return await work();
+		} catch (error) {
+			return this.showError(error, container);
+		}
+	}
 
-  clearError() {
-    this.place.querySelector(":scope > .refusal")?.remove();
-  }
+	clearError() {
+		this.place.querySelector(":scope > .refusal")?.remove();
+	}
 
-  /** Set the items of the export menu: a command whose result is saved as a file, and others as `{label, run}`. */
-  setExports(getRequest, moreItems = () => []) {
-    this.menuItems.exports = () => [...(getRequest ? this.#fileItems(getRequest) : []), ...moreItems()];
-  }
+	/** Set the items of the export menu: a command whose result is saved as a file, and others as `{label, run}`. */
+	setExports(getRequest, moreItems = () => []) {
+		this.menuItems.exports = () => [...(getRequest ? this.#fileItems(getRequest) : []), ...moreItems()];
+	}
 
-  /** Set the items of the copy menu: `{label, text}`, where text is a string or a (possibly async) function. */
-  setCopyItems(getItems) {
-    this.menuItems.copies = () => getItems().map(({ label, text }) => ({ label, run: () => this.copyText(text, label) }));
-  }
+	/** Set the items of the copy menu: `{label, text}`, where text is a string or a (possibly async) function. */
+	setCopyItems(getItems) {
+		this.menuItems.copies = () =>
+			getItems().map(({ label, text }) => ({ label, run: () => this.copyText(text, label) }));
+	}
 
-  async copyText(text, label = "") {
-    try {
-      await navigator.clipboard.writeText(typeof text === "function" ? await text() : text);
-      this.bar.showNote(`Copied${label ? `: ${label}` : ""}.`);
-    } catch (error) {
-      this.showError(error.name === "NotAllowedError" ? new Error("The browser did not allow copying.") : error);
-    }
-  }
+	async copyText(text, label = "") {
+		try {
+			await navigator.clipboard.writeText(typeof text === "function" ? await text() : text);
+			this.bar.showNote(`Copied${label ? `: ${label}` : ""}.`);
+		} catch (error) {
+			this.showError(error.name === "NotAllowedError" ? new Error("The browser did not allow copying.") : error);
+		}
+	}
 
-  #fileItems(getRequest) {
-    const formats = { SVG: "svg", PNG: "png", HTML: "html", CSV: "csv", LaTeX: "tex", Markdown: "md", JSON: "json" };
-    return Object.entries(formats).map(([label, format]) => ({ label, run: () => this.saveFile(getRequest(), format) }));
-  }
+	#fileItems(getRequest) {
+		const formats = { SVG: "svg", PNG: "png", HTML: "html", CSV: "csv", LaTeX: "tex", Markdown: "md", JSON: "json" };
+		return Object.entries(formats).map(([label, format]) => ({
+			label,
+			run: () => this.saveFile(getRequest(), format),
+		}));
+	}
 
-  /** Save the result of a command as a file; its renderer is loaded when it is needed. */
-  async saveFile({ command, body }, format) {
-    this.bar.showNote(`Rendering ${format} …`);
-    await this.attempt(async () => {
-      const { saveResult } = await import("./document.js");
-      this.bar.showNote(`Saved ${await saveResult(command, body, format, { signal: this.signal })}.`);
-    });
-  }
+	/** Save the result of a command as a file; its renderer is loaded when it is needed. */
+	async saveFile({ command, body }, format) {
+		this.bar.showNote(`Rendering ${format} …`);
+		await this.attempt(async () => {
+			const { saveResult } = await import("./document.js");
+			this.bar.showNote(`Saved ${await saveResult(command, body, format, { signal: this.signal })}.`);
+		});
+	}
 
-  #url(name, state) {
-    const query = new URLSearchParams(Object.entries(state).filter(([, value]) => value !== null && value !== undefined && value !== ""));
-    return `/${name}${query.size ? `?${query}` : ""}`;
-  }
+	#url(name, state) {
+		const query = new URLSearchParams(
+			Object.entries(state).filter(([, value]) => value !== null && value !== undefined && value !== ""),
+		);
+		return `/${name}${query.size ? `?${query}` : ""}`;
+	}
 
-  async notifyState() {
-    this.bar.show(this.state);
-    if (!this.#stateListener) return this.open();
-    return this.attempt(() => this.#stateListener(this.state));
-  }
+	async notifyState() {
+		this.bar.show(this.state);
+		if (!this.#stateListener) return this.open();
+		return this.attempt(() => this.#stateListener(this.state));
+	}
 
-  async open() {
-    const turn = (this.#openCount += 1);
-    this.#leave();
-    const known = PAGES.find(({ name }) => name === this.name);
-    this.#markCurrent(known);
-    if (!known) return this.showError(new ApiError(`There is no page "${this.name}".`, "Choose a page from the list."));
-    try {
-      const module = await import(`./page/${known.name}.js`);
-      if (turn !== this.#openCount) return undefined;
-      this.bar.configure(module.page, this.state);
-      const opened = new module.Page(this.place, this);
-      this.#closePage = () => opened.close?.();
-      await whileWaiting(async () => opened.start(this.state)); // a page without requests is busy, too, until it is drawn
-    } catch (error) {
-      if (turn === this.#openCount) this.showError(error);
-    }
-    return undefined;
-  }
+	async open() {
+		const turn = (this.#openCount += 1);
+		this.#leave();
+		const known = PAGES.find(({ name }) => name === this.name);
+		this.#markCurrent(known);
+		if (!known) return this.showError(new ApiError(`There is no page "${this.name}".`, "Choose a page from the list."));
+		try {
+			const module = await import(`./page/${known.name}.js`);
+			if (turn !== this.#openCount) return undefined;
+			this.bar.configure(module.page, this.state);
+			const opened = new module.Page(this.place, this);
+			this.#closePage = () => opened.close?.();
+			await whileWaiting(async () => opened.start(this.state)); // a page without requests is busy, too, until it is drawn
+		} catch (error) {
+			if (turn === this.#openCount) this.showError(error);
+		}
+		return undefined;
+	}
 
-  #leave() {
-    this.#closePage?.();
-    this.#closePage = null;
-    this.#stateListener = null;
-    this.#abortController.abort();
-    this.#abortController = new AbortController();
-    this.keys.clearPageKeys();
-    this.menuItems = { exports: () => [], copies: () => [] };
-    this.place.replaceChildren();
-  }
+	#leave() {
+		this.#closePage?.();
+		this.#closePage = null;
+		this.#stateListener = null;
+		this.#abortController.abort();
+		this.#abortController = new AbortController();
+		this.keys.clearPageKeys();
+		this.menuItems = { exports: () => [], copies: () => [] };
+		this.place.replaceChildren();
+	}
 
-  #markCurrent(known) {
-    document.title = known ? `${known.title} · peasy studio` : "peasy studio";
-    this.openPage = known?.name;
-    for (const link of this.rail.querySelectorAll("a[data-page]")) link.ariaCurrent = link.dataset.page === known?.name ? "page" : null;
-    this.announce(known?.title ?? "");
-  }
+	#markCurrent(known) {
+		document.title = known ? `${known.title} · peasy studio` : "peasy studio";
+		this.openPage = known?.name;
+		for (const link of this.rail.querySelectorAll("a[data-page]"))
+			link.ariaCurrent = link.dataset.page === known?.name ? "page" : null;
+		this.announce(known?.title ?? "");
+	}
 
-  start() {
-    this.rail.append(element("a", { class: "brand", href: "/work", "aria-label": "peasy studio" }, element("b", {}, "peasy")), element("ul", {}, PAGES.map((page) => this.#railLink(page))));
-    // Links between pages change the view without reloading the document.
-    document.addEventListener("click", (event) => this.#onLinkClick(event));
-    window.addEventListener("popstate", () => (this.openPage === this.name ? this.notifyState() : this.open()));
-    this.keys.add(this.#globalKeys(), "global");
-    this.keys.add(PAGES.map(({ name, title, letter }) => ({ key: letter, label: title, run: () => this.navigate(name, this.sharedState()) })), "navigation");
-    this.open();
-  }
+	start() {
+		this.rail.append(
+			element("a", { class: "brand", href: "/work", "aria-label": "peasy studio" }, element("b", {}, "peasy")),
+			element(
+				"ul",
+				{},
+				PAGES.map((page) => this.#railLink(page)),
+			),
+		);
+		// Links between pages change the view without reloading the document.
+		document.addEventListener("click", (event) => this.#onLinkClick(event));
+		window.addEventListener("popstate", () => (this.openPage === this.name ? this.notifyState() : this.open()));
+		this.keys.add(this.#globalKeys(), "global");
+		this.keys.add(
+			PAGES.map(({ name, title, letter }) => ({
+				key: letter,
+				label: title,
+				run: () => this.navigate(name, this.sharedState()),
+			})),
+			"navigation",
+		);
+		this.open();
+	}
 
-  #railLink({ name, title, letter }) {
-    return element("li", {}, element("a", { href: `/${name}`, "data-page": name, "aria-keyshortcuts": `g ${letter}` }, title, element("kbd", { "aria-hidden": true }, `g ${letter}`)));
-  }
+	#railLink({ name, title, letter }) {
+		return element(
+			"li",
+			{},
+			element(
+				"a",
+				{ href: `/${name}`, "data-page": name, "aria-keyshortcuts": `g ${letter}` },
+				title,
+				element("kbd", { "aria-hidden": true }, `g ${letter}`),
+			),
+		);
+	}
 
-  /** State shared between pages: the text. A model may not fit the next page. */
-  sharedState() {
-    return this.state.t ? { t: this.state.t } : {};
-  }
+	/** State shared between pages: the text. A model may not fit the next page. */
+	sharedState() {
+		return this.state.t ? { t: this.state.t } : {};
+	}
 
-  #onLinkClick(event) {
-    const link = event.target.closest?.("a[href]");
-    if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || link.origin !== location.origin || link.hasAttribute("download") || link.hash) return;
-    const name = link.pathname.split("/")[1];
-    if (!PAGES.some((page) => page.name === name)) return;
-    event.preventDefault();
-    this.navigate(name, link.dataset.page ? this.sharedState() : Object.fromEntries(new URLSearchParams(link.search)));
-    this.place.focus({ preventScroll: false });
-  }
+	#onLinkClick(event) {
+		const link = event.target.closest?.("a[href]");
+		if (
+			!link ||
+			event.defaultPrevented ||
+			event.button ||
+			event.ctrlKey ||
+			event.metaKey ||
+			event.shiftKey ||
+			link.origin !== location.origin ||
+			link.hasAttribute("download") ||
+			link.hash
+		)
+			return;
+		const name = link.pathname.split("/")[1];
+		if (!PAGES.some((page) => page.name === name)) return;
+		event.preventDefault();
+		this.navigate(name, link.dataset.page ? this.sharedState() : Object.fromEntries(new URLSearchParams(link.search)));
+		this.place.focus({ preventScroll: false });
+	}
 
-  #globalKeys() {
-    return [
-      { key: "/", label: "Go to the text field", run: () => this.bar.focusText() },
-      { key: "e", label: "Export", run: () => this.bar.exportMenu.open() },
-      { key: "c", label: "Copy", run: () => this.bar.copyMenu.open() },
-      { key: "t", label: "Theme: light, dark, high contrast, system", run: () => this.bar.showNote(`Theme: ${nextTheme()}`) },
-      { key: "?", label: "Show this list", run: () => this.keys.show() },
-    ];
-  }
+	#globalKeys() {
+		return [
+			{ key: "/", label: "Go to the text field", run: () => this.bar.focusText() },
+			{ key: "e", label: "Export", run: () => this.bar.exportMenu.open() },
+			{ key: "c", label: "Copy", run: () => this.bar.copyMenu.open() },
+			{
+				key: "t",
+				label: "Theme: light, dark, high contrast, system",
+				run: () => this.bar.showNote(`Theme: ${nextTheme()}`),
+			},
+			{ key: "?", label: "Show this list", run: () => this.keys.show() },
+		];
+	}
 }
 
 new Shell().start();

@@ -4,28 +4,39 @@ import { button, element, uniqueId } from "./element.js";
 
 /** Each of the `entries` has a name, a title and show(), which returns its content, or a promise of it. */
 export function tabs(entries, onChoose) {
-  const panel = element("div", { role: "tabpanel", id: uniqueId("panel"), tabindex: -1 });
-  const buttons = entries.map(({ name, title }) => button(title, () => choose(name), { class: null, role: "tab", id: uniqueId("tab"), "aria-controls": panel.id, "data-tab": name }));
-  const list = element("div", { class: "tabs", role: "tablist" }, buttons);
-  const choose = async (name, notify = true) => {
-    const chosen = Math.max(entries.findIndex((entry) => entry.name === name), 0);
-    buttons.forEach((tab, index) => {
-      tab.setAttribute("aria-selected", index === chosen);
-      tab.tabIndex = index === chosen ? 0 : -1;
-    });
-    panel.setAttribute("aria-labelledby", buttons[chosen].id);
-    if (notify) onChoose(entries[chosen].name);
-    panel.replaceChildren(await entries[chosen].show());
-  };
-  list.addEventListener("keydown", (event) => {
-    const current = buttons.indexOf(document.activeElement);
-    const target = { ArrowRight: current + 1, ArrowLeft: current - 1, Home: 0, End: buttons.length - 1 }[event.key];
-    if (target === undefined) return;
-    event.preventDefault();
-    event.stopPropagation();
-    const next = buttons[(target + buttons.length) % buttons.length];
-    next.focus();
-    choose(next.dataset.tab);
-  });
-  return { element: element("div", {}, list, panel), choose, panel };
+	const panel = element("div", { role: "tabpanel", id: uniqueId("panel"), tabindex: -1 });
+	const buttons = entries.map(({ name, title }) =>
+		button(title, () => choose(name), {
+			class: null,
+			role: "tab",
+			id: uniqueId("tab"),
+			"aria-controls": panel.id,
+			"data-tab": name,
+		}),
+	);
+	const list = element("div", { class: "tabs", role: "tablist" }, buttons);
+	const choose = async (name, notify = true) => {
+		const chosen = Math.max(
+			entries.findIndex((entry) => entry.name === name),
+			0,
+		);
+		buttons.forEach((tab, index) => {
+			tab.setAttribute("aria-selected", index === chosen);
+			tab.tabIndex = index === chosen ? 0 : -1;
+		});
+		panel.setAttribute("aria-labelledby", buttons[chosen].id);
+		if (notify) onChoose(entries[chosen].name);
+		panel.replaceChildren(await entries[chosen].show());
+	};
+	list.addEventListener("keydown", (event) => {
+		const current = buttons.indexOf(document.activeElement);
+		const target = { ArrowRight: current + 1, ArrowLeft: current - 1, Home: 0, End: buttons.length - 1 }[event.key];
+		if (target === undefined) return;
+		event.preventDefault();
+		event.stopPropagation();
+		const next = buttons[(target + buttons.length) % buttons.length];
+		next.focus();
+		choose(next.dataset.tab);
+	});
+	return { element: element("div", {}, list, panel), choose, panel };
 }

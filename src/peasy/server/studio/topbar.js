@@ -9,93 +9,126 @@ const TYPING_DELAY = 350; // milliseconds after the last keystroke before the pa
 const THEME_LABELS = { auto: "system", contrast: "high contrast" };
 
 export class TopBar {
-  #page = null;
-  #typingTimer = 0;
-  #models = null;
+	#page = null;
+	#typingTimer = 0;
+	#models = null;
 
-  constructor(shell, container) {
-    this.shell = shell;
-    this.text = element("input", { type: "text", id: "text", "aria-label": "Text", autocomplete: "off", spellcheck: "false", maxlength: 20000 });
-    this.text.addEventListener("input", () => this.#applyTextSoon());
-    this.text.addEventListener("keydown", (event) => event.key === "Enter" && this.#applyText());
-    this.modelContainer = element("span", { class: "model" });
-    this.exportMenu = menuButton("Export", () => shell.menuItems.exports(), "Export what is shown (e)");
-    this.copyMenu = menuButton("Copy", () => [{ label: "Link to this view", run: () => shell.copyText(location.href, "link") }, ...shell.menuItems.copies()], "Copy (c)");
-    this.note = element("span", { class: "flash", role: "status" });
-    const themeSelect = select(THEMES.map((name) => [name, THEME_LABELS[name] ?? name]), currentTheme(), setTheme, { "aria-label": "Theme", class: "theme" });
-    new MutationObserver(() => (themeSelect.value = currentTheme())).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-    const help = button("?", () => shell.keys.show(), { "aria-label": "Keyboard shortcuts", title: "Keys (?)" });
-    container.append(this.modelContainer, this.text, element("span", { class: "tools" }, this.note, themeSelect, this.copyMenu.element, this.exportMenu.element, help));
-  }
+	constructor(shell, container) {
+		this.shell = shell;
+		this.text = element("input", {
+			type: "text",
+			id: "text",
+			"aria-label": "Text",
+			autocomplete: "off",
+			spellcheck: "false",
+			maxlength: 20000,
+		});
+		this.text.addEventListener("input", () => this.#applyTextSoon());
+		this.text.addEventListener("keydown", (event) => event.key === "Enter" && this.#applyText());
+		this.modelContainer = element("span", { class: "model" });
+		this.exportMenu = menuButton("Export", () => shell.menuItems.exports(), "Export what is shown (e)");
+		this.copyMenu = menuButton(
+			"Copy",
+			() => [
+				{ label: "Link to this view", run: () => shell.copyText(location.href, "link") },
+				...shell.menuItems.copies(),
+			],
+			"Copy (c)",
+		);
+		this.note = element("span", { class: "flash", role: "status" });
+		const themeSelect = select(
+			THEMES.map((name) => [name, THEME_LABELS[name] ?? name]),
+			currentTheme(),
+			setTheme,
+			{ "aria-label": "Theme", class: "theme" },
+		);
+		new MutationObserver(() => (themeSelect.value = currentTheme())).observe(document.documentElement, {
+			attributes: true,
+			attributeFilter: ["data-theme"],
+		});
+		const help = button("?", () => shell.keys.show(), { "aria-label": "Keyboard shortcuts", title: "Keys (?)" });
+		container.append(
+			this.modelContainer,
+			this.text,
+			element("span", { class: "tools" }, this.note, themeSelect, this.copyMenu.element, this.exportMenu.element, help),
+		);
+	}
 
-  async configure(page, state) {
-    this.#page = page;
-    this.text.hidden = !page.text;
-    this.text.placeholder = page.text || "";
-    this.modelContainer.hidden = !page.model;
-    this.show(state);
-    if (page.model) await this.#fillModelSelect(page);
-  }
+	async configure(page, state) {
+		this.#page = page;
+		this.text.hidden = !page.text;
+		this.text.placeholder = page.text || "";
+		this.modelContainer.hidden = !page.model;
+		this.show(state);
+		if (page.model) await this.#fillModelSelect(page);
+	}
 
-  show(state) {
-    if (document.activeElement !== this.text) this.text.value = state.t ?? "";
-    if (this.modelSelect && state.m) this.#showModel(state.m);
-  }
+	show(state) {
+		if (document.activeElement !== this.text) this.text.value = state.t ?? "";
+		if (this.modelSelect && state.m) this.#showModel(state.m);
+	}
 
-  /**
-   * Usable models, each `{name, source, model_type, …}`, by a predicate, or all with true.
-   * The list is requested once, again with `reload`.
-   */
-  async listModels(filter = true, reload = false) {
-    if (!this.#models || reload) {
-      this.#models = request("models").then(({ result }) => result.models.filter(({ error }) => !error));
-      this.#models.catch(() => (this.#models = null));
-    }
-    const models = await this.#models;
-    return filter === true ? models : models.filter(filter);
-  }
+	/**
+	 * Usable models, each `{name, source, model_type, …}`, by a predicate, or all with true.
+	 * The list is requested once, again with `reload`.
+	 */
+	async listModels(filter = true, reload = false) {
+		if (!this.#models || reload) {
+			this.#models = request("models").then(({ result }) => result.models.filter(({ error }) => !error));
+			this.#models.catch(() => (this.#models = null));
+		}
+		const models = await this.#models;
+		return filter === true ? models : models.filter(filter);
+	}
 
-  async #fillModelSelect(page) {
-    await this.shell.attempt(async () => {
-      const models = await this.listModels(page.model);
-      if (page !== this.#page) return;
-      this.modelSelect = select(models.map(({ name }) => name), "", (name) => this.#setState({ m: name }), { "aria-label": "Model" });
-      this.modelContainer.replaceChildren(this.modelSelect);
-      if (!models.length) this.modelContainer.replaceChildren(element("span", { class: "quiet" }, "no model for this page yet"));
-      this.#showModel(this.shell.state.m ?? models[0]?.name);
-    });
-  }
+	async #fillModelSelect(page) {
+		await this.shell.attempt(async () => {
+			const models = await this.listModels(page.model);
+			if (page !== this.#page) return;
+			this.modelSelect = select(
+				models.map(({ name }) => name),
+				"",
+				(name) => this.#setState({ m: name }),
+				{ "aria-label": "Model" },
+			);
+			this.modelContainer.replaceChildren(this.modelSelect);
+			if (!models.length)
+				this.modelContainer.replaceChildren(element("span", { class: "quiet" }, "no model for this page yet"));
+			this.#showModel(this.shell.state.m ?? models[0]?.name);
+		});
+	}
 
-  #showModel(name) {
-    if (name && ![...this.modelSelect.options].some((option) => option.value === name)) this.modelSelect.append(element("option", { value: name }, name));
-    this.modelSelect.value = name ?? "";
-  }
+	#showModel(name) {
+		if (name && ![...this.modelSelect.options].some((option) => option.value === name))
+			this.modelSelect.append(element("option", { value: name }, name));
+		this.modelSelect.value = name ?? "";
+	}
 
-  #applyTextSoon() {
-    clearTimeout(this.#typingTimer);
-    this.#typingTimer = setTimeout(() => this.#applyText(), TYPING_DELAY);
-  }
+	#applyTextSoon() {
+		clearTimeout(this.#typingTimer);
+		this.#typingTimer = setTimeout(() => this.#applyText(), TYPING_DELAY);
+	}
 
-  #applyText() {
-    clearTimeout(this.#typingTimer);
-    if ((this.shell.state.t ?? "") !== this.text.value) this.#setState({ t: this.text.value }, false);
-  }
+	#applyText() {
+		clearTimeout(this.#typingTimer);
+		if ((this.shell.state.t ?? "") !== this.text.value) this.#setState({ t: this.text.value }, false);
+	}
 
-  #setState(changes, push = true) {
-    this.shell.setState(changes, { push });
-    this.shell.notifyState();
-  }
+	#setState(changes, push = true) {
+		this.shell.setState(changes, { push });
+		this.shell.notifyState();
+	}
 
-  focusText() {
-    const field = this.text.hidden ? this.shell.place.querySelector("textarea, input[type=text]") : this.text;
-    field?.focus();
-    field?.select?.();
-  }
+	focusText() {
+		const field = this.text.hidden ? this.shell.place.querySelector("textarea, input[type=text]") : this.text;
+		field?.focus();
+		field?.select?.();
+	}
 
-  /** Show a short message that disappears by itself. */
-  showNote(text) {
-    this.note.textContent = text;
-    clearTimeout(this.noteTimer);
-    this.noteTimer = setTimeout(() => (this.note.textContent = ""), 4000);
-  }
+	/** Show a short message that disappears by itself. */
+	showNote(text) {
+		this.note.textContent = text;
+		clearTimeout(this.noteTimer);
+		this.noteTimer = setTimeout(() => (this.note.textContent = ""), 4000);
+	}
 }

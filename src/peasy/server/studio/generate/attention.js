@@ -5,28 +5,59 @@ import { bar, bdi, caveatLine, element, flexRow, quiet, select } from "../elemen
 
 /** Self-attention of the decoder, by layer; cross-attention is shown on the page Translate. */
 export function selfAttentionLayers(step) {
-  return (step?.attention ?? []).filter(({ path }) => path.part === "attention" && path.stack === "decoder");
+	return (step?.attention ?? []).filter(({ path }) => path.part === "attention" && path.stack === "decoder");
 }
 
 export function attentionPanel(step, pieces, layer, head, onChoose, caveat) {
-  const layers = selfAttentionLayers(step);
-  if (!layers.length) return quiet("This model has no attention: its state carries the context in another way.");
-  const layerIndex = clamp(layer, 0, layers.length - 1);
-  const { keys, weights } = layers[layerIndex];
-  const headIndex = clamp(head, 0, keys.length - 1);
-  const pairs = keys[headIndex].map((key, index) => [key, weights[headIndex][index]]);
-  const largest = Math.max(...pairs.map(([, weight]) => weight), 1e-9);
-  const weightOf = new Map(pairs);
-  const tokens = pieces.slice(0, step.num_computed + step.num_cached).map((piece, key) => {
-    const weight = weightOf.get(key) ?? 0;
-    const token = element("span", { class: "word", title: weight ? weight.toFixed(4) : null }, piece);
-    if (weight) token.style.background = `color-mix(in srgb, var(--link) ${Math.round((55 * weight) / largest)}%, transparent)`;
-    return token;
-  });
-  const indexSelect = (label, count, chosen, onChange) => element("label", {}, label, select(indices(count), chosen, (value) => onChange(Number(value))));
-  return element("div", {},
-    flexRow(indexSelect("layer ", layers.length, layerIndex, (value) => onChoose(value, headIndex)), indexSelect("head ", keys.length, headIndex, (value) => onChoose(layerIndex, value))),
-    element("p", { class: "shaded", role: "img", "aria-label": `The text shaded by the attention weights of this head for ${step.piece}; the numbers are listed below` }, tokens),
-    element("div", { class: "bars" }, element("ol", { "aria-label": "Attention weights, largest first" }, pairs.map(([key, weight]) => element("li", {}, bdi(pieces[key]), bar(weight), element("span", { class: "number" }, weight.toFixed(4)))))),
-    caveatLine(caveat));
+	const layers = selfAttentionLayers(step);
+	if (!layers.length) return quiet("This model has no attention: its state carries the context in another way.");
+	const layerIndex = clamp(layer, 0, layers.length - 1);
+	const { keys, weights } = layers[layerIndex];
+	const headIndex = clamp(head, 0, keys.length - 1);
+	const pairs = keys[headIndex].map((key, index) => [key, weights[headIndex][index]]);
+	const largest = Math.max(...pairs.map(([, weight]) => weight), 1e-9);
+	const weightOf = new Map(pairs);
+	const tokens = pieces.slice(0, step.num_computed + step.num_cached).map((piece, key) => {
+		const weight = weightOf.get(key) ?? 0;
+		const token = element("span", { class: "word", title: weight ? weight.toFixed(4) : null }, piece);
+		if (weight)
+			token.style.background = `color-mix(in srgb, var(--link) ${Math.round((55 * weight) / largest)}%, transparent)`;
+		return token;
+	});
+	const indexSelect = (label, count, chosen, onChange) =>
+		element(
+			"label",
+			{},
+			label,
+			select(indices(count), chosen, (value) => onChange(Number(value))),
+		);
+	return element(
+		"div",
+		{},
+		flexRow(
+			indexSelect("layer ", layers.length, layerIndex, (value) => onChoose(value, headIndex)),
+			indexSelect("head ", keys.length, headIndex, (value) => onChoose(layerIndex, value)),
+		),
+		element(
+			"p",
+			{
+				class: "shaded",
+				role: "img",
+				"aria-label": `The text shaded by the attention weights of this head for ${step.piece}; the numbers are listed below`,
+			},
+			tokens,
+		),
+		element(
+			"div",
+			{ class: "bars" },
+			element(
+				"ol",
+				{ "aria-label": "Attention weights, largest first" },
+				pairs.map(([key, weight]) =>
+					element("li", {}, bdi(pieces[key]), bar(weight), element("span", { class: "number" }, weight.toFixed(4))),
+				),
+			),
+		),
+		caveatLine(caveat),
+	);
 }

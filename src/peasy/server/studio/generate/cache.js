@@ -5,12 +5,21 @@ import { element } from "../element.js";
 
 /** `pieces` are all tokens processed up to this step. */
 export function cachePicture(pieces, step, numLayers) {
-  const tokens = pieces.slice(0, step.num_computed + step.num_cached);
-  const cell = (isCached) => element("i", { class: isCached ? null : "new" });
-  const layerRow = (layer) => element("div", { class: "cache-row" }, element("span", { class: "side" }, `layer ${layer}`), tokens.map((_, index) => cell(index < step.num_cached)));
-  const summary = `This step: ${formatCount(step.num_computed)} ${step.num_computed === 1 ? "token" : "tokens"} computed in every layer, ${formatCount(step.num_cached)} reused from the KV cache.`;
-  return element("div", {},
-    element("p", {}, summary),
-    element("div", { class: "cache", role: "img", "aria-label": summary }, indices(numLayers).map(layerRow)),
-    element("p", { class: "quiet legend" }, cell(true), " cached keys and values ", cell(false), " computed now"));
+	const tokens = pieces.slice(0, step.num_computed + step.num_cached);
+	const cell = (isCached) => element("i", { class: isCached ? null : "new" });
+	const layerRow = (layer) =>
+		element(
+			"div",
+			{ class: "cache-row" },
+			element("span", { class: "side" }, `layer ${layer}`),
+			tokens.map((_, index) => cell(index < step.num_cached)),
+		);
+	const summary = `This step: ${formatCount(step.num_computed)} ${step.num_computed === 1 ? "token" : "tokens"} computed in every layer, ${formatCount(step.num_cached)} reused from the KV cache.`;
+	return element(
+		"div",
+		{},
+		element("p", {}, summary),
+		element("div", { class: "cache", role: "img", "aria-label": summary }, indices(numLayers).map(layerRow)),
+		element("p", { class: "quiet legend" }, cell(true), " cached keys and values ", cell(false), " computed now"),
+	);
 }

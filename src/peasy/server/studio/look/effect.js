@@ -4,42 +4,74 @@ import { bar, bdi, element, quiet, table, tableDetails } from "../element.js";
 
 /** Parse heads of the URL: "2.3" is layer 2, head 3. */
 export function readHeads(text) {
-  return [...(text ?? "").matchAll(/(\d+)\.(\d+)/g)].map(([, layer, head]) => ({ layer: Number(layer), head: Number(head) }));
+	return [...(text ?? "").matchAll(/(\d+)\.(\d+)/g)].map(([, layer, head]) => ({
+		layer: Number(layer),
+		head: Number(head),
+	}));
 }
 
 export function writeHeads(heads) {
-  return heads.map(({ layer, head }) => `${layer}.${head}`).join(",");
+	return heads.map(({ layer, head }) => `${layer}.${head}`).join(",");
 }
 
 export function ablations(heads) {
-  return heads.map((head) => ({ kind: "off", ...head }));
+	return heads.map((head) => ({ kind: "off", ...head }));
 }
 
 /** A probability as short text: .93; one that would round to zero is "<.01". */
 function formatProbability(value, decimals = 2) {
-  const smallest = 10 ** -decimals;
-  return (value < 0.5 * smallest ? `<${smallest.toFixed(decimals)}` : value.toFixed(decimals)).replace("0.", ".");
+	const smallest = 10 ** -decimals;
+	return (value < 0.5 * smallest ? `<${smallest.toFixed(decimals)}` : value.toFixed(decimals)).replace("0.", ".");
 }
 
 export function nextTokenLine(candidates) {
-  if (!candidates?.length) return "";
-  return element("p", { class: "next" }, element("span", { class: "quiet" }, "next token: "), candidates.map(({ piece, probability }) => element("span", { class: "chip" }, bdi(piece), " ", element("b", {}, formatProbability(probability)))));
+	if (!candidates?.length) return "";
+	return element(
+		"p",
+		{ class: "next" },
+		element("span", { class: "quiet" }, "next token: "),
+		candidates.map(({ piece, probability }) =>
+			element("span", { class: "chip" }, bdi(piece), " ", element("b", {}, formatProbability(probability))),
+		),
+	);
 }
 
 /** Bars before and after an intervention, for every token that is likely in one of the two. */
 export function effectPanel(result) {
-  const byId = new Map();
-  for (const side of ["before", "after"]) {
-    for (const { piece, id, probability } of result[side]) byId.set(id, { piece, ...byId.get(id), [side]: probability });
-  }
-  const tokens = [...byId.values()];
-  if (!tokens.length) return quiet("This model does not predict a next token.");
-  const written = (value) => (value === undefined ? "–" : formatProbability(value, 3));
-  const list = element("ol", { class: "effect", "aria-label": "Next token before and after" }, tokens.map(({ piece, before, after }) => element("li", {},
-    bdi(piece), element("span", { class: "pair" }, bar(before ?? 0, "was"), bar(after ?? 0)), element("span", { class: "number" }, `${written(before)} → ${written(after)}`))));
-  const rows = tokens.map(({ piece, before, after }) => [piece, ...[before, after, after - before].map((value) => (Number.isFinite(value) ? value.toFixed(4) : "–"))]);
-  const divergence = result.kl_divergence ?? null;
-  return element("div", {}, list,
-    divergence !== null && quiet(`KL divergence of the two distributions: ${divergence.toFixed(4)} bits. “–”: not among the most likely tokens.`),
-    tableDetails(table("Next token", ["token", "before", "after", "change"], rows)));
+	const byId = new Map();
+	for (const side of ["before", "after"]) {
+		for (const { piece, id, probability } of result[side])
+			byId.set(id, { piece, ...byId.get(id), [side]: probability });
+	}
+	const tokens = [...byId.values()];
+	if (!tokens.length) return quiet("This model does not predict a next token.");
+	const written = (value) => (value === undefined ? "–" : formatProbability(value, 3));
+	const list = element(
+		"ol",
+		{ class: "effect", "aria-label": "Next token before and after" },
+		tokens.map(({ piece, before, after }) =>
+			element(
+				"li",
+				{},
+				bdi(piece),
+				element("span", { class: "pair" }, bar(before ?? 0, "was"), bar(after ?? 0)),
+				element("span", { class: "number" }, `${written(before)} → ${written(after)}`),
+			),
+		),
+	);
+	const rows = tokens.map(({ piece, before, after }) => [
+		piece,
+		...[before, after, after - before].map((value) => (Number.isFinite(value) ? value.toFixed(4) : "–")),
+	]);
+	const divergence = result.kl_divergence ?? null;
+	return element(
+		"div",
+		{},
+		list,
+		divergence !== null &&
+			quiet(
+				`KL divergence of the two distributions: ${divergence.toFixed(4)} bits. “–”: not among the most likely tokens.`,
+			),
+		tableDetails(table("Next token", ["token", "before", "after", "change"], rows)),
+	);
 }

@@ -3,22 +3,39 @@
 import { bdi, element, quiet } from "../element.js";
 
 export class NeighbourList {
-  /** Each of the `maps` has the same points, each with its neighbours as pairs [index, cosine]; `period` is a caption. */
-  constructor(maps) {
-    this.maps = maps;
-    this.element = element("aside", { class: "card near", "aria-label": "Neighbours", "aria-live": "polite" });
-    this.show(0);
-  }
+	/** Each of the `maps` has the same points, each with its neighbours as pairs [index, cosine]; `period` is a caption. */
+	constructor(maps) {
+		this.maps = maps;
+		this.element = element("aside", { class: "card near", "aria-label": "Neighbours", "aria-live": "polite" });
+		this.show(0);
+	}
 
-  /** Show the neighbours of the hovered or focused point of these planes. */
-  follow(planes) {
-    planes.forEach((plane) => plane.addEventListener("peasy-select", ({ detail: { index } }) => index >= 0 && this.show(index)));
-  }
+	/** Show the neighbours of the hovered or focused point of these planes. */
+	follow(planes) {
+		planes.forEach((plane) =>
+			plane.addEventListener("peasy-select", ({ detail: { index } }) => index >= 0 && this.show(index)),
+		);
+	}
 
-  show(index) {
-    const { name, group } = this.maps[0].points[index];
-    const list = ({ period, points }) => element("div", {}, period && quiet(`nearest ${period} training`),
-      element("ol", {}, points[index].neighbours.map(([other, cosine]) => element("li", {}, element("span", { class: "number" }, cosine.toFixed(4)), bdi(points[other].name)))));
-    this.element.replaceChildren(element("h3", {}, bdi(name)), quiet(group), element("div", { class: "sides" }, this.maps.map(list)));
-  }
+	show(index) {
+		const { name, group } = this.maps[0].points[index];
+		const list = ({ period, points }) =>
+			element(
+				"div",
+				{},
+				period && quiet(`nearest ${period} training`),
+				element(
+					"ol",
+					{},
+					points[index].neighbours.map(([other, cosine]) =>
+						element("li", {}, element("span", { class: "number" }, cosine.toFixed(4)), bdi(points[other].name)),
+					),
+				),
+			);
+		this.element.replaceChildren(
+			element("h3", {}, bdi(name)),
+			quiet(group),
+			element("div", { class: "sides" }, this.maps.map(list)),
+		);
+	}
 }

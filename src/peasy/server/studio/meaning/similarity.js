@@ -6,31 +6,45 @@ import { MeaningTab } from "./tab.js";
 const DEFAULT_TEXTS = { a: "My phone broke, great.", b: "The laptop fell down and cracked, how wonderful." };
 
 export class SimilarityTab extends MeaningTab {
-  constructor(shell, models) {
-    super(shell, models, ["encoder"], "m");
-    this.texts = {};
-    const textField = (parameter, label) => {
-      this.texts[parameter] = this.state[parameter] ?? DEFAULT_TEXTS[parameter];
-      const input = element("input", { type: "text", value: this.texts[parameter], maxlength: 2000, spellcheck: "false", class: "wide" });
-      input.addEventListener("input", () => {
-        this.texts[parameter] = input.value;
-        this.updateSoon({ [parameter]: input.value });
-      });
-      return wideField(label, input);
-    };
-    this.cosine = element("p", { class: "result-text", role: "status" });
-    this.element = element("div", {}, fieldRow(this.modelField), textField("a", "first sentence"), textField("b", "second sentence"), this.cosine, this.resultContainer);
-  }
+	constructor(shell, models) {
+		super(shell, models, ["encoder"], "m");
+		this.texts = {};
+		const textField = (parameter, label) => {
+			this.texts[parameter] = this.state[parameter] ?? DEFAULT_TEXTS[parameter];
+			const input = element("input", {
+				type: "text",
+				value: this.texts[parameter],
+				maxlength: 2000,
+				spellcheck: "false",
+				class: "wide",
+			});
+			input.addEventListener("input", () => {
+				this.texts[parameter] = input.value;
+				this.updateSoon({ [parameter]: input.value });
+			});
+			return wideField(label, input);
+		};
+		this.cosine = element("p", { class: "result-text", role: "status" });
+		this.element = element(
+			"div",
+			{},
+			fieldRow(this.modelField),
+			textField("a", "first sentence"),
+			textField("b", "second sentence"),
+			this.cosine,
+			this.resultContainer,
+		);
+	}
 
-  buildRequest() {
-    return { command: "why", body: { model: this.model, first: this.texts.a, second: this.texts.b } };
-  }
+	buildRequest() {
+		return { command: "why", body: { model: this.model, first: this.texts.a, second: this.texts.b } };
+	}
 
-  draw({ pairs, cosine }, rendered) {
-    const contributions = pairs.flat();
-    const sum = contributions.reduce((total, value) => total + value, 0);
-    this.cosine.textContent = `cosine ${cosine.toFixed(4)} = sum of ${contributions.length} word pairs, ${sum.toFixed(4)}`;
-    rendered.querySelector("p.plain")?.remove();
-    this.resultContainer.replaceChildren(rendered);
-  }
+	draw({ pairs, cosine }, rendered) {
+		const contributions = pairs.flat();
+		const sum = contributions.reduce((total, value) => total + value, 0);
+		this.cosine.textContent = `cosine ${cosine.toFixed(4)} = sum of ${contributions.length} word pairs, ${sum.toFixed(4)}`;
+		rendered.querySelector("p.plain")?.remove();
+		this.resultContainer.replaceChildren(rendered);
+	}
 }

@@ -8,46 +8,64 @@ import { latestOnly } from "../latest.js";
 const TYPING_DELAY = 400; // milliseconds after the last change before the request
 
 export class MeaningTab {
-  /** `kinds` are the model kinds that it accepts, `modelParameter` is the URL parameter of the chosen model. */
-  constructor(shell, models, kinds, modelParameter) {
-    Object.assign(this, { shell, kinds, state: shell.state });
-    this.models = models.filter(({ model_type }) => kinds.includes(model_type)).sort((one, other) => kinds.indexOf(one.model_type) - kinds.indexOf(other.model_type));
-    this.resultContainer = element("div", { "aria-live": "off" });
-    this.runLatest = latestOnly(shell, this.resultContainer, this.resultContainer);
-    this.model = this.models.find(({ name }) => name === this.state[modelParameter])?.name ?? this.models[0]?.name;
-    this.modelField = field("model", select(this.models.map(({ name }) => name), this.model, (name) => {
-      this.model = name;
-      shell.setState({ [modelParameter]: name }, { push: true });
-      this.update();
-    }));
-  }
+	/** `kinds` are the model kinds that it accepts, `modelParameter` is the URL parameter of the chosen model. */
+	constructor(shell, models, kinds, modelParameter) {
+		Object.assign(this, { shell, kinds, state: shell.state });
+		this.models = models
+			.filter(({ model_type }) => kinds.includes(model_type))
+			.sort((one, other) => kinds.indexOf(one.model_type) - kinds.indexOf(other.model_type));
+		this.resultContainer = element("div", { "aria-live": "off" });
+		this.runLatest = latestOnly(shell, this.resultContainer, this.resultContainer);
+		this.model = this.models.find(({ name }) => name === this.state[modelParameter])?.name ?? this.models[0]?.name;
+		this.modelField = field(
+			"model",
+			select(
+				this.models.map(({ name }) => name),
+				this.model,
+				(name) => {
+					this.model = name;
+					shell.setState({ [modelParameter]: name }, { push: true });
+					this.update();
+				},
+			),
+		);
+	}
 
-  start() {
-    if (this.model) return this.update();
-    return this.shell.showError(new ApiError("There is no model for this yet.", `Train one on the page Train: kind ${this.kinds[0]}, data opinions.`), this.resultContainer);
-  }
+	start() {
+		if (this.model) return this.update();
+		return this.shell.showError(
+			new ApiError(
+				"There is no model for this yet.",
+				`Train one on the page Train: kind ${this.kinds[0]}, data opinions.`,
+			),
+			this.resultContainer,
+		);
+	}
 
-  /** A slider of the number of clusters, which is in the URL unless it is the default. */
-  clusterSlider(defaultValue) {
-    this.clusters = Number(this.state.k) || defaultValue;
-    return slider("clusters", { min: 1, max: 8, value: this.clusters }, (value) => {
-      this.clusters = value;
-      this.updateSoon({ k: value === defaultValue ? null : value });
-    });
-  }
+	/** A slider of the number of clusters, which is in the URL unless it is the default. */
+	clusterSlider(defaultValue) {
+		this.clusters = Number(this.state.k) || defaultValue;
+		return slider("clusters", { min: 1, max: 8, value: this.clusters }, (value) => {
+			this.clusters = value;
+			this.updateSoon({ k: value === defaultValue ? null : value });
+		});
+	}
 
-  /** Change the URL, and send a request after a moment without further changes. */
-  updateSoon(stateChanges) {
-    this.shell.setState(stateChanges);
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.update(), TYPING_DELAY);
-  }
+	/** Change the URL, and send a request after a moment without further changes. */
+	updateSoon(stateChanges) {
+		this.shell.setState(stateChanges);
+		clearTimeout(this.timer);
+		this.timer = setTimeout(() => this.update(), TYPING_DELAY);
+	}
 
-  update() {
-    const { command, body } = this.buildRequest();
-    return this.runLatest(() => this.shell.request(command, { ...body, html: true }), (response) => {
-      this.response = response;
-      this.draw(response.result, renderDocument(response));
-    });
-  }
+	update() {
+		const { command, body } = this.buildRequest();
+		return this.runLatest(
+			() => this.shell.request(command, { ...body, html: true }),
+			(response) => {
+				this.response = response;
+				this.draw(response.result, renderDocument(response));
+			},
+		);
+	}
 }

@@ -22,62 +22,99 @@ The song sounded warm and clear, wonderful.`;
 const MAX_URL_TEXT = 3000;
 
 export class TextMap extends MeaningTab {
-  constructor(shell, models, openTab) {
-    super(shell, models, ["encoder"], "m");
-    this.openTab = openTab;
-    this.text = this.state.d ?? DEFAULT_TEXT;
-    this.input = element("textarea", { rows: 9, spellcheck: "false", maxlength: 200000 }, this.text);
-    this.input.addEventListener("input", () => this.setText(this.input.value));
-    const file = element("input", { type: "file", accept: ".txt,.md,text/*", multiple: true });
-    file.addEventListener("change", () => this.readFiles([...file.files]));
-    this.element = element("div", {}, fieldRow(this.modelField, this.clusterSlider(4), field("or files, one document each", file)),
-      wideField("texts, one per line; an empty line starts a new document", this.input), this.resultContainer);
-  }
+	constructor(shell, models, openTab) {
+		super(shell, models, ["encoder"], "m");
+		this.openTab = openTab;
+		this.text = this.state.d ?? DEFAULT_TEXT;
+		this.input = element("textarea", { rows: 9, spellcheck: "false", maxlength: 200000 }, this.text);
+		this.input.addEventListener("input", () => this.setText(this.input.value));
+		const file = element("input", { type: "file", accept: ".txt,.md,text/*", multiple: true });
+		file.addEventListener("change", () => this.readFiles([...file.files]));
+		this.element = element(
+			"div",
+			{},
+			fieldRow(this.modelField, this.clusterSlider(4), field("or files, one document each", file)),
+			wideField("texts, one per line; an empty line starts a new document", this.input),
+			this.resultContainer,
+		);
+	}
 
-  setText(text) {
-    this.text = text;
-    this.updateSoon({ d: text === DEFAULT_TEXT || text.length > MAX_URL_TEXT ? null : text });
-  }
+	setText(text) {
+		this.text = text;
+		this.updateSoon({ d: text === DEFAULT_TEXT || text.length > MAX_URL_TEXT ? null : text });
+	}
 
-  /** Read files as documents, split into sentences. */
-  async readFiles(files) {
-    const texts = await Promise.all(files.map((file) => file.text()));
-    this.input.value = texts.map((text) => text.replace(/\s+/g, " ").split(/(?<=[.!?])\s/).filter(Boolean).join("\n")).join("\n\n").slice(0, 200000);
-    this.setText(this.input.value);
-  }
+	/** Read files as documents, split into sentences. */
+	async readFiles(files) {
+		const texts = await Promise.all(files.map((file) => file.text()));
+		this.input.value = texts
+			.map((text) =>
+				text
+					.replace(/\s+/g, " ")
+					.split(/(?<=[.!?])\s/)
+					.filter(Boolean)
+					.join("\n"),
+			)
+			.join("\n\n")
+			.slice(0, 200000);
+		this.setText(this.input.value);
+	}
 
-  documents() {
-    const documents = this.text.split(/\n\s*\n/).map((document) => document.split("\n").map((line) => line.trim()).filter(Boolean));
-    return documents.filter((document) => document.length);
-  }
+	documents() {
+		const documents = this.text.split(/\n\s*\n/).map((document) =>
+			document
+				.split("\n")
+				.map((line) => line.trim())
+				.filter(Boolean),
+		);
+		return documents.filter((document) => document.length);
+	}
 
-  buildRequest() {
-    return { command: "meaning", body: { model: this.model, documents: this.documents(), clusters: this.clusters } };
-  }
+	buildRequest() {
+		return { command: "meaning", body: { model: this.model, documents: this.documents(), clusters: this.clusters } };
+	}
 
-  draw(result, rendered) {
-    const neighbours = new NeighbourList([{ points: result.points }]);
-    const picture = rendered.querySelector("figure.picture");
-    const plane = picture.querySelector("peasy-plane");
-    this.resultContainer.replaceChildren(this.pairForm(result), element("div", { class: "map" }, picture, neighbours.element), details("Neighbours of all texts", rendered));
-    neighbours.follow([plane]);
-    result.points.forEach(({ kind }, index) => plane?.points[index]?.classList.toggle("document", kind === "document"));
-    const documentNote = result.points.some(({ kind }) => kind === "document") ? "Outlined points are documents: the mean of their sentences. " : "";
-    picture.append(element("p", { class: "note" }, `${documentNote}The map keeps ${Math.round(100 * result.explained_variance)} % of the variance; neighbours are by cosine in all dimensions.`));
-  }
+	draw(result, rendered) {
+		const neighbours = new NeighbourList([{ points: result.points }]);
+		const picture = rendered.querySelector("figure.picture");
+		const plane = picture.querySelector("peasy-plane");
+		this.resultContainer.replaceChildren(
+			this.pairForm(result),
+			element("div", { class: "map" }, picture, neighbours.element),
+			details("Neighbours of all texts", rendered),
+		);
+		neighbours.follow([plane]);
+		result.points.forEach(({ kind }, index) => plane?.points[index]?.classList.toggle("document", kind === "document"));
+		const documentNote = result.points.some(({ kind }) => kind === "document")
+			? "Outlined points are documents: the mean of their sentences. "
+			: "";
+		picture.append(
+			element(
+				"p",
+				{ class: "note" },
+				`${documentNote}The map keeps ${Math.round(100 * result.explained_variance)} % of the variance; neighbours are by cosine in all dimensions.`,
+			),
+		);
+	}
 
-  /** Choose two of the texts to explain their similarity. */
-  pairForm({ points }) {
-    const sentences = points.filter(({ kind }) => kind === "sentence");
-    const nearestOf = (point, index) => ({ index, nearest: point.neighbours.find(([other]) => points[other].kind === "sentence") });
-    const [closest] = sentences.map(nearestOf).filter(({ nearest }) => nearest).sort((one, other) => other.nearest[1] - one.nearest[1]);
-    const names = sentences.map(({ name }, index) => [index, name.length > 60 ? `${name.slice(0, 57)} …` : name]);
-    const chosen = [closest?.index ?? 0, closest?.nearest[0] ?? 1];
-    const selects = chosen.map((index, side) => select(names, index, (value) => (chosen[side] = Number(value))));
-    const explainButton = button("Why do these two match?", () => {
-      this.shell.setState({ a: sentences[chosen[0]].name, b: sentences[chosen[1]].name, tab: "why" }, { push: true });
-      this.openTab("why");
-    });
-    return fieldRow(field("first", selects[0]), field("second", selects[1]), explainButton);
-  }
+	/** Choose two of the texts to explain their similarity. */
+	pairForm({ points }) {
+		const sentences = points.filter(({ kind }) => kind === "sentence");
+		const nearestOf = (point, index) => ({
+			index,
+			nearest: point.neighbours.find(([other]) => points[other].kind === "sentence"),
+		});
+		const [closest] = sentences
+			.map(nearestOf)
+			.filter(({ nearest }) => nearest)
+			.sort((one, other) => other.nearest[1] - one.nearest[1]);
+		const names = sentences.map(({ name }, index) => [index, name.length > 60 ? `${name.slice(0, 57)} …` : name]);
+		const chosen = [closest?.index ?? 0, closest?.nearest[0] ?? 1];
+		const selects = chosen.map((index, side) => select(names, index, (value) => (chosen[side] = Number(value))));
+		const explainButton = button("Why do these two match?", () => {
+			this.shell.setState({ a: sentences[chosen[0]].name, b: sentences[chosen[1]].name, tab: "why" }, { push: true });
+			this.openTab("why");
+		});
+		return fieldRow(field("first", selects[0]), field("second", selects[1]), explainButton);
+	}
 }

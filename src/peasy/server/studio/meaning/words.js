@@ -5,37 +5,68 @@ import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
 const KINDS = ["words", "encoder", "recurrent", "convolution", "decoder"];
-const DEFAULT_WORDS = "great awesome wonderful superb terrible awful horrible dreadful pizza soup cake salad phone laptop camera printer train bus ferry flight song concert choir band";
+const DEFAULT_WORDS =
+	"great awesome wonderful superb terrible awful horrible dreadful pizza soup cake salad phone laptop camera printer train bus ferry flight song concert choir band";
 
 export class WordMap extends MeaningTab {
-  constructor(shell, models) {
-    super(shell, models, KINDS, "mw");
-    this.input = element("textarea", { rows: 2, spellcheck: "false", maxlength: 4000 }, this.state.w ?? DEFAULT_WORDS);
-    this.input.addEventListener("input", () => this.updateSoon({ w: this.input.value === DEFAULT_WORDS ? null : this.input.value }));
-    this.element = element("div", {}, fieldRow(this.modelField, this.clusterSlider(5)), wideField("words, separated by spaces", this.input), this.resultContainer);
-  }
+	constructor(shell, models) {
+		super(shell, models, KINDS, "mw");
+		this.input = element("textarea", { rows: 2, spellcheck: "false", maxlength: 4000 }, this.state.w ?? DEFAULT_WORDS);
+		this.input.addEventListener("input", () =>
+			this.updateSoon({ w: this.input.value === DEFAULT_WORDS ? null : this.input.value }),
+		);
+		this.element = element(
+			"div",
+			{},
+			fieldRow(this.modelField, this.clusterSlider(5)),
+			wideField("words, separated by spaces", this.input),
+			this.resultContainer,
+		);
+	}
 
-  buildRequest() {
-    const words = this.input.value.split(/[\s,;]+/).filter(Boolean).slice(0, 500);
-    return { command: "words", body: { model: this.model, words, clusters: this.clusters } };
-  }
+	buildRequest() {
+		const words = this.input.value
+			.split(/[\s,;]+/)
+			.filter(Boolean)
+			.slice(0, 500);
+		return { command: "words", body: { model: this.model, words, clusters: this.clusters } };
+	}
 
-  draw(result, rendered) {
-    const pictures = [...rendered.querySelectorAll("figure.picture")];
-    rendered.querySelectorAll("h2").forEach((heading) => heading.remove());
-    const sides = ["Before training", "After training"].map((title, index) => element("section", { class: "side card", "aria-label": title }, pictures[index], quiet(`The map keeps ${Math.round(100 * result.explained_variance[index])} % of the variance.`)));
-    const neighbours = new NeighbourList([{ period: "before", points: result.before }, { period: "after", points: result.after }]);
-    const planes = sides.map((side) => side.querySelector("peasy-plane"));
-    const unknown = result.unknown.length ? ` Unknown to the model: ${result.unknown.join(", ")}.` : "";
-    this.resultContainer.replaceChildren(element("div", { class: "sides" }, sides), neighbours.element, quiet(result.description, unknown), details("Neighbours of all words", rendered));
-    neighbours.follow(planes);
-    this.linkPlanes(planes);
-  }
+	draw(result, rendered) {
+		const pictures = [...rendered.querySelectorAll("figure.picture")];
+		rendered.querySelectorAll("h2").forEach((heading) => heading.remove());
+		const sides = ["Before training", "After training"].map((title, index) =>
+			element(
+				"section",
+				{ class: "side card", "aria-label": title },
+				pictures[index],
+				quiet(`The map keeps ${Math.round(100 * result.explained_variance[index])} % of the variance.`),
+			),
+		);
+		const neighbours = new NeighbourList([
+			{ period: "before", points: result.before },
+			{ period: "after", points: result.after },
+		]);
+		const planes = sides.map((side) => side.querySelector("peasy-plane"));
+		const unknown = result.unknown.length ? ` Unknown to the model: ${result.unknown.join(", ")}.` : "";
+		this.resultContainer.replaceChildren(
+			element("div", { class: "sides" }, sides),
+			neighbours.element,
+			quiet(result.description, unknown),
+			details("Neighbours of all words", rendered),
+		);
+		neighbours.follow(planes);
+		this.linkPlanes(planes);
+	}
 
-  /** Highlight the hovered word of one map on the other. */
-  linkPlanes(planes) {
-    planes.forEach((plane, side) => plane.addEventListener("peasy-select", ({ detail }) => {
-      planes[1 - side].points.forEach((point, index) => point.classList.toggle("far", detail.index >= 0 && index !== detail.index));
-    }));
-  }
+	/** Highlight the hovered word of one map on the other. */
+	linkPlanes(planes) {
+		planes.forEach((plane, side) =>
+			plane.addEventListener("peasy-select", ({ detail }) => {
+				planes[1 - side].points.forEach((point, index) =>
+					point.classList.toggle("far", detail.index >= 0 && index !== detail.index),
+				);
+			}),
+		);
+	}
 }

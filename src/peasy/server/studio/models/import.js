@@ -4,29 +4,69 @@ import { formatCount } from "/web/render/numbers.js";
 import { button, details, element, field, fieldRow, flexRow, openDialog, quiet, select } from "../element.js";
 
 export function importForm(shell, cards, onImported) {
-  const cached = cards.filter(({ source, error }) => source === "hub cache" && !error);
-  const terminalHint = "Import other models in the terminal, which asks before it downloads: peasy import FOLDER, or a Hugging Face id.";
-  if (!cached.length) return quiet(`The Hugging Face cache of this machine is empty. ${terminalHint}`);
-  const modelSelect = select(cached.map(({ name }) => name), cached[0].name, () => {});
-  return details("Import a model from the Hugging Face cache",
-    fieldRow(field("model", modelSelect), button("Import …", () => confirmImport(shell, cached.find(({ name }) => name === modelSelect.value), onImported))), quiet(terminalHint));
+	const cached = cards.filter(({ source, error }) => source === "hub cache" && !error);
+	const terminalHint =
+		"Import other models in the terminal, which asks before it downloads: peasy import FOLDER, or a Hugging Face id.";
+	if (!cached.length) return quiet(`The Hugging Face cache of this machine is empty. ${terminalHint}`);
+	const modelSelect = select(
+		cached.map(({ name }) => name),
+		cached[0].name,
+		() => {},
+	);
+	return details(
+		"Import a model from the Hugging Face cache",
+		fieldRow(
+			field("model", modelSelect),
+			button("Import …", () =>
+				confirmImport(
+					shell,
+					cached.find(({ name }) => name === modelSelect.value),
+					onImported,
+				),
+			),
+		),
+		quiet(terminalHint),
+	);
 }
 
 function confirmImport(shell, card, onImported) {
-  const nameInput = element("input", { type: "text", maxlength: 60, value: card.name.split("/").at(-1).replace(/[^\w.-]+/g, "-") });
-  const errorContainer = element("div", {});
-  const copyButton = button("Copy", async () => {
-    copyButton.disabled = true;
-    try {
-      const { result } = await shell.request("import", { model: card.name, name: nameInput.value.trim(), yes: true });
-      dialog.close();
-      onImported(result.name);
-    } catch (error) {
-      shell.showError(error, errorContainer);
-      copyButton.disabled = false;
-    }
-  }, { class: "plain main" });
-  const dialog = openDialog("Import", element("h2", {}, "Import this model?"),
-    element("p", {}, `${card.name} (${formatCount(card.parameters)} parameters, ${(card.bytes / 1e6).toFixed(1)} MB) will be copied into peasy's data directory. Nothing is downloaded.`),
-    field("name", nameInput), errorContainer, flexRow(copyButton, button("Cancel", () => dialog.close())));
+	const nameInput = element("input", {
+		type: "text",
+		maxlength: 60,
+		value: card.name
+			.split("/")
+			.at(-1)
+			.replace(/[^\w.-]+/g, "-"),
+	});
+	const errorContainer = element("div", {});
+	const copyButton = button(
+		"Copy",
+		async () => {
+			copyButton.disabled = true;
+			try {
+				const { result } = await shell.request("import", { model: card.name, name: nameInput.value.trim(), yes: true });
+				dialog.close();
+				onImported(result.name);
+			} catch (error) {
+				shell.showError(error, errorContainer);
+				copyButton.disabled = false;
+			}
+		},
+		{ class: "plain main" },
+	);
+	const dialog = openDialog(
+		"Import",
+		element("h2", {}, "Import this model?"),
+		element(
+			"p",
+			{},
+			`${card.name} (${formatCount(card.parameters)} parameters, ${(card.bytes / 1e6).toFixed(1)} MB) will be copied into peasy's data directory. Nothing is downloaded.`,
+		),
+		field("name", nameInput),
+		errorContainer,
+		flexRow(
+			copyButton,
+			button("Cancel", () => dialog.close()),
+		),
+	);
 }

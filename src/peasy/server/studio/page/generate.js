@@ -8,234 +8,322 @@ import { cachePicture } from "../generate/cache.js";
 import { nextTokenPanel } from "../generate/nexttoken.js";
 import { headKeys } from "../keys.js";
 
-const NOT_GENERATIVE = ["encoder", "words", "encoder-decoder", "recurrent-translator", "bert", "roberta", "distilbert", "marian", "t5"];
+const NOT_GENERATIVE = [
+	"encoder",
+	"words",
+	"encoder-decoder",
+	"recurrent-translator",
+	"bert",
+	"roberta",
+	"distilbert",
+	"marian",
+	"t5",
+];
 const canGenerate = (model) => !NOT_GENERATIVE.includes(model.model_type);
 
-export const page = { name: "generate", title: "Generate", letter: "g", model: canGenerate, text: "A prompt for the model to continue" };
+export const page = {
+	name: "generate",
+	title: "Generate",
+	letter: "g",
+	model: canGenerate,
+	text: "A prompt for the model to continue",
+};
 
 const DEFAULT_TEXT = "The pizza came out of the oven and it";
 const TOKEN_INTERVAL = 140; // milliseconds between two tokens, slow enough to follow
 const REDUCED_MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Page {
-  constructor(place, shell) {
-    this.shell = shell;
-    this.controls = element("div", { class: "card" });
-    this.tokenLine = element("p", { class: "tokens", "data-arrows": "" });
-    this.candidates = card("Next token");
-    this.attention = card("Attention");
-    this.cache = card("KV cache");
-    this.cacheComparison = element("section", {});
-    place.append(element("h1", {}, "Generate"), this.controls, this.tokenLine, element("div", { class: "split" }, this.candidates, element("div", {}, this.attention, this.cache)), this.cacheComparison);
-    shell.keys.add([
-      { key: " ", label: "Generate or pause", run: () => this.togglePlay() },
-      { key: "n", label: "One token", run: () => this.generateOne() },
-      { key: "ArrowLeft", label: "Previous token", run: () => this.selectPosition(this.position - 1) },
-      { key: "ArrowRight", label: "Next token", run: () => this.selectPosition(this.position + 1) },
-      ...headKeys((layers, heads) => this.selectHead(this.layer + layers, this.head + heads)),
-    ]);
-    shell.setExports(() => ({ command: "trace", body: this.traceBody() }));
-    shell.setCopyItems(() => [{ label: "Text", text: this.fullText() }]);
-    shell.onStateChange((state) => this.start(state));
-  }
+	constructor(place, shell) {
+		this.shell = shell;
+		this.controls = element("div", { class: "card" });
+		this.tokenLine = element("p", { class: "tokens", "data-arrows": "" });
+		this.candidates = card("Next token");
+		this.attention = card("Attention");
+		this.cache = card("KV cache");
+		this.cacheComparison = element("section", {});
+		place.append(
+			element("h1", {}, "Generate"),
+			this.controls,
+			this.tokenLine,
+			element("div", { class: "split" }, this.candidates, element("div", {}, this.attention, this.cache)),
+			this.cacheComparison,
+		);
+		shell.keys.add([
+			{ key: " ", label: "Generate or pause", run: () => this.togglePlay() },
+			{ key: "n", label: "One token", run: () => this.generateOne() },
+			{ key: "ArrowLeft", label: "Previous token", run: () => this.selectPosition(this.position - 1) },
+			{ key: "ArrowRight", label: "Next token", run: () => this.selectPosition(this.position + 1) },
+			...headKeys((layers, heads) => this.selectHead(this.layer + layers, this.head + heads)),
+		]);
+		shell.setExports(() => ({ command: "trace", body: this.traceBody() }));
+		shell.setCopyItems(() => [{ label: "Text", text: this.fullText() }]);
+		shell.onStateChange((state) => this.start(state));
+	}
 
-  async start(state) {
-    this.close();
-    const number = (name, fallback) => (Number.isNaN(Number(state[name] ?? NaN)) ? fallback : Number(state[name]));
-    this.sampling = { temperature: number("temp", 0.8), top_k: number("topk", 0), top_p: number("topp", 1) };
-    [this.seed, this.maxTokens] = [number("seed", 1), number("n", 24)];
-    [this.layer, this.head] = [number("l", 0), number("h", 0)];
-    [this.steps, this.pendingSteps, this.promptPieces, this.position] = [[], [], null, 0]; // steps: the tokens shown so far
-    this.cacheComparison.replaceChildren();
-    this.drawControls();
-    this.model = await this.shell.modelName(canGenerate);
-    this.text = state.t?.trim() ? state.t : DEFAULT_TEXT;
-    const numShown = number("at", -1);
-    await this.updateCandidates();
-    if (numShown >= 0) await this.generate(true, numShown);
-  }
+	async start(state) {
+		this.close();
+		const number = (name, fallback) => (Number.isNaN(Number(state[name] ?? NaN)) ? fallback : Number(state[name]));
+		this.sampling = { temperature: number("temp", 0.8), top_k: number("topk", 0), top_p: number("topp", 1) };
+		[this.seed, this.maxTokens] = [number("seed", 1), number("n", 24)];
+		[this.layer, this.head] = [number("l", 0), number("h", 0)];
+		[this.steps, this.pendingSteps, this.promptPieces, this.position] = [[], [], null, 0]; // steps: the tokens shown so far
+		this.cacheComparison.replaceChildren();
+		this.drawControls();
+		this.model = await this.shell.modelName(canGenerate);
+		this.text = state.t?.trim() ? state.t : DEFAULT_TEXT;
+		const numShown = number("at", -1);
+		await this.updateCandidates();
+		if (numShown >= 0) await this.generate(true, numShown);
+	}
 
-  close() {
-    clearInterval(this.playTimer);
-    this.playTimer = null;
-    this.streamAbort?.abort();
-    this.streamAbort = null;
-  }
+	close() {
+		clearInterval(this.playTimer);
+		this.playTimer = null;
+		this.streamAbort?.abort();
+		this.streamAbort = null;
+	}
 
-  requestBody(fields = {}) {
-    const { temperature, top_k, top_p } = this.sampling;
-    return { model: this.model, text: this.text, temperature, top_p, ...(top_k ? { top_k } : {}), ...fields };
-  }
+	requestBody(fields = {}) {
+		const { temperature, top_k, top_p } = this.sampling;
+		return { model: this.model, text: this.text, temperature, top_p, ...(top_k ? { top_k } : {}), ...fields };
+	}
 
-  traceBody() {
-    return this.requestBody({ max_tokens: Math.max(this.steps.length, 1), seed: this.seed });
-  }
+	traceBody() {
+		return this.requestBody({ max_tokens: Math.max(this.steps.length, 1), seed: this.seed });
+	}
 
-  drawControls() {
-    const samplingSlider = (label, name, parameter, range) => slider(label, { write: (value) => value.toFixed(2), ...range, value: this.sampling[name] }, (value) => {
-      this.sampling[name] = value;
-      this.shell.setState({ [parameter]: value });
-      this.updateCandidates();
-    });
-    const numberInput = (property, parameter, min, max) => element("input", { type: "number", min, max, value: this[property], onchange: (event) => {
-      this[property] = clamp(Number(event.target.value) || min, min, max);
-      this.shell.setState({ [parameter]: event.target.value });
-    } });
-    this.playButton = button("Generate", () => this.togglePlay(), { class: "plain main" });
-    this.controls.replaceChildren(
-      flexRow(
-        samplingSlider("temperature", "temperature", "temp", { min: 0, max: 2, step: 0.05 }),
-        samplingSlider("top-k", "top_k", "topk", { min: 0, max: 50, write: (value) => String(value || "all") }),
-        samplingSlider("top-p", "top_p", "topp", { min: 0.05, max: 1, step: 0.05 })),
-      fieldRow(
-        this.playButton, button("One token", () => this.generateOne()), button("Start again", () => { this.shell.setState({ at: null }); this.start(this.shell.state); }),
-        field("seed", numberInput("seed", "seed", 0, 1e6)), field("tokens", numberInput("maxTokens", "n", 1, 200)),
-        button("Inspect this text", () => this.shell.navigate("look", { m: this.model, t: this.fullText() }))));
-  }
+	drawControls() {
+		const samplingSlider = (label, name, parameter, range) =>
+			slider(label, { write: (value) => value.toFixed(2), ...range, value: this.sampling[name] }, (value) => {
+				this.sampling[name] = value;
+				this.shell.setState({ [parameter]: value });
+				this.updateCandidates();
+			});
+		const numberInput = (property, parameter, min, max) =>
+			element("input", {
+				type: "number",
+				min,
+				max,
+				value: this[property],
+				onchange: (event) => {
+					this[property] = clamp(Number(event.target.value) || min, min, max);
+					this.shell.setState({ [parameter]: event.target.value });
+				},
+			});
+		this.playButton = button("Generate", () => this.togglePlay(), { class: "plain main" });
+		this.controls.replaceChildren(
+			flexRow(
+				samplingSlider("temperature", "temperature", "temp", { min: 0, max: 2, step: 0.05 }),
+				samplingSlider("top-k", "top_k", "topk", { min: 0, max: 50, write: (value) => String(value || "all") }),
+				samplingSlider("top-p", "top_p", "topp", { min: 0.05, max: 1, step: 0.05 }),
+			),
+			fieldRow(
+				this.playButton,
+				button("One token", () => this.generateOne()),
+				button("Start again", () => {
+					this.shell.setState({ at: null });
+					this.start(this.shell.state);
+				}),
+				field("seed", numberInput("seed", "seed", 0, 1e6)),
+				field("tokens", numberInput("maxTokens", "n", 1, 200)),
+				button("Inspect this text", () => this.shell.navigate("look", { m: this.model, t: this.fullText() })),
+			),
+		);
+	}
 
-  fullText() {
-    return this.text + this.steps.map(({ piece }) => piece.replaceAll("·", " ")).join("");
-  }
+	fullText() {
+		return this.text + this.steps.map(({ piece }) => piece.replaceAll("·", " ")).join("");
+	}
 
-  generatedIds(count = this.steps.length) {
-    return this.steps.slice(0, count).map(({ id }) => id);
-  }
+	generatedIds(count = this.steps.length) {
+		return this.steps.slice(0, count).map(({ id }) => id);
+	}
 
-  async updateCandidates() {
-    this.candidatesAbort?.abort();
-    const abort = (this.candidatesAbort = new AbortController());
-    await this.shell.attempt(async () => {
-      const { result } = await this.shell.request("next-token", this.requestBody({ generated_ids: this.generatedIds(this.position) }), { signal: abort.signal });
-      if (abort !== this.candidatesAbort) return;
-      this.shell.clearError();
-      const step = this.steps[this.position];
-      this.candidates.replaceChildren(element("h2", {}, step ? "Probabilities at this position" : "Next-token probabilities"), nextTokenPanel(result, step?.id ?? null, (choice) => this.continueWith(choice)));
-      if (!this.steps.length) this.drawTokens();
-    }, this.candidates);
-  }
+	async updateCandidates() {
+		this.candidatesAbort?.abort();
+		const abort = (this.candidatesAbort = new AbortController());
+		await this.shell.attempt(async () => {
+			const { result } = await this.shell.request(
+				"next-token",
+				this.requestBody({ generated_ids: this.generatedIds(this.position) }),
+				{ signal: abort.signal },
+			);
+			if (abort !== this.candidatesAbort) return;
+			this.shell.clearError();
+			const step = this.steps[this.position];
+			this.candidates.replaceChildren(
+				element("h2", {}, step ? "Probabilities at this position" : "Next-token probabilities"),
+				nextTokenPanel(result, step?.id ?? null, (choice) => this.continueWith(choice)),
+			);
+			if (!this.steps.length) this.drawTokens();
+		}, this.candidates);
+	}
 
-  /** The user chooses the token: the step comes from the server, only its token is replaced. */
-  async continueWith({ id, piece, probability }) {
-    this.pause();
-    await this.startStream(this.position, 1);
-    await this.streamEnd;
-    if (!this.pendingSteps.length) return;
-    this.pendingSteps = [{ ...this.pendingSteps[0], id, piece, probability }];
-    this.showNextStep();
-  }
+	/** The user chooses the token: the step comes from the server, only its token is replaced. */
+	async continueWith({ id, piece, probability }) {
+		this.pause();
+		await this.startStream(this.position, 1);
+		await this.streamEnd;
+		if (!this.pendingSteps.length) return;
+		this.pendingSteps = [{ ...this.pendingSteps[0], id, piece, probability }];
+		this.showNextStep();
+	}
 
-  togglePlay() {
-    return this.playTimer ? this.pause() : this.generate(false);
-  }
+	togglePlay() {
+		return this.playTimer ? this.pause() : this.generate(false);
+	}
 
-  pause() {
-    clearInterval(this.playTimer);
-    this.playTimer = null;
-    this.playButton.textContent = "Generate";
-  }
+	pause() {
+		clearInterval(this.playTimer);
+		this.playTimer = null;
+		this.playButton.textContent = "Generate";
+	}
 
-  /** Show tokens as they arrive, at a readable pace; with `atOnce` show `numTokens` of them immediately. */
-  async generate(atOnce, numTokens = Infinity) {
-    this.position = this.steps.length;
-    if (!this.streamAbort && !this.pendingSteps.length) await this.startStream(this.steps.length);
-    if (atOnce) {
-      await this.streamEnd;
-      while (this.pendingSteps.length && this.steps.length < numTokens) this.showNextStep(false);
-      return this.selectPosition(this.steps.length ? this.steps.length - 1 : 0);
-    }
-    this.playButton.textContent = "Pause";
-    this.playTimer = setInterval(() => {
-      if (this.pendingSteps.length) this.showNextStep();
-      else if (!this.streamAbort) {
-        this.pause();
-        this.updateCandidates();
-        this.compareCache();
-      }
-    }, REDUCED_MOTION.matches ? 0 : TOKEN_INTERVAL);
-    return undefined;
-  }
+	/** Show tokens as they arrive, at a readable pace; with `atOnce` show `numTokens` of them immediately. */
+	async generate(atOnce, numTokens = Infinity) {
+		this.position = this.steps.length;
+		if (!this.streamAbort && !this.pendingSteps.length) await this.startStream(this.steps.length);
+		if (atOnce) {
+			await this.streamEnd;
+			while (this.pendingSteps.length && this.steps.length < numTokens) this.showNextStep(false);
+			return this.selectPosition(this.steps.length ? this.steps.length - 1 : 0);
+		}
+		this.playButton.textContent = "Pause";
+		this.playTimer = setInterval(
+			() => {
+				if (this.pendingSteps.length) this.showNextStep();
+				else if (!this.streamAbort) {
+					this.pause();
+					this.updateCandidates();
+					this.compareCache();
+				}
+			},
+			REDUCED_MOTION.matches ? 0 : TOKEN_INTERVAL,
+		);
+		return undefined;
+	}
 
-  async generateOne() {
-    this.pause();
-    if (this.position < this.steps.length) await this.startStream(this.position);
-    this.position = this.steps.length;
-    if (!this.pendingSteps.length && !this.streamAbort) await this.startStream(this.steps.length);
-    for (let attempt = 0; !this.pendingSteps.length && this.streamAbort && attempt < 400; attempt++) await new Promise((resolve) => setTimeout(resolve, 25));
-    if (this.pendingSteps.length) this.showNextStep();
-    this.updateCandidates();
-  }
+	async generateOne() {
+		this.pause();
+		if (this.position < this.steps.length) await this.startStream(this.position);
+		this.position = this.steps.length;
+		if (!this.pendingSteps.length && !this.streamAbort) await this.startStream(this.steps.length);
+		for (let attempt = 0; !this.pendingSteps.length && this.streamAbort && attempt < 400; attempt++)
+			await new Promise((resolve) => setTimeout(resolve, 25));
+		if (this.pendingSteps.length) this.showNextStep();
+		this.updateCandidates();
+	}
 
-  /** Request tokens after the first `numKept` that are shown; resolves when the stream has started. */
-  startStream(numKept, maxTokens = Math.max(this.maxTokens - numKept, 1)) {
-    this.streamAbort?.abort();
-    this.steps = this.steps.slice(0, numKept);
-    this.pendingSteps = [];
-    const abort = (this.streamAbort = new AbortController());
-    return new Promise((resolveStarted) => {
-      const body = this.requestBody({ generated_ids: this.generatedIds(), max_tokens: maxTokens, seed: this.seed + numKept });
-      const onEvent = ({ event, data }) => {
-        if (abort !== this.streamAbort) return;
-        if (event === "start") {
-          [this.caveat, this.promptPieces] = [data.caveat, data.pieces.slice(0, data.pieces.length - numKept)];
-          resolveStarted();
-        } else if (event === "token") this.pendingSteps.push(data);
-      };
-      this.streamEnd = this.shell.stream("/api/generate/stream", body, onEvent, { signal: AbortSignal.any([abort.signal, this.shell.signal]) }).catch((error) => this.shell.showError(error)).finally(() => {
-        if (abort === this.streamAbort) this.streamAbort = null;
-        resolveStarted();
-      });
-    });
-  }
+	/** Request tokens after the first `numKept` that are shown; resolves when the stream has started. */
+	startStream(numKept, maxTokens = Math.max(this.maxTokens - numKept, 1)) {
+		this.streamAbort?.abort();
+		this.steps = this.steps.slice(0, numKept);
+		this.pendingSteps = [];
+		const abort = (this.streamAbort = new AbortController());
+		return new Promise((resolveStarted) => {
+			const body = this.requestBody({
+				generated_ids: this.generatedIds(),
+				max_tokens: maxTokens,
+				seed: this.seed + numKept,
+			});
+			const onEvent = ({ event, data }) => {
+				if (abort !== this.streamAbort) return;
+				if (event === "start") {
+					[this.caveat, this.promptPieces] = [data.caveat, data.pieces.slice(0, data.pieces.length - numKept)];
+					resolveStarted();
+				} else if (event === "token") this.pendingSteps.push(data);
+			};
+			this.streamEnd = this.shell
+				.stream("/api/generate/stream", body, onEvent, { signal: AbortSignal.any([abort.signal, this.shell.signal]) })
+				.catch((error) => this.shell.showError(error))
+				.finally(() => {
+					if (abort === this.streamAbort) this.streamAbort = null;
+					resolveStarted();
+				});
+		});
+	}
 
-  showNextStep(updateCandidates = true) {
-    this.steps.push(this.pendingSteps.shift());
-    this.position = this.steps.length;
-    this.drawTokens();
-    this.drawStep();
-    if (updateCandidates && !this.playTimer) this.updateCandidates();
-    this.shell.setState({ at: this.steps.length });
-  }
+	showNextStep(updateCandidates = true) {
+		this.steps.push(this.pendingSteps.shift());
+		this.position = this.steps.length;
+		this.drawTokens();
+		this.drawStep();
+		if (updateCandidates && !this.playTimer) this.updateCandidates();
+		this.shell.setState({ at: this.steps.length });
+	}
 
-  drawTokens() {
-    const tokenButton = ({ piece, probability }, index) => button(piece, () => this.selectPosition(index), { class: "token", "aria-pressed": index === this.position, title: probability.toFixed(3) });
-    const caret = button("▮", () => this.selectPosition(this.steps.length), { class: "token caret", "aria-label": "After the last token", "aria-pressed": this.position >= this.steps.length });
-    const prompt = (this.promptPieces?.length ? this.promptPieces : [this.text]).map((piece) => element("span", { class: "given" }, piece));
-    this.tokenLine.replaceChildren(...prompt, ...this.steps.map(tokenButton), caret);
-  }
+	drawTokens() {
+		const tokenButton = ({ piece, probability }, index) =>
+			button(piece, () => this.selectPosition(index), {
+				class: "token",
+				"aria-pressed": index === this.position,
+				title: probability.toFixed(3),
+			});
+		const caret = button("▮", () => this.selectPosition(this.steps.length), {
+			class: "token caret",
+			"aria-label": "After the last token",
+			"aria-pressed": this.position >= this.steps.length,
+		});
+		const prompt = (this.promptPieces?.length ? this.promptPieces : [this.text]).map((piece) =>
+			element("span", { class: "given" }, piece),
+		);
+		this.tokenLine.replaceChildren(...prompt, ...this.steps.map(tokenButton), caret);
+	}
 
-  selectPosition(position) {
-    this.position = clamp(position, 0, this.steps.length);
-    this.drawTokens();
-    this.drawStep();
-    this.updateCandidates();
-    if (this.steps[this.position]) this.shell.announce(`Token ${this.position + 1}: ${this.steps[this.position].piece}`);
-  }
+	selectPosition(position) {
+		this.position = clamp(position, 0, this.steps.length);
+		this.drawTokens();
+		this.drawStep();
+		this.updateCandidates();
+		if (this.steps[this.position])
+			this.shell.announce(`Token ${this.position + 1}: ${this.steps[this.position].piece}`);
+	}
 
-  selectHead(layer, head) {
-    const layers = selfAttentionLayers(this.steps[0]);
-    this.layer = clamp(layer, 0, Math.max(layers.length - 1, 0));
-    this.head = clamp(head, 0, (layers[0]?.keys.length ?? 1) - 1);
-    this.shell.setState({ l: this.layer || null, h: this.head || null });
-    this.drawStep();
-  }
+	selectHead(layer, head) {
+		const layers = selfAttentionLayers(this.steps[0]);
+		this.layer = clamp(layer, 0, Math.max(layers.length - 1, 0));
+		this.head = clamp(head, 0, (layers[0]?.keys.length ?? 1) - 1);
+		this.shell.setState({ l: this.layer || null, h: this.head || null });
+		this.drawStep();
+	}
 
-  drawStep() {
-    const step = this.steps[Math.min(this.position, this.steps.length - 1)];
-    if (!step) return;
-    const pieces = [...(this.promptPieces ?? []), ...this.steps.map(({ piece }) => piece)];
-    this.attention.replaceChildren(element("h2", {}, "Attention when generating ", bdi(step.piece)), attentionPanel(step, pieces, this.layer, this.head, (layer, head) => this.selectHead(layer, head), this.caveat ?? ""));
-    const numLayers = selfAttentionLayers(step).length || 1;
-    this.cache.replaceChildren(element("h2", {}, "KV cache"), cachePicture(pieces, step, numLayers), button("Compare with no cache", () => this.compareCache(true)));
-  }
+	drawStep() {
+		const step = this.steps[Math.min(this.position, this.steps.length - 1)];
+		if (!step) return;
+		const pieces = [...(this.promptPieces ?? []), ...this.steps.map(({ piece }) => piece)];
+		this.attention.replaceChildren(
+			element("h2", {}, "Attention when generating ", bdi(step.piece)),
+			attentionPanel(
+				step,
+				pieces,
+				this.layer,
+				this.head,
+				(layer, head) => this.selectHead(layer, head),
+				this.caveat ?? "",
+			),
+		);
+		const numLayers = selfAttentionLayers(step).length || 1;
+		this.cache.replaceChildren(
+			element("h2", {}, "KV cache"),
+			cachePicture(pieces, step, numLayers),
+			button("Compare with no cache", () => this.compareCache(true)),
+		);
+	}
 
-  /** Decode the same tokens with and without KV cache, counted and timed by the server. */
-  async compareCache(requested = false) {
-    if (!this.steps.length || (!requested && this.steps.length < 2)) return;
-    await this.shell.attempt(async () => {
-      const response = await this.shell.request("cache-savings", { model: this.model, text: this.text, generated_ids: this.generatedIds(), html: true });
-      const rendered = renderDocument(response);
-      rendered.querySelector("h2")?.remove();
-      this.cacheComparison.replaceChildren(element("h2", {}, "With and without the KV cache"), rendered);
-    }, this.cacheComparison);
-  }
+	/** Decode the same tokens with and without KV cache, counted and timed by the server. */
+	async compareCache(requested = false) {
+		if (!this.steps.length || (!requested && this.steps.length < 2)) return;
+		await this.shell.attempt(async () => {
+			const response = await this.shell.request("cache-savings", {
+				model: this.model,
+				text: this.text,
+				generated_ids: this.generatedIds(),
+				html: true,
+			});
+			const rendered = renderDocument(response);
+			rendered.querySelector("h2")?.remove();
+			this.cacheComparison.replaceChildren(element("h2", {}, "With and without the KV cache"), rendered);
+		}, this.cacheComparison);
+	}
 }

@@ -6,20 +6,38 @@ import { GROUPS } from "../terms.js";
 export const page = { name: "glossary", title: "Glossary", letter: "y" };
 
 export class Page {
-  constructor(place) {
-    const filter = element("input", { type: "search", oninput: () => this.show(filter.value) });
-    this.list = element("div", {});
-    place.append(...pageHeader("Glossary", "The terms that peasy's pages, commands and code use."), field("filter", filter), this.list);
-  }
+	constructor(place) {
+		const filter = element("input", { type: "search", oninput: () => this.show(filter.value) });
+		this.list = element("div", {});
+		place.append(
+			...pageHeader("Glossary", "The terms that peasy's pages, commands and code use."),
+			field("filter", filter),
+			this.list,
+		);
+	}
 
-  start() {
-    this.show("");
-  }
+	start() {
+		this.show("");
+	}
 
-  show(text) {
-    const matches = ([term, meaning]) => `${term} ${meaning}`.toLowerCase().includes(text.trim().toLowerCase());
-    const shown = GROUPS.map(({ title, terms }) => ({ title, terms: terms.filter(matches) })).filter(({ terms }) => terms.length);
-    this.list.replaceChildren(...shown.map(({ title, terms }) => element("section", { class: "card" }, element("h2", {}, title),
-      element("dl", {}, terms.flatMap(([term, meaning]) => [element("dt", {}, element("b", {}, term)), element("dd", {}, meaning)])))));
-  }
+	show(text) {
+		const matches = ([term, meaning]) => `${term} ${meaning}`.toLowerCase().includes(text.trim().toLowerCase());
+		const shown = GROUPS.map(({ title, terms }) => ({ title, terms: terms.filter(matches) })).filter(
+			({ terms }) => terms.length,
+		);
+		this.list.replaceChildren(
+			...shown.map(({ title, terms }) =>
+				element(
+					"section",
+					{ class: "card" },
+					element("h2", {}, title),
+					element(
+						"dl",
+						{},
+						terms.flatMap(([term, meaning]) => [element("dt", {}, element("b", {}, term)), element("dd", {}, meaning)]),
+					),
+				),
+			),
+		);
+	}
 }

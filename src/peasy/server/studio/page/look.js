@@ -19,223 +19,283 @@ const MAX_TOKENS = 160; // more are shown as a tiled overview
 const EXACT_ROWS = 16; // rows of a long text that are requested exactly, around the selected one
 
 export class Page {
-  constructor(place, shell) {
-    this.shell = shell;
-    this.sentence = element("p", { class: "sentence" });
-    this.picture = element("section", { "aria-label": "Attention" });
-    this.ablationPanel = card("Next token and ablated heads");
-    this.tabs = tabs([
-      { name: "attention", title: "Attention", show: () => this.showAttention() },
-      { name: "steps", title: "Step by step", show: () => this.showSteps() },
-      { name: "heads", title: "Heads", show: () => this.showHeads() },
-      { name: "lens", title: "Logit lens", show: () => this.showLens() },
-    ], (name) => { this.shell.setState({ tab: name === "attention" ? null : name }); this.state.tab = name; });
-    place.append(element("h1", {}, "Look"), this.sentence, this.tabs.element);
-    const moveCell = (rows, columns) => () => this.maps?.moveSelection(rows, columns);
-    shell.keys.add([
-      ...headKeys((layers, heads) => this.maps?.selectMap(this.maps.mapRow + layers, this.maps.mapColumn + heads)),
-      { key: "ArrowUp", label: "Previous query", run: moveCell(-1, 0) }, { key: "ArrowDown", label: "Next query", run: moveCell(1, 0) },
-      { key: "ArrowLeft", label: "Previous key", run: moveCell(0, -1) }, { key: "ArrowRight", label: "Next key", run: moveCell(0, 1) },
-      { key: "o", label: "Switch this head off or on", run: () => this.toggleHead(this.layer, this.head) },
-      { key: "s", label: "This row step by step", run: () => this.tabs.choose("steps") },
-    ]);
-    shell.setExports(() => ({ command: "look", body: this.exportBody() }));
-    shell.setCopyItems(() => [{ label: "Result as JSON", text: () => JSON.stringify(this.response?.result) }]);
-    shell.onStateChange((state) => this.start(state));
-  }
+	constructor(place, shell) {
+		this.shell = shell;
+		this.sentence = element("p", { class: "sentence" });
+		this.picture = element("section", { "aria-label": "Attention" });
+		this.ablationPanel = card("Next token and ablated heads");
+		this.tabs = tabs(
+			[
+				{ name: "attention", title: "Attention", show: () => this.showAttention() },
+				{ name: "steps", title: "Step by step", show: () => this.showSteps() },
+				{ name: "heads", title: "Heads", show: () => this.showHeads() },
+				{ name: "lens", title: "Logit lens", show: () => this.showLens() },
+			],
+			(name) => {
+				this.shell.setState({ tab: name === "attention" ? null : name });
+				this.state.tab = name;
+			},
+		);
+		place.append(element("h1", {}, "Look"), this.sentence, this.tabs.element);
+		const moveCell = (rows, columns) => () => this.maps?.moveSelection(rows, columns);
+		shell.keys.add([
+			...headKeys((layers, heads) => this.maps?.selectMap(this.maps.mapRow + layers, this.maps.mapColumn + heads)),
+			{ key: "ArrowUp", label: "Previous query", run: moveCell(-1, 0) },
+			{ key: "ArrowDown", label: "Next query", run: moveCell(1, 0) },
+			{ key: "ArrowLeft", label: "Previous key", run: moveCell(0, -1) },
+			{ key: "ArrowRight", label: "Next key", run: moveCell(0, 1) },
+			{ key: "o", label: "Switch this head off or on", run: () => this.toggleHead(this.layer, this.head) },
+			{ key: "s", label: "This row step by step", run: () => this.tabs.choose("steps") },
+		]);
+		shell.setExports(() => ({ command: "look", body: this.exportBody() }));
+		shell.setCopyItems(() => [{ label: "Result as JSON", text: () => JSON.stringify(this.response?.result) }]);
+		shell.onStateChange((state) => this.start(state));
+	}
 
-  async start(state) {
-    this.state = { ...state };
-    this.headChosen = state.l !== undefined || state.h !== undefined;
-    [this.layer, this.head] = [Number(state.l) || 0, Number(state.h) || 0];
-    [this.query, this.key] = [state.q, state.k].map((position) => (position === undefined ? null : Number(position)));
-    this.ablatedHeads = readHeads(state.off);
-    this.model = await this.shell.modelName(hasAttention);
-    this.text = state.t?.trim() || DEFAULT_TEXT;
-    this.isLong = await this.checkLength();
-    this.sentence.replaceChildren(bdi(this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text));
-    await this.tabs.choose(state.tab ?? "attention", false);
-  }
+	async start(state) {
+		this.state = { ...state };
+		this.headChosen = state.l !== undefined || state.h !== undefined;
+		[this.layer, this.head] = [Number(state.l) || 0, Number(state.h) || 0];
+		[this.query, this.key] = [state.q, state.k].map((position) => (position === undefined ? null : Number(position)));
+		this.ablatedHeads = readHeads(state.off);
+		this.model = await this.shell.modelName(hasAttention);
+		this.text = state.t?.trim() || DEFAULT_TEXT;
+		this.isLong = await this.checkLength();
+		this.sentence.replaceChildren(bdi(this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text));
+		await this.tabs.choose(state.tab ?? "attention", false);
+	}
 
-  requestBody(fields = {}) {
-    return { model: this.model, text: this.text, ...fields };
-  }
+	requestBody(fields = {}) {
+		return { model: this.model, text: this.text, ...fields };
+	}
 
-  /** Request a view of /api/look with the ablated heads, rendered as a document too unless `html` is false. */
-  requestLook(fields) {
-    return this.shell.request("look", this.requestBody({ edit: ablations(this.ablatedHeads), html: true, ...fields }));
-  }
+	/** Request a view of /api/look with the ablated heads, rendered as a document too unless `html` is false. */
+	requestLook(fields) {
+		return this.shell.request("look", this.requestBody({ edit: ablations(this.ablatedHeads), html: true, ...fields }));
+	}
 
-  /** Position of the selected query among the tokens; a whole word is represented by its last token. */
-  queryField() {
-    if (this.query === null) return {};
-    const groups = this.state.w ? this.response?.result.tokens.word_positions : null;
-    return { query: groups?.[this.query]?.at(-1) ?? this.query };
-  }
+	/** Position of the selected query among the tokens; a whole word is represented by its last token. */
+	queryField() {
+		if (this.query === null) return {};
+		const groups = this.state.w ? this.response?.result.tokens.word_positions : null;
+		return { query: groups?.[this.query]?.at(-1) ?? this.query };
+	}
 
-  exportBody() {
-    const fields = { steps: this.stepsFields(), heads: this.rankFields(), lens: { view: "lens" } }[this.state.tab];
-    return this.requestBody({ edit: ablations(this.ablatedHeads), ...(fields ?? this.attentionFields()) });
-  }
+	exportBody() {
+		const fields = { steps: this.stepsFields(), heads: this.rankFields(), lens: { view: "lens" } }[this.state.tab];
+		return this.requestBody({ edit: ablations(this.ablatedHeads), ...(fields ?? this.attentionFields()) });
+	}
 
-  stepsFields() {
-    return { view: "steps", layers: [this.layer], heads: [this.head], ...this.queryField() };
-  }
+	stepsFields() {
+		return { view: "steps", layers: [this.layer], heads: [this.head], ...this.queryField() };
+	}
 
-  rankFields() {
-    return { view: "rank", by: this.state.by ?? "sharpness" };
-  }
+	rankFields() {
+		return { view: "rank", by: this.state.by ?? "sharpness" };
+	}
 
-  /** For a long text: all tiles of one layer, and exact rows around the selected one. */
-  attentionFields() {
-    if (!this.isLong) return { merge_words: Boolean(this.state.w) };
-    const first = Math.max(0, (this.query ?? 0) - EXACT_ROWS / 2);
-    return { overview: "max", layers: [this.layer], queries: indices(EXACT_ROWS).map((index) => first + index) };
-  }
+	/** For a long text: all tiles of one layer, and exact rows around the selected one. */
+	attentionFields() {
+		if (!this.isLong) return { merge_words: Boolean(this.state.w) };
+		const first = Math.max(0, (this.query ?? 0) - EXACT_ROWS / 2);
+		return { overview: "max", layers: [this.layer], queries: indices(EXACT_ROWS).map((index) => first + index) };
+	}
 
-  async checkLength() {
-    if (this.text.length < LONG_TEXT) return false;
-    const { result } = await this.shell.request("tokenize", this.requestBody());
-    return (result.ids ?? result.tokens).length > MAX_TOKENS;
-  }
+	async checkLength() {
+		if (this.text.length < LONG_TEXT) return false;
+		const { result } = await this.shell.request("tokenize", this.requestBody());
+		return (result.ids ?? result.tokens).length > MAX_TOKENS;
+	}
 
-  showAttention() {
-    this.showView(this.attentionFields(), async (response) => {
-      this.response = response;
-      await this.draw(response);
-      await this.drawAblation();
-    }, this.picture);
-    return element("div", {}, this.ablationPanel, this.picture);
-  }
+	showAttention() {
+		this.showView(
+			this.attentionFields(),
+			async (response) => {
+				this.response = response;
+				await this.draw(response);
+				await this.drawAblation();
+			},
+			this.picture,
+		);
+		return element("div", {}, this.ablationPanel, this.picture);
+	}
 
-  /** Request a view and draw it in `container`, which is returned at once; errors of outdated requests are ignored. */
-  showView(fields, draw, container = element("div", {})) {
-    const turn = (this.turn = (this.turn ?? 0) + 1);
-    const ifNewest = (act) => (argument) => turn === this.turn && act(argument);
-    container.classList.add("busy");
-    this.requestLook(fields).then((response) => draw(response, container))
-      .then(ifNewest(() => this.shell.clearError()), ifNewest((error) => this.shell.showError(error, container)))
-      .finally(() => container.classList.remove("busy"));
-    return container;
-  }
+	/** Request a view and draw it in `container`, which is returned at once; errors of outdated requests are ignored. */
+	showView(fields, draw, container = element("div", {})) {
+		const turn = (this.turn = (this.turn ?? 0) + 1);
+		const ifNewest = (act) => (argument) => turn === this.turn && act(argument);
+		container.classList.add("busy");
+		this.requestLook(fields)
+			.then((response) => draw(response, container))
+			.then(
+				ifNewest(() => this.shell.clearError()),
+				ifNewest((error) => this.shell.showError(error, container)),
+			)
+			.finally(() => container.classList.remove("busy"));
+		return container;
+	}
 
-  draw(response) {
-    const rendered = renderDocument(response);
-    this.maps = mainMaps(rendered);
-    // The interactive map draws its own links, and the next token is shown above it.
-    if (this.maps) rendered.querySelectorAll(".figure:has(peasy-links), figure.table:not(details *)").forEach((figure) => figure.remove());
-    this.maps?.addEventListener("peasy-select", ({ detail }) => this.onSelect(detail));
-    const caveat = response.result.caveat ?? "";
-    const isMissing = !rendered.textContent.toLowerCase().includes(caveat.toLowerCase());
-    this.picture.replaceChildren(...[this.isLong && this.overviewNote(response.result), rendered, caveat && isMissing && caveatLine(caveat)].filter(Boolean));
-    return this.maps?.ready?.then(() => this.restoreSelection());
-  }
+	draw(response) {
+		const rendered = renderDocument(response);
+		this.maps = mainMaps(rendered);
+		// The interactive map draws its own links, and the next token is shown above it.
+		if (this.maps)
+			rendered
+				.querySelectorAll(".figure:has(peasy-links), figure.table:not(details *)")
+				.forEach((figure) => figure.remove());
+		this.maps?.addEventListener("peasy-select", ({ detail }) => this.onSelect(detail));
+		const caveat = response.result.caveat ?? "";
+		const isMissing = !rendered.textContent.toLowerCase().includes(caveat.toLowerCase());
+		this.picture.replaceChildren(
+			...[
+				this.isLong && this.overviewNote(response.result),
+				rendered,
+				caveat && isMissing && caveatLine(caveat),
+			].filter(Boolean),
+		);
+		return this.maps?.ready?.then(() => this.restoreSelection());
+	}
 
-  overviewNote(result) {
-    const numTokens = result.tokens.ids.length;
-    return element("p", { class: "note" }, `${formatCount(numTokens)} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows exactly below.`);
-  }
+	overviewNote(result) {
+		const numTokens = result.tokens.ids.length;
+		return element(
+			"p",
+			{ class: "note" },
+			`${formatCount(numTokens)} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows exactly below.`,
+		);
+	}
 
-  /** Select the head and cell of the URL; without them, the head that the server suggests. */
-  restoreSelection() {
-    const { maps } = this;
-    if (!this.headChosen && !this.isLong) [this.layer, this.head, this.headChosen] = [maps.mapRow, maps.mapColumn, true];
-    maps.mapRow = this.isLong ? 0 : Math.min(this.layer, maps.numMapRows - 1);
-    maps.mapColumn = Math.min(this.head, maps.numMapColumns - 1);
-    const { tileSize } = maps.data;
-    const row = this.query === null ? (tileSize === 1 ? maps.rows - 1 : maps.row) : Math.min(Math.floor(this.query / tileSize), maps.rows - 1);
-    maps.selectCell(row, this.key === null ? maps.strongestKey(row) : Math.min(Math.floor(this.key / tileSize), maps.columns - 1));
-    maps.redraw();
-  }
+	/** Select the head and cell of the URL; without them, the head that the server suggests. */
+	restoreSelection() {
+		const { maps } = this;
+		if (!this.headChosen && !this.isLong)
+			[this.layer, this.head, this.headChosen] = [maps.mapRow, maps.mapColumn, true];
+		maps.mapRow = this.isLong ? 0 : Math.min(this.layer, maps.numMapRows - 1);
+		maps.mapColumn = Math.min(this.head, maps.numMapColumns - 1);
+		const { tileSize } = maps.data;
+		const row =
+			this.query === null
+				? tileSize === 1
+					? maps.rows - 1
+					: maps.row
+				: Math.min(Math.floor(this.query / tileSize), maps.rows - 1);
+		maps.selectCell(
+			row,
+			this.key === null ? maps.strongestKey(row) : Math.min(Math.floor(this.key / tileSize), maps.columns - 1),
+		);
+		maps.redraw();
+	}
 
-  onSelect({ mapRow, mapColumn, row, column }) {
-    const { tileSize } = this.maps.data;
-    const previousQuery = this.query;
-    this.layer = this.isLong ? this.layer : mapRow;
-    this.head = mapColumn;
-    [this.query, this.key] = [row < 0 ? null : row * tileSize, column < 0 ? null : column * tileSize];
-    this.shell.setState({ l: this.layer, h: this.head, q: this.query, k: this.key });
-    this.drawAblation();
-    if (this.isLong && tileSize > 1 && previousQuery !== this.query) this.tabs.choose("attention", false);
-  }
+	onSelect({ mapRow, mapColumn, row, column }) {
+		const { tileSize } = this.maps.data;
+		const previousQuery = this.query;
+		this.layer = this.isLong ? this.layer : mapRow;
+		this.head = mapColumn;
+		[this.query, this.key] = [row < 0 ? null : row * tileSize, column < 0 ? null : column * tileSize];
+		this.shell.setState({ l: this.layer, h: this.head, q: this.query, k: this.key });
+		this.drawAblation();
+		if (this.isLong && tileSize > 1 && previousQuery !== this.query) this.tabs.choose("attention", false);
+	}
 
-  async drawAblation() {
-    const { layer, head } = this;
-    const isOff = this.ablatedHeads.some((ablated) => ablated.layer === layer && ablated.head === head);
-    const nameOf = (ablated) => `layer ${ablated.layer}, head ${ablated.head}`;
-    const chips = this.ablatedHeads.map((ablated) => button(`${nameOf(ablated)} ×`, () => this.toggleHead(ablated.layer, ablated.head), { "aria-label": `Restore ${nameOf(ablated)}` }));
-    const effect = element("div", { role: "status" });
-    this.ablationPanel.replaceChildren(
-      nextTokenLine(this.response?.result.next_tokens),
-      flexRow(
-        button(`${isOff ? "Restore" : "Ablate"} ${nameOf(this)}`, () => this.toggleHead(layer, head), { "aria-pressed": isOff }),
-        chips.length > 0 && element("span", { class: "quiet" }, "off:"), chips,
-        button("This row step by step", () => this.tabs.choose("steps")),
-        !this.isLong && button("Whole words", () => this.toggleWords(), { "aria-pressed": Boolean(this.state.w), title: "Merge sub-word tokens into words" })),
-      effect);
-    if (!this.ablatedHeads.length) return;
-    await this.shell.attempt(async () => {
-      const { result } = await this.requestLook({ view: "effect", layers: [layer], heads: [head], html: false });
-      effect.replaceChildren(effectPanel(result));
-    }, effect);
-  }
+	async drawAblation() {
+		const { layer, head } = this;
+		const isOff = this.ablatedHeads.some((ablated) => ablated.layer === layer && ablated.head === head);
+		const nameOf = (ablated) => `layer ${ablated.layer}, head ${ablated.head}`;
+		const chips = this.ablatedHeads.map((ablated) =>
+			button(`${nameOf(ablated)} ×`, () => this.toggleHead(ablated.layer, ablated.head), {
+				"aria-label": `Restore ${nameOf(ablated)}`,
+			}),
+		);
+		const effect = element("div", { role: "status" });
+		this.ablationPanel.replaceChildren(
+			nextTokenLine(this.response?.result.next_tokens),
+			flexRow(
+				button(`${isOff ? "Restore" : "Ablate"} ${nameOf(this)}`, () => this.toggleHead(layer, head), {
+					"aria-pressed": isOff,
+				}),
+				chips.length > 0 && element("span", { class: "quiet" }, "off:"),
+				chips,
+				button("This row step by step", () => this.tabs.choose("steps")),
+				!this.isLong &&
+					button("Whole words", () => this.toggleWords(), {
+						"aria-pressed": Boolean(this.state.w),
+						title: "Merge sub-word tokens into words",
+					}),
+			),
+			effect,
+		);
+		if (!this.ablatedHeads.length) return;
+		await this.shell.attempt(async () => {
+			const { result } = await this.requestLook({ view: "effect", layers: [layer], heads: [head], html: false });
+			effect.replaceChildren(effectPanel(result));
+		}, effect);
+	}
 
-  toggleWords() {
-    this.state.w = this.state.w ? "" : "1";
-    [this.query, this.key] = [null, null];
-    this.shell.setState({ w: this.state.w, q: null, k: null });
-    this.tabs.choose("attention", false);
-  }
+	toggleWords() {
+		this.state.w = this.state.w ? "" : "1";
+		[this.query, this.key] = [null, null];
+		this.shell.setState({ w: this.state.w, q: null, k: null });
+		this.tabs.choose("attention", false);
+	}
 
-  toggleHead(layer, head) {
-    const others = this.ablatedHeads.filter((ablated) => ablated.layer !== layer || ablated.head !== head);
-    this.ablatedHeads = others.length < this.ablatedHeads.length ? others : [...this.ablatedHeads, { layer, head }];
-    this.state.off = writeHeads(this.ablatedHeads);
-    this.shell.setState({ off: this.state.off || null }, { push: true });
-    this.tabs.choose(this.state.tab ?? "attention", false);
-  }
+	toggleHead(layer, head) {
+		const others = this.ablatedHeads.filter((ablated) => ablated.layer !== layer || ablated.head !== head);
+		this.ablatedHeads = others.length < this.ablatedHeads.length ? others : [...this.ablatedHeads, { layer, head }];
+		this.state.off = writeHeads(this.ablatedHeads);
+		this.shell.setState({ off: this.state.off || null }, { push: true });
+		this.tabs.choose(this.state.tab ?? "attention", false);
+	}
 
-  showSteps() {
-    const { query } = this.queryField();
-    return this.showView(this.stepsFields(), (response, container) => {
-      const { target, tokens, caveat } = response.result;
-      const queryLabel = this.query !== null && element("span", {}, "query: ", bdi((target ?? tokens).pieces[query] ?? ""));
-      const showAllRows = () => {
-        this.query = null;
-        this.shell.setState({ q: null, k: null });
-        this.tabs.choose("steps", false);
-      };
-      const head = flexRow(element("b", {}, `Layer ${this.layer}, head ${this.head}`), queryLabel, button("All rows", showAllRows, { disabled: this.query === null }), button("Back to the map", () => this.tabs.choose("attention")));
-      container.replaceChildren(head, renderDocument(response), caveatLine(caveat));
-    });
-  }
+	showSteps() {
+		const { query } = this.queryField();
+		return this.showView(this.stepsFields(), (response, container) => {
+			const { target, tokens, caveat } = response.result;
+			const queryLabel =
+				this.query !== null && element("span", {}, "query: ", bdi((target ?? tokens).pieces[query] ?? ""));
+			const showAllRows = () => {
+				this.query = null;
+				this.shell.setState({ q: null, k: null });
+				this.tabs.choose("steps", false);
+			};
+			const head = flexRow(
+				element("b", {}, `Layer ${this.layer}, head ${this.head}`),
+				queryLabel,
+				button("All rows", showAllRows, { disabled: this.query === null }),
+				button("Back to the map", () => this.tabs.choose("attention")),
+			);
+			container.replaceChildren(head, renderDocument(response), caveatLine(caveat));
+		});
+	}
 
-  showHeads() {
-    return this.showView(this.rankFields(), (response, container) => {
-      const show = (score) => container.replaceChildren(rankingPanel(response, score, (layer, head) => this.openHead(layer, head), onSort));
-      const onSort = (score) => {
-        this.state.by = score;
-        this.shell.setState({ by: score });
-        show(score);
-      };
-      show(this.state.by ?? "sharpness");
-    });
-  }
+	showHeads() {
+		return this.showView(this.rankFields(), (response, container) => {
+			const show = (score) =>
+				container.replaceChildren(rankingPanel(response, score, (layer, head) => this.openHead(layer, head), onSort));
+			const onSort = (score) => {
+				this.state.by = score;
+				this.shell.setState({ by: score });
+				show(score);
+			};
+			show(this.state.by ?? "sharpness");
+		});
+	}
 
-  openHead(layer, head) {
-    [this.layer, this.head] = [layer, head];
-    this.shell.setState({ l: layer, h: head }, { push: true });
-    this.tabs.choose("attention");
-  }
+	openHead(layer, head) {
+		[this.layer, this.head] = [layer, head];
+		this.shell.setState({ l: layer, h: head }, { push: true });
+		this.tabs.choose("attention");
+	}
 
-  showLens() {
-    return this.showView({ view: "lens" }, (response, container) => container.replaceChildren(renderDocument(response)));
-  }
+	showLens() {
+		return this.showView({ view: "lens" }, (response, container) =>
+			container.replaceChildren(renderDocument(response)),
+		);
+	}
 }
 
 /** The figure of layer and head in the URL: of an encoder-decoder, the self-attention of the decoder. */
 function mainMaps(rendered) {
-  const figures = [...rendered.querySelectorAll("peasy-maps")];
-  const heading = (maps) => maps.closest(".figure").previousElementSibling?.textContent ?? "";
-  return figures.find((maps) => heading(maps).startsWith("Decoder: self")) ?? figures[0] ?? null;
+	const figures = [...rendered.querySelectorAll("peasy-maps")];
+	const heading = (maps) => maps.closest(".figure").previousElementSibling?.textContent ?? "";
+	return figures.find((maps) => heading(maps).startsWith("Decoder: self")) ?? figures[0] ?? null;
 }

@@ -12,28 +12,38 @@ const TAB_CLASSES = { words: WordMap, texts: TextMap, why: SimilarityTab };
 const TITLES = { words: "Words before and after", texts: "Texts on a map", why: "Compare two sentences" };
 
 export class Page {
-  constructor(place, shell) {
-    this.shell = shell;
-    this.tabs = tabs(Object.entries(TITLES).map(([name, title]) => ({ name, title, show: () => this.showTab(name) })),
-      (name) => shell.setState({ tab: name === "words" ? null : name }, { push: true }));
-    place.append(...pageHeader("Meaning", "A model turns words and texts into vectors. Words used in similar contexts get similar vectors: what is near on the map has a similar meaning, as far as the model knows."), this.tabs.element);
-    shell.setExports(() => this.tab.buildRequest());
-    shell.setCopyItems(() => [{ label: "Result as JSON", text: () => JSON.stringify(this.tab.response?.result ?? null) }]);
-    shell.onStateChange((state) => this.show(state));
-  }
+	constructor(place, shell) {
+		this.shell = shell;
+		this.tabs = tabs(
+			Object.entries(TITLES).map(([name, title]) => ({ name, title, show: () => this.showTab(name) })),
+			(name) => shell.setState({ tab: name === "words" ? null : name }, { push: true }),
+		);
+		place.append(
+			...pageHeader(
+				"Meaning",
+				"A model turns words and texts into vectors. Words used in similar contexts get similar vectors: what is near on the map has a similar meaning, as far as the model knows.",
+			),
+			this.tabs.element,
+		);
+		shell.setExports(() => this.tab.buildRequest());
+		shell.setCopyItems(() => [
+			{ label: "Result as JSON", text: () => JSON.stringify(this.tab.response?.result ?? null) },
+		]);
+		shell.onStateChange((state) => this.show(state));
+	}
 
-  async start(state) {
-    this.models = await this.shell.bar.listModels(true, true);
-    await this.show(state);
-  }
+	async start(state) {
+		this.models = await this.shell.bar.listModels(true, true);
+		await this.show(state);
+	}
 
-  show({ tab }) {
-    return this.tabs.choose(tab, false);
-  }
+	show({ tab }) {
+		return this.tabs.choose(tab, false);
+	}
 
-  showTab(name) {
-    this.tab = new TAB_CLASSES[name](this.shell, this.models, (other) => this.tabs.choose(other));
-    this.tab.start();
-    return this.tab.element;
-  }
+	showTab(name) {
+		this.tab = new TAB_CLASSES[name](this.shell, this.models, (other) => this.tabs.choose(other));
+		this.tab.start();
+		return this.tab.element;
+	}
 }

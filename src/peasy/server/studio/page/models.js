@@ -9,97 +9,181 @@ import { tabs } from "../tabs.js";
 
 export const page = { name: "models", title: "Models", letter: "o" };
 
-const PAGE_LINKS = { decoder: { look: "Inspect attention", generate: "Generate text" }, "encoder-decoder": { look: "Inspect attention" }, encoder: { meaning: "Map texts", look: "Inspect attention" }, words: { meaning: "Map words" } };
+const PAGE_LINKS = {
+	decoder: { look: "Inspect attention", generate: "Generate text" },
+	"encoder-decoder": { look: "Inspect attention" },
+	encoder: { meaning: "Map texts", look: "Inspect attention" },
+	words: { meaning: "Map words" },
+};
 
 export class Page {
-  constructor(place, shell) {
-    this.shell = shell;
-    this.list = element("div", { class: "list" });
-    this.detail = element("section", { "aria-label": "Model" });
-    this.importContainer = element("div", {});
-    place.append(...pageHeader("Models", "All models on this machine: built in, trained here, imported, or in the Hugging Face cache."), this.list, this.importContainer, this.detail);
-    shell.setExports(() => (this.tab === "prove" && this.proofBody ? { command: "prove", body: this.proofBody } : { command: "models", body: this.name ? { name: this.name } : {} }));
-    shell.setCopyItems(() => (this.card ? snippets(this.card).map(({ title, text }) => ({ label: title, text })) : []));
-    shell.onStateChange((next) => this.show(next));
-  }
+	constructor(place, shell) {
+		this.shell = shell;
+		this.list = element("div", { class: "list" });
+		this.detail = element("section", { "aria-label": "Model" });
+		this.importContainer = element("div", {});
+		place.append(
+			...pageHeader(
+				"Models",
+				"All models on this machine: built in, trained here, imported, or in the Hugging Face cache.",
+			),
+			this.list,
+			this.importContainer,
+			this.detail,
+		);
+		shell.setExports(() =>
+			this.tab === "prove" && this.proofBody
+				? { command: "prove", body: this.proofBody }
+				: { command: "models", body: this.name ? { name: this.name } : {} },
+		);
+		shell.setCopyItems(() => (this.card ? snippets(this.card).map(({ title, text }) => ({ label: title, text })) : []));
+		shell.onStateChange((next) => this.show(next));
+	}
 
-  async start(state) {
-    await this.load();
-    await this.show(state);
-  }
+	async start(state) {
+		await this.load();
+		await this.show(state);
+	}
 
-  async load() {
-    this.cards = (await this.shell.request("models")).result.models;
-    this.drawList();
-    this.importContainer.replaceChildren(importForm(this.shell, this.cards, async (name) => {
-      await this.load();
-      this.choose(name);
-    }));
-  }
+	async load() {
+		this.cards = (await this.shell.request("models")).result.models;
+		this.drawList();
+		this.importContainer.replaceChildren(
+			importForm(this.shell, this.cards, async (name) => {
+				await this.load();
+				this.choose(name);
+			}),
+		);
+	}
 
-  drawList() {
-    if (!this.cards.length) return this.list.replaceChildren(quiet("No models yet: train one, or run in a terminal: peasy import FOLDER."));
-    const rows = this.cards.map(({ name, source, model_type, parameters, bytes, error }) => [
-      button(name, () => this.choose(name), { class: "text-button" }), source, ...(error ? [`not usable: ${error}`, "", ""] : [model_type, formatCount(parameters), formatBytes(bytes)])]);
-    return this.list.replaceChildren(table(null, ["name", "source", "kind", "parameters", "weights"], rows, this.cards.findIndex(({ name }) => name === this.name)));
-  }
+	drawList() {
+		if (!this.cards.length)
+			return this.list.replaceChildren(quiet("No models yet: train one, or run in a terminal: peasy import FOLDER."));
+		const rows = this.cards.map(({ name, source, model_type, parameters, bytes, error }) => [
+			button(name, () => this.choose(name), { class: "text-button" }),
+			source,
+			...(error ? [`not usable: ${error}`, "", ""] : [model_type, formatCount(parameters), formatBytes(bytes)]),
+		]);
+		return this.list.replaceChildren(
+			table(
+				null,
+				["name", "source", "kind", "parameters", "weights"],
+				rows,
+				this.cards.findIndex(({ name }) => name === this.name),
+			),
+		);
+	}
 
-  choose(name) {
-    this.shell.setState({ m: name, tab: null }, { push: true });
-    return this.show(this.shell.state);
-  }
+	choose(name) {
+		this.shell.setState({ m: name, tab: null }, { push: true });
+		return this.show(this.shell.state);
+	}
 
-  async show(state) {
-    const card = this.cards.find(({ name }) => name === state.m) ?? this.cards.find(({ error }) => !error);
-    if (!card) return this.detail.replaceChildren();
-    const same = this.card?.name === card.name;
-    [this.card, this.name, this.tab] = [card, card.name, state.tab ?? "figure"];
-    this.drawList();
-    if (same) return this.tabs.choose(this.tab, false);
-    this.proofBody = null;
-    this.tabs = tabs([
-      { name: "figure", title: "Architecture", show: () => this.showFigure() },
-      { name: "prove", title: "Prove", show: () => this.showProof() },
-      { name: "api", title: "API", show: () => this.showSnippets() },
-    ], (name) => {
-      this.tab = name;
-      this.shell.setState({ tab: name === "figure" ? null : name });
-    });
-    const links = Object.entries(PAGE_LINKS[card.model_type] ?? {}).map(([name, label]) => element("a", { class: "chip", href: `/${name}?m=${encodeURIComponent(card.name)}` }, label));
-    this.detail.replaceChildren(element("h2", {}, bdi(card.name)), flexRow(links), this.tabs.element);
-    return this.tabs.choose(this.tab, false);
-  }
+	async show(state) {
+		const card = this.cards.find(({ name }) => name === state.m) ?? this.cards.find(({ error }) => !error);
+		if (!card) return this.detail.replaceChildren();
+		const same = this.card?.name === card.name;
+		[this.card, this.name, this.tab] = [card, card.name, state.tab ?? "figure"];
+		this.drawList();
+		if (same) return this.tabs.choose(this.tab, false);
+		this.proofBody = null;
+		this.tabs = tabs(
+			[
+				{ name: "figure", title: "Architecture", show: () => this.showFigure() },
+				{ name: "prove", title: "Prove", show: () => this.showProof() },
+				{ name: "api", title: "API", show: () => this.showSnippets() },
+			],
+			(name) => {
+				this.tab = name;
+				this.shell.setState({ tab: name === "figure" ? null : name });
+			},
+		);
+		const links = Object.entries(PAGE_LINKS[card.model_type] ?? {}).map(([name, label]) =>
+			element("a", { class: "chip", href: `/${name}?m=${encodeURIComponent(card.name)}` }, label),
+		);
+		this.detail.replaceChildren(element("h2", {}, bdi(card.name)), flexRow(links), this.tabs.element);
+		return this.tabs.choose(this.tab, false);
+	}
 
-  async showFigure() {
-    const container = element("div", { class: "figure-one" });
-    await this.shell.attempt(async () => container.append(renderDocument(await this.shell.request("models", { name: this.name, html: true }))), container);
-    return container;
-  }
+	async showFigure() {
+		const container = element("div", { class: "figure-one" });
+		await this.shell.attempt(
+			async () => container.append(renderDocument(await this.shell.request("models", { name: this.name, html: true }))),
+			container,
+		);
+		return container;
+	}
 
-  showProof() {
-    const input = element("textarea", { rows: 3, maxlength: 20000, placeholder: "Your own texts, one per line; without any, three built-in sentences are used." });
-    const container = element("div", { role: "status" });
-    const start = button("Prove", async () => {
-      const prompts = input.value.split("\n").map((line) => line.trim()).filter(Boolean).slice(0, 8);
-      this.proofBody = { model: this.name, ...(prompts.length ? { prompts } : {}) };
-      start.disabled = true;
-      container.replaceChildren(quiet("Comparing execution paths …"));
-      await this.shell.attempt(async () => {
-        const response = await this.shell.request("prove", { ...this.proofBody, html: true });
-        const { passed, verdict } = response.result;
-        container.replaceChildren(element("p", { class: `verdict ${passed ? "good" : "bad"}` }, `${passed ? "✓" : "✗"} ${verdict}`), renderDocument(response));
-      }, container);
-      start.disabled = false;
-    }, { class: "plain main" });
-    return element("div", {}, element("p", { class: "lead" }, "The same numbers on different execution paths: with and without KV cache, alone and in a batch, fused kernel and formula. Each equality with its measured difference."), wideField("texts for the proof", input), flexRow(start), container);
-  }
+	showProof() {
+		const input = element("textarea", {
+			rows: 3,
+			maxlength: 20000,
+			placeholder: "Your own texts, one per line; without any, three built-in sentences are used.",
+		});
+		const container = element("div", { role: "status" });
+		const start = button(
+			"Prove",
+			async () => {
+				const prompts = input.value
+					.split("\n")
+					.map((line) => line.trim())
+					.filter(Boolean)
+					.slice(0, 8);
+				this.proofBody = { model: this.name, ...(prompts.length ? { prompts } : {}) };
+				start.disabled = true;
+				container.replaceChildren(quiet("Comparing execution paths …"));
+				await this.shell.attempt(async () => {
+					const response = await this.shell.request("prove", { ...this.proofBody, html: true });
+					const { passed, verdict } = response.result;
+					container.replaceChildren(
+						element("p", { class: `verdict ${passed ? "good" : "bad"}` }, `${passed ? "✓" : "✗"} ${verdict}`),
+						renderDocument(response),
+					);
+				}, container);
+				start.disabled = false;
+			},
+			{ class: "plain main" },
+		);
+		return element(
+			"div",
+			{},
+			element(
+				"p",
+				{ class: "lead" },
+				"The same numbers on different execution paths: with and without KV cache, alone and in a batch, fused kernel and formula. Each equality with its measured difference.",
+			),
+			wideField("texts for the proof", input),
+			flexRow(start),
+			container,
+		);
+	}
 
-  showSnippets() {
-    return element("div", {}, element("p", { class: "lead" }, "While the studio is open, this address serves an OpenAI-compatible API; peasy serve does the same without the studio."),
-      snippets(this.card).map(({ title, text }) => element("div", { class: "snippet" }, element("h3", {}, title), button("Copy", () => this.shell.copyText(text, title), { "aria-label": `Copy ${title}` }), element("pre", { tabindex: 0 }, text))));
-  }
+	showSnippets() {
+		return element(
+			"div",
+			{},
+			element(
+				"p",
+				{ class: "lead" },
+				"While the studio is open, this address serves an OpenAI-compatible API; peasy serve does the same without the studio.",
+			),
+			snippets(this.card).map(({ title, text }) =>
+				element(
+					"div",
+					{ class: "snippet" },
+					element("h3", {}, title),
+					button("Copy", () => this.shell.copyText(text, title), { "aria-label": `Copy ${title}` }),
+					element("pre", { tabindex: 0 }, text),
+				),
+			),
+		);
+	}
 }
 
 function formatBytes(bytes) {
-  return bytes < 1e6 ? `${(bytes / 1e3).toFixed(0)} kB` : bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
+	return bytes < 1e6
+		? `${(bytes / 1e3).toFixed(0)} kB`
+		: bytes < 1e9
+			? `${(bytes / 1e6).toFixed(1)} MB`
+			: `${(bytes / 1e9).toFixed(2)} GB`;
 }

@@ -8,77 +8,112 @@ import { RunView } from "../train/run.js";
 export const page = { name: "train", title: "Train", letter: "r" };
 
 export class Page {
-  constructor(place, shell) {
-    Object.assign(this, { shell, runs: [] });
-    this.jobPanel = new JobPanel(shell, ["train", "compare"], (job) => this.onJobUpdate(job));
-    this.form = new TrainForm(shell, (command, body) => this.startJob(command, body));
-    this.list = element("div", { class: "list" });
-    this.runView = new RunView(shell, { onResume: (body) => this.startJob("train", body) });
-    place.append(...pageHeader("Train", "Train a model on text on this machine, in minutes. Follow its loss, its samples and its attention. Stopping saves the run, and every run can be resumed."),
-      this.form.element, this.jobPanel.element, element("h2", {}, "Runs"), this.list, this.runView.element);
-    shell.setExports(() => ({ command: "runs", body: this.runView.names.length ? { name: this.runView.names[0] } : {} }));
-    shell.setCopyItems(() => (this.jobPanel.job ? [{ label: "Command line", text: this.jobPanel.job.command_line }] : []));
-    shell.keys.add([
-      { key: " ", label: "Play or pause attention during training", run: () => this.runView.history.play() },
-      { key: "ArrowLeft", label: "Previous checkpoint", run: () => this.runView.history.moveFrame(-1) },
-      { key: "ArrowRight", label: "Next checkpoint", run: () => this.runView.history.moveFrame(1) },
-    ]);
-    shell.onStateChange((next) => this.show(next));
-  }
+	constructor(place, shell) {
+		Object.assign(this, { shell, runs: [] });
+		this.jobPanel = new JobPanel(shell, ["train", "compare"], (job) => this.onJobUpdate(job));
+		this.form = new TrainForm(shell, (command, body) => this.startJob(command, body));
+		this.list = element("div", { class: "list" });
+		this.runView = new RunView(shell, { onResume: (body) => this.startJob("train", body) });
+		place.append(
+			...pageHeader(
+				"Train",
+				"Train a model on text on this machine, in minutes. Follow its loss, its samples and its attention. Stopping saves the run, and every run can be resumed.",
+			),
+			this.form.element,
+			this.jobPanel.element,
+			element("h2", {}, "Runs"),
+			this.list,
+			this.runView.element,
+		);
+		shell.setExports(() => ({
+			command: "runs",
+			body: this.runView.names.length ? { name: this.runView.names[0] } : {},
+		}));
+		shell.setCopyItems(() =>
+			this.jobPanel.job ? [{ label: "Command line", text: this.jobPanel.job.command_line }] : [],
+		);
+		shell.keys.add([
+			{ key: " ", label: "Play or pause attention during training", run: () => this.runView.history.play() },
+			{ key: "ArrowLeft", label: "Previous checkpoint", run: () => this.runView.history.moveFrame(-1) },
+			{ key: "ArrowRight", label: "Next checkpoint", run: () => this.runView.history.moveFrame(1) },
+		]);
+		shell.onStateChange((next) => this.show(next));
+	}
 
-  async start(state) {
-    await Promise.all([this.form.load(state), this.loadRuns()]);
-    const job = await this.jobPanel.load();
-    const live = job && this.jobPanel.running && job.runs.length ? { run: job.runs[0], with: job.runs.slice(1).join(",") } : {};
-    await this.show({ ...live, ...state });
-  }
+	async start(state) {
+		await Promise.all([this.form.load(state), this.loadRuns()]);
+		const job = await this.jobPanel.load();
+		const live =
+			job && this.jobPanel.running && job.runs.length ? { run: job.runs[0], with: job.runs.slice(1).join(",") } : {};
+		await this.show({ ...live, ...state });
+	}
 
-  async loadRuns() {
-    this.runs = (await this.shell.request("runs")).result.runs;
-    this.drawList();
-  }
+	async loadRuns() {
+		this.runs = (await this.shell.request("runs")).result.runs;
+		this.drawList();
+	}
 
-  async startJob(command, body) {
-    if (!(await this.jobPanel.start(command, body))) return;
-    this.chooseRuns(this.jobPanel.job.runs);
-  }
+	async startJob(command, body) {
+		if (!(await this.jobPanel.start(command, body))) return;
+		this.chooseRuns(this.jobPanel.job.runs);
+	}
 
-  /** Show these runs; samples and attention are those of the first. */
-  chooseRuns(names) {
-    this.shell.setState({ run: names[0], with: names.slice(1).join(","), step: null, place: null }, { push: true });
-    return this.show(this.shell.state);
-  }
+	/** Show these runs; samples and attention are those of the first. */
+	chooseRuns(names) {
+		this.shell.setState({ run: names[0], with: names.slice(1).join(","), step: null, place: null }, { push: true });
+		return this.show(this.shell.state);
+	}
 
-  async show(state) {
-    const others = (state.with ?? "").split(",").filter(Boolean);
-    const first = state.run ?? this.runs[0]?.name;
-    this.names = first ? [first, ...others.filter((name) => name !== first)] : [];
-    this.drawList();
-    await this.runView.show(this.names, state, this.jobPanel.running ? this.jobPanel.job : null);
-  }
+	async show(state) {
+		const others = (state.with ?? "").split(",").filter(Boolean);
+		const first = state.run ?? this.runs[0]?.name;
+		this.names = first ? [first, ...others.filter((name) => name !== first)] : [];
+		this.drawList();
+		await this.runView.show(this.names, state, this.jobPanel.running ? this.jobPanel.job : null);
+	}
 
-  async onJobUpdate(job) {
-    this.form.setBusy(this.jobPanel.running);
-    const known = this.runs.map(({ name }) => name);
-    if (!this.jobPanel.running || job.runs.some((name) => !known.includes(name))) await this.loadRuns().catch(() => {});
-    if (this.names) this.runView.follow(this.jobPanel.running ? job : null);
-    if (!this.jobPanel.running) this.runView.finish(job);
-  }
+	async onJobUpdate(job) {
+		this.form.setBusy(this.jobPanel.running);
+		const known = this.runs.map(({ name }) => name);
+		if (!this.jobPanel.running || job.runs.some((name) => !known.includes(name))) await this.loadRuns().catch(() => {});
+		if (this.names) this.runView.follow(this.jobPanel.running ? job : null);
+		if (!this.jobPanel.running) this.runView.finish(job);
+	}
 
-  drawList() {
-    if (!this.runs.length) return this.list.replaceChildren(quiet("No runs yet: start one above."));
-    const names = this.names ?? [];
-    const rows = this.runs.map(({ name, kind, preset, data, state, validation_loss: loss }) => {
-      const box = element("input", { type: "checkbox", checked: names.includes(name), "aria-label": `Show ${name} beside the others` });
-      box.addEventListener("change", () => this.chooseRuns(box.checked ? [...names, name] : names.filter((other) => other !== name)));
-      return [box, button(name, () => this.chooseRuns([name]), { class: "text-button" }), `${kind} ${preset}`, data.split("/").at(-1), state, loss?.toFixed(4) ?? ""];
-    });
-    const columns = [element("span", { class: "unseen" }, "shown"), "name", "kind", "data", "state", "validation loss"];
-    return this.list.replaceChildren(table(null, columns, rows, this.runs.findIndex(({ name }) => name === names[0])));
-  }
+	drawList() {
+		if (!this.runs.length) return this.list.replaceChildren(quiet("No runs yet: start one above."));
+		const names = this.names ?? [];
+		const rows = this.runs.map(({ name, kind, preset, data, state, validation_loss: loss }) => {
+			const box = element("input", {
+				type: "checkbox",
+				checked: names.includes(name),
+				"aria-label": `Show ${name} beside the others`,
+			});
+			box.addEventListener("change", () =>
+				this.chooseRuns(box.checked ? [...names, name] : names.filter((other) => other !== name)),
+			);
+			return [
+				box,
+				button(name, () => this.chooseRuns([name]), { class: "text-button" }),
+				`${kind} ${preset}`,
+				data.split("/").at(-1),
+				state,
+				loss?.toFixed(4) ?? "",
+			];
+		});
+		const columns = [element("span", { class: "unseen" }, "shown"), "name", "kind", "data", "state", "validation loss"];
+		return this.list.replaceChildren(
+			table(
+				null,
+				columns,
+				rows,
+				this.runs.findIndex(({ name }) => name === names[0]),
+			),
+		);
+	}
 
-  close() {
-    this.jobPanel.close();
-    this.runView.close();
-  }
+	close() {
+		this.jobPanel.close();
+		this.runView.close();
+	}
 }

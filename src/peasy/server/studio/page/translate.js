@@ -14,47 +14,67 @@ const EXAMPLES = ["3 days ago", "$5.20", "Monday, May 4, 1981", "98 miles per ho
 const KINDS = ["recurrent-translator", "encoder-decoder"];
 
 export class Page {
-  constructor(place, shell) {
-    Object.assign(this, { place, shell, text: DEFAULT_TEXT, numBeams: DEFAULT_BEAMS });
-  }
+	constructor(place, shell) {
+		Object.assign(this, { place, shell, text: DEFAULT_TEXT, numBeams: DEFAULT_BEAMS });
+	}
 
-  async start(state) {
-    const { shell } = this;
-    const models = await shell.bar.listModels((model) => KINDS.includes(model.model_type), true);
-    if (!models.length) throw new ApiError("There is no translation model yet.", "Train one on the page Train: kind translator, data locales.");
-    const defaultModel = (kind) => (models.find((model) => model.model_type === kind) ?? models[0]).name;
-    this.panels = ["a", "b"].map((letter, index) => {
-      const panel = new TranslatorPanel(letter, models, defaultModel(KINDS[index]), shell, () => panel.translate(this.text, this.numBeams));
-      return panel;
-    });
-    this.beamSlider = slider("beams", { min: 1, max: 8, value: DEFAULT_BEAMS }, (value) => {
-      shell.setState({ beam: value === DEFAULT_BEAMS ? null : value });
-      this.numBeams = value;
-      this.panels.forEach((panel) => panel.translateSoon(this.text, value));
-    });
-    const exampleLinks = EXAMPLES.map((example) => element("a", { class: "chip", href: `/translate?t=${encodeURIComponent(example)}` }, example));
-    this.place.append(
-      ...pageHeader("Translate", "Two models translate the same text. Ribbons join each word of the translation with the source words it attends to: where they cross, the word order changes; where they meet or spread, the number of words changes."),
-      flexRow(this.beamSlider, element("span", { class: "quiet" }, "Try "), exampleLinks),
-      element("div", { class: "sides" }, this.panels.map((panel) => panel.element)),
-    );
-    const [first, second] = this.panels;
-    const alignment = (panel) => ({ command: "align", body: panel.alignBody(this.text) });
-    shell.setExports(() => alignment(second), () => [{ label: `CSV of ${first.model}`, run: () => shell.saveFile(alignment(first), "csv") }]);
-    shell.setCopyItems(() => this.panels.map((panel) => ({ label: `translation of ${panel.model}`, text: panel.target ?? "" })));
-    shell.keys.add([
-      ...headKeys((layers, heads) => this.panels.forEach((panel) => panel.moveHead(layers, heads))),
-      { key: "b", label: "Heads that align best", run: () => this.panels.forEach((panel) => panel.chooseBestHead()) },
-    ]);
-    shell.onStateChange((newState) => this.show(newState));
-    shell.bar.show({ t: DEFAULT_TEXT, ...state });
-    await this.show(state);
-  }
+	async start(state) {
+		const { shell } = this;
+		const models = await shell.bar.listModels((model) => KINDS.includes(model.model_type), true);
+		if (!models.length)
+			throw new ApiError(
+				"There is no translation model yet.",
+				"Train one on the page Train: kind translator, data locales.",
+			);
+		const defaultModel = (kind) => (models.find((model) => model.model_type === kind) ?? models[0]).name;
+		this.panels = ["a", "b"].map((letter, index) => {
+			const panel = new TranslatorPanel(letter, models, defaultModel(KINDS[index]), shell, () =>
+				panel.translate(this.text, this.numBeams),
+			);
+			return panel;
+		});
+		this.beamSlider = slider("beams", { min: 1, max: 8, value: DEFAULT_BEAMS }, (value) => {
+			shell.setState({ beam: value === DEFAULT_BEAMS ? null : value });
+			this.numBeams = value;
+			this.panels.forEach((panel) => panel.translateSoon(this.text, value));
+		});
+		const exampleLinks = EXAMPLES.map((example) =>
+			element("a", { class: "chip", href: `/translate?t=${encodeURIComponent(example)}` }, example),
+		);
+		this.place.append(
+			...pageHeader(
+				"Translate",
+				"Two models translate the same text. Ribbons join each word of the translation with the source words it attends to: where they cross, the word order changes; where they meet or spread, the number of words changes.",
+			),
+			flexRow(this.beamSlider, element("span", { class: "quiet" }, "Try "), exampleLinks),
+			element(
+				"div",
+				{ class: "sides" },
+				this.panels.map((panel) => panel.element),
+			),
+		);
+		const [first, second] = this.panels;
+		const alignment = (panel) => ({ command: "align", body: panel.alignBody(this.text) });
+		shell.setExports(
+			() => alignment(second),
+			() => [{ label: `CSV of ${first.model}`, run: () => shell.saveFile(alignment(first), "csv") }],
+		);
+		shell.setCopyItems(() =>
+			this.panels.map((panel) => ({ label: `translation of ${panel.model}`, text: panel.target ?? "" })),
+		);
+		shell.keys.add([
+			...headKeys((layers, heads) => this.panels.forEach((panel) => panel.moveHead(layers, heads))),
+			{ key: "b", label: "Heads that align best", run: () => this.panels.forEach((panel) => panel.chooseBestHead()) },
+		]);
+		shell.onStateChange((newState) => this.show(newState));
+		shell.bar.show({ t: DEFAULT_TEXT, ...state });
+		await this.show(state);
+	}
 
-  show(state) {
-    this.text = state.t?.trim() || DEFAULT_TEXT;
-    this.numBeams = clamp(Number(state.beam) || DEFAULT_BEAMS, 1, 8);
-    setSlider(this.beamSlider, this.numBeams, this.numBeams);
-    return Promise.all(this.panels.map((panel) => panel.show(state, this.text, this.numBeams)));
-  }
+	show(state) {
+		this.text = state.t?.trim() || DEFAULT_TEXT;
+		this.numBeams = clamp(Number(state.beam) || DEFAULT_BEAMS, 1, 8);
+		setSlider(this.beamSlider, this.numBeams, this.numBeams);
+		return Promise.all(this.panels.map((panel) => panel.show(state, this.text, this.numBeams)));
+	}
 }

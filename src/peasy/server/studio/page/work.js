@@ -6,313 +6,445 @@ import { latestOnly } from "../latest.js";
 import { MatrixTable, readNumber } from "../matrix.js";
 import { latex, markdown, csv, numpy } from "../work/copy.js";
 import { baseName, equationOf, headsOf, sectionsOf, usedCells } from "../work/equation.js";
-import { BLANK_EXAMPLE, compact, fieldOf, fromUrlText, resizeExample, toUrlText, withNumber, withPastedCells } from "../work/example.js";
+import {
+	BLANK_EXAMPLE,
+	compact,
+	fieldOf,
+	fromUrlText,
+	resizeExample,
+	toUrlText,
+	withNumber,
+	withPastedCells,
+} from "../work/example.js";
 import { Player } from "../player.js";
 import { quizPanel } from "../work/quiz.js";
 import { scalePanel } from "../work/scale.js";
 import { showOptions } from "../work/options.js";
 
-export const page = { name: "work", title: "Work", letter: "w", text: "Any sentence of at least two words, or choose an example below" };
+export const page = {
+	name: "work",
+	title: "Work",
+	letter: "w",
+	text: "Any sentence of at least two words, or choose an example below",
+};
 
 const DEFAULT_EXAMPLE = "i-love-ai";
 const STEP_TIME = 1800; // milliseconds per step while playing
 
 export class Page {
-  constructor(place, shell) {
-    this.shell = shell;
-    this.header = element("header", {});
-    this.options = element("div", { class: "options" });
-    this.stepBar = element("nav", { class: "step-bar", "aria-label": "Steps" });
-    this.board = element("section", { class: "board", "aria-live": "off" });
-    this.arithmetic = element("section", { class: "card sum-card", "aria-label": "Arithmetic", role: "status" });
-    this.extras = element("div", { class: "more" });
-    place.append(this.header, this.options, this.stepBar, this.board, this.arithmetic, this.extras);
-    this.runLatest = latestOnly(shell, this.board);
-    this.player = new Player(() => this.moveStep(1), STEP_TIME);
-    shell.onStateChange((newState) => this.start(newState));
-  }
+	constructor(place, shell) {
+		this.shell = shell;
+		this.header = element("header", {});
+		this.options = element("div", { class: "options" });
+		this.stepBar = element("nav", { class: "step-bar", "aria-label": "Steps" });
+		this.board = element("section", { class: "board", "aria-live": "off" });
+		this.arithmetic = element("section", { class: "card sum-card", "aria-label": "Arithmetic", role: "status" });
+		this.extras = element("div", { class: "more" });
+		place.append(this.header, this.options, this.stepBar, this.board, this.arithmetic, this.extras);
+		this.runLatest = latestOnly(shell, this.board);
+		this.player = new Player(() => this.moveStep(1), STEP_TIME);
+		shell.onStateChange((newState) => this.start(newState));
+	}
 
-  close() {
-    this.player.stop();
-  }
+	close() {
+		this.player.stop();
+	}
 
-  /** Register keys, exports and copies: only once there are steps that they can act on. */
-  enableKeys() {
-    if (this.keysEnabled) return;
-    this.keysEnabled = true;
-    const { shell } = this;
-    shell.keys.add([
-      ...["ArrowLeft", "["].map((key) => ({ key, label: "Previous step", run: () => this.moveStep(-1) })),
-      ...["ArrowRight", "]"].map((key) => ({ key, label: "Next step", run: () => this.moveStep(1) })),
-      { key: ",", label: "Previous head", run: () => this.moveHead(-1) },
-      { key: ".", label: "Next head", run: () => this.moveHead(1) },
-      { key: " ", label: "Play the steps, or stop", run: () => this.togglePlay() },
-    ]);
-    shell.setExports(() => ({ command: "explain", body: this.requestBody() }));
-    shell.setCopyItems(() => this.copyItems());
-  }
+	/** Register keys, exports and copies: only once there are steps that they can act on. */
+	enableKeys() {
+		if (this.keysEnabled) return;
+		this.keysEnabled = true;
+		const { shell } = this;
+		shell.keys.add([
+			...["ArrowLeft", "["].map((key) => ({ key, label: "Previous step", run: () => this.moveStep(-1) })),
+			...["ArrowRight", "]"].map((key) => ({ key, label: "Next step", run: () => this.moveStep(1) })),
+			{ key: ",", label: "Previous head", run: () => this.moveHead(-1) },
+			{ key: ".", label: "Next head", run: () => this.moveHead(1) },
+			{ key: " ", label: "Play the steps, or stop", run: () => this.togglePlay() },
+		]);
+		shell.setExports(() => ({ command: "explain", body: this.requestBody() }));
+		shell.setCopyItems(() => this.copyItems());
+	}
 
-  async start(state) {
-    this.state = state;
-    this.ownExample = state.d ? fromUrlText(state.d) : null;
-    this.sectionNumber = Number(state.s) || 0;
-    this.chosenHead = Number(state.h) || 0;
-    this.library ??= (await this.shell.request("examples")).result.examples;
-    await this.load();
-  }
+	async start(state) {
+		this.state = state;
+		this.ownExample = state.d ? fromUrlText(state.d) : null;
+		this.sectionNumber = Number(state.s) || 0;
+		this.chosenHead = Number(state.h) || 0;
+		this.library ??= (await this.shell.request("examples")).result.examples;
+		await this.load();
+	}
 
-  /** The example to compute: the user's numbers, a sentence, or a name of the library. */
-  exampleField() {
-    return this.ownExample ? compact(this.ownExample) : this.state.t?.trim() || this.state.x || DEFAULT_EXAMPLE;
-  }
+	/** The example to compute: the user's numbers, a sentence, or a name of the library. */
+	exampleField() {
+		return this.ownExample ? compact(this.ownExample) : this.state.t?.trim() || this.state.x || DEFAULT_EXAMPLE;
+	}
 
-  requestBody() {
-    return { source: this.exampleField(), decimals: this.decimals() };
-  }
+	requestBody() {
+		return { source: this.exampleField(), decimals: this.decimals() };
+	}
 
-  decimals() {
-    return clamp(Number(this.state.n ?? 4) || 0, 0, 8);
-  }
+	decimals() {
+		return clamp(Number(this.state.n ?? 4) || 0, 0, 8);
+	}
 
-  load() {
-    return this.runLatest(() => this.shell.request("explain", { ...this.requestBody(), html: true }), ({ result, html }) => {
-      this.shell.clearError();
-      this.result = result;
-      this.example = { ...result.example, ...this.ownExample };
-      this.formulas = formulasOf(html);
-      this.draw();
-    });
-  }
+	load() {
+		return this.runLatest(
+			() => this.shell.request("explain", { ...this.requestBody(), html: true }),
+			({ result, html }) => {
+				this.shell.clearError();
+				this.result = result;
+				this.example = { ...result.example, ...this.ownExample };
+				this.formulas = formulasOf(html);
+				this.draw();
+			},
+		);
+	}
 
-  draw() {
-    const heads = headsOf(this.result.steps);
-    this.shownHead = heads.includes(this.chosenHead) ? this.chosenHead : heads[0] ?? 0;
-    this.sections = sectionsOf(this.result.steps, this.shownHead);
-    const lastIndex = this.sections.length - 1;
-    const index = this.sectionIndex();
-    this.sectionNumber = this.sections[index < 0 ? (this.sectionNumber ? lastIndex : Math.min(2, lastIndex)) : index].number;
-    this.drawHeader(heads);
-    showOptions(this.options, this.example, (changes) => this.changeExample({ ...this.example, ...changes }), this.result.steps);
-    this.drawStepBar();
-    this.drawBoard();
-    this.drawExtras();
-    this.enableKeys();
-  }
+	draw() {
+		const heads = headsOf(this.result.steps);
+		this.shownHead = heads.includes(this.chosenHead) ? this.chosenHead : (heads[0] ?? 0);
+		this.sections = sectionsOf(this.result.steps, this.shownHead);
+		const lastIndex = this.sections.length - 1;
+		const index = this.sectionIndex();
+		this.sectionNumber =
+			this.sections[index < 0 ? (this.sectionNumber ? lastIndex : Math.min(2, lastIndex)) : index].number;
+		this.drawHeader(heads);
+		showOptions(
+			this.options,
+			this.example,
+			(changes) => this.changeExample({ ...this.example, ...changes }),
+			this.result.steps,
+		);
+		this.drawStepBar();
+		this.drawBoard();
+		this.drawExtras();
+		this.enableKeys();
+	}
 
-  drawHeader(heads) {
-    const named = this.library.map(({ name, title }) => [name, title]);
-    const current = this.ownExample ? "" : this.state.t ? "sentence" : this.state.x || DEFAULT_EXAMPLE;
-    const extra = [...(this.ownExample ? [["", "own numbers"]] : []), ...(this.state.t && !this.ownExample ? [["sentence", "the sentence above"]] : [])];
-    const exampleSelect = select([...extra, ...named], current, (name) => this.chooseExample(name));
-    const headField = heads.length > 0 && field("head", select(heads.map((head) => [head, `head ${head}`]), this.shownHead, (head) => this.chooseHead(Number(head))));
-    const setDecimals = (n) => {
-      this.state = { ...this.state, n };
-      this.shell.setState({ n: n === "4" ? null : n });
-      this.load();
-    };
-    const { title, description, source, note } = this.example;
-    this.header.replaceChildren(
-      element("h1", {}, title || "Work"),
-      description ? element("p", {}, `${description}.`) : "",
-      note ? quiet(note) : "",
-      source ? quiet(`From: ${source}`) : "",
-      fieldRow(field("example", exampleSelect), headField,
-        field("decimals", select([0, 1, 2, 3, 4, 6, 8], this.decimals(), setDecimals)),
-        button("Own numbers", () => this.changeExample(this.ownExample ?? (this.example.x ? this.example : BLANK_EXAMPLE)), { title: "Change any number; paste from a spreadsheet" }),
-        button("Quiz", () => this.toggleQuiz(), { "aria-pressed": Boolean(this.state.quiz) })));
-  }
+	drawHeader(heads) {
+		const named = this.library.map(({ name, title }) => [name, title]);
+		const current = this.ownExample ? "" : this.state.t ? "sentence" : this.state.x || DEFAULT_EXAMPLE;
+		const extra = [
+			...(this.ownExample ? [["", "own numbers"]] : []),
+			...(this.state.t && !this.ownExample ? [["sentence", "the sentence above"]] : []),
+		];
+		const exampleSelect = select([...extra, ...named], current, (name) => this.chooseExample(name));
+		const headField =
+			heads.length > 0 &&
+			field(
+				"head",
+				select(
+					heads.map((head) => [head, `head ${head}`]),
+					this.shownHead,
+					(head) => this.chooseHead(Number(head)),
+				),
+			);
+		const setDecimals = (n) => {
+			this.state = { ...this.state, n };
+			this.shell.setState({ n: n === "4" ? null : n });
+			this.load();
+		};
+		const { title, description, source, note } = this.example;
+		this.header.replaceChildren(
+			element("h1", {}, title || "Work"),
+			description ? element("p", {}, `${description}.`) : "",
+			note ? quiet(note) : "",
+			source ? quiet(`From: ${source}`) : "",
+			fieldRow(
+				field("example", exampleSelect),
+				headField,
+				field("decimals", select([0, 1, 2, 3, 4, 6, 8], this.decimals(), setDecimals)),
+				button(
+					"Own numbers",
+					() => this.changeExample(this.ownExample ?? (this.example.x ? this.example : BLANK_EXAMPLE)),
+					{ title: "Change any number; paste from a spreadsheet" },
+				),
+				button("Quiz", () => this.toggleQuiz(), { "aria-pressed": Boolean(this.state.quiz) }),
+			),
+		);
+	}
 
-  chooseExample(name) {
-    if (name === "sentence" || name === "") return;
-    this.shell.setState({ x: name === DEFAULT_EXAMPLE ? null : name, t: null, d: null, s: this.sectionNumber, h: null }, { push: true });
-    this.start(this.shell.state);
-  }
+	chooseExample(name) {
+		if (name === "sentence" || name === "") return;
+		this.shell.setState(
+			{ x: name === DEFAULT_EXAMPLE ? null : name, t: null, d: null, s: this.sectionNumber, h: null },
+			{ push: true },
+		);
+		this.start(this.shell.state);
+	}
 
-  /** Change numbers or settings: recomputed by the server, and stored in the URL. */
-  changeExample(example) {
-    this.ownExample = compact(example);
-    this.example = example; // another change may come before the response
-    const text = toUrlText(this.ownExample);
-    if (text === null) this.shell.bar.showNote("Too large for a link: export it as JSON to keep it.");
-    this.shell.setState({ d: text, t: null, x: null, s: this.sectionNumber });
-    this.state = { ...this.shell.state, d: text ?? "" };
-    return this.load();
-  }
+	/** Change numbers or settings: recomputed by the server, and stored in the URL. */
+	changeExample(example) {
+		this.ownExample = compact(example);
+		this.example = example; // another change may come before the response
+		const text = toUrlText(this.ownExample);
+		if (text === null) this.shell.bar.showNote("Too large for a link: export it as JSON to keep it.");
+		this.shell.setState({ d: text, t: null, x: null, s: this.sectionNumber });
+		this.state = { ...this.shell.state, d: text ?? "" };
+		return this.load();
+	}
 
-  drawStepBar() {
-    const steps = this.sections.map(({ number, title, label }) => element("li", {}, button([element("b", {}, `${number} `), title], () => this.showSection(number), { "aria-current": number === this.sectionNumber ? "step" : null, "aria-label": `Step ${number}: ${label}` })));
-    const index = this.sectionIndex();
-    this.stepBar.replaceChildren(
-      button("◀", () => this.moveStep(-1), { "aria-label": "Previous step", disabled: index === 0 }),
-      element("ol", {}, steps),
-      button("▶", () => this.moveStep(1), { "aria-label": "Next step", disabled: index === this.sections.length - 1 }),
-      element("span", { class: "quiet" }, `step ${index + 1} of ${this.sections.length}`));
-  }
+	drawStepBar() {
+		const steps = this.sections.map(({ number, title, label }) =>
+			element(
+				"li",
+				{},
+				button([element("b", {}, `${number} `), title], () => this.showSection(number), {
+					"aria-current": number === this.sectionNumber ? "step" : null,
+					"aria-label": `Step ${number}: ${label}`,
+				}),
+			),
+		);
+		const index = this.sectionIndex();
+		this.stepBar.replaceChildren(
+			button("◀", () => this.moveStep(-1), { "aria-label": "Previous step", disabled: index === 0 }),
+			element("ol", {}, steps),
+			button("▶", () => this.moveStep(1), { "aria-label": "Next step", disabled: index === this.sections.length - 1 }),
+			element("span", { class: "quiet" }, `step ${index + 1} of ${this.sections.length}`),
+		);
+	}
 
-  showSection(number) {
-    this.sectionNumber = number;
-    this.shell.setState({ s: number });
-    this.drawStepBar();
-    this.drawBoard();
-    this.drawExtras();
-    this.shell.announce(`Step ${number}: ${this.section().label}`);
-  }
+	showSection(number) {
+		this.sectionNumber = number;
+		this.shell.setState({ s: number });
+		this.drawStepBar();
+		this.drawBoard();
+		this.drawExtras();
+		this.shell.announce(`Step ${number}: ${this.section().label}`);
+	}
 
-  sectionIndex() {
-    return this.sections.findIndex(({ number }) => number === this.sectionNumber);
-  }
+	sectionIndex() {
+		return this.sections.findIndex(({ number }) => number === this.sectionNumber);
+	}
 
-  section() {
-    return this.sections[this.sectionIndex()];
-  }
+	section() {
+		return this.sections[this.sectionIndex()];
+	}
 
-  /** Show the next or previous step; false if there is none. */
-  moveStep(change) {
-    const next = this.sections[this.sectionIndex() + change];
-    if (next) this.showSection(next.number);
-    return Boolean(next);
-  }
+	/** Show the next or previous step; false if there is none. */
+	moveStep(change) {
+		const next = this.sections[this.sectionIndex() + change];
+		if (next) this.showSection(next.number);
+		return Boolean(next);
+	}
 
-  togglePlay() {
-    if (!this.player.timer && !this.moveStep(1)) this.showSection(this.sections[0].number);
-    this.player.toggle();
-  }
+	togglePlay() {
+		if (!this.player.timer && !this.moveStep(1)) this.showSection(this.sections[0].number);
+		this.player.toggle();
+	}
 
-  chooseHead(head) {
-    this.chosenHead = head;
-    this.shell.setState({ h: head });
-    this.draw();
-  }
+	chooseHead(head) {
+		this.chosenHead = head;
+		this.shell.setState({ h: head });
+		this.draw();
+	}
 
-  moveHead(change) {
-    const heads = headsOf(this.result.steps);
-    const next = heads[heads.indexOf(this.shownHead) + change];
-    if (next) this.chooseHead(next);
-  }
+	moveHead(change) {
+		const heads = headsOf(this.result.steps);
+		const next = heads[heads.indexOf(this.shownHead) + change];
+		if (next) this.chooseHead(next);
+	}
 
-  drawBoard() {
-    const isQuiz = Boolean(this.state.quiz);
-    this.arithmetic.replaceChildren(quiet(isQuiz ? "In a quiz, the arithmetic comes with the marks." : "Click a number, or use the arrow keys, to see how it is calculated."));
-    this.matrices = new Map();
-    this.board.replaceChildren(...this.section().steps.map((step) => this.drawEquation(step, isQuiz)));
-    const [stepName, row, column] = (this.state.c ?? "").split(",");
-    const matrix = this.matrices.get(stepName);
-    if (matrix && !isQuiz) {
-      matrix.selectCell(Number(row), Number(column));
-      this.explainCell(matrix.spec.step, matrix.operands, Number(row), Number(column));
-    }
-  }
+	drawBoard() {
+		const isQuiz = Boolean(this.state.quiz);
+		this.arithmetic.replaceChildren(
+			quiet(
+				isQuiz
+					? "In a quiz, the arithmetic comes with the marks."
+					: "Click a number, or use the arrow keys, to see how it is calculated.",
+			),
+		);
+		this.matrices = new Map();
+		this.board.replaceChildren(...this.section().steps.map((step) => this.drawEquation(step, isQuiz)));
+		const [stepName, row, column] = (this.state.c ?? "").split(",");
+		const matrix = this.matrices.get(stepName);
+		if (matrix && !isQuiz) {
+			matrix.selectCell(Number(row), Number(column));
+			this.explainCell(matrix.spec.step, matrix.operands, Number(row), Number(column));
+		}
+	}
 
-  drawEquation(step, isQuiz) {
-    const operands = [];
-    const parts = equationOf(step, this.result.steps, this.example).map((part) => {
-      if (typeof part === "string") return element("span", { class: "sign" }, part);
-      const matrix = new MatrixTable(this.matrixSpec(part.step, part.transposed));
-      operands.push({ ...part, matrix });
-      return matrix.element;
-    });
-    const editedField = fieldOf(baseName(step.name), this.example);
-    const spec = { ...this.matrixSpec(step), math: this.formulas.get(step.name)?.cloneNode(true), caption: step.description };
-    if (isQuiz && !editedField && step.values.length * step.columns.length <= 400) {
-      return element("div", { class: "equation" }, parts, quizPanel(step, spec, this.example, this.shell, () => this.drawBoard()));
-    }
-    const matrix = new MatrixTable(editedField ? spec : { ...spec, onSelect: (row, column) => this.explainCell(step, operands, row, column, true) });
-    matrix.operands = operands;
-    this.matrices.set(step.name, matrix);
-    return element("div", { class: "equation" }, parts, element("div", {}, matrix.element, editedField && this.sizeButtons(editedField, step)));
-  }
+	drawEquation(step, isQuiz) {
+		const operands = [];
+		const parts = equationOf(step, this.result.steps, this.example).map((part) => {
+			if (typeof part === "string") return element("span", { class: "sign" }, part);
+			const matrix = new MatrixTable(this.matrixSpec(part.step, part.transposed));
+			operands.push({ ...part, matrix });
+			return matrix.element;
+		});
+		const editedField = fieldOf(baseName(step.name), this.example);
+		const spec = {
+			...this.matrixSpec(step),
+			math: this.formulas.get(step.name)?.cloneNode(true),
+			caption: step.description,
+		};
+		if (isQuiz && !editedField && step.values.length * step.columns.length <= 400) {
+			return element(
+				"div",
+				{ class: "equation" },
+				parts,
+				quizPanel(step, spec, this.example, this.shell, () => this.drawBoard()),
+			);
+		}
+		const matrix = new MatrixTable(
+			editedField ? spec : { ...spec, onSelect: (row, column) => this.explainCell(step, operands, row, column, true) },
+		);
+		matrix.operands = operands;
+		this.matrices.set(step.name, matrix);
+		return element(
+			"div",
+			{ class: "equation" },
+			parts,
+			element("div", {}, matrix.element, editedField && this.sizeButtons(editedField, step)),
+		);
+	}
 
-  matrixSpec(step, transposed = false) {
-    const { name, rows, columns, values, row_axis: rowAxis, column_axis: columnAxis } = step;
-    const common = { step, decimals: this.decimals(), shaded: baseName(name) === "weights" };
-    if (transposed) return { ...common, name: `${name}ᵀ`, rows: columns, columns: rows, values: columns.map((_, column) => values.map((line) => line[column])), rowAxis: columnAxis, columnAxis: rowAxis };
-    const editedField = fieldOf(baseName(name), this.example);
-    return { ...common, name, rows, columns, values, rowAxis, columnAxis, edit: editedField && this.editHandlers(editedField) };
-  }
+	matrixSpec(step, transposed = false) {
+		const { name, rows, columns, values, row_axis: rowAxis, column_axis: columnAxis } = step;
+		const common = { step, decimals: this.decimals(), shaded: baseName(name) === "weights" };
+		if (transposed)
+			return {
+				...common,
+				name: `${name}ᵀ`,
+				rows: columns,
+				columns: rows,
+				values: columns.map((_, column) => values.map((line) => line[column])),
+				rowAxis: columnAxis,
+				columnAxis: rowAxis,
+			};
+		const editedField = fieldOf(baseName(name), this.example);
+		return {
+			...common,
+			name,
+			rows,
+			columns,
+			values,
+			rowAxis,
+			columnAxis,
+			edit: editedField && this.editHandlers(editedField),
+		};
+	}
 
-  editHandlers(editedField) {
-    const renameToken = (row, name) => this.changeExample({ ...this.example, tokens: this.example.tokens.map((token, index) => (index === row ? name || token : token)) });
-    return {
-      change: (row, column, value) => this.changeExample(withNumber(this.example, editedField, row, column, value)),
-      paste: (row, column, grid) => this.changeExample(withPastedCells(this.example, editedField, row, column, grid, readNumber)),
-      rename: ["x", "q", "weights"].includes(editedField) ? renameToken : undefined,
-    };
-  }
+	editHandlers(editedField) {
+		const renameToken = (row, name) =>
+			this.changeExample({
+				...this.example,
+				tokens: this.example.tokens.map((token, index) => (index === row ? name || token : token)),
+			});
+		return {
+			change: (row, column, value) => this.changeExample(withNumber(this.example, editedField, row, column, value)),
+			paste: (row, column, grid) =>
+				this.changeExample(withPastedCells(this.example, editedField, row, column, grid, readNumber)),
+			rename: ["x", "q", "weights"].includes(editedField) ? renameToken : undefined,
+		};
+	}
 
-  sizeButtons(editedField, step) {
-    const [height, width] = [step.values.length, step.values[0].length];
-    const resizeTo = (newHeight, newWidth) => () => newHeight > 0 && newWidth > 0 && this.changeExample(resizeExample(this.example, editedField, newHeight, newWidth));
-    const rowsChange = ["x", "q", "source_x"].includes(editedField);
-    return element("div", { class: "row small" },
-      rowsChange && button("+ row", resizeTo(height + 1, width)), rowsChange && button("− row", resizeTo(height - 1, width), { disabled: height < 2 }),
-      button("+ column", resizeTo(height, width + 1)), button("− column", resizeTo(height, width - 1), { disabled: width < 2 }),
-      element("span", { class: "quiet" }, "Paste cells from a spreadsheet into any cell."));
-  }
+	sizeButtons(editedField, step) {
+		const [height, width] = [step.values.length, step.values[0].length];
+		const resizeTo = (newHeight, newWidth) => () =>
+			newHeight > 0 &&
+			newWidth > 0 &&
+			this.changeExample(resizeExample(this.example, editedField, newHeight, newWidth));
+		const rowsChange = ["x", "q", "source_x"].includes(editedField);
+		return element(
+			"div",
+			{ class: "row small" },
+			rowsChange && button("+ row", resizeTo(height + 1, width)),
+			rowsChange && button("− row", resizeTo(height - 1, width), { disabled: height < 2 }),
+			button("+ column", resizeTo(height, width + 1)),
+			button("− column", resizeTo(height, width - 1), { disabled: width < 2 }),
+			element("span", { class: "quiet" }, "Paste cells from a spreadsheet into any cell."),
+		);
+	}
 
-  /** Show the arithmetic of one number, and highlight what it depends on in the operands. */
-  async explainCell(step, operands, row, column, saveInUrl = false) {
-    operands.forEach((operand) => operand.matrix.highlight(usedCells(step, operand, row, column)));
-    const cell = `${step.name},${row},${column}`;
-    if (saveInUrl) this.shell.setState({ c: cell });
-    this.state.c = cell;
-    await this.shell.attempt(async () => {
-      const { result } = await this.shell.request("explain", { ...this.requestBody(), cell: [step.name, row, column] });
-      if (this.state.c !== cell) return;
-      this.arithmetic.replaceChildren(element("strong", {}, result.cell.title), ...result.cell.lines.map((line) => element("pre", {}, line)));
-    }, this.arithmetic);
-  }
+	/** Show the arithmetic of one number, and highlight what it depends on in the operands. */
+	async explainCell(step, operands, row, column, saveInUrl = false) {
+		operands.forEach((operand) => operand.matrix.highlight(usedCells(step, operand, row, column)));
+		const cell = `${step.name},${row},${column}`;
+		if (saveInUrl) this.shell.setState({ c: cell });
+		this.state.c = cell;
+		await this.shell.attempt(async () => {
+			const { result } = await this.shell.request("explain", { ...this.requestBody(), cell: [step.name, row, column] });
+			if (this.state.c !== cell) return;
+			this.arithmetic.replaceChildren(
+				element("strong", {}, result.cell.title),
+				...result.cell.lines.map((line) => element("pre", {}, line)),
+			);
+		}, this.arithmetic);
+	}
 
-  toggleQuiz() {
-    this.shell.setState({ quiz: this.state.quiz ? null : 1 });
-    this.state = this.shell.state;
-    this.draw();
-  }
+	toggleQuiz() {
+		this.shell.setState({ quiz: this.state.quiz ? null : 1 });
+		this.state = this.shell.state;
+		this.draw();
+	}
 
-  drawExtras() {
-    const panels = [];
-    const onDimension = (dimension) => {
-      this.state.dk = dimension;
-      this.shell.setState({ dk: dimension });
-    };
-    if (this.sectionNumber === 4) panels.push(scalePanel(this.shell, Number(this.state.dk) || 64, onDimension));
-    if (this.sectionNumber === 5 && this.result.steps.some((step) => baseName(step.name) === "scores")) panels.push(this.normalisationPanel());
-    this.extras.replaceChildren(...panels);
-  }
+	drawExtras() {
+		const panels = [];
+		const onDimension = (dimension) => {
+			this.state.dk = dimension;
+			this.shell.setState({ dk: dimension });
+		};
+		if (this.sectionNumber === 4) panels.push(scalePanel(this.shell, Number(this.state.dk) || 64, onDimension));
+		if (this.sectionNumber === 5 && this.result.steps.some((step) => baseName(step.name) === "scores"))
+			panels.push(this.normalisationPanel());
+		this.extras.replaceChildren(...panels);
+	}
 
-  /** The same scores normalised by softmax and by the sum, side by side; an error is shown in its place. */
-  normalisationPanel() {
-    const sides = [["softmax", "softmax"], ["sum", "division by the sum"]].map(([normalise, name]) => {
-      const container = element("div", {});
-      this.shell.attempt(async () => container.replaceChildren(await this.normalisedMatrix(normalise, name)), container);
-      return container;
-    });
-    return card("Softmax or division by the sum", element("h2", {}, "Softmax or division by the sum?"),
-      quiet("Both make each row add up to 1. With division by the sum, a negative score gives a negative weight, a row that sums to 0 has no weights at all, and a large score stands out less."),
-      element("div", { class: "equation" }, sides));
-  }
+	/** The same scores normalised by softmax and by the sum, side by side; an error is shown in its place. */
+	normalisationPanel() {
+		const sides = [
+			["softmax", "softmax"],
+			["sum", "division by the sum"],
+		].map(([normalise, name]) => {
+			const container = element("div", {});
+			this.shell.attempt(
+				async () => container.replaceChildren(await this.normalisedMatrix(normalise, name)),
+				container,
+			);
+			return container;
+		});
+		return card(
+			"Softmax or division by the sum",
+			element("h2", {}, "Softmax or division by the sum?"),
+			quiet(
+				"Both make each row add up to 1. With division by the sum, a negative score gives a negative weight, a row that sums to 0 has no weights at all, and a large score stands out less.",
+			),
+			element("div", { class: "equation" }, sides),
+		);
+	}
 
-  async normalisedMatrix(normalise, name) {
-    const { result } = await this.shell.request("explain", { source: { ...compact(this.example), normalise }, decimals: this.decimals() });
-    const weights = result.steps.find((step) => step.name === (this.shownHead ? `head-${this.shownHead}.weights` : "weights"));
-    const outOfRange = weights.values.flat().some((value) => value < 0 || value > 1);
-    const caption = outOfRange ? "Some weights are below 0 or above 1." : "Every weight is between 0 and 1.";
-    return new MatrixTable({ ...this.matrixSpec(weights), edit: null, name, caption, shaded: true }).element;
-  }
+	async normalisedMatrix(normalise, name) {
+		const { result } = await this.shell.request("explain", {
+			source: { ...compact(this.example), normalise },
+			decimals: this.decimals(),
+		});
+		const weights = result.steps.find(
+			(step) => step.name === (this.shownHead ? `head-${this.shownHead}.weights` : "weights"),
+		);
+		const outOfRange = weights.values.flat().some((value) => value < 0 || value > 1);
+		const caption = outOfRange ? "Some weights are below 0 or above 1." : "Every weight is between 0 and 1.";
+		return new MatrixTable({ ...this.matrixSpec(weights), edit: null, name, caption, shaded: true }).element;
+	}
 
-  copyItems() {
-    const step = this.section().steps.at(-1);
-    const writers = { LaTeX: latex, Markdown: markdown, CSV: csv, NumPy: () => numpy([step]) };
-    const items = Object.entries(writers).map(([name, write]) => ({ label: `${name} (${step.name})`, text: write(step, this.decimals()) }));
-    return [...items, { label: "NumPy (all steps)", text: () => numpy(this.result.steps) }];
-  }
+	copyItems() {
+		const step = this.section().steps.at(-1);
+		const writers = { LaTeX: latex, Markdown: markdown, CSV: csv, NumPy: () => numpy([step]) };
+		const items = Object.entries(writers).map(([name, write]) => ({
+			label: `${name} (${step.name})`,
+			text: write(step, this.decimals()),
+		}));
+		return [...items, { label: "NumPy (all steps)", text: () => numpy(this.result.steps) }];
+	}
 }
 
 function formulasOf(html) {
-  const parsed = new DOMParser().parseFromString(html, "text/html");
-  const formulas = new Map();
-  parsed.querySelectorAll("figure.matrix caption").forEach((caption) => {
-    const math = caption.querySelector(".formula math");
-    if (math) formulas.set(caption.querySelector(".name")?.textContent, document.importNode(math, true));
-  });
-  return formulas;
+	const parsed = new DOMParser().parseFromString(html, "text/html");
+	const formulas = new Map();
+	parsed.querySelectorAll("figure.matrix caption").forEach((caption) => {
+		const math = caption.querySelector(".formula math");
+		if (math) formulas.set(caption.querySelector(".name")?.textContent, document.importNode(math, true));
+	});
+	return formulas;
 }

@@ -4,112 +4,176 @@ import { ApiError } from "../api.js";
 import { details, element, field, fieldRow, flexRow, radioGroup, select, wideField } from "../element.js";
 
 const KINDS = [
-  ["gpt", "gpt: decoder-only Transformer"], ["rnn", "rnn: recurrent network"], ["cnn", "cnn: convolutions over the last words"], ["ngram", "ngram: counts of word sequences"],
-  ["words", "words: one vector per word"], ["encoder", "encoder: texts to vectors"], ["translator", "translator: encoder-decoder Transformer"], ["rnn-translator", "rnn-translator: recurrent with attention (2015)"],
+	["gpt", "gpt: decoder-only Transformer"],
+	["rnn", "rnn: recurrent network"],
+	["cnn", "cnn: convolutions over the last words"],
+	["ngram", "ngram: counts of word sequences"],
+	["words", "words: one vector per word"],
+	["encoder", "encoder: texts to vectors"],
+	["translator", "translator: encoder-decoder Transformer"],
+	["rnn-translator", "rnn-translator: recurrent with attention (2015)"],
 ];
 const PAIRED_KINDS = ["translator", "rnn-translator"];
-const SIZES = [["tiny", "tiny: for a first try"], ["small", "small"], ["base", "base: slow on a CPU"]];
+const SIZES = [
+	["tiny", "tiny: for a first try"],
+	["small", "small"],
+	["base", "base: slow on a CPU"],
+];
 const UPLOAD_CHUNK = 200000; // characters per request
 
 export class TrainForm {
-  constructor(shell, onSubmit) {
-    Object.assign(this, { shell, onSubmit });
-    this.kind = select(KINDS, "gpt", () => this.saveChoices());
-    this.data = select([], "", () => this.saveChoices());
-    this.size = select(SIZES, "tiny", () => this.saveChoices());
-    this.file = element("input", { type: "file", accept: ".txt,.tsv,.jsonl,text/*" });
-    this.minutes = element("input", { type: "number", min: 0.05, max: 1440, step: "any", value: 1 });
-    this.steps = element("input", { type: "number", min: 1, max: 1000000, step: 1, placeholder: "or" });
-    this.seed = element("input", { type: "number", min: 0, max: 2 ** 31, step: 1, value: 0 });
-    this.name = element("input", { type: "text", maxlength: 60, pattern: "[A-Za-z0-9][\\w.\\-]*", placeholder: "chosen for you" });
-    this.sentence = element("input", { type: "text", maxlength: 500, class: "wide", placeholder: "the first of the validation data" });
-    this.kindBoxes = KINDS.slice(0, 4).map(([kind]) => element("input", { type: "checkbox", value: kind, checked: true }));
-    this.submitButton = element("button", { type: "submit", class: "plain main" }, "Start");
-    this.several = false;
-    this.buildForm();
-  }
+	constructor(shell, onSubmit) {
+		Object.assign(this, { shell, onSubmit });
+		this.kind = select(KINDS, "gpt", () => this.saveChoices());
+		this.data = select([], "", () => this.saveChoices());
+		this.size = select(SIZES, "tiny", () => this.saveChoices());
+		this.file = element("input", { type: "file", accept: ".txt,.tsv,.jsonl,text/*" });
+		this.minutes = element("input", { type: "number", min: 0.05, max: 1440, step: "any", value: 1 });
+		this.steps = element("input", { type: "number", min: 1, max: 1000000, step: 1, placeholder: "or" });
+		this.seed = element("input", { type: "number", min: 0, max: 2 ** 31, step: 1, value: 0 });
+		this.name = element("input", {
+			type: "text",
+			maxlength: 60,
+			pattern: "[A-Za-z0-9][\\w.\\-]*",
+			placeholder: "chosen for you",
+		});
+		this.sentence = element("input", {
+			type: "text",
+			maxlength: 500,
+			class: "wide",
+			placeholder: "the first of the validation data",
+		});
+		this.kindBoxes = KINDS.slice(0, 4).map(([kind]) =>
+			element("input", { type: "checkbox", value: kind, checked: true }),
+		);
+		this.submitButton = element("button", { type: "submit", class: "plain main" }, "Start");
+		this.several = false;
+		this.buildForm();
+	}
 
-  buildForm() {
-    this.mode = radioGroup("train", [["one", "one kind"], ["several", "several kinds, compared"]], "one", (value) => this.setMode(value === "several"));
-    this.kindField = field("kind", this.kind);
-    this.kindsField = element("fieldset", { class: "checks", hidden: true }, element("legend", {}, "kinds"), this.kindBoxes.map((box) => element("label", {}, box, box.value)));
-    this.fileField = field("your text", this.file, ".txt; .tsv with two columns for translators");
-    this.fileField.hidden = true;
-    this.element = element("form", { class: "card", "aria-label": "New run", novalidate: true },
-      flexRow(this.mode),
-      fieldRow(this.kindField, this.kindsField, field("data", this.data), this.fileField, field("size", this.size), field("minutes", this.minutes), field("steps", this.steps), field("seed", this.seed), field("name", this.name)),
-      details("More", wideField("sentence whose attention is recorded at every checkpoint", this.sentence)),
-      flexRow(this.submitButton, (this.note = element("span", { class: "quiet", role: "status" }))));
-    this.element.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.submit();
-    });
-  }
+	buildForm() {
+		this.mode = radioGroup(
+			"train",
+			[
+				["one", "one kind"],
+				["several", "several kinds, compared"],
+			],
+			"one",
+			(value) => this.setMode(value === "several"),
+		);
+		this.kindField = field("kind", this.kind);
+		this.kindsField = element(
+			"fieldset",
+			{ class: "checks", hidden: true },
+			element("legend", {}, "kinds"),
+			this.kindBoxes.map((box) => element("label", {}, box, box.value)),
+		);
+		this.fileField = field("your text", this.file, ".txt; .tsv with two columns for translators");
+		this.fileField.hidden = true;
+		this.element = element(
+			"form",
+			{ class: "card", "aria-label": "New run", novalidate: true },
+			flexRow(this.mode),
+			fieldRow(
+				this.kindField,
+				this.kindsField,
+				field("data", this.data),
+				this.fileField,
+				field("size", this.size),
+				field("minutes", this.minutes),
+				field("steps", this.steps),
+				field("seed", this.seed),
+				field("name", this.name),
+			),
+			details("More", wideField("sentence whose attention is recorded at every checkpoint", this.sentence)),
+			flexRow(this.submitButton, (this.note = element("span", { class: "quiet", role: "status" }))),
+		);
+		this.element.addEventListener("submit", (event) => {
+			event.preventDefault();
+			this.submit();
+		});
+	}
 
-  async load(state) {
-    const { corpora } = (await this.shell.request("data")).result;
-    this.data.replaceChildren(...corpora.map(({ name, description }) => element("option", { value: name }, `${name}: ${description}`)), element("option", { value: "" }, "your own text …"));
-    this.kind.value = KINDS.some(([kind]) => kind === state.kind) ? state.kind : "gpt";
-    this.data.value = corpora.some(({ name }) => name === state.data) ? state.data : PAIRED_KINDS.includes(this.kind.value) ? "locales" : "stories";
-    this.size.value = SIZES.some(([size]) => size === state.size) ? state.size : "tiny";
-    this.fileField.hidden = this.data.value !== "";
-    if (state.mode === "several") this.mode.querySelector("input[value=several]").click();
-  }
+	async load(state) {
+		const { corpora } = (await this.shell.request("data")).result;
+		this.data.replaceChildren(
+			...corpora.map(({ name, description }) => element("option", { value: name }, `${name}: ${description}`)),
+			element("option", { value: "" }, "your own text …"),
+		);
+		this.kind.value = KINDS.some(([kind]) => kind === state.kind) ? state.kind : "gpt";
+		this.data.value = corpora.some(({ name }) => name === state.data)
+			? state.data
+			: PAIRED_KINDS.includes(this.kind.value)
+				? "locales"
+				: "stories";
+		this.size.value = SIZES.some(([size]) => size === state.size) ? state.size : "tiny";
+		this.fileField.hidden = this.data.value !== "";
+		if (state.mode === "several") this.mode.querySelector("input[value=several]").click();
+	}
 
-  saveChoices() {
-    const pairedData = PAIRED_KINDS.includes(this.kind.value) ? ["locales", ""] : null;
-    if (pairedData && !this.several && !pairedData.includes(this.data.value)) this.data.value = "locales";
-    this.fileField.hidden = this.data.value !== "";
-    this.shell.setState({ kind: this.kind.value, data: this.data.value || null, size: this.size.value });
-  }
+	saveChoices() {
+		const pairedData = PAIRED_KINDS.includes(this.kind.value) ? ["locales", ""] : null;
+		if (pairedData && !this.several && !pairedData.includes(this.data.value)) this.data.value = "locales";
+		this.fileField.hidden = this.data.value !== "";
+		this.shell.setState({ kind: this.kind.value, data: this.data.value || null, size: this.size.value });
+	}
 
-  setMode(several) {
-    this.several = several;
-    [this.kindField.hidden, this.kindsField.hidden] = [several, !several];
-    this.submitButton.textContent = several ? "Compare" : "Start";
-    this.shell.setState({ mode: several ? "several" : null });
-  }
+	setMode(several) {
+		this.several = several;
+		[this.kindField.hidden, this.kindsField.hidden] = [several, !several];
+		this.submitButton.textContent = several ? "Compare" : "Start";
+		this.shell.setState({ mode: several ? "several" : null });
+	}
 
-  setBusy(busy) {
-    this.submitButton.disabled = busy;
-    this.note.textContent = busy ? "A job is already running; only one runs at a time." : "";
-  }
+	setBusy(busy) {
+		this.submitButton.disabled = busy;
+		this.note.textContent = busy ? "A job is already running; only one runs at a time." : "";
+	}
 
-  submit() {
-    return this.shell.attempt(async () => {
-      const body = { ...(await this.dataFields()), preset: this.size.value, seed: Number(this.seed.value) || 0, ...this.budgetFields() };
-      if (this.name.value.trim()) body.run = this.name.value.trim();
-      if (this.several) return this.onSubmit("compare", { ...body, kinds: this.kindBoxes.filter((box) => box.checked).map((box) => box.value) });
-      if (this.sentence.value.trim()) body.tracked_sentence = this.sentence.value.trim();
-      return this.onSubmit("train", { ...body, kind: this.kind.value });
-    });
-  }
+	submit() {
+		return this.shell.attempt(async () => {
+			const body = {
+				...(await this.dataFields()),
+				preset: this.size.value,
+				seed: Number(this.seed.value) || 0,
+				...this.budgetFields(),
+			};
+			if (this.name.value.trim()) body.run = this.name.value.trim();
+			if (this.several)
+				return this.onSubmit("compare", {
+					...body,
+					kinds: this.kindBoxes.filter((box) => box.checked).map((box) => box.value),
+				});
+			if (this.sentence.value.trim()) body.tracked_sentence = this.sentence.value.trim();
+			return this.onSubmit("train", { ...body, kind: this.kind.value });
+		});
+	}
 
-  budgetFields() {
-    if (this.steps.value) return { steps: Number(this.steps.value) };
-    return this.minutes.value ? { minutes: Number(this.minutes.value) } : {};
-  }
+	budgetFields() {
+		if (this.steps.value) return { steps: Number(this.steps.value) };
+		return this.minutes.value ? { minutes: Number(this.minutes.value) } : {};
+	}
 
-  /** A built-in data set by name, or the file, uploaded in chunks. */
-  async dataFields() {
-    if (this.data.value) return { data: this.data.value };
-    const [file] = this.file.files;
-    if (!file) throw new ApiError("No text was chosen.", "Choose a file, or one of the built-in data sets.");
-    const text = await file.text();
-    let [upload_id, end] = [undefined, 0];
-    do {
-      const start = end;
-      end = chunkEnd(text, start + UPLOAD_CHUNK);
-      const chunk = { name: file.name, text: text.slice(start, end), upload_id };
-      ({ upload_id } = (await this.shell.request("upload", chunk)).result);
-      this.note.textContent = `Uploaded ${Math.round((100 * end) / text.length)} %.`;
-    } while (end < text.length);
-    return { upload_id };
-  }
+	/** A built-in data set by name, or the file, uploaded in chunks. */
+	async dataFields() {
+		if (this.data.value) return { data: this.data.value };
+		const [file] = this.file.files;
+		if (!file) throw new ApiError("No text was chosen.", "Choose a file, or one of the built-in data sets.");
+		const text = await file.text();
+		let [upload_id, end] = [undefined, 0];
+		do {
+			const start = end;
+			end = chunkEnd(text, start + UPLOAD_CHUNK);
+			const chunk = { name: file.name, text: text.slice(start, end), upload_id };
+			({ upload_id } = (await this.shell.request("upload", chunk)).result);
+			this.note.textContent = `Uploaded ${Math.round((100 * end) / text.length)} %.`;
+		} while (end < text.length);
+		return { upload_id };
+	}
 }
 
 /** End of a chunk that does not split a surrogate pair. */
 function chunkEnd(text, end) {
-  const code = text.charCodeAt(end - 1);
-  return Math.min(code >= 0xd800 && code < 0xdc00 ? end + 1 : end, text.length);
+	const code = text.charCodeAt(end - 1);
+	return Math.min(code >= 0xd800 && code < 0xdc00 ? end + 1 : end, text.length);
 }

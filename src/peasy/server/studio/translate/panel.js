@@ -8,130 +8,171 @@ import { drawTree } from "./tree.js";
 const BEAM_DELAY = 150; // milliseconds after the last move of the slider before the request
 
 export class TranslatorPanel {
-  constructor(letter, models, defaultModel, shell, onModelChange) {
-    Object.assign(this, { letter, models, defaultModel, shell, turn: 0 });
-    this.modelSelect = select(models.map(({ name }) => name), "", (name) => {
-      shell.setState({ [letter]: name, ...this.headState(null, null) }, { push: true });
-      [this.model, this.layer, this.head] = [name, null, null];
-      onModelChange();
-    });
-    this.kindLabel = element("span", { class: "quiet" });
-    this.translation = element("p", { class: "result-text", "aria-live": "polite" });
-    this.heads = element("div", {});
-    this.picture = element("div", {});
-    this.tree = element("section", { "aria-label": "Beams" });
-    this.element = element("section", { class: "side card", "aria-label": `Translator ${letter}` },
-      fieldRow(field(letter === "a" ? "left" : "right", this.modelSelect), this.kindLabel), this.translation, this.heads, this.picture, this.tree);
-  }
+	constructor(letter, models, defaultModel, shell, onModelChange) {
+		Object.assign(this, { letter, models, defaultModel, shell, turn: 0 });
+		this.modelSelect = select(
+			models.map(({ name }) => name),
+			"",
+			(name) => {
+				shell.setState({ [letter]: name, ...this.headState(null, null) }, { push: true });
+				[this.model, this.layer, this.head] = [name, null, null];
+				onModelChange();
+			},
+		);
+		this.kindLabel = element("span", { class: "quiet" });
+		this.translation = element("p", { class: "result-text", "aria-live": "polite" });
+		this.heads = element("div", {});
+		this.picture = element("div", {});
+		this.tree = element("section", { "aria-label": "Beams" });
+		this.element = element(
+			"section",
+			{ class: "side card", "aria-label": `Translator ${letter}` },
+			fieldRow(field(letter === "a" ? "left" : "right", this.modelSelect), this.kindLabel),
+			this.translation,
+			this.heads,
+			this.picture,
+			this.tree,
+		);
+	}
 
-  /** URL parameters of the chosen head. */
-  headState(layer, head) {
-    return { [`l${this.letter}`]: layer, [`h${this.letter}`]: head };
-  }
+	/** URL parameters of the chosen head. */
+	headState(layer, head) {
+		return { [`l${this.letter}`]: layer, [`h${this.letter}`]: head };
+	}
 
-  show(state, text, numBeams) {
-    this.model = this.models.find(({ name }) => name === state[this.letter])?.name ?? this.defaultModel;
-    this.modelSelect.value = this.model;
-    [this.layer, this.head] = Object.keys(this.headState()).map((name) => (state[name] === undefined ? null : Number(state[name])));
-    return this.translate(text, numBeams);
-  }
+	show(state, text, numBeams) {
+		this.model = this.models.find(({ name }) => name === state[this.letter])?.name ?? this.defaultModel;
+		this.modelSelect.value = this.model;
+		[this.layer, this.head] = Object.keys(this.headState()).map((name) =>
+			state[name] === undefined ? null : Number(state[name]),
+		);
+		return this.translate(text, numBeams);
+	}
 
-  alignBody(text) {
-    const head = this.head === null ? {} : { layer: this.layer, head: this.head };
-    return { model: this.model, text, ...(this.target === null ? {} : { target: this.target }), ...head };
-  }
+	alignBody(text) {
+		const head = this.head === null ? {} : { layer: this.layer, head: this.head };
+		return { model: this.model, text, ...(this.target === null ? {} : { target: this.target }), ...head };
+	}
 
-  /** Find the best translation by beam search, then align its words. */
-  async translate(text, numBeams) {
-    const turn = (this.turn += 1);
-    this.element.classList.add("busy");
-    try {
-      const { result } = await this.shell.request("beams", { model: this.model, text, num_beams: numBeams });
-      if (turn !== this.turn) return;
-      this.text = text;
-      this.target = result.hypotheses[0].text;
-      this.tree.replaceChildren(element("h2", {}, result.num_beams === 1 ? "One beam" : `${result.num_beams} beams`), ...drawTree(result));
-      await this.align(turn);
-    } catch (error) {
-      if (turn !== this.turn) return;
-      this.target = null;
-      [this.translation, this.heads, this.tree].forEach((part) => part.replaceChildren());
-      this.shell.showError(error, this.picture);
-    } finally {
-      if (turn === this.turn) this.element.classList.remove("busy");
-    }
-  }
+	/** Find the best translation by beam search, then align its words. */
+	async translate(text, numBeams) {
+		const turn = (this.turn += 1);
+		this.element.classList.add("busy");
+		try {
+			const { result } = await this.shell.request("beams", { model: this.model, text, num_beams: numBeams });
+			if (turn !== this.turn) return;
+			this.text = text;
+			this.target = result.hypotheses[0].text;
+			this.tree.replaceChildren(
+				element("h2", {}, result.num_beams === 1 ? "One beam" : `${result.num_beams} beams`),
+				...drawTree(result),
+			);
+			await this.align(turn);
+		} catch (error) {
+			if (turn !== this.turn) return;
+			this.target = null;
+			[this.translation, this.heads, this.tree].forEach((part) => part.replaceChildren());
+			this.shell.showError(error, this.picture);
+		} finally {
+			if (turn === this.turn) this.element.classList.remove("busy");
+		}
+	}
 
-  translateSoon(text, numBeams) {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => this.translate(text, numBeams), BEAM_DELAY);
-  }
+	translateSoon(text, numBeams) {
+		clearTimeout(this.timer);
+		this.timer = setTimeout(() => this.translate(text, numBeams), BEAM_DELAY);
+	}
 
-  async align(turn = this.turn) {
-    const response = await this.shell.request("align", { ...this.alignBody(this.text), html: true });
-    if (turn !== this.turn) return;
-    const { result } = response;
-    [this.layer, this.head] = [result.layer, result.head];
-    this.kindLabel.textContent = result.kind === "encoder-decoder" ? "Transformer" : "recurrent with attention (2015)";
-    this.translation.replaceChildren(bdi(result.target.text || "(nothing)"));
-    this.heads.replaceChildren(...this.headGrid(result));
-    this.drawAlignment(response);
-  }
+	async align(turn = this.turn) {
+		const response = await this.shell.request("align", { ...this.alignBody(this.text), html: true });
+		if (turn !== this.turn) return;
+		const { result } = response;
+		[this.layer, this.head] = [result.layer, result.head];
+		this.kindLabel.textContent = result.kind === "encoder-decoder" ? "Transformer" : "recurrent with attention (2015)";
+		this.translation.replaceChildren(bdi(result.target.text || "(nothing)"));
+		this.heads.replaceChildren(...this.headGrid(result));
+		this.drawAlignment(response);
+	}
 
-  /** The ribbons first; the map, the ranking and all numbers in a closed <details>. */
-  drawAlignment(response) {
-    const { result } = response;
-    const rendered = [...renderDocument(response).children];
-    const ribbons = rendered.find((child) => child.querySelector("peasy-links"));
-    const rest = rendered.filter((child) => child !== ribbons && !(child.matches("p.plain") && result.description.includes(child.textContent)));
-    const caveat = caveatLine(result.caveat);
-    this.picture.replaceChildren(ribbons,
-      element("ul", { class: "facts" }, this.facts(result).map((fact) => element("li", {}, fact))),
-      caveat, details("As a heat map, and all heads ranked by alignment", rest.filter((child) => child.textContent !== caveat.textContent)));
-  }
+	/** The ribbons first; the map, the ranking and all numbers in a closed <details>. */
+	drawAlignment(response) {
+		const { result } = response;
+		const rendered = [...renderDocument(response).children];
+		const ribbons = rendered.find((child) => child.querySelector("peasy-links"));
+		const rest = rendered.filter(
+			(child) => child !== ribbons && !(child.matches("p.plain") && result.description.includes(child.textContent)),
+		);
+		const caveat = caveatLine(result.caveat);
+		this.picture.replaceChildren(
+			ribbons,
+			element(
+				"ul",
+				{ class: "facts" },
+				this.facts(result).map((fact) => element("li", {}, fact)),
+			),
+			caveat,
+			details(
+				"As a heat map, and all heads ranked by alignment",
+				rest.filter((child) => child.textContent !== caveat.textContent),
+			),
+		);
+	}
 
-  facts({ description, order, source, target }) {
-    const quote = (positions) => positions.map((index) => `“${source.words[index]}”`).join(", ");
-    return [...description,
-      order.unaligned.length && `Not aligned: ${quote(order.unaligned)}.`,
-      order.multiply_aligned.length && `Aligned with several words: ${quote(order.multiply_aligned)}.`,
-      !target.text && "The translation is empty."].filter(Boolean);
-  }
+	facts({ description, order, source, target }) {
+		const quote = (positions) => positions.map((index) => `“${source.words[index]}”`).join(", ");
+		return [
+			...description,
+			order.unaligned.length && `Not aligned: ${quote(order.unaligned)}.`,
+			order.multiply_aligned.length && `Aligned with several words: ${quote(order.multiply_aligned)}.`,
+			!target.text && "The translation is empty.",
+		].filter(Boolean);
+	}
 
-  headGrid({ heads, best_head: best }) {
-    const layers = [...new Set(heads.map(({ layer }) => layer))].sort((a, b) => a - b);
-    const numHeads = Math.max(...heads.map(({ head }) => head)) + 1;
-    [this.layers, this.numHeads] = [layers, numHeads];
-    if (heads.length === 1) return [quiet("This model has one attention with one head.")];
-    const grid = element("div", { class: "heads-grid", role: "group", "aria-label": "Layer and head; the star marks the head that aligns best" });
-    grid.style.gridTemplateColumns = `auto repeat(${numHeads}, auto)`;
-    for (const layer of layers) {
-      grid.append(element("span", {}, `layer ${layer}`), ...indices(numHeads).map((head) => {
-        const isBest = best.layer === layer && best.head === head;
-        const isChosen = this.layer === layer && this.head === head;
-        return button(`${isBest ? "★ " : ""}${head}`, () => this.chooseHead(layer, head), { class: isBest && "best", "aria-pressed": isChosen, "aria-label": `layer ${layer}, head ${head}${isBest ? ", aligns best" : ""}` });
-      }));
-    }
-    return [quiet("Choose a head; the star marks the one that aligns best."), grid];
-  }
+	headGrid({ heads, best_head: best }) {
+		const layers = [...new Set(heads.map(({ layer }) => layer))].sort((a, b) => a - b);
+		const numHeads = Math.max(...heads.map(({ head }) => head)) + 1;
+		[this.layers, this.numHeads] = [layers, numHeads];
+		if (heads.length === 1) return [quiet("This model has one attention with one head.")];
+		const grid = element("div", {
+			class: "heads-grid",
+			role: "group",
+			"aria-label": "Layer and head; the star marks the head that aligns best",
+		});
+		grid.style.gridTemplateColumns = `auto repeat(${numHeads}, auto)`;
+		for (const layer of layers) {
+			grid.append(
+				element("span", {}, `layer ${layer}`),
+				...indices(numHeads).map((head) => {
+					const isBest = best.layer === layer && best.head === head;
+					const isChosen = this.layer === layer && this.head === head;
+					return button(`${isBest ? "★ " : ""}${head}`, () => this.chooseHead(layer, head), {
+						class: isBest && "best",
+						"aria-pressed": isChosen,
+						"aria-label": `layer ${layer}, head ${head}${isBest ? ", aligns best" : ""}`,
+					});
+				}),
+			);
+		}
+		return [quiet("Choose a head; the star marks the one that aligns best."), grid];
+	}
 
-  async chooseHead(layer, head) {
-    [this.layer, this.head] = [layer, head];
-    this.shell.setState(this.headState(layer, head));
-    const label = document.activeElement?.getAttribute("aria-label");
-    await this.shell.attempt(() => this.align(), this.picture);
-    if (label) this.heads.querySelector(`button[aria-label="${CSS.escape(label)}"]`)?.focus();
-  }
+	async chooseHead(layer, head) {
+		[this.layer, this.head] = [layer, head];
+		this.shell.setState(this.headState(layer, head));
+		const label = document.activeElement?.getAttribute("aria-label");
+		await this.shell.attempt(() => this.align(), this.picture);
+		if (label) this.heads.querySelector(`button[aria-label="${CSS.escape(label)}"]`)?.focus();
+	}
 
-  moveHead(layerStep, headStep) {
-    if (!this.layers || this.layers.length * this.numHeads < 2) return;
-    const layerIndex = clamp(this.layers.indexOf(this.layer) + layerStep, 0, this.layers.length - 1);
-    this.chooseHead(this.layers[layerIndex], clamp(this.head + headStep, 0, this.numHeads - 1));
-  }
+	moveHead(layerStep, headStep) {
+		if (!this.layers || this.layers.length * this.numHeads < 2) return;
+		const layerIndex = clamp(this.layers.indexOf(this.layer) + layerStep, 0, this.layers.length - 1);
+		this.chooseHead(this.layers[layerIndex], clamp(this.head + headStep, 0, this.numHeads - 1));
+	}
 
-  chooseBestHead() {
-    this.shell.setState(this.headState(null, null));
-    [this.layer, this.head] = [null, null];
-    return this.shell.attempt(() => this.align(), this.picture);
-  }
+	chooseBestHead() {
+		this.shell.setState(this.headState(null, null));
+		[this.layer, this.head] = [null, null];
+		return this.shell.attempt(() => this.align(), this.picture);
+	}
 }

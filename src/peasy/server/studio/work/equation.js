@@ -3,13 +3,13 @@
 import { scoringOf } from "./example.js";
 
 export const SECTIONS = [
-  { number: 1, title: "X", label: "Input", steps: ["x", "source"] },
-  { number: 2, title: "Q, K, V", label: "Query, key and value", steps: ["query", "key", "value"] },
-  { number: 3, title: "QKᵀ", label: "Scores", steps: ["scores"] },
-  { number: 4, title: "/√dₖ", label: "Scale and mask", steps: ["scaled", "masked"] },
-  { number: 5, title: "softmax", label: "Weights", steps: ["weights"] },
-  { number: 6, title: "· V", label: "Weighted sum", steps: ["context"] },
-  { number: 7, title: "heads", label: "All heads", steps: ["concat", "output"] },
+	{ number: 1, title: "X", label: "Input", steps: ["x", "source"] },
+	{ number: 2, title: "Q, K, V", label: "Query, key and value", steps: ["query", "key", "value"] },
+	{ number: 3, title: "QKᵀ", label: "Scores", steps: ["scores"] },
+	{ number: 4, title: "/√dₖ", label: "Scale and mask", steps: ["scaled", "masked"] },
+	{ number: 5, title: "softmax", label: "Weights", steps: ["weights"] },
+	{ number: 6, title: "· V", label: "Weighted sum", steps: ["context"] },
+	{ number: 7, title: "heads", label: "All heads", steps: ["concat", "output"] },
 ];
 
 export const baseName = (name) => name.split(".").at(-1);
@@ -17,59 +17,73 @@ const headOf = (name) => Number(/^head-(\d+)\./.exec(name)?.[1] ?? 0);
 
 /** The sections of a result, each with its steps of one head (steps without a head belong to all). */
 export function sectionsOf(steps, head) {
-  return SECTIONS.map((section) => ({
-    ...section,
-    steps: steps.filter((step) => section.steps.includes(baseName(step.name)) && [0, head].includes(headOf(step.name))),
-  })).filter((section) => section.steps.length);
+	return SECTIONS.map((section) => ({
+		...section,
+		steps: steps.filter((step) => section.steps.includes(baseName(step.name)) && [0, head].includes(headOf(step.name))),
+	})).filter((section) => section.steps.length);
 }
 
 export function headsOf(steps) {
-  return [...new Set(steps.map((step) => headOf(step.name)))].filter(Boolean);
+	return [...new Set(steps.map((step) => headOf(step.name)))].filter(Boolean);
 }
 
 /** The equation of a step: operators and operands before the result; missing operands are left out. */
 export function equationOf(step, steps, example) {
-  const head = headOf(step.name);
-  const find = (name) => steps.find((candidate) => candidate.name === (head ? `head-${head}.${name}` : name)) ?? steps.find((candidate) => candidate.name === name);
-  const operand = (name, options = {}) => (find(name) ? [{ step: find(name), ...options }] : []);
-  const projection = (input, weights) => (find(weights) ? [...operand(input), "·", ...operand(weights), "="] : []);
-  switch (baseName(step.name)) {
-    case "query": return projection("x", "w_q");
-    case "key": return projection(find("source") ? "source" : "x", "w_k");
-    case "value": return projection(find("source") ? "source" : "x", "w_v");
-    case "scores": return scoresEquation(example, operand);
-    case "scaled": return [...operand("scores"), scaleOperator(example), "="];
-    case "masked": return ["+ M", "="];
-    case "weights": return find("scores") ? [normaliseOperator(example), ...(find("masked") ? operand("masked") : operand("scaled")), "="] : [];
-    case "context": return [...operand("weights"), "·", ...operand("value"), "="];
-    case "output": return [...operand("concat"), "·", ...operand("w_o"), "="];
-    default: return [];
-  }
+	const head = headOf(step.name);
+	const find = (name) =>
+		steps.find((candidate) => candidate.name === (head ? `head-${head}.${name}` : name)) ??
+		steps.find((candidate) => candidate.name === name);
+	const operand = (name, options = {}) => (find(name) ? [{ step: find(name), ...options }] : []);
+	const projection = (input, weights) => (find(weights) ? [...operand(input), "·", ...operand(weights), "="] : []);
+	switch (baseName(step.name)) {
+		case "query":
+			return projection("x", "w_q");
+		case "key":
+			return projection(find("source") ? "source" : "x", "w_k");
+		case "value":
+			return projection(find("source") ? "source" : "x", "w_v");
+		case "scores":
+			return scoresEquation(example, operand);
+		case "scaled":
+			return [...operand("scores"), scaleOperator(example), "="];
+		case "masked":
+			return ["+ M", "="];
+		case "weights":
+			return find("scores")
+				? [normaliseOperator(example), ...(find("masked") ? operand("masked") : operand("scaled")), "="]
+				: [];
+		case "context":
+			return [...operand("weights"), "·", ...operand("value"), "="];
+		case "output":
+			return [...operand("concat"), "·", ...operand("w_o"), "="];
+		default:
+			return [];
+	}
 }
 
 function scoresEquation(example, operand) {
-  const kind = scoringOf(example);
-  if (kind === "additive") return ["v · tanh(", ...operand("query"), "W +", ...operand("key"), "U ) ="];
-  if (kind === "cosine") return ["cos(", ...operand("query"), ",", ...operand("key"), ") ="];
-  return [...operand("query"), "·", ...operand("key", { transposed: true }), "="];
+	const kind = scoringOf(example);
+	if (kind === "additive") return ["v · tanh(", ...operand("query"), "W +", ...operand("key"), "U ) ="];
+	if (kind === "cosine") return ["cos(", ...operand("query"), ",", ...operand("key"), ") ="];
+	return [...operand("query"), "·", ...operand("key", { transposed: true }), "="];
 }
 
 function scaleOperator(example) {
-  if (example.scale !== null && example.scale !== undefined) return `× ${example.scale}`;
-  return scoringOf(example) === "scaled-dot" ? "/ √dₖ" : "× 1";
+	if (example.scale !== null && example.scale !== undefined) return `× ${example.scale}`;
+	return scoringOf(example) === "scaled-dot" ? "/ √dₖ" : "× 1";
 }
 
 function normaliseOperator(example) {
-  return { softmax: "softmax", sum: "÷ sum of row", none: "unchanged" }[example.normalise] ?? "softmax";
+	return { softmax: "softmax", sum: "÷ sum of row", none: "unchanged" }[example.normalise] ?? "softmax";
 }
 
 /** Cells of an operand to highlight when a cell of the result is selected. */
 export function usedCells(result, operand, row, column) {
-  const [resultName, operandName] = [baseName(result.name), baseName(operand.step.name)];
-  if (operand.transposed) return { column };
-  if (["scaled", "masked"].includes(resultName)) return { cell: [row, column] };
-  if (resultName === "weights") return { row };
-  if (resultName === "scores") return operandName === "key" ? { row: column } : { row };
-  if (["w_q", "w_k", "w_v", "w_o", "value"].includes(operandName)) return { column };
-  return { row };
+	const [resultName, operandName] = [baseName(result.name), baseName(operand.step.name)];
+	if (operand.transposed) return { column };
+	if (["scaled", "masked"].includes(resultName)) return { cell: [row, column] };
+	if (resultName === "weights") return { row };
+	if (resultName === "scores") return operandName === "key" ? { row: column } : { row };
+	if (["w_q", "w_k", "w_v", "w_o", "value"].includes(operandName)) return { column };
+	return { row };
 }

@@ -1,14 +1,54 @@
 // Editable worked example: numbers, tokens, settings; short enough for a URL.
 
-const FIELDS = ["title", "description", "source", "note", "tokens", "features", "x", "row_dim", "col_dim", "source_tokens", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights", "heads", "scoring", "scale", "mask", "bias", "causal", "window", "normalise", "last_step"];
+const FIELDS = [
+	"title",
+	"description",
+	"source",
+	"note",
+	"tokens",
+	"features",
+	"x",
+	"row_dim",
+	"col_dim",
+	"source_tokens",
+	"source_x",
+	"w_q",
+	"w_k",
+	"w_v",
+	"w_o",
+	"q",
+	"k",
+	"v",
+	"weights",
+	"heads",
+	"scoring",
+	"scale",
+	"mask",
+	"bias",
+	"causal",
+	"window",
+	"normalise",
+	"last_step",
+];
 const DEFAULTS = { row_dim: 0, col_dim: 1, heads: 1, scoring: "scaled-dot", causal: false, normalise: "softmax" };
 const MAX_URL_LENGTH = 6000; // characters of an example in a URL; servers refuse much longer ones
 
 /** Field of the example that holds the numbers of a step; null for computed steps. */
 export function fieldOf(step, example) {
-  const fields = { x: "x", source: "source_x", w_q: "w_q", w_k: "w_k", w_v: "w_v", w_o: "w_o", query: "q", key: "k", value: "v", weights: "weights" };
-  const name = fields[step];
-  return name && example[name] ? name : null;
+	const fields = {
+		x: "x",
+		source: "source_x",
+		w_q: "w_q",
+		w_k: "w_k",
+		w_v: "w_v",
+		w_o: "w_o",
+		query: "q",
+		key: "k",
+		value: "v",
+		weights: "weights",
+	};
+	const name = fields[step];
+	return name && example[name] ? name : null;
 }
 
 export const scoringOf = ({ scoring }) => scoring?.kind ?? scoring ?? "scaled-dot";
@@ -18,91 +58,118 @@ export const keysOf = ({ source_tokens, tokens }) => (source_tokens?.length ? so
 
 /** The example without empty and default fields. */
 export function compact(example) {
-  const compacted = {};
-  for (const name of FIELDS) {
-    const value = example[name];
-    const isEmpty = value === null || value === undefined || value === "" || (Array.isArray(value) && !value.length);
-    if (!isEmpty && value !== DEFAULTS[name]) compacted[name] = value;
-  }
-  return compacted;
+	const compacted = {};
+	for (const name of FIELDS) {
+		const value = example[name];
+		const isEmpty = value === null || value === undefined || value === "" || (Array.isArray(value) && !value.length);
+		if (!isEmpty && value !== DEFAULTS[name]) compacted[name] = value;
+	}
+	return compacted;
 }
 
 /** The example as text for the URL; null if it is too long. */
 export function toUrlText(example) {
-  const { description, source, note, ...short } = compact(example);
-  const text = JSON.stringify(short);
-  return text.length <= MAX_URL_LENGTH ? text : null;
+	const { description, source, note, ...short } = compact(example);
+	const text = JSON.stringify(short);
+	return text.length <= MAX_URL_LENGTH ? text : null;
 }
 
 export function fromUrlText(text) {
-  try {
-    const example = JSON.parse(text);
-    return example && typeof example === "object" && Array.isArray(example.tokens) ? example : null;
-  } catch {
-    return null;
-  }
+	try {
+		const example = JSON.parse(text);
+		return example && typeof example === "object" && Array.isArray(example.tokens) ? example : null;
+	} catch {
+		return null;
+	}
 }
 
 /** Copy of the example with one number changed. */
 export function withNumber(example, field, row, column, value) {
-  const grid = example[field].map((values) => [...values]);
-  if (field === "x" && example.row_dim === 1) grid[column][row] = value;
-  else grid[row][column] = value;
-  return { ...example, [field]: grid };
+	const grid = example[field].map((values) => [...values]);
+	if (field === "x" && example.row_dim === 1) grid[column][row] = value;
+	else grid[row][column] = value;
+	return { ...example, [field]: grid };
 }
 
 /** Copy with pasted cells; a first column of words gives the tokens, and the matrix grows to fit. */
 export function withPastedCells(example, field, row, column, grid, readNumber) {
-  const upright = withTokensAsRows(example);
-  let [cells, tokens] = [grid, [...upright.tokens]];
-  const hasTokens = field === "x" && cells.every((line) => line.length > 1 && readNumber(line[0]) === null);
-  if (hasTokens && column === 0) {
-    cells.forEach((line, r) => (tokens[row + r] = line[0]));
-    cells = cells.map((line) => line.slice(1));
-  }
-  const numbers = cells.map((line) => line.map((cell) => readNumber(cell) ?? 0));
-  const [height, width] = [Math.max(upright[field].length, row + numbers.length), Math.max(upright[field][0].length, column + Math.max(...numbers.map((line) => line.length)))];
-  const grown = resizeExample({ ...upright, tokens }, field, height, width);
-  numbers.forEach((line, r) => line.forEach((value, c) => (grown[field][row + r][column + c] = value)));
-  return grown;
+	const upright = withTokensAsRows(example);
+	let [cells, tokens] = [grid, [...upright.tokens]];
+	const hasTokens = field === "x" && cells.every((line) => line.length > 1 && readNumber(line[0]) === null);
+	if (hasTokens && column === 0) {
+		cells.forEach((line, r) => (tokens[row + r] = line[0]));
+		cells = cells.map((line) => line.slice(1));
+	}
+	const numbers = cells.map((line) => line.map((cell) => readNumber(cell) ?? 0));
+	const [height, width] = [
+		Math.max(upright[field].length, row + numbers.length),
+		Math.max(upright[field][0].length, column + Math.max(...numbers.map((line) => line.length))),
+	];
+	const grown = resizeExample({ ...upright, tokens }, field, height, width);
+	numbers.forEach((line, r) => line.forEach((value, c) => (grown[field][row + r][column + c] = value)));
+	return grown;
 }
 
 /** Copy with this many rows and columns; new cells are 0, and the weight matrices are resized to fit. */
 export function resizeExample(example, field, height, width) {
-  const resized = withTokensAsRows(example);
-  resized[field] = fitGrid(resized[field], height, width);
-  if (field === "x" || field === "q" || (field === "weights" && !resized.source_tokens?.length)) resized.tokens = fitNames(resized.tokens, height);
-  if (field === "x") {
-    for (const name of ["w_q", "w_k", "w_v"]) {
-      if (resized[name] && !(name !== "w_q" && resized.source_x)) resized[name] = fitGrid(resized[name], width, resized[name][0].length);
-    }
-    resized.features = resized.features?.length ? fitNames(resized.features, width) : resized.features;
-  }
-  if (["source_x", "k", "v"].includes(field) && resized.source_tokens?.length) resized.source_tokens = fitNames(resized.source_tokens, height);
-  if (resized.mask) resized.mask = fitGrid(resized.mask, resized.tokens.length, keysOf(resized).length, true);
-  if (resized.bias) resized.bias = null;
-  return resized;
+	const resized = withTokensAsRows(example);
+	resized[field] = fitGrid(resized[field], height, width);
+	if (field === "x" || field === "q" || (field === "weights" && !resized.source_tokens?.length))
+		resized.tokens = fitNames(resized.tokens, height);
+	if (field === "x") {
+		for (const name of ["w_q", "w_k", "w_v"]) {
+			if (resized[name] && !(name !== "w_q" && resized.source_x))
+				resized[name] = fitGrid(resized[name], width, resized[name][0].length);
+		}
+		resized.features = resized.features?.length ? fitNames(resized.features, width) : resized.features;
+	}
+	if (["source_x", "k", "v"].includes(field) && resized.source_tokens?.length)
+		resized.source_tokens = fitNames(resized.source_tokens, height);
+	if (resized.mask) resized.mask = fitGrid(resized.mask, resized.tokens.length, keysOf(resized).length, true);
+	if (resized.bias) resized.bias = null;
+	return resized;
 }
 
 function withTokensAsRows(example) {
-  const copy = structuredClone(example);
-  if (copy.row_dim === 1 && copy.x) copy.x = copy.x[0].map((_, column) => copy.x.map((line) => line[column]));
-  return { ...copy, row_dim: 0, col_dim: 1, variants: [], written: [], plot_features: [], project: [] };
+	const copy = structuredClone(example);
+	if (copy.row_dim === 1 && copy.x) copy.x = copy.x[0].map((_, column) => copy.x.map((line) => line[column]));
+	return { ...copy, row_dim: 0, col_dim: 1, variants: [], written: [], plot_features: [], project: [] };
 }
 
 function fitGrid(grid, height, width, fill = 0) {
-  return Array.from({ length: height }, (_, r) => Array.from({ length: width }, (_, c) => grid[r]?.[c] ?? fill));
+	return Array.from({ length: height }, (_, r) => Array.from({ length: width }, (_, c) => grid[r]?.[c] ?? fill));
 }
 
 function fitNames(names, count) {
-  return Array.from({ length: count }, (_, index) => names[index] ?? `word ${index + 1}`);
+	return Array.from({ length: count }, (_, index) => names[index] ?? `word ${index + 1}`);
 }
 
 /** Starting point for the user's own numbers. */
-export const BLANK_EXAMPLE = { title: "Own numbers", tokens: ["one", "two", "three"], x: [[1, 0], [0, 1], [1, 1]], w_q: [[1, 0], [0, 1]], w_k: [[1, 0], [0, 1]], w_v: [[1, 0], [0, 1]] };
+export const BLANK_EXAMPLE = {
+	title: "Own numbers",
+	tokens: ["one", "two", "three"],
+	x: [
+		[1, 0],
+		[0, 1],
+		[1, 1],
+	],
+	w_q: [
+		[1, 0],
+		[0, 1],
+	],
+	w_k: [
+		[1, 0],
+		[0, 1],
+	],
+	w_v: [
+		[1, 0],
+		[0, 1],
+	],
+};
 
 /** Additive (Bahdanau) scoring with simple weights, for vectors of these dimensions. */
 export function additiveScoring(queryWidth, keyWidth) {
-  const weights = (height) => Array.from({ length: height }, (_, r) => Array.from({ length: 2 }, (_, c) => Number(r % 2 === c)));
-  return { kind: "additive", w: weights(queryWidth), u: weights(keyWidth), v: [1, 1] };
+	const weights = (height) =>
+		Array.from({ length: height }, (_, r) => Array.from({ length: 2 }, (_, c) => Number(r % 2 === c)));
+	return { kind: "additive", w: weights(queryWidth), u: weights(keyWidth), v: [1, 1] };
 }

@@ -7,39 +7,82 @@ const MAX_POWER = 10; // 2^10 = 1024
 
 /** @param {import("../shell.js").Shell} shell */
 export function scalePanel(shell, dimension, onChange) {
-  const charts = element("div", { class: "bars-pair" });
-  const summary = element("div", {});
-  const runLatest = latestOnly(shell, charts, summary);
-  const show = (power) => runLatest(() => shell.request("scale", { d_k: 2 ** power }), ({ result }) => {
-    charts.replaceChildren(weightBars("Without: softmax(q·k)", result.without), weightBars("With: softmax(q·k / √dₖ)", result.with));
-    summary.replaceChildren(describe(result), tableDetails(numbersTable(result)));
-  });
-  const power = Math.round(Math.log2(dimension));
-  const dimensionSlider = slider("dₖ", { min: 0, max: MAX_POWER, value: power, write: (chosen) => String(2 ** chosen) }, (chosen) => {
-    onChange(2 ** chosen);
-    show(chosen);
-  });
-  show(power);
-  return card("Why √dₖ",
-    element("h2", {}, "Why √dₖ?"),
-    quiet("One random query and eight random keys with components of variance 1. The larger the dimension, the larger the scores; without the division one key gets almost all the weight, and the gradient vanishes."),
-    dimensionSlider, charts, summary);
+	const charts = element("div", { class: "bars-pair" });
+	const summary = element("div", {});
+	const runLatest = latestOnly(shell, charts, summary);
+	const show = (power) =>
+		runLatest(
+			() => shell.request("scale", { d_k: 2 ** power }),
+			({ result }) => {
+				charts.replaceChildren(
+					weightBars("Without: softmax(q·k)", result.without),
+					weightBars("With: softmax(q·k / √dₖ)", result.with),
+				);
+				summary.replaceChildren(describe(result), tableDetails(numbersTable(result)));
+			},
+		);
+	const power = Math.round(Math.log2(dimension));
+	const dimensionSlider = slider(
+		"dₖ",
+		{ min: 0, max: MAX_POWER, value: power, write: (chosen) => String(2 ** chosen) },
+		(chosen) => {
+			onChange(2 ** chosen);
+			show(chosen);
+		},
+	);
+	show(power);
+	return card(
+		"Why √dₖ",
+		element("h2", {}, "Why √dₖ?"),
+		quiet(
+			"One random query and eight random keys with components of variance 1. The larger the dimension, the larger the scores; without the division one key gets almost all the weight, and the gradient vanishes.",
+		),
+		dimensionSlider,
+		charts,
+		summary,
+	);
 }
 
 function weightBars(title, side) {
-  const largest = Math.max(...side.weights);
-  return element("figure", { class: "bars" }, element("figcaption", {}, title),
-    element("ol", { "aria-label": title }, side.weights.map((weight, index) => element("li", { class: weight === largest && "most" },
-      element("span", {}, `key ${index + 1}`), bar(weight), element("span", { class: "number" }, weight.toFixed(4))))));
+	const largest = Math.max(...side.weights);
+	return element(
+		"figure",
+		{ class: "bars" },
+		element("figcaption", {}, title),
+		element(
+			"ol",
+			{ "aria-label": title },
+			side.weights.map((weight, index) =>
+				element(
+					"li",
+					{ class: weight === largest && "most" },
+					element("span", {}, `key ${index + 1}`),
+					bar(weight),
+					element("span", { class: "number" }, weight.toFixed(4)),
+				),
+			),
+		),
+	);
 }
 
 function describe(result) {
-  const ratio = result.with.gradient / Math.max(result.without.gradient, 1e-300);
-  const comparison = ratio > 1.05 ? ` That is ${ratio < 1000 ? ratio.toFixed(1) : ratio.toExponential(1)} times the gradient without.` : "";
-  return element("p", {}, `At dₖ = ${result.d_k} the scores have variance ${result.without.variance.toFixed(2)} without and ${result.with.variance.toFixed(2)} with the division. The largest weight is ${Math.max(...result.without.weights).toFixed(3)} without, ${Math.max(...result.with.weights).toFixed(3)} with. The gradient of the softmax is ${result.with.gradient.toPrecision(3)} with the division.${comparison}`);
+	const ratio = result.with.gradient / Math.max(result.without.gradient, 1e-300);
+	const comparison =
+		ratio > 1.05
+			? ` That is ${ratio < 1000 ? ratio.toFixed(1) : ratio.toExponential(1)} times the gradient without.`
+			: "";
+	return element(
+		"p",
+		{},
+		`At dₖ = ${result.d_k} the scores have variance ${result.without.variance.toFixed(2)} without and ${result.with.variance.toFixed(2)} with the division. The largest weight is ${Math.max(...result.without.weights).toFixed(3)} without, ${Math.max(...result.with.weights).toFixed(3)} with. The gradient of the softmax is ${result.with.gradient.toPrecision(3)} with the division.${comparison}`,
+	);
 }
 
 function numbersTable(result) {
-  const rows = ["variance", "entropy", "gradient"].map((name) => [name, result.without[name].toPrecision(4), result.with[name].toPrecision(4)]);
-  return table(`dₖ = ${result.d_k}, ${result.draws} draws`, ["scores and weights", "without", "with 1/√dₖ"], rows);
+	const rows = ["variance", "entropy", "gradient"].map((name) => [
+		name,
+		result.without[name].toPrecision(4),
+		result.with[name].toPrecision(4),
+	]);
+	return table(`dₖ = ${result.d_k}, ${result.draws} draws`, ["scores and weights", "without", "with 1/√dₖ"], rows);
 }

@@ -1,0 +1,19 @@
+// Rules for the studio's JavaScript: what is likely a mistake, and lines that a reader must scroll.
+import js from "@eslint/js";
+import globals from "globals";
+
+export default [
+	{ ignores: [".venv/", "node_modules/", "tests/"] },
+	js.configs.recommended,
+	{
+		languageOptions: { globals: globals.browser },
+		rules: {
+			eqeqeq: ["error", "always", { null: "ignore" }],
+			"max-len": ["error", { code: 120, tabWidth: 1, ignoreUrls: true }],
+			"no-shadow": "error",
+			"no-var": "error",
+			"prefer-const": "error",
+		},
+	},
+	{ files: ["src/peasy/server/studio/terms.js"], rules: { "max-len": "off" } },
+];

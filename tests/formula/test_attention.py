@@ -7,7 +7,7 @@ import torch
 
 from peasy import Additive, PeasyError, attend, attend_with_weights
 from peasy.errors import InvalidInput
-from peasy.formula import nan_safe, unnormalised_weights
+from peasy.formula import attention, unnormalised_weights
 
 X = [[1, 0], [0, 1], [1, 1]]
 W_Q = [[1, 0], [1, 1]]
@@ -397,7 +397,7 @@ def test_without_nan_safe_products_masked_nan_spreads(monkeypatch):
     value = np.array([[1.0], [NAN]])
     options = {"mask": [True, False]}
     assert attend(np.ones((1, 2)), np.ones((2, 2)), value, **options).context.tolist() == [[1]]
-    monkeypatch.setattr(nan_safe, "zero_nonfinite", lambda xp, array: (array, None))
+    monkeypatch.setattr(attention, "_zero_nonfinite", lambda xp, array: (array, None))
     assert np.isnan(attend(np.ones((1, 2)), np.ones((2, 2)), value, **options).context).all()
 
 

@@ -1,15 +1,16 @@
-"""Array-API helpers: common namespace and dtype of the inputs, shape errors."""
+"""Array-API helpers: common namespace and dtype of the inputs; checks of shapes and numbers with readable errors."""
 
-from typing import Any
+import math
+from numbers import Integral
 
 import array_api_compat
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.formula.step import Array
+from peasy.formula.step import Array, Namespace
 
 
-def to_common_dtype(**named: Any) -> tuple[Any, list[Array]]:
+def to_common_dtype(**named: Array) -> tuple[Namespace, list[Array]]:
     """Return the common array namespace, and the arrays in one floating dtype of at least 32 bits.
 
     The widest floating-point array decides the dtype; lists and integers are converted to it, or to float64
@@ -19,13 +20,13 @@ def to_common_dtype(**named: Any) -> tuple[Any, list[Array]]:
     floats = [
         array.dtype
         for (name, value), array in zip(named.items(), arrays, strict=True)
-        if array is not None and is_floating(xp, name, array) and array_api_compat.is_array_api_obj(value)
+        if array is not None and _is_floating(xp, name, array) and array_api_compat.is_array_api_obj(value)
     ]
     dtype = xp.result_type(xp.float32, *floats) if floats else xp.float64
     return xp, [None if array is None else xp.astype(array, dtype, copy=False) for array in arrays]
 
 
-def to_common_namespace(**named: Any) -> tuple[Any, list[Array]]:
+def to_common_namespace(**named: Array) -> tuple[Namespace, list[Array]]:
     """Return the common array namespace, and the arrays in it: nested lists become arrays, None stays None."""
     arrays = [value for value in named.values() if array_api_compat.is_array_api_obj(value)]
     try:
@@ -41,12 +42,12 @@ def to_common_namespace(**named: Any) -> tuple[Any, list[Array]]:
         ) from None
     device = array_api_compat.device(arrays[0]) if arrays else None
     return xp, [
-        value if value is None or array_api_compat.is_array_api_obj(value) else from_list(xp, name, value, device)
+        value if value is None or array_api_compat.is_array_api_obj(value) else _from_list(xp, name, value, device)
         for name, value in named.items()
     ]
 
 
-def from_list(xp: Any, name: str, values: Any, device: Any) -> Array:
+def _from_list(xp: Namespace, name: str, values: Array, device: object) -> Array:
     """Make an array of nested lists of numbers."""
     try:
         array = np.asarray(values)
@@ -59,7 +60,7 @@ def from_list(xp: Any, name: str, values: Any, device: Any) -> Array:
     return xp.asarray(array, device=device)
 
 
-def is_floating(xp: Any, name: str, array: Array) -> bool:
+def _is_floating(xp: Namespace, name: str, array: Array) -> bool:
     """Return True for a real floating dtype, False for bool and integers; raise for others."""
     try:
         floating = xp.isdtype(array.dtype, "real floating")
@@ -68,7 +69,7 @@ def is_floating(xp: Any, name: str, array: Array) -> bool:
         floating = known = xp.result_type(xp.float32, array.dtype) in (xp.float32, xp.float64)
     if not known:
         raise InvalidInput(f"{name} has dtype {array.dtype}, not real numbers.")
-    return floating
+    return bool(floating)
 
 
 def format_shape(shape: tuple[int, ...]) -> str:
@@ -101,3 +102,74 @@ def shape_mismatch(names: tuple[str, str], left: tuple[int, ...], right: tuple[i
         f"{rows}x{inner} · {inner}x{columns} is.",
         hint=f"Transpose {names[1].removesuffix('ᵀ')}." if transposed_fits else f"{names[1]} needs {inner} rows.",
     )
+
+
+def check_shapes(query: Array, key: Array, value: Array) -> None:
+    """Check that key and value match, and that batch and heads of the query fit."""
+    check_axes(query=query, key=key, value=value)
+    if not query.ndim == key.ndim == value.ndim:
+        raise InvalidInput(
+            f"query is {format_shape(query.shape)}, key is {format_shape(key.shape)} "
+            f"and value is {format_shape(value.shape)}.",
+            hint="All three must have the same number of axes.",
+        )
+    if key.shape[:-1] != value.shape[:-1]:
+        raise InvalidInput(
+            f"key is {format_shape(key.shape)} and value is {format_shape(value.shape)}: "
+            "every key needs exactly one value.",
+            hint="All dimensions but the last must be equal.",
+        )
+    if query.ndim > 2 and query.shape[0] != key.shape[0]:
+        raise InvalidInput(
+            f"query is {format_shape(query.shape)} and key is {format_shape(key.shape)}: the batch sizes differ."
+        )
+    if query.ndim == 4 and query.shape[1] != key.shape[1] and (not key.shape[1] or query.shape[1] % key.shape[1]):
+        raise InvalidInput(
+            f"{query.shape[1]} query heads cannot share {key.shape[1]} KV heads evenly.",
+            hint="The number of query heads must be a multiple of the number of KV heads.",
+        )
+
+
+def check_axes(**named: Array | None) -> None:
+    """Check that arrays have two, three or four axes and non-empty vectors."""
+    for name, array in named.items():
+        if array is None:
+            raise InvalidInput(f"{name} is missing.")
+        if array.ndim not in (2, 3, 4):
+            raise InvalidInput(
+                f"{name} has {array.ndim} axes.",
+                hint="Use [time, width], [batch, time, width] or [batch, head, time, width].",
+            )
+        if array.shape[-1] == 0:
+            raise InvalidInput(f"{name} is {format_shape(array.shape)}: its vectors are empty.")
+
+
+def check_broadcastable(name: str, array: Array, scores_shape: tuple[int, ...]) -> None:
+    """Check that `array` is broadcastable to the scores."""
+    fits = array.ndim <= len(scores_shape) and all(
+        size in (1, expected) for size, expected in zip(array.shape[::-1], scores_shape[::-1], strict=False)
+    )
+    if not fits:
+        n_query, n_key = scores_shape[-2:]
+        raise InvalidInput(
+            f"{name} is {format_shape(array.shape)}, but the scores are {format_shape(scores_shape)}.",
+            hint=f"{name} must be {n_query}x{n_key}: one row per query, one column per key.",
+        )
+
+
+def check_number(name: str, number: float | None, *, positive: bool = False) -> None:
+    """Check that a number is finite, or None."""
+    if number is None:
+        return
+    try:
+        fits = math.isfinite(number) and not (positive and number < 0)
+    except TypeError:
+        fits = False
+    if not fits:
+        raise InvalidInput(f"{name} should be a finite number{' above 0' if positive else ''}, not {number!r}.")
+
+
+def check_heads(heads: int) -> None:
+    """Check that there is at least one head."""
+    if not isinstance(heads, Integral) or heads < 1:
+        raise InvalidInput(f"heads should be a whole number above 0, not {heads!r}.")

@@ -5,19 +5,17 @@ here, and tests keep the fused kernels equal to it.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import TypedDict
 
 import array_api_compat
 
 from peasy.errors import lookup
-from peasy.formula.arrays import to_common_dtype, to_common_namespace
+from peasy.formula.arrays import check_number, check_shapes, to_common_dtype, to_common_namespace
 from peasy.formula.axes import D_KEY, D_VALUE, KEY, QUERY
 from peasy.formula.masks import Window, combine_masks
-from peasy.formula.nan_safe import nan_safe_scores, nan_safe_weighted_sum
 from peasy.formula.normalise import NORMALISATIONS, Normalisation, exp_and_sum
 from peasy.formula.scoring import SCORINGS, Scoring
-from peasy.formula.shapes import check_number, check_shapes
-from peasy.formula.step import Array, FormulaStep, Steps
+from peasy.formula.step import Array, FormulaStep, Namespace, Steps
 
 CONTRIBUTIONS = FormulaStep(
     "contributions",
@@ -57,6 +55,19 @@ class AttentionSteps(Steps):
         return replace(CONTRIBUTIONS, axes=(*super().step("weights").axes, D_VALUE))
 
 
+class AttentionOptions(TypedDict, total=False):
+    """Options of `attend`."""
+
+    mask: Array | None
+    bias: Array | None
+    causal: bool
+    window: Window | None
+    scale: float | None
+    softcap: float | None
+    scoring: str | Scoring
+    normalise: str | Normalisation
+
+
 def attend(
     query: Array,
     key: Array,
@@ -86,15 +97,15 @@ def attend(
     check_shapes(query, key, value)
     check_number("scale", scale)
     check_number("softcap", softcap, positive=True)
-    key, value = repeat_kv(xp, query, key), repeat_kv(xp, query, value)
+    key, value = _repeat_kv(xp, query, key), _repeat_kv(xp, query, value)
     attendable = combine_masks(xp, query, key, mask, bias, causal, window)
 
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
-    scores = nan_safe_scores(xp, scoring.score, query, key, attendable)
-    scaled = scale_scores(xp, scores, factor, softcap)
-    masked = apply_mask(xp, scaled, attendable, bias)
+    scores = _nan_safe_scores(xp, scoring, query, key, attendable)
+    scaled = _scale_scores(xp, scores, factor, softcap)
+    masked = _apply_mask(xp, scaled, attendable, bias)
     weights = normalise.apply(xp, masked)
-    context = nan_safe_weighted_sum(xp, weights, value, attendable)
+    context = _nan_safe_weighted_sum(xp, weights, value, attendable)
 
     arrays = (query, key, value, scores, scaled, masked, weights, context)
     steps = attention_captions(scoring, normalise, scale, softcap, has_mask=masked is not scaled)
@@ -122,21 +133,23 @@ def unnormalised_weights(
     """
     xp, (query, key, bias) = to_common_dtype(query=query, key=key, bias=bias)
     check_shapes(query, key, key)
-    key, scoring = repeat_kv(xp, query, key), SCORINGS["scaled-dot"]
+    key, scoring = _repeat_kv(xp, query, key), SCORINGS["scaled-dot"]
     scores = scoring.score(xp, query, key)
     attendable = None if mask is None else to_common_namespace(query=query, mask=mask)[1][1]
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
-    masked = apply_mask(xp, scale_scores(xp, scores, factor, softcap), attendable, bias, in_place=True)
+    masked = _apply_mask(xp, _scale_scores(xp, scores, factor, softcap), attendable, bias, in_place=True)
     return exp_and_sum(xp, masked)
 
 
-def scale_scores(xp: Any, scores: Array, factor: float, softcap: float | None) -> Array:
+def _scale_scores(xp: Namespace, scores: Array, factor: float, softcap: float | None) -> Array:
     """Multiply the scores by a factor, then apply the soft cap, if any."""
     scaled = scores if factor == 1 else scores * factor
     return xp.tanh(scaled / softcap) * softcap if softcap else scaled
 
 
-def apply_mask(xp: Any, scaled: Array, mask: Array | None, bias: Array | None, *, in_place: bool = False) -> Array:
+def _apply_mask(
+    xp: Namespace, scaled: Array, mask: Array | None, bias: Array | None, *, in_place: bool = False
+) -> Array:
     """Add the bias and set masked scores to minus infinity; `in_place` where possible."""
     masked = scaled if bias is None else scaled + bias
     if mask is None:
@@ -148,11 +161,48 @@ def apply_mask(xp: Any, scaled: Array, mask: Array | None, bias: Array | None, *
     return masked
 
 
-def repeat_kv(xp: Any, query: Array, kv: Array) -> Array:
+def _repeat_kv(xp: Namespace, query: Array, kv: Array) -> Array:
     """Repeat each key/value head for the query heads that share it (GQA)."""
     if query.ndim < 4 or query.shape[1] == kv.shape[1]:
         return kv
     return xp.repeat(kv, query.shape[1] // kv.shape[1], axis=1)
+
+
+def _nan_safe_scores(xp: Namespace, scoring: Scoring, query: Array, key: Array, mask: Array | None) -> Array:
+    """Return the scores; a vector with NaN or inf makes only its own scores NaN.
+
+    Zero times NaN is NaN, in sums as in gradients. So if there is a mask, non-finite numbers are replaced by zero
+    before the products; scores and contexts that do depend on them become NaN afterwards.
+    """
+    if mask is None:
+        return scoring.score(xp, query, key)
+    (query, bad_query), (key, bad_key) = _zero_nonfinite(xp, query), _zero_nonfinite(xp, key)
+    scores = scoring.score(xp, query, key)
+    if bad_query is not None:
+        scores = xp.where(xp.any(bad_query, axis=-1)[..., :, None], xp.nan, scores)
+    if bad_key is not None:
+        scores = xp.where(xp.any(bad_key, axis=-1)[..., None, :], xp.nan, scores)
+    return scores
+
+
+def _nan_safe_weighted_sum(xp: Namespace, weights: Array, value: Array, mask: Array | None) -> Array:
+    """Return weights · value; a value with NaN or inf reaches only the queries that may attend to it."""
+    if mask is None:
+        return weights @ value
+    value, bad = _zero_nonfinite(xp, value)
+    total = weights @ value
+    if bad is None:
+        return total
+    attends = xp.astype(xp.broadcast_to(mask, weights.shape), weights.dtype)
+    return xp.where(attends @ xp.astype(bad, weights.dtype) > 0, xp.nan, total)
+
+
+def _zero_nonfinite(xp: Namespace, array: Array) -> tuple[Array, Array | None]:
+    """Replace NaN and inf by zero; also return where they were, None = nowhere."""
+    finite = xp.isfinite(array)
+    if bool(xp.all(finite)):
+        return array, None
+    return xp.where(finite, array, xp.zeros_like(array)), ~finite
 
 
 def attention_captions(

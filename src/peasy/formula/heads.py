@@ -1,14 +1,13 @@
 """Multi-head attention from inputs: projections, heads, and Concat(head_1 ... head_h) W^O."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Unpack
 
 from peasy.errors import InvalidInput
-from peasy.formula.arrays import project, to_common_dtype
-from peasy.formula.attention import AttentionSteps, attend
+from peasy.formula.arrays import check_heads, project, to_common_dtype
+from peasy.formula.attention import AttentionOptions, AttentionSteps, attend
 from peasy.formula.axes import D_CONCAT, D_KEY, D_MODEL, D_OUTPUT, D_SOURCE, D_VALUE, HEAD, KEY, QUERY
-from peasy.formula.shapes import check_heads
-from peasy.formula.step import Array, FormulaStep
+from peasy.formula.step import Array, FormulaStep, Namespace, StepArrays
 
 X = FormulaStep("x", "X", "The token vectors, one row each.", (QUERY, D_MODEL))
 SOURCE = FormulaStep("source", r"X_{\text{source}}", "The token vectors of the source, one row each.", (KEY, D_SOURCE))
@@ -33,7 +32,7 @@ def attend_with_weights(
     w_o: Array | None = None,
     heads: int = 1,
     source: Array | None = None,
-    **options: Any,
+    **options: Unpack[AttentionOptions],
 ) -> AttentionSteps:
     """Compute attention from inputs `[time, d_model]` or `[batch, time, d_model]` and the projections of Q, K and V.
 
@@ -54,7 +53,7 @@ def attend_with_weights(
     steps = steps.with_captions(projection_captions(source is not None))
 
     before = ((X, x),) if source is None else ((X, x), (SOURCE, source))
-    after: tuple[tuple[FormulaStep, Array], ...] = ()
+    after: StepArrays = ()
     context, context_tex = steps.context, steps.step("context").tex
     if heads > 1:
         context, context_tex = merge_heads(xp, context), CONCAT.tex
@@ -65,7 +64,7 @@ def attend_with_weights(
     return steps.with_steps(before=before, after=after)
 
 
-def split_heads(xp: Any, array: Array, heads: int) -> Array:
+def split_heads(xp: Namespace, array: Array, heads: int) -> Array:
     """Split heads: `[..., time, heads * width]` to `[..., head, time, width]`."""
     *leading, time, width = array.shape
     if width % heads:
@@ -76,13 +75,15 @@ def split_heads(xp: Any, array: Array, heads: int) -> Array:
     return xp.moveaxis(by_head, -2, -3)
 
 
-def merge_heads(xp: Any, array: Array) -> Array:
+def merge_heads(xp: Namespace, array: Array) -> Array:
     """Merge heads: `[..., head, time, width]` to `[..., time, heads * width]`, the inverse of `split_heads`."""
     *leading, heads, time, width = array.shape
     return xp.reshape(xp.moveaxis(array, -3, -2), (*leading, time, heads * width))
 
 
-def attend_multi_head(xp: Any, query: Array, key: Array, value: Array, heads: int, options: dict) -> AttentionSteps:
+def attend_multi_head(
+    xp: Namespace, query: Array, key: Array, value: Array, heads: int, options: AttentionOptions
+) -> AttentionSteps:
     """Split query, key and value into heads and attend."""
     check_heads(heads)
     if heads == 1:

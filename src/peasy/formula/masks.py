@@ -3,31 +3,29 @@
 from functools import reduce
 from numbers import Integral
 from operator import and_
-from typing import Any
 
 import array_api_compat
 
 from peasy.errors import InvalidInput
-from peasy.formula.arrays import to_common_namespace
-from peasy.formula.shapes import check_broadcastable
-from peasy.formula.step import Array
+from peasy.formula.arrays import check_broadcastable, to_common_namespace
+from peasy.formula.step import Array, Namespace
 
 Window = int | tuple[int | None, int | None]
 """Sliding window: `n` = keys fewer than n positions away; `(back, ahead)` = positions, None = no limit."""
 
 
-def position_distances(xp: Any, n_query: int, n_key: int, device: Any = None) -> Array:
+def position_distances(xp: Namespace, n_query: int, n_key: int, device: object = None) -> Array:
     """Return query position minus key position, aligned bottom-right: `[query, key]`."""
     query_position = xp.arange(n_key - n_query, n_key, device=device)
     return query_position[:, None] - xp.arange(n_key, device=device)[None, :]
 
 
-def causal_mask(xp: Any, n_query: int, n_key: int, device: Any = None) -> Array:
+def causal_mask(xp: Namespace, n_query: int, n_key: int, device: object = None) -> Array:
     """Return the causal mask: a query may attend to its own position and earlier ones."""
     return position_distances(xp, n_query, n_key, device) >= 0
 
 
-def window_mask(xp: Any, n_query: int, n_key: int, size: Window, device: Any = None) -> Array:
+def _window_mask(xp: Namespace, n_query: int, n_key: int, size: Window, device: object = None) -> Array:
     """Return the sliding-window mask."""
     back, ahead = _window_bounds(size)
     distance = position_distances(xp, n_query, n_key, device)
@@ -40,7 +38,7 @@ def window_mask(xp: Any, n_query: int, n_key: int, size: Window, device: Any = N
 
 
 def combine_masks(
-    xp: Any,
+    xp: Namespace,
     query: Array,
     key: Array,
     mask: Array | None = None,
@@ -54,9 +52,9 @@ def combine_masks(
     if is_causal:
         masks.append(causal_mask(xp, n_query, n_key, device))
     if window_size is not None:
-        masks.append(window_mask(xp, n_query, n_key, window_size, device))
+        masks.append(_window_mask(xp, n_query, n_key, window_size, device))
     if mask is not None:
-        masks.append(as_mask(query, mask, (*query.shape[:-1], n_key)))
+        masks.append(_as_mask(query, mask, (*query.shape[:-1], n_key)))
     if bias is not None:
         check_broadcastable("bias", bias, (*query.shape[:-1], n_key))
         if bool(xp.any(bias == -xp.inf)):
@@ -64,7 +62,7 @@ def combine_masks(
     return reduce(and_, masks) if masks else None
 
 
-def as_mask(query: Array, mask: Any, scores_shape: tuple[int, ...]) -> Array:
+def _as_mask(query: Array, mask: Array, scores_shape: tuple[int, ...]) -> Array:
     """Return the mask in the query's library; raise if it is not boolean or not broadcastable to the scores."""
     xp, (_, mask) = to_common_namespace(query=query, mask=mask)
     if not xp.isdtype(mask.dtype, "bool"):

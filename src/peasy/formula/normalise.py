@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from peasy.errors import InvalidInput
-from peasy.formula.step import Array
+from peasy.formula.step import Array, Namespace
 
 
 @dataclass(frozen=True)
@@ -15,10 +14,10 @@ class Normalisation:
     name: str
     tex: str
     description: str
-    apply: Callable[[Any, Array], Array]
+    apply: Callable[[Namespace, Array], Array]
 
 
-def softmax(xp: Any, masked: Array) -> Array:
+def softmax(xp: Namespace, masked: Array) -> Array:
     """Return the softmax of each row; a fully masked row (-inf) gives zeros.
 
     The row maximum is subtracted first: it cancels out, and prevents overflow.
@@ -27,7 +26,7 @@ def softmax(xp: Any, masked: Array) -> Array:
     return powers / total
 
 
-def exp_and_sum(xp: Any, masked: Array) -> tuple[Array, Array]:
+def exp_and_sum(xp: Namespace, masked: Array) -> tuple[Array, Array]:
     """Return numerator and denominator of softmax: e^x and its row sum, 1 for a fully masked row."""
     if masked.shape[-1] == 0:
         return masked, xp.ones_like(xp.sum(masked, axis=-1, keepdims=True))
@@ -38,9 +37,9 @@ def exp_and_sum(xp: Any, masked: Array) -> tuple[Array, Array]:
     return powers, xp.where(total == 0, xp.ones_like(total), total)
 
 
-def divide_by_sum(xp: Any, masked: Array) -> Array:
+def _divide_by_sum(xp: Namespace, masked: Array) -> Array:
     """Divide each score by the sum of its row's unmasked scores; raise if a sum is zero up to rounding."""
-    unmasked = unmasked_scores(xp, masked)
+    unmasked = _unmasked_scores(xp, masked)
     total = xp.sum(unmasked, axis=-1, keepdims=True)
     rounding = xp.finfo(unmasked.dtype).eps * xp.sum(xp.abs(unmasked), axis=-1, keepdims=True)
     any_unmasked = xp.any(masked != -xp.inf, axis=-1, keepdims=True)
@@ -52,27 +51,26 @@ def divide_by_sum(xp: Any, masked: Array) -> Array:
     return unmasked / xp.where(any_unmasked, total, xp.ones_like(total))
 
 
-def unmasked_scores(xp: Any, masked: Array) -> Array:
+def _unmasked_scores(xp: Namespace, masked: Array) -> Array:
     """Return the scores unchanged, zero where masked."""
     return xp.where(masked == -xp.inf, xp.zeros_like(masked), masked)
 
 
-SOFTMAX = Normalisation(
-    "softmax",
-    r"\operatorname{softmax}\left(%s\right)",
-    "Softmax: e to the power of each score, divided by the sum of the row, so that each row sums to 1.",
-    softmax,
-)
-SUM = Normalisation(
-    "sum",
-    r"\frac{%s}{\text{sum of its row}}",
-    "Each score is divided by the sum of its row, so that each row sums to 1.",
-    divide_by_sum,
-)
-NONE = Normalisation(
-    "none",
-    "%s",
-    "The scores are used as weights; rows need not sum to 1.",
-    unmasked_scores,
-)
-NORMALISATIONS = {normalisation.name: normalisation for normalisation in (SOFTMAX, SUM, NONE)}
+NORMALISATIONS = {
+    normalisation.name: normalisation
+    for normalisation in (
+        Normalisation(
+            "softmax",
+            r"\operatorname{softmax}\left(%s\right)",
+            "Softmax: e to the power of each score, divided by the sum of the row, so that each row sums to 1.",
+            softmax,
+        ),
+        Normalisation(
+            "sum",
+            r"\frac{%s}{\text{sum of its row}}",
+            "Each score is divided by the sum of its row, so that each row sums to 1.",
+            _divide_by_sum,
+        ),
+        Normalisation("none", "%s", "The scores are used as weights; rows need not sum to 1.", _unmasked_scores),
+    )
+}

@@ -1,14 +1,37 @@
 """LayerNorm and RMSNorm in named steps."""
 
-from typing import Any
-
 from peasy.errors import InvalidInput
-from peasy.formula.arrays import format_shape, to_common_dtype
+from peasy.formula.arrays import check_axes, format_shape, to_common_dtype
 from peasy.formula.axes import D_MODEL, TIME
-from peasy.formula.shapes import check_axes
 from peasy.formula.step import Array, FormulaStep, Steps
 
-X = FormulaStep("x", "x", "The input vectors, one row each.", (TIME, D_MODEL))
+_X = FormulaStep("x", "x", "The input vectors, one row each.", (TIME, D_MODEL))
+_LAYER_NORM = (
+    _X,
+    FormulaStep("mean", r"\mu = \frac{1}{d} \sum_i x_i", "The mean of each vector.", (TIME,)),
+    FormulaStep(
+        "variance",
+        r"\sigma^2 = \frac{1}{d} \sum_i (x_i - \mu)^2",
+        "The mean squared deviation from the mean of each vector.",
+        (TIME,),
+    ),
+    FormulaStep(
+        "normalised",
+        r"\hat{x} = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}",
+        "Each vector has mean 0 and variance 1.",
+        (TIME, D_MODEL),
+    ),
+)
+_RMS_NORM = (
+    _X,
+    FormulaStep("mean_square", r"\frac{1}{d} \sum_i x_i^2", "The mean square of each vector.", (TIME,)),
+    FormulaStep(
+        "normalised",
+        r"\hat{x} = \frac{x}{\sqrt{\frac{1}{d} \sum_i x_i^2 + \epsilon}}",
+        "Each vector is divided by its root mean square; the mean is not subtracted.",
+        (TIME, D_MODEL),
+    ),
+)
 
 
 def layer_norm(x: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float = 1e-5) -> Steps:
@@ -23,29 +46,8 @@ def layer_norm(x: Array, weight: Array | None = None, bias: Array | None = None,
     centred = x - mean[..., None]
     variance = xp.mean(centred * centred, axis=-1)
     normalised = centred / xp.sqrt(variance + eps)[..., None]
-    return Steps(
-        (X, x),
-        (FormulaStep("mean", r"\mu = \frac{1}{d} \sum_i x_i", "The mean of each vector.", (TIME,)), mean),
-        (
-            FormulaStep(
-                "variance",
-                r"\sigma^2 = \frac{1}{d} \sum_i (x_i - \mu)^2",
-                "The mean squared deviation from the mean of each vector.",
-                (TIME,),
-            ),
-            variance,
-        ),
-        (
-            FormulaStep(
-                "normalised",
-                r"\hat{x} = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}}",
-                "Each vector has mean 0 and variance 1.",
-                (TIME, D_MODEL),
-            ),
-            normalised,
-        ),
-        _output(xp, normalised, weight, bias),
-    )
+    arrays = (x, mean, variance, normalised)
+    return Steps(*zip(_LAYER_NORM, arrays, strict=True), _output(normalised, weight, bias))
 
 
 def rms_norm(x: Array, weight: Array | None = None, *, eps: float = 1e-6) -> Steps:
@@ -58,26 +60,10 @@ def rms_norm(x: Array, weight: Array | None = None, *, eps: float = 1e-6) -> Ste
     check_axes(x=x)
     mean_square = xp.mean(x * x, axis=-1)
     normalised = x / xp.sqrt(mean_square + eps)[..., None]
-    return Steps(
-        (X, x),
-        (
-            FormulaStep("mean_square", r"\frac{1}{d} \sum_i x_i^2", "The mean square of each vector.", (TIME,)),
-            mean_square,
-        ),
-        (
-            FormulaStep(
-                "normalised",
-                r"\hat{x} = \frac{x}{\sqrt{\frac{1}{d} \sum_i x_i^2 + \epsilon}}",
-                "Each vector is divided by its root mean square; the mean is not subtracted.",
-                (TIME, D_MODEL),
-            ),
-            normalised,
-        ),
-        _output(xp, normalised, weight, None),
-    )
+    return Steps(*zip(_RMS_NORM, (x, mean_square, normalised), strict=True), _output(normalised, weight, None))
 
 
-def _output(xp: Any, normalised: Array, weight: Array | None, bias: Array | None) -> tuple[FormulaStep, Array]:
+def _output(normalised: Array, weight: Array | None, bias: Array | None) -> tuple[FormulaStep, Array]:
     output, tex = normalised, r"\hat{x}"
     for name, learned in {"weight": weight, "bias": bias}.items():
         if learned is not None and learned.shape != normalised.shape[-1:]:

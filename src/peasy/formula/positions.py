@@ -1,62 +1,58 @@
 """Position encodings: sinusoidal, rotary, ALiBi."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 from peasy.errors import InvalidInput, lookup
-from peasy.formula.arrays import format_shape, to_common_dtype
+from peasy.formula.arrays import check_axes, check_heads, format_shape, to_common_dtype
 from peasy.formula.axes import D_KEY, D_MODEL, HEAD, KEY, PAIR, QUERY, TIME
 from peasy.formula.masks import position_distances
-from peasy.formula.shapes import check_axes, check_heads
-from peasy.formula.step import Array, FormulaStep, StepArrays, Steps
+from peasy.formula.step import Array, FormulaStep, Namespace, StepArrays, Steps
 
-POSITION = FormulaStep("position", "p", "The position of each token, counted from 0.", (TIME,))
-FREQUENCY = FormulaStep(
-    "frequency",
-    r"\omega_i = b^{-2i/d}",
-    "How fast each pair of dimensions rotates: the first fastest, the last slowest.",
-    (PAIR,),
+_ANGLES = (
+    FormulaStep("position", "p", "The position of each token, counted from 0.", (TIME,)),
+    FormulaStep(
+        "frequency",
+        r"\omega_i = b^{-2i/d}",
+        "How fast each pair of dimensions rotates: the first fastest, the last slowest.",
+        (PAIR,),
+    ),
+    FormulaStep(
+        "angle",
+        r"p \omega_i",
+        "The rotation angle of each pair at each position: position times frequency.",
+        (TIME, PAIR),
+    ),
+    FormulaStep("cosine", r"\cos(p \omega_i)", "The factor of each element itself.", (TIME, PAIR)),
+    FormulaStep("sine", r"\sin(p \omega_i)", "The factor of the other element of its pair.", (TIME, PAIR)),
 )
-ANGLE = FormulaStep(
-    "angle", r"p \omega_i", "The rotation angle of each pair at each position: position times frequency.", (TIME, PAIR)
+_ENCODING = FormulaStep(
+    "encoding",
+    r"\sin(p \omega_i),\; \cos(p \omega_i)",
+    "The sine and the cosine of each angle: nearby positions get similar vectors.",
+    (TIME, D_MODEL),
+)
+_UNROTATED = FormulaStep("x", "x", "The queries or keys before rotation.", (TIME, D_KEY))
+_ROTATED = (
+    FormulaStep("rotated_90", r"\tilde{x}", "Each pair rotated by 90 degrees: (a, b) becomes (-b, a).", (TIME, D_KEY)),
+    FormulaStep(
+        "rotated",
+        r"x \cos(p \omega) + \tilde{x} \sin(p \omega)",
+        "Each pair rotated by its angle; dot products then depend only on the distance between two tokens.",
+        (TIME, D_KEY),
+    ),
+)
+_ALIBI = (
+    FormulaStep("slope", "m_h", "How strongly each head penalises distance.", (HEAD,)),
+    FormulaStep("distance", r"\lvert i - j \rvert", "The distance between query and key, in positions.", (QUERY, KEY)),
+    FormulaStep(
+        "bias",
+        r"-m_h \lvert i - j \rvert",
+        "What is added to each score: minus slope times distance.",
+        (HEAD, QUERY, KEY),
+    ),
 )
 
 
-@dataclass(frozen=True)
-class PairLayout:
-    """Which two dimensions form a pair: `split` returns all first and all second elements, `join` is its inverse."""
-
-    name: str
-    split: Callable[[Any, Array], tuple[Array, Array]]
-    join: Callable[[Any, Array, Array], Array]
-
-
-def _split_halves(xp: Any, x: Array) -> tuple[Array, Array]:
-    half = (x.shape[-1] + 1) // 2
-    return x[..., :half], x[..., half:]
-
-
-def _join_halves(xp: Any, first: Array, second: Array) -> Array:
-    return xp.concat((first, second), axis=-1)
-
-
-def _split_interleaved(xp: Any, x: Array) -> tuple[Array, Array]:
-    return x[..., 0::2], x[..., 1::2]
-
-
-def _join_interleaved(xp: Any, first: Array, second: Array) -> Array:
-    return xp.reshape(xp.stack((first, second), axis=-1), (*first.shape[:-1], 2 * first.shape[-1]))
-
-
-LAYOUTS = {
-    layout.name: layout
-    for layout in (
-        PairLayout("halves", _split_halves, _join_halves),
-        PairLayout("interleaved", _split_interleaved, _join_interleaved),
-    )
-}
-"""halves: dimension i is paired with i + d/2. interleaved: dimension 2i is paired with 2i + 1."""
+LAYOUTS = {"halves": False, "interleaved": True}
+"""Which two dimensions form a pair: i and i + d/2, or 2i and 2i + 1. The value: are they interleaved?"""
 
 
 def sinusoidal(
@@ -77,15 +73,9 @@ def sinusoidal(
     """
     xp, (like,) = to_common_dtype(like=[0.0] if like is None else like)
     steps = _angle_steps(xp, _arange(xp, n_time, like), d_model, base)
-    angle = steps[-1][1]
-    pairs = lookup(layout, LAYOUTS, "layout").join(xp, xp.sin(angle), xp.cos(angle))
-    encoding = FormulaStep(
-        "encoding",
-        r"\sin(p \omega_i),\; \cos(p \omega_i)",
-        "The sine and the cosine of each angle: nearby positions get similar vectors.",
-        (TIME, D_MODEL),
-    )
-    return Steps(*steps, (encoding, pairs[..., :d_model]))
+    (_, cosine), (_, sine) = steps[-2:]
+    pairs = _join_pairs(xp, sine, cosine, lookup(layout, LAYOUTS, "layout"))
+    return Steps(*steps[:-2], (_ENCODING, pairs[..., :d_model]))
 
 
 def rotary_angles(n_time: int, d_key: int, *, base: float = 10000.0, like: Array | None = None) -> Steps:
@@ -124,31 +114,15 @@ def rotary(
         raise InvalidInput(
             f"positions is {format_shape(positions.shape)}, but x has {x.shape[-2]} tokens: pass one per token."
         )
-    pairs = lookup(layout, LAYOUTS, "layout")
+    interleaved = lookup(layout, LAYOUTS, "layout")
     rotation = _cos_sin_steps(xp, positions, x.shape[-1], base)
     (_, cosine), (_, sine) = rotation[-2:]
-    first, second = pairs.split(xp, x)
-    rotated_90 = pairs.join(xp, -second, first)
-    rotated = x * pairs.join(xp, cosine, cosine) + rotated_90 * pairs.join(xp, sine, sine)
-    return Steps(
-        (FormulaStep("x", "x", "The queries or keys before rotation.", (TIME, D_KEY)), x),
-        *rotation,
-        (
-            FormulaStep(
-                "rotated_90", r"\tilde{x}", "Each pair rotated by 90 degrees: (a, b) becomes (-b, a).", (TIME, D_KEY)
-            ),
-            rotated_90,
-        ),
-        (
-            FormulaStep(
-                "rotated",
-                r"x \cos(p \omega) + \tilde{x} \sin(p \omega)",
-                "Each pair rotated by its angle; dot products then depend only on the distance between two tokens.",
-                (TIME, D_KEY),
-            ),
-            rotated,
-        ),
-    )
+    half = x.shape[-1] // 2
+    first, second = (x[..., 0::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
+    rotated_90 = _join_pairs(xp, -second, first, interleaved)
+    cosines, sines = (_join_pairs(xp, factor, factor, interleaved) for factor in (cosine, sine))
+    rotated = x * cosines + rotated_90 * sines
+    return Steps((_UNROTATED, x), *rotation, *zip(_ROTATED, (rotated_90, rotated), strict=True))
 
 
 def alibi(heads: int, n_query: int, n_key: int | None = None, *, like: Array | None = None) -> Steps:
@@ -165,24 +139,8 @@ def alibi(heads: int, n_query: int, n_key: int | None = None, *, like: Array | N
     n_key = n_query if n_key is None else n_key
     slope = xp.asarray(alibi_slopes(heads), dtype=like.dtype, device=like.device)
     distance = xp.astype(xp.abs(position_distances(xp, n_query, n_key, like.device)), like.dtype)
-    return Steps(
-        (FormulaStep("slope", "m_h", "How strongly each head penalises distance.", (HEAD,)), slope),
-        (
-            FormulaStep(
-                "distance", r"\lvert i - j \rvert", "The distance between query and key, in positions.", (QUERY, KEY)
-            ),
-            distance,
-        ),
-        (
-            FormulaStep(
-                "bias",
-                r"-m_h \lvert i - j \rvert",
-                "What is added to each score: minus slope times distance.",
-                (HEAD, QUERY, KEY),
-            ),
-            slope[:, None, None] * (0 - distance),  # no negative zeros
-        ),
-    )
+    bias = slope[:, None, None] * (0 - distance)  # no negative zeros
+    return Steps(*zip(_ALIBI, (slope, distance, bias), strict=True))
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -201,26 +159,25 @@ def alibi_slopes(heads: int) -> list[float]:
     return slopes + between[: heads - below]
 
 
-def _arange(xp: Any, n_time: int, like: Array) -> Array:
+def _join_pairs(xp: Namespace, first: Array, second: Array, interleaved: bool) -> Array:
+    if interleaved:
+        return xp.reshape(xp.stack((first, second), axis=-1), (*first.shape[:-1], 2 * first.shape[-1]))
+    return xp.concat((first, second), axis=-1)
+
+
+def _arange(xp: Namespace, n_time: int, like: Array) -> Array:
     return xp.arange(n_time, dtype=like.dtype, device=like.device)
 
 
-def _angle_steps(xp: Any, positions: Array, width: int, base: float) -> StepArrays:
+def _angle_steps(xp: Namespace, positions: Array, width: int, base: float) -> StepArrays:
+    """Return position, frequency, angle, cosine and sine with their captions."""
     pair = xp.arange((width + 1) // 2, dtype=positions.dtype, device=positions.device)
     frequency = base ** (-2 * pair / width)
-    return (POSITION, positions), (FREQUENCY, frequency), (ANGLE, positions[:, None] * frequency[None, :])
+    angle = positions[:, None] * frequency[None, :]
+    return tuple(zip(_ANGLES, (positions, frequency, angle, xp.cos(angle), xp.sin(angle)), strict=True))
 
 
-def _cos_sin_steps(xp: Any, positions: Array, width: int, base: float) -> StepArrays:
+def _cos_sin_steps(xp: Namespace, positions: Array, width: int, base: float) -> StepArrays:
     if width % 2:
         raise InvalidInput(f"A width of {width} cannot be split into pairs.", hint="Use an even width.")
-    steps = _angle_steps(xp, positions, width, base)
-    angle = steps[-1][1]
-    return (
-        *steps,
-        (FormulaStep("cosine", r"\cos(p \omega_i)", "The factor of each element itself.", (TIME, PAIR)), xp.cos(angle)),
-        (
-            FormulaStep("sine", r"\sin(p \omega_i)", "The factor of the other element of its pair.", (TIME, PAIR)),
-            xp.sin(angle),
-        ),
-    )
+    return _angle_steps(xp, positions, width, base)

@@ -1,12 +1,12 @@
 """Attention scoring functions: dot product, scaled dot product, cosine, additive."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from peasy.errors import InvalidInput
 from peasy.formula.arrays import format_shape, project, shape_mismatch, to_common_namespace
 from peasy.formula.axes import D_KEY, D_QUERY
-from peasy.formula.step import Array
+from peasy.formula.step import Array, Namespace
 
 
 class Scoring(Protocol):
@@ -28,7 +28,7 @@ class Scoring(Protocol):
     def query_width(self) -> str:
         """Name of the query's last axis: `d_key` if query and key must have the same width."""
 
-    def score(self, xp: Any, query: Array, key: Array) -> Array:
+    def score(self, xp: Namespace, query: Array, key: Array) -> Array:
         """Return the scores `[..., query, key]`."""
 
     def scale(self, d_key: int) -> float:
@@ -44,7 +44,7 @@ class DotProduct:
     description: str = "The dot product of each query with each key: how well does this key match this query?"
     query_width: str = D_KEY
 
-    def score(self, xp: Any, query: Array, key: Array) -> Array:
+    def score(self, xp: Namespace, query: Array, key: Array) -> Array:
         """Return the dot products of queries and keys."""
         if query.shape[-1] != key.shape[-1]:
             raise shape_mismatch(("query", "keyᵀ"), query.shape, (*key.shape[:-2], key.shape[-1], key.shape[-2]))
@@ -63,7 +63,7 @@ class ScaledDotProduct(DotProduct):
 
     def scale(self, d_key: int) -> float:
         """Return 1/sqrt(d_key)."""
-        return d_key**-0.5
+        return float(d_key**-0.5)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class CosineSimilarity(DotProduct):
         "The cosine of the angle between each query and each key: 1 for the same direction, 0 for a right angle."
     )
 
-    def score(self, xp: Any, query: Array, key: Array) -> Array:
+    def score(self, xp: Namespace, query: Array, key: Array) -> Array:
         """Return the cosine similarities of queries and keys."""
         return super().score(xp, _unit_vectors(xp, query), _unit_vectors(xp, key))
 
@@ -98,7 +98,7 @@ class Additive:
     )
     query_width: str = D_QUERY
 
-    def score(self, xp: Any, query: Array, key: Array) -> Array:
+    def score(self, xp: Namespace, query: Array, key: Array) -> Array:
         """Return the additive scores; the weights are converted to the query's dtype."""
         _, (_, *weights) = to_common_namespace(query=query, w=self.w, u=self.u, v=self.v)
         w, u, v = (xp.astype(weight, query.dtype, copy=False) for weight in weights)
@@ -116,14 +116,14 @@ class Additive:
         return 1.0
 
 
-def _unit_vectors(xp: Any, vectors: Array) -> Array:
+def _unit_vectors(xp: Namespace, vectors: Array) -> Array:
     """Vectors of length 1. Dividing by the largest number first keeps the squares within range."""
     vectors = vectors / _replace_zero(xp, xp.max(xp.abs(vectors), axis=-1, keepdims=True))
     squares = xp.sum(vectors * vectors, axis=-1, keepdims=True)
     return vectors / xp.sqrt(_replace_zero(xp, squares))
 
 
-def _replace_zero(xp: Any, numbers: Array) -> Array:
+def _replace_zero(xp: Namespace, numbers: Array) -> Array:
     return xp.where(numbers == 0, xp.ones_like(numbers), numbers)
 
 

@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any, Self
 
 from peasy.display import DisplayMixin
 from peasy.formula.axes import LEADING
 
 Array = Any
-"""An array of any array-API library: NumPy, torch, array-api-strict."""
+"""An array of any array-API library: NumPy, torch, array-api-strict; where a function converts, also nested lists."""
+
+Namespace = ModuleType
+"""The functions of an array-API library."""
 
 
 @dataclass(frozen=True)

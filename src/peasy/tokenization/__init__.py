@@ -4,12 +4,11 @@ May import: config, errors; no torch. Imported by: every package that handles te
 In: text, or a tokenizer.json. Out: ids with pieces, offsets and words, and text again.
 """
 
+from peasy.tokenization.convert import from_merges, from_sentencepiece, from_vocab_txt
 from peasy.tokenization.encoding import Encoding
 from peasy.tokenization.incremental_decoder import IncrementalDecoder
-from peasy.tokenization.sentencepiece import from_sentencepiece
 from peasy.tokenization.tokenizer import SpecialTokenIds, Tokenizer
 from peasy.tokenization.trainer import TOKENIZER_KINDS, train_tokenizer
-from peasy.tokenization.vocabulary import from_merges, from_vocab_txt
 
 __all__ = [
     "TOKENIZER_KINDS",

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from peasy.errors import InvalidInput
 from peasy.tokenization.tokenizer import Tokenizer
@@ -13,8 +12,10 @@ from peasy.tokenization.tokenizer import Tokenizer
 MAX_CPU_SECONDS, MAX_MEMORY, MAX_CHARS = 5, 512 << 20, 1_000_000
 """Limits of a template: CPU seconds, bytes of memory, characters of output."""
 
-WALL_CLOCK_FACTOR = 12
+_WALL_CLOCK_FACTOR = 12
 """Wall-clock timeout as a multiple of the CPU time limit, for busy machines."""
+
+_TEMPLATE_TOKENS = ("bos", "eos", "pad", "unk")
 
 ChatMessage = Mapping[str, str]
 """Chat message: {"role": "user", "content": "Hello"}."""
@@ -39,37 +40,28 @@ def apply_chat_template(
         )
     if len(template) > MAX_CHARS:
         raise InvalidInput(f"The chat template has {len(template):,} characters.", hint=f"The limit is {MAX_CHARS:,}.")
-    values: dict[str, Any] = {
-        "messages": [dict(message) for message in messages],
-        "add_generation_prompt": add_generation_prompt,
-    }
-    values |= _special_token_strings(tokenizer)
+    special = vars(tokenizer.special_tokens)
+    tokens = {role: "" if (id := special[role]) is None else tokenizer.token(id) or "" for role in _TEMPLATE_TOKENS}
     request = {
         "template": template,
-        "values": values,
+        "values": {
+            "messages": [dict(message) for message in messages],
+            "add_generation_prompt": add_generation_prompt,
+            **{f"{role}_token": token for role, token in tokens.items()},
+        },
         "max_memory": MAX_MEMORY,
         "max_cpu_seconds": max(int(max_cpu_seconds), 1),
         "max_chars": MAX_CHARS,
     }
-    return _run_sandbox(json.dumps(request).encode(), max_cpu_seconds)
-
-
-def _special_token_strings(tokenizer: Tokenizer) -> dict[str, str]:
-    """Return the special tokens as strings, for templates."""
-    special = tokenizer.special_tokens
-    ids = {"bos_token": special.bos, "eos_token": special.eos, "pad_token": special.pad, "unk_token": special.unk}
-    return {role: "" if id is None else tokenizer.token(id) or "" for role, id in ids.items()}
-
-
-def _run_sandbox(request: bytes, max_cpu_seconds: float) -> str:
     command = [sys.executable, "-I", str(Path(__file__).with_name("sandbox.py"))]
+    timeout = _WALL_CLOCK_FACTOR * max_cpu_seconds
     try:
         done = subprocess.run(
-            command, input=request, capture_output=True, timeout=WALL_CLOCK_FACTOR * max_cpu_seconds, check=False
+            command, input=json.dumps(request).encode(), capture_output=True, timeout=timeout, check=False
         )
         result = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        result = {"error": f"it takes more than {WALL_CLOCK_FACTOR * max_cpu_seconds:g} s"}
+        result = {"error": f"it takes more than {timeout:g} s"}
     except ValueError:
         result = {"error": "it takes too much time or memory"}
     if "error" in result:

@@ -5,13 +5,13 @@ quadratic in the length of the text. Everything else is rejected; no pattern is 
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from peasy.errors import InvalidInput
 from peasy.tokenization.encoding import WORD_PATTERN
 
-MAX_PATTERN_CHARS = 2_000
-MAX_BRANCHES = 200
+_MAX_PATTERN_CHARS = 2_000
+_MAX_BRANCHES = 200
 MAX_TEXT_CHARS = 10_000
 """Maximum text length for a pattern with an unbounded repeat that is not well known: at most a quarter second."""
 
@@ -39,25 +39,22 @@ KNOWN_PATTERNS = frozenset(
 """Patterns of GPT-2, CLIP, Llama 3, Qwen 2 and 3, GPT-4o, Mistral's newer models, and peasy."""
 
 
-@dataclass(frozen=True)
-class PatternCost:
+class _PatternCost(NamedTuple):
     """Backtracking cost of a pattern at one position: unbounded repeats, other ways to match, expanded size."""
 
     unbounded_repeats: int = 0
     branches: int = 1
     size: int = 0
 
-    def then(self, other: "PatternCost") -> "PatternCost":
+    def then(self, other: "_PatternCost") -> "_PatternCost":
         """Return the cost of the concatenation."""
-        return PatternCost(
-            self.unbounded_repeats + other.unbounded_repeats, self.branches * other.branches, self.size + other.size
-        )
+        repeats = self.unbounded_repeats + other.unbounded_repeats
+        return _PatternCost(repeats, self.branches * other.branches, self.size + other.size)
 
-    def either(self, other: "PatternCost") -> "PatternCost":
+    def either(self, other: "_PatternCost") -> "_PatternCost":
         """Return the cost of the alternation."""
-        return PatternCost(
-            max(self.unbounded_repeats, other.unbounded_repeats), self.branches + other.branches, self.size + other.size
-        )
+        repeats = max(self.unbounded_repeats, other.unbounded_repeats)
+        return _PatternCost(repeats, self.branches + other.branches, self.size + other.size)
 
 
 def max_text_chars(pattern: str) -> int | None:
@@ -71,14 +68,14 @@ def max_text_chars(pattern: str) -> int | None:
     """
     if pattern in KNOWN_PATTERNS:
         return None
-    if len(pattern) > MAX_PATTERN_CHARS:
-        raise _rejected(pattern, f"it is longer than {MAX_PATTERN_CHARS:,} characters")
+    if len(pattern) > _MAX_PATTERN_CHARS:
+        raise _rejected(pattern, f"it is longer than {_MAX_PATTERN_CHARS:,} characters")
     cost = _PatternParser(pattern).parse()
     if cost.unbounded_repeats > 1:
         raise _rejected(pattern, "several unbounded repeats in sequence")
-    if cost.size > MAX_PATTERN_CHARS:
-        raise _rejected(pattern, f"expanded it is longer than {MAX_PATTERN_CHARS:,} characters")
-    if cost.branches > MAX_BRANCHES:
+    if cost.size > _MAX_PATTERN_CHARS:
+        raise _rejected(pattern, f"expanded it is longer than {_MAX_PATTERN_CHARS:,} characters")
+    if cost.branches > _MAX_BRANCHES:
         raise _rejected(pattern, "too many ways to match the same text")
     return MAX_TEXT_CHARS if cost.unbounded_repeats else None
 
@@ -93,26 +90,26 @@ class _PatternParser:
     def __init__(self, pattern: str) -> None:
         self.pattern, self.offset, self.depth = pattern, 0, 0
 
-    def parse(self) -> PatternCost:
+    def parse(self) -> _PatternCost:
         cost = self._alternation()
         if self.offset < len(self.pattern):
             raise _rejected(self.pattern, "an unmatched closing bracket")
         return cost
 
-    def _alternation(self) -> PatternCost:
+    def _alternation(self) -> _PatternCost:
         cost = self._sequence()
         while self._peek() == "|":
             self.offset += 1
             cost = cost.either(self._sequence())
         return cost
 
-    def _sequence(self) -> PatternCost:
-        cost = PatternCost()
+    def _sequence(self) -> _PatternCost:
+        cost = _PatternCost()
         while self._peek() not in ("", "|", ")"):
             cost = cost.then(self._quantified(self._atom()))
         return cost
 
-    def _quantified(self, inner: PatternCost) -> PatternCost:
+    def _quantified(self, inner: _PatternCost) -> _PatternCost:
         quantifier = self._QUANTIFIER.match(self.pattern, self.offset)
         if not quantifier:
             return inner
@@ -121,15 +118,18 @@ class _PatternParser:
             self.offset += 1  # lazy or possessive: costs no more
         if self._QUANTIFIER.match(self.pattern, self.offset):
             raise _rejected(self.pattern, "a repeat of a repeat")
-        minimum, maximum = _quantifier_bounds(quantifier)
+        minimum = int(quantifier[2] or 0)
+        maximum = (int(quantifier[4]) if quantifier[4] else None) if quantifier[3] else minimum
+        if quantifier[1]:
+            minimum, maximum = {"*": (0, None), "+": (1, None), "?": (0, 1)}[quantifier[1]]
         if minimum > 100 or (maximum is not None and (maximum > 100 or minimum > maximum)):
             raise _rejected(self.pattern, f"a repeat of {minimum} to {maximum} times")
         if (inner.unbounded_repeats or inner.branches > 1) and (minimum, maximum) != (0, 1):
             raise _rejected(self.pattern, "a repeat inside a repeat")
-        expanded = PatternCost(inner.unbounded_repeats, inner.branches, inner.size * max(minimum, maximum or 1))
-        return expanded.then(PatternCost(1, 1) if maximum is None else PatternCost(0, maximum - minimum + 1))
+        expanded = _PatternCost(inner.unbounded_repeats, inner.branches, inner.size * max(minimum, maximum or 1))
+        return expanded.then(_PatternCost(1, 1) if maximum is None else _PatternCost(0, maximum - minimum + 1))
 
-    def _atom(self) -> PatternCost:
+    def _atom(self) -> _PatternCost:
         char = self._peek()
         if char == "(":
             return self._group()
@@ -139,9 +139,9 @@ class _PatternParser:
             self._escape()
         else:
             self.offset += 1
-        return PatternCost(size=1)
+        return _PatternCost(size=1)
 
-    def _group(self) -> PatternCost:
+    def _group(self) -> _PatternCost:
         group = self._GROUP.match(self.pattern, self.offset)
         if not group or "x" in group.group():
             raise _rejected(self.pattern, "an unknown kind of group")
@@ -179,13 +179,6 @@ class _PatternParser:
 
     def _peek(self) -> str:
         return self.pattern[self.offset : self.offset + 1]
-
-
-def _quantifier_bounds(quantifier: "re.Match[str]") -> tuple[int, int | None]:
-    if quantifier[1]:
-        return {"*": (0, None), "+": (1, None), "?": (0, 1)}[quantifier[1]]
-    minimum = int(quantifier[2] or 0)
-    return minimum, (int(quantifier[4]) if quantifier[4] else None) if quantifier[3] else minimum
 
 
 def _rejected(pattern: str, reason: str) -> InvalidInput:

@@ -8,7 +8,6 @@ import contextlib
 import json
 import sys
 from datetime import datetime
-from typing import Any
 
 
 def set_limits(memory: int, cpu_seconds: int) -> None:
@@ -20,7 +19,7 @@ def set_limits(memory: int, cpu_seconds: int) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
 
 
-def render(template: str, values: dict[str, Any]) -> str:
+def render(template: str, values: dict[str, object]) -> str:
     """Render a template with these values."""
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -28,16 +27,13 @@ def render(template: str, values: dict[str, Any]) -> str:
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False
     )
     environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
-    environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
+    now = datetime.now()
+    environment.globals |= {"raise_exception": _raise_exception, "strftime_now": now.strftime}
     return environment.from_string(template).render(**values)
 
 
 def _raise_exception(message: object) -> None:
     raise ValueError(str(message))
-
-
-def _strftime_now(format_string: str) -> str:
-    return datetime.now().strftime(format_string)
 
 
 def main() -> None:

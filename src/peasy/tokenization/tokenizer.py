@@ -1,24 +1,21 @@
 """Tokenizer on the `tokenizers` library, with its special tokens and tokenizer_config.json."""
 
-import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 
 from peasy.errors import InvalidInput, NotFound, PeasyError
-from peasy.tokenization.encoding import Encoding, token_word_ids
+from peasy.tokenization.encoding import Encoding, printable, token_to_bytes, token_word_ids
 from peasy.tokenization.incremental_decoder import IncrementalDecoder
-from peasy.tokenization.printable import printable, token_to_bytes
-from peasy.tokenization.tokenizer_validation import component_types, validate_tokenizer_json
+from peasy.tokenization.tokenizer_validation import JsonDict, component_types, validate_tokenizer_json
 
 TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 UNREACHABLE_PREFIX = "\ue000"
-"""Prefix of pieces that have an id but must never match text (see sentencepiece.py); a private-use character."""
+"""Prefix of pieces that have an id but must never match text (see convert.py); a private-use character."""
 
 _SPECIAL_TOKEN_ROLES = {
     "bos": (("bos_token", "cls_token"), ("<bos>", "<s>", "<|begin_of_text|>", "[CLS]", "<|endoftext|>")),
@@ -50,7 +47,7 @@ class Tokenizer:
     'the mat'
     """
 
-    def __init__(self, data: Mapping[str, Any], config: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, data: JsonDict, config: JsonDict | None = None) -> None:
         self._data, self._max_chars = validate_tokenizer_json(dict(data))
         with library_errors("Building the tokenizer"):
             self._backend = tokenizers.Tokenizer.from_str(json.dumps(self._data))
@@ -62,7 +59,8 @@ class Tokenizer:
         self._special_ids = {id for id, added in self._backend.get_added_tokens_decoder().items() if added.special}
         self.byte_level = component_types(self._data, "decoder") == ["ByteLevel"]
         self.special_tokens = _find_special_tokens(self._config, self._token_to_id)
-        self._vocab_size = _find_vocab_size(self._config, self.special_tokens, 1 + max(self._id_to_token))
+        self.vocab_size = _find_vocab_size(self._config, self.special_tokens, 1 + max(self._id_to_token))
+        """Vocabulary size: the number of rows of the token embedding."""
 
     @classmethod
     def from_json(
@@ -92,21 +90,14 @@ class Tokenizer:
         """Write tokenizer.json to `path`, and next to it tokenizer_config.json (special tokens, chat template)."""
         path = Path(path)
         path.write_text(json.dumps(self._data, ensure_ascii=False) + "\n", encoding="utf-8")
-        named = {
-            f"{role}_token": self._id_to_token.get(id) for role, id in dataclasses.asdict(self.special_tokens).items()
-        }
+        named = {f"{role}_token": self._id_to_token.get(id) for role, id in vars(self.special_tokens).items()}
         config = {key: name for key, name in named.items() if name is not None} | self._config
         config_path = path.parent / path.name.replace("tokenizer.json", CONFIG_FILE)
         if config_path != path:
             config_path.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
-    @property
-    def vocab_size(self) -> int:
-        """Vocabulary size: the number of rows of the token embedding."""
-        return self._vocab_size
-
     def __len__(self) -> int:
-        return self._vocab_size
+        return self.vocab_size
 
     @property
     def kind(self) -> str:
@@ -114,7 +105,7 @@ class Tokenizer:
         return type(self._backend.model).__name__.lower()
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> JsonDict:
         """Contents of tokenizer_config.json as plain data; nothing in it is executed."""
         return dict(self._config)
 
@@ -140,10 +131,9 @@ class Tokenizer:
         for text in texts:
             self._check_text(text)
         with library_errors("Tokenizing"):
-            if "peasy_vocab_size" in self._config:
-                encodings = self._backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)
-            else:
-                encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=add_special_tokens)
+            is_mapped = "peasy_vocab_size" in self._config  # this needs offsets
+            encode = self._backend.encode_batch if is_mapped else self._backend.encode_batch_fast
+            encodings = encode(list(texts), add_special_tokens=add_special_tokens)
             return [self._map_ids(encoding, text) for encoding, text in zip(encodings, texts, strict=True)]
 
     def decode(self, ids: Iterable[int], *, keep_special_tokens: bool = False) -> str:
@@ -193,7 +183,7 @@ class Tokenizer:
         assert unknown is not None, "checked when the config was read"
         pairs = zip(encoding.ids, encoding.offsets, strict=True)
         ids = [self._token_to_id.get(text[slice(*span)], unknown) if id == unknown else id for id, span in pairs]
-        return [id if id < self._vocab_size else unknown for id in ids]
+        return [id if id < self.vocab_size else unknown for id in ids]
 
     def _check_text(self, text: str) -> None:
         if self._max_chars is not None and len(text) > self._max_chars:
@@ -209,7 +199,7 @@ class Tokenizer:
             ) from None
 
 
-def _parse(text: str | bytes, name: str) -> dict[str, Any]:
+def _parse(text: str | bytes, name: str) -> JsonDict:
     try:
         data = json.loads(text)
     except RecursionError:
@@ -221,22 +211,17 @@ def _parse(text: str | bytes, name: str) -> dict[str, Any]:
     return data
 
 
-def _find_special_tokens(config: Mapping[str, Any], vocabulary: Mapping[str, int]) -> SpecialTokenIds:
-    return SpecialTokenIds(
-        **{role: _find_special_token(config, vocabulary, *where) for role, where in _SPECIAL_TOKEN_ROLES.items()}
-    )
+def _find_special_tokens(config: JsonDict, vocabulary: Mapping[str, int]) -> SpecialTokenIds:
+    ids = {}
+    for role, (keys, default_names) in _SPECIAL_TOKEN_ROLES.items():
+        named = [config[key] for key in keys if config.get(key) is not None]
+        names = [name.get("content") if isinstance(name, dict) else name for name in named] or default_names
+        ids[role] = next((vocabulary[name] for name in names if isinstance(name, str) and name in vocabulary), None)
+    return SpecialTokenIds(**ids)
 
 
-def _find_special_token(
-    config: Mapping[str, Any], vocabulary: Mapping[str, int], keys: Sequence[str], default_names: Sequence[str]
-) -> int | None:
-    named = [config[key] for key in keys if config.get(key) is not None]
-    names = [name.get("content") if isinstance(name, dict) else name for name in named] or default_names
-    return next((vocabulary[name] for name in names if isinstance(name, str) and name in vocabulary), None)
-
-
-def _find_vocab_size(config: Mapping[str, Any], special: SpecialTokenIds, maximum: int) -> int:
-    """Return the vocabulary size; ids from `peasy_vocab_size` on are mapped to unknown (see sentencepiece.py)."""
+def _find_vocab_size(config: JsonDict, special: SpecialTokenIds, maximum: int) -> int:
+    """Return the vocabulary size; ids from `peasy_vocab_size` on are mapped to unknown (see convert.py)."""
     known = config.get("peasy_vocab_size", maximum)
     if type(known) is not int or not 0 < known <= maximum or ("peasy_vocab_size" in config and special.unk is None):
         raise InvalidInput(f"{CONFIG_FILE}: peasy_vocab_size is {str(known)[:40]}; it should be 1 to {maximum:,}.")

@@ -3,9 +3,9 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -13,6 +13,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.tokenization.encoding import WORD_PATTERN
 from peasy.tokenization.tokenizer import Tokenizer, library_errors
+from peasy.tokenization.tokenizer_validation import JsonDict
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")
 """Special tokens of every trained tokenizer, its first ids."""
@@ -23,71 +24,58 @@ _LONG_RUN = re.compile(r"\S{256}(?=\S)")
 
 
 @dataclass(frozen=True)
-class TokenizerRecipe:
-    """How one kind of tokenizer is built: `configure` sets its pipeline, `trainer` takes the vocabulary size."""
+class _TokenizerRecipe:
+    """How one kind of tokenizer is built: its model, pipeline and trainer, and the usual size of its vocabulary."""
 
-    model: Callable[[], Any]
-    configure: Callable[[tokenizers.Tokenizer, bool], None]
-    trainer: Callable[[int, list[str]], Any]
+    model: Callable[[], models.Model]
+    pre_tokenizers: Sequence[pre_tokenizers.PreTokenizer]
+    decoder: decoders.Decoder
+    trainer: Callable[..., trainers.Trainer]
     default_vocab_size: int
 
 
-def _make_trainer(kind: Any, **more: Any) -> Callable[[int, list[str]], Any]:
-    return lambda size, first: kind(vocab_size=size, special_tokens=first, show_progress=False, **more)
+def _word_level() -> models.Model:
+    return models.WordLevel(unk_token=_UNK)
 
 
-def _configure_characters(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
-    inner.normalizer = normalizers.Lowercase() if lowercase else None
-    inner.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    inner.decoder = decoders.Fuse()
-
-
-def _configure_words(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
-    inner.normalizer = normalizers.Lowercase() if lowercase else None
-    inner.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")]
-    )
-    inner.decoder = decoders.WordPiece(prefix="##", cleanup=True)
-
-
-def _configure_bytes(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
-    inner.normalizer = normalizers.Lowercase() if lowercase else None
-    # Single digits, so that unseen numbers can be copied and translated like any other.
-    digits = pre_tokenizers.Digits(individual_digits=True)
-    inner.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    inner.decoder = decoders.ByteLevel()
-
-
-def _configure_wordpiece(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
-    inner.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    inner.decoder = decoders.WordPiece(prefix="##", cleanup=True)
-
-
-def _configure_unigram(inner: tokenizers.Tokenizer, lowercase: bool) -> None:
-    inner.normalizer = normalizers.Lowercase() if lowercase else None
-    inner.pre_tokenizer = pre_tokenizers.Metaspace()
-    inner.decoder = decoders.Metaspace()
-
+_SUBWORDS = decoders.WordPiece(prefix="##", cleanup=True)
 
 TOKENIZER_KINDS = {
-    "characters": TokenizerRecipe(
-        lambda: models.WordLevel(unk_token=_UNK), _configure_characters, _make_trainer(trainers.WordLevelTrainer), 5_000
+    "characters": _TokenizerRecipe(
+        _word_level,
+        [pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")],
+        decoders.Fuse(),
+        trainers.WordLevelTrainer,
+        5_000,
     ),
-    "words": TokenizerRecipe(
-        lambda: models.WordLevel(unk_token=_UNK), _configure_words, _make_trainer(trainers.WordLevelTrainer), 20_000
+    "words": _TokenizerRecipe(
+        _word_level,
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")],
+        _SUBWORDS,
+        trainers.WordLevelTrainer,
+        20_000,
     ),
-    "bpe": TokenizerRecipe(
+    "bpe": _TokenizerRecipe(
         models.BPE,
-        _configure_bytes,
-        _make_trainer(trainers.BpeTrainer, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())),
+        # Single digits, so that unseen numbers can be copied and translated like any other.
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)],
+        decoders.ByteLevel(),
+        partial(trainers.BpeTrainer, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())),
         8_000,
     ),
-    "wordpiece": TokenizerRecipe(
-        lambda: models.WordPiece(unk_token=_UNK), _configure_wordpiece, _make_trainer(trainers.WordPieceTrainer), 8_000
+    "wordpiece": _TokenizerRecipe(
+        lambda: models.WordPiece(unk_token=_UNK),
+        [pre_tokenizers.BertPreTokenizer()],
+        _SUBWORDS,
+        trainers.WordPieceTrainer,
+        8_000,
     ),
-    "unigram": TokenizerRecipe(
-        models.Unigram, _configure_unigram, _make_trainer(trainers.UnigramTrainer, unk_token=_UNK), 8_000
+    "unigram": _TokenizerRecipe(
+        models.Unigram,
+        [pre_tokenizers.Metaspace()],
+        decoders.Metaspace(),
+        partial(trainers.UnigramTrainer, unk_token=_UNK),
+        8_000,
     ),
 }
 """The kinds that can be trained, each with its default vocabulary size."""
@@ -113,15 +101,30 @@ def train_tokenizer(
         raise InvalidInput(f'There is no kind of tokenizer "{kind}".', hint=hint)
     recipe = TOKENIZER_KINDS[kind]
     size = recipe.default_vocab_size if vocab_size is None else vocab_size
-    _check_size(kind, size)
+    minimum = len(SPECIAL_TOKENS) + (256 if kind == "bpe" else 1)
+    if size < minimum:
+        raise InvalidInput(f"A vocabulary of {size} is too small.", hint=f"{kind} needs at least {minimum}.")
     with library_errors(f"Training a tokenizer ({kind})"):
         inner = tokenizers.Tokenizer(recipe.model())
-        recipe.configure(inner, lowercase)
-        texts, alphabet = _split_long_runs(corpus), []
+        inner.decoder = recipe.decoder
+        first, *rest = recipe.pre_tokenizers
+        inner.pre_tokenizer = pre_tokenizers.Sequence([first, *rest]) if rest else first
+        if kind == "wordpiece":
+            inner.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+        elif lowercase:
+            inner.normalizer = normalizers.Lowercase()
+        texts: Iterable[str] = _split_long_runs(corpus)
+        alphabet: list[str] = []
         if kind == "wordpiece":
             words = _count_words(inner, texts)
-            texts, alphabet = _repeat_words(words), _alphabet(words)
-        inner.train_from_iterator(texts, trainer=recipe.trainer(size, [*SPECIAL_TOKENS, *alphabet]))
+            texts = _repeat_words(words)
+            # Characters at the start of words and inside them, sorted, so that their ids are reproducible.
+            alphabet = sorted({word[0] for word in words}) + sorted(
+                {"##" + char for word in words for char in word[1:]}
+            )
+        special = [*SPECIAL_TOKENS, *alphabet]
+        trainer = recipe.trainer(vocab_size=size, special_tokens=special, show_progress=False)
+        inner.train_from_iterator(texts, trainer=trainer)
         if add_bos_eos:
             ends = [(name, inner.token_to_id(name)) for name in ("<bos>", "<eos>")]
             inner.post_processor = processors.TemplateProcessing(single="<bos> $A <eos>", special_tokens=ends)
@@ -130,13 +133,7 @@ def train_tokenizer(
         )
 
 
-def _check_size(kind: str, size: int) -> None:
-    minimum = len(SPECIAL_TOKENS) + (256 if kind == "bpe" else 1)
-    if size < minimum:
-        raise InvalidInput(f"A vocabulary of {size} is too small.", hint=f"{kind} needs at least {minimum}.")
-
-
-def _make_reproducible(data: dict[str, Any]) -> dict[str, Any]:
+def _make_reproducible(data: JsonDict) -> JsonDict:
     """Make the result reproducible: the library sums scores in the order of a hash table."""
     data["added_tokens"] = [token for token in data["added_tokens"] if token["content"] in SPECIAL_TOKENS]
     vocabulary = data["model"]["vocab"]
@@ -146,7 +143,7 @@ def _make_reproducible(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _sort_tied_scores(scored: list[tuple[str, float]]) -> list[list[Any]]:
+def _sort_tied_scores(scored: list[tuple[str, float]]) -> list[list[str | float]]:
     """Sort the single characters at the bottom, 0.0001 apart, whose order depends on the library's hash table."""
     bottom = min((score for _, score in scored), default=0.0)
     steps = {piece: (score - bottom) / 0.0001 for piece, score in scored if len(piece) == 1}
@@ -162,13 +159,6 @@ def _count_words(inner: tokenizers.Tokenizer, texts: Iterable[str]) -> Counter[s
         normalized = inner.normalizer.normalize_str(text)
         words.update(word for word, _ in inner.pre_tokenizer.pre_tokenize_str(normalized))
     return words
-
-
-def _alphabet(words: Iterable[str]) -> list[str]:
-    """Return the characters at the start of words and inside them, sorted, so that their ids are reproducible."""
-    initial = {word[0] for word in words}
-    inside = {"##" + char for word in words for char in word[1:]}
-    return sorted(initial) + sorted(inside)
 
 
 def _repeat_words(words: Counter[str]) -> Iterator[str]:

@@ -7,7 +7,8 @@ import pytest
 
 from peasy.commands.beams import beams
 from peasy.commands.load import LoadedModel
-from peasy.generation.beam_search import BeamSearchParams, beam_search
+from peasy.generation.decode import beam_search
+from peasy.generation.sampling_params import BeamSearchParams
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.tokenization import train_tokenizer

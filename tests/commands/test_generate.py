@@ -30,7 +30,7 @@ def test_a_batch_gives_the_same_texts_as_single_prompts(loaded):
 def test_a_wrong_order_of_outputs_would_be_noticed(loaded, monkeypatch):
     texts = ["The pizza came out of the oven", "it", "of the"]
     right = generate(loaded, texts, logprobs=0, **OPTIONS)
-    monkeypatch.setattr("peasy.commands.generate.replace", lambda event, **changed: event)
+    monkeypatch.setattr("peasy.generation.decode.replace", lambda event, **changed: event)
     assert [completion.tokens for completion in generate(loaded, texts, logprobs=0, **OPTIONS).completions] != [
         completion.tokens for completion in right.completions
     ]

@@ -10,7 +10,8 @@ import peasy
 from peasy.checkpoint.model import save_model
 from peasy.commands.translate import translate
 from peasy.errors import InvalidInput
-from peasy.generation.beam_search import BeamSearchParams, beam_search
+from peasy.generation.decode import beam_search
+from peasy.generation.sampling_params import BeamSearchParams
 from peasy.models.build import build
 from peasy.models.config import RecurrentTranslatorConfig, SpecialTokensConfig
 from peasy.models.preset import preset

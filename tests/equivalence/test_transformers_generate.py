@@ -6,9 +6,8 @@ import pytest
 import torch
 import transformers
 
-from peasy.generation.beam_search import BeamSearchParams, beam_search
-from peasy.generation.decode import generate
-from peasy.generation.sampling_params import SamplingParams
+from peasy.generation.decode import beam_search, generate
+from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
 
 NEW = 12
 LENGTHS = (9, 3, 6)

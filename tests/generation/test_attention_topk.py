@@ -6,11 +6,9 @@ from tests.generation.tiny_models import alone, model_of, rotary_decoder, run, t
 from tests.models.tiny_models import make
 
 from peasy.errors import InvalidInput
-from peasy.generation.attention_topk import AttentionQuery
 from peasy.generation.engine import Engine
-from peasy.generation.limits import EngineLimits
-from peasy.generation.prefix_cache import PAGE_SIZE
-from peasy.generation.request import Request, Token
+from peasy.generation.limits import PAGE_SIZE, EngineLimits
+from peasy.generation.request import AttentionQuery, Request, Token
 from peasy.generation.sampling_params import SamplingParams
 from peasy.nn.tap import Tap
 
@@ -44,12 +42,13 @@ def test_every_token_event_has_its_top_attention(kind):
     assert generated == alone(kind, prompt, source, 5)
     for event in events:
         expected = weights_alone(model, [*prompt, *generated[: event.index]], source)
-        assert {(head.part, head.layer, head.head) for head in event.attention} == expected.keys()
-        for head in event.attention:
-            weights = expected[head.part, head.layer, head.head]
-            best = sorted(weights, reverse=True)[:4]
-            assert [weight for _, weight in head.keys] == pytest.approx([w for w in best if w > 0], abs=1e-9)
-            assert all(weights[position] == pytest.approx(weight, abs=1e-9) for position, weight in head.keys)
+        heads = [(layer, row, head) for layer in event.attention for row, head in enumerate(layer.heads)]
+        assert {(layer.path.part, layer.path.layer, head) for layer, _, head in heads} == expected.keys()
+        for layer, row, head in heads:
+            weights = expected[layer.path.part, layer.path.layer, head]
+            top = list(zip(layer.keys[row].tolist(), layer.weights[row].tolist(), strict=True))
+            assert [weight for _, weight in top] == pytest.approx(sorted(weights, reverse=True)[:4], abs=1e-9)
+            assert all(weights[position] == pytest.approx(weight, abs=1e-9) for position, weight in top if weight)
 
 
 def test_positions_are_absolute_after_window_eviction():
@@ -59,9 +58,9 @@ def test_positions_are_absolute_after_window_eviction():
     run(engine)
     for event in response.pop_all():
         if isinstance(event, Token):
-            (head,) = event.attention
+            (layer,) = event.attention
             last = 7 * len(PROMPT) + event.index - 1
-            assert {position for position, _ in head.keys} <= set(range(last - 4, last + 1))
+            assert set(layer.keys[0].tolist()) <= set(range(last - 4, last + 1))
 
 
 def test_only_requested_layers_and_heads_are_reported():
@@ -71,8 +70,8 @@ def test_only_requested_layers_and_heads_are_reported():
     run(engine)
     for event in queried.pop_all():
         if isinstance(event, Token):
-            (head,) = event.attention
-            assert (head.part, head.layer, head.head, len(head.keys)) == ("attention", 1, 0, 1)
+            (layer,) = event.attention
+            assert (layer.path.part, layer.path.layer, layer.heads, layer.keys.shape) == ("attention", 1, (0,), (1, 1))
     assert not [event for event in other.pop_all() if isinstance(event, Token) and event.attention]
 
 

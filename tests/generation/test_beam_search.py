@@ -9,9 +9,8 @@ import torch
 from tests.models.tiny_models import DECODERS, GENERATIVE_MODELS, SEQ2SEQ_MODELS, make
 
 from peasy.errors import InvalidInput
-from peasy.generation.beam_search import BeamSearchParams, beam_search
-from peasy.generation.decode import generate
-from peasy.generation.sampling_params import SamplingParams
+from peasy.generation.decode import beam_search, generate
+from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
 from peasy.models import config as kinds
 from peasy.nn import config as nn_config
 

@@ -7,7 +7,7 @@ import torch
 from tests.models.tiny_models import BASELINES, DECODERS, ENCODERS, GENERATIVE_MODELS, SEQ2SEQ_MODELS, make, some_ids
 
 from peasy.errors import InvalidInput
-from peasy.generation import decode as decode_module
+from peasy.generation import sequence as sequence_module
 from peasy.generation.decode import Pass, decode, generate
 from peasy.generation.request import Ended, Token
 from peasy.generation.sampling import NoValidToken, Sampler
@@ -403,5 +403,5 @@ def test_a_shared_random_generator_would_be_detected(monkeypatch):
     model = make(DECODERS["rotary"])
     alone = [generate(model, [prompt], SamplingParams(8, 1.0, seed=3 + row))[0] for row, prompt in enumerate(PROMPTS)]
     assert generate(model, PROMPTS, SamplingParams(8, 1.0, seed=3)) == alone
-    monkeypatch.setattr(decode_module, "Sampler", type("Shared", (Sampler,), {"__init__": init}))
+    monkeypatch.setattr(sequence_module, "Sampler", type("Shared", (Sampler,), {"__init__": init}))
     assert generate(model, PROMPTS, SamplingParams(8, 1.0, seed=3)) != alone

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from peasy.nn.batch_invariant import MAX_UNTHREADED, batch_invariant
 from tests.generation.batch_trials import one_trial
 from tests.generation.tiny_models import run, token_ids
 from tests.models.tiny_models import DECODERS, TRANSLATORS, make, some_ids, source_of
@@ -22,11 +23,9 @@ from peasy.generation.engine import Engine
 from peasy.generation.packed import pack, packing_of
 from peasy.generation.request import Request, Token
 from peasy.generation.sampling_params import SamplingParams
-from peasy.generation.speculative_decoding import speculative_decode
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.nn.attention import Attention, attend_row_wise
-from peasy.nn.batch_invariant import MAX_UNTHREADED, batch_invariant
 from peasy.nn.capture import AttentionInputs
 from peasy.nn.mask import AttentionMask
 
@@ -276,7 +275,7 @@ def test_speculative_decoding_gives_the_same_output(name: str, kind: Any) -> Non
     model, prompts = packed_model(name, kind), [[5, 9, 2, 7, 7, 3, 1, 8] * 3, [1, 2]]
     source = {"source": [[4, 8, 15], [16, 23]]} if model.is_encoder_decoder else {}
     for sampling in (SamplingParams(20), SamplingParams(20, 0.3, seed=5)):
-        *events, last = speculative_decode(model, prompts, sampling, **source)
+        *events, last = decode(model, prompts, sampling, speculative=True, **source)
         generated = [token_ids(events, choice) for choice in range(2)]
         assert generated == generate(model, prompts, sampling, **source)
         assert last.num_generated == sum(map(len, generated))

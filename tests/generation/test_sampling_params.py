@@ -18,13 +18,13 @@ def test_options_have_the_names_and_types_of_the_parameters():
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ({"max_tokens": 0}, "max_tokens must be at least 1."),
-        ({"top_k": 0}, "top_k must be at least 1."),
-        ({"top_p": 1.5}, "top_p must be at most 1."),
-        ({"temperature": float("nan")}, "temperature must be at least 0."),
-        ({"repetition_penalty": 0.0}, "repetition_penalty must be above 0."),
-        ({"repetition_penalty": float("inf")}, "repetition_penalty must be at most 100."),
-        ({"frequency_penalty": -101.0}, "frequency_penalty must be at least -100."),
+        ({"max_tokens": 0}, "max_tokens must be 1 or more."),
+        ({"top_k": 0}, "top_k must be 1 or more."),
+        ({"top_p": 1.5}, "top_p must be 0 or more and 1 or less."),
+        ({"temperature": float("nan")}, "temperature must be 0 or more and 100 or less."),
+        ({"repetition_penalty": 0.0}, "repetition_penalty must be above 0 and 100 or less."),
+        ({"repetition_penalty": float("inf")}, "repetition_penalty must be above 0 and 100 or less."),
+        ({"frequency_penalty": -101.0}, "frequency_penalty must be -100 or more and 100 or less."),
     ],
 )
 def test_values_outside_the_bounds_are_rejected(options, hint):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -9,13 +10,14 @@ from tests.generation.tiny_models import model_of, rotary_decoder
 from tests.models.tiny_models import BASELINES, DECODERS, RECURRENT_TRANSLATORS, TRANSLATORS, make
 
 from peasy.errors import InvalidInput
-from peasy.generation import speculative_decoding
-from peasy.generation.decode import Pass, decode
-from peasy.generation.ngram_proposer import NgramProposer
+from peasy.generation.decode import Pass, decode, generate
 from peasy.generation.request import Ended, Token
 from peasy.generation.sampling import SampledToken
 from peasy.generation.sampling_params import SamplingParams
-from peasy.generation.speculative_decoding import SpeculationStats, speculative_decode
+from peasy.generation.sequence import RunningSequence
+from peasy.generation.speculative_decoding import NgramProposer, SpeculationStats
+
+speculative_decode = partial(decode, speculative=True)
 
 PASSAGE = [5, 9, 2, 7, 7, 3, 1, 8]
 PROMPTS = [PASSAGE * 3, [1, 2], [4, 4, 4, 4]]
@@ -156,15 +158,15 @@ def test_samples_follow_the_probabilities_with_drafts():
 
 def test_biased_acceptance_would_be_detected(monkeypatch):
     """The inverse: a sampler biased towards the draft fails the same test."""
-    original = speculative_decoding.DecodingSequence.sample_next
+    original = RunningSequence.sample_next
 
-    def biased(self, logits, eos):
+    def biased(self, logits, eos, attention=()):
         if self.num_generated and self.sampler.rng.random() < 0.5:
             logits = logits.clone()
             logits[2] += 1.5
         yield from original(self, logits, eos)
 
-    monkeypatch.setattr(speculative_decoding.DecodingSequence, "sample_next", biased)
+    monkeypatch.setattr(RunningSequence, "sample_next", biased)
     model, count = tiny_model(), 1500
     assert chi_square(sample_counts(speculative_decode, model, count), true_probabilities(model), count) > 54.05
 
@@ -172,8 +174,9 @@ def test_biased_acceptance_would_be_detected(monkeypatch):
 @pytest.mark.parametrize("name", BASELINES | RECURRENT_TRANSLATORS)
 def test_models_without_croppable_state_are_rejected(name):
     model = make((BASELINES | RECURRENT_TRANSLATORS)[name])
+    inputs = {"source": [[1]]} if model.is_encoder_decoder else {"prompts": [[1]]}
     with pytest.raises(InvalidInput, match="cannot drop rejected"):
-        next(speculative_decode(model, [[1]]))
+        generate(model, speculative=True, **inputs)
 
 
 def test_learned_positions_are_filled_and_not_exceeded():

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge
 
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput
 from peasy.views.document import Cell, Document, Paragraph, Table
 
@@ -56,7 +58,7 @@ class BenchResult(Result):
         title = f"{self.name}: {self.parameters:,} parameters"
         return Document(title, (Table(("weights", "phase", "batch size", "tokens/s", "all repeats"), rows), *notes))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """The measurements as plain data."""
         return {
             "model": self.name,
@@ -74,10 +76,10 @@ class BenchResult(Result):
 def bench(
     model: str | Path | LoadedModel,
     *,
-    prompt_tokens: int = 32,
-    max_tokens: int = 64,
-    batch_size: int = 8,
-    repeats: int = 3,
+    prompt_tokens: Annotated[int, Ge(1)] = 32,
+    max_tokens: Annotated[int, Ge(1)] = 64,
+    batch_size: Annotated[int, Ge(1)] = 8,
+    repeats: Annotated[int, Ge(1)] = 3,
     seed: int = 0,
     offline: bool = False,
     confirm: Confirm | None = None,
@@ -86,6 +88,14 @@ def bench(
     """Time prefill of `prompt_tokens` and decoding of `max_tokens` tokens, with batch size 1 and `batch_size`.
 
     Weight formats alternate in each repeat, so that other load affects all alike; prompts are random, drawn by `seed`.
+
+    Args:
+        model: Run name, folder, built-in model or Hugging Face hub id; must be a decoder.
+        prompt_tokens: Number of prompt tokens.
+        max_tokens: Number of generated tokens.
+        batch_size: Batch size; batch size 1 is always measured too.
+        repeats: Number of repetitions; the table shows medians.
+        seed: Seed of the prompts.
 
     >>> bench("stories", prompt_tokens=2, max_tokens=1, batch_size=1, repeats=1).name
     'stories'

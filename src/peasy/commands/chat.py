@@ -1,35 +1,50 @@
 """`chat`: a conversation with a model that has a chat template."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Unpack
+
+from annotated_types import Ge
 
 from peasy.checkpoint.hub import Confirm
-from peasy.commands.generate import pack_weights
+from peasy.commands.generate import WeightFormat, pack_weights
 from peasy.commands.load import LoadedModel, load
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, check_keywords, parameter_names
+from peasy.generation.sampling_params import SamplingOptions, SamplingParams
 from peasy.tokenization.chat_template import ChatMessage, apply_chat_template
-from peasy.views.chat import chat_document
 from peasy.views.document import Document
+from peasy.views.generation import chat_document
+
+
+@dataclass(frozen=True)
+class ChatSampling(SamplingParams):
+    """Sampling parameters with the defaults of `chat`."""
+
+    max_tokens: Annotated[int, Ge(1)] = 256
+    """Maximum number of tokens of an answer."""
 
 
 class ChatSession(Result):
     """Chat session: `send` sends a message and streams the reply; `messages` holds the conversation."""
 
     def __init__(
-        self, loaded: LoadedModel, *, system: str | None = None, weights: str = "auto", **sampling: Any
+        self,
+        loaded: LoadedModel,
+        *,
+        system: str | None = None,
+        weights: str = "auto",
+        **sampling: Unpack[SamplingOptions],
     ) -> None:
-        from peasy.generation.sampling_params import SamplingParams
-
         if loaded.model.is_encoder_decoder or loaded.require_tokenizer().chat_template is None:
             raise InvalidInput(
                 f"{loaded.name} has no chat template: it was not trained for conversation.",
                 hint=f'Let it continue a text instead: peasy generate {loaded.name} "..."',
             )
-        check_keywords("chat", sampling, (*parameter_names(SamplingParams), "system", "weights", "device", "offline"))
+        check_keywords("chat", sampling, (*parameter_names(SamplingParams), *parameter_names(chat)))
         self.loaded = loaded
-        self.sampling = SamplingParams(**({"max_tokens": 256} | sampling))
+        self.sampling = ChatSampling(**sampling)
         self.model, self.weights_label = pack_weights(loaded, weights)
         self.messages: list[ChatMessage] = [] if system is None else [{"role": "system", "content": system}]
         self.dropped_turns = 0
@@ -80,7 +95,7 @@ class ChatSession(Result):
         seed = f"seed {self.sampling.seed}" if self.sampling.is_random else "greedy decoding"
         return chat_document(self.loaded.name, self.messages, f"{seed} · {self.weights_label}")
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """The messages as plain data."""
         facts = {"model": self.loaded.name, "messages": [dict(message) for message in self.messages]}
         return facts | {"dropped_turns": self.dropped_turns}
@@ -90,16 +105,22 @@ def chat(
     model: str | Path | LoadedModel,
     *,
     system: str | None = None,
+    weights: WeightFormat = "auto",
     device: str = "auto",
     offline: bool = False,
     confirm: Confirm | None = None,
-    **options: Any,
+    **sampling: Unpack[SamplingOptions],
 ) -> ChatSession:
-    """Start a chat session: `for piece in chat(model).send("Hello"): ...`. `options` are the sampling settings.
+    """Start a chat session: `for piece in chat(model).send("Hello"): ...`; `sampling` as in `SamplingParams`.
+
+    Args:
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        system: System prompt.
+        weights: Weight format for inference; float32 is exact, int8 is smaller and faster.
 
     >>> chat("no/such-model", offline=True)
     Traceback (most recent call last):
     peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
     """
     loaded = load(model, device=device, offline=offline, confirm=confirm)
-    return ChatSession(loaded, system=system, **options)
+    return ChatSession(loaded, system=system, weights=weights, **sampling)

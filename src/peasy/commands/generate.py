@@ -1,19 +1,22 @@
-"""`generate`: continue one prompt or many, in batches, with streaming, log-probabilities and cache statistics."""
+"""`generate`: continue one prompt or many, with streaming, log-probabilities and cache statistics."""
 
 import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+
+from annotated_types import Ge
 
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
-from peasy.commands.result import Result
-from peasy.errors import InvalidInput, PeasyError, check_keywords, did_you_mean, parameter_names
+from peasy.commands.result import JsonDict, Result
+from peasy.errors import InvalidInput, check_keywords, did_you_mean, parameter_names
+from peasy.generation.sampling_params import SamplingOptions, SamplingParams
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
-from peasy.views.generated_text import (
+from peasy.views.generation import (
     FINISH_REASONS,
     CacheStep,
     GeneratedText,
@@ -23,18 +26,22 @@ from peasy.views.generated_text import (
 )
 
 if TYPE_CHECKING:
-    from peasy.generation.decode import DecodeEvent, Pass
-    from peasy.generation.prompt import Truncation
+    from peasy.generation.decode import Pass
     from peasy.generation.request import Ended, Token
-    from peasy.generation.sampling_params import SamplingParams
     from peasy.models.protocol import Model
 
 BATCH_SIZE = 32
-"""Batch size; prompts of similar length are batched together."""
+"""Most sequences decoded at the same time; the next prompt starts when one has ended."""
 
+WeightFormat = Literal["auto", "float32", "bfloat16", "int8"]
 WEIGHT_FORMATS = ("auto", "float32", "bfloat16", "int8")
-_PARAMETERS = ("n", "weights", "use_cache", "truncate", "speculative", "show_cache", "device", "offline", "confirm")
-"""Parameters of `generate` besides those of sampling."""
+
+
+@dataclass(frozen=True)
+class GenerateSampling(SamplingParams):
+    """Sampling parameters with the defaults of `generate`."""
+
+    max_tokens: Annotated[int, Ge(1)] = 64
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,7 +50,7 @@ class GenerateResult(Result):
 
     name: str
     completions: tuple[GeneratedText, ...]
-    sampling: "SamplingParams"
+    sampling: SamplingParams
     weights_label: str
     seconds: float
     cache_steps: tuple[CacheStep, ...] = ()
@@ -76,13 +83,10 @@ class GenerateResult(Result):
     def document(self) -> Document:
         """The texts, with probabilities and cache steps if requested."""
         page = generation_document(self.name, self.completions, self.note)
-        return (
-            replace(page, parts=(*page.parts, *kv_cache_parts(self.prompt_pieces, self.cache_steps)))
-            if self.cache_steps
-            else page
-        )
+        cache = kv_cache_parts(self.prompt_pieces, self.cache_steps) if self.cache_steps else ()
+        return replace(page, parts=(*page.parts, *cache))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Texts with their tokens, sampling settings and timing as plain data."""
         return {
             "model": self.name,
@@ -98,16 +102,11 @@ class GenerateResult(Result):
         return f"GenerateResult({self.completions[0].text[:60]!r}, {self.note})"
 
 
-def _completion_data(completion: GeneratedText) -> dict[str, Any]:
-    tokens = [
-        {"id": token.id, "piece": token.piece}
-        | (
-            {}
-            if token.probability is None
-            else {"probability": token.probability, "candidates": dict(token.candidates)}
-        )
-        for token in completion.tokens
-    ]
+def _completion_data(completion: GeneratedText) -> JsonDict:
+    tokens: list[JsonDict] = [{"id": token.id, "piece": token.piece} for token in completion.tokens]
+    for row, token in zip(tokens, completion.tokens, strict=True):
+        if token.probability is not None:
+            row |= {"probability": token.probability, "candidates": dict(token.candidates)}
     return vars(completion) | {"tokens": tokens}
 
 
@@ -115,19 +114,28 @@ def generate(
     model: str | Path | LoadedModel,
     prompt: str | Sequence[str],
     *,
-    n: int = 1,
-    weights: str = "auto",
+    n: Annotated[int, Ge(1)] = 1,
+    truncate: Literal["error", "left"] = "error",
+    weights: WeightFormat = "auto",
+    speculative: bool = False,
+    use_cache: bool = True,
     show_cache: bool = False,
     device: str = "auto",
     offline: bool = False,
     confirm: Confirm | None = None,
-    **options: Any,
+    **sampling: Unpack[SamplingOptions],
 ) -> GenerateResult:
-    """Generate `n` continuations of a prompt, or of each of many.
+    """Generate `n` continuations of a prompt, or of each of many; `sampling` as in `SamplingParams`.
 
-    `options` are the sampling parameters (max_tokens, temperature, top_k, top_p, min_p, seed, stop, logprobs, ...),
-    `use_cache=False` to decode without a KV cache, `truncate="left"` to keep only the end of a prompt that is too long,
-    and `speculative=True` for speculative decoding with n-gram drafts from the prompt.
+    Args:
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        prompt: Prompt, or a list of prompts.
+        n: Number of texts per prompt, sampled with seed, seed + 1, ...
+        truncate: A prompt longer than the context is an error, or is truncated on the left.
+        weights: Weight format for inference; float32 is exact, int8 is smaller and faster.
+        speculative: Speculative decoding with n-grams of the text so far; the result is the same.
+        use_cache: Decode with a KV cache; without one, every token recomputes the whole sequence.
+        show_cache: Show cached and computed tokens of each step, with and without the KV cache.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.checkpoint.model import save_model
@@ -142,8 +150,11 @@ def generate(
     >>> result.completions[0].finish_reason, len(result.completions[0].tokens)
     ('length', 3)
     """
-    loaded = load(model, device=device, offline=offline, confirm=confirm)
-    job = GenerationJob(loaded, [prompt] if isinstance(prompt, str) else list(prompt), n=n, weights=weights, **options)
+    job = GenerationJob(
+        load(model, device=device, offline=offline, confirm=confirm),
+        [prompt] if isinstance(prompt, str) else list(prompt),
+        n=n, weights=weights, use_cache=use_cache, truncate=truncate, speculative=speculative, **sampling,
+    )  # fmt: skip
     for _ in job.events():
         pass
     return job.result(show_cache=show_cache)
@@ -160,77 +171,62 @@ class GenerationJob:
         n: int = 1,
         weights: str = "auto",
         use_cache: bool = True,
-        truncate: "Truncation" = "error",
+        truncate: Literal["error", "left"] = "error",
         speculative: bool = False,
-        **sampling: Any,
+        **sampling: Unpack[SamplingOptions],
     ) -> None:
-        from peasy.generation.sampling_params import SamplingParams
-
-        check_keywords("generate", sampling, (*parameter_names(SamplingParams), *_PARAMETERS))
+        check_keywords("generate", sampling, (*parameter_names(SamplingParams), *parameter_names(generate)))
         if n < 1:
             raise InvalidInput(f"n is {n}.", hint="n must be 1 or more.")
         if not prompts:
             raise InvalidInput("There is no text to continue.")
         self.loaded, self.prompts, self.n, self.use_cache, self.truncate = loaded, prompts, n, use_cache, truncate
-        self.sampling = SamplingParams(**({"max_tokens": 64} | sampling))
+        self.sampling: SamplingParams = GenerateSampling(**sampling)
         self.model, self.weights_label = pack_weights(loaded, weights)
-        if speculative and not use_cache:
-            hint = "Leave out speculative or use_cache=False (--no-cache)."
-            raise InvalidInput("speculative needs the KV cache.", hint=hint)
-        self.speculative, self.num_draft_tokens, self.num_accepted_tokens = speculative, 0, 0
-        self.seconds = 0.0
-        self.outputs = [CompletionOutput(text, self.sampling.seed + choice) for text in prompts for choice in range(n)]
+        self.speculative, self.seconds = speculative, 0.0
+        self.acceptance_rate: float | None = 0.0 if speculative else None
+        self._events: list[list[Token | Ended]] = [[] for _ in range(n * len(prompts))]
+        self._num_unknown = [0] * len(prompts)
 
     def events(self) -> "Iterator[Token | Ended | Pass]":
         """Yield token and end events; `choice` indexes the outputs as in the result. Closing it stops generation."""
-        from peasy.generation.decode import Pass
-
-        began = time.perf_counter()
-        for event in self._batched_events():
-            if not isinstance(event, Pass):
-                self.outputs[event.choice].append_event(event, self._output_tokenizer)
-            self.seconds = time.perf_counter() - began
-            yield event
-
-    def _batched_events(self) -> "Iterator[DecodeEvent]":
-        from peasy.generation.decode import Pass
+        from peasy.generation.decode import Pass, SpeculationStats, decode
         from peasy.generation.request import Ended
 
-        prompts: dict[int, list[int]] = {}
+        began, rows, ids = time.perf_counter(), list[int](), list[list[int]]()
+        unk = self.loaded.require_tokenizer().special_tokens.unk
         for index, text in enumerate(self.prompts):
+            choices = range(self.n * index, self.n * (index + 1))
             try:
-                prompts[index] = self.loaded.encode_prompt(text)
-                self._count_unknown(index, prompts[index])
+                encoded = self.loaded.encode_prompt(text)
             except InvalidInput as error:
-                yield from (Ended(self.n * index + choice, "error", 0, "", error) for choice in range(self.n))
-        order = sorted(prompts, key=lambda index: len(prompts[index]))
-        for rows in _chunks([self.n * index + choice for index in order for choice in range(self.n)], BATCH_SIZE):
-            for event in self._decode(rows, [prompts[row // self.n] for row in rows]):
-                if isinstance(event, Pass):
-                    yield replace(
-                        event, sequences=tuple((rows[row], new, cached) for row, new, cached in event.sequences)
-                    )
-                else:
-                    yield replace(event, choice=rows[event.choice])
-
-    def _decode(self, rows: list[int], ids: list[list[int]]) -> "Iterator[DecodeEvent]":
-        from peasy.generation.decode import decode
-        from peasy.generation.speculative_decoding import SpeculationStats, speculative_decode
-
-        arguments: dict[str, Any] = {"source": ids} if self.model.is_encoder_decoder else {"prompts": ids}
-        arguments["sampling"] = [replace(self.sampling, seed=self.sampling.seed + row % self.n) for row in rows]
-        arguments |= {"tokenizer": self._output_tokenizer, "truncation": self.truncate}
-        if not self.speculative:
-            yield from decode(self.model, use_cache=self.use_cache, **arguments)
+                for row in choices:
+                    self._events[row].append(Ended(row, "error", 0, "", error))
+                    yield self._events[row][-1]
+                continue
+            self._num_unknown[index] = 0 if unk is None else encoded.count(unk)
+            rows += choices
+            ids += [encoded] * self.n
+        if not rows:
             return
-        for event in speculative_decode(self.model, **arguments):
+        translates = self.model.is_encoder_decoder
+        for event in decode(
+            self.model, None if translates else ids, [self._sampling_of(row) for row in rows],
+            source=ids if translates else None, tokenizer=self.loaded.output_tokenizer(), use_cache=self.use_cache,
+            speculative=self.speculative, truncation=self.truncate, max_num_seqs=BATCH_SIZE,
+        ):  # fmt: skip
+            self.seconds = time.perf_counter() - began
             if isinstance(event, SpeculationStats):
-                self.num_draft_tokens, self.num_accepted_tokens = (
-                    self.num_draft_tokens + event.num_drafted,
-                    self.num_accepted_tokens + event.num_accepted,
-                )
+                self.acceptance_rate = event.acceptance_rate
+            elif isinstance(event, Pass):
+                yield replace(event, sequences=tuple((rows[row], *counts) for row, *counts in event.sequences))
             else:
+                event = replace(event, choice=rows[event.choice])
+                self._events[event.choice].append(event)
                 yield event
+
+    def _sampling_of(self, row: int) -> SamplingParams:
+        return replace(self.sampling, seed=self.sampling.seed + row % self.n)
 
     def text_deltas(self) -> Iterator[str]:
         """Yield the text of a single output, as it becomes final."""
@@ -241,90 +237,69 @@ class GenerationJob:
 
     def raise_first_error(self) -> None:
         """Raise the first error of any output."""
-        for output in self.outputs:
-            if output.error is not None:
-                raise output.error
+        from peasy.generation.request import Ended
+
+        for events in self._events:
+            if events and isinstance(last := events[-1], Ended) and last.error is not None:
+                raise last.error
 
     @property
-    def _output_tokenizer(self) -> Tokenizer:
-        return self.loaded.output_tokenizer()
+    def outputs(self) -> tuple[GeneratedText, ...]:
+        """The outputs so far, finished or not: all choices of the first prompt, then those of the next."""
+        return tuple(self._output(row, events) for row, events in enumerate(self._events))
 
-    def _count_unknown(self, index: int, ids: list[int]) -> None:
-        unk = self.loaded.require_tokenizer().special_tokens.unk
-        for choice in range(self.n):
-            self.outputs[self.n * index + choice].num_unknown = 0 if unk is None else ids.count(unk)
+    def _output(self, row: int, events: "list[Token | Ended]") -> GeneratedText:
+        from peasy.generation.request import Ended, Token
+
+        tokenizer, index = self.loaded.output_tokenizer(), row // self.n
+        last = events[-1] if events and isinstance(events[-1], Ended) else None
+        return GeneratedText(
+            self.prompts[index],
+            "".join(event.text for event in events),
+            "cancelled" if last is None else last.reason,
+            self._sampling_of(row).seed,
+            tuple(_generated_token(event, tokenizer) for event in events if isinstance(event, Token)),
+            self._num_unknown[index],
+            None if last is None or last.error is None else last.error.message,
+        )
 
     def result(self, show_cache: bool = False) -> GenerateResult:
         """Return the outputs so far, finished or not."""
-        cache, prompt = self._cache_steps() if show_cache else ((), ())
-        completions = tuple(output.to_completion() for output in self.outputs)
-        accepted = (
-            None
-            if not self.speculative
-            else self.num_accepted_tokens / self.num_draft_tokens
-            if self.num_draft_tokens
-            else 0.0
-        )
+        outputs, cache, pieces = self.outputs, tuple[CacheStep, ...](), tuple[str, ...]()
+        if show_cache and outputs[0].tokens:
+            from peasy.generation.admission import fit_to_context, prepare_prompt
+
+            prompt = prepare_prompt(self.model, self.loaded.encode_prompt(outputs[0].prompt))
+            prompt = fit_to_context(self.model, prompt, self.sampling.max_tokens, self.truncate)
+            cache = cache_steps(self.loaded, self.model, prompt, [token.id for token in outputs[0].tokens])
+            pieces = tuple(self.loaded.require_tokenizer().piece(id) for id in prompt)
         return GenerateResult(
-            self.loaded.name, completions, self.sampling, self.weights_label, self.seconds, cache, prompt, accepted
-        )
-
-    def _cache_steps(self) -> tuple[tuple[CacheStep, ...], tuple[str, ...]]:
-        from peasy.generation.cache_benchmark import benchmark_cache
-        from peasy.generation.prompt import fit_to_context, prepare_prompt
-
-        output = self.outputs[0]
-        if not output.pieces:
-            return (), ()
-        prompt = fit_to_context(
-            self.model,
-            prepare_prompt(self.model, self.loaded.encode_prompt(output.prompt)),
-            self.sampling,
-            self.truncate,
-        )
-        steps = benchmark_cache(self.model, prompt, [piece.id for piece in output.pieces], self.loaded.model)
-        cache_steps = tuple(
-            CacheStep(
-                piece.piece, step.num_cached, step.num_new, step.multiplications, step.multiplications_uncached,
-                1e3 * step.seconds, 1e3 * step.seconds_uncached, step.max_difference,
-            )
-            for piece, step in zip(output.pieces, steps, strict=True)
+            self.loaded.name, outputs, self.sampling, self.weights_label, self.seconds, cache, pieces,
+            self.acceptance_rate,
         )  # fmt: skip
-        return cache_steps, tuple(self.loaded.require_tokenizer().piece(id) for id in prompt)
 
 
-@dataclass(eq=False)
-class CompletionOutput:
-    """One output while it is being generated."""
+def _generated_token(event: "Token", tokenizer: Tokenizer) -> GeneratedToken:
+    chosen = event.sampled
+    candidates = tuple((tokenizer.piece(other.id), math.exp(other.logprob)) for other in chosen.top_logprobs)
+    probability = None if chosen.logprob is None else math.exp(chosen.logprob)
+    return GeneratedToken(chosen.id, tokenizer.piece(chosen.id), probability, candidates)
 
-    prompt: str
-    seed: int
-    text: str = ""
-    finish_reason: str = ""
-    num_unknown: int = 0
-    error: PeasyError | None = None
 
-    def __post_init__(self) -> None:
-        self.pieces: list[GeneratedToken] = []
+def cache_steps(
+    loaded: LoadedModel, model: "Model", prompt: Sequence[int], generated: Sequence[int]
+) -> tuple[CacheStep, ...]:
+    """Run prompt and generated tokens again, each step once with and once without the KV cache."""
+    from peasy.generation.cache_benchmark import benchmark_cache
 
-    def append_event(self, event: "Token | Ended", tokenizer: Tokenizer) -> None:
-        """Append the token and text of an event, or set the finish reason."""
-        from peasy.generation.request import Token
-
-        self.text += event.text
-        if not isinstance(event, Token):
-            self.finish_reason, self.error = event.reason, event.error
-            return
-        chosen = event.sampled
-        candidates = tuple((tokenizer.piece(other.id), math.exp(other.logprob)) for other in chosen.top_logprobs)
-        probability = None if chosen.logprob is None else math.exp(chosen.logprob)
-        self.pieces.append(GeneratedToken(chosen.id, tokenizer.piece(chosen.id), probability, candidates))
-
-    def to_completion(self) -> GeneratedText:
-        """Return the text generated so far."""
-        message = None if self.error is None else self.error.message
-        reason = self.finish_reason or "cancelled"
-        return GeneratedText(self.prompt, self.text, reason, self.seed, tuple(self.pieces), self.num_unknown, message)
+    tokenizer, steps = loaded.output_tokenizer(), benchmark_cache(model, prompt, generated, loaded.model)
+    return tuple(
+        CacheStep(
+            tokenizer.piece(id), step.num_cached, step.num_new, step.multiplications, step.multiplications_uncached,
+            1e3 * step.seconds, 1e3 * step.seconds_uncached, step.max_difference,
+        )
+        for id, step in zip(generated, steps, strict=True)
+    )  # fmt: skip
 
 
 def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
@@ -351,7 +326,3 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
     packing = packing_of(loaded.packed_models[weights])
     assert packing is not None
     return loaded.packed_models[weights], f"{packing.kind} weights"
-
-
-def _chunks(rows: list[int], size: int) -> Iterator[list[int]]:
-    return (rows[start : start + size] for start in range(0, len(rows), size))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from peasy.commands.semantic_map import similarity_by_words
     from peasy.commands.trace import trace as trace_command
     from peasy.commands.translate import Translation
-    from peasy.generation.prompt import Truncation
+    from peasy.generation.request import Truncation
     from peasy.generation.sampling_params import SamplingOptions
     from peasy.models.describe import Box
     from peasy.models.protocol import Model

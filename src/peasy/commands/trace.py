@@ -1,63 +1,113 @@
 """Generation trace: for every generated token the top candidates and each head's attention, also for beam search."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import exp
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
-from peasy.commands.analysis_result import AnalysisResult
+from annotated_types import Ge
+
 from peasy.commands.load import LoadedModel
+from peasy.commands.result import RecordResult
 from peasy.errors import InvalidInput, check_keywords, parameter_names
+from peasy.generation.sampling_params import BeamSearchParams, SamplingOptions, SamplingParams
 from peasy.inspection.interventions import InterventionSpec
-from peasy.inspection.label import TokenProbability, Tokens
-from peasy.inspection.results import GenerationTrace, TraceStep
-from peasy.views.trace import trace_document
+from peasy.inspection.results import GenerationTrace, TokenProbability, Tokens, TraceStep
+from peasy.views.document import Document
+from peasy.views.inspection import trace_document
 
 if TYPE_CHECKING:
-    from peasy.inspection.trace import TracingModel
+    from peasy.generation.request import DecodingStep, Ended, Request, Token
 
-_PARAMETERS = ("num_beams", "layers", "heads", "top", "edit")
-_BEAM_PARAMETERS = ("length_penalty", "early_stopping")
+RecordedSteps = dict[tuple[int, ...], "DecodingStep"]
+"""Decoding steps by the ids read before; their logits are log-probabilities."""
+
+
+class TraceResult(RecordResult, GenerationTrace):
+    """Trace of one generation; `.text` is the generated text, `str(x)` the displayed document."""
+
+    text: str  # type: ignore[assignment]
+
+    def document(self) -> Document:
+        """Candidates and attention of every token."""
+        return trace_document(self)
 
 
 def trace(
-    loaded: LoadedModel,
+    model: LoadedModel,
     text: str,
     *,
-    num_beams: int | None = None,
-    max_tokens: int = 20,
+    num_beams: Annotated[int, Ge(1)] | None = None,
+    length_penalty: float = 1.0,
+    early_stopping: Literal["always", "heuristic", "never"] = "heuristic",
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
-    top: int | None = 8,
+    top: Annotated[int, Ge(1)] | None = 8,
     edit: InterventionSpec | Sequence[InterventionSpec] | None = None,
-    **sampling: Any,
-) -> AnalysisResult:
+    **sampling: Unpack[SamplingOptions],
+) -> TraceResult:
     """Generate after a prompt (or translate it) and record attention and candidates of every token.
 
-    The `top` keys of each head are kept, None = all. `sampling` as in generate: temperature, top_k, seed, ... With
-    `num_beams`, traces all results of a beam search, best first.
+    Args:
+        model: The model.
+        text: Prompt, or source of a translation.
+        num_beams: Trace all results of a beam search with this many beams, best first, instead of sampling.
+        length_penalty: Length penalty of the beam search.
+        early_stopping: When the beam search stops.
+        layers: Layers whose attention is kept; default: all.
+        heads: Heads whose attention is kept; default: all.
+        top: Keys kept for each head; None = all.
+        edit: Intervention, or several, under which the model generates.
     """
+    from peasy.generation.request import AttentionQuery, Request
     from peasy.inspection.apply_interventions import make_intervention
-    from peasy.inspection.introspect import attentions_of
-    from peasy.inspection.trace import TracingModel
+    from peasy.inspection.forward import attentions_of
 
+    check_keywords("trace", sampling, (*parameter_names(SamplingParams), *parameter_names(trace)))
     edits = () if edit is None else tuple(edit) if isinstance(edit, list | tuple) else (edit,)
-    traced = TracingModel(
-        loaded.model, top_keys=top, layers=layers, heads=heads, intervention=make_intervention(edits, loaded.model)
-    )
-    source, prompt = prompt_tokens(loaded, text)
-    sequences = _decode(loaded, traced, source, prompt, num_beams, max_tokens, sampling)
-    about: dict[str, Any] = {
-        "attentions": tuple(part for part in attentions_of(loaded.model) if part.path.stack == "decoder"),
-        "interventions": tuple(intervention.summary() for intervention in edits),
-    }
-    traces = tuple(_build_trace(loaded, traced, source, prompt, ids, about) for ids in sequences)
-    best = traces[0]
-    if len(traces) > 1:
-        best = GenerationTrace(best.model, best.prompt, best.source, best.steps, best.text, beams=traces, **about)
-    return AnalysisResult(best, lambda: trace_document(best))
+    source, prompt = prompt_tokens(model, text)
+    request = Request(
+        prompt.ids, SamplingParams(**sampling), None if source is None else source.ids,
+        attention_query=AttentionQuery(_indices(layers), _indices(heads), top),
+        intervention=make_intervention(edits, model.model),
+    )  # fmt: skip
+    if num_beams is not None:
+        if ignored := [name for name in sampling if name != "max_tokens"]:
+            raise InvalidInput(
+                f"Beam search does not sample: {', '.join(ignored)} would have no effect.",
+                hint="Leave it out, or leave out num_beams.",
+            )
+        params = BeamSearchParams(num_beams, request.max_tokens, length_penalty, num_beams, early_stopping)
+        request = replace(request, beam_search=params)
+    steps: RecordedSteps = {}
+    events = list(record_steps(model, request, steps))
+    last = events[-1]
+    sequences = [one.ids for one in getattr(last, "hypotheses", ())] or [_sampled_ids(events)]
+    attentions = tuple(part for part in attentions_of(model.model) if part.path.stack == "decoder")
+    traces = tuple(
+        GenerationTrace(
+            model.name, prompt, source, tuple(trace_steps(model, steps, prompt.ids, ids)),
+            model.output_tokenizer().decode(ids), attentions,
+            interventions=tuple(intervention.summary() for intervention in edits),
+        )
+        for ids in sequences
+    )  # fmt: skip
+    return TraceResult.of(replace(traces[0], beams=traces) if len(traces) > 1 else traces[0])
+
+
+def _indices(indices: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if indices is None else tuple(indices)
+
+
+def _sampled_ids(events: "Sequence[Token | Ended]") -> tuple[int, ...]:
+    from peasy.generation.request import Token
+
+    return tuple(event.sampled.id for event in events if isinstance(event, Token))
 
 
 def prompt_tokens(loaded: LoadedModel, text: str) -> tuple[Tokens | None, Tokens]:
     """Return (source tokens or None, prompt tokens before the first generated token)."""
+    from peasy.generation.admission import prepare_prompt
     from peasy.inspection.words import label_ids, label_tokens
 
     ids, tokenizer = loaded.encode_prompt(text), loaded.require_tokenizer()
@@ -65,83 +115,46 @@ def prompt_tokens(loaded: LoadedModel, text: str) -> tuple[Tokens | None, Tokens
     tokens = label_tokens(encoding, tokenizer) if list(encoding.ids) == ids else label_ids(ids, None, text)
     if not loaded.model.is_encoder_decoder:
         return None, tokens
-    from peasy.generation.prompt import prepare_prompt
-
     first = prepare_prompt(loaded.model, ())
     return tokens, label_ids(first, [loaded.output_tokenizer().piece(id) for id in first])
 
 
-def _decode(
+def record_steps(loaded: LoadedModel, request: "Request", steps: RecordedSteps) -> "Iterator[Token | Ended]":
+    """Run a request and yield its events; `steps` receives every step before its event. Errors are raised."""
+    import torch
+
+    from peasy.generation.decode import run_requests
+    from peasy.generation.engine import Engine
+    from peasy.generation.limits import EngineLimits
+    from peasy.generation.request import Ended, Token
+
+    def record(step: "DecodingStep") -> None:
+        steps[step.ids] = step._replace(logits=torch.log_softmax(step.logits.float(), dim=-1).cpu())
+
+    engine = Engine(loaded.model, limits=EngineLimits.unlimited(), isolate_errors=False)
+    for event in run_requests(engine, [replace(request, observer=record)]):
+        if isinstance(event, Ended) and event.error is not None:
+            raise event.error
+        if isinstance(event, Token | Ended):
+            yield event
+
+
+def trace_steps(
     loaded: LoadedModel,
-    traced: "TracingModel",
-    source: Tokens | None,
-    prompt: Tokens,
-    num_beams: int | None,
-    max_tokens: int,
-    sampling: dict[str, Any],
-) -> list[list[int]]:
-    """Decode by sampling or beam search; return token sequences, best first."""
-    from peasy.generation.sampling_params import SamplingParams
-
-    model = cast(Any, traced)
-    inputs: dict[str, Any] = {"prompts": [list(prompt.ids)], "source": None if source is None else [list(source.ids)]}
-    if num_beams is None:
-        from peasy.generation.decode import generate
-
-        check_keywords("trace", sampling, (*parameter_names(SamplingParams), *_PARAMETERS))
-        return generate(model, sampling=SamplingParams(max_tokens=max_tokens, **sampling), **inputs)
-    from peasy.generation.beam_search import BeamSearchParams, beam_search
-
-    check_keywords("trace", sampling, (*parameter_names(SamplingParams), *_BEAM_PARAMETERS, *_PARAMETERS))
-    if ignored := [name for name in sampling if name not in _BEAM_PARAMETERS]:
-        raise InvalidInput(
-            f"Beam search does not sample: {', '.join(ignored)} would have no effect.",
-            hint="Leave it out, or leave out num_beams.",
-        )
-    result = beam_search(
-        model, params=BeamSearchParams(num_beams=num_beams, max_tokens=max_tokens, n=num_beams, **sampling), **inputs
-    )[0]
-    if result.error is not None:
-        raise result.error
-    return [list(hypothesis.ids) for hypothesis in result.hypotheses]
-
-
-def _build_trace(
-    loaded: LoadedModel,
-    traced: "TracingModel",
-    source: Tokens | None,
-    prompt: Tokens,
-    ids: list[int],
-    about: dict[str, Any],
-) -> GenerationTrace:
-    """Build the trace of one sequence from the recorded passes, which are keyed by the ids read before each step."""
-    tokenizer, read, score = loaded.output_tokenizer(), prompt.ids, 0.0
-    steps = []
+    steps: RecordedSteps,
+    context: tuple[int, ...],
+    ids: Sequence[int],
+    candidates: int = 5,
+    score: float = 0.0,
+) -> Iterator[TraceStep]:
+    """Yield what was recorded for each of the ids after a context; `score` is the log-probability so far."""
+    tokenizer = loaded.output_tokenizer()
     for id in ids:
-        step_trace = traced.steps[read]
-        logprob = float(step_trace.logprobs[id])
+        step = steps[context]
+        logprob, best = float(step.logits[id]), step.logits.topk(min(candidates, len(step.logits)))
         score += logprob
-        best = tuple(
-            TokenProbability(tokenizer.piece(other), other, float(_exp(value)))
-            for other, value in step_trace.top_logprobs
-        )
-        steps.append(
-            TraceStep(
-                id,
-                tokenizer.piece(id),
-                _exp(logprob),
-                score,
-                best,
-                step_trace.attention,
-                step_trace.num_computed,
-                step_trace.num_cached,
-            )
-        )
-        read = (*read, id)
-    return GenerationTrace(loaded.name, prompt, source, tuple(steps), tokenizer.decode(ids), **about)
-
-
-def _exp(log: float) -> float:
-    from math import exp
-
-    return exp(log)
+        pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        probabilities = tuple(TokenProbability(tokenizer.piece(other), other, exp(value)) for other, value in pairs)
+        work = (step.attention, step.num_computed, step.num_cached)
+        yield TraceStep(id, tokenizer.piece(id), exp(logprob), score, probabilities, *work)
+        context = (*context, id)

@@ -4,23 +4,26 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from annotated_types import Ge
 
 from peasy.checkpoint.hub import Confirm
-from peasy.commands.analysis_result import AnalysisResult
 from peasy.commands.load import LoadedModel, load
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.display import DisplayMixin
-from peasy.errors import InvalidInput, PeasyError, check_keywords, parameter_names
+from peasy.errors import InvalidInput, PeasyError
+from peasy.generation.sampling_params import BeamSearchParams
 from peasy.views.document import Document, Heading
-from peasy.views.translation import TranslationHypothesis, translations_document
+from peasy.views.generation import TranslationHypothesis, translations_document
 
 if TYPE_CHECKING:
-    from peasy.generation.beam_search import BeamResult, BeamSearchParams
+    from peasy.commands.look_result import AlignmentResult
+    from peasy.generation.request import Ended
     from peasy.inspection.alignment import GoldPairs
 
 BATCH_SIZE = 16
-"""Batch size; sources of similar length are batched together."""
+"""Most sources translated at the same time; the next starts when one is finished."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -49,16 +52,17 @@ class Translation(DisplayMixin):
 
     def alignment(
         self, gold: "GoldPairs" = (), *, layer: int | None = None, head: int | None = None, nth: int = 0
-    ) -> AnalysisResult:
+    ) -> "AlignmentResult":
         """Align the words of the `nth` translation with source words by cross-attention.
 
         Uses the head that aligns best (measured on `gold` word pairs, if given), or the given head.
         """
-        from peasy.commands.look import look_cross_attention
+        from peasy.commands.look import look
 
         if not self.hypotheses:
             raise self.error or InvalidInput("There is no translation to align.")
-        return look_cross_attention(self.loaded, self.source, self.hypotheses[nth].ids).alignment(gold, layer, head)
+        captured = look(self.loaded, self.source, self.hypotheses[nth].ids, parts=("cross_attention",))
+        return captured.alignment(gold, layer, head)
 
     def document(self) -> Document:
         """Return the translation and the other hypotheses."""
@@ -68,7 +72,7 @@ class Translation(DisplayMixin):
         """Return source, hypotheses and error message."""
         return self.source, self.hypotheses, None if self.error is None else self.error.message
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the source, the translations with scores and tokens, or the error."""
         hypotheses = [{**vars(one), "pieces": list(one.pieces), "ids": list(one.ids)} for one in self.hypotheses]
         error = {} if self.error is None else {"error": self.error.message}
@@ -88,8 +92,8 @@ class TranslateResult(Result):
     name: str
     translations: tuple[Translation, ...]
     seconds: float
-    search: "BeamSearchParams"
-    alignments: tuple[AnalysisResult, ...] = ()
+    search: BeamSearchParams
+    alignments: "tuple[AlignmentResult, ...]" = ()
 
     @property
     def texts(self) -> list[str]:
@@ -107,7 +111,7 @@ class TranslateResult(Result):
         parts = [part for one in self.alignments for part in (Heading("Alignment"), *one.document().parts)]
         return replace(page, parts=(*page.parts, *parts))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return all translations and their alignments."""
         rows = [translation.data() for translation in self.translations]
         translated = [row for row, one in zip(rows, self.translations, strict=True) if one.hypotheses]
@@ -120,18 +124,30 @@ def translate(
     model: str | Path | LoadedModel,
     text: str | Sequence[str],
     *,
+    num_beams: Annotated[int, Ge(1)] = 1,
+    n: Annotated[int, Ge(1)] = 1,
     align: bool = False,
     gold: "Sequence[GoldPairs]" = (),
+    max_tokens: Annotated[int, Ge(1)] | None = None,
+    length_penalty: float = 1.0,
+    early_stopping: Literal["always", "heuristic", "never"] = "heuristic",
     device: str = "auto",
     offline: bool = False,
     confirm: Confirm | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    **options: Any,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> TranslateResult:
-    """Translate one text or several. `options`: num_beams, n, max_tokens, length_penalty, early_stopping.
+    """Translate with an encoder-decoder model, with word alignment if `align`.
 
-    With `align`, each translation gets a word alignment; `gold` are reference alignments, one list of word pairs per
-    text, by which the heads are then ranked.
+    Args:
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        text: Text to translate, or a list of texts.
+        num_beams: Number of beams; 1 is greedy decoding.
+        n: Number of translations to show, with their scores; at least `n` beams are used.
+        align: Show the word alignment, from cross-attention.
+        gold: Reference alignments, one list of word pairs per text; heads are ranked by their agreement with it.
+        max_tokens: Maximum number of tokens; default: about three times the length of the source.
+        length_penalty: Length penalty of beam search; above 0 favours longer translations.
+        early_stopping: Stop at the first finished hypotheses, by a heuristic, or only when no better one is possible.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.checkpoint.model import save_model
@@ -155,73 +171,58 @@ def translate(
             f"There are {len(texts)} texts and {len(gold)} gold alignments.", hint="Give one alignment per text."
         )
     start, by_index = time.perf_counter(), dict[int, Translation]()
-    beams = make_beam_params(**options)
-    for index, translation in translate_batches(loaded, texts, beams, "max_tokens" in options):
+    num_beams = max(num_beams, n) if num_beams > 0 else num_beams
+    search = BeamSearchParams(num_beams, max_tokens or 64, length_penalty, n, early_stopping)
+    for index, translation in translate_each(loaded, texts, search, fixed_length=max_tokens is not None):
         by_index[index] = translation
-        if progress is not None:
-            progress(len(by_index), len(texts))
+        if on_progress is not None:
+            on_progress(len(by_index), len(texts))
     seconds = time.perf_counter() - start
     translations = tuple(by_index[index] for index in range(len(texts)))
     pairs = zip(translations, gold or [()] * len(translations), strict=True)
     aligned = tuple(one.alignment(reference) for one, reference in pairs if one.hypotheses) if align or gold else ()
-    return TranslateResult(loaded.name, translations, seconds, beams, aligned)
+    return TranslateResult(loaded.name, translations, seconds, search, aligned)
 
 
-def make_beam_params(num_beams: int = 1, n: int = 1, **options: Any) -> "BeamSearchParams":
-    """Build the beam search parameters; at least `n` beams are used."""
-    from peasy.generation.beam_search import BeamSearchParams
-
-    known = (*parameter_names(BeamSearchParams), "align", "gold", "device", "offline", "confirm")
-    check_keywords("translate", options, known)
-    return BeamSearchParams(num_beams=max(num_beams, n) if num_beams > 0 else num_beams, n=n, **options)
-
-
-def translate_batches(
-    loaded: LoadedModel, texts: Sequence[str], beams: "BeamSearchParams", fixed_length: bool
+def translate_each(
+    loaded: LoadedModel, texts: Sequence[str], search: BeamSearchParams, fixed_length: bool = False
 ) -> Iterator[tuple[int, Translation]]:
-    """Yield (source index, translation) as batches of sources of similar length are finished.
+    """Yield (source index, translation) as translations are finished.
 
     Unless `fixed_length`, the limit is three times the source length plus 16 tokens.
     """
+    from peasy.generation.decode import run_requests
+    from peasy.generation.engine import Engine
+    from peasy.generation.limits import EngineLimits
+    from peasy.generation.request import Ended, Request
+
     if not loaded.model.is_encoder_decoder:
         raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Use peasy generate.")
-    sources: dict[int, list[int]] = {}
+    context = getattr(loaded.model.config, "max_seq_len", None) or 10**9
+    rows, requests = list[int](), list[Request]()
     for index, text in enumerate(texts):
         try:
-            sources[index] = _encode_source(loaded, text)
+            if not text.strip():
+                raise InvalidInput("There is nothing to translate: the text is empty.", hint="Give at least one word.")
+            source = tuple(loaded.encode_prompt(text))
         except InvalidInput as error:
             yield index, Translation(text, (), loaded, error)
-    order = sorted(sources, key=lambda index: len(sources[index]))
-    for start in range(0, len(order), BATCH_SIZE):
-        rows = order[start : start + BATCH_SIZE]
-        settings = beams if fixed_length else replace(beams, max_tokens=_max_new_tokens(loaded, len(sources[rows[-1]])))
-        for index, result in zip(rows, _beam_search(loaded, [sources[row] for row in rows], settings), strict=True):
-            yield index, Translation(texts[index], _as_translated(loaded, result), loaded, result.error)
+            continue
+        limit = search.max_tokens if fixed_length else max(min(3 * len(source) + 16, context - 1), 1)
+        rows.append(index)
+        requests.append(Request(source=source, beam_search=replace(search, max_tokens=limit)))
+    limits = EngineLimits.unlimited(max_num_seqs=BATCH_SIZE * search.num_beams)
+    for event in run_requests(Engine(loaded.model, limits=limits, isolate_errors=False), requests):
+        if isinstance(event, Ended):
+            index = rows[event.choice]
+            yield index, Translation(texts[index], _as_translated(loaded, event), loaded, event.error)
 
 
-def _encode_source(loaded: LoadedModel, text: str) -> list[int]:
-    if not text.strip():
-        raise InvalidInput("There is nothing to translate: the text is empty.", hint="Give at least one word.")
-    return loaded.encode_prompt(text)
-
-
-def _beam_search(loaded: LoadedModel, sources: list[list[int]], beams: "BeamSearchParams") -> "list[BeamResult]":
-    from peasy.generation.beam_search import beam_search
-
-    return beam_search(loaded.model, params=beams, source=sources)
-
-
-def _max_new_tokens(loaded: LoadedModel, length: int) -> int:
-    context = getattr(loaded.model.config, "max_seq_len", None)
-    max_tokens = 3 * length + 16
-    return max_tokens if context is None else max(min(max_tokens, context - 1), 1)
-
-
-def _as_translated(loaded: LoadedModel, result: "BeamResult") -> tuple[TranslationHypothesis, ...]:
+def _as_translated(loaded: LoadedModel, ended: "Ended") -> tuple[TranslationHypothesis, ...]:
     tokenizer = loaded.output_tokenizer()
     return tuple(
         TranslationHypothesis(
             tokenizer.decode(one.ids), tuple(map(tokenizer.piece, one.ids)), one.ids, one.score, one.logprob
         )
-        for one in result.hypotheses
+        for one in ended.hypotheses
     )

@@ -8,31 +8,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from peasy.generation.beam_search import BeamSearchParams
     from peasy.generation.decode import generate
     from peasy.generation.engine import Engine
     from peasy.generation.engine_thread import EngineThread
     from peasy.generation.limits import EngineLimits
     from peasy.generation.request import Request
     from peasy.generation.sampling import Sampler
-    from peasy.generation.sampling_params import SamplingParams
-    from peasy.generation.speculative_decoding import speculative_decode
+    from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
 
 _MODULES = {
-    "BeamSearchParams": "peasy.generation.beam_search",
+    "BeamSearchParams": "peasy.generation.sampling_params",
     "Sampler": "peasy.generation.sampling",
     "Engine": "peasy.generation.engine",
     "EngineLimits": "peasy.generation.limits",
     "Request": "peasy.generation.request",
     "EngineThread": "peasy.generation.engine_thread",
     "SamplingParams": "peasy.generation.sampling_params",
-    "speculative_decode": "peasy.generation.speculative_decoding",
     "generate": "peasy.generation.decode",
 }
 
 __all__ = [
-    "BeamSearchParams", "Engine", "EngineLimits", "EngineThread", "Request", "Sampler", "SamplingParams",
-    "generate", "speculative_decode",
+    "BeamSearchParams", "Engine", "EngineLimits", "EngineThread", "Request", "Sampler", "SamplingParams", "generate",
 ]  # fmt: skip
 
 

@@ -1,62 +1,129 @@
-"""Admission control: validates a request and estimates its tokens and bytes before it is queued."""
+"""Admission of a request: the one place that validates it, prepares its prompt and estimates its tokens and bytes."""
+
+from collections.abc import Callable, Sequence
 
 from peasy.errors import InvalidInput, ResourceUnavailable
-from peasy.generation.attention_topk import check_attention_query
 from peasy.generation.footprint import StateFootprint
 from peasy.generation.limits import EngineLimits
-from peasy.generation.prompt import check_ids, fit_to_context, new_token_limit, output_vocab_size, prepare_prompt
-from peasy.generation.request import Request
-from peasy.generation.request_queue import QueuedRequest
-from peasy.generation.response_stream import ResponseStream
+from peasy.generation.request import AttentionQuery, Truncation
+from peasy.generation.request_queue import QueuedRequest, ResponseStream
+from peasy.models.config import RecurrentTranslatorConfig
 from peasy.models.protocol import Model
+from peasy.nn.config import LearnedPositionConfig
 from peasy.tokenization import Tokenizer
 
 
 def admit(
-    model: Model, tokenizer: Tokenizer | None, response: ResponseStream, limits: EngineLimits, footprint: StateFootprint
+    model: Model,
+    tokenizer: Tokenizer | None,
+    response: ResponseStream,
+    limits: EngineLimits,
+    footprint: Callable[[], StateFootprint],
 ) -> QueuedRequest:
     """Return the request with its resource estimate, or raise an error that says what to change."""
     request = response.request
-    if request.n > limits.max_n or request.n > limits.max_num_seqs:
-        raise InvalidInput(
-            f"n is {request.n}.", hint=f"Request at most {min(limits.max_n, limits.max_num_seqs)} choices."
-        )
+    if request.num_sequences > limits.max_num_seqs:
+        name = "n" if request.beam_search is None else "num_beams"
+        raise InvalidInput(f"{name} is {request.num_sequences}.", hint=f"Request at most {limits.max_num_seqs}.")
     if request.sampling.stop and tokenizer is None:
-        raise InvalidInput("Stop strings need a tokenizer, and the engine has none.", hint="Give the engine one.")
+        raise InvalidInput("Stop strings need a tokenizer, and there is none.", hint="Give tokenizer=.")
     if request.attention_query is not None:
-        check_attention_query(request.attention_query, model)
+        _check_attention_query(request.attention_query, model)
+    if model.is_encoder_decoder and not request.source:
+        hint = "Give source=ids, with at least one id for each sequence."
+        raise InvalidInput("This encoder-decoder model needs a source.", hint=hint)
+    if request.source and not model.is_encoder_decoder:
+        raise InvalidInput("This model takes no source.", hint="Give the ids as the prompt.")
     source = request.source or ()
-    prompt = _prepare_prompt(model, request)
-    max_new_tokens = new_token_limit(model, request.sampling, len(prompt))
-    entry = QueuedRequest(
-        response, prompt, max_new_tokens,
-        total_tokens=len(source) + len(prompt) + request.n * max_new_tokens,
-        state_bytes=request.n * footprint.max_bytes(len(prompt) + max_new_tokens, len(source)),
-    )  # fmt: skip
-    _check_capacity(entry, limits)
-    return entry
-
-
-def _prepare_prompt(model: Model, request: Request) -> tuple[int, ...]:
-    if model.is_encoder_decoder != bool(request.source):
-        raise InvalidInput(
-            "This encoder-decoder model needs a source." if model.is_encoder_decoder else "This model takes no source.",
-            hint="Give source=ids." if model.is_encoder_decoder else "Give the ids as the prompt.",
-        )
-    prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.sampling)
-    check_ids(request.source or (), model.config.vocab_size)
+    prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.max_tokens, request.truncation)
+    check_ids(source, model.config.vocab_size)
     check_ids(prompt, output_vocab_size(model))
-    return tuple(prompt)
+    context = _max_positions(model)
+    max_new_tokens = (
+        request.max_tokens if context is None else min(request.max_tokens, max(context - len(prompt) + 1, 1))
+    )
+    state_bytes = 0
+    if limits.kv_cache_bytes is not None and request.use_cache:
+        state_bytes = request.num_sequences * footprint().max_bytes(len(prompt) + max_new_tokens, len(source))
+    total_tokens = len(source) + len(prompt) + request.num_sequences * max_new_tokens
+    _check_capacity(total_tokens, state_bytes, limits)
+    return QueuedRequest(response, tuple(prompt), max_new_tokens, total_tokens, state_bytes)
 
 
-def _check_capacity(queued: QueuedRequest, limits: EngineLimits) -> None:
-    if queued.state_bytes > limits.kv_cache_bytes:
+def _check_capacity(total_tokens: int, state_bytes: int, limits: EngineLimits) -> None:
+    if limits.kv_cache_bytes is not None and state_bytes > limits.kv_cache_bytes:
         raise ResourceUnavailable(
-            f"This request may need {queued.state_bytes:,} bytes of memory; the engine has {limits.kv_cache_bytes:,}.",
+            f"This request may need {state_bytes:,} bytes of memory; the engine has {limits.kv_cache_bytes:,}.",
             hint="Request fewer tokens or choices, or give the engine more memory.",
         )
-    if queued.total_tokens > limits.max_queued_tokens:
+    if total_tokens > limits.max_queued_tokens:
         raise ResourceUnavailable(
-            f"This request has up to {queued.total_tokens:,} tokens; the engine takes {limits.max_queued_tokens:,}.",
+            f"This request has up to {total_tokens:,} tokens; the engine takes {limits.max_queued_tokens:,}.",
             hint="Request fewer tokens or choices.",
         )
+
+
+def _check_attention_query(query: AttentionQuery, model: Model) -> None:
+    """Raise if the decoder does not have these layers or heads."""
+    config = model.config
+    stack = getattr(config, "stack", None) or getattr(config, "decoder", None)
+    shape = (0, 0) if stack is None else (stack.num_layers, stack.attention.num_heads)
+    layers, heads = (1, 1) if isinstance(config, RecurrentTranslatorConfig) else shape
+    for what, indices, count in (("layer", query.layers, layers), ("head", query.heads, heads)):
+        for index in indices or ():
+            if not 0 <= index < count:
+                hint = f"Choose from 0 to {count - 1}." if count else "This model has no attention."
+                raise InvalidInput(f"The decoder has no {what} {index}.", hint=hint)
+
+
+def prepare_prompt(model: Model, prompt: Sequence[int]) -> list[int]:
+    """Return the initial ids of a sequence: its prompt, or bos / decoder-start if that is empty; raise if neither."""
+    special = model.config.special_tokens
+    first = special.decoder_start if model.is_encoder_decoder else special.bos
+    if prompt:
+        return [int(id) for id in prompt]
+    if first is None:
+        raise empty_prompt_error()
+    return [first]
+
+
+def empty_prompt_error() -> InvalidInput:
+    """Return the error for an empty prompt of a model without a bos token."""
+    return InvalidInput("The prompt is empty, and the model has no bos token.", hint="Give at least one token id.")
+
+
+def check_ids(ids: Sequence[int], vocab_size: int) -> None:
+    """Raise if an id is outside the vocabulary."""
+    for id in ids:
+        if not 0 <= id < vocab_size:
+            raise InvalidInput(
+                f"There is no token {id}: the vocabulary has ids 0 to {vocab_size - 1}.",
+                hint="Was the text tokenized with this model's own tokenizer?",
+            )
+
+
+def fit_to_context(model: Model, ids: list[int], max_tokens: int, truncation: Truncation = "error") -> list[int]:
+    """Return the prompt if it fits the context; a longer one raises or is truncated on the left.
+
+    A truncated prompt leaves space for `max_tokens` new tokens where possible.
+    """
+    context = _max_positions(model)
+    if context is None or len(ids) <= context:
+        return ids
+    if truncation == "left":
+        return ids[-max(context - max_tokens + 1, 1) :]
+    raise InvalidInput(
+        f"The prompt has {len(ids)} tokens; this model reads at most {context}.",
+        hint="Shorten the text, keep only its end (truncate=left), or choose a model with a longer context.",
+    )
+
+
+def _max_positions(model: Model) -> int | None:
+    """Return the maximum sequence length, or None: only learned position embeddings have one."""
+    learned = isinstance(getattr(model.config, "position", None), LearnedPositionConfig)
+    return getattr(model.config, "max_seq_len", None) if learned else None
+
+
+def output_vocab_size(model: Model) -> int:
+    """Return the size of the output vocabulary; an encoder-decoder may have another one for its source."""
+    return getattr(model.config, "target_vocab_size", None) or model.config.vocab_size

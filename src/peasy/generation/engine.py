@@ -1,44 +1,80 @@
-"""Continuous-batching engine with chunked prefill; the output of a request does not depend on the batch.
+"""Decoding core: a continuous-batching engine with chunked prefill, driven by calls of `step`.
 
-Every step decodes one token of each running sequence and prefills a chunk of the waiting prompts, all in one forward
-pass. Requests join and leave between steps.
+Requests wait in a queue until a place in the batch and memory for their KV cache are free; every `step` then decodes
+each running sequence and prefills a chunk of the newest prompts in one `model.forward_varlen` over rows of any length.
+A running sequence is a strategy with two methods: `next_rows` says what it wants computed (one token, a draft, its
+beams, or everything again without a cache), and `accept` takes the logits, samples and emits events. Equal prompts are
+prefilled once and forked, equal beginnings come from the prefix cache, and no output depends on the rest of the batch.
 """
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from peasy.errors import PeasyError
+from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.admission import admit
-from peasy.generation.attention_topk import AttentionTopK
-from peasy.generation.detokenizer import Detokenizer
-from peasy.generation.footprint import measure_footprint
+from peasy.generation.beam_search import BeamSearchSequence
+from peasy.generation.footprint import StateFootprint, measure_footprint
 from peasy.generation.limits import EngineLimits
-from peasy.generation.prefix_cache import PageChain, PrefixCache
-from peasy.generation.request import Ended, FinishReason, Request, as_user_error
-from peasy.generation.request_queue import QueuedRequest, RequestQueue
-from peasy.generation.response_stream import ResponseStream
-from peasy.generation.sampling import Sampler
-from peasy.generation.sequence import RunningSequence
-from peasy.generation.stats import EngineStats
-from peasy.models.protocol import Model
+from peasy.generation.prefix_cache import PrefixCache
+from peasy.generation.request import Ended, FinishReason, Request, Token, as_user_error
+from peasy.generation.request_queue import QueuedRequest, RequestQueue, ResponseStream
+from peasy.generation.sequence import Row, RowOutput, RunningSequence, UncachedSequence
+from peasy.generation.speculative_decoding import SpeculativeSequence
+from peasy.models.protocol import DecodeState, Model
 from peasy.nn.kv_cache import KVCache
 from peasy.tokenization import Tokenizer
 
-Scheduled = tuple[RunningSequence, int]
-"""Schedule entry: a sequence, and the position up to which it is computed in this step."""
+_EMA_DECAY = 0.9
+"""Decay of the exponential moving average of the speed, per step."""
+
+
+class Scheduled(NamedTuple):
+    """Schedule entry: a sequence and its rows of the forward pass."""
+
+    sequence: RunningSequence
+    rows: list[Row]
+
+
+@dataclass
+class EngineStats:
+    """Counters since the engine started; `tokens_per_second` is a moving average."""
+
+    submitted: int = 0
+    refused: int = 0
+    finished: Counter[str] = field(default_factory=Counter)
+    prompt_tokens: int = 0
+    prefix_cache_hit_tokens: int = 0
+    generated_tokens: int = 0
+    prefix_hits: int = 0
+    steps: int = 0
+    step_seconds: float = 0.0
+    longest_step: float = 0.0
+    tokens_per_second: float = 0.0
+
+    def record_step(self, tokens: int, seconds: float) -> None:
+        """Record one step that processed this many tokens."""
+        self.steps += 1
+        self.step_seconds += seconds
+        self.longest_step = max(self.longest_step, seconds)
+        speed, before = tokens / max(seconds, 1e-6), self.tokens_per_second
+        self.tokens_per_second = _EMA_DECAY * before + (1 - _EMA_DECAY) * speed if before else speed
 
 
 class Engine:
     """Continuous-batching engine driven by calls of `step`; `EngineThread` calls it in a thread.
 
     `submit` and a response's `close` may be called from any thread, `step` only from one. An error of one sequence (NaN
-    logits, an exception in its forward pass) ends only its own request.
+    logits, an exception in its forward pass) ends only its own request; with `isolate_errors` False, exceptions of a
+    pass reach the caller of `step`. `on_pass` is called after each forward pass with the schedule and its seconds.
 
-    >>> from peasy.generation.sampling import SamplingParams
+    >>> from peasy.generation.sampling_params import SamplingParams
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
     >>> engine = Engine(build(preset("gpt-tiny"), seed=1))
@@ -48,29 +84,39 @@ class Engine:
     ['Token', 'Token', 'Ended']
     """
 
+    max_pending_events = 256
+    """Events that may wait for a slow reader before its request pauses."""
+
     def __init__(
         self,
         model: Model,
         tokenizer: Tokenizer | None = None,
         limits: EngineLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        isolate_errors: bool = True,
     ) -> None:
-        self.model, self.tokenizer, self.limits, self.clock = model.eval(), tokenizer, limits or EngineLimits(), clock
-        self.footprint = measure_footprint(model, self.limits.prefill_chunk)
+        self.model, self.tokenizer, self.limits, self.clock = model, tokenizer, limits or EngineLimits(), clock
+        self.isolate_errors = isolate_errors
         self.queue, self.prefix_cache = RequestQueue(self.limits), PrefixCache(self.limits.prefix_cache_bytes)
         self.stats = EngineStats()
         self.running: list[RunningSequence] = []
         self.reserved_bytes: dict[ResponseStream, int] = {}
         self.heartbeat = clock()
         self.wake: Callable[[], None] = lambda: None
+        self.on_pass: Callable[[list[Scheduled], float], None] | None = None
+        self._leaders: dict[Hashable, RunningSequence] = {}
+
+    @cached_property
+    def footprint(self) -> StateFootprint:
+        """Memory footprint of a sequence, measured when the first request is admitted within a budget."""
+        return measure_footprint(self.model, self.limits.prefill_chunk)
 
     def submit(self, request: Request) -> ResponseStream:
         """Validate and queue a request; return its event stream. Invalid requests are rejected here."""
-        response = ResponseStream(request, self.clock(), self.limits.max_pending_events, lambda: self.wake())
+        response = ResponseStream(request, self.clock(), self.max_pending_events, lambda: self.wake())
         try:
-            self.queue.put(
-                admit(self.model, self.tokenizer, response, self.limits, self.footprint), self.stats.tokens_per_second
-            )
+            queued = admit(self.model, self.tokenizer, response, self.limits, lambda: self.footprint)
+            self.queue.put(queued, self.stats.tokens_per_second)
         except PeasyError:
             self.stats.refused += 1
             raise
@@ -82,11 +128,11 @@ class Engine:
         """Schedule and run one forward pass; return False if there was nothing to do."""
         began = self.heartbeat = self.clock()
         with torch.inference_mode():
-            self._reap()
+            self._reap(began)
             self._admit()
             scheduled = self._schedule()
             if scheduled:
-                tokens = sum(end - sequence.num_computed for sequence, end in scheduled)
+                tokens = sum(len(row.ids) for entry in scheduled for row in entry.rows)
                 self._execute(scheduled)
                 self.stats.record_step(tokens, self.clock() - began)
         self.heartbeat = self.clock()
@@ -97,9 +143,10 @@ class Engine:
         """True if no request is running or queued."""
         return not self.running and not len(self.queue)
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, float | dict[str, int]]:
         """Return statistics and current load as plain data."""
-        return self.stats.snapshot() | {
+        return vars(self.stats) | {
+            "finished": dict(self.stats.finished),
             "queued_requests": len(self.queue),
             "queued_tokens": self.queue.tokens,
             "running_sequences": len(self.running),
@@ -123,184 +170,275 @@ class Engine:
 
     # Admission and completion.
 
-    def _reap(self) -> None:
-        for queued, reason in self.queue.expire(self._stop_reason):
+    def _reap(self, now: float) -> None:
+        """End requests that were cancelled or have timed out."""
+        for queued, reason in self.queue.expire(lambda response: self._stop_reason(response, now)):
             self._notify(queued.response, reason)
         for response in list(self.reserved_bytes):
-            if (stop_reason := self._stop_reason(response)) is not None:
+            if (stop_reason := self._stop_reason(response, now)) is not None:
                 self._finish_request(response, stop_reason)
 
-    def _stop_reason(self, response: ResponseStream) -> FinishReason | None:
-        now = self.clock()
+    def _stop_reason(self, response: ResponseStream, now: float) -> FinishReason | None:
         if response.cancelled:
             return "cancelled"
         if response.deadline is not None and now >= response.deadline:
             return "timeout"
-        response.paused_since = (response.paused_since or now) if response.is_full else None
-        paused_seconds = now - (response.paused_since or now)
-        return "slow_client" if response.is_full and paused_seconds >= self.limits.slow_client_timeout else None
+        if not response.is_full:
+            response.paused_since = None
+            return None
+        response.paused_since = response.paused_since or now
+        return "slow_client" if now - response.paused_since >= self.limits.slow_client_timeout else None
 
     def _admit(self) -> None:
-        while (queued := self.queue.pop(self._fits)) is not None:
+        """Start queued requests, first in, first out, while they fit into the batch and the memory."""
+        if not len(self.queue):
+            return
+        free_seqs = self.limits.max_num_seqs - sum(
+            response.request.num_sequences if response.request.beam_search else len(response.open_choices)
+            for response in self.reserved_bytes
+        )
+        free_bytes = (self.limits.kv_cache_bytes or 0) - sum(self.reserved_bytes.values())
+
+        def fits(queued: QueuedRequest) -> bool:
+            has_memory = self.limits.kv_cache_bytes is None or queued.state_bytes <= free_bytes
+            return queued.response.request.num_sequences <= free_seqs and has_memory
+
+        while (queued := self.queue.pop(fits)) is not None:
+            free_seqs, free_bytes = free_seqs - queued.response.request.num_sequences, free_bytes - queued.state_bytes
             self.reserved_bytes[queued.response] = queued.state_bytes
             try:
-                self.running.append(self._start_sequence(queued))
+                self._start(queued)
             except Exception as error:
+                self._raise_unless_isolated(error)
                 self._finish_request(queued.response, "error", error)
 
-    def _fits(self, queued: QueuedRequest) -> bool:
-        num_sequences = sum(len(response.open_choices) for response in self.reserved_bytes)
-        free_bytes = self.limits.kv_cache_bytes - sum(self.reserved_bytes.values())
-        return (
-            num_sequences + queued.response.request.n <= self.limits.max_num_seqs and queued.state_bytes <= free_bytes
-        )
+    def _raise_unless_isolated(self, error: Exception) -> None:
+        if not self.isolate_errors and not isinstance(error, InvalidInput):
+            raise error
 
-    def _start_sequence(self, queued: QueuedRequest) -> RunningSequence:
-        """Create the first sequence of a request; its source is encoded here unless the prefix cache has it."""
-        request, ids = queued.response.request, list(queued.prompt)
-        source = None if request.source is None else torch.tensor([request.source], device=self.model.device)
-        state, pages = self._new_state(source, request.source, len(ids) + queued.max_new_tokens)
-        sampler, attention = (
-            Sampler(request.sampling, ids),
-            None if request.attention_query is None else AttentionTopK(request.attention_query),
-        )
-        return RunningSequence(
-            ids, state, source, sampler, self._make_detokenizer(queued.response), queued.max_new_tokens,
-            response=queued.response, pages=pages, attention_topk=attention,
+    def _start(self, queued: QueuedRequest) -> None:
+        """Start the sequences of a request; those with the prompt of a sequence in prefill wait for its state."""
+        request = queued.response.request
+        strategy = (
+            UncachedSequence if not request.use_cache
+            else BeamSearchSequence if request.beam_search
+            else SpeculativeSequence if request.max_draft_tokens
+            else RunningSequence
         )  # fmt: skip
+        shareable = request.use_cache and request.observer is None and request.intervention is None
+        key = (queued.prompt, request.source, request.attention_query, bool(request.max_draft_tokens))
+        for choice in range(request.n):
+            sequence = strategy(queued, choice, self.tokenizer)
+            self.running.append(sequence)
+            if shareable and (leader := self._leaders.setdefault(key, sequence)) is not sequence:
+                sequence.leader = leader
+                leader.followers.append(sequence)
+                continue
+            sequence.share_key = key if shareable else None
+            if request.source is not None:
+                sequence.source = torch.tensor([request.source], device=self.model.device)
+            if request.use_cache:
+                self._open_state(sequence)
 
-    def _new_state(
-        self, source: Tensor | None, ids: tuple[int, ...] | None, capacity: int
-    ) -> tuple[Any, PageChain | None]:
-        """Return a new decode state; one with an encoded source is cached like a page, under the key (-1, *source)."""
-        if source is None or ids is None:
-            return self.model.new_state(capacity=capacity), ()
-        if (page := self.prefix_cache.find((), (-1, *ids))) is None:
-            state = self.model.new_state(capacity=capacity, source=source)
-            return state, self.prefix_cache.insert(
-                (), (-1, *ids), state.fork()
-            ) if self.prefix_cache.max_bytes else None
-        state = page.content.fork()
-        for layer in state.layers if isinstance(state, KVCache) else ():
-            layer.capacity = capacity
-        return state, (page,)
+    def _open_state(self, sequence: RunningSequence) -> None:
+        """Give the sequence a state; one with an encoded source is cached like a page, under the key (-1, *source)."""
+        request, cacheable = sequence.request, self.prefix_cache.max_bytes > 0 and sequence.request.intervention is None
+        key, page = (-1, *(request.source or ())), None
+        if cacheable and request.source and (page := self.prefix_cache.find((), key)) is not None:
+            assert not isinstance(page.content, list)
+            sequence.state, sequence.pages = page.content.fork(), (page,)
+            for layer in sequence.state.layers if isinstance(sequence.state, KVCache) else ():
+                layer.capacity = len(sequence.ids) + sequence.max_new_tokens
+        else:
+            sequence.state = self._new_state(sequence)
+            if cacheable:
+                source_page = self.prefix_cache.insert((), key, sequence.state.fork()) if request.source else ()
+                sequence.pages = source_page
+        if request.max_draft_tokens and not isinstance(sequence.state, KVCache):
+            raise InvalidInput(
+                f"A {type(self.model.config).kind} model cannot drop rejected draft tokens from its state.",
+                hint="Generate without speculation.",
+            )
 
-    def _make_detokenizer(self, response: ResponseStream) -> Detokenizer:
-        return Detokenizer(self.tokenizer, response.request.sampling.stop)
+    def _new_state(self, sequence: RunningSequence) -> DecodeState:
+        capacity = len(sequence.ids) + sequence.max_new_tokens
+        if sequence.source is None:
+            return self.model.new_state(capacity=capacity)
+        return self.model.new_state(capacity=capacity, source=sequence.source)
 
     def _finish_request(self, response: ResponseStream, reason: FinishReason, error: Exception | None = None) -> None:
         """End all choices of a request and release its reserved memory."""
+        user_error = as_user_error(error)
         for sequence in [sequence for sequence in self.running if sequence.response is response]:
-            self._finish_sequence(sequence, reason, error)
-        self._notify(response, reason, error)
+            self._emit(sequence, sequence.finish(reason, user_error))
+        self._notify(response, reason, user_error)
         self.reserved_bytes.pop(response, None)
 
-    def _notify(self, response: ResponseStream, reason: FinishReason, error: Exception | None = None) -> None:
+    def _notify(self, response: ResponseStream, reason: FinishReason, error: PeasyError | None = None) -> None:
         """Emit the final event of choices that were never started."""
         for choice in sorted(response.open_choices):
-            response.put(Ended(choice, reason, 0, "", as_user_error(error)))
+            response.put(Ended(choice, reason, 0, "", error))
             self.stats.finished[reason] += 1
 
-    def _finish_sequence(self, sequence: RunningSequence, reason: FinishReason, error: Exception | None = None) -> None:
-        self._remove(sequence, sequence.emit_end(reason, as_user_error(error)))
-
-    def _remove(self, sequence: RunningSequence, final_event: Ended) -> None:
+    def _emit(self, sequence: RunningSequence, event: Token | Ended) -> None:
+        """Put an event into the response stream; a sequence that ends leaves the batch."""
+        sequence.response.put(event)
+        if isinstance(event, Token):
+            self.stats.generated_tokens += 1
+            return
         self.running.remove(sequence)
-        self.stats.finished[final_event.reason] += 1
+        self.stats.finished[event.reason] += 1
+        self._hand_over(sequence, event.reason)
         if sequence.response.is_finished:
             self.reserved_bytes.pop(sequence.response, None)
+
+    def _hand_over(self, sequence: RunningSequence, reason: FinishReason) -> None:
+        """Let another request that waits for the same prompt continue the prefill of a sequence that has ended."""
+        if sequence.leader is not None:
+            sequence.leader.followers.remove(sequence)
+        if self._leaders.get(sequence.share_key) is not sequence:
+            return
+        del self._leaders[sequence.share_key]
+        waiting = [follower for follower in sequence.followers if follower.response is not sequence.response]
+        for heir in waiting[:1]:
+            heir.leader, heir.followers, heir.share_key, heir.source = (
+                None,
+                waiting[1:],
+                sequence.share_key,
+                sequence.source,
+            )
+            self._leaders[heir.share_key] = heir
+            heir.state, heir.num_computed, heir.pages = sequence.state, sequence.num_computed, sequence.pages
+            if reason == "error":  # its state may be broken
+                heir.state, heir.num_computed, heir.pages = self._new_state(heir), 0, None
+        for follower in waiting[1:]:
+            follower.leader = waiting[0]
 
     # One step.
 
     def _schedule(self) -> list[Scheduled]:
-        """Schedule one token of every decoding sequence, and prompts up to the prefill budget, oldest first.
+        """Schedule the next token of every decoding sequence, and prompts up to the prefill budget, oldest first.
 
         A page that is computed in this step is not scheduled twice: other sequences find it in the cache next step.
         """
-        ready = [sequence for sequence in self.running if not sequence.response.is_full]
+        ready = [sequence for sequence in self.running if sequence.leader is None and not sequence.response.is_full]
+        # Drafts need logits at every position, which would be too many beside a prompt.
+        may_draft = not any(sequence.is_prefilling for sequence in ready)
         budget, scheduled, pages_in_progress = self.limits.prefill_chunk, [], set()
         for sequence in ready:
-            if sequence.num_pending > 1:
+            if sequence.is_prefilling:
                 self._reuse_prefix(sequence)
+            if not sequence.is_prefilling:
+                scheduled.append(Scheduled(sequence, sequence.next_rows(len(sequence.ids), may_draft)))
+                continue
             page = (sequence.pages[-1].page_id if sequence.pages else 0, sequence.next_page_ids())
-            if sequence.num_pending == 1:
-                scheduled.append((sequence, len(sequence.ids)))
-            elif page not in pages_in_progress and (end := sequence.prefill_end(budget)) > sequence.num_computed:
-                scheduled.append((sequence, end))
+            if page not in pages_in_progress and (end := sequence.prefill_end(budget)) > sequence.num_computed:
+                scheduled.append(Scheduled(sequence, sequence.next_rows(end, may_draft=False)))
                 budget -= end - sequence.num_computed
-                pages_in_progress |= {page} if page[1] is not None else set()
+                if page[1] is not None:
+                    pages_in_progress.add(page)
         return scheduled
 
     def _reuse_prefix(self, sequence: RunningSequence) -> None:
-        num_reused = sequence.reuse_prefix(self.prefix_cache)
-        self.stats.prefix_hits += num_reused > 0 and not sequence.response.num_cached_tokens
-        self.stats.prefix_cache_hit_tokens += num_reused
-        sequence.response.num_cached_tokens += num_reused
+        if num_reused := sequence.reuse_prefix(self.prefix_cache):
+            self.stats.prefix_hits += not sequence.response.num_cached_tokens
+            self.stats.prefix_cache_hit_tokens += num_reused
+            sequence.response.num_cached_tokens += num_reused
 
     def _execute(self, scheduled: list[Scheduled]) -> None:
         try:
-            all_logits = self._forward_pass(scheduled)
+            logits = self._forward_pass(scheduled)
         except Exception:
+            if not self.isolate_errors:
+                raise
             self._execute_one_by_one(scheduled)
         else:
-            for entry, next_logits in zip(scheduled, all_logits, strict=True):
-                self._advance(entry, next_logits)
+            for entry, entry_logits in zip(scheduled, logits, strict=True):
+                self._advance(entry, entry_logits)
 
-    def _forward_pass(self, scheduled: list[Scheduled]) -> list[Tensor]:
-        inputs = [sequence.ids[sequence.num_computed : end] for sequence, end in scheduled]
-        taps = [
-            seq.attention_topk.tap if seq.attention_topk and end == len(seq.ids) else None for seq, end in scheduled
-        ]
-        return self.model.forward_varlen(
-            inputs, [sequence.state for sequence, _ in scheduled], tap=taps if any(taps) else None
+    def _forward_pass(self, scheduled: list[Scheduled]) -> list[list[Tensor]]:
+        """Run all rows in one forward pass; return the logits of each row of each sequence."""
+        began = time.perf_counter()
+        rows = [row for entry in scheduled for row in entry.rows]
+        cached = [row for row in rows if row.state is not None]
+        all_positions = any(row.num_draft for row in cached)
+        taps = [None if row.attention is None else row.attention.tap for row in cached]
+        interventions = [row.sequence.request.intervention for row in cached]
+        logits = iter(
+            self.model.forward_varlen(
+                [row.ids for row in cached],
+                [row.state for row in cached],
+                all_positions=all_positions,
+                tap=taps if any(taps) else None,
+                intervention=interventions if any(interventions) else None,
+            )
+            if cached
+            else ()
         )
+        results = [
+            [
+                self._forward_uncached(row) if row.state is None
+                else next(logits) if not all_positions
+                else next(logits)[-1 - row.num_draft :] if row.num_draft
+                else next(logits)[-1]
+                for row in entry.rows
+            ]
+            for entry in scheduled
+        ]  # fmt: skip
+        if self.on_pass is not None:
+            self.on_pass(scheduled, time.perf_counter() - began)
+        return results
+
+    def _forward_uncached(self, row: Row) -> Tensor:
+        """Return the next-token logits by recomputing the whole sequence, without a cache."""
+        ids, tap = torch.tensor([row.ids], device=self.model.device), row.attention and row.attention.tap
+        source = {} if row.sequence.source is None else {"source": row.sequence.source}
+        intervention = row.sequence.request.intervention
+        logits: Tensor = self.model(ids, last_only=True, tap=tap, intervention=intervention, **source)
+        return logits[0, -1]
 
     def _execute_one_by_one(self, scheduled: list[Scheduled]) -> None:
         """Retry a failed pass one sequence at a time, so that only the faulty one ends."""
-        for sequence, end in scheduled:
+        for sequence, rows in scheduled:
             try:
-                if not sequence.rollback():
-                    self._reset_state(sequence)
-                (next_logits,) = self._forward_pass([(sequence, end)])
+                entry = Scheduled(sequence, sequence.retry_rows(rows, partial(self._new_state, sequence)))
+                (logits,) = self._forward_pass([entry])
             except Exception as error:
                 self._finish_request(sequence.response, "error", error)
             else:
-                self._advance((sequence, end), next_logits)
+                self._advance(entry, logits)
 
-    def _reset_state(self, sequence: RunningSequence) -> None:
-        """Recompute from the start: a recurrent state cannot be cropped."""
-        sequence.state = self.model.new_state(
-            capacity=len(sequence.ids) + sequence.max_new_tokens, source=sequence.source
-        )
-        sequence.num_computed, sequence.pages = 0, None
-
-    def _advance(self, entry: Scheduled, logits: Tensor) -> None:
-        sequence, end = entry
-        if sequence.index not in sequence.response.open_choices:  # an error of another choice ended the request
+    def _advance(self, entry: Scheduled, logits: list[Tensor]) -> None:
+        """Mark the tokens of a pass as computed; sample where the input is complete, also for those that waited."""
+        sequence, rows = entry
+        if sequence.finished:  # an error of another choice ended the request
             return
-        try:
-            prompt_end = len(sequence.ids) - sequence.num_generated
-            self.stats.prompt_tokens += max(0, min(end, prompt_end) - sequence.num_computed)
-            sequence.advance(end, self.prefix_cache)
-            if sequence.num_pending == 0:
-                for choice in self._fork_choices(sequence):
-                    self._sample(choice, logits)
-        except Exception as error:
-            self._finish_request(sequence.response, "error", error)
+        start = rows[0].num_cached
+        self.stats.prompt_tokens += max(0, min(start + len(rows[0].ids), sequence.prompt_length) - start)
+        sequence.advance(rows, self.prefix_cache)
+        if sequence.num_pending:
+            return
+        outputs = [
+            RowOutput(row, row_logits, row.attention.pop(row.num_cached + len(row.ids)) if row.attention else ())
+            for row, row_logits in zip(rows, logits, strict=True)
+        ]
+        followers = self._release_followers(sequence) if sequence.share_key is not None else ()
+        for each in (sequence, *followers):
+            try:
+                for event in each.accept(outputs, self.model.config.special_tokens.eos):
+                    self._emit(each, event)
+            except Exception as error:
+                self._raise_unless_isolated(error)
+                self._finish_request(each.response, "error", error)
 
-    def _fork_choices(self, sequence: RunningSequence) -> list[RunningSequence]:
-        """Return the sequence, or all n forks of it if its prompt has just been prefilled."""
-        n = sequence.response.request.n
-        if n == 1 or sequence.num_generated or sequence.index:
-            return [sequence]
-        forks = [sequence.fork(choice, self._make_detokenizer(sequence.response)) for choice in range(1, n)]
-        position = self.running.index(sequence) + 1
-        self.running[position:position] = forks
-        return [sequence, *forks]
-
-    def _sample(self, sequence: RunningSequence, logits: Tensor) -> None:
-        before = sequence.num_generated
-        final_event = sequence.emit(logits, self.model.config.special_tokens.eos)
-        self.stats.generated_tokens += sequence.num_generated - before
-        if final_event is not None:
-            self._remove(sequence, final_event)
+    def _release_followers(self, leader: RunningSequence) -> list[RunningSequence]:
+        """Let the sequences that waited for this prompt continue with forks of its state."""
+        del self._leaders[leader.share_key]
+        leader.share_key = None
+        followers = leader.release_followers()
+        for follower in followers:
+            if follower.response is not leader.response and follower.choice == 0:
+                self.stats.prefix_hits += 1
+                self.stats.prefix_cache_hit_tokens += leader.num_computed
+                follower.response.num_cached_tokens += leader.num_computed
+        return followers

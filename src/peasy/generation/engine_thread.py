@@ -7,7 +7,7 @@ from typing import Self
 from peasy.generation.engine import Engine
 from peasy.generation.openmp import release_openmp_threads
 from peasy.generation.request import Request
-from peasy.generation.response_stream import ResponseStream
+from peasy.generation.request_queue import ResponseStream
 
 _IDLE_SECONDS = 0.05
 """Seconds between two steps while idle, so that deadlines are still checked."""
@@ -26,6 +26,7 @@ class EngineThread:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        engine.model.eval()
         self._wake, self._stop = threading.Event(), False
         engine.wake = self._wake.set
         release_openmp_threads()  # the calling thread has loaded and packed the model: release its OpenMP workers

@@ -1,7 +1,7 @@
 """Memory footprint of a decode state, measured once so that requests can be admitted within a byte budget."""
 
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ _PROBE_TOKENS = 32
 """Length of the measured pass; a recurrent state has reached its full size by then."""
 
 
-def tensor_bytes(value: Any) -> int:
+def tensor_bytes(value: object) -> int:
     """Return the bytes of all tensors in nested lists, dicts and dataclasses.
 
     >>> tensor_bytes([torch.zeros(3), (torch.zeros(2, dtype=torch.int8), None)])

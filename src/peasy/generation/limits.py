@@ -1,12 +1,17 @@
-"""Engine limits: batch size, prefill chunk, queue length, cache bytes, slow-client timeout."""
+"""Engine limits: batch size, prefill chunk, queue length, cache bytes, slow-client timeout; needs no torch."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge
 
 from peasy.errors import InvalidInput
-from peasy.generation.sampling_params import check_bounds
+from peasy.parameters import check_bounds, field_parameters
+
+PAGE_SIZE = 32
+"""Tokens per page of the prefix cache; only whole pages are shared."""
+
+_NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True)
@@ -18,26 +23,29 @@ class EngineLimits:
         prefill_chunk: Prompt tokens computed per step; bounds the time between two tokens of the other sequences.
         max_queued_requests: Maximum number of queued requests.
         max_queued_tokens: Maximum number of queued tokens: prompts and their possible output.
-        kv_cache_bytes: Memory in bytes for the KV cache of running sequences.
+        kv_cache_bytes: Memory in bytes for the KV cache of running sequences; None is no limit.
         prefix_cache_bytes: Memory in bytes for the prefix cache; 0 turns it off.
-        max_pending_events: Events kept for a client that reads slowly; after that its sequence pauses.
-        slow_client_timeout: Seconds after which the request of a paused client is cancelled.
-        max_n: Largest n of a request.
+        slow_client_timeout: Seconds after which the request of a client that reads nothing is cancelled.
     """
 
     max_num_seqs: Annotated[int, Ge(1)] = 32
-    prefill_chunk: Annotated[int, Gt(0)] = 128
+    prefill_chunk: Annotated[int, Ge(1)] = 128
     max_queued_requests: Annotated[int, Ge(1)] = 256
     max_queued_tokens: Annotated[int, Ge(1)] = 262_144
-    kv_cache_bytes: Annotated[int, Ge(1)] = 2**30
+    kv_cache_bytes: Annotated[int, Ge(1)] | None = 2**30
     prefix_cache_bytes: Annotated[int, Ge(0)] = 2**28
-    max_pending_events: Annotated[int, Ge(1)] = 256
     slow_client_timeout: Annotated[float, Ge(0)] = 30.0
-    max_n: Annotated[int, Ge(1)] = 16
 
     def __post_init__(self) -> None:
-        from peasy.generation.prefix_cache import PAGE_SIZE  # needs torch, which the help of `peasy serve` does not
-
-        check_bounds(self)
-        if self.prefill_chunk % PAGE_SIZE:
+        check_bounds(field_parameters(type(self)), vars(self))
+        if self.prefix_cache_bytes and self.prefill_chunk % PAGE_SIZE:
             raise InvalidInput(f"prefill_chunk is {self.prefill_chunk}.", hint=f"Give a multiple of {PAGE_SIZE}.")
+
+    @classmethod
+    def unlimited(
+        cls, *, max_num_seqs: int | None = None, prefill_chunk: int | None = None, prefix_cache_bytes: int = 0
+    ) -> "EngineLimits":
+        """Return limits for a caller that waits for all of its own requests: no queue or memory limit."""
+        return cls(
+            max_num_seqs or _NO_LIMIT, prefill_chunk or _NO_LIMIT, _NO_LIMIT, _NO_LIMIT, None, prefix_cache_bytes
+        )

@@ -8,29 +8,29 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from peasy.generation.footprint import tensor_bytes
+from peasy.models.protocol import DecodeState
 from peasy.nn.kv_cache import KVCache, LayerKVCache
-
-PAGE_SIZE = 32
-"""Tokens per page; only whole pages are shared."""
 
 PageIds = tuple[int, ...]
 PageKey = tuple[int, PageIds]
 """Id of the previous page (0 = start of the sequence), and the token ids of this page."""
 
+PageContent = list[dict[str, Tensor]] | DecodeState
+"""Keys and values of each layer for the tokens of a page, or the whole recurrent state after them."""
+
 
 @dataclass(frozen=True, eq=False)
 class PrefixPage:
-    """Cached page: keys and values of each layer for its tokens, or the whole recurrent state after them."""
+    """Cached page of a sequence."""
 
     page_id: int
     key: PageKey
-    content: Any
+    content: PageContent
     nbytes: int
 
 
@@ -60,7 +60,7 @@ class PrefixCache:
         """Return the page of exactly these ids after that chain; an encoded source is the page before the first."""
         return self.pages.get(_key(chain, ids))
 
-    def insert(self, chain: PageChain, ids: PageIds, content: Any) -> PageChain | None:
+    def insert(self, chain: PageChain, ids: PageIds, content: PageContent) -> PageChain | None:
         """Store a page; return the extended chain, or None if a page of it was evicted or the page is too large."""
         size = tensor_bytes(content)
         if size > self.max_bytes or not all(self.pages.get(page.key) is page for page in chain):
@@ -90,7 +90,7 @@ def _key(chain: PageChain, ids: PageIds) -> PageKey:
     return (chain[-1].page_id if chain else 0, ids)
 
 
-def extract(state: Any, start: int, end: int) -> Any | None:
+def extract(state: DecodeState, start: int, end: int) -> PageContent | None:
     """Copy the state of the tokens from `start` to `end`; None if it is not available or not finite.
 
     A recurrent state cannot be split by token: it is copied whole, and only if it ends at `end`.
@@ -115,16 +115,18 @@ def _extract_layer(layer: LayerKVCache, start: int, end: int) -> dict[str, Tenso
     return {"key": layer.keys[:, :, span].clone(), "value": layer.values[:, :, span].clone()} | shifts
 
 
-def restore(state: Any, pages: Sequence[Any]) -> Any:
+def restore(state: DecodeState, pages: Sequence[PageContent]) -> DecodeState:
     """Return the state as if the tokens of these pages had been computed into it."""
+    layered = [page for page in pages if isinstance(page, list)]
     if not isinstance(state, KVCache):
+        assert not isinstance(pages[-1], list)
         return pages[-1].fork()
     for index, layer in enumerate(state.layers):
-        layer_pages = [page[index] for page in pages]
+        layer_pages = [page[index] for page in layered]
         layer.extend(*(torch.cat([page[name] for page in layer_pages], dim=2) for name in ("key", "value")))
         for name in layer_pages[0].keys() - {"key", "value"}:
             layer.token_shift_state(name).extend(torch.cat([page[name] for page in layer_pages], dim=1))
-    state.length += sum(page[0]["key"].shape[2] for page in pages)
+    state.length += sum(page[0]["key"].shape[2] for page in layered)
     return state
 
 

@@ -1,17 +1,50 @@
 """Generation request, its events (token, end) and its errors."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal, NamedTuple
+
+from annotated_types import Ge
+from torch import Tensor
 
 from peasy.errors import InvalidInput, PeasyError, ResourceUnavailable
-from peasy.generation.attention_topk import AttentionQuery, HeadTopK
 from peasy.generation.sampling import SampledToken
-from peasy.generation.sampling_params import SamplingParams
-from peasy.nn.config import check_minimums
+from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
+from peasy.nn.intervention import InterventionLike
+from peasy.nn.module_path import LayerTopK
+from peasy.parameters import check_bounds, field_parameters
 
 FinishReason = Literal["eos", "stop", "length", "cancelled", "timeout", "slow_client", "error"]
 """Finish reason: eos token, stop string, token limit; or client cancelled, timeout, client too slow, error."""
+
+Truncation = Literal["error", "left"]
+"""How to treat a prompt longer than the context: raise an error, or drop tokens on the left and keep the last ones."""
+
+
+@dataclass(frozen=True)
+class AttentionQuery:
+    """Which attention to report with each token: layers and heads, and `top_k` keys per head (None = all)."""
+
+    layers: tuple[int, ...] | None = None
+    heads: tuple[int, ...] | None = None
+    top_k: Annotated[int, Ge(1)] | None = 8
+
+    def __post_init__(self) -> None:
+        check_bounds(field_parameters(type(self)), vars(self))
+
+
+class DecodingStep(NamedTuple):
+    """What one forward pass gave for one sequence: `logits` of the token after `ids`, attention of the last of them.
+
+    `num_computed` tokens went through the model in this pass, `num_cached` came from the KV cache.
+    """
+
+    ids: tuple[int, ...]
+    logits: Tensor
+    attention: tuple[LayerTopK, ...]
+    num_computed: int
+    num_cached: int
 
 
 @dataclass(frozen=True)
@@ -19,7 +52,9 @@ class Request:
     """Generation request: one prompt as token ids, `n` choices; choice i uses seed + i.
 
     `source`: input of an encoder-decoder model; its prompt may be empty. `timeout`: seconds from submission, queueing
-    included. `attention_query`: which attention weights to report with every token.
+    included. `attention_query`: which attention weights to report with every token. Strategies instead of plain
+    sampling with a KV cache: `use_cache` False recomputes the whole sequence for each token, `max_draft_tokens` above 0
+    is speculative decoding, `beam_search` searches. `observer` is called with each step, `intervention` changes it.
 
     >>> Request((1, 2, 3), SamplingParams(max_tokens=4)).n
     1
@@ -28,16 +63,45 @@ class Request:
     prompt: tuple[int, ...] = ()
     sampling: SamplingParams = field(default_factory=SamplingParams)
     source: tuple[int, ...] | None = None
-    n: int = 1
+    n: Annotated[int, Ge(1)] = 1
     timeout: float | None = None
     attention_query: AttentionQuery | None = None
+    truncation: Truncation = "error"
+    use_cache: bool = True
+    max_draft_tokens: Annotated[int, Ge(0)] = 0
+    beam_search: BeamSearchParams | None = None
+    observer: Callable[[DecodingStep], object] | None = None
+    intervention: InterventionLike | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", tuple(self.prompt))
         object.__setattr__(self, "source", None if self.source is None else tuple(self.source))
-        check_minimums(self, n=1)
+        check_bounds(field_parameters(type(self)), vars(self))
         if self.timeout is not None and not 0 < self.timeout < math.inf:
             raise InvalidInput(f"timeout is {self.timeout}.", hint="Give a number of seconds above 0.")
+        if self.max_draft_tokens and not self.use_cache:
+            hint = "Leave out speculative or use_cache=False (--no-cache)."
+            raise InvalidInput("speculative needs the KV cache.", hint=hint)
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens to generate."""
+        return self.sampling.max_tokens if self.beam_search is None else self.beam_search.max_tokens
+
+    @property
+    def num_sequences(self) -> int:
+        """Number of sequences that run at the same time: choices or beams."""
+        return self.n if self.beam_search is None else self.beam_search.num_beams
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """Finished beam: token ids (eos included), length-normalised score, and sum of log-probabilities."""
+
+    ids: tuple[int, ...]
+    score: float
+    logprob: float
+    has_eos: bool
 
 
 @dataclass(frozen=True)
@@ -48,18 +112,19 @@ class Token:
     index: int
     sampled: SampledToken
     text: str = ""
-    attention: tuple[HeadTopK, ...] = ()
+    attention: tuple[LayerTopK, ...] = ()
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Final event of a choice: finish reason, remaining text, token count."""
+    """Final event of a choice: finish reason, token count, remaining text; hypotheses of a beam search, best first."""
 
     choice: int
     reason: FinishReason
     num_tokens: int
     text: str = ""
     error: PeasyError | None = None
+    hypotheses: tuple[Hypothesis, ...] = ()
 
 
 Event = Token | Ended

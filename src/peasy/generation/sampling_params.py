@@ -1,4 +1,4 @@
-"""Sampling parameters: temperature, filters, penalties and stopping conditions, declared once; needs no torch.
+"""Sampling and beam search parameters, declared once, with bounds and explanations; needs no torch.
 
 CLI flags, HTTP bodies and Python keywords (`**sampling: Unpack[SamplingOptions]`) are derived from `SamplingParams`.
 """
@@ -6,12 +6,12 @@ CLI flags, HTTP bodies and Python keywords (`**sampling: Unpack[SamplingOptions]
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Annotated, TypedDict, get_args, get_type_hints
+from typing import Annotated, Literal, TypedDict
 
 from annotated_types import Ge, Gt, Le
 
 from peasy.errors import InvalidInput
+from peasy.parameters import check_bounds, field_parameters
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        check_bounds(self)
+        check_bounds(field_parameters(type(self)), vars(self))
         if not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidInput("A stop string is empty.", hint="Give at least one character.")
         if any(math.isnan(bias) or bias == math.inf for bias in self.logit_bias.values()):
@@ -89,33 +89,29 @@ class SamplingOptions(TypedDict, total=False):
     logit_bias: Mapping[int, float]
 
 
-def check_bounds(settings: object) -> None:
-    """Raise if a field of a dataclass is outside the bounds of its annotation; None is allowed.
+@dataclass(frozen=True)
+class BeamSearchParams:
+    """Beam search parameters. A hypothesis scores its log-probability / length ** `length_penalty`."""
 
-    >>> check_bounds(SamplingParams(temperature=2.0))
-    """
-    for name, bound in _bounds(type(settings)):
-        value = getattr(settings, name)
-        if value is None:
-            continue
-        if isinstance(bound, Gt) and not value > bound.gt:
-            hint = f"{name} must be above {bound.gt:g}."
-        elif isinstance(bound, Ge) and not value >= bound.ge:
-            hint = f"{name} must be at least {bound.ge:g}."
-        elif isinstance(bound, Le) and not value <= bound.le:
-            hint = f"{name} must be at most {bound.le:g}."
-        else:
-            continue
-        raise InvalidInput(f"{name} is {value}.", hint=hint)
+    num_beams: Annotated[int, Ge(1)] = 4
+    """Number of beams; 1 is greedy decoding."""
+    max_tokens: Annotated[int, Ge(1)] = 64
+    """Maximum number of tokens to generate."""
+    length_penalty: float = 1.0
+    """Length penalty; above 0 favours long sequences, 0 is the plain sum of log-probabilities."""
+    n: Annotated[int, Ge(1)] = 1
+    """Number of hypotheses to return, best first."""
+    early_stopping: Literal["always", "heuristic", "never"] = "heuristic"
+    """As in transformers: "always" stops at the first `num_beams` finished hypotheses; "heuristic" when no running
+    beam would score better if it ended now; "never" only when no running beam can become better at all."""
 
-
-@cache
-def _bounds(settings_type: type) -> list[tuple[str, object]]:
-    """Return (field name, bound) for each bound, also of the members of a union (`Annotated[...] | None`)."""
-    hints = get_type_hints(settings_type, include_extras=True)
-    return [
-        (name, bound)
-        for name, hint in hints.items()
-        for part in (hint, *get_args(hint))
-        for bound in getattr(part, "__metadata__", ())
-    ]
+    def __post_init__(self) -> None:
+        check_bounds(field_parameters(type(self)), vars(self))
+        if self.n > self.num_beams:
+            raise InvalidInput(
+                f"n is {self.n}, but there are only {self.num_beams} beams.", hint="Use at least n beams."
+            )
+        if not math.isfinite(self.length_penalty):
+            raise InvalidInput(f"length_penalty is {self.length_penalty}.", hint="Give a finite number.")
+        if self.early_stopping not in ("always", "heuristic", "never"):
+            raise InvalidInput(f"early_stopping is {self.early_stopping!r}.", hint="Choose always, heuristic or never.")

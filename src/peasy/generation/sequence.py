@@ -1,45 +1,144 @@
-"""Running sequence of the engine: shares prefix pages and emits events to its response stream."""
+"""Running sequence of the engine: what it computes in the next pass (`next_rows`) and what follows (`accept`).
 
-from dataclasses import dataclass, replace
+The base class samples one token per pass from its KV cache; other strategies (without cache, speculative, beam search)
+are subclasses with another `next_rows` and `accept`.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from torch import Tensor
 
 from peasy.errors import InvalidInput, PeasyError
-from peasy.generation.attention_topk import AttentionTopK
-from peasy.generation.decode import DecodingSequence
-from peasy.generation.detokenizer import Detokenizer
-from peasy.generation.prefix_cache import PAGE_SIZE, PageChain, PrefixCache, extract, restore
-from peasy.generation.request import Ended, FinishReason, Token, as_user_error
-from peasy.generation.response_stream import ResponseStream
+from peasy.generation.limits import PAGE_SIZE
+from peasy.generation.prefix_cache import PageChain, PrefixCache, extract, restore
+from peasy.generation.request import AttentionQuery, DecodingStep, Ended, FinishReason, Token, as_user_error
+from peasy.generation.request_queue import QueuedRequest
 from peasy.generation.sampling import Sampler
+from peasy.models.protocol import DecodeState
+from peasy.nn.attention_topk import AttentionTopK
 from peasy.nn.kv_cache import KVCache
+from peasy.nn.module_path import LayerTopK
+from peasy.tokenization import Tokenizer
 
 
-@dataclass(eq=False, kw_only=True)
-class RunningSequence(DecodingSequence):
-    """One choice of a request; `pages` are the prefix-cache pages of its computed tokens.
+class Row(NamedTuple):
+    """One row of a forward pass: `ids` to compute after the `num_cached` tokens of `state` (None = no cache).
 
-    None = a page could not be stored, so that no later page can be shared.
+    The last `num_draft` of the ids are a draft: they need logits at every one of them.
     """
 
-    response: ResponseStream
-    pages: PageChain | None = ()
-    attention_topk: AttentionTopK | None = None
+    sequence: "RunningSequence"
+    ids: Sequence[int]
+    state: DecodeState | None
+    num_cached: int
+    attention: AttentionTopK | None = None
+    num_draft: int = 0
 
-    def fork(self, choice: int, detokenizer: Detokenizer) -> "RunningSequence":
-        """Fork another choice with the same computed tokens."""
-        sampling = self.response.request.sampling
-        sampler = Sampler(replace(sampling, seed=sampling.seed + choice), self.ids)
-        attention = None if self.attention_topk is None else self.attention_topk.fork()
-        return replace(
-            self, index=choice, ids=list(self.ids), state=self.state.fork(), sampler=sampler, detokenizer=detokenizer,
-            attention_topk=attention,
-        )  # fmt: skip
+
+class RowOutput(NamedTuple):
+    """What the model gave for a row: logits after its last token (and after each token of a draft), top attention."""
+
+    row: Row
+    logits: Tensor
+    attention: tuple[LayerTopK, ...]
+
+
+class RunningSequence:
+    """One choice of a request, sampled token by token: the first `num_computed` of its `ids` are in `state`.
+
+    With a `leader` it waits until that sequence has prefilled the prompt that both share; `share_key` is set while it
+    is the leader of a prompt itself. `pages` are the prefix-cache
+    pages of its computed tokens; None = a page could not be stored, so that no later page can be shared.
+    """
+
+    def __init__(self, queued: QueuedRequest, choice: int, tokenizer: Tokenizer | None) -> None:
+        request = queued.response.request
+        self.response, self.request, self.choice = queued.response, request, choice
+        self.ids, self.prompt_length, self.max_new_tokens = (
+            list(queued.prompt),
+            len(queued.prompt),
+            queued.max_new_tokens,
+        )
+        sampling = replace(request.sampling, seed=request.sampling.seed + choice) if choice else request.sampling
+        self.sampler, self.detokenizer = Sampler(sampling, self.ids), Detokenizer(tokenizer, sampling.stop)
+        self.attention = attention_topk(request.attention_query)
+        self.source: Tensor | None = None
+        self.state: DecodeState | None = None
+        self.pages: PageChain | None = None
+        self.num_computed = self.num_generated = 0
+        self.finished = False
+        self.share_key: Hashable = None
+        self.leader: RunningSequence | None = None
+        self.followers: list[RunningSequence] = []
+
+    # The two methods that make a strategy.
+
+    def next_rows(self, end: int, may_draft: bool) -> list[Row]:
+        """Return the rows of the next pass, which computes tokens up to `end`."""
+        attention = self.attention if end == len(self.ids) else None
+        return [Row(self, self.ids[self.num_computed : end], self.state, self.num_computed, attention)]
+
+    def accept(self, outputs: list[RowOutput], eos: tuple[int, ...]) -> Iterator[Token | Ended]:
+        """Continue with the outputs of a pass that computed all tokens; yield events."""
+        output = outputs[0]
+        self.observe(output, self.ids)
+        yield from self.sample_next(output.logits, eos, output.attention)
+
+    def observe(self, output: RowOutput, ids: Sequence[int]) -> None:
+        """Report a step to the observer of the request, if it has one."""
+        if self.request.observer is not None:
+            row = output.row
+            self.request.observer(
+                DecodingStep(tuple(ids), output.logits, output.attention, len(row.ids), row.num_cached)
+            )
+
+    def sample_next(
+        self, logits: Tensor, eos: tuple[int, ...], attention: tuple[LayerTopK, ...] = ()
+    ) -> Iterator[Token | Ended]:
+        """Sample the next token and yield its event, and the final event if it was the last."""
+        try:
+            chosen = self.sampler.sample(logits)
+        except InvalidInput as error:
+            yield self.finish("error", as_user_error(error))
+            return
+        self.ids.append(chosen.id)
+        self.num_generated += 1
+        text, stopped = self.detokenizer.push(chosen.id)
+        reason: FinishReason | None = "eos" if chosen.id in eos else "stop" if stopped else None
+        if reason is None and self.num_generated == self.max_new_tokens:
+            reason = "length"
+        yield Token(self.choice, self.num_generated - 1, chosen, text, attention)
+        if reason is not None:
+            yield self.finish(reason)
+
+    def finish(self, reason: FinishReason, error: PeasyError | None = None) -> Ended:
+        """Mark the sequence finished and return its final event."""
+        self.finished = True
+        rest = "" if reason == "stop" else self.detokenizer.finish()
+        return Ended(self.choice, reason, self.num_generated, rest, error)
+
+    # Prefill, shared with sequences of the same prompt and through the prefix cache.
 
     @property
     def num_pending(self) -> int:
         """Number of tokens to compute before the next can be sampled."""
         return len(self.ids) - self.num_computed
+
+    @property
+    def is_prefilling(self) -> bool:
+        """True while more than one token is to be computed."""
+        return self.num_pending > 1
+
+    def release_followers(self) -> "list[RunningSequence]":
+        """Fork the state for the sequences that have waited for this prompt, and return them."""
+        followers, self.followers = self.followers, []
+        for follower in followers:
+            assert self.state is not None
+            follower.leader, follower.state, follower.source = None, self.state.fork(), self.source
+            follower.num_computed, follower.pages = self.num_computed, self.pages
+        return followers
 
     def next_page_ids(self) -> tuple[int, ...] | None:
         """Return the ids of the next page to compute, if it is whole and at least one token follows it."""
@@ -48,62 +147,108 @@ class RunningSequence(DecodingSequence):
 
     def reuse_prefix(self, prefix_cache: PrefixCache) -> int:
         """Restore cached pages into the state; return the number of tokens saved."""
-        start, contents, pages_before = self.num_computed, [], self.pages
-        while (ids := self.next_page_ids()) is not None and (
-            page := prefix_cache.find(self.pages or (), ids)
-        ) is not None:
+        start, contents, pages = self.num_computed, [], self.pages or ()
+        while (ids := self.next_page_ids()) is not None and (page := prefix_cache.find(pages, ids)) is not None:
             contents.append(page.content)
-            self.pages = (*(self.pages or ()), page)
+            self.pages = pages = (*pages, page)
             self.num_computed += PAGE_SIZE
         if contents:
+            assert self.state is not None
             self.state = restore(self.state, contents)
-            prefix_cache.touch(self.pages or ())
-        assert contents or pages_before == self.pages
+            prefix_cache.touch(pages)
         return self.num_computed - start
 
     def prefill_end(self, budget: int) -> int:
-        """Return the prefill end within `budget` tokens: the end of the sequence or of a page."""
+        """Return the prefill end within `budget` tokens: the end of the sequence or, with a prefix cache, of a page."""
         end = min(self.num_computed + budget, len(self.ids))
+        if self.pages is None:
+            return end
         if not isinstance(self.state, KVCache):  # a recurrent state can only be cached at a page boundary
             end = min(end, self.num_computed - self.num_computed % PAGE_SIZE + PAGE_SIZE)
         return end if end == len(self.ids) else max(end - end % PAGE_SIZE, self.num_computed)
 
-    def advance(self, end: int, prefix_cache: PrefixCache) -> None:
-        """Mark tokens up to `end` as computed and store whole pages in the prefix cache."""
+    def advance(self, rows: list[Row], prefix_cache: PrefixCache) -> None:
+        """Mark the tokens of these rows as computed and store whole pages in the prefix cache."""
         start = self.num_computed - self.num_computed % PAGE_SIZE
-        self.num_computed = end
-        for page in range(start, end - PAGE_SIZE + 1, PAGE_SIZE):
-            if self.pages is not None:
-                self.pages = self._store_page(page, prefix_cache)
+        self.num_computed = min(rows[0].num_cached + len(rows[0].ids), len(self.ids))
+        if self.pages is not None:
+            for page in range(start, self.num_computed - PAGE_SIZE + 1, PAGE_SIZE):
+                self.pages = None if self.pages is None else self._store_page(self.pages, page, prefix_cache)
 
-    def _store_page(self, start: int, prefix_cache: PrefixCache) -> PageChain | None:
-        ids, pages = tuple(self.ids[start : start + PAGE_SIZE]), self.pages or ()
-        cached = prefix_cache.find(pages, ids)
-        if cached is not None:
+    def _store_page(self, pages: PageChain, start: int, prefix_cache: PrefixCache) -> PageChain | None:
+        assert self.state is not None
+        ids = tuple(self.ids[start : start + PAGE_SIZE])
+        if (cached := prefix_cache.find(pages, ids)) is not None:
             return (*pages, cached)
-        content = extract(self.state, start, start + PAGE_SIZE) if prefix_cache.max_bytes else None
+        content = extract(self.state, start, start + PAGE_SIZE)
         return None if content is None else prefix_cache.insert(pages, ids, content)
 
-    def emit(self, logits: Tensor, eos: tuple[int, ...]) -> Ended | None:
-        """Sample the next token and emit its event; return the final event if it was the last."""
-        attention = () if self.attention_topk is None else self.attention_topk.pop(self.num_computed)
-        for event in self.sample_next(logits, eos):
-            self.response.put(replace(event, attention=attention) if isinstance(event, Token) else event)
-            if isinstance(event, Ended):
-                as_user_error(event.error)
-                return event
-        return None
+    # Recovery from a failed pass.
 
-    def rollback(self) -> bool:
-        """Crop the state to the tokens computed before a failed pass; return False if it cannot be cropped."""
+    def retry_rows(self, rows: list[Row], new_state: Callable[[], DecodeState]) -> list[Row]:
+        """Return the rows of a failed pass again, with states cropped to before it, or else computed from the start."""
         try:
-            self.state.crop(self.num_computed)
-        except InvalidInput:
-            return False
-        return bool(self.state.length == self.num_computed)
+            for row in rows:
+                if row.state is not None:
+                    row.state.crop(row.num_cached)
+            if all(row.state is None or row.state.length == row.num_cached for row in rows):
+                return rows
+        except InvalidInput:  # a recurrent state cannot be cropped
+            pass
+        return self._restart_rows(rows, new_state)
 
-    def emit_end(self, reason: FinishReason, error: PeasyError | None = None) -> Ended:
-        """Finish the sequence and emit its final event."""
-        event = self.finish(reason, error)
-        self.response.put(event)
-        return event
+    def _restart_rows(self, rows: list[Row], new_state: Callable[[], DecodeState]) -> list[Row]:
+        row, self.state, self.num_computed, self.pages = rows[0], new_state(), 0, None
+        return [row._replace(ids=[*self.ids[: row.num_cached], *row.ids], state=self.state, num_cached=0)]
+
+
+class UncachedSequence(RunningSequence):
+    """Strategy without a KV cache: every pass computes the whole sequence."""
+
+    @property
+    def is_prefilling(self) -> bool:
+        """False: there is nothing to fill."""
+        return False
+
+    def next_rows(self, end: int, may_draft: bool) -> list[Row]:
+        """Return the whole sequence as one row."""
+        return [Row(self, list(self.ids), None, 0, self.attention)]
+
+
+def attention_topk(query: AttentionQuery | None) -> AttentionTopK | None:
+    """Return a collector for what the request asks about attention, if it does."""
+    return None if query is None else AttentionTopK(query.top_k, query.layers, query.heads)
+
+
+class Detokenizer:
+    """Incremental detokenizer with stop strings: returns completed text, holds back what may start a stop string."""
+
+    def __init__(self, tokenizer: Tokenizer | None, stop: tuple[str, ...] = ()) -> None:
+        self._decoder = None if tokenizer is None else tokenizer.incremental_decoder()
+        self._stop_strings, self._pending = stop, ""
+
+    def push(self, id: int) -> tuple[str, bool]:
+        """Return the text completed by this id, and True if a stop string was found (it is left out)."""
+        return ("", False) if self._decoder is None else self._release(self._decoder.push(id))
+
+    def finish(self) -> str:
+        """Return the remaining text."""
+        if self._decoder is None:
+            return ""
+        text, stopped = self._release(self._decoder.finish())
+        return text if stopped else text + self._pending
+
+    def _release(self, text: str) -> tuple[str, bool]:
+        self._pending += text
+        starts = [start for start in (self._pending.find(stop) for stop in self._stop_strings) if start >= 0]
+        if starts:
+            released, self._pending = self._pending[: min(starts)], ""
+            return released, True
+        keep = max((_stop_prefix_length(self._pending, stop) for stop in self._stop_strings), default=0)
+        released, self._pending = self._pending[: len(self._pending) - keep], self._pending[len(self._pending) - keep :]
+        return released, False
+
+
+def _stop_prefix_length(text: str, stop: str) -> int:
+    """Return the number of trailing characters that may start the stop string."""
+    return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if stop.startswith(text[-size:])), 0)

@@ -5,21 +5,12 @@ equals it. Every token is sampled from the same logits with the same random numb
 is identical for a given seed, and only the number of passes differs.
 """
 
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
-from peasy.errors import InvalidInput
-from peasy.generation.decode import DecodingSequence, Pass, open_sequences
-from peasy.generation.ngram_proposer import NgramProposer
-from peasy.generation.prompt import TokenIds, Truncation
 from peasy.generation.request import Ended, Token
-from peasy.generation.sampling_params import SamplingParams
-from peasy.models.protocol import Model
-from peasy.nn.kv_cache import KVCache
+from peasy.generation.request_queue import QueuedRequest
+from peasy.generation.sequence import Row, RowOutput, RunningSequence
 from peasy.tokenization import Tokenizer
 
 MAX_DRAFT_TOKENS = 15
@@ -38,11 +29,7 @@ class SpeculationStats:
 
     @property
     def acceptance_rate(self) -> float:
-        """Acceptance rate of draft tokens.
-
-        >>> SpeculationStats(num_drafted=40, num_accepted=30, num_generated=50, num_passes=20).acceptance_rate
-        0.75
-        """
+        """Acceptance rate of draft tokens."""
         return self.num_accepted / self.num_drafted if self.num_drafted else 0.0
 
     def summary(self) -> str:
@@ -56,123 +43,78 @@ class SpeculationStats:
         return f"{accepted}: {self.num_generated} tokens in {self.num_passes} passes"
 
 
-SpeculativeEvent = Pass | Token | Ended | SpeculationStats
+class SpeculativeSequence(RunningSequence):
+    """Strategy with draft tokens; drafts get shorter after a rejection and longer after full acceptance."""
 
+    def __init__(self, queued: QueuedRequest, choice: int, tokenizer: Tokenizer | None) -> None:
+        super().__init__(queued, choice, tokenizer)
+        self.proposer, self.draft_length, self.draft = NgramProposer(self.ids), 4, list[int]()
 
-def speculative_decode(
-    model: Model,
-    prompts: TokenIds | None = None,
-    sampling: SamplingParams | Sequence[SamplingParams] | None = None,
-    *,
-    source: TokenIds | None = None,
-    tokenizer: Tokenizer | None = None,
-    truncation: Truncation = "error",
-    max_draft_tokens: int = MAX_DRAFT_TOKENS,
-) -> Iterator[SpeculativeEvent]:
-    """Yield the events of `decode` with fewer passes where the text repeats itself; the last event has statistics.
+    def next_rows(self, end: int, may_draft: bool) -> list[Row]:
+        """Return the tokens to compute and a draft; no draft during prefill."""
+        (row,) = super().next_rows(end, may_draft)
+        limit = min(self.draft_length, self.request.max_draft_tokens, self.max_new_tokens - self.num_generated - 1)
+        self.draft = self.proposer.propose(limit) if self.num_generated and may_draft else []
+        return [row._replace(ids=[*row.ids, *self.draft], num_draft=len(self.draft))]
 
-    Only for models whose decode state can be cropped: Transformers, not recurrent models.
-
-    >>> from peasy.models.build import build
-    >>> from peasy.models.preset import preset
-    >>> model = build(preset("gpt-tiny"), seed=1)
-    >>> *_, last = speculative_decode(model, [[1, 2, 3] * 4], SamplingParams(max_tokens=20))
-    >>> last.num_generated, last.num_passes < 20
-    (20, True)
-    """
-    _check_croppable(model)
-    sequences = []
-    for opened in open_sequences(model, prompts, sampling, source=source, tokenizer=tokenizer, truncation=truncation):
-        if isinstance(opened, Ended):
-            yield opened
-        else:
-            sequences.append(_SpeculativeSequence(opened, NgramProposer(opened.ids), max_draft_tokens))
-    step, eos = 0, model.config.special_tokens.eos
-    while running := [sequence for sequence in sequences if not sequence.sequence.finished]:
-        began = time.perf_counter()
-        rows, logits = _forward_pass(model, running)
-        yield Pass(step, rows, time.perf_counter() - began)
-        for sequence, draft_logits in zip(running, logits, strict=True):
-            yield from sequence.verify(draft_logits, eos)
-        step += 1
-    drafted, accepted = sum(seq.num_drafted for seq in sequences), sum(seq.num_accepted for seq in sequences)
-    yield SpeculationStats(drafted, accepted, sum(seq.num_generated for seq in sequences), step)
-
-
-@dataclass(eq=False)
-class _SpeculativeSequence:
-    """Sequence with draft tokens; drafts get shorter after a rejection and longer after full acceptance."""
-
-    sequence: DecodingSequence
-    proposer: NgramProposer
-    max_draft_tokens: int
-    draft_length: int = 4
-    num_drafted: int = 0
-    num_accepted: int = 0
-    draft: list[int] = field(default_factory=list)
-
-    @property
-    def num_generated(self) -> int:
-        return self.sequence.num_generated
-
-    def next_input(self) -> list[int]:
-        """Return the next input: uncomputed tokens and a draft; no draft during prefill."""
-        remaining = self.sequence.max_new_tokens - self.sequence.num_generated - 1
-        uncomputed = self.sequence.ids[self.sequence.num_computed :]
-        self.draft = (
-            self.proposer.propose(min(self.draft_length, self.max_draft_tokens, remaining))
-            if self.sequence.num_generated
-            else []
-        )
-        return uncomputed + self.draft
-
-    def verify(self, logits: Tensor, eos: tuple[int, ...]) -> Iterator[Token | Ended]:
+    def accept(self, outputs: list[RowOutput], eos: tuple[int, ...]) -> Iterator[Token | Ended]:
         """Sample after each draft token until one is rejected."""
-        sequence, num_accepted = self.sequence, 0
-        sequence.num_computed = len(sequence.ids)
+        num_accepted, self.pages = 0, None  # generated tokens are not stored in the prefix cache
+        logits = outputs[0].logits if self.draft else outputs[0].logits[None]
         for next_logits, draft_token in zip(logits, [*self.draft, None], strict=True):
-            yield from sequence.sample_next(next_logits, eos)
-            if sequence.finished or sequence.ids[-1] != draft_token:
+            yield from self.sample_next(next_logits, eos)
+            if self.finished or self.ids[-1] != draft_token:
                 break
             num_accepted += 1
-            sequence.num_computed += 1
-        self._update(num_accepted)
-
-    def _update(self, num_accepted: int) -> None:
-        for id in self.sequence.ids[len(self.proposer.ids) :]:
+            self.num_computed += 1
+        for id in self.ids[len(self.proposer.ids) :]:
             self.proposer.append(id)
         if self.draft:
-            self.num_drafted += len(self.draft)
-            self.num_accepted += num_accepted
-            self.draft_length = (
-                min(2 * self.draft_length, self.max_draft_tokens)
-                if num_accepted == len(self.draft)
-                else max(num_accepted, 2)
-            )
-        self.sequence.state.crop(self.sequence.num_computed)
+            self.response.num_drafted += len(self.draft)
+            self.response.num_accepted += num_accepted
+            longer = min(2 * self.draft_length, self.request.max_draft_tokens)
+            self.draft_length = longer if num_accepted == len(self.draft) else max(num_accepted, 2)
+            assert self.state is not None
+            self.state.crop(self.num_computed)
 
 
-@torch.inference_mode()
-def _forward_pass(
-    model: Model, sequences: list[_SpeculativeSequence]
-) -> tuple[tuple[tuple[int, int, int], ...], list[Tensor]]:
-    """Run new and draft tokens of all sequences in one forward pass; a prompt gives only its last logits."""
-    inputs = [sequence.next_input() for sequence in sequences]
-    rows = tuple(
-        (seq.sequence.index, len(new), seq.sequence.num_computed) for seq, new in zip(sequences, inputs, strict=True)
-    )
-    states = [sequence.sequence.state for sequence in sequences]
-    if not any(sequence.draft for sequence in sequences):
-        return rows, [logits[None] for logits in model.forward_varlen(inputs, states)]
-    return rows, model.forward_varlen(inputs, states, all_positions=True)
+class NgramProposer:
+    """Index of the last occurrence of each n-gram of a sequence; drafts are copies of what came after it.
 
+    N-grams of `max_ngram` tokens are tried first, then shorter ones down to `min_ngram`. A copy that reaches the end of
+    the sequence continues with its own start, so that periodic text is continued to any length.
 
-def _check_croppable(model: Model) -> None:
-    source = torch.zeros(1, 1, dtype=torch.long, device=model.device) if model.is_encoder_decoder else None
-    with torch.inference_mode():
-        can_crop = isinstance(model.new_state(source=source), KVCache)
-    if not can_crop:
-        raise InvalidInput(
-            f"A {type(model.config).kind} model cannot drop rejected draft tokens from its state.",
-            hint="Generate without speculation.",
-        )
+    >>> proposer = NgramProposer([7, 1, 2, 3, 9, 1, 2], min_ngram=2)
+    >>> proposer.propose(3)
+    [3, 9, 1]
+    >>> proposer.append(8)
+    >>> proposer.propose(3)
+    []
+    """
+
+    def __init__(self, ids: Iterable[int] = (), *, max_ngram: int = 4, min_ngram: int = 2) -> None:
+        self.ngram_sizes = range(max_ngram, min_ngram - 1, -1)
+        self.ids: list[int] = []
+        self._continuations: dict[tuple[int, ...], int] = {}
+        for id in ids:
+            self.append(id)
+
+    def append(self, id: int) -> None:
+        """Append a token and index the n-grams before it."""
+        end = len(self.ids)
+        for size in self.ngram_sizes:
+            if size <= end:
+                self._continuations[tuple(self.ids[end - size :])] = end
+        self.ids.append(id)
+
+    def propose(self, max_tokens: int) -> list[int]:
+        """Return up to `max_tokens` draft tokens; none if the last n-gram is new."""
+        for size in self.ngram_sizes:
+            start = self._continuations.get(tuple(self.ids[-size:])) if size <= len(self.ids) else None
+            if start is not None:
+                return self._copy(start, max_tokens)
+        return []
+
+    def _copy(self, start: int, max_tokens: int) -> list[int]:
+        period = len(self.ids) - start
+        return [self.ids[start + step % period] for step in range(max_tokens)]

@@ -1,6 +1,9 @@
 """Module path: the address of an activation in a model; plain data, no torch."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 
 class ModulePath(NamedTuple):
@@ -9,3 +12,16 @@ class ModulePath(NamedTuple):
     stack: str
     layer: int
     part: str
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTopK:
+    """Top attention of one layer when one token was generated: `keys` and `weights` `[head, rank]`, largest first.
+
+    `keys` are positions in the sequence, or in the source for cross-attention. `heads`: numbers of these heads.
+    """
+
+    path: ModulePath
+    keys: np.ndarray
+    weights: np.ndarray
+    heads: tuple[int, ...] = ()

@@ -97,8 +97,15 @@ class ChoiceBuilder:
 
     def _attention_entry(self, token: "Token") -> dict[str, Any]:
         heads = [
-            {"part": part, "layer": layer, "head": head, "keys": [self._key_entry(part, *key) for key in keys]}
-            for part, layer, head, keys in token.attention
+            {
+                "part": layer.path.part,
+                "layer": layer.path.layer,
+                "head": head,
+                "keys": [self._key_entry(layer.path.part, key, weight) for key, weight in pairs if weight > 0],
+            }
+            for layer in token.attention
+            for head, keys, weights in zip(layer.heads, layer.keys.tolist(), layer.weights.tolist(), strict=True)
+            for pairs in [zip(keys, weights, strict=True)]
         ]
         return {"token": self.tokenizer.piece(token.sampled.id), "position": token.index, "heads": heads}
 

@@ -17,7 +17,7 @@ from peasy.server.openai_schema import MAX_CHOICES, SamplingBody
 if TYPE_CHECKING:
     from peasy.generation import request as engine
     from peasy.generation.engine_thread import EngineThread
-    from peasy.generation.response_stream import ResponseStream
+    from peasy.generation.request_queue import ResponseStream
 
 LONG_PROMPT_CHARS = 20_000
 """Characters; longer prompts are tokenized in a thread, so that they do not block the event loop."""
@@ -95,7 +95,7 @@ async def open_session(
 def _open_session(
     registry: ModelRegistry, body: SamplingBody, encode_prompts: PromptEncoder, sampling_params: dict[str, Any]
 ) -> Session:
-    from peasy.generation.attention_topk import AttentionQuery
+    from peasy.generation.request import AttentionQuery
     from peasy.generation.request import Request as EngineRequest
     from peasy.generation.sampling_params import SamplingParams
 

@@ -122,10 +122,11 @@ def python_names() -> str:
     import peasy
 
     lines = ["# Python names\n", GENERATED + "The names of `import peasy`; each is imported on first use.\n"]
-    for name in sorted(peasy._MODULE_OF_NAME, key=str.lower):
+    modules = {name: module for name, module in peasy._public_names().items() if module != "peasy"}
+    for name in sorted(modules, key=str.lower):
         value = getattr(peasy, name)
         first = (inspect.getdoc(value) or "").partition("\n")[0]
-        lines += [f"## `{name}`\n", f"{first} Defined in `{peasy._MODULE_OF_NAME[name]}`.\n"]
+        lines += [f"## `{name}`\n", f"{first} Defined in `{modules[name]}`.\n"]
         if inspect.isfunction(value):
             lines += [f"```text\n{_signature(value)}\n```\n"]
     return "\n".join(lines).rstrip() + "\n"

@@ -2,137 +2,71 @@
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from peasy import display
-
-if TYPE_CHECKING:
-    from peasy.commands.bench import bench
-    from peasy.commands.chat import chat
-    from peasy.commands.check import check
-    from peasy.commands.compare import compare
-    from peasy.commands.data import data
-    from peasy.commands.embed import embed
-    from peasy.commands.evaluate import evaluate
-    from peasy.commands.examples import examples
-    from peasy.commands.exercise import exercise
-    from peasy.commands.explain import explain
-    from peasy.commands.exporting import export_model
-    from peasy.commands.generate import generate
-    from peasy.commands.importing import import_model
-    from peasy.commands.load import load
-    from peasy.commands.look import look
-    from peasy.commands.plan import plan
-    from peasy.commands.prove import prove
-    from peasy.commands.tokenize import tokenize
-    from peasy.commands.train import train
-    from peasy.commands.translate import translate
-    from peasy.errors import PeasyError
-    from peasy.experiments.experiment import experiment
-    from peasy.formula import Additive, AttentionSteps, attend, attend_with_weights
-    from peasy.inspection.interventions import cut, even, off, patch
+if TYPE_CHECKING:  # the one table of public names; at run time each is imported on first use, so that import stays fast
+    from peasy import formula as formula
+    from peasy import nn as nn
+    from peasy.commands.bench import bench as bench
+    from peasy.commands.chat import chat as chat
+    from peasy.commands.check import check as check
+    from peasy.commands.compare import compare as compare
+    from peasy.commands.data import data as data
+    from peasy.commands.embed import embed as embed
+    from peasy.commands.evaluate import evaluate as evaluate
+    from peasy.commands.examples import examples as examples
+    from peasy.commands.exercise import exercise as exercise
+    from peasy.commands.explain import explain as explain
+    from peasy.commands.exporting import export_model as export_model
+    from peasy.commands.generate import generate as generate
+    from peasy.commands.importing import import_model as import_model
+    from peasy.commands.load import load as load
+    from peasy.commands.look import look as look
+    from peasy.commands.plan import plan as plan
+    from peasy.commands.prove import prove as prove
+    from peasy.commands.tokenize import tokenize as tokenize
+    from peasy.commands.train import train as train
+    from peasy.commands.translate import translate as translate
+    from peasy.errors import PeasyError as PeasyError
+    from peasy.experiments.experiment import experiment as experiment
+    from peasy.formula import Additive as Additive
+    from peasy.formula import AttentionSteps as AttentionSteps
+    from peasy.formula import attend as attend
+    from peasy.formula import attend_with_weights as attend_with_weights
+    from peasy.inspection.interventions import cut as cut
+    from peasy.inspection.interventions import even as even
+    from peasy.inspection.interventions import off as off
+    from peasy.inspection.interventions import patch as patch
 
 __version__ = "0.1.0"
 
-_MODULE_OF_NAME = {
-    "Additive": "peasy.formula",
-    "AttentionSteps": "peasy.formula",
-    "PeasyError": "peasy.errors",
-    "attend": "peasy.formula",
-    "attend_with_weights": "peasy.formula",
-    "bench": "peasy.commands.bench",
-    "chat": "peasy.commands.chat",
-    "check": "peasy.commands.check",
-    "compare": "peasy.commands.compare",
-    "cut": "peasy.inspection.interventions",
-    "data": "peasy.commands.data",
-    "embed": "peasy.commands.embed",
-    "evaluate": "peasy.commands.evaluate",
-    "even": "peasy.inspection.interventions",
-    "examples": "peasy.commands.examples",
-    "exercise": "peasy.commands.exercise",
-    "experiment": "peasy.experiments.experiment",
-    "explain": "peasy.commands.explain",
-    "export_model": "peasy.commands.exporting",
-    "generate": "peasy.commands.generate",
-    "import_model": "peasy.commands.importing",
-    "load": "peasy.commands.load",
-    "look": "peasy.commands.look",
-    "off": "peasy.inspection.interventions",
-    "patch": "peasy.inspection.interventions",
-    "plan": "peasy.commands.plan",
-    "prove": "peasy.commands.prove",
-    "tokenize": "peasy.commands.tokenize",
-    "train": "peasy.commands.train",
-    "translate": "peasy.commands.translate",
-}
-"""Module of each public name; imported on first use, so that `import peasy` stays fast."""
-
-__all__ = [
-    "Additive",
-    "AttentionSteps",
-    "PeasyError",
-    "__version__",
-    "attend",
-    "attend_with_weights",
-    "bench",
-    "chat",
-    "check",
-    "compare",
-    "cut",
-    "data",
-    "embed",
-    "evaluate",
-    "even",
-    "examples",
-    "exercise",
-    "experiment",
-    "explain",
-    "export_model",
-    "generate",
-    "import_model",
-    "load",
-    "look",
-    "off",
-    "patch",
-    "plan",
-    "prove",
-    "tokenize",
-    "train",
-    "translate",
-]
-
-
-_PUBLIC_PACKAGES = ("formula", "nn")
-"""Packages with a public API of their own: `peasy.nn.SelfAttention` needs no second import."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _PUBLIC_PACKAGES:
-        return import_module(f"peasy.{name}")
-    if name not in _MODULE_OF_NAME:
-        raise AttributeError(f"module 'peasy' has no attribute {name!r}")
-    module = _MODULE_OF_NAME[name]
-    public = getattr(import_module(module), name)
-    return _with_checked_keywords(public) if module.startswith("peasy.commands.") else public
-
 
 @cache
-def _with_checked_keywords(function: Any) -> Any:
-    return import_module("peasy.errors").with_checked_keywords(function)
+def _public_names() -> dict[str, str]:
+    """Return the module of each public name, read from the table above."""
+    import ast
+    from pathlib import Path
+
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names if alias.asname}
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:  # a type checker knows no other names than those of the table
 
+    def __getattr__(name: str) -> object:
+        if name == "__all__":
+            return [*(name for name, module in _public_names().items() if module != "peasy"), "__version__"]
+        if (module := _public_names().get(name)) is None:
+            raise AttributeError(f"module 'peasy' has no attribute {name!r}")
+        if module == "peasy":
+            return import_module(f"peasy.{name}")  # a package with public names of its own
+        public = getattr(import_module(module), name)
+        return _with_checked_keywords(public) if module.startswith("peasy.commands.") else public
 
-def _render(result: Any) -> dict[str, str]:
-    return import_module("peasy.render").mimebundle(result)
+    @cache
+    def _with_checked_keywords(function: object) -> object:
+        return import_module("peasy.errors").with_checked_keywords(function)
 
-
-def _make_widget(result: Any) -> Any:
-    return import_module("peasy.notebook").widget(result)
-
-
-display.renderer = _render
-display.make_widget = _make_widget
+    def __dir__() -> list[str]:
+        return sorted(__getattr__("__all__"))

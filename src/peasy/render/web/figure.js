@@ -125,22 +125,29 @@ function getSharedStyleSheet() {
 }
 
 const STYLE = `
-:host{display:block;margin:1rem 0;--figure-ink:var(--ink,var(--jp-content-font-color1,#1b2230));--figure-soft:var(--soft,var(--jp-content-font-color2,#4d576a));
---figure-panel:var(--panel,var(--jp-layout-color2,#f6f7f9));--figure-paper:var(--paper,var(--jp-layout-color1,#fff));--figure-edge:var(--edge,var(--jp-border-color1,#d5d9e0));
---figure-accent:var(--accent,#0b5cad);--figure-link:var(--link,#0b5cad);--figure-mark:var(--mark,#b34700);color:var(--figure-ink);font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
+:host{display:block;margin:1rem 0;--figure-ink:var(--ink,var(--jp-content-font-color1,#1b2230));
+--figure-soft:var(--soft,var(--jp-content-font-color2,#4d576a));
+--figure-panel:var(--panel,var(--jp-layout-color2,#f6f7f9));
+--figure-paper:var(--paper,var(--jp-layout-color1,#fff));--figure-edge:var(--edge,var(--jp-border-color1,#d5d9e0));
+--figure-accent:var(--accent,#0b5cad);--figure-link:var(--link,#0b5cad);--figure-mark:var(--mark,#b34700);
+color:var(--figure-ink);font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
 *{box-sizing:border-box}
 .frame{background:var(--figure-panel);border:1px solid var(--figure-edge);border-radius:.6rem;padding:.9rem 1rem}
 h3{margin:0 0 .5rem;font-size:1.05rem;overflow-wrap:anywhere}
 p{margin:.35rem 0}.quiet{color:var(--figure-soft);font-size:.85rem;max-width:60rem}
 .bar{display:flex;flex-wrap:wrap;gap:.4rem .9rem;align-items:center;margin:0 0 .8rem}
 label{color:var(--figure-soft);display:inline-flex;align-items:center;gap:.35rem;max-width:100%}
-select{font:inherit;color:var(--figure-ink);background:var(--figure-paper);border:1px solid var(--figure-edge);border-radius:.35rem;padding:.2rem .4rem;min-height:1.8rem;min-width:0;flex:0 1 auto}
+select{font:inherit;color:var(--figure-ink);background:var(--figure-paper);border:1px solid var(--figure-edge);
+border-radius:.35rem;padding:.2rem .4rem;min-height:1.8rem;min-width:0;flex:0 1 auto}
 .body{display:grid;grid-template-columns:minmax(0,1fr);gap:.8rem 1.6rem}
 .side-by-side{display:contents}.overview{order:1}.main{order:2;min-width:0}.best{order:3;min-width:0}.words{order:4}
 .overview{display:grid;gap:3px;align-content:start;overflow-x:auto;padding:3px;position:relative}
-.overview span{color:var(--figure-soft);font-size:11px;text-align:center;align-self:center;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
-.overview span.side{text-align:right;padding-right:.3rem;overflow:visible}.overview span.axes{grid-column:1/-1;text-align:left}
-.overview button{padding:0;border:1px solid var(--figure-edge);border-radius:2px;background:var(--figure-paper);aspect-ratio:1;min-width:24px;width:100%;cursor:pointer;line-height:0}
+.overview span{color:var(--figure-soft);font-size:11px;text-align:center;align-self:center;white-space:nowrap;
+overflow:hidden;text-overflow:ellipsis}
+.overview span.side{text-align:right;padding-right:.3rem;overflow:visible}.overview span.axes{grid-column:1/-1;
+text-align:left}
+.overview button{padding:0;border:1px solid var(--figure-edge);border-radius:2px;background:var(--figure-paper);
+aspect-ratio:1;min-width:24px;width:100%;cursor:pointer;line-height:0}
 .overview canvas{position:absolute;left:0;top:0;pointer-events:none}
 .overview.line div{display:grid;gap:2px}
 .overview button[aria-pressed=true]{outline:3px solid var(--figure-mark);outline-offset:0}
@@ -148,9 +155,11 @@ select{font:inherit;color:var(--figure-ink);background:var(--figure-paper);borde
 .large canvas{display:block;max-width:none;cursor:crosshair;border-radius:3px}
 .read{min-height:1.5em;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .read b{font-weight:600}
-.sum{background:var(--figure-paper);border:1px solid var(--figure-edge);border-radius:.4rem;padding:.5rem .7rem;margin:.4rem 0}
+.sum{background:var(--figure-paper);border:1px solid var(--figure-edge);border-radius:.4rem;padding:.5rem .7rem;
+margin:.4rem 0}
 .sum strong{display:block;color:var(--figure-soft);font-size:.85rem;overflow-wrap:anywhere}
-.sum pre{margin:.25rem 0 0;white-space:pre-wrap;overflow-wrap:anywhere;font:12.5px/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
+.sum pre{margin:.25rem 0 0;white-space:pre-wrap;overflow-wrap:anywhere;
+font:12.5px/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
 .sum[hidden]{display:none}
 ol.top{list-style:none;margin:.3rem 0 0;padding:0;display:grid;gap:2px;max-width:28rem}
 ol.top li{display:grid;grid-template-columns:minmax(4rem,9rem) minmax(2rem,1fr) 4.5rem;gap:.5rem;align-items:center}
@@ -159,7 +168,8 @@ ol.top i{display:block;height:.7rem;background:var(--figure-link);border-radius:
 ol.top span{font-variant-numeric:tabular-nums}
 .words{min-width:0;overflow-x:auto}
 .text{line-height:2;max-width:60rem;margin:.4rem 0}
-.text span{white-space:pre-wrap;padding:.15rem .1rem;border-radius:3px;cursor:pointer;border-bottom:2px solid transparent}
+.text span{white-space:pre-wrap;padding:.15rem .1rem;border-radius:3px;cursor:pointer;
+border-bottom:2px solid transparent}
 .text span.query{outline:2px solid var(--figure-mark)}
 .text span.key{border-bottom-color:var(--figure-accent)}
 svg{display:block;max-width:none;height:auto}
@@ -172,10 +182,12 @@ svg text:focus-visible,svg text.held{font-weight:700;text-decoration:underline 2
 .gold{fill:none;stroke:var(--figure-mark);stroke-width:1.5;stroke-dasharray:5 3;pointer-events:none}
 :focus-visible{outline:3px solid var(--figure-accent);outline-offset:2px}
 @container (min-width:46rem){
-.body{grid-template-columns:minmax(16rem,5fr) minmax(0,6fr)}.body.one{grid-template-columns:minmax(0,6fr) minmax(16rem,5fr)}
+.body{grid-template-columns:minmax(16rem,5fr) minmax(0,6fr)}
+.body.one{grid-template-columns:minmax(0,6fr) minmax(16rem,5fr)}
 .side-by-side{display:grid;gap:.8rem;align-content:start;grid-template-columns:minmax(0,1fr)}}
 .frame{container-type:inline-size}
 @media (prefers-reduced-motion:no-preference){.line,.ribbon{transition:opacity .12s}}
 @media (prefers-contrast:more){.frame{border-color:currentColor}.quiet,label{color:var(--figure-ink)}}
-@media (forced-colors:active){.large canvas,.overview button{border:1px solid CanvasText}ol.top i{background:CanvasText}.line{stroke:CanvasText}}
+@media (forced-colors:active){.large canvas,.overview button{border:1px solid CanvasText}
+ol.top i{background:CanvasText}.line{stroke:CanvasText}}
 `;

@@ -16,12 +16,12 @@ export function textWidth(text, weight = "normal") {
 	return measuringContext.measureText(text).width;
 }
 
-// `spec`: left, right (words), weight(left, right), minWeight, gold, ribbons, width. `onHighlight(side, index)` is called
-// when a word is hovered or focused; with nulls when the pointer leaves.
+// `spec`: left, right (words), weight(left, right), minWeight, gold, ribbons, width. `onHighlight(side, index)` is
+// called when a word is hovered or focused; with nulls when the pointer leaves.
 export function drawLinks(spec, onHighlight) {
 	const links = [];
-	spec.left.forEach((_, left) =>
-		spec.right.forEach((_, right) => {
+	spec.left.forEach((_left, left) =>
+		spec.right.forEach((_right, right) => {
 			const weight = spec.weight(left, right);
 			if (weight >= spec.minWeight) links.push([left, right, weight]);
 		}),

@@ -1,4 +1,4 @@
-// Grid of attention heat maps: thumbnails of all, one large, its tokens with links or shaded text, every number on hover.
+// Grid of attention heat maps: thumbnails of all, one large, its tokens with links or shaded text, numbers on hover.
 
 import { Figure, define, make, makeSelect } from "./figure.js";
 import { ARROW_MOVES } from "./arithmetic.js";

@@ -23,7 +23,8 @@ class PeasyPlane extends HTMLElement {
 				point.setAttribute("tabindex", index === chosen ? 0 : -1);
 			});
 			this.emitSelect(chosen);
-			this.status.textContent = `${names[chosen]}: nearest neighbours ${nearest.map((index) => names[index]).join(", ") || "none"}.`;
+			const listed = nearest.map((index) => names[index]).join(", ") || "none";
+			this.status.textContent = `${names[chosen]}: nearest neighbours ${listed}.`;
 		};
 		this.points.forEach((point, index) => {
 			point.setAttribute("tabindex", index ? -1 : 0);

@@ -52,8 +52,10 @@ function explainWeight({ query, keys, visible, keyIndex, scale, softcap, decimal
 		lines.push(`softcap ${softcap}: ${softcap} · tanh(${write(score * scale)} / ${softcap}) = ${write(scaledScore)}`);
 	}
 	lines.push(
-		`e^(${write(scaledScore)} − ${write(largest)}) = ${write(power)}, where ${write(largest)} is the largest score of this row`,
-		`weight = ${write(power)} / ${write(total)} = ${write(power / total)}, divided by the sum over ${visible.length} keys`,
+		`e^(${write(scaledScore)} − ${write(largest)}) = ${write(power)}, where ${write(largest)} is the largest score ` +
+			"of this row",
+		`weight = ${write(power)} / ${write(total)} = ${write(power / total)}, divided by the sum over ` +
+			`${visible.length} keys`,
 	);
 	return { lines, weight: power / total };
 }

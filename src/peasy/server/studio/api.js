@@ -29,7 +29,7 @@ export async function fetchFile(path, body = {}, { signal } = {}) {
  * Abort to stop: the server notices the closed connection and stops working.
  */
 export async function stream(path, body, onEvent, { signal } = {}) {
-	// A stream counts as waiting only until it opens: a training run streams for minutes, and the page is usable meanwhile.
+	// A stream counts as waiting only until it opens: a training run streams for minutes, and the page stays usable.
 	const response = await whileWaiting(() => send(path, body, signal, "text/event-stream"));
 	const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
 	let rest = "";

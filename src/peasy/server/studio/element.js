@@ -127,7 +127,7 @@ export function bar(fraction, kind = null) {
 
 const NUMERIC = /^([-−]?[\d.,]+( ?(%|[kMG]?B))?|–)?$/;
 
-/** A table with numeric columns aligned right; cells are strings, numbers or elements. The current row is highlighted. */
+/** A table with numeric columns aligned right; cells are strings, numbers or elements; the current row is marked. */
 export function table(caption, columns, rows, currentRow = -1) {
 	const textOf = (cell) => (cell instanceof Node ? cell.textContent : String(cell));
 	const numeric = columns.map(

@@ -67,10 +67,9 @@ export class LineChart {
 		this.legend.replaceChildren(
 			...this.lines.map(({ name }, index) => element("li", {}, legendSample(index), bdi(name))),
 		);
-		this.svg.setAttribute(
-			"aria-label",
-			`${this.title}: ${this.lines.map(({ name, points }) => `${name} ${points.length ? this.write(points.at(-1)[1]) : "no data yet"}`).join(", ")}. Arrow keys read the values.`,
-		);
+		const last = (points) => (points.length ? this.write(points.at(-1)[1]) : "no data yet");
+		const ends = this.lines.map(({ name, points }) => `${name} ${last(points)}`).join(", ");
+		this.svg.setAttribute("aria-label", `${this.title}: ${ends}. Arrow keys read the values.`);
 		this.draw();
 		this.fillTable();
 	}
@@ -87,7 +86,7 @@ export class LineChart {
 	draw() {
 		const width = Math.floor(this.element.clientWidth);
 		if (!width) return;
-		const points = this.lines.flatMap(({ points }) => points);
+		const points = this.lines.flatMap((line) => line.points);
 		const transform = this.logarithmic ? (y) => Math.log10(Math.max(y, 1e-9)) : (y) => y;
 		const [xRange, yRange] = [paddedRange(points.map(([x]) => x)), paddedRange(points.map(([, y]) => transform(y)))];
 		this.x = (value) => LEFT + ((value - xRange[0]) / (xRange[1] - xRange[0])) * (width - LEFT - RIGHT);
@@ -158,8 +157,9 @@ export class LineChart {
 				}),
 			),
 		);
+		const readings = values.map(({ name, point }) => `${name} ${this.write(point[1])}`).join(" · ");
 		this.status.textContent = values.length
-			? `${this.xAxis} ${this.writeX(values[0].point[0])}: ${values.map(({ name, point }) => `${name} ${this.write(point[1])}`).join(" · ")}`
+			? `${this.xAxis} ${this.writeX(values[0].point[0])}: ${readings}`
 			: "Point at the lines, or use the arrow keys, to read their values.";
 	}
 

@@ -43,7 +43,7 @@ export function attentionPanel(step, pieces, layer, head, onChoose, caveat) {
 			{
 				class: "shaded",
 				role: "img",
-				"aria-label": `The text shaded by the attention weights of this head for ${step.piece}; the numbers are listed below`,
+				"aria-label": `The text shaded by the attention weights of this head for ${step.piece}; numbers are listed below`,
 			},
 			tokens,
 		),

@@ -14,7 +14,8 @@ export function cachePicture(pieces, step, numLayers) {
 			element("span", { class: "side" }, `layer ${layer}`),
 			tokens.map((_, index) => cell(index < step.num_cached)),
 		);
-	const summary = `This step: ${formatCount(step.num_computed)} ${step.num_computed === 1 ? "token" : "tokens"} computed in every layer, ${formatCount(step.num_cached)} reused from the KV cache.`;
+	const computed = `${formatCount(step.num_computed)} ${step.num_computed === 1 ? "token" : "tokens"} computed`;
+	const summary = `This step: ${computed} in every layer, ${formatCount(step.num_cached)} reused from the KV cache.`;
 	return element(
 		"div",
 		{},

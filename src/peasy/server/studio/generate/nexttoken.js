@@ -3,7 +3,7 @@
 import { formatCount } from "/web/render/numbers.js";
 import { bar, bdi, button, element, quiet, table, tableDetails } from "../element.js";
 
-/** `chosenId` is the id that was sampled at this position, if any; `onChoose` gets the token the user continues with. */
+/** `chosenId` is the id that was sampled here, if any; `onChoose` gets the token that the user continues with. */
 export function nextTokenPanel({ choices, num_candidates, vocab_size, rest }, chosenId, onChoose) {
 	const item = (choice) => {
 		const { piece, id, probability, adjusted_probability: adjusted } = choice;

@@ -35,7 +35,8 @@ export function rankingPanel(response, sortBy, onChooseHead, onSort) {
 		{},
 		flexRow(element("label", {}, "rank by ", select(SCORES, sortBy, onSort))),
 		quiet(
-			`${sentences} ${sentences === 1 ? "sentence" : "sentences"}, ${tokens} tokens. Scores are fractions of attention; entropy is in bits, distance in positions.`,
+			`${sentences} ${sentences === 1 ? "sentence" : "sentences"}, ${tokens} tokens. Scores are fractions of ` +
+				"attention; entropy is in bits, distance in positions.",
 		),
 		table(`Heads by ${sortBy}, largest first`, ["head", ...SCORES], rows),
 		renderDocument(response).querySelector("figure.picture"),

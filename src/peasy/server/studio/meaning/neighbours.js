@@ -3,7 +3,7 @@
 import { bdi, element, quiet } from "../element.js";
 
 export class NeighbourList {
-	/** Each of the `maps` has the same points, each with its neighbours as pairs [index, cosine]; `period` is a caption. */
+	/** The `maps` have the same points, each with its neighbours as pairs [index, cosine]; `period` is a caption. */
 	constructor(maps) {
 		this.maps = maps;
 		this.element = element("aside", { class: "card near", "aria-label": "Neighbours", "aria-live": "polite" });

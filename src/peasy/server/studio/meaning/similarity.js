@@ -43,7 +43,8 @@ export class SimilarityTab extends MeaningTab {
 	draw({ pairs, cosine }, rendered) {
 		const contributions = pairs.flat();
 		const sum = contributions.reduce((total, value) => total + value, 0);
-		this.cosine.textContent = `cosine ${cosine.toFixed(4)} = sum of ${contributions.length} word pairs, ${sum.toFixed(4)}`;
+		const parts = `${contributions.length} word pairs, ${sum.toFixed(4)}`;
+		this.cosine.textContent = `cosine ${cosine.toFixed(4)} = sum of ${parts}`;
 		rendered.querySelector("p.plain")?.remove();
 		this.resultContainer.replaceChildren(rendered);
 	}

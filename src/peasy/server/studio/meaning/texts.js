@@ -92,7 +92,8 @@ export class TextMap extends MeaningTab {
 			element(
 				"p",
 				{ class: "note" },
-				`${documentNote}The map keeps ${Math.round(100 * result.explained_variance)} % of the variance; neighbours are by cosine in all dimensions.`,
+				`${documentNote}The map keeps ${Math.round(100 * result.explained_variance)} % of the variance; neighbours ` +
+					"are by cosine in all dimensions.",
 			),
 		);
 	}

@@ -6,7 +6,8 @@ import { MeaningTab } from "./tab.js";
 
 const KINDS = ["words", "encoder", "recurrent", "convolution", "decoder"];
 const DEFAULT_WORDS =
-	"great awesome wonderful superb terrible awful horrible dreadful pizza soup cake salad phone laptop camera printer train bus ferry flight song concert choir band";
+	"great awesome wonderful superb terrible awful horrible dreadful pizza soup cake salad phone laptop camera " +
+	"printer train bus ferry flight song concert choir band";
 
 export class WordMap extends MeaningTab {
 	constructor(shell, models) {

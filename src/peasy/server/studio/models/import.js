@@ -60,7 +60,8 @@ function confirmImport(shell, card, onImported) {
 		element(
 			"p",
 			{},
-			`${card.name} (${formatCount(card.parameters)} parameters, ${(card.bytes / 1e6).toFixed(1)} MB) will be copied into peasy's data directory. Nothing is downloaded.`,
+			`${card.name} (${formatCount(card.parameters)} parameters, ${(card.bytes / 1e6).toFixed(1)} MB) will be ` +
+				"copied into peasy's data directory. Nothing is downloaded.",
 		),
 		field("name", nameInput),
 		errorContainer,

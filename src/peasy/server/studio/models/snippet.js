@@ -3,9 +3,12 @@
 export function snippets({ name, model_type }) {
 	const { origin } = location;
 	const quoted = JSON.stringify(name);
+	const inShell = (value) => `'${JSON.stringify(value).replaceAll("'", "'\\''")}'`;
 	const curl = (path, body) => ({
 		title: "curl",
-		text: `curl ${origin}${path} \\\n  -H 'content-type: application/json' \\\n  -d '${JSON.stringify({ model: name, ...body }).replaceAll("'", "'\\''")}'`,
+		text:
+			`curl ${origin}${path} \\\n  -H 'content-type: application/json' ` +
+			`\\\n  -d ${inShell({ model: name, ...body })}`,
 	});
 	const client = (text) => ({
 		title: "Python, OpenAI client",
@@ -42,7 +45,8 @@ export function snippets({ name, model_type }) {
 			return [
 				curl("/v1/completions", { prompt: "The pizza", max_tokens: 20 }),
 				client(
-					`for chunk in client.completions.create(model=${quoted}, prompt="The pizza", max_tokens=20, stream=True):\n    print(chunk.choices[0].text, end="")`,
+					`for chunk in client.completions.create(model=${quoted}, prompt="The pizza", max_tokens=20, stream=True):\n ` +
+						`   print(chunk.choices[0].text, end="")`,
 				),
 				python('generate("The pizza", max_tokens=20, temperature=0.8, seed=1)'),
 				terminal("generate", ' "The pizza" --max-tokens 20'),

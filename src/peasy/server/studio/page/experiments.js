@@ -15,7 +15,8 @@ export class Page {
 		place.append(
 			...pageHeader(
 				"Experiments",
-				"Claims about attention, measured against a control. The verdict is computed from the numbers on this machine; each experiment states its limits.",
+				"Claims about attention, measured against a control. The verdict is computed from the numbers on this " +
+					"machine; each experiment states its limits.",
 			),
 			this.cards,
 			this.jobPanel.element,

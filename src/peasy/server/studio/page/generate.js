@@ -67,7 +67,7 @@ export class Page {
 		this.sampling = { temperature: number("temp", 0.8), top_k: number("topk", 0), top_p: number("topp", 1) };
 		[this.seed, this.maxTokens] = [number("seed", 1), number("n", 24)];
 		[this.layer, this.head] = [number("l", 0), number("h", 0)];
-		[this.steps, this.pendingSteps, this.promptPieces, this.position] = [[], [], null, 0]; // steps: the tokens shown so far
+		[this.steps, this.pendingSteps, this.promptPieces, this.position] = [[], [], null, 0]; // steps: tokens shown so far
 		this.cacheComparison.replaceChildren();
 		this.drawControls();
 		this.model = await this.shell.modelName(canGenerate);

@@ -161,7 +161,8 @@ export class Page {
 		return element(
 			"p",
 			{ class: "note" },
-			`${formatCount(numTokens)} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows exactly below.`,
+			`${formatCount(numTokens)} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows ` +
+				"exactly below.",
 		);
 	}
 

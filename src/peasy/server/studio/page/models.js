@@ -150,7 +150,8 @@ export class Page {
 			element(
 				"p",
 				{ class: "lead" },
-				"The same numbers on different execution paths: with and without KV cache, alone and in a batch, fused kernel and formula. Each equality with its measured difference.",
+				"The same numbers on different execution paths: with and without KV cache, alone and in a batch, fused " +
+					"kernel and formula. Each equality with its measured difference.",
 			),
 			wideField("texts for the proof", input),
 			flexRow(start),
@@ -165,7 +166,8 @@ export class Page {
 			element(
 				"p",
 				{ class: "lead" },
-				"While the studio is open, this address serves an OpenAI-compatible API; peasy serve does the same without the studio.",
+				"While the studio is open, this address serves an OpenAI-compatible API; peasy serve does the same without " +
+					"the studio.",
 			),
 			snippets(this.card).map(({ title, text }) =>
 				element(

@@ -44,7 +44,9 @@ export class Page {
 		this.place.append(
 			...pageHeader(
 				"Translate",
-				"Two models translate the same text. Ribbons join each word of the translation with the source words it attends to: where they cross, the word order changes; where they meet or spread, the number of words changes.",
+				"Two models translate the same text. Ribbons join each word of the translation with the source words it " +
+					"attends to: where they cross, the word order changes; where they meet or spread, the number of words " +
+					"changes.",
 			),
 			flexRow(this.beamSlider, element("span", { class: "quiet" }, "Try "), exampleLinks),
 			element(

@@ -409,7 +409,8 @@ export class Page {
 			"Softmax or division by the sum",
 			element("h2", {}, "Softmax or division by the sum?"),
 			quiet(
-				"Both make each row add up to 1. With division by the sum, a negative score gives a negative weight, a row that sums to 0 has no weights at all, and a large score stands out less.",
+				"Both make each row add up to 1. With division by the sum, a negative score gives a negative weight, a row " +
+					"that sums to 0 has no weights at all, and a large score stands out less.",
 			),
 			element("div", { class: "equation" }, sides),
 		);

@@ -14,7 +14,7 @@ const STATE_TEXTS = {
 };
 
 export class JobPanel {
-	/** `onUpdate(job)` is called at every update and once at the end; jobs of other `commands` are shown only while running. */
+	/** `onUpdate(job)` is called at every update and at the end; jobs of other `commands` are shown only while running. */
 	constructor(shell, commands, onUpdate) {
 		Object.assign(this, { shell, commands, onUpdate, job: null });
 		this.stateLine = element("p", {});
@@ -85,7 +85,8 @@ export class JobPanel {
 		const previous = this.job;
 		this.job = job;
 		this.element.hidden = !this.running && !this.commands.includes(job.command);
-		this.stateLine.textContent = `${job.description} ${STATE_TEXTS[job.state]}${this.running ? ` (${formatDuration(job.seconds)})` : ""}.`;
+		const duration = this.running ? ` (${formatDuration(job.seconds)})` : "";
+		this.stateLine.textContent = `${job.description} ${STATE_TEXTS[job.state]}${duration}.`;
 		this.showProgress(job);
 		this.stopButton.hidden = !this.running;
 		this.stopButton.textContent = job.state === "stopping" ? "Terminate now" : "Stop and save";
@@ -106,7 +107,8 @@ export class JobPanel {
 		if (fraction !== null) this.progressBar.style.width = `${100 * fraction}%`;
 		const stepText =
 			last &&
-			`step ${formatCount(last.step)} · loss ${last.loss.toFixed(4)} · ${formatCount(Math.round(last.tokens_per_second))} tokens/s · ${formatDuration(last.eta_seconds)} left`;
+			`step ${formatCount(last.step)} · loss ${last.loss.toFixed(4)} · ` +
+				`${formatCount(Math.round(last.tokens_per_second))} tokens/s · ${formatDuration(last.eta_seconds)} left`;
 		const text = stepText ?? log.at(-1) ?? (command === "experiment" ? "" : "The data are being tokenized.");
 		this.progressText.textContent = this.running ? text : "";
 	}

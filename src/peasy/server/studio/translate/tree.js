@@ -49,7 +49,8 @@ export function drawTree({ branches, hypotheses, num_beams }) {
 	return [
 		element("div", { class: "tree-home", tabindex: 0, role: "group", "aria-label": "Beam search tree" }, svg),
 		quiet(
-			"● a finished hypothesis with its rank; × a hypothesis pruned because others were likelier. Thick lines are likely tokens.",
+			"● a finished hypothesis with its rank; × a hypothesis pruned because others were likelier. Thick lines are " +
+				"likely tokens.",
 		),
 		details(
 			"The tree as a table",

@@ -33,11 +33,9 @@ export function csv(step, decimals) {
 
 export function numpy(steps) {
 	const number = (value) => (value === null ? "-np.inf" : String(value));
+	const arrayRow = (row) => `    [${row.map(number).join(", ")}],`;
 	const variableName = (step) => step.name.replace(/[^a-z0-9]+/gi, "_");
-	const arrays = steps.map(
-		(step) =>
-			`${variableName(step)} = np.array([\n${step.values.map((row) => `    [${row.map(number).join(", ")}],`).join("\n")}\n])`,
-	);
+	const arrays = steps.map((step) => `${variableName(step)} = np.array([\n${step.values.map(arrayRow).join("\n")}\n])`);
 	return ["import numpy as np", ...arrays].join("\n\n");
 }
 

@@ -69,8 +69,7 @@ export function compact(example) {
 
 /** The example as text for the URL; null if it is too long. */
 export function toUrlText(example) {
-	const { description, source, note, ...short } = compact(example);
-	const text = JSON.stringify(short);
+	const text = JSON.stringify({ ...compact(example), description: undefined, source: undefined, note: undefined });
 	return text.length <= MAX_URL_LENGTH ? text : null;
 }
 
@@ -94,7 +93,8 @@ export function withNumber(example, field, row, column, value) {
 /** Copy with pasted cells; a first column of words gives the tokens, and the matrix grows to fit. */
 export function withPastedCells(example, field, row, column, grid, readNumber) {
 	const upright = withTokensAsRows(example);
-	let [cells, tokens] = [grid, [...upright.tokens]];
+	let cells = grid;
+	const tokens = [...upright.tokens];
 	const hasTokens = field === "x" && cells.every((line) => line.length > 1 && readNumber(line[0]) === null);
 	if (hasTokens && column === 0) {
 		cells.forEach((line, r) => (tokens[row + r] = line[0]));
@@ -137,7 +137,9 @@ function withTokensAsRows(example) {
 }
 
 function fitGrid(grid, height, width, fill = 0) {
-	return Array.from({ length: height }, (_, r) => Array.from({ length: width }, (_, c) => grid[r]?.[c] ?? fill));
+	return Array.from({ length: height }, (_row, r) =>
+		Array.from({ length: width }, (_column, c) => grid[r]?.[c] ?? fill),
+	);
 }
 
 function fitNames(names, count) {
@@ -170,6 +172,6 @@ export const BLANK_EXAMPLE = {
 /** Additive (Bahdanau) scoring with simple weights, for vectors of these dimensions. */
 export function additiveScoring(queryWidth, keyWidth) {
 	const weights = (height) =>
-		Array.from({ length: height }, (_, r) => Array.from({ length: 2 }, (_, c) => Number(r % 2 === c)));
+		Array.from({ length: height }, (_row, r) => Array.from({ length: 2 }, (_column, c) => Number(r % 2 === c)));
 	return { kind: "additive", w: weights(queryWidth), u: weights(keyWidth), v: [1, 1] };
 }

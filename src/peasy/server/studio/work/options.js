@@ -56,7 +56,7 @@ function scaleOptions(example) {
 
 function maskFields(example, kind) {
 	const keys = keysOf(example);
-	const initial = example.tokens.map((_, row) => keys.map((_, column) => !example.causal || column <= row));
+	const initial = example.tokens.map((_token, row) => keys.map((_key, column) => !example.causal || column <= row));
 	return { causal: kind === "causal", mask: kind === "own" ? initial : null, bias: null, window: null };
 }
 

@@ -35,7 +35,8 @@ export function scalePanel(shell, dimension, onChange) {
 		"Why √dₖ",
 		element("h2", {}, "Why √dₖ?"),
 		quiet(
-			"One random query and eight random keys with components of variance 1. The larger the dimension, the larger the scores; without the division one key gets almost all the weight, and the gradient vanishes.",
+			"One random query and eight random keys with components of variance 1. The larger the dimension, the larger " +
+				"the scores; without the division one key gets almost all the weight, and the gradient vanishes.",
 		),
 		dimensionSlider,
 		charts,
@@ -74,7 +75,10 @@ function describe(result) {
 	return element(
 		"p",
 		{},
-		`At dₖ = ${result.d_k} the scores have variance ${result.without.variance.toFixed(2)} without and ${result.with.variance.toFixed(2)} with the division. The largest weight is ${Math.max(...result.without.weights).toFixed(3)} without, ${Math.max(...result.with.weights).toFixed(3)} with. The gradient of the softmax is ${result.with.gradient.toPrecision(3)} with the division.${comparison}`,
+		`At dₖ = ${result.d_k} the scores have variance ${result.without.variance.toFixed(2)} without and ` +
+			`${result.with.variance.toFixed(2)} with the division. The largest weight is ` +
+			`${Math.max(...result.without.weights).toFixed(3)} without, ${Math.max(...result.with.weights).toFixed(3)} ` +
+			`with. The gradient of the softmax is ${result.with.gradient.toPrecision(3)} with the division.${comparison}`,
 	);
 }
 
